@@ -69,7 +69,7 @@ test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
 
 conformance: $(VENV)/.sim
-	@$(BIN)/python -m weft.tb.conformance.run
+	@$(BIN)/python -m weft.tb.verify.conformance.run
 
 interop: $(VENV)/.sim
 	@$(BIN)/weft interop
@@ -78,7 +78,7 @@ ibverbs: $(VENV)/.sim
 	@$(BIN)/python -m weft.driver.ibverbs.$(if $(PREFIX),install $(call quoted,$(PREFIX)),build)
 
 programs: $(VENV)/.sim
-	@$(BIN)/python -m weft.tb.serve.run
+	@$(BIN)/python -m weft.tb.verify.programs.run
 
 soak: $(VENV)/.dev
 	@$(BIN)/weft soak $(call option,BUDGET) $(call option,SCHEDULER)

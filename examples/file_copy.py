@@ -17,7 +17,7 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
-from weft.tb.stage.stage import Stage, play
+from weft.tb.app.stage.stage import Stage, play
 
 CHUNK = 64 * 1024      # bytes of a request
 UNDER_WAY = 16         # requests

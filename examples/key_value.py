@@ -21,7 +21,7 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
-from weft.tb.stage.stage import Stage, play
+from weft.tb.app.stage.stage import Stage, play
 
 ENTRIES, ENTRY, KEY, VALUE = 64, 64, 16, 40
 REMOTE = AccessFlag.REMOTE_READ | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC

@@ -3,11 +3,10 @@
 from amaranth import Cat, ClockDomain, DomainRenamer, Module, ResetInserter
 from amaranth.lib import wiring
 
-from . import abi
 from .adamap.adamap import Adamap
 from .command.processor import CommandProcessor
-from .counters import Counters
-from .counting import merged, pass_counts
+from .contract import abi
+from .contract.params import CardParams
 from .csr import Csr
 from .mac.edge import MacRx, MacTx, mac_members
 from .mac.pause import Pause
@@ -15,7 +14,8 @@ from .mac.pause_crossing import PauseCrossing
 from .mac.pause_gate import PauseGate
 from .mac.reset_release import ResetRelease
 from .mac.rx_crossing import RxCrossing
-from .params import CardParams
+from .part.counters import Counters
+from .part.counting import merged, pass_counts
 from .pcie.endpoint import Endpoint
 from .pcie.usplus import connect_hard_block, hard_block_members
 from .receive.receive import Receive

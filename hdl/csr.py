@@ -1,14 +1,14 @@
-"""Register block of BAR0, built from :data:`weft.hdl.abi.REGISTERS`."""
+"""Register block of BAR0, built from :data:`weft.hdl.contract.abi.REGISTERS`."""
 
 from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from . import abi
-from .counters import CounterRead
-from .interfaces import MsixTable, RegisterBus
-from .params import CardParams
-from .registers import GROUPS, group_of, register_port
+from .contract import abi
+from .contract.params import CardParams
+from .part.counters import CounterRead
+from .part.interfaces import MsixTable, RegisterBus
+from .part.registers import GROUPS, group_of, register_port
 
 GROUP_WORDS = 8      # 64-bit words per first-stage read multiplexer
 READ_LATENCY = 3     # cycles from bus.read_stb to bus.read_ack

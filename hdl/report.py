@@ -4,14 +4,14 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .abi import Reason, ReportKind
-from .arbiter import Arbiter
-from .counting import count_outputs
-from .layouts import BEAT_BITS, REPORT_EVENT, TICKET_WIDTH, Report
-from .logic import one_hot
-from .params import CardParams, exact_log2
-from .stages import PipelineRegister
-from .stream import Fifo
+from .contract.abi import Reason, ReportKind
+from .contract.params import CardParams, exact_log2
+from .part.arbiter import Arbiter
+from .part.counting import count_outputs
+from .part.layouts import BEAT_BITS, REPORT_EVENT, TICKET_WIDTH, Report
+from .part.logic import one_hot
+from .part.stages import PipelineRegister
+from .part.stream import Fifo
 
 FIRST_DEPTH = 16              # places of source 0, the receive path
 DEPTH = 4                     # places of each other source

@@ -4,14 +4,24 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from . import abi, wire
-from .counting import Refusal, count_outputs
-from .interfaces import RingSlot
-from .layouts import BEAT_BITS, BEAT_BYTES, FRAME_LENGTH_WIDTH, NIC_RX, NIC_TX, PAYLOAD_MAX, Beat, DmaRequest, RawFrame
-from .params import CardParams
-from .registers import register_port
+from .contract import abi, wire
+from .contract.params import CardParams
+from .part.counting import Refusal, count_outputs
+from .part.interfaces import RingSlot
+from .part.layouts import (
+    BEAT_BITS,
+    BEAT_BYTES,
+    FRAME_LENGTH_WIDTH,
+    NIC_RX,
+    NIC_TX,
+    PAYLOAD_MAX,
+    Beat,
+    DmaRequest,
+    RawFrame,
+)
+from .part.registers import register_port
+from .part.stream import Fifo
 from .ring.size import INDEX_WIDTH
-from .stream import Fifo
 
 FRAME_MAX = 9216
 IN_FLIGHT = 4              # NIC_TX frames being read; NIC_RX frames being written

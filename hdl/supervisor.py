@@ -4,9 +4,9 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from . import abi
-from .params import NS_PER_CYCLE, CardParams
-from .registers import register_port
+from .contract import abi
+from .contract.params import NS_PER_CYCLE, CardParams
+from .part.registers import register_port
 
 
 class Supervisor(wiring.Component):

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 
 class EventLoop:

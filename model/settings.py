@@ -1,6 +1,6 @@
 """Settings that are impossible are refused when they are given, in one sentence."""
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 
 def check(settings, ranges):

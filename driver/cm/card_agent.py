@@ -3,7 +3,7 @@
 import collections
 from types import SimpleNamespace
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ..connection.agent import Agent
 from ..terms.errors import QueueFull

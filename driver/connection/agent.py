@@ -9,7 +9,7 @@ import collections
 import heapq
 import itertools
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from .connection import Connection, Offer, Patience, State
 from .messages import LAYOUTS, Answered, Attribute, RejectReason, build, parse

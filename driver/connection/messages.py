@@ -6,8 +6,8 @@ Each is a MAD header, the fixed part of its message, and private data that fills
 import enum
 from types import SimpleNamespace
 
-from weft.hdl import wire
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract import wire
+from weft.hdl.contract.layout import Field, Layout
 
 MAD_VERSION, CM_CLASS, CM_CLASS_VERSION, METHOD_SEND = 1, 7, 2, 3
 

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract.layout import Field, Layout
 
 PORT_SPACE_TCP = 0x0106
 CM_VERSION, IP_VERSION = 0, 4

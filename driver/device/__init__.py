@@ -1,1 +1,1 @@
-"""The card as the driver reaches it: registers, DMA memory, interrupts."""
+"""The card as the driver reaches it: registers, DMA memory, page table, interrupts."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 
 class IncompatibleCard(Exception):

@@ -70,8 +70,8 @@ class Device(abc.ABC):
 
     Interrupts are latched: one that arrives before :meth:`wait` makes the next ``wait`` return at
     once. A ring's interrupt fires once for each arming write to its ``cons`` register
-    (:data:`weft.hdl.abi.ARM_BIT`), as soon as an unconsumed entry exists, on its
-    :data:`weft.hdl.abi.VECTOR`.
+    (:data:`weft.hdl.contract.abi.ARM_BIT`), as soon as an unconsumed entry exists, on its
+    :data:`weft.hdl.contract.abi.VECTOR`.
 
     Attributes
     ----------

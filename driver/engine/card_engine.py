@@ -4,7 +4,7 @@ import collections
 import contextlib
 from dataclasses import replace
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..device.bringup import come_to_rest
 from ..device.capabilities import write_register

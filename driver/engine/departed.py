@@ -1,6 +1,6 @@
 """QPs that their programs destroyed and that their peers may still ask."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 
 class Departed:

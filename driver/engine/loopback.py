@@ -7,7 +7,7 @@ checks them, and what the card would report of it the receiver gets. Nothing is 
 import collections
 from types import SimpleNamespace
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 BURST = 16       # descriptors of a QP before it is the turn of the next
 _WORD = (1 << 32) - 1

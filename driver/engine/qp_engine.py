@@ -1,6 +1,6 @@
 """What moves a queue pair: reports, control frames and time in; doorbells, frames and completions out."""
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..operation.connection import Connection
 from ..operation.operation import COMPLETION_OPCODE, WRITES

@@ -5,7 +5,7 @@ import heapq
 import itertools
 import math
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..terms.errors import NoRoom
 

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 _REMOTE = abi.AccessFlag.REMOTE_WRITE | abi.AccessFlag.REMOTE_READ | abi.AccessFlag.REMOTE_ATOMIC
 

@@ -6,7 +6,7 @@ error. Files travel beside them (SCM_RIGHTS). There is one request under way on 
 
 import enum
 
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract.layout import Field, Layout
 
 VERSION = 1
 MESSAGE_BYTES_MAX = 1 << 16

@@ -6,7 +6,7 @@ alone on their cache lines; slot *n* of a ring is at ``RING_HEADER.size_bytes + 
 
 import enum
 
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract.layout import Field, Layout
 
 CACHE_LINE_BITS = 512
 

@@ -2,7 +2,7 @@
 
 import collections
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .chain import Chain
 from .extents import Extents

@@ -2,7 +2,7 @@
 
 import itertools
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .node import pack_block, pack_pointer
 

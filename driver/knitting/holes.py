@@ -1,6 +1,6 @@
 """Lost PSNs as (first, length) runs, and the Adamap nodes that hold them."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..protocol.wrap import near
 from .node import choose_encoding, decode_body, encode_body, open_holes, runs_of

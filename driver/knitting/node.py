@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 _SPAN = 1 << abi.OFFSET_BITS
 _RUN_BITS = 2 * abi.OFFSET_BITS

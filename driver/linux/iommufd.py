@@ -3,7 +3,7 @@
 import fcntl
 import os
 
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract.layout import Field, Layout
 
 from ..terms.errors import PyverbsRDMAError
 from .libc import PAGE

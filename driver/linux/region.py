@@ -6,7 +6,7 @@ import mmap
 import os
 from pathlib import Path
 
-from ..memory.page_table import RangeAllocator
+from ..device.page_table import RangeAllocator
 from ..terms.errors import InvalidValue, NoRoom, PyverbsRDMAError
 from .libc import HUGE_2M, MAP_HUGETLB, PAGE
 

@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract.layout import Field, Layout
 
 from ..terms.errors import PyverbsRDMAError
 from .libc import PAGE

@@ -1,6 +1,6 @@
 """Both sides of the operations of a QP, between what moves its messages and what completes its work requests."""
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request

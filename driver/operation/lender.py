@@ -1,6 +1,6 @@
 """What operations need of their card: memory of programs, windows on it, and memory of their own."""
 
-from weft.hdl.abi import KEY_TAG_BITS
+from weft.hdl.contract.abi import KEY_TAG_BITS
 
 from .memory import Memory
 from .window import WindowTable

@@ -1,9 +1,9 @@
 """The mailbox of a QP: memory of the driver's own that the peer's driver writes, and what goes to the peer's."""
 
-from weft.hdl import abi, wire
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract import abi, wire
+from weft.hdl.contract.layout import Field, Layout
 
-from ..memory.page_table import pack_ptes
+from ..device.page_table import pack_ptes
 from ..protocol.message_end import Kind, MessageEnd
 
 SLOTS = 16

@@ -1,6 +1,6 @@
 """What the driver itself reads and writes of registered memory, checked as the card would check it."""
 
-from weft.hdl.abi import KEY_TAG_BITS, AccessFlag
+from weft.hdl.contract.abi import KEY_TAG_BITS, AccessFlag
 
 from ..terms.errors import InvalidValue
 

@@ -2,8 +2,8 @@
 
 import collections
 
-from weft.hdl.abi import AccessFlag
-from weft.hdl.wire import packet_count
+from weft.hdl.contract.abi import AccessFlag
+from weft.hdl.contract.wire import packet_count
 
 from ..protocol.message_end import SEQUENCE_BITS, Kind, MessageEnd, place
 from ..protocol.segment import Request

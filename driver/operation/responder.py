@@ -3,8 +3,8 @@
 import collections
 from dataclasses import dataclass, field
 
-from weft.hdl import wire
-from weft.hdl.abi import AccessFlag
+from weft.hdl.contract import wire
+from weft.hdl.contract.abi import AccessFlag
 
 from ..protocol.message_end import ATOMICS, SEQUENCE_BITS, Kind, MessageEnd, place
 from ..terms.enums import WCStatus

@@ -1,6 +1,6 @@
 """Windows: memory that the peer of one QP may write for the time of an operation."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 
 class Window:

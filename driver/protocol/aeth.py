@@ -2,7 +2,7 @@
 
 import enum
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 # IBTA table 46: what a receiver that is not ready asks the sender to wait, by its timer code, in units of 10 µs.
 RNR_TIMER_NS = tuple(10_000 * n for n in (

@@ -1,7 +1,7 @@
 """Who has this IP address (RFC 826): what a host needs to know before its first packet, and what it is asked."""
 
-from weft.hdl import wire
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract import wire
+from weft.hdl.contract.layout import Field, Layout
 
 REQUEST, REPLY = 1, 2
 HTYPE_ETHERNET = 1

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 
 @dataclass

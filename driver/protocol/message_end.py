@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract.layout import Field, Layout
 
 
 class Kind(enum.IntEnum):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from .message_end import Kind, MessageEnd
 

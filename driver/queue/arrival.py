@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .words import place, words
 

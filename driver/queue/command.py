@@ -3,7 +3,7 @@
 import errno
 from dataclasses import dataclass
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..device.health import DeviceFatal
 from ..terms.errors import PyverbsRDMAError

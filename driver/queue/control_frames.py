@@ -3,7 +3,7 @@
 import zlib
 from types import SimpleNamespace
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from .words import place, words
 
@@ -67,7 +67,8 @@ class ControlFrames:
     Parameters
     ----------
     connection
-        What :func:`~weft.hdl.wire.build_frame` takes of it: ``dst_mac, src_mac, src_ip, dst_ip, sport, dest_qp``.
+        What :func:`~weft.hdl.contract.wire.build_frame` takes of it: ``dst_mac, src_mac, src_ip, dst_ip, sport,
+        dest_qp``.
     """
 
     def __init__(self, **connection):

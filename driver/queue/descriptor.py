@@ -1,6 +1,6 @@
 """WORK descriptors of one connection."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .words import place, words
 

@@ -1,6 +1,6 @@
 """QPNs of software on the host: their packets come as raw frames, whatever they ask for."""
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..device.capabilities import read_register, write_register
 from ..terms.errors import InvalidValue

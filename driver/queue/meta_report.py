@@ -2,7 +2,7 @@
 
 import collections
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .arrival import LIFE_SHIFT, QPN_MASK, arrival
 

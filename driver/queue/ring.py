@@ -3,7 +3,7 @@
 import collections
 import functools
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 PHASE = 1
 _CHECK_AT = abi.COMMAND.offset_of("check")     # in every entry of these rings

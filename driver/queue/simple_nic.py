@@ -3,7 +3,7 @@
 import collections
 from typing import NamedTuple
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..terms.errors import InvalidValue, QueueFull
 from .words import place, words

@@ -3,7 +3,7 @@
 import collections
 import math
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .ring import ENTRIES_MAX
 

@@ -5,7 +5,7 @@ import collections
 import heapq
 from dataclasses import dataclass, field
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..knitting.holes import residue_runs, without
 from ..protocol.control import ControlFrame

@@ -8,7 +8,7 @@ to be carried out in order. A node is linked before its loss report is sent.
 import collections
 from dataclasses import dataclass
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..knitting.holes import encode, node_runs
 from ..protocol.aeth import rnr_syndrome

@@ -2,7 +2,7 @@
 
 import bisect
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..knitting.holes import encode_first
 

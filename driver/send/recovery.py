@@ -1,6 +1,6 @@
 """From the peer's loss reports to what is sent again."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..knitting.holes import node_runs
 from ..protocol.wrap import near

@@ -7,7 +7,7 @@ growing integers here; their low bits go on the wire.
 
 import collections
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ..protocol.aeth import ANSWERS, Answer, rnr_wait_ns
 from ..protocol.control import ControlFrame

@@ -34,7 +34,7 @@ def _possible(sges, remote, inline):
 
 
 class ReceiveRing(SharedRing):
-    """Receive work requests; ``keys`` are :class:`~weft.driver.memory.local_keys.LocalKeys`."""
+    """Receive work requests; ``keys`` are :class:`~weft.driver.device.local_keys.LocalKeys`."""
 
     def __init__(self, name, most, sges, keys):
         super().__init__(name, most, _RECV.size + sges * _SGE.size)

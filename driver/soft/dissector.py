@@ -5,7 +5,7 @@ the card sends under opcodes of its own.
 0x8915 is that of RoCEv1, whose packets are not shown while it is loaded.
 """
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from .raw.packet import ETHTYPE_RDMA, HEADER, WITH_PAYLOAD, NackReason, Opcode
 

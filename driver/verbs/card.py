@@ -2,17 +2,17 @@
 
 import contextlib
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..device.bringup import disable_card, enable_card, reset_card, set_registers
 from ..device.capabilities import Capabilities
 from ..device.health import DeviceFatal
+from ..device.index_pool import IndexPool
+from ..device.key_tags import KeyTags
+from ..device.local_keys import LocalKeys
+from ..device.page_table import RangeAllocator
 from ..engine.card_engine import CardEngine
 from ..knitting.buffer import KnittingBuffer
-from ..memory.index_pool import IndexPool
-from ..memory.key_tags import KeyTags
-from ..memory.local_keys import LocalKeys
-from ..memory.page_table import RangeAllocator
 from ..operation.lender import Lender
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..connection.connection import Patience
 from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA

@@ -2,9 +2,9 @@
 
 import contextlib
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
-from ..memory.page_table import pack_ptes, page_list, pick_page_bytes
+from ..device.page_table import pack_ptes, page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.enums import AccessFlag, ReregFlag

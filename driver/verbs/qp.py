@@ -4,7 +4,7 @@ import copy
 from dataclasses import replace
 from itertools import pairwise
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ..receive.receiver import RNR_TIMER
 from ..terms.checks import instance, unsigned

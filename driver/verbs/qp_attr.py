@@ -3,7 +3,7 @@
 import copy
 from dataclasses import dataclass, field
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ..operation.mailbox import SLOTS
 from ..terms.checks import between, instance, member, unsigned

@@ -2,7 +2,7 @@
 
 import copy
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..engine.qp_engine import QpEngine
 from ..operation.receives import Receives

@@ -2,7 +2,7 @@
 
 import errno
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..protocol.segment import MESSAGE_BYTES_MAX
 from ..terms.checks import instance

@@ -4,12 +4,12 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import layouts
-from ..counting import Refusal, count_outputs, merged, pass_counts
-from ..interfaces import QpLife
-from ..params import CardParams
-from ..registers import register_port
-from ..stream import Fifo
+from ..contract.params import CardParams
+from ..part import layouts
+from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.interfaces import QpLife
+from ..part.registers import register_port
+from ..part.stream import Fifo
 from ..table.kinds import QP_STATES
 from .builder import NodeBuilder
 from .control import ListControl

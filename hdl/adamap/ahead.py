@@ -5,8 +5,8 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..abi import LINK_DOORBELL
-from ..params import CardParams
+from ..contract.abi import LINK_DOORBELL
+from ..contract.params import CardParams
 from ..table.kinds import QP_STATES
 from .block import dead, stray
 from .doorbell_check import DoorbellCheck

@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..params import CardParams
+from ..contract import abi
+from ..contract.params import CardParams
 from .cached import index_width
 from .fetches import LINES, fetch_layout
 from .landing import Landing

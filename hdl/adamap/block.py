@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Mux, Value
 
-from ..params import CardParams
+from ..contract.params import CardParams
 
 
 def dead(params: CardParams):

@@ -5,10 +5,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..counting import count_outputs
-from ..layouts import NODE, REPORT_NODE, HoleRun, Report
-from ..params import CardParams
+from ..contract import abi
+from ..contract.params import CardParams
+from ..part.counting import count_outputs
+from ..part.layouts import NODE, REPORT_NODE, HoleRun, Report
 from .cached import ENCODING_WIDTH
 from .draft import Counts, Draft, encoding_of
 from .draft_addition import DraftAddition

@@ -3,7 +3,7 @@
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import NODE
+from ..part.layouts import NODE
 from .cached import NODE_BASE, CachedNode, Pending, cached_record, index_width
 from .compared import REACH
 

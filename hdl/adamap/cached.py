@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from .. import abi
+from ..contract import abi
 
 COUNT_WIDTH = 9         # of the holes of one node
 ENCODING_WIDTH = 2      # of the encodings there are

@@ -5,9 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..logic import encoded, first, group_counts, lowest, one_hot, sums_to, total, word_of
-from ..params import CardParams
+from ..contract import abi
+from ..contract.params import CardParams
+from ..part.logic import encoded, first, group_counts, lowest, one_hot, sums_to, total, word_of
 from .cache_ports import fill_port, match_port, retire_port
 from .cached import NODE_BASE, cached_record, index_width
 from .holes_left import KEPT, HolesLeft

@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import QpRef
-from ..params import CardParams
-from ..stages import Pair
-from ..ticket import EXTENDED_TICKET_WIDTH
+from ..contract.params import CardParams
+from ..part.layouts import QpRef
+from ..part.stages import Pair
+from ..part.ticket import EXTENDED_TICKET_WIDTH
 from .wait_queue import MatchItem
 
 

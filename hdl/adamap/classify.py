@@ -3,9 +3,9 @@
 from amaranth.hdl import Mux, Signal
 from amaranth.lib import data
 
-from ..layouts import Verdict
-from ..logic import one_hot
-from ..params import exact_log2
+from ..contract.params import exact_log2
+from ..part.layouts import Verdict
+from ..part.logic import one_hot
 
 
 def classify(m, window, request, distance, too_far, row):

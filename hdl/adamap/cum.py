@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..params import CardParams
+from ..contract.params import CardParams
 from ..table.kinds import QP_STATES
 from .doorbell_check import DoorbellCheck
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import GENERATION_BITS, QpState
-from ..params import CardParams
+from ..contract.abi import GENERATION_BITS, QpState
+from ..contract.params import CardParams
 from ..table.kinds import QP_STATES
 
 

@@ -3,8 +3,8 @@
 from amaranth.hdl import Const, Mux
 from amaranth.lib import data
 
-from .. import abi
-from ..logic import above
+from ..contract import abi
+from ..part.logic import above
 from .cached import ENCODING_WIDTH
 
 SPAN = 1 << abi.OFFSET_BITS

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..logic import above, one_hot
+from ..contract import abi
+from ..part.logic import above, one_hot
 from .cached import COUNT_WIDTH
 from .draft import LIST_LOW, Counts
 from .draft_fit import Sums

@@ -4,8 +4,8 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..logic import sums_to
+from ..contract import abi
+from ..part.logic import sums_to
 from .cached import COUNT_WIDTH
 from .draft import RUN_BITS, RUN_LENGTH_BITS
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..logic import above
-from ..params import CardParams
+from ..contract import abi
+from ..contract.params import CardParams
+from ..part.logic import above
 from .cached import COUNT_WIDTH
 from .draft import LIST_LOW, SPAN, Counts, fits
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ..contract import abi
 from .draft import LIST_LOW, RUN_LENGTH_BITS
 from .draft_addition import ROWS, STEPS, Addition
 from .draft_fit import Encodings

@@ -5,9 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..logic import above, one_hot
-from ..params import NS_PER_CYCLE, CardParams, exact_log2
+from ..contract import abi
+from ..contract.params import NS_PER_CYCLE, CardParams, exact_log2
+from ..part.logic import above, one_hot
 from .among import Among
 from .index_of import IndexOf
 from .up_to import UpTo

@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import NODE, LineData
-from ..logic import encoded, first, one_hot, word_of
-from ..params import NODE_READS_MAX, REQUEST_LINES_MAX, CardParams
+from ..contract.params import NODE_READS_MAX, REQUEST_LINES_MAX, CardParams
+from ..part.layouts import NODE, LineData
+from ..part.logic import encoded, first, one_hot, word_of
 from .block import extent_member
 from .node_check import VERDICT, NodeCheck
 from .pointed import Pointed

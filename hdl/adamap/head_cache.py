@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..params import CardParams
+from ..contract.params import CardParams
 from .cache_ports import fill_port, match_port, retire_port
 from .cached import cached_record
 from .chains import Chains

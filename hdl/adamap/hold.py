@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS, TICKET_WIDTH, Report
-from ..stream import Fifo
-from ..ticket import EXTENDED_TICKET_WIDTH, follow
+from ..part.layouts import BEAT_BITS, TICKET_WIDTH, Report
+from ..part.stream import Fifo
+from ..part.ticket import EXTENDED_TICKET_WIDTH, follow
 
 
 class LongReport(data.Struct):

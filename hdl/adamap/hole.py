@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..logic import sum_of_three
+from ..contract import abi
+from ..part.logic import sum_of_three
 from .cached import COUNT_WIDTH, NODE_BASE, CachedNode
 
 

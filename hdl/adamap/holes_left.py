@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..logic import below
+from ..contract import abi
+from ..part.logic import below
 from .cached import COUNT_WIDTH, ENCODING_WIDTH, Pending
 
 # What is kept of a node of which a hole was filled: one bit per hole of LIST or RUNS, and how many are left.

@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import encoded
+from ..part.logic import encoded
 
 
 class IndexOf(wiring.Component):

@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ..contract import abi
 from .cached import COUNT_WIDTH
 
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..layouts import REPORT_EVENT, Report
-from ..params import CardParams
+from ..contract import abi
+from ..contract.params import CardParams
+from ..part.layouts import REPORT_EVENT, Report
 
 
 class ListBreak(wiring.Component):

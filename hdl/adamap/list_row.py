@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import above
-from ..params import CardParams
+from ..contract.params import CardParams
+from ..part.logic import above
 from ..table.kinds import QP_STATES
 from .ahead import ahead_row
 from .block import extent_member, in_extent, split

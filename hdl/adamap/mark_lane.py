@@ -4,9 +4,9 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..counting import Refusal
-from ..params import CardParams
+from ..contract import abi
+from ..contract.params import CardParams
+from ..part.counting import Refusal
 from .cached import COUNT_WIDTH, NODE_BASE, CachedNode, Pending, index_width
 from .hole import HoleCheck
 from .is_open import IsOpen

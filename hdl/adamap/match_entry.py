@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import MatchRequest
-from ..logic import above
-from ..params import CardParams
-from ..stream import Fifo
-from ..ticket import EXTENDED_TICKET_WIDTH, extended
+from ..contract.params import CardParams
+from ..part.layouts import MatchRequest
+from ..part.logic import above
+from ..part.stream import Fifo
+from ..part.ticket import EXTENDED_TICKET_WIDTH, extended
 from .unmatched import Unmatched
 from .wait_queue import MatchItem
 

@@ -3,8 +3,8 @@
 from amaranth.hdl import Mux, Signal
 from amaranth.lib import data
 
-from ..layouts import QpRef
-from ..logic import above
+from ..part.layouts import QpRef
+from ..part.logic import above
 from .cached import index_width
 from .chooser import Source, chosen_header
 from .fate import Fate

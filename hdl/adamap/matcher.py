@@ -4,12 +4,12 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..counting import Refusal, count_outputs, merged, pass_counts
-from ..layouts import MatchRequest, QpRef
-from ..logic import above
-from ..params import CardParams
-from ..stream import Fifo
-from ..ticket import EXTENDED_TICKET_WIDTH
+from ..contract.params import CardParams
+from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.layouts import MatchRequest, QpRef
+from ..part.logic import above
+from ..part.stream import Fifo
+from ..part.ticket import EXTENDED_TICKET_WIDTH
 from .cache_ports import match_port, retire_port
 from .chooser import Chooser
 from .control import ControlKind, ControlOp

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..ticket import EXTENDED_TICKET_WIDTH
+from ..part.ticket import EXTENDED_TICKET_WIDTH
 
 
 class Newest(wiring.Component):

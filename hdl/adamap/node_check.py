@@ -7,8 +7,8 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..layouts import NODE
+from ..contract import abi
+from ..part.layouts import NODE
 
 WORD_BITS, NIBBLE_BITS = (abi.NODE.by_name[name].width for name in ("check", "next_check"))
 POINTER_BITS = abi.NODE.shift_of("qpn")

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose, tree
+from ..part.logic import choose, tree
 from .older import group_of, spread
 
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose
+from ..part.logic import choose
 
 
 class OneOf(wiring.Component):

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import encoded, lowest
-from ..params import CardParams
+from ..contract.params import CardParams
+from ..part.logic import encoded, lowest
 from .block import extent_member, stray
 from .one_of import OneOf
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..counting import count_outputs
-from ..layouts import LineData, LineRequest, QpRef, Report
-from ..params import CardParams
+from ..contract.params import CardParams
+from ..part.counting import count_outputs
+from ..part.layouts import LineData, LineRequest, QpRef, Report
 from ..table.kinds import QP_STATES
 from .ahead import AheadKind, ahead_row, ahead_step
 from .block import extent_member

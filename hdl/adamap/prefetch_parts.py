@@ -3,8 +3,8 @@
 from amaranth.hdl import Mux, Signal
 from amaranth.lib import wiring
 
-from .. import abi
-from ..logic import above, at_most
+from ..contract import abi
+from ..part.logic import above, at_most
 from .ahead import AheadKind
 from .arrival import Arrival
 from .fetches import LINES, Fetches, fetch_slots

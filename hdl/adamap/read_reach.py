@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..logic import above, at_most, height, steps_of_least, to_overflow
-from ..params import CardParams, exact_log2
+from ..contract import abi
+from ..contract.params import CardParams, exact_log2
+from ..part.logic import above, at_most, height, steps_of_least, to_overflow
 from .block import extent_member, split
 from .fetches import LINES
 

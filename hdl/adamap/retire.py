@@ -4,13 +4,13 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..counting import count_outputs
-from ..layouts import REPORT_RETIRE
-from ..logic import above
-from ..params import CardParams
-from ..stream import Fifo
-from ..ticket import EXTENDED_TICKET_WIDTH
+from ..contract import abi
+from ..contract.params import CardParams
+from ..part.counting import count_outputs
+from ..part.layouts import REPORT_RETIRE
+from ..part.logic import above
+from ..part.stream import Fifo
+from ..part.ticket import EXTENDED_TICKET_WIDTH
 from .block import line_of
 from .cache_ports import retire_port
 from .cached import Pending, index_width

@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import layouts
-from ..arbiter import Arbiter
-from ..counting import Refusal, count_outputs, merged, pass_counts
-from ..params import CardParams
+from ..contract.params import CardParams
+from ..part import layouts
+from ..part.arbiter import Arbiter
+from ..part.counting import Refusal, count_outputs, merged, pass_counts
 from ..table.kinds import QP_STATES
 from .ahead import AheadTable
 from .block import extent_member, held

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import below, height, passed_over
+from ..part.logic import below, height, passed_over
 
 RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
 STEP = 16      # PSNs the window slides over in one cycle while it holds received ones

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import one_hot
-from ..params import CardParams
+from ..contract.params import CardParams
+from ..part.logic import one_hot
 from .cached import cached_record, cached_tag, index_width
 from .compared import REACH, WHOSE, Compared, Comparison
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import QpRef
-from ..params import TURN_OUT_PATIENCE, CardParams
+from ..contract.params import TURN_OUT_PATIENCE, CardParams
+from ..part.layouts import QpRef
 from .cached import cached_record, index_width
 from .misses import Misses
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose
-from ..params import CardParams
-from ..ticket import EXTENDED_TICKET_WIDTH
+from ..contract.params import CardParams
+from ..part.logic import choose
+from ..part.ticket import EXTENDED_TICKET_WIDTH
 from .among import Among
 from .one_of import OneOf
 from .wait_queue import MatchItem

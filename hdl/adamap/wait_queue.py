@@ -7,9 +7,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..logic import choose, group_counts, total
-from ..params import CardParams
-from ..ticket import EXTENDED_TICKET_WIDTH
+from ..contract.params import CardParams
+from ..part.logic import choose, group_counts, total
+from ..part.ticket import EXTENDED_TICKET_WIDTH
 from .among import Among
 from .late_choice import LateChoice
 from .of_qp import OfQp

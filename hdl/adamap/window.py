@@ -5,12 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..abi import HOLES_BITS
-from ..counting import count_outputs
-from ..layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
-from ..logic import below, one_hot, sum_of_three
-from ..params import CardParams
-from ..wire import PSN_OUTSTANDING_LOG2
+from ..contract.abi import HOLES_BITS
+from ..contract.params import CardParams
+from ..contract.wire import PSN_OUTSTANDING_LOG2
+from ..part.counting import count_outputs
+from ..part.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
+from ..part.logic import below, one_hot, sum_of_three
 from .classify import classify
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS

@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..axis import axis_signature
-from ..layouts import BEAT_BITS
+from ..part.axis import axis_signature
+from ..part.layouts import BEAT_BITS
 from ..pcie.cq import CC_USER_WIDTH, CQ_USER_WIDTH, HostDescriptor
 from ..pcie.tlp import DWORD_BITS
 

@@ -1,6 +1,6 @@
 """Files of a Vivado project, and the script that makes and builds it in batch mode."""
 
-from ..abi import BAR_BYTES, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
+from ..contract.abi import BAR_BYTES, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
 from ..mac.crossings import crossings_xdc
 from ..mac.rx_crossing import FRAME_BYTES
 from ..verilog import CARD_MODULE, rtlil_text, verilog_text

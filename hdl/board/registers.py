@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..interfaces import RegisterBus
+from ..part.interfaces import RegisterBus
 from .mac_side import COUNTER_BITS, EVENTS, LEVELS
 
 MAGIC = 0x57454654_00000050      # "WEFT", U50

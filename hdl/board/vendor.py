@@ -6,7 +6,7 @@ and from PG213, PG203 and UG974. Outputs that nobody reads are left out: Vivado 
 
 from dataclasses import dataclass, field
 
-from ..layouts import BEAT_BITS
+from ..part.layouts import BEAT_BITS
 from ..pcie import cq, rc, rq
 from ..pcie.tlp import DWORD_BITS
 from .mac_side import MAC_EVENTS

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import BLOCK_BYTES, PAGE_2M, PAGE_4K, CommandOpcode, CommandStatus, QpState
-from ..layouts import COMMAND, mr_entry
-from ..params import exact_log2
+from ..contract.abi import BLOCK_BYTES, PAGE_2M, PAGE_4K, CommandOpcode, CommandStatus, QpState
+from ..contract.params import exact_log2
+from ..part.layouts import COMMAND, mr_entry
 
 PTES_PER_COMMAND = 512
 MR_LENGTH_BITS = mr_entry()["length"].width
@@ -33,7 +33,7 @@ class CommandCheck(wiring.Component):
     -------
     command : In(COMMAND)
     status : Out(8)
-        Its :class:`~weft.hdl.abi.CommandStatus`, ``CYCLES`` after ``command`` became stable.
+        Its :class:`~weft.hdl.contract.abi.CommandStatus`, ``CYCLES`` after ``command`` became stable.
     """
 
     CYCLES = 4

@@ -7,11 +7,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, PTE_CHECK_BITS, CommandStatus
-from ..layouts import BEAT_BITS, LINE_WIDTH, LineData, LineRequest
-from ..params import REQUEST_LINES_MAX, exact_log2
-from ..stages import Skid
-from ..stream import Fifo
+from ..contract.abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, PTE_CHECK_BITS, CommandStatus
+from ..contract.params import REQUEST_LINES_MAX, exact_log2
+from ..part.layouts import BEAT_BITS, LINE_WIDTH, LineData, LineRequest
+from ..part.stages import Skid
+from ..part.stream import Fifo
 from ..table.kinds import PAGE_TABLE
 from .check import PTES_PER_COMMAND
 

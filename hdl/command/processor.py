@@ -4,19 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..abi import COUNTER_WIDTH, CommandOpcode, CommandStatus
-from ..counters import CounterRead
-from ..interfaces import QUERY_RESULTS, Network, QpLife
-from ..layouts import (
-    BEAT_BITS,
-    COMMAND,
-    RESPONSE,
-    Beat,
-    DmaRequest,
-    Extent,
-    LineData,
-    LineRequest,
-)
+from ..contract.abi import COUNTER_WIDTH, CommandOpcode, CommandStatus
+from ..part.counters import CounterRead
+from ..part.interfaces import QUERY_RESULTS, Network, QpLife
+from ..part.layouts import BEAT_BITS, COMMAND, RESPONSE, Beat, DmaRequest, Extent, LineData, LineRequest
 from ..table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from .check import LINE_SHIFT, CommandCheck
 from .page_writer import PageWriter

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..abi import GENERATION_BITS, CommandOpcode, CommandStatus, QpState
-from ..interfaces import QUERY_RESULTS, QpLife
-from ..layouts import COMMAND
+from ..contract.abi import GENERATION_BITS, CommandOpcode, CommandStatus, QpState
+from ..part.interfaces import QUERY_RESULTS, QpLife
+from ..part.layouts import COMMAND
 from ..table.kinds import QP_TABLE
 from .qp_port import QpOperation, QpPort
 
@@ -25,7 +25,7 @@ class QpCommands(wiring.Component):
     start, done : In(1), Out(1)
         Strobes.
     status : Out(8)
-        With ``done``: its :class:`~weft.hdl.abi.CommandStatus`.
+        With ``done``: its :class:`~weft.hdl.contract.abi.CommandStatus`.
     results : Out(ArrayLayout(32, 4))
         With ``done``: the answer of QP_QUERY, otherwise zero.
     i_error, read, write

@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import QpState
-from ..layouts import qp_entry
+from ..contract.abi import QpState
+from ..part.layouts import qp_entry
 from ..table.kinds import QP_TABLE
 
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import BLOCK_BYTES, COUNTER_WIDTH, COUNTERS
-from ..layouts import BEAT_BITS, PAYLOAD_MAX, Beat, DmaRequest
+from ..contract.abi import BLOCK_BYTES, COUNTER_WIDTH, COUNTERS
+from ..part.layouts import BEAT_BITS, PAYLOAD_MAX, Beat, DmaRequest
 
 COUNTER_BYTES = 8
 COUNTERS_PER_BEAT = BLOCK_BYTES // COUNTER_BYTES

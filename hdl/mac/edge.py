@@ -4,11 +4,11 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import wire
-from ..axis import axis_signature
-from ..layouts import BEAT_BITS, BEAT_BYTES, WIRE, Beat, swap_bytes
-from ..params import exact_log2
-from ..stream import pass_unless
+from ..contract import wire
+from ..contract.params import exact_log2
+from ..part.axis import axis_signature
+from ..part.layouts import BEAT_BITS, BEAT_BYTES, WIRE, Beat, swap_bytes
+from ..part.stream import pass_unless
 
 TX_USER_WIDTH = 17   # error bit and a timestamp tag
 RX_USER_WIDTH = 1    # bad frame

@@ -6,9 +6,9 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.fifo import AsyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import Beat
-from ..params import exact_log2
-from ..stages import Skid
+from ..contract.params import exact_log2
+from ..part.layouts import Beat
+from ..part.stages import Skid
 
 LEVEL_LAG = 4             # beats that the FIFO's idea of its level may lag behind
 QUIET_LOG2 = 5            # cycles without a frame after a reset of either side
@@ -38,7 +38,8 @@ class FrameCrossing(wiring.Component):
         Beats of the FIFO, a power of two, and of the longest frame.
     whole, drop : bool
     shape : ShapeLike
-        Of a beat: at least the fields of :class:`~weft.hdl.layouts.Beat`. Of more, those in a frame's first beat count.
+        Of a beat: at least the fields of :class:`~weft.hdl.part.layouts.Beat`. Of more, those in a frame's first beat
+        count.
 
     Members
     -------

@@ -4,13 +4,13 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .. import wire
-from ..abi import Reason
-from ..counting import Refusal, count_outputs, merged, pass_counts
-from ..interfaces import Network
-from ..layouts import PAUSE_EMPTY, PFC_WORD, WIRE, Beat, PauseFrame, swap_bytes
-from ..params import CardParams
-from ..registers import register_port
+from ..contract import wire
+from ..contract.abi import Reason
+from ..contract.params import CardParams
+from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.interfaces import Network
+from ..part.layouts import PAUSE_EMPTY, PFC_WORD, WIRE, Beat, PauseFrame, swap_bytes
+from ..part.registers import register_port
 
 LINE_BITS_PER_CYCLE = 400       # 100 Gb/s, 4 ns
 # Pauses are counted in parts of a quantum, of which a cycle has a whole number.

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import PauseFrame
+from ..part.layouts import PauseFrame
 
 
 class PauseCrossing(wiring.Component):

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import wire
-from ..layouts import PAUSE_EMPTY, WIRE, Beat, PauseFrame, swap_bytes
+from ..contract import wire
+from ..part.layouts import PAUSE_EMPTY, WIRE, Beat, PauseFrame, swap_bytes
 
 
 class PauseGate(wiring.Component):

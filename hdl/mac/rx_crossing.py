@@ -4,8 +4,8 @@ from amaranth.hdl import DomainRenamer, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..axis import axis_signature
-from ..layouts import BEAT_BITS, BEAT_BYTES, Beat
+from ..part.axis import axis_signature
+from ..part.layouts import BEAT_BITS, BEAT_BYTES, Beat
 from .edge import RX_USER_WIDTH, MacRx
 from .frame_crossing import FrameCrossing
 

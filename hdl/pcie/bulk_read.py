@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..layouts import BEAT_BYTES, Beat, DmaRequest
-from ..logic import above, one_hot
-from ..params import exact_log2
-from ..stages import PipelineRegister
-from ..stream import Fifo
+from ..contract.params import exact_log2
+from ..part.layouts import BEAT_BYTES, Beat, DmaRequest
+from ..part.logic import above, one_hot
+from ..part.stages import PipelineRegister
+from ..part.stream import Fifo
 from .gather import Gather
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat

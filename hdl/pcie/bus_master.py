@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import Fifo
+from ..part.stream import Fifo
 from .tlp import TAG_BITS, TAGS, CompletionBeat, ReadTlp, WriteTlp
 
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..params import exact_log2
+from ..contract.params import exact_log2
 from .tlp import LANES, TAGS, CompletionBeat, ReadTlp
 
 COMPLETION_LINES = 384        # lines asked for and not yet received: 24 KiB of the hard block's 32 KiB buffer

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..axis import axis_signature
-from ..interfaces import RegisterBus
-from ..layouts import BEAT_BITS, PUSH_WINDOW_WIDTH, PushedDescriptor
+from ..contract import abi
+from ..part.axis import axis_signature
+from ..part.interfaces import RegisterBus
+from ..part.layouts import BEAT_BITS, PUSH_WINDOW_WIDTH, PushedDescriptor
 from .rq import RequestType
 from .tlp import DWORD_BITS
 

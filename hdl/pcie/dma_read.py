@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arbiter import Arbiter
-from ..layouts import Beat, DmaRequest, LineData, LineRequest
-from ..params import exact_log2
+from ..contract.params import exact_log2
+from ..part.arbiter import Arbiter
+from ..part.layouts import Beat, DmaRequest, LineData, LineRequest
 from .bulk_read import BulkReader
 from .completion_room import CompletionRoom
 from .line_read import LineReader

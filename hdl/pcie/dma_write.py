@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arbiter import PacketArbiter
-from ..layouts import Beat, DmaRequest
-from ..logic import choose, one_hot
-from ..stages import Pair, PipelineRegister
-from ..stream import Fifo
+from ..part.arbiter import PacketArbiter
+from ..part.layouts import Beat, DmaRequest
+from ..part.logic import choose, one_hot
+from ..part.stages import Pair, PipelineRegister
+from ..part.stream import Fifo
 from .splitter import Splitter
 from .tlp import SIZE_CODE_WIDTH, Piece, WriteTlp
 from .write_align import WriteAlign

@@ -4,11 +4,11 @@ from amaranth import Module, ResetInserter
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..counting import count_outputs, pass_counts
-from ..interfaces import MsixTable, RegisterBus
-from ..layouts import Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
-from ..params import CardParams
-from ..stream import pass_unless
+from ..contract.params import CardParams
+from ..part.counting import count_outputs, pass_counts
+from ..part.interfaces import MsixTable, RegisterBus
+from ..part.layouts import Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
+from ..part.stream import pass_unless
 from .dma_read import DmaRead
 from .dma_write import DmaWrite
 from .msix import VECTOR_WIDTH, Msix

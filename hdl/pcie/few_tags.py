@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..stream import Fifo
+from ..part.stream import Fifo
 from .tlp import TAG_BITS, CompletionBeat, ReadTlp
 
 FEW = 32

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..layouts import BEAT_BITS, BEAT_BYTES, Beat
-from ..logic import above
-from ..params import exact_log2
-from ..stages import Skid
+from ..contract.params import exact_log2
+from ..part.layouts import BEAT_BITS, BEAT_BYTES, Beat
+from ..part.logic import above
+from ..part.stages import Skid
 from .rotate import Rotate
 
 GROUP = 4       # bytes that are told apart after the bytes are turned

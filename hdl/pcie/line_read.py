@@ -5,13 +5,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .. import abi
-from ..arbiter import Arbiter
-from ..layouts import LineData, LineRequest
-from ..logic import one_hot
-from ..params import REQUEST_LINES_MAX, exact_log2
-from ..stages import Skid
-from ..stream import Fifo
+from ..contract import abi
+from ..contract.params import REQUEST_LINES_MAX, exact_log2
+from ..part.arbiter import Arbiter
+from ..part.layouts import LineData, LineRequest
+from ..part.logic import one_hot
+from ..part.stages import Skid
+from ..part.stream import Fifo
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
 from .tlp import SIZE_CODE_WIDTH, ReadTlp

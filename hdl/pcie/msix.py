@@ -5,9 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..interfaces import MsixTable
-from ..layouts import Beat, DmaRequest
+from ..contract import abi
+from ..part.interfaces import MsixTable
+from ..part.layouts import Beat, DmaRequest
 
 VECTOR_WIDTH = 5
 ENTRY_BYTES = 16

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BYTES
-from ..logic import above
-from ..stages import Pair
+from ..part.layouts import BEAT_BYTES
+from ..part.logic import above
+from ..part.stages import Pair
 from .tlp import PAGE_BYTES, Piece, byte_enables
 
 MORE_MAX = PAGE_BYTES // BEAT_BYTES      # beats of a piece behind its first

@@ -4,8 +4,8 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..axis import axis_signature
-from ..layouts import BEAT_BITS, BEAT_BYTES
+from ..part.axis import axis_signature
+from ..part.layouts import BEAT_BITS, BEAT_BYTES
 from .tlp import DWORD_BITS, LANES, CompletionBeat
 
 USER_WIDTH = 161

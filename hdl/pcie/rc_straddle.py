@@ -3,8 +3,8 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data
 
-from ..layouts import BEAT_BITS
-from ..stages import ReadyRegister
+from ..part.layouts import BEAT_BITS
+from ..part.stages import ReadyRegister
 from .rc import HEADER_DWORDS, TLPS, CompletionDescriptor, CompletionShim, CompletionUser, verdict
 from .tlp import DWORD_BITS, LANES
 

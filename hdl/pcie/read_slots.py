@@ -4,8 +4,8 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS
-from ..params import exact_log2
+from ..contract.params import exact_log2
+from ..part.layouts import BEAT_BITS
 from .scatter import ScatteredBeat
 from .slot_memory import SlotMemory
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..logic import one_hot
+from ..part.logic import one_hot
 from .tlp import TAGS, CompletionBeat, ReadTlp
 
 

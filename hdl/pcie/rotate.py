@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS
+from ..part.layouts import BEAT_BITS
 from .tlp import rotate_right
 
 

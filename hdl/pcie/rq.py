@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..axis import axis_signature
-from ..layouts import BEAT_BITS
-from ..stages import Skid
+from ..part.axis import axis_signature
+from ..part.layouts import BEAT_BITS
+from ..part.stages import Skid
 from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
 from .under_way import UnderWay
 from .write_store import WriteStore

@@ -3,8 +3,8 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
-from ..layouts import BEAT_BITS
-from ..stages import Skid
+from ..part.layouts import BEAT_BITS
+from ..part.stages import Skid
 from .rq import (
     HEADER_BITS,
     HEADER_DWORDS,

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS
+from ..part.layouts import BEAT_BITS
 from .tlp import LANES, TAG_BITS, CompletionBeat, rotate_right
 
 

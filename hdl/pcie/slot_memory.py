@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS
-from ..params import exact_log2
+from ..contract.params import exact_log2
+from ..part.layouts import BEAT_BITS
 from .scatter import ScatteredBeat
 from .tlp import DWORD_BITS, LANES
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import DmaRequest
+from ..part.layouts import DmaRequest
 from .tlp import PAGE_BYTES, SIZE_CODE_WIDTH, SIZE_MIN_LOG2, Piece
 
 

@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Const, Mux, Signal
 from amaranth.lib import data
 
-from ..layouts import BEAT_BITS
+from ..part.layouts import BEAT_BITS
 
 DWORD_BITS = 32
 LANES = BEAT_BITS // DWORD_BITS     # double words of a beat

@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..axis import axis_signature
-from ..counting import count_outputs
-from ..interfaces import RegisterBus
-from ..layouts import BEAT_BITS, PushedDescriptor
-from ..stages import Skid
+from ..part.axis import axis_signature
+from ..part.counting import count_outputs
+from ..part.interfaces import RegisterBus
+from ..part.layouts import BEAT_BITS, PushedDescriptor
+from ..part.stages import Skid
 from . import cq, rc, rc_straddle, rq, rq_straddle
 from .bus_master import BusMaster
 from .few_tags import FewTags

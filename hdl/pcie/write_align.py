@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BYTES, Beat
-from ..stream import Fifo
+from ..part.layouts import BEAT_BYTES, Beat
+from ..part.stream import Fifo
 from .piece_beats import PieceBeats
 from .rotate import Rotate
 from .tlp import Piece, WriteTlp

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..stream import Fifo
+from ..part.stream import Fifo
 from .tlp import LANES, PAGE_BYTES, WriteTlp
 
 STORE_BEATS = PAGE_BYTES // (4 * LANES)      # of the largest memory write

@@ -4,9 +4,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import layouts, wire
-from ..layouts import BEAT_BYTES, LENGTH_WIDTH, PAYLOAD_MAX, Beat
-from ..logic import above
+from ..contract import wire
+from ..part import layouts
+from ..part.layouts import BEAT_BYTES, LENGTH_WIDTH, PAYLOAD_MAX, Beat
+from ..part.logic import above
 
 
 class Cut(enum.Enum, shape=3):

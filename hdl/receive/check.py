@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import QpState, Reason
-from ..layouts import RxHeader, RxKind, RxPacket
+from ..contract.abi import QpState, Reason
+from ..part.layouts import RxHeader, RxKind, RxPacket
 from ..table.translate import Translation
 
 

@@ -3,9 +3,9 @@
 from amaranth.hdl import Cat, Mux
 from amaranth.lib import data
 
-from .. import wire
-from ..abi import HOST_QPNS_QP1
-from ..layouts import BEAT_BYTES, WIRE, swap_bytes
+from ..contract import wire
+from ..contract.abi import HOST_QPNS_QP1
+from ..part.layouts import BEAT_BYTES, WIRE, swap_bytes
 from .align import Cut
 
 IPV4_OFFSET = wire.ETH.size_bytes
@@ -84,7 +84,7 @@ def padded(beat):
 
 
 def is_host_qpn(host_qpns, qpn):
-    """As :func:`weft.hdl.abi.is_host_qpn`."""
+    """As :func:`weft.hdl.contract.abi.is_host_qpn`."""
     outside = (qpn ^ host_qpns.first) >> host_qpns.log2
     return (host_qpns.ranged & (outside == 0)) | (host_qpns.qp1 & (qpn == HOST_QPNS_QP1))
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..abi import AccessFlag
-from ..layouts import BEAT_BITS, LENGTH_WIDTH, Beat
-from ..stream import Fifo
+from ..contract.abi import AccessFlag
+from ..part.layouts import BEAT_BITS, LENGTH_WIDTH, Beat
+from ..part.stream import Fifo
 from ..table.translate import Translate, TranslateRequest
 from .classify import FrameType, headers
 

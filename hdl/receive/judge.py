@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import layouts
-from ..abi import QpState, Reason, ReportKind
-from ..counting import Refusal, count_outputs, pass_counts
-from ..interfaces import RefusalReports
-from ..layouts import (
+from ..contract.abi import QpState, Reason, ReportKind
+from ..part import layouts
+from ..part.counting import Refusal, count_outputs, pass_counts
+from ..part.interfaces import RefusalReports
+from ..part.layouts import (
     FRAME_LENGTH_WIDTH,
     TICKET_WIDTH,
     Judgement,
@@ -19,8 +19,8 @@ from ..layouts import (
     Segment,
     Verdict,
 )
-from ..stages import ReadyRegister
-from ..stream import Fifo, pass_unless
+from ..part.stages import ReadyRegister
+from ..part.stream import Fifo, pass_unless
 from ..table.kinds import QP_STATES
 from .refusals import Refusals
 

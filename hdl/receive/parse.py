@@ -4,14 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .. import wire
-from ..abi import Reason
-from ..counting import Refusal, count_outputs
-from ..icrc import Icrc
-from ..interfaces import Network
-from ..layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
-from ..logic import above
-from ..params import (
+from ..contract import wire
+from ..contract.abi import Reason
+from ..contract.params import (
     PAUSE_FROM,
     PAUSE_FROM_EIGHTHS,
     PAUSE_UNTIL,
@@ -22,7 +17,12 @@ from ..params import (
     SHED_UNTIL_EIGHTHS,
     exact_log2,
 )
-from ..stream import Fifo
+from ..part.counting import Refusal, count_outputs
+from ..part.icrc import Icrc
+from ..part.interfaces import Network
+from ..part.layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
+from ..part.logic import above
+from ..part.stream import Fifo
 from ..table.translate import TranslateRequest
 from .align import SKIPPED, Align, Cut
 from .classify import (

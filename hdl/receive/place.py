@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..counting import count_outputs
-from ..layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, RawFrame
-from ..stages import ReadyRegister, Skid
-from ..stream import Fifo
+from ..part.counting import count_outputs
+from ..part.layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, RawFrame
+from ..part.stages import ReadyRegister, Skid
+from ..part.stream import Fifo
 from .judge import Action, Placement
 
 AHEAD = 4       # packets whose requests may run ahead of their payload

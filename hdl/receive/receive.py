@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..counting import Refusal, count_outputs, merged, pass_counts
-from ..interfaces import Network, RefusalReports
-from ..layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
-from ..registers import register_port
+from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.interfaces import Network, RefusalReports
+from ..part.layouts import TICKET_WIDTH, Beat, DmaRequest, Judgement, JudgeRequest, RawFrame, Report
+from ..part.registers import register_port
 from ..table.kinds import QP_STATES
 from ..table.translate import TranslateRequest, Translation
 from .check import RxCheck

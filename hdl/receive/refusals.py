@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..counting import count_outputs
-from ..interfaces import RefusalReports
+from ..part.counting import count_outputs
+from ..part.interfaces import RefusalReports
 
 ON_WAY_WIDTH = 6    # of the number of reports between here and the ring: more than fit there
 

@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS, Beat
-from ..logic import sums_to
-from ..params import exact_log2
+from ..contract.params import exact_log2
+from ..part.layouts import BEAT_BITS, Beat
+from ..part.logic import sums_to
 
 
 class RevocableBuffer(wiring.Component):

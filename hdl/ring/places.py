@@ -7,10 +7,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..layouts import BEAT_BITS, LineData
-from ..logic import tree
-from ..params import REQUEST_LINES_MAX, exact_log2
+from ..contract import abi
+from ..contract.params import REQUEST_LINES_MAX, exact_log2
+from ..part.layouts import BEAT_BITS, LineData
+from ..part.logic import tree
 from .outlet import Outlet
 
 CHECK_BITS = abi.WORK.by_name["check"].width

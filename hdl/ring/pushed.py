@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BITS, PUSH_WINDOW_WIDTH, PushedDescriptor
+from ..part.layouts import BEAT_BITS, PUSH_WINDOW_WIDTH, PushedDescriptor
 from .size import INDEX_WIDTH
 
 

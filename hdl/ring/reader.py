@@ -4,11 +4,11 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..counting import Refusal
-from ..layouts import BEAT_BITS, LineData, LineRequest, PushedDescriptor
-from ..logic import above, at_most, height, steps_of_least, to_overflow
-from ..params import REQUEST_LINES_MAX, exact_log2
+from ..contract import abi
+from ..contract.params import REQUEST_LINES_MAX, exact_log2
+from ..part.counting import Refusal
+from ..part.layouts import BEAT_BITS, LineData, LineRequest, PushedDescriptor
+from ..part.logic import above, at_most, height, steps_of_least, to_overflow
 from .doorbell import Doorbell
 from .outlet import Outlet
 from .places import Places, place_tag

@@ -4,13 +4,13 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..arbiter import Arbiter
-from ..counting import Refusal
-from ..interfaces import RingSlot
-from ..layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
-from ..params import REPORT_PACE, REPORTS_TOGETHER, CardParams
-from ..registers import register_port
+from ..contract import abi
+from ..contract.params import REPORT_PACE, REPORTS_TOGETHER, CardParams
+from ..part.arbiter import Arbiter
+from ..part.counting import Refusal
+from ..part.interfaces import RingSlot
+from ..part.layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
+from ..part.registers import register_port
 from .reader import RingReader
 from .status import StatusBlock
 from .writer import RingWriter

@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
+from ..contract import abi
 
 INDEX_WIDTH = abi.RING_LOG2_MAX + 1
 

@@ -4,9 +4,9 @@ from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..layouts import Beat, DmaRequest, host_struct
-from ..params import STATUS_PACE, CardParams
+from ..contract import abi
+from ..contract.params import STATUS_PACE, CardParams
+from ..part.layouts import Beat, DmaRequest, host_struct
 from .size import INDEX_WIDTH
 
 

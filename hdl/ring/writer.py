@@ -4,12 +4,12 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import abi
-from ..counting import Refusal
-from ..layouts import BEAT_BITS, Beat, DmaRequest
-from ..logic import sum_of_three
-from ..params import CardParams, exact_log2
-from ..stream import Fifo
+from ..contract import abi
+from ..contract.params import CardParams, exact_log2
+from ..part.counting import Refusal
+from ..part.layouts import BEAT_BITS, Beat, DmaRequest
+from ..part.logic import sum_of_three
+from ..part.stream import Fifo
 from .doorbell import Doorbell
 from .size import INDEX_WIDTH, RingSize
 

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..params import exact_log2
+from ..contract.params import exact_log2
 
 
 def read_port(index_width, shape):

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..abi import PTE_PAGE_BITS
-from ..layouts import mr_entry, qp_entry, qp_state
-from ..params import exact_log2
+from ..contract.abi import PTE_PAGE_BITS
+from ..contract.params import exact_log2
+from ..part.layouts import mr_entry, qp_entry, qp_state
 from .entry import EntryTable, read_port, write_port
 
 ULTRA_RAM_DEPTH = 4096      # rows of one

@@ -4,7 +4,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..params import CardParams
+from ..contract.params import CardParams
 from .kinds import MR_TABLE, PAGE_TABLE, QP_STATES, QP_TABLE
 from .translate import Translate, TranslateRequest, Translation
 

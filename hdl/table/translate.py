@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, AccessFlag, QpState, Reason
-from ..layouts import LENGTH_WIDTH, PAYLOAD_MAX, Segment, mr_entry, qp_entry
-from ..params import exact_log2
+from ..contract.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, AccessFlag, QpState, Reason
+from ..contract.params import exact_log2
+from ..part.layouts import LENGTH_WIDTH, PAYLOAD_MAX, Segment, mr_entry, qp_entry
 from .kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 
 LOCAL_WRITE_BIT, REMOTE_WRITE_BIT = exact_log2(AccessFlag.LOCAL_WRITE), exact_log2(AccessFlag.REMOTE_WRITE)

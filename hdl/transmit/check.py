@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import Reason
-from ..layouts import DmaRequest
-from ..stream import Fifo
+from ..contract.abi import Reason
+from ..part.layouts import DmaRequest
+from ..part.stream import Fifo
 from ..table.translate import TranslateRequest, Translation
 from .segment import TxJob
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import wire
-from ..abi import Reason
-from ..layouts import BEAT_BITS, BEAT_BYTES, LENGTH_WIDTH, Beat
+from ..contract import wire
+from ..contract.abi import Reason
+from ..part.layouts import BEAT_BITS, BEAT_BYTES, LENGTH_WIDTH, Beat
 from .header import TxHeader
 from .segment import TxJob
 

@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import wire
-from ..abi import Reason
-from ..interfaces import Network
-from ..layouts import BEAT_BYTES, WIRE, swap_bytes
-from ..stages import PipelineRegister, Skid
+from ..contract import wire
+from ..contract.abi import Reason
+from ..part.interfaces import Network
+from ..part.layouts import BEAT_BYTES, WIRE, swap_bytes
+from ..part.stages import PipelineRegister, Skid
 from .segment import TxJob
 
 HEADER_BYTES_MAX = max(wire.header_bytes(opcode) for opcode in wire.DATA_OPCODES)
@@ -41,7 +41,7 @@ class _Sums(data.Struct):
 class HeaderBuilder(wiring.Component):
     """Ethernet, IPv4, UDP, BTH, RETH and, where asked for, RSN header and immediate.
 
-    The bytes are those of :func:`weft.hdl.wire.build_frame`. One packet per cycle, latency 2.
+    The bytes are those of :func:`weft.hdl.contract.wire.build_frame`. One packet per cycle, latency 2.
 
     Members
     -------

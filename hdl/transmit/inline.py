@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BYTES, Beat
-from ..stream import LUT_RAM_DEPTH, Fifo
+from ..part.layouts import BEAT_BYTES, Beat
+from ..part.stream import LUT_RAM_DEPTH, Fifo
 from .payload import used_bytes
 from .segment import TxJob, TxSegment
 

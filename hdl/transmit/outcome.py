@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import Reason, ReportKind
-from ..counting import Refusal, count_outputs
-from ..layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, REPORT_EVENT, Report
-from ..stream import Fifo
+from ..contract.abi import Reason, ReportKind
+from ..part.counting import Refusal, count_outputs
+from ..part.layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, REPORT_EVENT, Report
+from ..part.stream import Fifo
 from .segment import TxJob
 
 REPORTS = 4  # error reports waiting; then the transmit path waits

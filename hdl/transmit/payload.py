@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BYTES, Beat
-from ..stages import Skid
+from ..part.layouts import BEAT_BYTES, Beat
+from ..part.stages import Skid
 
 
 def used_bytes(beat):

@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import BEAT_BYTES, Beat
-from ..stages import PipelineRegister
-from ..wire import MIN_FRAME_BYTES
+from ..contract.wire import MIN_FRAME_BYTES
+from ..part.layouts import BEAT_BYTES, Beat
+from ..part.stages import PipelineRegister
 from .payload import used_bytes
 
 

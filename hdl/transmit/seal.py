@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import crc32
-from ..icrc import Icrc
-from ..layouts import BEAT_BYTES, Beat
-from ..stream import Fifo
-from ..wire import ICRC_BYTES
+from ..contract.wire import ICRC_BYTES
+from ..part import crc32
+from ..part.icrc import Icrc
+from ..part.layouts import BEAT_BYTES, Beat
+from ..part.stream import Fifo
 
 DELAY = 16  # beats waiting for the ICRC of their frame
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .. import wire
-from ..abi import INLINE_HEAD_BYTES, INLINE_MAX, WRITES, Reason, WorkOpcode
-from ..layouts import BEAT_BITS, INLINE_DATA, LENGTH_WIDTH, WORK, WORK_INLINE, TxPacket
+from ..contract import wire
+from ..contract.abi import INLINE_HEAD_BYTES, INLINE_MAX, WRITES, Reason, WorkOpcode
+from ..part.layouts import BEAT_BITS, INLINE_DATA, LENGTH_WIDTH, WORK, WORK_INLINE, TxPacket
 
 BEYOND_MAX = 31      # packets that may be between here and their check
 

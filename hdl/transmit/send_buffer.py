@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import Beat
-from ..params import exact_log2
+from ..contract.params import exact_log2
+from ..part.layouts import Beat
 
 DEPTH_MIN = 128  # beats: a frame of 4096 bytes payload, and most of the next
 

@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from ..layouts import Beat
 from ..mac.frame_crossing import FrameCrossing
+from ..part.layouts import Beat
 from .send_buffer import check_depth
 
 

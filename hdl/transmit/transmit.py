@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..abi import Reason
-from ..arbiter import PacketArbiter
-from ..counting import Refusal, count_outputs, merged, pass_counts
-from ..interfaces import Network
-from ..layouts import BEAT_BITS, Beat, DmaRequest, Report
-from ..stream import Fifo
+from ..contract.abi import Reason
+from ..part.arbiter import PacketArbiter
+from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.interfaces import Network
+from ..part.layouts import BEAT_BITS, Beat, DmaRequest, Report
+from ..part.stream import Fifo
 from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
 from .frame import Framer

@@ -18,7 +18,7 @@ import gc
 import os
 import re
 
-from ..params import CardParams
+from ..contract.params import CardParams
 from .self_reading import refuse_self_reading
 from .state_names import name_states
 

@@ -3,8 +3,8 @@
 from collections import deque
 from itertools import islice
 
-from weft.hdl import abi
-from weft.hdl.params import REPORT_PACE, REPORTS_TOGETHER, STATUS_PACE
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import REPORT_PACE, REPORTS_TOGETHER, STATUS_PACE
 
 from ..functional.card import FunctionalCard
 from .commands import Commands

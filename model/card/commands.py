@@ -1,6 +1,6 @@
 """Commands in time: one after the other, each as long as the gateware's processor takes for it."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .pcie import LINE_COMMAND, Read
 from .timing import CYCLE_NS

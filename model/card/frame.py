@@ -1,6 +1,6 @@
 """A data frame on its way between two cards in time: what it says, and its bytes when somebody wants them."""
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ..functional.parse import RxHeader, parse
 

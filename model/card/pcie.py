@@ -3,7 +3,7 @@
 import random
 from collections import deque
 
-from weft.hdl.abi import BLOCK_BYTES, HOST_TO_CARD
+from weft.hdl.contract.abi import BLOCK_BYTES, HOST_TO_CARD
 
 from .timing import BEAT_BYTES, CYCLE_NS, HostTiming, edge
 from .write_engine import WriteEngine

@@ -5,8 +5,8 @@ The steps and their lengths are those of ``hdl/adamap/prefetch_states.py``; a st
 
 from collections import deque
 
-from weft.hdl import abi
-from weft.hdl.params import NODE_READS_MAX, REQUEST_LINES_MAX, TURN_OUT_PATIENCE
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import NODE_READS_MAX, REQUEST_LINES_MAX, TURN_OUT_PATIENCE
 
 from ..functional.node import damage
 from ..functional.node_list import BrokenList

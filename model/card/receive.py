@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from weft.hdl import abi
-from weft.hdl.params import SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS
 
 from ..functional.receive_path import ReceivePath
 from ..functional.report_merge import ReportMerge

@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from weft.hdl import abi
-from weft.hdl.params import REQUEST_LINES_MAX
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import REQUEST_LINES_MAX
 
 from ..functional.rings import CardRings
 from .pcie import Read

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..functional.matcher import SLACK_MAX
 from ..functional.node_list import NodeList

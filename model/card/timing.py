@@ -1,12 +1,12 @@
 """How long everything takes in the card and on the way to host memory: all that calibration may change stands here.
 
-Times are nanoseconds. Amounts that the gateware fixes come from :mod:`weft.hdl.params`; these are what its pipelines
-and the simulated host add, found with ``weft calibrate``.
+Times are nanoseconds. Amounts that the gateware fixes come from :mod:`weft.hdl.contract.params`; these are what its
+pipelines and the simulated host add, found with ``weft calibrate``.
 """
 
 from dataclasses import dataclass
 
-from weft.hdl.params import NS_PER_CYCLE
+from weft.hdl.contract.params import NS_PER_CYCLE
 
 CYCLE_NS = float(NS_PER_CYCLE)      # of the card's clock, 250 MHz
 BEAT_BYTES = 64
@@ -20,7 +20,7 @@ def edge(time_ns):
 
 @dataclass(frozen=True)
 class HostTiming:
-    """How a host behaves: the fields of ``weft.tb.world.host.HostConfig`` that take time.
+    """How a host behaves: the fields of ``weft.tb.sim.pcie.host.HostConfig`` that take time.
 
     Attributes
     ----------

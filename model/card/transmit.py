@@ -6,7 +6,7 @@ frames, merge behind the framer.
 
 from collections import deque
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ..functional.transmit_path import TransmitPath
 from .frame import DataFrame

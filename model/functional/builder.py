@@ -1,6 +1,6 @@
 """The node builder, without time: the oracle of ``hdl/adamap/builder.py``."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .node import Node, fits
 

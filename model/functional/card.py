@@ -7,7 +7,7 @@ frames first, then retransmissions, then new work, so that a host sees rings fil
 import random
 from collections import Counter, deque
 
-from weft.hdl import abi, params
+from weft.hdl.contract import abi, params
 
 from .builder import NodeBuilder
 from .qp_life import QpLife

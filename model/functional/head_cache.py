@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .node import encode_body, open_holes
 

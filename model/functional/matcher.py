@@ -3,7 +3,7 @@
 from collections import deque
 from itertools import islice
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .window import signed24
 

@@ -1,7 +1,7 @@
 """The Adamap node as the oracle writes and reads it: a codec of its own.
 
-It shares the layout and its limits with the driver (:mod:`weft.hdl.abi`) and nothing else, so that a mistake in the one
-is no mistake in the other; tests compare them byte for byte, and the RTL with this one.
+It shares the layout and its limits with the driver (:mod:`weft.hdl.contract.abi`) and nothing else, so that a mistake
+in the one is no mistake in the other; tests compare them byte for byte, and the RTL with this one.
 
 A node lies in 32 words of 16 bits, little-endian. The first 4 point to the next one. The last 20 are the body: offsets
 from the first hole (LIST), pairs of offset and length (RUNS), or a bit for each PSN from the first hole on (BITMAP).
@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from itertools import pairwise
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 _BLOCK = struct.Struct("<32H")
 _CHECK, _POINTER_WORDS = abi.NODE.shift_of("check") // 16, abi.NODE.shift_of("qpn") // 16

@@ -3,7 +3,7 @@
 A node is read from host memory when it is needed, so what the driver linked is all there is.
 """
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .head_cache import CachedNode
 from .matcher import Matcher

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from weft.hdl import wire
-from weft.hdl.abi import Reason, is_host_qpn
+from weft.hdl.contract import wire
+from weft.hdl.contract.abi import Reason, is_host_qpn
 
 PAYLOAD_MAX = 4096
 FRAME_MAX = (1 << 14) - 1
@@ -15,7 +15,7 @@ _HOST_SHORTEST = wire.RETH_OFFSET + wire.ICRC_BYTES                        # of 
 
 @dataclass
 class RxHeader:
-    """Fields of :class:`weft.hdl.layouts.RxHeader`; those a frame does not have are zero."""
+    """Fields of :class:`weft.hdl.part.layouts.RxHeader`; those a frame does not have are zero."""
 
     kind: str
     reason: Reason = Reason.OK

@@ -1,6 +1,6 @@
 """MAC control frames: what the card makes of them."""
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 
 def is_mac_control(frame):

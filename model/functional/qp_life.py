@@ -1,6 +1,6 @@
 """What the card keeps of a live QP besides its table entry."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .node_list import NodeList
 from .window import Window

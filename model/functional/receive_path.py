@@ -1,6 +1,6 @@
 """The receive path of the functional card: from a frame to memory and reports, in no time."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..functional import window as judge
 from .node_list import BrokenList

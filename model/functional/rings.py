@@ -1,6 +1,6 @@
 """The card's end of all rings, the status block and the interrupts."""
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 Ring = abi.Ring
 _BASE, _LOG2 = ({r: f"{r.name.lower()}_{part}" for r in Ring} for part in ("base", "log2"))

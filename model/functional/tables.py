@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from .translate import MrEntry, QpEntry
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from weft.hdl.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason
-from weft.hdl.wire import PMTUS
+from weft.hdl.contract.abi import KEY_TAG_BITS, PAGE_2M, PAGE_4K, REMOTE_ACCESS, AccessFlag, QpState, Reason
+from weft.hdl.contract.wire import PMTUS
 
 PAYLOAD_MAX = max(PMTUS.values())
 CAN_RECEIVE, CAN_SEND = 0, 1  # values of Request.qp_need

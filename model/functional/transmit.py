@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 _OPCODE = {(0, False): wire.Opcode.WRITE_ONLY, (0, True): wire.Opcode.WRITE_ONLY_IMM,
            (1, False): wire.Opcode.RETX_WRITE, (1, True): wire.Opcode.RETX_WRITE_IMM}

@@ -1,6 +1,6 @@
 """The transmit path of the functional card: one frame at a time at the line's rate."""
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from .translate import CAN_SEND, Request, translate
 from .transmit import work_packets

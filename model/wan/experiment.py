@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ..settings import check
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from . import engine
 from .experiment import Experiment

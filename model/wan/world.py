@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from .adamap import builder, cache, knitting, matcher, node, window
 from .path import back, delay, draw, line, loss, queue, score, sender

@@ -13,5 +13,5 @@ def calibrate(
 ):
     """The same traffic and losses on the gateware and in the model: time, stalls and sequences side by side."""
     with needs("sim"):
-        from weft.tb.calibrate.run import run
+        from weft.tb.verify.calibrate.run import run
         raise typer.Exit(run(only or []))

@@ -39,7 +39,7 @@ def verilog(
     told = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
     if lint or yosys:
         with needs("sim"):
-            from weft.tb.flow.lint import verilator_lint, yosys_check
+            from weft.tb.sim.synth.lint import verilator_lint, yosys_check
             start = time.monotonic()
             for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
                 if wanted:
@@ -67,7 +67,7 @@ def _board(folder, card, debug, lint, yosys):
     told = ""
     if lint or yosys:
         with needs("sim"):
-            from weft.tb.flow.lint import verilator_lint, yosys_check
+            from weft.tb.sim.synth.lint import verilator_lint, yosys_check
             whole = folder / "lint" / f"{TOP}.v"
             whole.parent.mkdir(exist_ok=True)
             whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
@@ -104,9 +104,9 @@ def synth(
         card_params(name)
     depth, paths = number("--depth", depth, int, 1, 9), number("--paths", paths, int, 1, 12)
     with needs("dev"):
-        from weft.tb.flow import synth as synthesis
-        from weft.tb.measure.run import judged
-        from weft.tb.measure.synth import PLACED, placed_rows, rows
+        from weft.tb.sim.synth import synth as synthesis
+        from weft.tb.verify.bench.run import judged
+        from weft.tb.verify.bench.synth import PLACED, placed_rows, rows
     try:
         found = synthesis.run(presets, depth, only or (), paths, straddle=straddle, mac_clock=mac_clock)
     except synthesis.NoSuchRoom as error:
@@ -123,7 +123,7 @@ def synth(
 
 def regs(output: Annotated[Path | None, option("Write there instead of to the terminal.", "PATH")] = None):
     """Register map and host-visible layouts, as Markdown."""
-    from weft.tb.document.registers import registers_markdown
+    from weft.tb.app.device.registers import registers_markdown
 
     if output is None:
         print(registers_markdown(), end="")

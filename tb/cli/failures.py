@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from weft.tb.flow.failure import Failure
+from weft.tb.sim.flow.failure import Failure
 
 FAILED = 1
 ELSEWHERE = "or name another folder in WEFT_BUILD"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from weft.hdl import abi, params
+from weft.hdl.contract import abi, params
 
 BAD_USAGE = 2
 

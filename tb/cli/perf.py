@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 from weft.tb.cli.failures import needs
 from weft.tb.cli.parameters import card_params, choice, number, refuse
 
@@ -77,7 +77,7 @@ def command(name):
         options = dict(locals())
         plan, stage = Checked(name, **{key: options[key] for key in Checked.WANTED}).plan()
         with needs("sim"):
-            from weft.tb.perf.run import run as measure
+            from weft.tb.app.perf.run import run as measure
             raise typer.Exit(measure(plan, backend, stage, gbits=report_gbits,
                                      out_json=out_json_file if out_json else None,
                                      command=shlex.join(["weft", *sys.argv[1:]])))
@@ -99,9 +99,9 @@ class Checked:
     def plan(self):
         """(Plan, Stage)"""
         with needs("sim"):
-            from weft.tb.cards.link_settings import timeout
-            from weft.tb.perf.plan import ATOMICS, SIZE_LOG2_MAX, Plan
-            from weft.tb.stage.stage import BACKENDS, Stage
+            from weft.tb.app.perf.plan import ATOMICS, SIZE_LOG2_MAX, Plan
+            from weft.tb.app.stage.stage import BACKENDS, Stage
+            from weft.tb.sim.pair.link_settings import timeout
         given, atomic, fetches = self.options, self.verb == "atomic", self.verb in ("read", "atomic")
         backend = BACKENDS[choice("--backend", given["backend"], BACKENDS)]
         card = card_params(given["preset"])

@@ -25,10 +25,10 @@ def report(
     """What wide-area experiments say of Adamap and its rivals: one HTML page with pictures. Minutes the first time."""
     jobs = number("--jobs", jobs, int, 0, 1024) or len(os.sched_getaffinity(0))
     with needs("model"):
-        from weft.tb.report import run
-        from weft.tb.sweep.plan import BadPlan
-        from weft.tb.sweep.table import BadTable
-        from weft.tb.sweep.workers import Unreachable
+        from weft.tb.app.report import run
+        from weft.tb.app.sweep.plan import BadPlan
+        from weft.tb.app.sweep.table import BadTable
+        from weft.tb.app.sweep.workers import Unreachable
         try:
             raise typer.Exit(run.report(output, tables, settings or [], scheduler=scheduler, jobs=jobs,
                                         command=shlex.join(["weft", *sys.argv[1:]])))

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from weft.tb.app.serve.environment import FOLDER, LIBRARY_FOLDER, environment_of
 from weft.tb.cli.failures import needs
 from weft.tb.cli.parameters import card_params, choice, number, refuse
-from weft.tb.serve.environment import FOLDER, LIBRARY_FOLDER, environment_of
 
 BACKENDS, TIMES = ("functional", "model", "rtl"), ("wall", "sim")
 UDP = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII)
@@ -57,7 +57,7 @@ def serve(
     peer = _peer(link) if link else None
     with needs("sim"):
         from weft.driver.ibverbs.build import CannotBuild, build
-        from weft.tb.serve.served import Settings, serve_here
+        from weft.tb.app.serve.served import Settings, serve_here
     try:
         build(LIBRARY_FOLDER)
     except CannotBuild as problem:
@@ -66,7 +66,7 @@ def serve(
     settings = Settings(str(folder), names, backend, time, lost, round(delay * 1000), seed, card.name,
                         str(capture.resolve()) if capture is not None else None, peer, number_of_first)
     if backend == "rtl":
-        from weft.tb.serve.rtl import serve_rtl
+        from weft.tb.app.serve.rtl import serve_rtl
         serve_rtl(settings, _say, _on_end)
     else:
         ended = []
@@ -90,7 +90,7 @@ def _answers(path):
 
 
 def _peer(link):
-    """What ``--link`` says, as :class:`~weft.tb.serve.udp_link.UdpLink` takes it, or an end with a sentence."""
+    """What ``--link`` says, as :class:`~weft.tb.app.serve.udp_link.UdpLink` takes it, or an end with a sentence."""
     said = UDP.fullmatch(link)
     if not said:
         refuse(f"--link is {link!r}; udp:HOST:PORT is needed, and :OWN-PORT behind it if this daemon has another one")

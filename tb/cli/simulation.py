@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from weft.driver.engine.qp_table import FIRST_INDEX
-from weft.hdl import wire
+from weft.hdl.contract import wire
 from weft.tb.cli.failures import needs
 from weft.tb.cli.parameters import card_params, choice, mappable_file, number, option, refuse
 
@@ -57,8 +57,8 @@ def sim(
     }
     settings["pmtu"] = int(settings["pmtu"])
     with needs("sim"):
-        from weft.tb.flow.simulate import waves_wanted
-        from weft.tb.job.run import run
+        from weft.tb.app.job.run import run
+        from weft.tb.sim.flow.simulate import waves_wanted
         try:
             settings["waves"] |= waves_wanted()
         except ValueError as error:

@@ -66,8 +66,8 @@ def interop(
 ):
     """A Linux guest with rxe against the endpoint in software, and against the card: functional model and RTL."""
     with needs("sim"):
-        from weft.tb.interop import cases
-        from weft.tb.interop.guest import booted
+        from weft.tb.verify.interop import cases
+        from weft.tb.verify.interop.guest import booted
         chosen = cases.cases(short)
         with booted() as guest:
             try:

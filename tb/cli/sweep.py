@@ -29,10 +29,10 @@ def sweep(
     plan has one."""
     jobs = number("--jobs", jobs, int, 0, 1024) or len(os.sched_getaffinity(0))
     with needs("model"):
-        from weft.tb.sweep.plan import BadPlan, read
-        from weft.tb.sweep.run import run
-        from weft.tb.sweep.table import BadTable
-        from weft.tb.sweep.workers import Unreachable
+        from weft.tb.app.sweep.plan import BadPlan, read
+        from weft.tb.app.sweep.run import run
+        from weft.tb.app.sweep.table import BadTable
+        from weft.tb.app.sweep.workers import Unreachable
         try:
             wanted = read(plan and readable_file(plan), settings or [], of)
             raise typer.Exit(run(wanted, output, command=shlex.join(["weft", *sys.argv[1:]]), scheduler=scheduler,

@@ -12,7 +12,7 @@ from weft.tb.cli.perf import RTT_US_MAX
 def _stage(preset, backend, loss="0", rtt_us="0", seed="1"):
     """A checked stage and the name of its back end."""
     with needs("sim"):
-        from weft.tb.stage.stage import BACKENDS, Stage
+        from weft.tb.app.stage.stage import BACKENDS, Stage
     card_params(preset)
     choice("--backend", backend, BACKENDS)
     return Stage(preset=preset, loss=number("--loss", loss, float, 0, 1),
@@ -28,8 +28,8 @@ def devinfo(
     """A card and its port, as ibv_devinfo shows them."""
     stage, backend = _stage(preset, backend)
     with needs("sim"):
-        from weft.tb.stage.stage import play
-        from weft.tb.tool import devinfo as tool
+        from weft.tb.app.device import devinfo as tool
+        from weft.tb.app.stage.stage import play
         print(tool.text(play((tool.query, tool.rest), backend=backend, stage=stage)[0], verbose=verbose))
 
 
@@ -48,12 +48,12 @@ def counters(
     messages = number("--messages", messages, int, 1, 1000)
     stage, backend = _stage(preset, backend, loss, rtt_us, seed)
     with needs("sim"):
-        from weft.tb.cards.link_settings import timeout
-        from weft.tb.flow.failure import Failure
-        from weft.tb.stage.host import PeerFailed, ProgramFailed
-        from weft.tb.stage.stage import play
-        from weft.tb.tool import counters as tool
-        from weft.tb.tool import short_run
+        from weft.tb.app.device import counters as tool
+        from weft.tb.app.device import short_run
+        from weft.tb.app.stage.host import PeerFailed, ProgramFailed
+        from weft.tb.app.stage.stage import play
+        from weft.tb.sim.flow.failure import Failure
+        from weft.tb.sim.pair.link_settings import timeout
     if report is not None:
         try:
             sides = tool.of_report(readable_file(report))

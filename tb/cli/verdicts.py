@@ -7,7 +7,7 @@ import typer
 
 from weft.tb.cli.failures import needs
 from weft.tb.cli.parameters import choice, number, option
-from weft.tb.mutate.rooms import COUNT, SEED
+from weft.tb.verify.mutate.rooms import COUNT, SEED
 
 
 def bench(
@@ -16,8 +16,8 @@ def bench(
 ):
     """Benchmarks: a table, and JSON in sim_build/reports/bench.json; fails when a figure is below its bar."""
     with needs("sim"):
-        from weft.tb.measure.benchmark import BENCHMARKS
-        from weft.tb.measure.run import print_list, run
+        from weft.tb.verify.bench.benchmark import BENCHMARKS
+        from weft.tb.verify.bench.run import print_list, run
         if names:
             print_list()
             raise typer.Exit(0)
@@ -32,7 +32,7 @@ def formal(
 ):
     """Formal proofs and broken copies that they must catch: a table, and JSON in sim_build/reports/formal.json."""
     with needs("formal"):
-        from weft.tb.proof.run import run, specifications
+        from weft.tb.verify.proof.run import run, specifications
         if names:
             print("\n".join(specifications()))
             raise typer.Exit(0)
@@ -53,8 +53,8 @@ def mutants(
     count, seed, jobs = number("--count", count, int, 1, 100_000), number("--seed", seed, int, 0, 1 << 30), number(
         "--jobs", jobs, int, 1, 256)
     with needs("dev"):
-        from weft.tb.mutate.rooms import ROOMS
-        from weft.tb.mutate.run import run
+        from weft.tb.verify.mutate.rooms import ROOMS
+        from weft.tb.verify.mutate.run import run
         if names:
             print("\n".join(ROOMS))
             raise typer.Exit(0)
@@ -64,7 +64,7 @@ def mutants(
 def coverage():
     """Lines and toggles that the block benches reach, by room; JSON in sim_build/reports/coverage.json."""
     with needs("dev"):
-        from weft.tb.mutate.coverage import run
+        from weft.tb.verify.mutate.coverage import run
         raise typer.Exit(run())
 
 
@@ -78,13 +78,13 @@ def soak(budget: Annotated[str, option("Seconds after which no other run is star
     """Runs with seeds drawn anew, of cards, the main job and recovery, until the time is over or one fails."""
     seconds = number("--budget", budget, float, 1, 10**6)
     if seed is not None:
-        from weft.tb.soak.report import repeat
+        from weft.tb.verify.soak.report import repeat
         raise typer.Exit(repeat(number("--seed", seed, int, 0, 2**31 - 1)))
     if cards or scheduler:
-        from weft.tb.soak.report import report
+        from weft.tb.verify.soak.report import report
         with needs("dask") if scheduler else contextlib.nullcontext():
             raise typer.Exit(report(seconds, first_seed=number("--first", first, int, 0, 2**31 - 1),
                                     jobs=number("--jobs", jobs, int, 1, 1024), scheduler=scheduler))
     with needs("dev"):
-        from weft.tb.job.soak import run
+        from weft.tb.verify.soak.runs import run
         raise typer.Exit(run(seconds))

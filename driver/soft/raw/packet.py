@@ -9,8 +9,8 @@ import enum
 import zlib
 from dataclasses import dataclass
 
-from weft.hdl import wire
-from weft.hdl.layout import Field, Layout
+from weft.hdl.contract import wire
+from weft.hdl.contract.layout import Field, Layout
 
 ETHTYPE_RDMA = 0x8915
 BROADCAST = (1 << 48) - 1

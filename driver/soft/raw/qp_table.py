@@ -1,6 +1,6 @@
 """The queue pairs of a host, each with its two sides, and whose packet is whose."""
 
-from ...memory.index_pool import IndexPool
+from ...device.index_pool import IndexPool
 from .qp import Mode
 from .requester import Requester
 from .responder import Responder

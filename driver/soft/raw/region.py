@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...memory.index_pool import IndexPool
+from ...device.index_pool import IndexPool
 from ...terms.enums import AccessFlag
 
 FIRST_VADDR = 1 << 40     # above every offset, so that an address is never taken for one

@@ -3,7 +3,7 @@
 import collections
 from random import SystemRandom
 
-from ...memory.index_pool import IndexPool
+from ...device.index_pool import IndexPool
 from ...protocol import arp
 from ...terms.checks import unsigned
 from ...verbs.locking import NO_LOCK

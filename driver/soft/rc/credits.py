@@ -2,7 +2,7 @@
 
 import bisect
 
-from weft.hdl.wire import Syndrome
+from weft.hdl.contract.wire import Syndrome
 
 CREDITS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
            6144, 8192, 12288, 16384, 24576, 32768)

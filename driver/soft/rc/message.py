@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ...protocol.aeth import Answer, answer_of
 from ...protocol.segment import MESSAGE_BYTES_MAX

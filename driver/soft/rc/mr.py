@@ -1,6 +1,6 @@
 """Registered memory of a software endpoint, in the shape of the verbs' MR."""
 
-from ...memory.index_pool import IndexPool
+from ...device.index_pool import IndexPool
 from ...terms.checks import between, mr_access
 
 FIRST_VA, VA_STEP = 1 << 40, 1 << 32

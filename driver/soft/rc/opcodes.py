@@ -2,8 +2,8 @@
 
 import enum
 
-from weft.hdl.layout import Field, Layout
-from weft.hdl.wire import AETH, IMMDT, RETH
+from weft.hdl.contract.layout import Field, Layout
+from weft.hdl.contract.wire import AETH, IMMDT, RETH
 
 
 class RcOpcode(enum.IntEnum):

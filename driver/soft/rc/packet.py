@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from .opcodes import EXTENSIONS, WITHOUT_PAYLOAD, RcOpcode
 

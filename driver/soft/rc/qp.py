@@ -2,7 +2,7 @@
 
 import collections
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ...protocol.timer import ack_timeout_ns
 from ...terms.checks import unsigned

@@ -4,7 +4,7 @@
 import collections
 from dataclasses import dataclass
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ...terms.enums import AccessFlag
 from .credits import UNLIMITED, credit_code

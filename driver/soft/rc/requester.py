@@ -2,7 +2,7 @@
 
 import collections
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ...protocol.aeth import Answer, answer_of, rnr_wait_ns
 from ...protocol.wrap import near

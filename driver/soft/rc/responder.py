@@ -1,7 +1,7 @@
 """The responder of a reliable connection: what the peer asks for, in order and once (IBTA 1.7, chapters 9.7.4 and
 9.7.5)."""
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ...protocol.aeth import rnr_syndrome
 from ...protocol.segment import MESSAGE_BYTES_MAX

@@ -2,7 +2,7 @@
 
 import math
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ...link import Link
 from ..card import TimedCard

@@ -1,8 +1,8 @@
 """The line between two compiled cards, and what a packet meets that comes as it should: in order, to memory that is
 its QP's. All others are Python's."""
 
-from weft.hdl import abi, wire
-from weft.hdl.params import SHED_UNTIL_EIGHTHS
+from weft.hdl.contract import abi, wire
+from weft.hdl.contract.params import SHED_UNTIL_EIGHTHS
 
 from ...machine_code import compiled, inlined
 from ..receive import ASK_PACE, TRANSLATION, WINDOW

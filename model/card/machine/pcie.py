@@ -1,6 +1,6 @@
 """PCIe and host memory in time: :mod:`weft.model.card.pcie`, compiled. The sentences are there."""
 
-from weft.hdl.abi import BLOCK_BYTES
+from weft.hdl.contract.abi import BLOCK_BYTES
 
 from ...machine_code import compiled, inlined
 from ..pcie import (

@@ -57,7 +57,7 @@ from .write_engine import ask, look, look_again, placed, stream
 
 RAW_RING = 0     # of a job; those of the streams are behind it
 HERE = Path(__file__).parent
-NUMBERS = ("hdl/abi.py", "hdl/wire.py",
+NUMBERS = ("hdl/contract/abi.py", "hdl/contract/wire.py",
            *(f"model/card/{name}.py" for name in ("pcie", "receive", "timing", "transmit", "write_engine")))
 entry = entries((*sorted(HERE.glob("*.py")), *(HERE.parents[2] / name for name in NUMBERS)))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ...functional.tables import Tables
 from ...functional.translate import NO_QP

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from weft.hdl.wire import ICRC_BYTES
+from weft.hdl.contract.wire import ICRC_BYTES
 
 from ...machine_code import compiled, inlined
 from ..pcie import SOURCES, WEIGHED

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from weft.hdl import abi, wire
+from weft.hdl.contract import abi, wire
 
 from ...functional.translate import CAN_SEND, PAYLOAD_MAX, Request, check, translate
 from ...functional.transmit import TxPacket, work_packets

@@ -9,7 +9,7 @@ were turned out, or found no place for a read, are looked at again. What a read 
 again if another one was linked behind it meanwhile. ``depth`` 0 keeps nothing: every match reads its node.
 """
 
-from weft.hdl.params import NODE_READS_MAX
+from weft.hdl.contract.params import NODE_READS_MAX
 
 from ...machine_code import compiled, inlined
 from ..path.queue import FETCHES, LOOKS, length, pop, push

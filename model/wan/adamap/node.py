@@ -4,7 +4,7 @@ The rules of the encodings are those of ``weft.model.functional.node``; whether 
 is known of the holes so far, not from all of them anew.
 """
 
-from weft.hdl import abi
+from weft.hdl.contract import abi
 
 from ...machine_code import compiled
 from ..path.queue import OPENED

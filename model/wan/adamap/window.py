@@ -7,7 +7,7 @@ learns how far its path reorders.
 
 import numpy as np
 
-from weft.hdl import wire
+from weft.hdl.contract import wire
 
 from ...machine_code import compiled
 from .builder import add_hole

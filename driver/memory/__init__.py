@@ -1,1 +1,0 @@
-"""Registered memory as the card sees it."""

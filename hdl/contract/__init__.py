@@ -1,0 +1,1 @@
+"""Contract between hardware and software: registers, layouts, packets, parameters; plain Python."""

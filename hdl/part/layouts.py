@@ -1,0 +1,327 @@
+"""Amaranth shapes of the contracts, and the structures that blocks hand to each other.
+
+:func:`host_struct` and :func:`wire_struct` turn a contract :class:`~weft.hdl.contract.layout.Layout` into an
+Amaranth layout. The classes below are the payloads of the streams between blocks: two blocks that
+are connected share one of them.
+"""
+
+from amaranth.hdl import Cat, unsigned
+from amaranth.lib import data, enum
+
+from ..contract import abi, wire
+from ..contract.layout import Layout
+from ..contract.wire import QPN_BITS
+
+BEAT_BYTES = 64
+BEAT_BITS = BEAT_BYTES * 8
+PAYLOAD_MAX = 4096                # bytes of payload in one packet, and of one DMA request
+LENGTH_WIDTH = 13                 # holds PAYLOAD_MAX
+FRAME_LENGTH_WIDTH = 14           # of the bytes of a frame, or of what it carries
+LINE_WIDTH = 58                   # of a physical address divided by 64
+PUSH_WINDOW_WIDTH = (abi.PUSH_WINDOWS - 1).bit_length()
+TICKET_WIDTH = 8                  # every received packet gets the next ticket
+
+
+def host_struct(layout: Layout):
+    """Amaranth struct of a little-endian contract layout, field for field (reserved ones included)."""
+    assert layout.byteorder == "little"
+    return data.StructLayout({f.name: unsigned(f.width) for f in layout.fields})
+
+
+def wire_struct(layout: Layout):
+    """Amaranth struct of a network-order header *after* :func:`swap_bytes`: last field at bit 0."""
+    assert layout.byteorder == "big"
+    return data.StructLayout({f.name: unsigned(f.width) for f in reversed(layout.fields)})
+
+
+def swap_bytes(value):
+    """The same bytes in the opposite order. Byte 0 of a beat is bits 7:0; on the wire it is the most significant."""
+    return Cat(*[value[i:i + 8] for i in reversed(range(0, len(value), 8))])
+
+
+class Beat(data.Struct):
+    """One beat of a byte stream; byte 0 is bits 7:0.
+
+    ``empty`` counts unused bytes at the end of the last beat and is zero elsewhere. A zero-length
+    stream is not a stream: nothing is sent for it. ``error`` counts on the last beat only.
+    """
+
+    data: BEAT_BITS
+    empty: 6
+    last: 1
+    error: 1
+
+
+PAUSE_EMPTY = BEAT_BYTES - wire.MIN_FRAME_BYTES        # of the beat that is a MAC control frame
+
+
+class PauseFrame(data.Struct):
+    """A frame of priority-based flow control that the card sends: from which address, what pauses, for how long."""
+
+    source: 48
+    priority: 3
+    quanta: 16
+
+
+# ------------------------------------------------------------------------------------------ DMA
+
+class DmaRequest(data.Struct):
+    """A piece of host memory, 1 to 4096 bytes at any address; it may cross 4 KiB.
+
+    The bytes of all requests up to the one with ``last`` form one contiguous :class:`Beat` stream
+    (gather for reads, scatter for writes).
+    """
+
+    address: 64
+    length: LENGTH_WIDTH
+    last: 1
+
+
+class LineRequest(data.Struct):
+    """A read of 1 to 4 consecutive 64-byte lines that lie in one 256-byte aligned block or not, never across 4 KiB."""
+
+    line: LINE_WIDTH    # physical address divided by 64
+    count: 3            # 1 to params.REQUEST_LINES_MAX
+    tag: 16             # the client's, returned with the data; bits 15:12 are set by the arbiter
+
+
+class LineData(data.Struct):
+    """One line read. Lines of one request come in order; requests may overtake each other.
+
+    The client must accept every line it asked for without delay: ``ready`` is not looked at.
+    """
+
+    data: BEAT_BITS
+    tag: 16
+    index: 2    # which line of the request
+    last: 1
+    error: 1
+
+
+class RegisterWrite(data.Struct):
+    """A host write into BAR0: 4 or 8 aligned bytes (``wide``); byte offset ``address``."""
+
+    address: 16
+    data: 64
+    wide: 1
+
+
+class PushedDescriptor(data.Struct):
+    """A host write into a window of ``abi.PUSH_BASE``: a ``whole`` descriptor, or less, whose ``data`` mean nothing."""
+
+    data: BEAT_BITS
+    window: PUSH_WINDOW_WIDTH
+    whole: 1
+
+
+# ------------------------------------------------------------------------------------- transmit
+
+class TxPacket(data.Struct):
+    """One packet to be built: everything the headers need, and where its payload lies."""
+
+    opcode: 8          # BTH opcode
+    ack_req: 1
+    dqpn: 24
+    sqpn: 24
+    psn: 32
+    rsn: 24
+    has_rsn: 1
+    has_imm: 1
+    imm: 32
+    rkey: 32
+    remote_va: 64
+    lkey: 32
+    local_va: 64
+    length: LENGTH_WIDTH
+    inline: 1          # the payload is no host memory: it came with the descriptor
+    dst_mac: 48
+    dst_ip: 32
+    sport: 16
+    ring: 1            # 0 SEND, 1 RETRANSMIT
+    last: 1            # last packet of its descriptor: the descriptor is finished
+
+
+# -------------------------------------------------------------------------------------- receive
+
+class RxKind(enum.Enum, shape=2):
+    """What the receive path does with a frame."""
+
+    DATA = 0       # RDMA write: payload follows on the payload stream if its length is not zero
+    PROBE = 1      # moves window and list, no payload
+    RAW = 2        # whole frame to NIC_RX, on the payload stream
+    REFUSED = 3    # refused by the parser: no payload
+
+
+class RxHeader(data.Struct):
+    """One frame as the parser understood it, sent when its last byte and its ICRC are known."""
+
+    kind: RxKind
+    reason: 8          # abi.Reason when REFUSED
+    roce: 1            # a packet of a QP of the card (RAW only)
+    host: 1            # a packet for one of host_qpns, with a right ICRC (RAW only)
+    opcode: 8
+    dest_qp: 24        # whole; behind RxCheck the index alone
+    psn: 24
+    ack_req: 1
+    retransmission: 1
+    rsn: 24
+    has_imm: 1
+    imm: 32
+    va: 64
+    rkey: 32
+    dma_length: 32
+    length: FRAME_LENGTH_WIDTH     # bytes on the payload stream
+    src_ip: 32
+
+
+class RawFrame(data.Struct):
+    """A raw frame on its way to the host; its bytes follow."""
+
+    length: FRAME_LENGTH_WIDTH
+    roce: 1     # a packet of a QP of the card
+    host: 1     # a packet for one of host_qpns
+
+
+class Segment(data.Struct):
+    """A physical piece of a translated buffer."""
+
+    address: 64
+    length: LENGTH_WIDTH   # 0: not used
+
+
+class RxPacket(data.Struct):
+    """A checked and translated frame. ``reason`` is OK for what may take effect; ``live``: the window judges it."""
+
+    header: RxHeader
+    reason: 8
+    live: 1
+    qp_generation: 8
+    qp_psn_guard: 5
+    in_error: 1            # a probe of the peer for a QP in ERR
+    segment0: Segment
+    segment1: Segment
+
+
+class JudgeRequest(data.Struct):
+    """A packet of a live QP for the window (original, probe) or the matcher (retransmission)."""
+
+    qpn: 24
+    generation: 8
+    psn: 24
+    rsn: 24
+    retransmission: 1
+    probe: 1
+    ack_req: 1
+    psn_guard: 5        # of the QP: so many of the high bits of a distance ahead must be zero
+    ticket: TICKET_WIDTH
+
+
+class Verdict(enum.Enum, shape=3):
+    """What the window says of a packet."""
+
+    ACCEPT = 0          # place it; it was marked
+    DUPLICATE = 1       # drop it
+    STALE = 2           # below the cumulative PSN: drop it
+    LATE = 3            # original whose hole left the window: place it, do not mark it
+    MATCH = 4           # retransmission: place it; the matcher does the bookkeeping
+    UNMATCHED = 5       # retransmission: place it; the match queue is full, so the driver does the bookkeeping
+    PROBE = 6           # nothing to place
+    FAR = 7             # further ahead than the peer may be: drop it, nothing moves
+
+
+class Judgement(data.Struct):
+    """The window's answer, in request order."""
+
+    verdict: Verdict
+    psn: 32             # extended
+    base: 32            # after the packet
+    holes: abi.HOLES_BITS   # counted so far; free running
+    progress: 1         # send a PROGRESS report: the window is empty again and one was owed
+
+
+class HoleRun(data.Struct):
+    """Consecutive lost PSNs of one QP, from the window to the node builder. ``length`` 0 with ``seal`` only seals."""
+
+    qpn: 24
+    generation: 8
+    psn: 32
+    length: 24
+    seal: 1             # seal the QP's node behind this run
+    ticket: TICKET_WIDTH
+
+
+class MatchRequest(data.Struct):
+    """A retransmission (or, with ``probe``, "every older RSN was sent") for the matcher."""
+
+    qpn: 24
+    generation: 8
+    psn: 32
+    rsn: 24
+    probe: 1
+    ticket: TICKET_WIDTH
+
+
+class Report(data.Struct):
+    """A Meta Report entry without its phase; written once the packet ``ticket`` and all before it are placed."""
+
+    entry: 512
+    ticket: TICKET_WIDTH
+
+
+class ListCreate(data.Struct):
+    """A QP comes to life: window at ``psn``, list empty."""
+
+    qpn: 24
+    generation: 8
+    psn: 32
+
+
+class QpRef(data.Struct):
+    """A QP and which life of it."""
+
+    qpn: 24
+    generation: 8
+
+
+class Extent(data.Struct):
+    """A piece of the knitting buffer, of less than ``2 ** extent_blocks_log2 - 1`` blocks; ``lines`` 0 removes it."""
+
+    index: 8
+    base: LINE_WIDTH
+    lines: 32
+
+
+def qp_entry(params):
+    """Entry of the QP table: the generation has the bits of a QPN that the index leaves."""
+    widths = dict(abi.QP_ENTRY_FIELDS) | {"generation": QPN_BITS - params.qpn_width}
+    return data.StructLayout({n: unsigned(w) for n, w in widths.items()})
+
+
+def qp_state(params):
+    """Of an entry of the QP table what says whether a QP lives, and for the how manieth time."""
+    members = qp_entry(params).members
+    return data.StructLayout({name: members[name] for name in ("state", "generation")})
+
+
+def mr_entry():
+    """Entry of the MR table."""
+    return data.StructLayout({n: unsigned(w) for n, w in abi.MR_ENTRY_FIELDS})
+
+
+NODE = host_struct(abi.NODE)
+WORK = host_struct(abi.WORK)
+WORK_INLINE = host_struct(abi.WORK_INLINE)
+INLINE_DATA = host_struct(abi.INLINE_DATA)
+COMMAND = host_struct(abi.COMMAND)
+RESPONSE = host_struct(abi.RESPONSE)
+NIC_TX = host_struct(abi.NIC_TX)
+NIC_RX = host_struct(abi.NIC_RX)
+REPORT_NODE = host_struct(abi.REPORT_NODE)
+REPORT_RETIRE = host_struct(abi.REPORT_RETIRE)
+REPORT_EVENT = host_struct(abi.REPORT_EVENT)
+HOST_QPNS = host_struct(abi.HOST_QPNS)
+PFC_WORD = host_struct(abi.PFC_WORD)
+LINK_DOORBELL = host_struct(abi.LINK_DOORBELL)
+CUM_DOORBELL = host_struct(abi.CUM_DOORBELL)
+WIRE = {layout.name: wire_struct(layout) for layout in (
+    wire.ETH, wire.PFC, wire.IPV4, wire.UDP, wire.BTH, wire.RETH, wire.AETH, wire.IMMDT, wire.RSNH)}

@@ -1,0 +1,75 @@
+"""Small parts for streams: a gate, queues."""
+
+from amaranth import Module, Shape, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .queue import Queue
+
+LUT_RAM_DEPTH = 64  # deepest queue kept in distributed memory; deeper ones use block memory
+
+
+def pass_unless(m, hold, source, sink, *, groups=False):
+    """Connect two streams; while ``hold`` nothing new begins, but what was shown or is amid its group goes on."""
+    shown, inside, open_ = Signal(), Signal(), Signal()
+    m.d.comb += [
+        open_.eq(~hold | shown | inside),
+        sink.valid.eq(source.valid & open_), sink.payload.eq(source.payload), source.ready.eq(sink.ready & open_),
+    ]
+    m.d.sync += shown.eq(sink.valid & ~sink.ready)
+    if groups:
+        with m.If(sink.valid & sink.ready):
+            m.d.sync += inside.eq(~source.p.last)
+    return inside | shown
+
+
+class Fifo(wiring.Component):
+    """First-in first-out queue between two streams.
+
+    One item per cycle each way. Latency 1 cycle up to ``LUT_RAM_DEPTH`` items, 2 above (block memory).
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+    depth : int
+        Items it holds, at least 1; any number.
+    standing : int
+        As :class:`~weft.hdl.part.queue.Queue` has it: up to ``LUT_RAM_DEPTH`` items, more come from a register anyway.
+
+    Members
+    -------
+    i, o : In/Out(stream.Signature(shape))
+    level : Out(range(depth + 1))
+        Items held.
+    free : Out(range(depth + 1))
+        ``depth - level``.
+    """
+
+    def __init__(self, shape, depth, *, standing=0):
+        if depth < 1:
+            raise ValueError(f"a queue of depth {depth} holds nothing; choose 1 or more")
+        self.shape, self.depth, self.standing = shape, depth, standing
+        super().__init__({
+            "i": In(stream.Signature(shape)),
+            "o": Out(stream.Signature(shape)),
+            "level": Out(range(depth + 1)),
+            "free": Out(range(depth + 1)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        block = self.depth > LUT_RAM_DEPTH
+        m.submodules.queue = queue = Queue(
+            Shape.cast(self.shape).width, self.depth, block, 0 if block else self.standing)
+        m.d.comb += [
+            queue.w_data.eq(self.i.payload),
+            queue.w_en.eq(self.i.valid),
+            self.i.ready.eq(queue.w_rdy),
+            self.o.payload.eq(queue.r_data),
+            self.o.valid.eq(queue.r_rdy),
+            queue.r_en.eq(self.o.ready),
+            self.level.eq(queue.level),
+            self.free.eq(self.depth - queue.level),
+        ]
+        return m

@@ -1,0 +1,1 @@
+"""Device tools: device attributes, counters, and the register map."""

@@ -1,0 +1,57 @@
+"""The register map and the host-visible layouts as Markdown, from :mod:`weft.hdl.contract.abi`."""
+
+from weft.hdl.contract import abi
+
+_ACCESS = {abi.Access.RO: "read only", abi.Access.RW: "read/write", abi.Access.DOORBELL: "doorbell"}
+_LAYOUTS = [
+    ("Descriptors, host to card", (abi.WORK, abi.WORK_INLINE, abi.INLINE_DATA, abi.COMMAND, abi.NIC_TX)),
+    ("Entries, card to host", (abi.RESPONSE, abi.REPORT_NODE, abi.REPORT_RETIRE, abi.REPORT_EVENT, abi.NIC_RX)),
+    ("Memory", (abi.NODE, abi.STATUS_BLOCK)),
+    ("Words of registers", (abi.LINK_DOORBELL, abi.CUM_DOORBELL, abi.HOST_QPNS, abi.PFC_WORD)),
+]
+
+
+def _table(head, rows):
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join(lines)
+
+
+def _layout(layout):
+    rows, at = [], 0
+    for field in layout.fields:
+        high = at + field.width - 1
+        if not field.name.startswith("_"):
+            bits = f"{high}:{at}" if field.width > 1 else f"{at}"
+            rows.append((bits, f"`{field.name}`", (field.doc or "").replace("|", "\\|")))
+        at = high + 1
+    return f"### {layout.name}\n\n{layout.doc}\n\n{_table(('bits', 'field', 'meaning'), rows)}"
+
+
+def registers_markdown():
+    """The whole text, ending with a line feed."""
+    registers = [(f"`0x{r.offset:04X}`", f"`{r.name}`", r.width, _ACCESS[r.access], f"{r.reset:#x}" if r.reset else "0",
+                  r.doc) for r in sorted(abi.REGISTERS, key=lambda r: r.offset)]
+    counters = [(f"`0x{abi.COUNTER_BASE + 8 * i:04X}`", f"`{name}`", doc) for i, (name, doc) in enumerate(abi.COUNTERS)]
+    reasons = [(reason.value, reason.name) for reason in abi.Reason]
+    parts = [
+        "# Registers and host-visible layouts",
+        "Generated from `hdl/contract/abi.py` by `weft regs --output docs/registers.md`; do not edit. Everything is "
+        "little-endian. BAR0 takes aligned accesses of 4 and 8 bytes.",
+        f"## Registers of BAR0 ({abi.BAR_BYTES // 1024} KiB)",
+        _table(("offset", "register", "bits", "access", "reset", "meaning"), registers),
+        f"The MSI-X table is at `0x{abi.MSIX_TABLE_OFFSET:04X}`, its pending bits at `0x{abi.MSIX_PBA_OFFSET:04X}`.",
+        f"The page at `0x{abi.PUSH_BASE:04X}` takes descriptors: {abi.PUSH_WINDOWS} windows of {abi.BLOCK_BYTES} "
+        "bytes, that of an entry's index, modulo their number. One write of the whole entry there says what the "
+        f"doorbell of {abi.PUSH_RING.name} says of one entry more; a card that has read all before it takes it from "
+        "there. A write of a part is the doorbell alone, and one for the newest entry says nothing new. The entry is "
+        "in the ring as well.",
+        "## Counters",
+        f"{abi.COUNTER_WIDTH} bits each, 8 bytes apart. Reading the low word latches the high one.",
+        _table(("offset", "counter", "counts"), counters),
+        "## Reasons",
+        "Why a packet, descriptor or command was refused.",
+        _table(("value", "name"), reasons),
+    ]
+    for title, layouts in _LAYOUTS:
+        parts += [f"## {title}", *map(_layout, layouts)]
+    return "\n\n".join(parts) + "\n"

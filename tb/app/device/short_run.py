@@ -1,0 +1,45 @@
+"""A short run of everything a card does, after which its counters show something."""
+
+from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.pd import PD
+from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.tb.app.stage.host import ProgramFailed
+
+ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
+KINDS = (WROpcode.RDMA_WRITE, WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD)
+BYTES = 8192
+
+
+def program(host, messages, timeout):
+    """The program of both hosts: side ``a`` asks for so many messages of each kind; its card's counters."""
+    pd, cq = PD(host.context), CQ(host.context, 4 * messages)
+    mr = MR(pd, 2 * BYTES, ACCESS)
+    qp = QP(pd, rc_init_attr(cq, max_send_wr=messages, max_recv_wr=messages))
+    host.tell(vars(qp.connection), mr.buf, mr.rkey)
+    peer, address, rkey = host.hear()
+    qp.connect(QPConnection(**peer), qp_access_flags=ACCESS, timeout=timeout, min_rnr_timer=1)
+    for n in range(messages):
+        qp.post_recv(RecvWR(n, sg=[SGE(mr.buf, BYTES, mr.lkey)]))
+    host.tell("ready")
+    host.hear()
+    for kind in KINDS if host.side == "a" else ():
+        for n in range(messages):
+            length = 8 if kind is WROpcode.ATOMIC_FETCH_AND_ADD else BYTES
+            wr = SendWR(n, kind, sg=[SGE(mr.buf, length, mr.lkey)], send_flags=SendFlags.SIGNALED, compare_add=1)
+            wr.set_wr_rdma(rkey, address + BYTES)
+            qp.post_send(wr)
+        done = 0
+        while done < messages:
+            for wc in cq.wait(messages, host.silence_ns):
+                if wc.status is not WCStatus.SUCCESS:
+                    raise ProgramFailed(f"a request ended with {wc.status.name}")
+                done += 1
+    host.tell("done")
+    host.hear()
+    counters = host.context.statistics()
+    pd.close()
+    cq.close()
+    return counters

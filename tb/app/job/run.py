@@ -1,0 +1,150 @@
+"""``weft sim``: build two cards, run the main bench, show progress, print the report."""
+
+import shlex
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from weft.hdl.contract.params import preset as card_preset
+from weft.tb.app.job import publish
+from weft.tb.app.job.job import Job
+from weft.tb.app.job.report import print_report
+from weft.tb.sim.flow import simulators
+from weft.tb.sim.flow.build import BUILD_ROOT, build
+from weft.tb.sim.flow.progress import beside_bar
+from weft.tb.sim.flow.run import run_folder, run_name, run_tests
+from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
+from weft.tb.sim.wave import view as wave
+
+CASES = Path(__file__).with_name("job_cases.py")
+RUN_LIMIT_S = 24 * 3600
+INTERRUPTED = 130
+REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME = (
+    "report.json", "captures", "progress.jsonl", "timeline.json")
+
+
+def default_file():
+    """The file that travels when none is given: cocotb's libgpi.so.
+
+    Every installation that can simulate has it, and it is a real binary of just above 1 MiB without repeated blocks,
+    so that a misplaced packet shows.
+    """
+    import cocotb_tools.config as config
+
+    return Path(config.libs_dir) / "libgpi.so"
+
+
+def program():
+    """How a shell calls this command line from this folder."""
+    script = Path(sys.executable).with_name("weft")
+    if not script.exists():
+        return shlex.join([sys.executable, "-m", "weft.tb.cli"])
+    here = Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
+
+
+def run(*, sim, preset, waves, view, backend="rtl", **settings):
+    """Run the job; the exit status: 0 passed, 1 failed, 130 interrupted.
+
+    Parameters
+    ----------
+    sim, preset, backend : str
+    waves, view : bool
+        Record waves, and open them afterwards.
+    settings
+        The other settings of :class:`~weft.tb.app.job.job.Job`; an empty ``file`` stands for :func:`default_file`, and
+        ``timeline`` says whether one is kept.
+    """
+    settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset, "backend": backend}
+    try:
+        return _run(Console(), settings, waves=waves or view, view=view)
+    except KeyboardInterrupt:
+        publish.withdraw()
+        print("weft: stopped", file=sys.stderr)
+        return INTERRUPTED
+    except BaseException:
+        publish.withdraw()
+        raise
+
+
+def _run(console, settings, *, waves, view):
+    model = settings["backend"] == "model"
+    if not model:
+        simulators.tool(settings["sim"]).check()
+    size = Path(settings["file"]).stat().st_size
+    wanted = settings.pop("timeline", False)
+    card = card_preset(settings["preset"]).with_(
+        straddle=settings.setdefault("straddle", False), mac_clock=settings.setdefault("mac_clock", False))
+    console.print(f"{settings['file']} ({size:,} bytes) crosses a link with loss {settings['loss']:g}, "
+                  f"RTT {settings['rtt_us']:g} µs, seed {settings['seed']}",
+                  soft_wrap=True, markup=False, highlight=False)
+    if model:
+        return _run_model(console, settings, size, wanted)
+    names = {"top": TOP, "name": cards_name(card), "sim": settings["sim"], "waves": waves}
+    with console.status("Elaborating the card") as status:
+        text = two_cards_text(card)
+        status.update(f"Building the simulator ({settings['sim']}; minutes the first time, then kept)")
+        try:
+            where = build(text, optimize="run", **names)
+        except AssertionError as error:
+            publish.withdraw()
+            print(f"weft: {error}", file=sys.stderr)
+            return 1
+    with run_folder(where, run_name(CASES)) as folder:
+        report, captures, progress, timeline = (
+            folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
+        job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures),
+                  program=program(), timeline=str(timeline) if wanted else "")
+        problem = None
+        try:
+            beside_bar(console, progress, lambda: run_tests(
+                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names),
+                "starting", total=max(size, 1), notes=_notes)
+        except AssertionError as error:
+            problem = error
+        passed = print_report(console, report) and problem is None
+        written = wave.write(folder, captures) if waves else None
+        publish.publish(report, captures, timeline)
+    if problem:
+        print(f"weft: {problem}", file=sys.stderr)
+    _line(console, f"log {folder / 'sim.log'}")
+    _tell_places(console, wanted)
+    if waves:
+        wave.tell(folder, written, view)
+    return 0 if passed else 1
+
+
+def _run_model(console, settings, size, wanted):
+    """The same over cards in time: nothing is built, and there are no waves."""
+    from weft.tb.app.job.timed_job import TimedJob
+
+    where = BUILD_ROOT / "model-cards"
+    where.mkdir(parents=True, exist_ok=True)
+    with run_folder(where, run_name(CASES)) as folder:
+        report, captures, progress, timeline = (
+            folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
+        job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures), program=program(),
+                  timeline=str(timeline) if wanted else "")
+        beside_bar(console, progress, TimedJob(job).run, "starting", total=max(size, 1), notes=_notes)
+        passed = print_report(console, report)
+        publish.publish(report, captures, timeline)
+    _tell_places(console, wanted)
+    return 0 if passed else 1
+
+
+def _tell_places(console, timeline):
+    _line(console, f"captures {publish.CAPTURES}\nreport {publish.REPORT}")
+    if timeline:
+        _line(console, f"timeline {publish.TIMELINE}; open it in https://ui.perfetto.dev")
+
+
+def _line(console, text):
+    console.print(text, style="dim", soft_wrap=True, markup=False, highlight=False)
+
+
+def _notes(news):
+    """What is told beside the phase and the bytes."""
+    notes = "  ".join(f"{name} {value}" for name, value in news.items()
+                      if name not in ("phase", "done", "total", "time_ns"))
+    return f"{news['time_ns'] / 1000:,.0f} µs simulated  {notes}"

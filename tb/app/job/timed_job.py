@@ -1,0 +1,75 @@
+"""The main job over cards in time: ``weft sim --backend model``."""
+
+import time
+from pathlib import Path
+
+from weft.driver.application.file_transfer import Endpoint, post_receives
+from weft.driver.terms.enums import MTU
+from weft.tb.app.job.outcome import outcome
+from weft.tb.app.job.programs import Programs
+from weft.tb.app.job.timeline import Timeline
+from weft.tb.sim.pair.job_settings import context_config, wr_timeout
+from weft.tb.sim.pair.timed_pair import TimedPair
+from weft.tb.sim.pcie.host import HostConfig
+
+PROGRESS_NS = 200_000
+
+
+class TimedJob:
+    """Runs the job and gathers its report.
+
+    Parameters
+    ----------
+    job : Job
+    """
+
+    def __init__(self, job):
+        self.job, self.programs = job, Programs(job)
+        there, back = job.link_configs()
+        self.pair = TimedPair(a_to_b=there, b_to_a=back, host=HostConfig(), context_config=context_config(job),
+                              card=job.preset, seed=job.seed, captures=job.captures)
+
+    def run(self):
+        """Everything; leaves the report and returns it."""
+        job, pair, programs, size = self.job, self.pair, self.programs, len(self.programs.data)
+        job.tell("bringing hosts and cards up", total=size)
+        timeline = self._timeline() if job.timeline else None
+        sender, receiver = (Endpoint(pair.contexts[side], size, qps=job.qps) for side in ("a", "b"))
+        pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"], timeout=wr_timeout(job))
+        sender.mr.write(programs.data)
+        post_receives(receiver)
+        started_ns, started = pair.loop.now_ns, time.perf_counter()
+        self._tell_progress()
+        sent, _ = pair.run({"a": lambda: programs.send(sender, receiver.offer),
+                            "b": lambda: programs.receive(receiver)})
+        nanoseconds = (sent or {}).get("nanoseconds") or pair.loop.now_ns - started_ns
+        wall = time.perf_counter() - started
+        received = receiver.mr.read(size, 0)
+        job.tell("closing", done=size, total=size, time_ns=pair.loop.now_ns)
+        counters, blocks, complaints = pair.close()
+        if timeline:
+            timeline.write(Path(job.timeline))
+        report = outcome(job, programs.data, received, counters=counters, blocks=blocks,
+                         links={name: link.counters for name, link in pair.links.items()},
+                         exercised={side: board.exercised for side, board in pair.scoreboards.items()},
+                         failures=programs.failures + complaints, nanoseconds=nanoseconds, wall=wall)
+        job.write_report(report)
+        return report
+
+    def _timeline(self):
+        pair, timeline = self.pair, Timeline(lambda: self.pair.loop.now_ns)
+        for side, device in pair.devices.items():
+            timeline.watch_host(side, device, device.memory, pair.contexts[side])
+            reached = device.card.interrupt
+            device.card.interrupt = lambda vector, side=side, reached=reached: (
+                timeline.interrupt(side, vector), reached(vector))
+        for name, link in pair.links.items():
+            timeline.watch_link(name, link.impairments)
+        return timeline
+
+    def _tell_progress(self):
+        if self.programs.sender_done:
+            return
+        loop = self.pair.loop
+        self.programs.tell_progress(self.pair.links["a_to_b"].counters, loop.now_ns)
+        loop.call_in(PROGRESS_NS, self._tell_progress)

@@ -1,0 +1,137 @@
+"""Driver and card events of a run as a Chrome trace, which Perfetto (https://ui.perfetto.dev) opens.
+
+It listens where gateware and model are alike: at the driver's device, at the host's memory, at the link.
+"""
+
+import json
+
+from weft.hdl.contract import abi, wire
+
+REGISTER_AT = {register.offset: register.name for register in abi.REGISTERS}
+VECTORS = {vector: ring.name for ring, vector in abi.VECTOR.items()}
+DRIVER, CARD, LINE = "driver", "card to memory", "line"
+BITS_PER_NS = 100
+PREAMBLE_BYTES = 8
+
+
+class Timeline:
+    """Collects events of simulated time.
+
+    Parameters
+    ----------
+    now : callable
+        Simulated nanoseconds.
+
+    Attributes
+    ----------
+    events : list of dict
+        As the Trace Event Format has them: ``X`` has a length, ``i`` has none.
+    """
+
+    def __init__(self, now):
+        self._now, self.events, self._tracks = now, [], {}
+
+    def add(self, process, track, name, at_ns, length_ns=None, **facts):
+        """An event; with a length it is drawn as a bar."""
+        process, thread = self._place(process, track)
+        event = {"name": name, "ph": "i" if length_ns is None else "X", "ts": at_ns / 1000, "pid": process,
+                 "tid": thread, "args": facts}
+        event |= {"s": "t"} if length_ns is None else {"dur": length_ns / 1000}
+        self.events.append(event)
+
+    def _place(self, process, track):
+        if process not in self._tracks:
+            self._tracks[process] = (len(self._tracks) + 1, {})
+            self.events.append({"name": "process_name", "ph": "M", "pid": self._tracks[process][0], "tid": 0,
+                                "args": {"name": process}})
+        number, threads = self._tracks[process]
+        if track not in threads:
+            threads[track] = len(threads) + 1
+            self.events.append({"name": "thread_name", "ph": "M", "pid": number, "tid": threads[track],
+                                "args": {"name": track}})
+        return number, threads[track]
+
+    # ------------------------------------------------------------------------------------- who is listened to
+
+    def watch_host(self, side, device, memory, context):
+        """A host: what its driver asks of the device, and what its card writes to memory."""
+        host = f"host {side}"
+        for name in ("write32", "write64", "read32", "read64"):
+            setattr(device, name, self._access(host, name, getattr(device, name)))
+        device.wait = self._waiting(host, device.wait)
+        rings = [(ring, context.rings[ring].buffer.physical(0), context.rings[ring].depth)
+                 for ring in abi.CARD_TO_HOST]
+
+        def written(address, data):
+            at = self._now()
+            for ring, base, depth in rings:
+                if base <= address < base + depth * abi.BLOCK_BYTES:
+                    for start in range(0, len(data), abi.BLOCK_BYTES):     # entries that waited go together
+                        self.add(host, CARD, _entry_name(ring, data[start:]), at, ring=ring.name,
+                                 slot=(address + start - base) // abi.BLOCK_BYTES)
+                    return
+            self.add(host, CARD, "write", at, address=hex(address), bytes=len(data))
+
+        memory.dma_taps.append(written)
+
+    def interrupt(self, side, vector):
+        """An interrupt reached a host."""
+        self.add(f"host {side}", DRIVER, f"interrupt {VECTORS.get(vector, vector)}", self._now(), vector=vector)
+
+    def watch_link(self, name, impairments):
+        """A direction of the link: each frame from its first byte on the line to its arrival, or its loss."""
+        decide = impairments.fate
+
+        def fate(frame, time_ns):
+            deliveries = decide(frame, time_ns)
+            what, facts = _frame_name(frame)
+            begin = time_ns - (PREAMBLE_BYTES + len(frame)) * 8 / BITS_PER_NS
+            self.add(f"link {name}", LINE, what, begin, time_ns - begin, bytes=len(frame), **facts)
+            if not deliveries:
+                self.add(f"link {name}", "lost", what, time_ns, **facts)
+            for at, _ in deliveries:
+                self.add(f"link {name}", "arrived", what, at, **facts)
+            return deliveries
+
+        impairments.fate = fate
+
+    def _access(self, host, name, function):
+        def access(offset, *value):
+            at = self._now()
+            found = function(offset, *value)
+            register = REGISTER_AT.get(offset, hex(offset))
+            self.add(host, DRIVER, f"{name[:-2]} {register}", at, max(self._now() - at, 1),
+                     value=hex(value[0] if value else found))
+            return found
+        return access
+
+    def _waiting(self, host, function):
+        def wait(timeout_ns):
+            at = self._now()
+            woken = function(timeout_ns)
+            self.add(host, DRIVER, "wait", at, self._now() - at, timeout_ns=timeout_ns, interrupt=bool(woken))
+            return woken
+        return wait
+
+    # -------------------------------------------------------------------------------------------- what is left
+
+    def write(self, path):
+        """Leave the file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}) + "\n")
+
+
+def _entry_name(ring, data):
+    if ring is not abi.Ring.META_REPORT:
+        return ring.name
+    kind = abi.REPORT_EVENT.unpack(data).kind
+    return f"report {getattr(kind, 'name', kind)}"
+
+
+def _frame_name(frame):
+    """What a frame is, and what else is worth knowing of it."""
+    if len(frame) < wire.BTH_OFFSET + wire.BTH.size_bytes or wire.ETH.unpack(frame).ethertype != wire.ETHERTYPE_IPV4:
+        return "raw frame", {}
+    bth = wire.BTH.unpack(frame[wire.BTH_OFFSET:])
+    name = bth.opcode.name if isinstance(bth.opcode, wire.Opcode) else f"opcode {bth.opcode:#x}"
+    return name, {"psn": bth.psn, "qp": bth.dest_qp, "ack_req": bth.ack_req}

@@ -1,0 +1,175 @@
+"""Bandwidth: as many messages under way as the queue holds."""
+
+import math
+import os
+
+from weft.tb.app.perf.endpoint import Endpoint, TestFailed
+from weft.tb.app.perf.plan import ATOMIC_BYTES, PEAK_ITERATIONS, Plan
+
+POLL_NS = 500
+WARM = 1          # messages of each QP before those that count: the first of a connection asks for more
+
+
+def program(host, **settings):
+    """The program of both hosts; side ``a`` returns a row of figures for each size, the other one its own part."""
+    plan = Plan(**settings)
+    end = Endpoint(host, plan)
+    end.connect()
+    if plan.verb == "send" and end.target:
+        for n in range(plan.qps):
+            for _ in range(plan.rx_depth):
+                end.receive(n)
+    if end.source:
+        end.source.write(os.urandom(end.source.length))
+    rows = []
+    for number, (size, iterations) in enumerate(zip(plan.sizes, plan.iterations, strict=True)):
+        host.progress(f"{plan.command}, {size} bytes", number, len(plan.sizes))
+        for count, duration_ns in ((WARM, 0), (iterations, plan.duration_ns)):
+            end.meet()
+            stream = Stream(end, size, count, duration_ns)
+            stream.run()
+        rows.append(stream.figures())
+        compare(end, size)
+    end.meet()
+    end.close()
+    return rows
+
+
+def compare(end, size):
+    """What came has to be what the other host has sent, or been asked for.
+
+    Raises
+    ------
+    TestFailed
+    """
+    plan, host = end.plan, end.host
+
+    def bytes_of(mr):
+        return [mr.read(size, n * plan.slot_bytes).hex() for n in range(plan.qps)] if mr else None
+
+    if plan.verb == "atomic":
+        return
+    host.tell(bytes_of(end.source))
+    (sent,) = host.hear()
+    if end.target and bytes_of(end.target) != sent:
+        raise TestFailed(f"host {host.side} got other bytes than were sent")
+
+
+class Stream:
+    """Messages of one size on all QPs, of hosts that ask; the others answer until those are done.
+
+    Parameters
+    ----------
+    end : Endpoint
+    size, count : int
+        Bytes of a message, and messages of each QP.
+    duration_ns : int
+        Instead of the count, if it is not 0.
+    """
+
+    def __init__(self, end, size, count, duration_ns):
+        self._end, self._host, plan = end, end.host, end.plan
+        self.size, self._duration_ns = size, duration_ns
+        self._count = math.inf if duration_ns else count
+        self._asks = plan.bidirectional or end.host.side == "a"
+        self._moderation = plan.post_list if duration_ns else plan.moderation(size)
+        self._posted, self._done = [0] * plan.qps, [0] * plan.qps
+        self._start_ns = end.host.now_ns
+        self.posted_ns, self.completed = [], []        # when each was posted; (how many were complete, when)
+
+    def run(self):
+        """Until both hosts are done."""
+        told = False
+        while not (told and self._host.heard):
+            if not told and not self._open:
+                self._host.tell("done")
+                told = True
+            posted = self._asks and self._post()
+            received = self._end.received
+            requests = self._end.poll()
+            for wc in requests:
+                self._done[self._end.index[wc.qp_num]] = wc.wr_id + 1
+            if requests:
+                self.completed.append((sum(self._done), self._host.now_ns))
+            if not (posted or requests or self._end.received > received):
+                self._end.rest(POLL_NS)
+        self._host.hear()
+
+    @property
+    def _more(self):
+        """The time is not over, if there is one."""
+        if self._duration_ns:
+            return self._host.now_ns < self._start_ns + self._duration_ns
+        return True
+
+    @property
+    def _open(self):
+        """Not everything that is to be posted is complete."""
+        return self._asks and (self._posted != self._done or self._more and min(self._posted) < self._count)
+
+    def _post(self):
+        """Fill the queues, lists of one QP after those of the other; true if something was posted."""
+        plan, before = self._end.plan, len(self.posted_ns)
+        for n, posted in enumerate(self._posted):
+            while self._more:
+                length = min(plan.post_list, self._count - posted)
+                if not 0 < length <= plan.tx_depth - (posted - self._done[n]):
+                    break
+                self._post_list(n, posted, length)
+                posted += length
+            self._posted[n] = posted
+        return len(self.posted_ns) > before
+
+    def _post_list(self, n, first, length):
+        wr = None
+        for k in reversed(range(first, first + length)):
+            wr = self._end.request(n, self.size, k, signaled=not (k + 1) % self._moderation or k + 1 == self._count,
+                                   next_wr=wr)
+        self.posted_ns += [self._host.now_ns] * length
+        self._end.qps[n].post_send(wr)
+
+    def figures(self):
+        """One direction in numbers, None if it was the other host's: ``n_iterations``, ``BW_peak`` and ``BW_average``
+        in bytes per ns, ``MsgRate`` in messages per µs."""
+        if not self._asks:
+            return None
+        if self._duration_ns:
+            end = self._start_ns + self._duration_ns
+            count = max((n for n, at in self.completed if at <= end), default=0)
+            ns = self._duration_ns
+        else:
+            count, at = self.completed[-1]
+            ns = at - self.posted_ns[0]
+        rate = count / max(ns, 1)
+        peak = 0 if self._duration_ns or count > PEAK_ITERATIONS else peak_rate(self.posted_ns, self.completed)
+        size = ATOMIC_BYTES if self._end.plan.verb == "atomic" else self.size
+        return {"MsgSize": size, "n_iterations": count, "BW_peak": peak * size, "BW_average": rate * size,
+                "MsgRate": rate * 1000}
+
+
+def peak_rate(posted_ns, completed):
+    """The best rate between a post and a later completion, in messages per ns.
+
+    Parameters
+    ----------
+    posted_ns : list
+        When message 0, 1, … was posted.
+    completed : list of (count, ns)
+        When so many were complete; growing.
+    """
+    def reached(rate):
+        """Whether messages i to n − 1 took (n − i) / rate or less, for any i and n."""
+        best, i = float("inf"), 0
+        for n, at in completed:
+            while i < n:
+                best = min(best, i - rate * posted_ns[i])
+                i += 1
+            if n - rate * at >= best:
+                return True
+        return False
+
+    low, high = 0.0, float(len(posted_ns))     # messages per ns: nothing takes less than one
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if reached(middle) else (low, middle)
+    return low

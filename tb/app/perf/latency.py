@@ -1,0 +1,138 @@
+"""Latency: one message at a time. Writes and sends come back, and half of that counts; reads and atomics whole."""
+
+import statistics
+
+from weft.tb.app.perf.endpoint import Endpoint, TestFailed
+from weft.tb.app.perf.plan import Plan
+from weft.tb.sim.flow.percentile import percentile
+
+POLL_NS = 50      # at least between two looks at memory, which take no time
+WARM = 2          # round trips before those that count: the first of a connection asks for more
+
+
+def program(host, **settings):
+    """The program of both hosts; side ``a`` returns a row of figures for each size."""
+    plan = Plan(**settings)
+    end = Endpoint(host, plan)
+    end.connect()
+    if plan.verb == "send":
+        for _ in range(plan.rx_depth):
+            end.receive(0)
+    ping, pong = {"write": (write, write_back), "send": (send, send_back)}.get(plan.verb, (fetch, None))
+    rows = []
+    for number, (size, iterations) in enumerate(zip(plan.sizes, plan.iterations, strict=True)):
+        host.progress(f"{plan.command}, {size} bytes", number, len(plan.sizes))
+        end.meet()
+        if host.side == "b":
+            answer(end, pong, size)
+        else:
+            rows.append(ask(end, ping, size, iterations))
+    end.meet()
+    end.close()
+    return rows
+
+
+def ask(end, ping, size, iterations):
+    """Figures of one size, in µs."""
+    host, plan, taken_ns = end.host, end.plan, []
+    began = host.now_ns
+    for n in range(-WARM, 1 << 62):
+        if n == 0:
+            began = host.now_ns
+        over = host.now_ns - began >= plan.duration_ns if plan.duration_ns else n >= iterations
+        if n > 0 and over:
+            break
+        host.tell("next")
+        start = host.now_ns
+        ping(end, size, n + WARM)
+        if n >= 0:
+            taken_ns.append((host.now_ns - start) / (1 if plan.fetches else 2))
+    host.tell("over")
+    return {"MsgSize": size, "n_iterations": len(taken_ns)} | summary([ns / 1000 for ns in taken_ns])
+
+
+def summary(taken):
+    """Figures of a list of times, with perftest's names."""
+    taken = sorted(taken)
+    return {"t_min": taken[0], "t_max": taken[-1], "t_typical": statistics.median(taken),
+            "t_avg": statistics.fmean(taken), "t_stdev": statistics.pstdev(taken),
+            "percentile_99": percentile(taken, 0.99), "percentile_99.9": percentile(taken, 0.999)}
+
+
+def answer(end, pong, size):
+    """Until the other host says that it is over."""
+    for n in range(1 << 62):
+        while not end.host.heard:
+            end.look(POLL_NS)
+        end.news()
+        if end.host.hear() == ("over",):
+            return
+        if pong:
+            pong(end, size, n)
+
+
+def pattern(size, n):
+    """What message number ``n`` is made of; the one before it differs in every byte."""
+    return bytes([n % 255 + 1]) * size
+
+
+def post(end, size, n):
+    end.posted += 1
+    end.news()
+    end.qps[0].post_send(end.request(0, size, n, signaled=True))
+
+
+def collect(end, completed=0, received=0):
+    """Wait until so many requests and receives are complete, from the first on."""
+    while end.completed < completed or end.received < received:
+        if not end.poll():
+            end.rest(POLL_NS)
+
+
+def write(end, size, n):
+    """Write, and wait until the same bytes are in this host's memory."""
+    post_pattern(end, size, n)
+    await_pattern(end, size, n)
+    collect(end, end.posted)
+
+
+def write_back(end, size, n):
+    await_pattern(end, size, n)
+    post_pattern(end, size, n)
+    collect(end, end.posted)
+
+
+def post_pattern(end, size, n):
+    end.source.write(pattern(size, n))
+    post(end, size, n)
+
+
+def await_pattern(end, size, n):
+    """Look at the last byte, then at all of them: a packet that was lost comes later."""
+    wanted = pattern(size, n)
+    while end.target.read(1, size - 1) != wanted[-1:] or end.target.read(size, 0) != wanted:
+        end.look(POLL_NS)
+    end.news()
+
+
+def send(end, size, n):
+    post_pattern(end, size, n)
+    collect(end, end.posted, end.posted)
+    check(end, size, n)
+
+
+def send_back(end, size, n):
+    collect(end, received=end.posted + 1)
+    check(end, size, n)
+    post_pattern(end, size, n)
+    collect(end, end.posted)
+
+
+def check(end, size, n):
+    if end.target.read(size, 0) != pattern(size, n):
+        raise TestFailed(f"host {end.host.side} got other bytes than were sent")
+
+
+def fetch(end, size, n):
+    post(end, size, n)
+    collect(end, end.posted)

@@ -1,0 +1,73 @@
+"""Runs a test on a back end, shows its table as it is known, and leaves JSON."""
+
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from weft.tb.app.perf import bandwidth, latency, table
+from weft.tb.app.perf.endpoint import TestFailed
+from weft.tb.app.stage.host import PeerFailed, ProgramFailed
+from weft.tb.app.stage.stage import BACKENDS, play
+from weft.tb.sim.flow.failure import Failure
+from weft.tb.sim.flow.progress import beside_bar
+
+INTERRUPTED = 130
+
+
+def measure(plan, backend, stage, progress=None):
+    """Rows of figures of a plan."""
+    program = bandwidth.program if plan.is_bandwidth else latency.program
+    ours, theirs = play((program, program), backend=backend, stage=stage, progress=progress, **asdict(plan))
+    if not plan.is_bandwidth:
+        return ours
+    return [table.both_ways(*rows) for rows in zip(ours, theirs, strict=True)]
+
+
+def about(backend, stage):
+    """What else a reader has to know of the figures."""
+    return [("Backend", backend), ("Clock", BACKENDS[backend].clock),
+            ("Link", f"{stage.rtt_us:g} usec round trip, loss {stage.loss:g}, seed {stage.seed}"),
+            ("Cards", f"preset {stage.preset}")]
+
+
+def run(plan, backend, stage, *, gbits=False, out_json=None, command=""):
+    """Run the test and print what it found; the exit status: 0, 1 if it failed, 130 if it was stopped.
+
+    Parameters
+    ----------
+    plan : Plan
+    backend : str
+    stage : Stage
+    gbits : bool
+        Rates in Gb/s instead of MiB/s.
+    out_json : path or None
+        Where ``{"test_info", "results"}`` goes; ``results`` is a list if there are several sizes.
+    command : str
+        Kept in the JSON.
+    """
+    more = about(backend, stage)
+    print(table.banner(plan, more))
+    print(table.head(plan, gbits), flush=True)
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        progress = Path(folder, "progress.jsonl")
+        try:
+            rows = beside_bar(Console(stderr=True), progress, lambda: measure(plan, backend, stage, progress),
+                              "starting; a simulator is built once, which takes minutes", transient=True)
+        except KeyboardInterrupt:
+            print("weft: stopped", file=sys.stderr)
+            return INTERRUPTED
+        except (ProgramFailed, TestFailed, PeerFailed, AssertionError) as error:
+            raise Failure(str(error)) from None
+    rows = [table.told(row, gbits) for row in rows]
+    for row in rows:
+        print(table.line(row))
+    print(table.RULE)
+    if out_json:
+        info = table.test_info(plan, more) | {"command": command, "BW_unit": "Gb/sec" if gbits else "MiB/sec"}
+        Path(out_json).write_text(json.dumps({"test_info": info, "results": rows[0] if len(rows) == 1 else rows},
+                                             indent=1) + "\n")
+    return 0

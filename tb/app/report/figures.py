@@ -1,0 +1,130 @@
+"""The figures of the report: each a sentence on what to see, a picture or table, and the command that makes it."""
+
+from dataclasses import dataclass
+from html import escape
+
+from weft.model.wan.experiment import Experiment
+from weft.model.wan.schemes import card_bytes
+from weft.tb.app.report import choose, recovery
+from weft.tb.app.report.drawing import lines, picture
+from weft.tb.sim.scenario.compare import COMMAND, TIME_MAX
+
+CARD_SCHEMES = "adamap", "irn-128", "irn-512", "irn-bdp", "melo", "dcp", "go-back-n"
+CARD_QPS = 1, 10, 100, 1000, 10_000
+NOT_ZERO = 1e-6     # where a logarithmic axis has what never happened
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A part of the page; ``body`` is SVG or a table."""
+
+    name: str
+    title: str
+    says: str
+    body: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the page shows of a :class:`~weft.tb.sim.scenario.compare.Comparison`: cycles on the RTL, how far the model
+    is off, and how many sequences differ."""
+
+    judges: bool
+    cycles: float
+    time_error: float
+    stall_error: float
+    mismatches: int
+
+
+def goodput(rows, command):
+    body = picture(lambda axes: lines(axes, rows, "loss", lambda row: row["goodput"], "scheme"),
+                   xlabel="loss", ylabel="goodput, share of the payload rate", log="x", legend="")
+    return Figure("goodput", "Goodput against loss", "What is placed for the first time, after warm-up, as a share of "
+                  "what the line carries without loss; every scheme meets the same losses. The best possible is "
+                  "1 - loss.", body, command)
+
+
+def completion(rows, command):
+    def inside(axes):
+        kinds = sorted({(row["loss"], row["scheme"], row["marker"]) for row in rows if row["scheme"] != "oracle"})
+        for loss, scheme, marker in kinds:
+            times = sorted(row["completion_ms"] for row in rows
+                           if (row["loss"], row["scheme"], row["marker"]) == (loss, scheme, marker))
+            parts = [(number + 1) / len(times) for number in range(len(times))]
+            axes.step([times[0], *times], [0, *parts], where="post", linestyle="-" if marker else ":",
+                      color=f"C{sorted({kind[0] for kind in kinds}).index(loss)}",
+                      label=f"loss {loss:g}{'' if marker else ', probe after a silence'}")
+
+    return Figure("completion", "How long a transfer takes", "Share of the transfers of 128 MiB that are complete "
+                  "after so long, each with losses of its own. Dotted: the sender notices only by a silence that its "
+                  "last packets were lost; drawn through: it asks as soon as nothing more is to be sent.",
+                  picture(inside, xlabel="completion, ms", ylabel="share of transfers", legend=""), command)
+
+
+def memory(rows, command):
+    def inside(axes):
+        for scheme in CARD_SCHEMES:
+            axes.plot(CARD_QPS, [card_bytes(Experiment(scheme=scheme, qps=qps, rtt_ms=rows[0]["rtt_ms"]))
+                                 for qps in CARD_QPS], label=f"card, {scheme}")
+        lines(axes, [row | {"what": "host, adamap"} for row in rows], "qps",
+              lambda row: row["host_bytes"] or NOT_ZERO, "what", style="k--")
+
+    return Figure("memory", "Memory of card and host", "On the card: for the receive window, estimates for the rivals. "
+                  "In the host: the most that the knitting buffer had in use at once.",
+                  picture(inside, xlabel="QPs", ylabel="bytes", log="xy", legend=""), command)
+
+
+def stalls(rows, command):
+    named = [row | {"read": f"{row['dma_us']:g} µs"} for row in sorted(rows, key=lambda row: row["dma_us"])]
+    body = picture(lambda axes: lines(axes, named, "depth", lambda row: max(NOT_ZERO, choose.stalled(row)), "read"),
+                   xlabel="nodes of a list cached, n", ylabel="retransmissions that waited", log="y",
+                   legend="a read of host memory")
+    return Figure("stalls", "Waiting for a node", "Share of the retransmissions whose node was not on the card when "
+                  f"they came; {NOT_ZERO:g} stands for none.", body, command)
+
+
+def sequence(command):
+    return Figure("sequence", "A recovery", "One QP, 1 % of its packets lost and everything for a quarter of a round "
+                  "trip: each packet as it is sent; what was lost goes out again a round trip later, before anything "
+                  "new.", recovery.draw(), command)
+
+
+def calibration(compared):
+    """Of a list of Compared, or None if nothing was compared yet."""
+    title, says = "How exact the card in time is", (
+        "Scenarios on the RTL and in the model of a card in time: how much longer or shorter the model took. Those "
+        "that judge were not looked at to choose the model's constants; dashed: what they may differ by. ")
+    if compared is None:
+        return Figure("calibration", title, f"{says}None were compared here yet: run the command.",
+                      "<p>No figure yet.</p>", COMMAND)
+    judging = [one for one in compared if one.judges]
+
+    def inside(axes):
+        for label, style, judges in (("chosen by", "C7.", False), ("judges", "C0o", True)):
+            shown = [one for one in compared if one.judges == judges]
+            axes.plot([one.cycles for one in shown], [100 * one.time_error for one in shown], style, markersize=4,
+                      label=f"{len(shown)} scenarios, {label}")
+        ends = [edge(one.cycles for one in compared) for edge in (min, max)] if compared else []
+        for bar in (-TIME_MAX, TIME_MAX):
+            axes.plot(ends, [100 * bar] * len(ends), "C3--", linewidth=1)
+
+    return Figure("calibration", title, f"{says}Of {len(judging)} that judge the worst is "
+                  f"{max((abs(one.time_error) for one in judging), default=0):.2%} off in time and "
+                  f"{max((abs(one.stall_error) for one in judging), default=0):.2%} in cycles of waiting; "
+                  f"{sum(one.mismatches for one in judging)} of their sequences of reports and matches differ.",
+                  picture(inside, xlabel="cycles on the RTL", ylabel="model's time over the RTL's, %", log="x",
+                          legend=""), COMMAND)
+
+
+def chosen(paths, command):
+    rows = choose.sizes(paths)
+    head = "".join(f"<th>{escape(word)}</th>" for word in (
+        "path", "blocks used", "pool, blocks", "pool, KiB", "n and watermark", "retransmissions that waited"))
+    body = "".join(
+        f"<tr><td>{escape(name)}</td><td>{used:,}</td><td>{blocks:,}</td><td>{blocks // 16:,}</td><td>{depth}</td>"
+        f"<td>{part:.2%}</td></tr>" for name, used, blocks, part, depth in rows)
+    return Figure("sizes", "What to choose", "Blocks: twice what was used at most, a power of two. n: the least with "
+                  "one retransmission in a thousand that waits, or 16; reads of host memory take 1 µs.",
+                  f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>',
+                  command)

@@ -1,0 +1,45 @@
+"""A recovery packet by packet: what was sent and lost, and what receiver and sender know at each moment."""
+
+from weft.model.wan import engine
+from weft.model.wan.experiment import Experiment
+from weft.model.wan.path.line import AGAIN
+from weft.model.wan.world import make
+from weft.tb.app.report.drawing import picture
+
+PATH = Experiment(rate_gbps=10, rtt_ms=0.2, pmtu=1024, loss=0.01, outage_ms=0.05, outage_at_rtts=1.5,
+                  window_bits=64, transfer_mib=0.8, message_kib=64, marker=True, seed=4)
+COMMAND = "weft report"
+
+
+def trace(x=PATH):
+    """``(packets, known)``: of each packet time in µs, PSN, whether it is sent again, whether it is lost; and of each
+    slot time in µs, what the receiver has in order, what the sender knows to be there."""
+    w, packets, known = make(x), [], []
+    while not w.s["done"]:
+        slot = int(w.s["now"])
+        before = int(w.s["originals"] + w.s["retransmissions"])
+        engine.run(w, slot + 1)
+        at = slot * x.slot_ns / 1e3
+        if w.s["originals"] + w.s["retransmissions"] > before:
+            packet = w.flight[slot & int(w.s["flight_mask"])]
+            packets.append((at, int(packet["psn"]), packet["kind"] == AGAIN, bool(packet["lost"])))
+        known.append((at, int(w.qp["cum"][0]), int(w.qp["una"][0])))
+    return packets, known
+
+
+def draw(x=PATH):
+    """SVG of the trace."""
+    packets, known = trace(x)
+
+    def inside(axes):
+        kinds = (("sent", False, False, ".", "tab:blue", 3), ("sent again", True, False, "^", "tab:green", 3),
+                 ("lost", False, True, "x", "tab:red", 4), ("sent again and lost", True, True, "X", "black", 7))
+        for name, again, lost, marker, colour, size in kinds:
+            found = [(at, psn) for at, psn, *kind in packets if kind == [again, lost]]
+            if found:
+                axes.plot(*zip(*found, strict=True), marker, color=colour, markersize=size, label=name)
+        times, cum, una = zip(*known, strict=True)
+        axes.plot(times, cum, color="tab:orange", label="receiver has all before")
+        axes.plot(times, una, color="tab:purple", linestyle="--", label="sender knows of all before")
+
+    return picture(inside, xlabel="time, µs", ylabel="PSN", legend="")

@@ -1,0 +1,117 @@
+"""Hosts on functional cards whose time goes no faster than the clock on the wall."""
+
+import random
+import time
+from dataclasses import replace
+
+from weft.driver.serve.daemon import World
+from weft.driver.verbs.context import Context, ContextConfig
+from weft.driver.verbs.device_list import add_device, remove_device
+from weft.hdl.contract import wire
+from weft.model.functional.host import FunctionalDevice
+from weft.model.link import EventLoop, Link, LinkConfig
+from weft.tb.app.serve.switch import Switch
+from weft.tb.app.serve.udp_link import AWAY_NS
+
+MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; the others count on
+STEP_NS = 20_000                              # of simulated time, at most, between two looks at the programs
+REST_S = 1.0
+
+
+def dues_of(engine):
+    """When an engine wants to make progress by itself; None for what waits for nothing."""
+    return engine.qps.deadline, engine.neighbours.deadline, *(service.deadline for service in engine.services)
+
+
+def config_for(delay_ns):
+    """Of drivers whose cards are so far apart."""
+    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, departed_qps=64)
+
+
+def sentence_of(host, sent, lost, data_lost, again):
+    """What became of the frames that a host sent."""
+    return f"host {host}: {sent} frames sent, {lost} lost; {data_lost} packets lost, {again} sent again"
+
+
+class FunctionalWorld(World):
+    """Functional cards on a switch, or others on an event loop by their ``device_type``.
+
+    Parameters
+    ----------
+    hosts : list of str
+        Names.
+    loss : float
+        Chance of every frame to get lost on its way to the switch.
+    delay_ns : int
+        From a host to another one.
+    seed : int
+    preset : str
+    first : int
+        The last byte of the first host's addresses.
+    uplink : UdpLink or None
+        To the hosts of another daemon.
+
+    Attributes
+    ----------
+    contexts : list of Context
+        Of each host, which keeps its card up.
+    """
+
+    device_type = FunctionalDevice
+
+    def __init__(self, hosts, *, loss=0.0, delay_ns=1_000, seed=1, preset="full", first=1, uplink=None):
+        self.loop, self.switch, self._uplink = EventLoop(), Switch(), uplink
+        self.hosts, self.links, self.contexts = {}, {}, []
+        config = config_for(delay_ns if uplink is None else delay_ns + AWAY_NS)
+        if uplink is not None:
+            self.switch.uplink, self.files = uplink.send, [uplink.fileno()]
+        for n, name in enumerate(hosts, first - 1):
+            device = self.device_type(self.loop, seed=f"{seed}/{n}", preset=preset)
+            self.switch.ports[(MAC + n).to_bytes(6, "big")] = device.card.receive
+            link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=delay_ns, loss=loss), f"{seed}/{n}")
+            device.transmit, self.links[name] = link.send, link
+            mine = replace(config, random=random.Random(f"{seed}/{n}/driver"))
+            self.hosts[name] = add_device(device, mac=MAC + n, ip=IP + n, config=mine)
+            self.contexts.append(Context(name=self.hosts[name]))     # a card stays up without programs
+        self._seen_ns = time.monotonic_ns()
+
+    def progress(self):
+        happened = False
+        for frame in self._uplink.frames() if self._uplink else ():
+            self.switch.hand_out(frame)
+            happened = True
+        for context in self.contexts:
+            happened |= context.progress()
+        return self._let_time_go() or happened
+
+    def _let_time_go(self):
+        """Not more than has gone on the wall, and not more than a step if something happens in it: then the programs
+        are looked at before it goes on, and the rest is forgotten. True if something happened."""
+        wall, before = time.monotonic_ns(), self.loop.now_ns
+        target, self._seen_ns = before + wall - self._seen_ns, wall
+        due = self.loop.due_ns
+        if due is None or due > target:
+            self.loop.run(target)
+            return False
+        self.loop.run(min(target, max(due, before) + STEP_NS))
+        return True
+
+    def rest_s(self):
+        dues = [self.loop.due_ns, *(due for context in self.contexts for due in dues_of(context.engine))]
+        due = min((due for due in dues if due is not None), default=None)
+        return REST_S if due is None else min(REST_S, max(0, due - self.loop.now_ns) / 1e9)
+
+    def summary(self):
+        """A sentence for each host: what became of its frames."""
+        for name, link in self.links.items():
+            lost = sum(link.lost[opcode] for opcode in wire.DATA_OPCODES)
+            again = sum(link.sent[opcode] for opcode in wire.RETX_OPCODES)
+            yield sentence_of(name, link.sent.total(), link.lost.total(), lost, again)
+
+    def close(self):
+        """Stop the cards."""
+        for context, name in zip(self.contexts, self.hosts.values(), strict=True):
+            context.close()
+            remove_device(name)
+        if self._uplink:
+            self._uplink.close()

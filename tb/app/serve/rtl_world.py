@@ -1,0 +1,155 @@
+"""Hosts on the RTL of two cards, inside the simulator: simulated time goes on when the daemon says so."""
+
+import random
+from dataclasses import replace
+
+from cocotb.task import resume
+from cocotb.triggers import Event, First, Timer
+from cocotb.utils import get_sim_time
+
+from weft.driver.serve.simulated_world import SimulatedWorld
+from weft.driver.verbs.context import Context
+from weft.driver.verbs.device_list import add_device, remove_device
+from weft.tb.app.serve.capture import CapturesOfCards
+from weft.tb.app.serve.functional import IP, MAC, REST_S, config_for, sentence_of
+from weft.tb.app.serve.notices import PAGE, Mapping, Notices, beginning_after, driver_due_ns, settle
+from weft.tb.sim.link.link import FrameKind
+from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.pair.two_hosts import TwoCards
+from weft.tb.sim.pcie.card_device import CardDevice
+
+QUIET_NS = 5_000      # without a write or a read of memory, or a frame: the cards have nothing to do
+REST_STEPS_MAX = 200  # so many of these, until cards that never rest are left at that
+STEP_NS = 1_000       # of simulated time, at most, between two looks at programs whose clock is the one on the wall
+
+
+class ServedCardDevice(Mapping, CardDevice):
+    """A card of RTL."""
+
+    def __init__(self, host):
+        self.program_pages = set()
+        super().__init__(host)
+
+    @staticmethod
+    def _numbers(buffer):
+        return [address // PAGE for address, _ in buffer.blocks]
+
+
+class ServedCards(TwoCards):
+    """Two cards whose devices share pages with programs.
+
+    Parameters
+    ----------
+    dut, config, seed
+        As :class:`TwoCards` has them.
+    names : list of str
+        Of both hosts.
+    captures : path or None
+        Where captures of each host are put.
+    """
+
+    device_type = ServedCardDevice
+
+    def __init__(self, dut, config, seed, *, names, captures):
+        super().__init__(dut, config, seed)
+        self._captures = CapturesOfCards(captures, dict(zip(SIDES, names, strict=True)))
+
+
+class RtlWorld(SimulatedWorld):
+    """The drivers of :class:`ServedCards` that were started. All of it belongs to one bridge thread.
+
+    Parameters
+    ----------
+    env : ServedCards
+    names : list of str
+        Of both hosts.
+    delay_ns : int
+    seed : str
+    first : int
+        The last byte of the first host's addresses.
+    """
+
+    def __init__(self, env, names, *, delay_ns, seed, first=1):
+        self._env, self._names, self._seed, self.hosts, self.contexts = env, names, seed, {}, []
+        self.notices, self._news = Notices(), Event()
+        self.notices.heard = self._heard
+        self._active_ns = self.now_ns
+        for n, (name, side) in enumerate(zip(names, SIDES, strict=True), first - 1):
+            config = replace(config_for(delay_ns), random=random.Random(f"{seed}/{n}/driver"))
+            self.hosts[name] = add_device(env.device(side), mac=MAC + n, ip=IP + n, config=config)
+            self.contexts.append(Context(name=self.hosts[name]))
+            self.notices.watch(env.host(side).memory, self.hosts[name], env.device(side).program_pages)
+
+    def _heard(self):
+        self._active_ns = self.now_ns
+        if self.notices:
+            self._news.set()
+
+    @property
+    def now_ns(self):
+        return get_sim_time("ns")
+
+    @property
+    def _quiet(self):
+        env = self._env
+        reading = any(env.host(side).reading for side in SIDES)
+        return not reading and not env.frames_in_flight and self.now_ns - self._active_ns >= QUIET_NS
+
+    @property
+    def due_ns(self):
+        return driver_due_ns(self.contexts) if self._quiet else self.now_ns
+
+    def rest(self, number):
+        for _ in range(REST_STEPS_MAX):
+            if self._quiet:
+                break
+            self.advance(self.now_ns + QUIET_NS, frozenset())
+        begin = beginning_after(self.now_ns)
+        while self.now_ns < begin:
+            self._pass(begin)
+        for side in SIDES:
+            self._env.host(side).rng.seed(f"{self._seed}/{number}/host {side}")
+            self._env.sides[side].link.impairments.draw_anew(f"{self._seed}/{number}/link {side}")
+
+    def settle(self):
+        self._active_ns = self.now_ns
+        settle(self.contexts)
+
+    def advance(self, until_ns, watched):
+        notices, due = self.notices, driver_due_ns(self.contexts)
+        notices.clear(watched)
+        self._pass(min(until_ns, self.now_ns + QUIET_NS) if due is None else min(until_ns, due))
+        if notices.driver or due is not None and self.now_ns >= due:
+            self.settle()
+        return notices.program
+
+    @resume
+    async def _pass(self, until_ns):
+        self._news.clear()
+        left_ps = round((until_ns - self.now_ns) * 1000)
+        if left_ps > 0:
+            await First(self._news.wait(), Timer(left_ps, "ps"))
+
+    def progress(self):
+        """For programs whose clock is the one on the wall."""
+        if self.due_ns is None:
+            self.settle()
+            return self.due_ns is not None
+        self.advance(self.now_ns + STEP_NS, frozenset())
+        return True
+
+    def rest_s(self):
+        return REST_S
+
+    def summary(self):
+        """See :meth:`FunctionalWorld.summary`."""
+        for name, side in zip(self._names, SIDES, strict=True):
+            count = self._env.sides[side].link.counters
+            lost = count.destroyed[FrameKind.DATA] + count.destroyed[FrameKind.RETX]
+            yield sentence_of(name, count.sent.total(), count.lost.total(), lost, count.sent[FrameKind.RETX])
+
+    def close(self):
+        """Stop the cards."""
+        for context, name in zip(self.contexts, self.hosts.values(), strict=True):
+            context.close()
+            remove_device(name)

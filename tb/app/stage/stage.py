@@ -1,0 +1,87 @@
+"""The back ends of a stage, and how programs get onto one."""
+
+import importlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Two cards and what is between them.
+
+    Attributes
+    ----------
+    preset : str
+        Size of both cards.
+    loss : float
+        Chance of every frame, of both directions, to get lost.
+    rtt_us : float
+        Round trip time of the link.
+    seed : int
+        Of every random choice.
+    """
+
+    preset: str = "test"
+    loss: float = 0.0
+    rtt_us: float = 0.0
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What plays the cards.
+
+    Attributes
+    ----------
+    about, clock : str
+        One sentence each: what it is, and what its simulated time means.
+    module : str
+        ``play(stage, programs, arguments, progress)`` of ``weft.tb.app.stage.<module>`` returns the programs' results.
+    messages, bytes : int
+        What a program moves there in some seconds, if nobody says how much.
+    """
+
+    about: str
+    clock: str
+    module: str
+    messages: int
+    bytes: int
+
+
+# The one place to add a back end.
+BACKENDS = {
+    "functional": Backend(
+        "Functional cards: what must happen, in Python.",
+        "simulated: frames leave at 100 Gb/s and take half a round trip; cards and drivers take no time",
+        "functional", messages=1000, bytes=64 << 20),
+    "model": Backend(
+        "The card model in Python, calibrated against the RTL, under hosts that answer a read in 1 µs (±10 %).",
+        "simulated: times of card, PCIe and link as calibrated against the RTL at 250 MHz; drivers take none",
+        "model", messages=200, bytes=8 << 20),
+    "rtl": Backend(
+        "The RTL of both cards in Verilator, under PCIe hosts that answer a read in 1 µs (±10 %).",
+        "simulated: clock cycles of the RTL at 250 MHz; PCIe and the link take their time, drivers take none",
+        "rtl", messages=50, bytes=2 << 20),
+}
+
+
+def play(programs, *, backend="functional", stage=None, progress=None, **arguments):
+    """Run ``program(host, **arguments)`` of both hosts to their ends; their results.
+
+    Parameters
+    ----------
+    programs : (callable, callable)
+        Functions of a module's top level, one for each :class:`~weft.tb.app.stage.host.Host`: on the RTL another
+        process looks them up there. Arguments and results are what JSON can hold.
+    backend : str
+        Of :data:`BACKENDS`.
+    stage : Stage or None
+    progress : path or None
+        File that gets lines of :mod:`weft.tb.sim.flow.progress`.
+
+    Raises
+    ------
+    ProgramFailed
+        With a sentence, on the RTL; otherwise what a program raised.
+    """
+    module = importlib.import_module(f"weft.tb.app.stage.{BACKENDS[backend].module}")
+    return module.play(stage or Stage(), programs, arguments, progress)

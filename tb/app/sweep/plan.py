@@ -1,0 +1,122 @@
+"""The file of a sweep: what is varied, what is fixed, what is drawn.
+
+TOML with ``of`` (``"wan"``, if it is not there: wide-area experiments, values of
+:class:`~weft.model.wan.experiment.Experiment`; ``"cards"``: two cards, values of
+:class:`~weft.tb.app.sweep.cards.CardPoint`), and the tables ``fixed`` (values), ``vary`` (lists of them; the points are
+all combinations), and ``picture``: names of ``x`` and ``y``, the ``line`` of each value of which is drawn, and whether
+an axis is ``log``.
+"""
+
+import itertools
+import tomllib
+from dataclasses import dataclass, field
+
+from weft.tb.app.sweep.subject import SUBJECTS, WAN, Subject
+
+POINTS_MAX = 100_000
+
+
+class BadPlan(Exception):
+    """A sentence about what is wrong with a sweep."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep is.
+
+    Attributes
+    ----------
+    subject : Subject
+        What the points are.
+    points : list of ``subject.settings``
+        All combinations, in order.
+    varied : list of str
+        What is varied.
+    picture : dict
+        ``x``, ``y``, ``line``, ``log``.
+    """
+
+    subject: Subject
+    points: list
+    varied: list
+    picture: dict = field(default_factory=dict)
+
+
+def _value(setting, text):
+    """A value typed on the command line, for a field of the settings."""
+    kind = type(setting.default)
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            pass
+    return text
+
+
+def read(path, options, of=None):
+    """The Plan of a TOML file and of ``name=value`` or ``name=value,value`` options, which come after it.
+
+    ``of`` names the subject if the file does not.
+
+    Raises
+    ------
+    BadPlan
+    """
+    found = {}
+    if path is not None:
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadPlan(f"{str(path)!r} is no TOML file: {error}") from None
+    if unknown := set(found) - {"of", "fixed", "vary", "picture"}:
+        raise BadPlan(f"there is no table {sorted(unknown)[0]!r} in a sweep; they are fixed, vary and picture")
+    subject = _subject(found.get("of"), of)
+    fixed, vary = dict(found.get("fixed", {})), dict(found.get("vary", {}))
+    for option in options:
+        name, equals, text = option.partition("=")
+        if not equals or name not in subject.fields:
+            raise BadPlan(f"{option!r} is no setting; write one as NAME=VALUE or NAME=VALUE,VALUE, NAME being one of "
+                          f"{', '.join(subject.fields)}")
+        values = [_value(subject.fields[name], one) for one in text.split(",")]
+        fixed.pop(name, None)
+        vary.pop(name, None)
+        if len(values) > 1:
+            vary[name] = values
+        else:
+            fixed[name] = values[0]
+    return _plan(subject, fixed, vary, found.get("picture", {}))
+
+
+def _subject(planned, asked):
+    name = planned or asked or WAN.name
+    if not isinstance(name, str) or name not in SUBJECTS:
+        raise BadPlan(f"a sweep of {name!r} is none; choose one of {', '.join(SUBJECTS)}")
+    if asked and asked != name:
+        raise BadPlan(f"the plan is a sweep of {name}, not of {asked}; leave --of out")
+    return SUBJECTS[name]
+
+
+def _plan(subject, fixed, vary, picture):
+    for name in (*fixed, *vary):
+        if name not in subject.fields:
+            raise BadPlan(f"{subject.article} has no {name!r}; it has {', '.join(subject.fields)}")
+    for name, values in vary.items():
+        if not isinstance(values, list) or not values:
+            raise BadPlan(f"{name} is to be varied, but over {values!r}, which is no list of values")
+    count = 1
+    for values in vary.values():
+        count *= len(values)
+    if count > POINTS_MAX:
+        raise BadPlan(f"the sweep has {count:,} points, and may have {POINTS_MAX:,}")
+    for axis in ("x", "y", "line"):
+        if axis in picture and picture[axis] not in subject.fields | subject.outcomes:
+            raise BadPlan(f"the picture's {axis} is {picture[axis]!r}, which is neither a setting nor a result")
+    points = []
+    for values in itertools.product(*vary.values()):
+        try:
+            points.append(subject.settings(**fixed | dict(zip(vary, values, strict=True))))
+        except (ValueError, TypeError) as error:
+            raise BadPlan(str(error)) from None
+    return Plan(subject, points, list(vary), picture)

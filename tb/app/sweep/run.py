@@ -1,0 +1,92 @@
+"""``weft sweep``: run the points that are not finished, keep each, draw what the plan asks for."""
+
+import dataclasses
+import sys
+import time
+from importlib.metadata import version
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from weft.tb.app.sweep import table
+from weft.tb.app.sweep.workers import client, results
+
+SAVE_EVERY_S = 5
+SHOWN_MAX = 60
+
+
+def run(plan, output, *, command, scheduler, jobs):
+    """Run a Plan into the table ``output`` and its picture beside it; the exit status.
+
+    Raises
+    ------
+    BadTable, Unreachable
+    """
+    shown, problems = complete(plan, output, command=command, scheduler=scheduler, jobs=jobs)
+    console = Console(soft_wrap=True)
+    _show(console, plan, shown)
+    console.print(f"table {output}", style="dim")
+    if plan.picture and shown:
+        from weft.tb.app.sweep.picture import draw
+        image = output.with_suffix(".png")
+        draw(shown, plan.subject.picture | plan.picture, image, command)
+        console.print(f"picture {image}", style="dim")
+    for problem in problems:
+        print(f"weft: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def complete(plan, output, *, command, scheduler, jobs):
+    """Run what is not in the table ``output`` yet; rows of all points of the Plan, and what went wrong in sentences.
+
+    Raises
+    ------
+    BadTable, Unreachable
+    """
+    made_by, subject = version("weft-rnic"), plan.subject
+    rows = table.load(output, made_by, subject)
+    finished = {table.key(row, subject) for row in rows}
+    wanted = {x: table.key(dataclasses.asdict(x), subject) for x in plan.points}
+    missing = [x for x in plan.points if wanted[x] not in finished]
+    problems = []
+    if missing:
+        with client(scheduler, jobs) as dask:
+            problems = _run_points(dask, subject, missing, rows, lambda: table.save(
+                output, rows, subject, command=command, version=made_by), len(plan.points))
+    keys = set(wanted.values())
+    return [row for row in rows if table.key(row, subject) in keys], problems
+
+
+def _run_points(dask, subject, missing, rows, save, total):
+    """Append a row for each point; what went wrong, in sentences. What is finished is kept, however it ends."""
+    console, problems, saved = Console(stderr=True), [], time.monotonic()
+    columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total, completed=total - len(missing))
+        try:
+            for x, found in results(dask, subject, missing):
+                if isinstance(found, str):
+                    problems.append(f"{getattr(x, subject.picture['line'])} at loss {x.loss:g}: {found}")
+                else:
+                    rows.append(dataclasses.asdict(x) | found)
+                bar.advance(task)
+                if time.monotonic() - saved > SAVE_EVERY_S:
+                    save()
+                    saved = time.monotonic()
+        finally:
+            save()
+    return problems
+
+
+def _show(console, plan, rows):
+    shown, names = Table(box=None, pad_edge=False), (*plan.varied, *plan.subject.shown)
+    for name in names:
+        shown.add_column(name, justify="left" if plan.subject.outcomes.get(name) is None
+                         and plan.subject.fields[name].type is str else "right")
+    for row in rows[:SHOWN_MAX]:
+        shown.add_row(*(str(row[name]) if name in plan.varied else f"{row[name]:,.4g}" if row[name] < 1e4
+                        else f"{row[name]:,.0f}" for name in names))
+    console.print(shown)
+    if len(rows) > SHOWN_MAX:
+        console.print(f"and {len(rows) - SHOWN_MAX} more", style="dim")

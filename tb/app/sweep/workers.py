@@ -1,0 +1,59 @@
+"""Who runs the points of a sweep: Dask's threads in this process, or a cluster by its address."""
+
+import contextlib
+import dataclasses
+import logging
+
+from distributed import Client, LocalCluster, as_completed
+
+from weft.tb.app.sweep.subject import SUBJECTS
+from weft.tb.sim.flow.failure import Failure
+
+CONNECT_S = 10
+
+
+class Unreachable(Exception):
+    """Nobody answers at the scheduler's address."""
+
+
+def point(name, settings):
+    """The results of a point of the subject with this name, or a sentence about why it has none."""
+    subject = SUBJECTS[name]
+    try:
+        return dataclasses.asdict(subject.measure(subject.settings(**settings)))
+    except subject.fails as error:
+        return str(error) or "there is not enough memory for it"
+
+
+@contextlib.contextmanager
+def client(scheduler, jobs):
+    """A Dask client.
+
+    Raises
+    ------
+    Unreachable
+    """
+    with contextlib.ExitStack() as stack:
+        if scheduler is None:
+            logging.getLogger("distributed").setLevel(logging.ERROR)
+            scheduler = stack.enter_context(LocalCluster(
+                n_workers=1, threads_per_worker=jobs, processes=False, dashboard_address=":0", memory_limit=0))
+        try:
+            yield stack.enter_context(Client(scheduler, timeout=CONNECT_S))
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"no Dask scheduler answers at {scheduler!r}: {error or 'it takes too long'}") from None
+
+
+def results(dask, subject, points):
+    """``(point, results or sentence)`` of each point of a Subject, as they finish.
+
+    Raises
+    ------
+    Failure
+        If a worker cannot do it at all.
+    """
+    futures = {dask.submit(point, subject.name, dataclasses.asdict(x), pure=False): x for x in points}
+    for future in as_completed(futures):
+        if future.status != "finished":
+            raise Failure(f"a worker failed: {future.exception()!r}")
+        yield futures[future], future.result()

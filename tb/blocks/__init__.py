@@ -1,1 +1,0 @@
-"""Tests of the card's blocks, each by itself, in the rooms of ``hdl/``."""

@@ -1,1 +1,0 @@
-"""Tests of the Adamap room and its blocks."""

@@ -1,1 +1,0 @@
-"""Tests of the PCIe room and its blocks."""

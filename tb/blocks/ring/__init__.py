@@ -1,1 +1,0 @@
-"""Tests of ring readers, ring writers and the status block."""

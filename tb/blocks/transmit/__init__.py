@@ -1,1 +1,0 @@
-"""Tests of the transmit room and its blocks."""

@@ -1,1 +1,0 @@
-"""Two real cards under their drivers: crossings, losses, resets, bad input."""

@@ -1,1 +1,0 @@
-"""Connection management: its messages, its agents over bad networks and against attacks, and programs over cards."""

@@ -1,1 +1,0 @@
-"""From a component to a verdict: Verilog, simulators, clock, streams, lint, size."""

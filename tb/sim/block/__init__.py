@@ -1,0 +1,1 @@
+"""Agents around single blocks of the card that tests and benchmarks share."""

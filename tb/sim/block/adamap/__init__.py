@@ -1,0 +1,1 @@
+"""Lists, ports and the QP table around the Adamap subsystem."""

@@ -1,0 +1,1 @@
+"""Host, completer and memory around the PCIe subsystem."""

@@ -1,0 +1,1 @@
+"""Frames for benches of the receive path."""

@@ -1,0 +1,35 @@
+"""Frames for the receive benches, and their way onto and off a beat stream."""
+
+from weft.hdl.contract import wire
+
+MAC, IP = 0x02_00_00_00_00_01, 0x0A00_0001
+PEER_MAC, PEER_IP = 0x02_00_00_00_00_02, 0x0A00_0002
+
+
+def roce(opcode, *, payload=b"", psn=0, dest_qp=3, ack_req=0, va=0x1000, rkey=0x100, rsn=0, imm=0,
+         dma_length=None, dst_mac=MAC, dst_ip=IP, src_ip=PEER_IP):
+    """A right RoCEv2 frame of any opcode in use."""
+    values = {
+        "RETH": {"va": va, "rkey": rkey, "dma_length": len(payload) if dma_length is None else dma_length},
+        "RSNH": {"rsn": rsn},
+        "ImmDt": {"imm": imm},
+        "AETH": {"syndrome": wire.Syndrome.ACK},
+        "LIMH": {"limited": rsn & 1, "serial": rsn >> 1},
+    }
+    extensions = b"".join(layout.pack(**values[layout.name]) for layout in wire.EXTENSIONS.get(opcode, ()))
+    return wire.build_frame(opcode=opcode, dst_mac=dst_mac, src_mac=PEER_MAC, src_ip=src_ip, dst_ip=dst_ip,
+                            sport=0xC000, dest_qp=dest_qp, psn=psn, ack_req=ack_req, payload=payload,
+                            extensions=extensions)
+
+
+def seal(frame):
+    """The frame with its ICRC made right again."""
+    return frame[:-wire.ICRC_BYTES] + wire.icrc(frame[:-wire.ICRC_BYTES])
+
+
+def edit(frame, layout, offset, **changes):
+    """The frame with fields of a header replaced, and the checksum of an IPv4 header unless it is among them."""
+    fields = vars(layout.unpack(frame[offset:])) | changes
+    if layout is wire.IPV4 and "checksum" not in changes:
+        fields["checksum"] = wire.ipv4_checksum(layout.pack(**fields | {"checksum": 0}))
+    return frame[:offset] + layout.pack(**fields) + frame[offset + layout.size_bytes:]

@@ -1,0 +1,1 @@
+"""From a component to a simulator run and its verdict."""

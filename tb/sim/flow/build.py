@@ -1,0 +1,97 @@
+"""From a component to a simulator that is built once and kept.
+
+Everything lies below :data:`BUILD_ROOT`, in ``<name>-<hash>/``; the hash covers the Verilog, the options and the
+simulator's version.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import weakref
+from pathlib import Path
+
+from weft.tb.sim.flow import kept_text, simulators
+from weft.tb.sim.flow.tools import BuildFailed, locked
+from weft.tb.sim.flow.verilog_text import top_ports
+
+BUILD_ROOT = Path(os.environ.get("WEFT_BUILD") or "sim_build").absolute()
+LOG = "build.log"
+LOG_LINES = 40
+ROOM_BYTES = 1 << 20
+
+_elaborated = weakref.WeakKeyDictionary()      # {top: Verilog} of a component
+
+
+def tail(log):
+    """The last lines of a log."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join(lines[-LOG_LINES:])
+
+
+def check_room(folder):
+    """Raise ``OSError`` if the disk is full: what failed there failed of that, whatever it says."""
+    if shutil.disk_usage(folder).free < ROOM_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def elaborate(component, top):
+    """Verilog text of a component with a signature; flattened members are the ports of module ``top``.
+
+    It is kept, see :mod:`~weft.tb.sim.flow.kept_text`; the same component is not even looked for twice.
+    """
+    texts = _elaborated.setdefault(component, {})
+    if top not in texts:
+        texts[top] = _elaborate(component, top)
+    return texts[top]
+
+
+def _elaborate(component, top):
+    from weft.hdl import verilog
+
+    def make():
+        return verilog.verilog_text(verilog.rtlil_text(component, top))
+
+    try:
+        what = kept_text.described(component)
+    except kept_text.NotPlain:
+        return make()
+    text = kept_text.kept(BUILD_ROOT, top, what, kept_text.BENCH, make)
+    kept_text.used(component)
+    return text
+
+
+def build(text, *, top, name, sim, waves=False, optimize="build", everything=False):
+    """Build (or find) the simulator of Verilog ``text`` and return its folder.
+
+    Parameters
+    ----------
+    optimize : str
+        ``"build"``: compile quickly, for blocks. ``"run"``: simulate quickly, for long runs. Verilator only.
+    everything : bool
+        Let the bench see every signal, not the ports of ``top`` alone: several times slower under Verilator.
+    """
+    tool = simulators.tool(sim)
+    wave_kind = tool.wave_kind() if waves else None
+    options = [sim, tool.version(), top, wave_kind, optimize, everything, tool.OPTIONS_VERSION]
+    digest = hashlib.sha256("\0".join([text, *map(str, options)]).encode()).hexdigest()[:12]
+    where = BUILD_ROOT / f"{name}-{digest}"
+    with locked(BUILD_ROOT / ".locks" / f"{name}-{digest}"):
+        if not (where / "ready").exists():
+            if where.exists():  # a build that was stopped: make would take halves of files for whole ones
+                shutil.rmtree(where)
+            where.mkdir(parents=True)
+            ports = top_ports(text, top)
+            (where / f"{top}.v").write_text(text)
+            (where / "ports.json").write_text(json.dumps(ports, indent=1))
+            log = where / LOG
+            try:
+                tool.build(where, top=top, ports=ports, wave_kind=wave_kind, optimize=optimize,
+                           everything=everything, log=log)
+            except BuildFailed as error:
+                check_room(where)
+                raise AssertionError(
+                    f"{name}: {sim} does not build it ({error}); {log} ends with\n{tail(log)}") from None
+            (where / "ready").write_text("\n".join(map(str, options)) + "\n")
+    return where

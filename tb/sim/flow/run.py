@@ -1,0 +1,134 @@
+"""Runs the cocotb tests of a file in a simulator that is built, and judges them.
+
+Each run has a folder of its own below that of the build, with the log, the results, the waves and ``rerun.sh``,
+which repeats exactly this run.
+"""
+
+import contextlib
+import fcntl
+import itertools
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+from weft.tb.sim.flow import process, simulators
+from weft.tb.sim.flow.build import check_room, tail
+from weft.tb.sim.flow.tools import surroundings
+
+BENCHES = Path(__file__).resolve().parents[2]
+LOCK = "lock"
+# cocotb would have pytest rewrite the assertions of whatever a bench imports, libraries too: half of its start-up.
+START_UP = {"COCOTB_REWRITE_ASSERTION_FILES": "tb/*.py", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+_ASSERTION = re.compile(r"^(ERROR: .*|%Error: .*Assertion failed.*|.*\bassertion failed\b.*)$", re.IGNORECASE)
+
+
+def bench_seed():
+    """Seed of this run. A bench takes all its randomness from it: ``random.Random(bench_seed())``."""
+    return int(os.environ["WEFT_SEED"])
+
+
+def module_name(cases):
+    """Dotted name of the module in file ``cases``, as the simulator's Python imports it.
+
+    Raises
+    ------
+    ValueError
+        If it is not a file of ``weft.tb``.
+    """
+    try:
+        inside = Path(cases).resolve().relative_to(BENCHES)
+    except ValueError:
+        raise ValueError(f"{cases} is not below {BENCHES}") from None
+    return ".".join(["weft.tb", *inside.with_suffix("").parts])
+
+
+def run_name(cases):
+    """A folder name for a run: the pytest test it belongs to, or the file of the cases."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].partition(" ")[0]
+    return "run-" + re.sub(r"[^\w.-]+", "_", f"{Path(cases).stem}-{test}").strip("_-")
+
+
+@contextlib.contextmanager
+def run_folder(where, name):
+    """An empty folder for a run in build ``where``: ``name``, or ``name-2`` and so on while other runs hold those."""
+    for number in itertools.count(1):
+        folder = where / (name if number == 1 else f"{name}-{number}")
+        folder.mkdir(exist_ok=True)
+        with open(folder / LOCK, "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            for left in folder.iterdir():
+                if left.is_dir() and not left.is_symlink():
+                    shutil.rmtree(left)
+                elif left.name != LOCK:
+                    left.unlink()
+            yield folder
+            return
+
+
+def run_tests(where, run, *, name, top, cases, sim, seed, env=None, waves=False, tests=None, live=False,
+              timeout_s=900):
+    """Run the tests of file ``cases`` in folder ``run`` of build ``where``; ``AssertionError`` unless all pass.
+
+    The parameters are those of :func:`weft.tb.sim.flow.simulate.simulate`.
+    """
+    log, results = run / "sim.log", run / "results.xml"
+    command, variables = simulators.tool(sim).command(where, top=top, run=run, waves=waves)
+    variables |= {
+        "COCOTB_TEST_MODULES": module_name(cases), "COCOTB_TOPLEVEL": top, "TOPLEVEL_LANG": "verilog",
+        "COCOTB_RESULTS_FILE": str(results), "COCOTB_RANDOM_SEED": str(seed), "COCOTB_ANSI_OUTPUT": "0",
+        "WEFT_SEED": str(seed), "WEFT_RUN": str(run), "WEFT_PORTS": str(where / "ports.json"), "WEFT_SIM": sim,
+        "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **START_UP,
+        **({"COCOTB_TEST_FILTER": tests} if tests else {}), **(env or {}),
+    }
+    _write_rerun(run / "rerun.sh", command, variables)
+    with open(log, "wb") as out:
+        status = process.run(command, cwd=run, environment={**surroundings(), **variables},
+                             out=None if live else out, timeout_s=timeout_s)
+    problems = _problems(log, results, status, timeout_s)
+    if problems:
+        check_room(run)
+        raise AssertionError("\n".join([
+            f"{name} under {sim}: {'; '.join(problems)}", f"--- end of {log}", tail(log), "---",
+            f"seed {seed}; run it again: {_again(seed, run)}"]))
+
+
+def _problems(log, results, status, timeout_s):
+    """What speaks against the run having passed, in sentences."""
+    problems = []
+    if status is None:
+        problems.append(f"still running after {timeout_s} s of wall clock")
+    elif status != 0:
+        problems.append(f"the simulator ended with status {status}")
+    asserted = [line for line in log.read_text(errors="replace").splitlines() if _ASSERTION.match(line)]
+    if asserted:
+        problems.append(f"{len(asserted)} failed assertion(s) in the HDL, the first: {asserted[0].strip()}")
+    if not results.exists():
+        return [*problems, "it left no results"]
+    cases = ElementTree.parse(results).getroot().findall(".//testcase")
+    ran = [case for case in cases if case.find("skipped") is None]
+    failed = [case.get("name") for case in ran if case.find("failure") is not None or case.find("error") is not None]
+    if not ran:
+        problems.append("no test was run")
+    if failed:
+        problems.append(f"{len(failed)} of {len(ran)} tests failed: {', '.join(failed)}")
+    return problems
+
+
+def _again(seed, run):
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    if test:
+        return f"WEFT_SEED={seed} python -m pytest {shlex.quote(test)}"
+    return f"sh {shlex.quote(str(run / 'rerun.sh'))}"
+
+
+def _write_rerun(path, command, variables):
+    assignments = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in sorted(variables.items()))
+    path.write_text(f"#!/bin/sh\n# Repeats this simulation run.\ncd {shlex.quote(str(path.parent))}\n"
+                    f"unset COCOTB_TESTCASE COCOTB_TEST_FILTER\n{assignments}"
+                    f"exec {shlex.join(map(str, command))}\n", encoding="utf-8", errors="surrogateescape")

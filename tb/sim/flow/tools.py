@@ -1,0 +1,74 @@
+"""What both simulators need: their programs, build commands with a log, and the Python inside the simulation."""
+
+import contextlib
+import fcntl
+import functools
+import os
+import shutil
+import sys
+
+from weft.tb.sim.flow import process
+from weft.tb.sim.flow.failure import Failure
+
+# Settings of cocotb that say how much is told, not what is run.
+TELLING = {"COCOTB_LOG_LEVEL", "COCOTB_LOG_PREFIX", "COCOTB_REDUCED_LOG_FMT", "GPI_LOG_LEVEL"}
+# What else cocotb reads.
+STEERING = ("COCOTB_", "GPI_", "PYGPI_")
+STEERING_NAMES = {"COVERAGE", "COVERAGE_RCFILE", "RANDOM_SEED"}
+
+
+class MissingSimulator(Failure):
+    """A simulator, or what it needs, is not installed. The message says what to install."""
+
+
+class BuildFailed(Exception):
+    """A build command failed."""
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Hold the lock file ``path``: other processes that want it wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def need(program, package):
+    """Raise :class:`MissingSimulator` unless ``program`` is installed."""
+    if shutil.which(program) is None:
+        raise MissingSimulator(f"{program} is not installed; on Debian: apt-get install {package}")
+
+
+def build_commands(commands, where, log, environment=None):
+    """Run commands in folder ``where``, their output into file ``log``; raise :class:`BuildFailed` if one fails."""
+    with open(log, "a", encoding="utf-8", errors="surrogateescape") as out:
+        for command in commands:
+            out.write(" ".join(map(str, command)) + "\n")
+            out.flush()
+            status = process.run(command, cwd=where, out=out, environment={**os.environ, **(environment or {})})
+            if status:
+                raise BuildFailed(f"{os.path.basename(command[0])} ended with status {status}")
+
+
+def surroundings():
+    """The environment without what would steer cocotb: a run is what its command says."""
+    return {name: value for name, value in os.environ.items()
+            if name in TELLING or not (name.startswith(STEERING) or name in STEERING_NAMES)}
+
+
+@functools.cache
+def cocotb_environment():
+    """What cocotb needs to find this very Python inside the simulator."""
+    import cocotb_tools.config as config
+    import find_libpython
+
+    libpython = find_libpython.find_libpython()
+    if libpython is None:
+        raise MissingSimulator("cocotb needs Python's shared library; on Debian: apt-get install libpython3-dev")
+    return {
+        "GPI_USERS": f"{libpython};{config.pygpi_entry_point()}",
+        "PYGPI_PYTHON_BIN": sys.executable,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PATH": os.environ["PATH"] + os.pathsep + str(config.libs_dir),
+    }

@@ -1,0 +1,1 @@
+"""Frames and attacks that a card must refuse."""

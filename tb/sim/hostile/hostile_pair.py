@@ -1,0 +1,129 @@
+"""Two cards with open drivers for the benches of bad input: frames from outside, counters, error reports, guards."""
+
+from types import SimpleNamespace
+
+from cocotb.task import resume
+from cocotb.triggers import Timer
+
+from weft.driver.verbs.context import ContextConfig
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.simulate import bench_seed
+from weft.tb.sim.link.link import LinkConfig
+from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.pair.two_hosts import EnvConfig
+from weft.tb.sim.pcie.host import HostConfig
+
+DELAY_NS = 300
+READ_LATENCY_NS = 300
+SETTLE_NS = 400           # from the last byte of a frame to its report in host memory
+LOOK_NS, ATTEMPTS = 1_000, 2_000
+ROUNDS = 3                # of progress: one takes a ring's entries up to its end at most
+DROPS = [name for name, _ in abi.COUNTERS if name.startswith("drop_")]
+EVENT_FIELDS = ("reason", "qpn", "generation", "psn", "va", "key", "length", "opcode", "src_ip", "retransmission")
+
+
+class Spy:
+    """Keeps the event reports of a QP, and hands them on."""
+
+    def __init__(self, qp, kept):
+        self._take, self._kept = qp.engine.on_report, kept
+        qp.engine.on_report = self
+
+    def __call__(self, kind, report):
+        if kind in (abi.ReportKind.ERROR, abi.ReportKind.TX_ERROR):
+            self._kept.append(SimpleNamespace(kind=kind, **{name: getattr(report, name) for name in EVENT_FIELDS}))
+        self._take(kind, report)
+
+
+class HostilePair(OpenPair):
+    """:class:`~weft.tb.sim.pair.open_pair.OpenPair` whose reports are seen and whose MACs take frames from outside.
+
+    Parameters
+    ----------
+    dut
+    config : ContextConfig, optional
+        Of both drivers.
+    delay_ns : float
+        Of the link, one way.
+
+    Attributes
+    ----------
+    raw : dict of side to list of bytes
+        Raw frames that the drivers handed out.
+    errors : list
+        ERROR and TX_ERROR reports of the QPs given to :meth:`spy`.
+    """
+
+    def __init__(self, dut, config=None, delay_ns=DELAY_NS):
+        link = LinkConfig(delay_ns=delay_ns)
+        super().__init__(dut, EnvConfig(a_to_b=link, b_to_a=link, host=HostConfig(read_latency_ns=READ_LATENCY_NS),
+                                        vectors=preset("test").msix_vectors), config or ContextConfig(),
+                         seed=bench_seed())
+        self.raw, self.errors, self._seen = {side: [] for side in SIDES}, [], {}
+
+    def _open(self, side):
+        super()._open(side)
+        self.contexts[side].raw_frame_handlers.append(lambda frame, entry: self.raw[side].append(bytes(frame)))
+        self.new_drops(side)
+
+    def spy(self, qp):
+        """Keep the error reports of ``qp``."""
+        Spy(qp, self.errors)
+
+    # The following are called from the thread of a side, as the driver is.
+
+    @resume
+    async def inject(self, side, frames, bad=False):
+        """Frames for the MAC of ``side``, and time until their consequences are in host memory."""
+        mac = self.env.sides[side].mac_rx
+        for frame in frames:
+            mac.receive(frame, bad)
+        while mac.waiting:
+            await Timer(50, "ns")
+        await Timer(SETTLE_NS, "ns")
+
+    @resume
+    async def sleep(self, nanoseconds):
+        await Timer(nanoseconds, "ns")
+
+    def until(self, side, condition):
+        """Serve ``side`` until something holds that no interrupt tells of: what the other side's thread has done."""
+        context = self.contexts[side]
+        for _ in range(ATTEMPTS):
+            context.progress()
+            if condition():
+                return
+            context.wait(LOOK_NS)
+        raise TimeoutError("the other side never came so far")
+
+    def new_drops(self, side):
+        """What was refused since the last call: counter name (without ``drop_``) to number."""
+        counters = self.contexts[side].statistics()
+        before = self._seen.get(side, counters)
+        self._seen[side] = counters
+        return {name.removeprefix("drop_"): counters[name] - before[name]
+                for name in DROPS if counters[name] != before[name]}
+
+    def take_errors(self, side):
+        """Error reports since the last call."""
+        self._progress(side)
+        found, self.errors[:] = list(self.errors), []
+        return found
+
+    def take_raw(self, side):
+        """Raw frames since the last call."""
+        self._progress(side)
+        found, self.raw[side][:] = list(self.raw[side]), []
+        return found
+
+    def _progress(self, side):
+        for _ in range(ROUNDS):
+            self.contexts[side].progress()
+
+    def finish(self):
+        """Close the contexts' guards and the environment. Fails if a card wrote what it may not."""
+        for side in SIDES:
+            self.guards[side].check()
+        self.env.finish()

@@ -1,0 +1,186 @@
+"""What a card must make of what arrives: the models of ``model/functional`` beside the real card."""
+
+from collections import Counter
+
+from weft.hdl.contract import abi
+from weft.hdl.contract.abi import Reason, ReportKind
+from weft.model.functional.node import Node
+from weft.model.functional.parse import parse
+from weft.model.functional.pause import is_mac_control, understood
+from weft.model.functional.window import Window
+from weft.tb.sim.judge.scoreboard_life import Life
+
+# Refusals that the frame alone decides, and those that nothing in these benches may cause.
+BY_FRAME = (Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER, Reason.UNKNOWN_OPCODE, Reason.FRAME_TOO_LONG,
+            Reason.BAD_PAUSE)
+FORBIDDEN = (Reason.BAD_FRAME, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.NO_PERMISSION,
+             Reason.WRONG_PD, Reason.STALE_GENERATION, Reason.NOT_IN_NODE, Reason.BUFFER_FULL, Reason.NIC_RING_FULL,
+             Reason.BAD_DESCRIPTOR, Reason.DMA_ERROR, Reason.BAD_POINTER, Reason.BAD_NODE)
+
+
+class Scoreboard:
+    """Follows one receiving card: every arriving frame goes through the model, every report is compared.
+
+    It listens to the link (what arrives, in order) and to the host's memory (what the card writes to the META_REPORT
+    ring), so it depends on neither the driver's bookkeeping nor the card's. It demands that
+
+    - every PSN the model's window slides over without having seen it is reported in a NODE exactly once, in order;
+    - nodes retire in order of RSN; a hole counts as filled only if its retransmission arrived, and if that arrived
+      before the node was passed over it does count, in the node or by an UNMATCHED report before the node retires;
+      what is left open stays missing until it is filled; PSNs that are not missing are in a node only as far as the
+      driver says that it made spans;
+    - MESSAGE_END, PROGRESS and PROBE reports come exactly when the model says, with its window base and hole count;
+    - the MESSAGE_END of a retransmission comes before the node that it filled retires;
+    - report entries lie in the ring in order, each with the phase of its lap;
+    - at the end nothing is missing, and counters, window base and hole count are those of the model.
+
+    When a report comes is left open, and so is how holes are spread over nodes: both depend on time.
+
+    Parameters
+    ----------
+    context : Context
+        The driver's open card.
+    host : Host
+    link : LinkDirection
+        What arrives at the card.
+    window_bits : int
+
+    Attributes
+    ----------
+    exercised : set of str
+        What really happened: ``loss``, ``second loss``, ``third loss``, ``reorder``, ``duplicate``, ``corruption``,
+        ``late original``, ``probe``, ``span``, ``psn wrap`` (past 2^24), ``psn half`` (past 2^23),
+        ``report ring wrap``.
+    seen : Counter
+        Arrived packets by verdict of the model, reports by kind; losses that were ``found by probe``, other than those
+        of retransmissions for a list's last node.
+    forbidden : set of Reason
+        Refusals that must not have happened.
+    """
+
+    def __init__(self, context, host, link, window_bits):
+        self.context, self.host, self.window_bits = context, host, window_bits
+        self.exercised, self.seen, self.refused = set(), Counter(), Counter()
+        self.forbidden = set(FORBIDDEN)
+        self._lives = {}
+        self._forgotten = []
+        ring = context.rings[abi.Ring.META_REPORT]
+        self._ring_base, self._ring_depth, self._entries = ring.buffer.physical(0), ring.depth, 0
+        self._complaint = None
+        host.memory.dma_taps.append(self._guarded(self._written))
+        link.arrival_watchers.append(self._guarded(self._arrived))
+
+    def _guarded(self, function):
+        """The first complaint is kept for :meth:`check`; after it nothing can be compared any more."""
+        def guarded(*arguments):
+            if self._complaint is None:
+                try:
+                    function(*arguments)
+                except (AssertionError, ValueError) as error:
+                    self._complaint = str(error)
+        return guarded
+
+    def follow(self, qp):
+        """A connected QP of the driver: from now on its packets are judged."""
+        psn = qp.attr.rq_psn
+        self._lives[qp.index] = Life(qp.qp_num, qp.index, qp.generation, psn, Window(self.window_bits, psn),
+                                    self.exercised, self.seen, self._forgotten)
+
+    # ------------------------------------------------------------------------------ what arrives
+
+    def _arrived(self, frame):
+        if is_mac_control(frame):
+            self.refused[Reason.BAD_PAUSE] += understood(frame) is None
+            return
+        header, _ = parse(frame, mac=self.context.mac, ip=self.context.ip)
+        if header.reason is not Reason.OK:
+            self.refused[header.reason] += 1
+            if header.reason is Reason.BAD_ICRC:
+                self.exercised.add("corruption")
+            return
+        life = next((life for life in self._lives.values() if life.qpn == header.dest_qp), None)
+        if life is None or header.kind not in ("DATA", "PROBE"):
+            return
+        life.take_packet(header, self.context.config.reorder_distance)
+
+    # ------------------------------------------------------------------------------ what is reported
+
+    def _written(self, address, data):
+        at = address - self._ring_base
+        if not 0 <= at < self._ring_depth * abi.BLOCK_BYTES:
+            return
+        assert at % abi.BLOCK_BYTES == len(data) % abi.BLOCK_BYTES == 0, f"{len(data)} bytes at {at} of META_REPORT"
+        for offset in range(0, len(data), abi.BLOCK_BYTES):
+            slot, lap = self._entries % self._ring_depth, self._entries // self._ring_depth
+            entry = data[offset:offset + abi.BLOCK_BYTES]
+            assert (at + offset) // abi.BLOCK_BYTES == slot, "META_REPORT entries out of order"
+            assert entry[0] & 1 == 1 - lap % 2, f"META_REPORT entry {self._entries} has the wrong phase"
+            self._entries += 1
+            if lap:
+                self.exercised.add("report ring wrap")
+            self._reported(entry)
+
+    def _reported(self, entry):
+        kind = abi.REPORT_EVENT.unpack(entry).kind
+        assert isinstance(kind, ReportKind), f"a report of kind {kind}"
+        self.seen[kind.name] += 1
+        report = (abi.NODE if kind is ReportKind.NODE else abi.REPORT_LAYOUT[kind]).unpack(entry)
+        life = self._lives.get(report.qpn)
+        assert life is not None and life.generation == report.generation, f"{kind.name} of an unknown QP {report.qpn}"
+        if kind is ReportKind.NODE:
+            life.take_node(Node.unpack(entry))
+        elif kind is ReportKind.RETIRE:
+            node = Node.unpack(self.host.memory.read(report.line * abi.BLOCK_BYTES, abi.BLOCK_BYTES))
+            life.take_retirement(node, report)
+        elif kind is ReportKind.UNMATCHED:
+            life.take_unmatched(report)
+        else:
+            life.take_event(kind, report)
+
+    # ------------------------------------------------------------------------------ the end
+
+    def check(self, counters, queries, spans=0):
+        """Everything that must hold when all traffic has ended.
+
+        Parameters
+        ----------
+        counters : dict
+            The card's, by name.
+        queries : dict
+            QPN to (window base, holes counted), as QP_QUERY answers.
+        spans : int
+            PSNs the driver added to the lost ones when it made spans.
+        """
+        assert self._complaint is None, self._complaint
+        for life in self._lives.values():
+            life.check(queries[life.qpn])
+        spanned = sum(len(life.spanned) for life in self._lives.values())
+        assert spanned <= spans, f"{spanned} PSNs were asked for that are there, {spans} are in spans"
+        assert not self._forgotten, self._forgotten[0]
+        self._check_counters(counters)
+
+    def _check_counters(self, counters):
+        seen = self.seen
+        expected = {
+            "holes": sum(life.window.holes for life in self._lives.values()),
+            "nodes_sealed": seen["NODE"], "nodes_retired": seen["RETIRE"], "reports": self._entries,
+            "rx_unmatched": seen["UNMATCHED"],
+            **{f"drop_{reason.name.lower()}": self.refused[reason] for reason in BY_FRAME},
+            **{f"drop_{reason.name.lower()}": 0 for reason in self.forbidden},
+        }
+        found = {name: counters[name] for name in expected}
+        assert found == expected, f"counters (found, expected): " \
+            f"{ {name: (found[name], expected[name]) for name in found if found[name] != expected[name]} }"
+        originals = counters["rx_packets"] - counters["rx_retransmissions"] - counters["rx_late_originals"]
+        assert originals == seen["accepted"], f"{originals} originals accepted, not {seen['accepted']}"
+        assert counters["drop_duplicate"] >= seen["duplicates"]
+
+    def require(self, *names):
+        """Assert that these really happened."""
+        missing = set(names) - self.exercised
+        assert not missing, f"never happened: {', '.join(sorted(missing))}; what did: {sorted(self.exercised)}"
+
+
+def laps(context):
+    """How often each ring of an open card went round, by the driver's free-running indices."""
+    return {ring.name: handle.prod / handle.depth for ring, handle in context.rings.items()}

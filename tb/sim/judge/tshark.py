@@ -1,0 +1,54 @@
+"""Reads captures with tshark.
+
+Dissectors that guess what an RDMA payload might be are switched off: they mark payloads that are none of theirs.
+"""
+
+import functools
+import shutil
+import subprocess
+
+from weft.tb.sim.flow.simulators import MissingSimulator
+from weft.tb.sim.flow.system import absence, need
+
+# Heuristic dissectors below InfiniBand.
+GUESSING = ("rpcordma", "infiniband.mad", "sdp", "nvme-rdma", "smb_direct", "iser", "ipoib")
+MALFORMED = "_ws.malformed"
+
+
+def need_tshark():
+    """As :func:`~weft.tb.sim.flow.system.need`."""
+    need("tshark")
+
+
+def fields(path, names, options=()):
+    """One dict per frame of the capture, from field name to text; a field that is absent is empty.
+
+    ``options`` are passed to tshark.
+
+    The marks of :func:`marks` are asked for beside them, under :data:`MALFORMED`.
+    """
+    if not shutil.which("tshark"):
+        raise MissingSimulator(absence("tshark"))
+    wanted = [*names, MALFORMED]
+    command = ["tshark", "-r", str(path), "-n", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
+               *options]
+    for name in _known(GUESSING):
+        command += ["--disable-protocol", name]
+    for name in wanted:
+        command += ["-e", name]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, f"tshark cannot read {path}: {run.stderr.strip()}"
+    return [dict(zip(wanted, line.split("\t"), strict=True)) for line in run.stdout.splitlines()]
+
+
+def number(text):
+    """A tshark field as an int: decimal or 0x; None when absent."""
+    return int(text, 0) if text else None
+
+
+@functools.cache
+def _known(names):
+    """Those protocols this tshark has: it refuses to switch off one it does not know."""
+    listed = subprocess.run(["tshark", "-G", "protocols"], capture_output=True, text=True).stdout
+    have = {line.split("\t")[2] for line in listed.splitlines() if line.count("\t") >= 2}
+    return [name for name in names if name in have]

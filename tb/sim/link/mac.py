@@ -1,0 +1,260 @@
+"""The 100 Gb/s MAC of a card, at its AXI stream.
+
+Rates, rules and times are those of cocotbext-eth's models. Their loops over single bytes would take 30 ms of wall
+clock for a large frame, and a timer for each beat is dear as well: here the times of beats are computed, and looked
+at when the clock rises.
+"""
+
+from collections import deque
+
+import cocotb
+from cocotb.triggers import Timer
+from cocotb.utils import get_sim_time
+from cocotbext.eth import eth_mac
+
+from weft.tb.sim.stream.bus import BEAT_BYTES, Sink, Source
+
+BITS_PER_SECOND = 100e9
+PREAMBLE_BYTES, FCS_BYTES, GAP_BYTES = 8, 4, 12
+FIFO_BEATS = 4
+FULL_KEEP = (1 << BEAT_BYTES) - 1
+
+
+def wire_ps(count):
+    """Picoseconds that ``count`` bytes take."""
+    return count * 8 * 10**12 // int(BITS_PER_SECOND)
+
+
+class _TxSink(Sink):
+    """The MAC's first-in first-out memory, emptied at line rate.
+
+    Parameters
+    ----------
+    bus : Bus
+    ends : callable(int)
+        Told ahead at which picosecond the frame under way will end.
+    """
+
+    def __init__(self, bus, ends):
+        super().__init__(bus)
+        self._beats, self._frame, self._ends = deque(), None, ends
+        self._foreseen = False   # whether the end of the frame under way is known
+        self._due_ps = 0         # when the next beat is needed, or when the next frame may begin
+        self._finished = None    # (frame, spoiled) of which the last beat is on the wire
+        self._inside = False     # amid a frame of the card
+        self.down = False        # in reset
+
+    def reset(self):
+        """Forget all frames."""
+        self._beats.clear()
+        self._frame = self._finished = None
+        self._foreseen = self._inside = False
+        self._due_ps = 0
+
+    def gap(self):
+        assert self.down or not (self._inside and self._ready), "the card left a gap inside a frame"
+
+    def take(self, bits):
+        if self.down:
+            return
+        content, keep, last, user = self.bus.parts(bits)
+        self._inside = not last
+        count = keep.bit_length()
+        assert keep == (1 << count) - 1, f"tkeep {keep:#x} has a gap"
+        assert last or count == BEAT_BYTES, "a beat inside a frame is not full"
+        self._beats.append((content[:count], last, bool(user & 1)))
+        if self._frame is not None and not self._foreseen:
+            self._foresee()
+        elif self._frame is None and self._finished is None and self._due_ps <= self.ticker.now_ps:
+            self._begin(self.ticker.now_ps)
+
+    def room(self, taking):
+        self.advance(self.ticker.now_ps)
+        return not self.down and len(self._beats) + taking < FIFO_BEATS
+
+    def idle(self):
+        return not self._beats and self._frame is None
+
+    def finish(self, at_ps):
+        """The frame that ends now, and whether it is spoiled."""
+        self.advance(at_ps)
+        return self._finished
+
+    def free(self, at_ps):
+        """The line is free from a time on."""
+        self._finished, self._due_ps = None, at_ps
+
+    def advance(self, now_ps):
+        """What the wire took until now."""
+        while self._due_ps <= now_ps and self._finished is None:
+            if self._frame is not None:
+                assert self._beats, "underflow: the card did not send a frame back to back"
+                self._pop(self._due_ps)
+            elif self._beats:
+                self._begin(self._due_ps)
+            else:
+                return
+
+    def _begin(self, at_ps):
+        self._frame = bytearray()
+        self._due_ps = at_ps + wire_ps(PREAMBLE_BYTES)
+        self._foreseen = False
+        self._foresee()
+        self._pop(self._due_ps)
+
+    def _foresee(self):
+        """Tell when the frame under way ends, if its last beat is here."""
+        at_ps = self._due_ps
+        for content, last, _ in self._beats:
+            at_ps += wire_ps(len(content))
+            if last:
+                self._foreseen = True
+                self._ends(at_ps)
+                return
+
+    def _pop(self, at_ps):
+        content, last, spoiled = self._beats.popleft()
+        self._frame += content
+        self._due_ps = at_ps + wire_ps(len(content))
+        if last:
+            self._finished, self._frame = (bytes(self._frame), spoiled), None
+
+
+class MacTx(eth_mac.EthMacTx):
+    """What the card sends: each frame is handed to ``deliver`` when its last byte is on the wire.
+
+    Fails the test when a frame does not come back to back, as a real MAC would spoil it.
+
+    Parameters
+    ----------
+    bus : Bus
+    clk
+    deliver : callable(bytes)
+
+    Attributes
+    ----------
+    frames, spoiled : int
+        Frames sent, and frames the card gave up (``tuser`` bit 0 in the last beat), which nobody gets.
+    idle_bytes : callable() -> int, optional
+        Bytes of idle line after each frame, besides the gap: a MAC that was told to pause. Never inside a frame.
+    """
+
+    def __init__(self, bus, clk, deliver):
+        self._deliver, self.frames, self.spoiled, self.idle_bytes, self._end = deliver, 0, 0, None, None
+        eth_mac.AxiStreamSink = lambda bus, *_, **__: _TxSink(bus, self._ends)
+        super().__init__(bus, clk, speed=BITS_PER_SECOND)
+
+    async def _run(self):
+        pass      # the sink does it
+
+    def stop(self):
+        """Reset: frames that are here, also on the wire, are lost, and beats as well until :meth:`go_on`."""
+        self.stream.down = True
+        if self._end is not None:
+            self._end.cancel()
+        self.stream.reset()
+
+    def go_on(self):
+        """The reset is over."""
+        self.stream.down = False
+
+    def _ends(self, at_ps):
+        self._end = cocotb.start_soon(self._finish(at_ps))
+
+    async def _finish(self, at_ps):
+        await Timer(at_ps - round(get_sim_time("ps")), "ps")
+        frame, spoiled = self.stream.finish(at_ps)
+        self.frames += 1
+        if spoiled:
+            self.spoiled += 1
+        else:
+            self._deliver(frame)
+        idle = self.idle_bytes() if self.idle_bytes else 0
+        self.stream.free(at_ps + wire_ps(FCS_BYTES + GAP_BYTES + idle))
+
+
+class _RxSource(Source):
+    """Beats of the frames that wait, each offered at the first edge after its time."""
+
+    def __init__(self, bus):
+        super().__init__(bus)
+        self.frames, self.waiting = deque(), 0
+        self._chunks, self._bad, self._at_ps = deque(), False, 0
+        self._free_ps = 0                      # from when the line is free
+        self._end_ps = None                    # when the frame of which all was sent is over
+        self.down = False                      # in reset
+
+    def reset(self):
+        """Forget all frames."""
+        self.frames.clear()
+        self._chunks.clear()
+        self.waiting, self._end_ps = 0, None
+
+    def next(self):
+        now = self.ticker.now_ps
+        if self._end_ps is not None and self._end_ps <= now:
+            self.waiting, self._end_ps = self.waiting - 1, None
+        if not self._chunks and self._end_ps is None and self.frames:
+            return self._begin(now)
+        return self._chunk() if self._chunks and self._at_ps <= now else None
+
+    def idle(self):
+        return not self.waiting
+
+    def _begin(self, now):
+        frame, self._bad, queued_ps = self.frames[0]
+        self._at_ps = max(self._free_ps, queued_ps) + wire_ps(PREAMBLE_BYTES)
+        if self._at_ps >= now:
+            return None
+        self.frames.popleft()
+        self._chunks.extend(frame[at:at + BEAT_BYTES] for at in range(0, len(frame), BEAT_BYTES))
+        return self._chunk()
+
+    def _chunk(self):
+        chunk = self._chunks.popleft()
+        self._at_ps += wire_ps(len(chunk))
+        last = not self._chunks
+        if last:
+            self._end_ps, self._free_ps = self._at_ps, self._at_ps + wire_ps(FCS_BYTES + GAP_BYTES)
+        keep = FULL_KEEP if len(chunk) == BEAT_BYTES else (1 << len(chunk)) - 1
+        return self.bus.word(chunk, keep, last, int(self._bad and last))
+
+
+class MacRx(eth_mac.EthMacRx):
+    """What the card receives: :meth:`receive` queues a frame, sent on at line rate.
+
+    Parameters
+    ----------
+    bus : Bus
+    clk
+    """
+
+    def __init__(self, bus, clk):
+        eth_mac.AxiStreamSource = lambda bus, *_, **__: _RxSource(bus)
+        super().__init__(bus, clk, speed=BITS_PER_SECOND)
+
+    @property
+    def waiting(self):
+        """Frames queued or under way."""
+        return self.stream.waiting
+
+    def stop(self):
+        """Reset: frames that are here are lost, and those that come until :meth:`go_on`."""
+        self.stream.down = True
+        self.stream.reset()
+
+    def go_on(self):
+        """The reset is over."""
+        self.stream.down = False
+
+    def receive(self, frame, bad=False):
+        """Queue a frame; ``bad`` marks it as one with a wrong FCS."""
+        stream = self.stream
+        if stream.down:
+            return
+        stream.waiting += 1
+        stream.frames.append((frame, bad, round(get_sim_time("ps"))))
+        stream.ticker.wake(stream._edge)
+
+    async def _run(self):
+        pass      # the source does it

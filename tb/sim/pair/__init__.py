@@ -1,0 +1,1 @@
+"""Two hosts with a card each: as RTL, as functional cards, as timed cards."""

@@ -1,0 +1,83 @@
+"""Two drivers over two functional cards: what the tests of recovery share."""
+
+from dataclasses import dataclass, field
+
+from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
+from weft.driver.terms.enums import MTU
+from weft.driver.verbs.context import Context, ContextConfig
+from weft.hdl.contract import wire
+from weft.model.functional.host import connected_pair, run_apps
+
+LIMIT_NS = 10**10
+
+
+@dataclass
+class FunctionalPair:
+    """Two hosts with connected cards."""
+
+    loop: object
+    devices: list
+    links: list
+    contexts: list = field(default_factory=list)
+
+    def open(self, config):
+        self.contexts = [
+            Context(d, mac=0x02_0000_0000_01 + i, ip=0x0A00_0001 + i, config=config) for i, d in enumerate(self.devices)
+        ]
+        for context, peer in zip(self.contexts, self.contexts[::-1], strict=True):
+            context.neighbours.add(peer.ip, peer.mac)
+        return self
+
+    def run(self, *functions):
+        return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), LIMIT_NS)
+
+
+def make_pair(config=None, *, seed=0, forward=None, backward=None, **card_options):
+    return FunctionalPair(*connected_pair(seed=seed, forward=forward, backward=backward, **card_options)).open(
+        config or ContextConfig()
+    )
+
+
+def make_endpoints(pair, length, *, qps=1, psns=None, path_mtu=MTU.MTU_1024, window=16, inline=0, **attributes):
+    ends = [Endpoint(c, length, qps=qps, psns=psns, window=window, inline=inline) for c in pair.contexts]
+    for end, peer in (ends, ends[::-1]):
+        end.connect(peer.connections, path_mtu=path_mtu, **attributes)
+    return ends
+
+
+def transfer(pair, ends, **options):
+    """Run send_file against receive_file; the receiver answers until the sender is done."""
+    finished = []
+
+    def sending():
+        try:
+            return send_file(ends[0], ends[1].offer, **options)
+        finally:
+            finished.append(True)
+
+    def receiving():
+        result = receive_file(ends[1])
+        while not finished:
+            pair.contexts[1].progress()
+            pair.contexts[1].wait(50_000)
+        return result
+
+    post_receives(ends[1])
+    return pair.run(sending, receiving)
+
+
+def lost_data(link):
+    """Data packets, retransmissions included, that the link did not carry."""
+    return sum(link.lost[o] + link.corrupted[o] for o in wire.DATA_OPCODES)
+
+
+def close_and_check(pair, ends):
+    """Everything given back, nothing left."""
+    for end in ends:
+        end.close()
+    for context in pair.contexts:
+        assert context.knitting.check() == {"free": context.knitting.total_blocks, "linked": 0}
+        assert context.pte_ranges.free_total == context.capabilities.max_pte
+        context.close()
+    for device in pair.devices:
+        assert not device.memory._pages, "memory was not given back"

@@ -1,0 +1,128 @@
+"""Two hosts with connected QPs for tests of operations."""
+
+from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.verbs.context import ContextConfig
+from weft.driver.verbs.cq import CQ, CompChannel
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.pd import PD
+from weft.driver.verbs.qp import QP, rc_init_attr
+from weft.driver.verbs.srq import SRQ
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.tb.sim.pair.functional_pair import make_pair
+
+LIMIT_NS = 10**8
+EVERYTHING = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
+CAP = {"max_send_wr": 64, "max_recv_wr": 64, "max_inline_data": 256}
+
+
+class Host:
+    """PD, CQ, memory and QPs of one end."""
+
+    def __init__(self, context, length, qps, cap, cqe, access, memory_access, srq):
+        self.context = context
+        self.pd, self.channel = PD(context), CompChannel(context)
+        self.cq = CQ(context, cqe, None, self.channel)
+        self.srq = SRQ(self.pd, srq) if srq is not None else None
+        self.mr = MR(self.pd, length, memory_access)
+        self.qps = [QP(self.pd, rc_init_attr(self.cq, srq=self.srq, **cap)) for _ in range(qps)]
+        self.access = access
+
+    @property
+    def qp(self):
+        return self.qps[0]
+
+    def sge(self, at, length):
+        """Part of the memory."""
+        return SGE(self.mr.buf + at, length, self.mr.lkey)
+
+    def recv(self, at=0, length=1024, *, wr_id=1, qp=None, sges=None):
+        """Post a receive, to the SRQ if there is one."""
+        (self.srq or qp or self.qp).post_recv(RecvWR(wr_id, sg=[self.sge(at, length)] if sges is None else sges))
+
+    def close(self):
+        self.pd.close()
+        self.cq.close()
+
+
+class OperationPair:
+    """Two hosts; ``hosts[0]`` asks.
+
+    Parameters
+    ----------
+    access : AccessFlag
+        Of the QPs.
+    memory_access : AccessFlag
+        Of the memory regions.
+    srq : SrqInitAttr or None
+        Of an SRQ that the QPs of an end share.
+    """
+
+    def __init__(self, length=1 << 16, *, qps=1, cap=CAP, cqe=4096, access=EVERYTHING, memory_access=EVERYTHING,
+                 pair=None, config=None, connect=True, srq=None, card=None, seed=0,
+                 forward=None, backward=None, **attributes):
+        self.pair = pair or make_pair(config or ContextConfig(), seed=seed, forward=forward, backward=backward,
+                                      **(card or {}))
+        self.hosts = [Host(context, length, qps, cap, cqe, access, memory_access, srq)
+                      for context in self.pair.contexts]
+        if connect:
+            self.connect(**attributes)
+
+    def connect(self, **attributes):
+        """Bring all QPs to RTS."""
+        for host, peer in (self.hosts, self.hosts[::-1]):
+            for qp, other in zip(host.qps, peer.qps, strict=True):
+                qp.connect(other.connection, qp_access_flags=host.access, **attributes)
+
+    def send(self, opcode, *sges, end=0, qp=0, at=0, wr_id=7, flags=SendFlags.SIGNALED, imm=0, rkey=None, **atomic):
+        """Post a send request; ``sges`` are (offset, length), ``at`` is the place in the other memory."""
+        host, peer = self.hosts[end], self.hosts[1 - end]
+        wr = SendWR(wr_id, sg=[s if isinstance(s, SGE) else host.sge(*s) for s in sges], opcode=WROpcode(opcode),
+                    send_flags=flags, imm_data=imm, **atomic)
+        wr.set_wr_rdma(peer.mr.rkey if rkey is None else rkey, peer.mr.buf + at)
+        host.qps[qp].post_send(wr)
+
+    def run_until(self, condition, limit_ns=LIMIT_NS):
+        """Let both drivers and the link work."""
+        loop = self.pair.loop
+        end = loop.now_ns + limit_ns
+        while True:
+            busy = [context.progress() for context in self.pair.contexts]
+            if condition():
+                return
+            if loop.now_ns > end:
+                raise TimeoutError(f"not after {limit_ns} ns")
+            loop.run(loop.now_ns + (200 if any(busy) else 2_000))
+
+    def completions(self, end, count):
+        """The next completions of an end."""
+        got = []
+
+        def enough():
+            got.extend(self.hosts[end].cq.take(count - len(got))[1])
+            return len(got) == count
+
+        self.run_until(enough)
+        return got
+
+    def statuses(self, end, count):
+        """Of the next completions."""
+        return [WCStatus(wc.status) for wc in self.completions(end, count)]
+
+    def settle(self, ns=200_000):
+        """Let some time pass."""
+        end = self.pair.loop.now_ns + ns
+        self.run_until(lambda: self.pair.loop.now_ns > end)
+
+    def close(self):
+        """Close everything; nothing is left."""
+        for host in self.hosts:
+            host.close()
+        for context in self.pair.contexts:
+            context.engine.departed.end()
+            assert not context.engine.lender.windows.open
+            assert context.mr_indices.free == context.capabilities.max_mr
+            assert context.pte_ranges.free_total == context.capabilities.max_pte
+            assert context.knitting.check() == {"free": context.knitting.total_blocks, "linked": 0}
+            context.close()
+        for device in self.pair.devices:
+            assert not device.memory._pages, "memory was not given back"

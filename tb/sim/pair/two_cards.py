@@ -1,0 +1,117 @@
+"""Verilog of two cards side by side: the top module of the end-to-end benches."""
+
+from weft.hdl.mac.edge import AT_MAC
+from weft.tb.sim.flow.kept_text import CARD, kept
+from weft.tb.sim.flow.simulate import BUILD_ROOT, top_ports
+from weft.tb.sim.pair.sides import SIDES
+
+TOP = "two_cards"
+BEAT = ("tvalid", "tlast", "tuser", "tkeep", "tdata")
+CLOCKS = ("clk", "mac_clk")
+
+
+def inside(side):
+    """Where module ``two_cards`` has the card of a side, as a path of instances below it."""
+    return f"side_{side}.card"
+
+
+def two_cards_verilog(card_text, card="weft_card"):
+    """Verilog with module ``two_cards``: module ``card`` of ``card_text`` twice.
+
+    ``clk`` and ``rst`` are common, and either card has a reset of its own, ``a_rst`` and ``b_rst``; every other port
+    appears twice, as ``a_<port>`` and ``b_<port>``, and so does ``clk`` if the card has two of them. What a source
+    drives of an AXI stream appears once more as one word, ``<stream>__beat``, from the top the members of
+    :data:`BEAT`; where the bench is the source, that word is the input, and the members show it.
+    """
+    ports = top_ports(card_text, card)
+    clocks = [name for name in CLOCKS if name in ports]
+    pins = {name: port for name, port in ports.items() if name not in (*clocks, "rst")}
+    streams = [name.removesuffix("__tvalid") for name in pins if name.endswith("__tvalid")]
+    words = {stream: (pins[f"{stream}__tvalid"][0], sum(pins[f"{stream}__{member}"][1] for member in BEAT))
+             for stream in streams}
+    shown = {f"{stream}__{member}": ("output", pins.pop(f"{stream}__{member}")[1])
+             for stream in streams for member in BEAT}
+    pins |= {f"{stream}__beat": port for stream, port in words.items()}
+    own = len(clocks) > 1
+    declarations, body = [] if own else ["  input clk"], []
+    declarations.append("  input rst")
+    for side in SIDES:
+        driven = {name: f"{side}_{name}" if own else name for name in clocks}
+        declarations += [f"  input {name}" for name in driven.values() if own]
+        declarations += [_declaration(f"{side}_{name}", *port)
+                         for name, port in ({"rst": ("input", 1)} | pins | shown).items()]
+        for stream in streams:
+            members = ", ".join(f"{side}_{stream}__{member}" for member in BEAT)
+            body.append(f"  assign {{{members}}} = {side}_{stream}__beat;")
+        body.append(_instance("card_side", f"side_{side}",
+                              driven | {"rst": f"rst | {side}_rst"} | {name: f"{side}_{name}" for name in pins}))
+    return "\n".join([card_text, _card_side(card, ports, clocks, pins, streams), _module(TOP, declarations, body)])
+
+
+def _card_side(card, ports, clocks, pins, streams):
+    """Verilog of module ``card_side``: a card whose inputs are held, with ``pins`` for its ports.
+
+    What the bench drives reaches the card half a cycle of its clock later, in good time for the next rising edge:
+    otherwise Verilator evaluates all that depends on it after every change of any input, three times a cycle. The
+    registers that hold it are in this module and the module is not inlined: so both sides are one code, which is
+    compiled once.
+    """
+    inputs = {"rst": 1} | {name: width for name, (way, width) in pins.items() if way == "input"}
+    wires = {name: f"{name}__held" if name in inputs else name for name in ports}
+    body = ["  /* verilator no_inline_module */", *(
+        _held(name, width, clocks[-1 if name.startswith(AT_MAC) else 0]) for name, width in inputs.items())]
+    for stream in streams:
+        members = [f"{stream}__{member}" for member in BEAT]
+        if f"{stream}__beat" in inputs:
+            at = pins[f"{stream}__beat"][1]
+            for name in members:
+                at -= ports[name][1]
+                wires[name] = f"{stream}__beat__held[{at + ports[name][1] - 1}:{at}]"
+        else:
+            body += [f"  wire [{ports[name][1] - 1}:0] {name};" for name in members]
+            body.append(f"  assign {stream}__beat = {{{', '.join(members)}}};")
+    declarations = [*(f"  input {name}" for name in clocks), "  input rst",
+                    *(_declaration(name, *port) for name, port in pins.items())]
+    return _module("card_side", declarations, [*body, _instance(card, "card", wires)])
+
+
+def _module(name, declarations, body):
+    return f"module {name} (\n" + ",\n".join(declarations) + "\n);\n" + "\n".join(body) + "\nendmodule\n"
+
+
+def _instance(module, name, wires):
+    return f"  {module} {name} (\n" + ",\n".join(f"    .{port}({wire})" for port, wire in wires.items()) + "\n  );"
+
+
+def _declaration(name, way, width):
+    return f"  {way} [{width - 1}:0] {name}" if width > 1 else f"  {way} {name}"
+
+
+def _held(name, width, clock):
+    """An input as the card sees it: as it was when the clock fell, and in reset before."""
+    return (f"  reg [{width - 1}:0] {name}__held = {int(name == 'rst')};\n"
+            f"  always @(negedge {clock}) {name}__held <= {name};")
+
+
+def cards_name(params):
+    """What a simulator of two such cards is called."""
+    return f"two-cards-{params.name}" + "-straddle" * params.straddle + "-two-clocks" * params.mac_clock
+
+
+def card_text(params):
+    """Verilog of the card, kept under ``sim_build`` by the text of ``hdl/``: elaboration takes a while."""
+    from weft.hdl import verilog
+
+    return kept(BUILD_ROOT, f"card-{params.name}", str(params), CARD, lambda: verilog.card_verilog(params))
+
+
+def two_cards_text(params):
+    """Verilog of module ``two_cards`` with the real card."""
+    from weft.hdl.verilog import CARD_MODULE
+
+    return two_cards_verilog(card_text(params), CARD_MODULE)
+
+
+def clock_ports(text):
+    """Names of the clocks of module ``two_cards`` in its Verilog."""
+    return [name for name in top_ports(text, TOP) if name in CLOCKS or name.partition("_")[2] in CLOCKS]

@@ -1,0 +1,212 @@
+"""Two hosts, two cards, one bad link: the environment of the end-to-end benches."""
+
+import gc
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cocotb
+from cocotb.triggers import ClockCycles, Timer
+
+from weft.hdl.mac.reset_release import HOLD_LOG2
+from weft.tb.sim.link.link import Impairments, LinkConfig, LinkDirection
+from weft.tb.sim.link.mac import MacRx, MacTx
+from weft.tb.sim.link.pcap import Captures
+from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.pcie.card_device import CardDevice
+from weft.tb.sim.pcie.hard_block import HardBlock
+from weft.tb.sim.pcie.host import Host, HostConfig
+from weft.tb.sim.stream.bus import Bus
+from weft.tb.sim.stream.clock import phase_ps, ports, start_clock, start_clocks
+from weft.tb.sim.stream.ticker import Ticker
+
+DEFAULT_VECTORS = 8
+MAC_IDLE_BYTES = 8 * 1100
+GC_ALLOCATIONS = 100_000
+# Periods of unrelated clocks, one for each side: 250 MHz +500 and -500 ppm, 322.265625 MHz +332 and -312 ppm. Finer
+# differences are below the picosecond in which simulators count, and Ethernet allows less: all phases come by soon.
+CARD_PS, MAC_PS = (3998, 4002), (3102, 3104)
+MAC_DOWN_NS = 60
+RESET_CYCLES = 8 + (1 << HOLD_LOG2)     # that the card holds its MAC's reset for
+CLOCKS = "cards at 250 MHz ± 500 ppm, MACs at 322.27 MHz + 332 and - 312 ppm"
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """Parameters of :class:`TwoCards`.
+
+    Attributes
+    ----------
+    a_to_b, b_to_a : LinkConfig
+        The link's two directions.
+    host : HostConfig
+        Both hosts.
+    mac_idle : float
+        Chance after each frame that the sending MAC is idle for as long as up to eight full frames.
+    vectors : int
+        MSI-X vectors of a card (``CardParams.msix_vectors``).
+    straddle : bool
+        The cards' hard blocks have straddle (``CardParams.straddle``).
+    pcap_folder : Path, optional
+        Where four captures go: ``a_to_b.sent.pcap``, ``a_to_b.arrived.pcap`` and the same for ``b_to_a``.
+    """
+
+    a_to_b: LinkConfig = field(default_factory=LinkConfig)
+    b_to_a: LinkConfig = field(default_factory=LinkConfig)
+    host: HostConfig = field(default_factory=HostConfig)
+    mac_idle: float = 0.0
+    vectors: int = DEFAULT_VECTORS
+    straddle: bool = False
+    pcap_folder: Path | None = None
+
+
+@dataclass
+class Side:
+    """One end: host, hard block, MAC and the link direction that leads away from it."""
+
+    name: str
+    host: Host
+    hard_block: HardBlock
+    mac_tx: MacTx
+    mac_rx: MacRx
+    link: LinkDirection
+    device: CardDevice | None = None
+
+
+class TwoCards:
+    """Owns everything around module ``two_cards``; a bench reads: start, run the applications, compare.
+
+    Parameters
+    ----------
+    dut
+        Module ``two_cards`` (:func:`weft.tb.sim.pair.two_cards.two_cards_verilog`).
+    config : EnvConfig, optional
+    seed : int
+        Of memory placement, latencies and the link.
+
+    Examples
+    --------
+    ::
+
+        env = TwoCards(dut, EnvConfig(a_to_b=LinkConfig(loss=0.01)), seed=bench_seed())
+        await env.start()
+        sender = cocotb.start_soon(bridge(send)(env.device("a")))     # blocking functions of the driver
+        await bridge(receive)(env.device("b"))
+        await sender
+        env.finish()
+    """
+
+    device_type = CardDevice
+
+    def __init__(self, dut, config=None, seed=0):
+        self.dut, self.config, self.seed = dut, config or EnvConfig(), seed
+        self.sides = {}
+        self._captures = Captures(self.config.pcap_folder)
+
+    async def start(self):
+        """Clock, reset, models, enumeration of both hosts."""
+        dut, config = self.dut, self.config
+        await self._start_clocks()
+        for name in SIDES:
+            ticker, mac_clk = Ticker.of(self.clock(name)), self.mac_clock(name)
+            mac_ticker = Ticker.of(mac_clk)
+            rng = random.Random(f"{self.seed}/host {name}")
+            direction = "a_to_b" if name == "a" else "b_to_a"
+            link = LinkDirection(
+                Impairments(getattr(config, direction), f"{self.seed}/{direction}"),
+                self._deliver_to("b" if name == "a" else "a"), *self._captures.taps(direction))
+            # A host begins before its hard block: in a cycle both act in this order.
+            self.sides[name] = Side(
+                name, Host(config.host, rng),
+                HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle),
+                MacTx(Bus(dut, f"{name}_m_axis_tx", mac_ticker), mac_clk, link.send),
+                MacRx(Bus(dut, f"{name}_s_axis_rx", mac_ticker), mac_clk), link)
+        self._hold_back()
+        for side in self.sides.values():
+            side.host.plug(side.hard_block)
+        starts = [cocotb.start_soon(side.host.start(config.vectors)) for side in self.sides.values()]
+        for start in starts:
+            await start
+        for side in self.sides.values():
+            side.hard_block.configured()
+            side.device = self.device_type(side.host)
+        # What was made so far stays; looking for cycles among it over and over takes a twentieth of a run.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_ALLOCATIONS)
+
+    async def _start_clocks(self):
+        """One clock for everything, or for each side one of the card and one of the MAC: as the cards have them."""
+        if not self.two_clocks:
+            await start_clock(self.dut)
+            return
+        rng, clocks = random.Random(f"{self.seed}/clocks"), {}
+        for periods, port in ((CARD_PS, "clk"), (MAC_PS, "mac_clk")):
+            for side, period in zip(SIDES, rng.sample(periods, len(SIDES)), strict=True):
+                clocks[f"{side}_{port}"] = period, phase_ps(rng, period, odd=port == "mac_clk")
+        cocotb.log.debug("periods and phases in ps: %s", clocks)
+        await start_clocks(self.dut, clocks, ("rst", *(f"{side}_mac_rst" for side in SIDES)))
+        for side in SIDES:
+            getattr(self.dut, f"{side}_mac_up").value = 1
+
+    @property
+    def two_clocks(self):
+        """Whether the cards have ``CardParams.mac_clock``."""
+        return f"{SIDES[0]}_mac_clk" in ports()
+
+    def clock(self, name):
+        """The clock of a side's card."""
+        return getattr(self.dut, f"{name}_clk" if self.two_clocks else "clk")
+
+    def mac_clock(self, name):
+        """The clock of a side's MAC."""
+        return getattr(self.dut, f"{name}_mac_clk" if self.two_clocks else "clk")
+
+    async def reset_mac(self, name):
+        """The MAC of a side is reset, amid whatever it does: what it has is lost, and what comes meanwhile."""
+        side, reset = self.sides[name], getattr(self.dut, f"{name}_mac_rst")
+        for mac in (side.mac_tx, side.mac_rx):
+            mac.stop()
+        reset.value = 1
+        await Timer(MAC_DOWN_NS, "ns")
+        reset.value = 0
+        await ClockCycles(self.mac_clock(name), RESET_CYCLES)
+        for mac in (side.mac_tx, side.mac_rx):
+            mac.go_on()
+
+    def _hold_back(self):
+        """Random back pressure, where the configuration asks for it."""
+        config = self.config
+        for side in self.sides.values():
+            rng = random.Random(f"{self.seed}/pauses {side.name}")
+            if config.mac_idle:
+                side.mac_tx.idle_bytes = lambda rng=rng: (
+                    rng.randrange(MAC_IDLE_BYTES) if rng.random() < config.mac_idle else 0)
+            if config.host.stall:
+                side.hard_block.stall(config.host.stall, rng)
+
+    def _deliver_to(self, name):
+        return lambda frame: self.sides[name].mac_rx.receive(frame)
+
+    def host(self, name):
+        """The :class:`~weft.tb.sim.pcie.host.Host` of side ``"a"`` or ``"b"``."""
+        return self.sides[name].host
+
+    def device(self, name):
+        """The driver's :class:`~weft.driver.device.device.Device` of side ``"a"`` or ``"b"``."""
+        return self.sides[name].device
+
+    def link(self, direction):
+        """The :class:`~weft.tb.sim.link.link.LinkDirection` ``"a_to_b"`` or ``"b_to_a"``."""
+        return self.sides[direction[0]].link
+
+    @property
+    def frames_in_flight(self):
+        """Frames on the link or waiting in a receiving MAC."""
+        return sum(side.link.in_flight + side.mac_rx.waiting for side in self.sides.values())
+
+    def finish(self):
+        """Close the captures and check what is checked at the end."""
+        self._captures.close()
+        for side in self.sides.values():
+            assert not side.host.complaints or not side.host.strict, side.host.complaints

@@ -1,0 +1,1 @@
+"""PCIe hosts of simulated cards, with their memory, latency and faults."""

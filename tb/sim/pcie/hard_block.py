@@ -1,0 +1,403 @@
+"""The UltraScale+ PCIe hard block between a host and a card."""
+
+import logging
+import random
+import struct
+from collections import deque
+from dataclasses import dataclass
+
+from cocotb.queue import Queue
+from cocotb.triggers import Event, RisingEdge
+from cocotbext.pcie.core.tlp import TlpAt, TlpAttr, TlpFmt, TlpTc
+from cocotbext.pcie.core.utils import PcieId
+from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice, usp_model
+from cocotbext.pcie.xilinx.us.tlp import Tlp_us, req_type_to_tlp_type
+
+from weft.hdl.contract import abi
+from weft.tb.sim.stream.bus import BEAT_BYTES, Bus, Sink, Source
+
+DWORD_BYTES = 4
+DESCRIPTOR_BYTES = 16          # of a request; that of a completion has 12
+BEAT_ENABLES = (1 << BEAT_BYTES) - 1
+ALL_LANES = (1 << BEAT_BYTES // DWORD_BYTES) - 1
+RC_SLOTS = 4                   # with straddle completions begin at quarters of a beat
+SLOT_BYTES = BEAT_BYTES // RC_SLOTS      # in which beginnings are counted, those on RQ too
+# Bits of tuser, 512 bit (PG213): of RQ, of CC, of RC, of CQ. There is no parity: the block is configured so.
+RQ_SOP, RQ_SOP_SLOT, RQ_EOP, RQ_EOP_LANE, RQ_DISCONTINUE, RQ_SEQUENCE = 1 << 20, 22, 1 << 26, 28, 1 << 36, 61
+CC_DISCONTINUE = 1 << 16
+RC_SOP, RC_SOP_SLOT, RC_EOP, RC_EOP_LANE, RC_DISCONTINUE = 1 << 64, 68, 1 << 76, 80, 1 << 96
+CQ_ENABLES, CQ_SOP, CQ_EOP, CQ_EOP_LANE, CQ_DISCONTINUE = 16, 1 << 80, 1 << 86, 88, 1 << 96
+
+COMPLETION_HEADERS = 128       # that the completion buffer holds (PG213)
+NONPOSTED_CREDITS = 15         # as many as can be told, or more
+IO_AND_MEMORY, BUS_MASTER = 0b011, 1 << 2       # bits of cfg_function_status
+FROM_CARD = ("cfg_flr_done",)
+TO_CARD = ("cfg_max_payload", "cfg_max_read_req", "cfg_function_status", "cfg_interrupt_msix_enable",
+           "cfg_interrupt_msix_mask", "cfg_flr_in_process", "pcie_rq_seq_num0", "pcie_rq_seq_num_vld0",
+           "pcie_rq_seq_num1", "pcie_rq_seq_num_vld1", "pcie_tfc_nph_av")
+
+
+def configuration(device):
+    """What the ports of the hard block say of the configuration of its first function."""
+    function = device.functions[0]
+    return {
+        "cfg_max_payload": function.pcie_cap.max_payload_size,
+        "cfg_max_read_req": function.pcie_cap.max_read_request_size,
+        "cfg_function_status": IO_AND_MEMORY | BUS_MASTER * function.bus_master_enable,
+        "cfg_ext_tag_enable": int(function.pcie_cap.extended_tag_field_enable),
+        "cfg_interrupt_msix_enable": int(function.msix_cap.msix_enable),
+        "cfg_interrupt_msix_mask": int(function.msix_cap.msix_function_mask),
+    }
+
+
+@dataclass
+class _Packet:
+    """What crossed RQ or CC: dwords as ``data``, and the sideband of the first beat."""
+
+    content: bytes
+    user: int
+    discontinue: bool
+
+    @property
+    def data(self):
+        return memoryview(self.content).cast("I")
+
+
+class _PacketSink(Sink):
+    """RQ or CC: packets of beats, received one by one. Inside a packet a beat has to be there in every cycle: otherwise
+    the hard block gives the packet up (PG213).
+
+    Attributes
+    ----------
+    queue_occupancy_limit_frames : int
+        With more packets than these, the card has to wait.
+    """
+
+    discontinue = None
+
+    def __init__(self, bus, *_, **__):
+        super().__init__(bus)
+        self.width, self.queue_occupancy_limit_frames = len(bus.tdata), 0
+        self._packets, self._content, self._user, self._broken = Queue(), bytearray(), 0, False
+
+    async def recv(self):
+        return await self._packets.get()
+
+    def room(self, taking):
+        return self._packets.qsize() <= self.queue_occupancy_limit_frames
+
+    def gap(self):
+        assert not self._content, f"{self.bus._name}: tvalid falls inside a packet"
+
+    def take(self, bits):
+        content, keep, last, user = self.bus.parts(bits)
+        if not self._content:
+            self._user = user
+        self._content += content[:DWORD_BYTES * keep.bit_count()]
+        self._broken = self._broken or bool(user & self.discontinue)
+        if last:
+            self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._broken))
+            self._content, self._broken = bytearray(), False
+
+
+class _RqSink(_PacketSink):
+    discontinue = RQ_DISCONTINUE
+
+
+class _StraddledRqSink(_RqSink):
+    """RQ with straddle: a packet begins in byte 0, or in byte 32 behind the end of another."""
+
+    def take(self, bits):
+        content, _, _, user = self.bus.parts(bits)
+        begins = [(user >> RQ_SOP_SLOT + 2 * k & 3, user >> 4 * k & 0xF | (user >> 8 + 4 * k & 0xF) << 8
+                   | (user >> RQ_SEQUENCE + 6 * k & 0x3F) << RQ_SEQUENCE) for k in range(2) if user & RQ_SOP << k]
+        ends = [user >> RQ_EOP_LANE + 4 * k & 0xF for k in range(2) if user & RQ_EOP << k]
+        self._broken = self._broken or bool(user & self.discontinue)
+        while self._content or begins:
+            start = 0
+            if not self._content:
+                slot, self._user = begins.pop(0)
+                start = slot * SLOT_BYTES
+            self._content += content[start:DWORD_BYTES * (ends[0] + 1) if ends else BEAT_BYTES]
+            if not ends:
+                assert not begins, f"{self.bus._name}: a packet begins inside another"
+                return
+            del ends[0]
+            self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._broken))
+            self._content, self._broken = bytearray(), False
+
+
+class _CcSink(_PacketSink):
+    discontinue = CC_DISCONTINUE
+
+
+class _PacketSource(Source):
+    """RC or CQ: packets, each ``(content, user of each beat)``, sent one after the other.
+
+    Attributes
+    ----------
+    queue_occupancy_limit_frames : int
+        With more packets than these, :meth:`send` waits.
+    """
+
+    def __init__(self, bus, *_, **__):
+        super().__init__(bus)
+        self.width, self.queue_occupancy_limit_frames = len(bus.tdata), 0
+        self._packets, self._beats, self._next, self._taken = deque(), deque(), None, Event()
+
+    async def send(self, packet):
+        while len(self._packets) > self.queue_occupancy_limit_frames:
+            self._taken.clear()
+            await self._taken.wait()
+        self._packets.append(packet)
+        self._refill()
+        self.ticker.wake(self._edge)
+
+    def next(self):
+        word, self._next = self._next, None
+        self._refill()
+        return word
+
+    def idle(self):
+        return self._next is None
+
+    def _refill(self):
+        """Have a beat ready, and the beats after it."""
+        self._unpack()
+        if self._next is None and self._beats:
+            self._next = self._beats.popleft()
+            self._unpack()
+
+    def _unpack(self):
+        if self._beats or not self._packets:
+            return
+        content, users = self._packets.popleft()
+        self._taken.set()
+        for at, user in zip(range(0, len(content), BEAT_BYTES), users, strict=True):
+            chunk = content[at:at + BEAT_BYTES]
+            self._beats.append(self.bus.word(
+                chunk, (1 << len(chunk) // DWORD_BYTES) - 1, at + BEAT_BYTES >= len(content), user))
+
+
+class _StraddledSource(_PacketSource):
+    """RC with straddle: packets, each ``(content, byte enables, discontinue)``, of which up to four begin in a beat.
+
+    They begin at bytes 0, 16, 32 and 48, one behind the other as they are there. One that is given up has its beats for
+    itself.
+    """
+
+    def __init__(self, bus, *_, **__):
+        super().__init__(bus)
+        self._packet, self._at = None, 0      # that is being sent, and how much of it is
+
+    def next(self):
+        content, user, begun, ended = bytearray(), 0, 0, 0
+        for slot in range(RC_SLOTS):
+            if self._packet is None:
+                if not self._packets or content and self._packets[0][-1]:
+                    break
+                self._packet, self._at = self._packets.popleft(), 0
+                self._taken.set()
+                user |= RC_SOP << begun | slot << RC_SOP_SLOT + 2 * begun
+                begun += 1
+            packet, enables, discontinue = self._packet
+            part = packet[self._at:self._at + SLOT_BYTES]
+            user |= (enables >> self._at & (1 << SLOT_BYTES) - 1) << SLOT_BYTES * slot
+            content += part
+            self._at += SLOT_BYTES
+            if self._at >= len(packet):
+                user |= RC_EOP << ended | _last_lane(content) << RC_EOP_LANE + 4 * ended
+                ended += 1
+                content += bytes(SLOT_BYTES - len(part))
+                self._packet = None
+                if discontinue:
+                    user |= RC_DISCONTINUE
+                    break
+        return self.bus.word(content, ALL_LANES, 0, user) if content else None
+
+    def idle(self):
+        return self._packet is None and not self._packets
+
+    def _refill(self):
+        """A beat is made when it is due."""
+
+
+def _enables(dwords, first, last):
+    """A bit for each byte of a payload that counts."""
+    if dwords <= 1:
+        return first * dwords
+    return first | ((1 << 4 * (dwords - 2)) - 1) << 4 | last << 4 * (dwords - 1)
+
+
+def _last_lane(content):
+    return (len(content) - 1) % BEAT_BYTES // DWORD_BYTES
+
+
+class _Tlp(Tlp_us):
+    """A TLP that packs and unpacks itself as a whole, not by list of dwords."""
+
+    @classmethod
+    def unpack_us_rq(cls, packet, check_parity=False):
+        low, high, dword2, dword3 = struct.unpack_from("<IIII", packet.content)
+        tlp = cls()
+        tlp.fmt_type = req_type_to_tlp_type[dword2 >> 11 & 0xF]
+        tlp.at, tlp.address = TlpAt(low & 3), high << 32 | low & ~3
+        if high:
+            tlp.fmt = {TlpFmt.THREE_DW: TlpFmt.FOUR_DW, TlpFmt.THREE_DW_DATA: TlpFmt.FOUR_DW_DATA}[tlp.fmt]
+        tlp.length, tlp.ep = dword2 & 0x7FF, bool(dword2 & 1 << 15)
+        tlp.requester_id, tlp.completer_id = PcieId.from_int(dword2 >> 16), PcieId.from_int(dword3 >> 8 & 0xFFFF)
+        tlp.requester_id_enable = bool(dword3 & 1 << 24)
+        tlp.tag, tlp.tc, tlp.attr = dword3 & 0xFF, TlpTc(dword3 >> 25 & 7), TlpAttr(dword3 >> 28 & 7)
+        tlp.first_be, tlp.last_be = packet.user & 0xF, packet.user >> 8 & 0xF
+        tlp.seq_num = packet.user >> RQ_SEQUENCE & 0x3F
+        tlp.discontinue = packet.discontinue
+        tlp.data = bytearray(packet.content[DESCRIPTOR_BYTES:])
+        return tlp
+
+    def completion(self):
+        """Its bytes on RC, and a bit for each that counts."""
+        content = struct.pack(
+            "<III",
+            self.lower_address & 0xFFF | self.error_code << 12 | (self.byte_count & 0x1FFF) << 16
+            | bool(self.request_completed) << 30,
+            self.length & 0x7FF | self.status << 11 | bool(self.ep) << 14 | int(self.requester_id) << 16,
+            self.tag & 0xFF | int(self.completer_id) << 8 | self.tc << 25 | self.attr << 28) + self.data
+        offset, dwords = self.lower_address & 3, len(self.data) // DWORD_BYTES
+        first, last = 0xF << offset & 0xF, 0xF
+        if self.byte_count + offset <= self.length * DWORD_BYTES:
+            last = 0xF >> (-self.byte_count - self.lower_address & 3)
+        return content, _enables(dwords, first & last if dwords == 1 else first, last) << 12
+
+    def pack_us_rc(self):
+        content, enables = self.completion()
+        users = [enables >> at & BEAT_ENABLES | self.discontinue * RC_DISCONTINUE
+                 for at in range(0, len(content), BEAT_BYTES)]
+        users[0] |= RC_SOP
+        users[-1] |= RC_EOP | _last_lane(content) << RC_EOP_LANE
+        return content, users
+
+    def pack_us_cq(self):
+        frame = super().pack_us_cq()
+        content = struct.pack(f"<{len(frame.data)}I", *frame.data)
+        enables = _enables(len(self.data) // DWORD_BYTES, self.first_be, self.last_be) << DESCRIPTOR_BYTES
+        users = [(enables >> at & BEAT_ENABLES) << CQ_ENABLES | self.discontinue * CQ_DISCONTINUE
+                 for at in range(0, len(content), BEAT_BYTES)]
+        users[0] |= CQ_SOP | self.first_be | self.last_be << 8
+        users[-1] |= CQ_EOP | _last_lane(content) << CQ_EOP_LANE
+        return content, users
+
+
+class _StraddledTlp(_Tlp):
+    """With straddle, where it lies in a beat is not known before it is sent."""
+
+    def pack_us_rc(self):
+        return *self.completion(), bool(self.discontinue)
+
+
+class _BenchClock:
+    """Stands in for the hard block's clock: the bench has one clock for everything."""
+
+    def __init__(self, *_args, **_kwargs):
+        pass
+
+    async def start(self):
+        pass
+
+
+class HardBlock(UltraScalePlusPcieDevice):
+    """UltraScale+ PCIe hard block, Gen3 x16, 512 bit at 250 MHz, with straddle on RQ (two TLPs) and RC (four) or
+    without.
+
+    Does the model's per-cycle work when there is something to do: five coroutines that wake at every clock edge
+    cost more than the cards' RTL. Its four streams are ends of :mod:`weft.tb.sim.stream.bus`.
+
+    Parameters
+    ----------
+    dut
+        The top module.
+    prefix : str
+        Of the card's ports, for instance ``"a_"``.
+    ticker : Ticker
+        Of the clock, which the bench drives.
+    vectors : int
+        MSI-X vectors of the card.
+    straddle : bool
+        As the card has it (``CardParams.straddle``).
+    """
+
+    def __init__(self, dut, prefix, ticker, vectors, *, straddle=False):
+        usp_model.Clock, usp_model.Tlp_us = _BenchClock, _StraddledTlp if straddle else _Tlp
+        usp_model.RqSink, usp_model.CcSink = _StraddledRqSink if straddle else _RqSink, _CcSink
+        usp_model.RcSource, usp_model.CqSource = _StraddledSource if straddle else _PacketSource, _PacketSource
+        super().__init__(
+            pcie_generation=3, pcie_link_width=16, user_clk_frequency=250e6, alignment="dword", pf_count=1,
+            max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
+            pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
+            pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
+            pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
+            rq_straddle=straddle, rc_4tlp_straddle=straddle,
+            user_clk=ticker.clk, **{f"{name[-2:]}_bus": Bus(dut, f"{prefix}{name}", ticker)
+                                    for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc")},
+            **{name: getattr(dut, f"{prefix}{name}") for name in (*FROM_CARD, *TO_CARD)})
+        self.rx_buf_cplh_fc_limit = COMPLETION_HEADERS
+        if straddle:
+            self.rc_source.queue_occupancy_limit_frames = RC_SLOTS
+        self.cfg_ext_tag_enable = getattr(dut, f"{prefix}cfg_ext_tag_enable")
+        self.cfg_ext_tag_enable.value = self.cfg_flr_in_process.value = 0
+        self.pcie_tfc_nph_av.value = NONPOSTED_CREDITS
+        function = self.functions[0]
+        function.configure_bar(0, abi.BAR_BYTES)
+        function.vendor_id, function.device_id = abi.PCI_VENDOR_ID, abi.PCI_DEVICE_ID
+        for model in (self, function):
+            model.log.setLevel(logging.ERROR)
+
+    def stall(self, chance, rng):
+        """Hold each of the four streams back at random."""
+        def pauses(rng):
+            while True:
+                yield rng.random() < chance
+
+        for number, end in enumerate((self.rq_sink, self.rc_source, self.cq_source, self.cc_sink)):
+            end.pause_by(pauses(random.Random(f"{rng.random()}/{number}")))
+
+    def stall_no_more(self):
+        """Hold none of them back."""
+        for end in (self.rq_sink, self.rc_source, self.cq_source, self.cc_sink):
+            end.pause_by(None)
+
+    def configured(self):
+        """Show the card what the host configured."""
+        for name, level in configuration(self).items():
+            getattr(self, name).value = level
+
+    async def _run_reset(self):
+        pass  # no such pin
+
+    async def _run_cq_logic(self):
+        edge = RisingEdge(self.user_clk)
+        while True:
+            tlp = await self.cq_queue.get()
+            await edge
+            await self.cq_source.send(tlp.pack_us_cq())
+
+    async def _run_rq_seq_num_logic(self):
+        edge, valid = RisingEdge(self.user_clk), self.pcie_rq_seq_num_vld0
+        while True:
+            number = await self.rq_seq_num.get()
+            await edge
+            self.pcie_rq_seq_num0.value, valid.value = number, 1
+            if self.rq_seq_num.empty():
+                await edge
+                valid.value = 0
+
+    async def _run_tx_fc_logic(self):
+        pass  # credits are given once: the model's link always has some
+
+    async def _run_cfg_status_logic(self):
+        pass  # configured() does it
+
+    async def _run_cfg_ctrl_logic(self):
+        pass  # no such pins
+
+    async def _run_cfg_int_logic(self):
+        pass  # MSI-X goes through the requester interface

@@ -1,0 +1,69 @@
+"""What a host does to a card that works: takes bus mastering away, resets the slot, pulls the card out."""
+
+from cocotb.triggers import RisingEdge, Timer
+
+from weft.tb.sim.pcie.function_reset import msix_table
+
+PATIENCE_CYCLES, AFTER_EDGE_PS = 50_000, 500
+
+
+async def clear_bus_master(env, side):
+    """The card of a side may not be bus master any more; reads on their way are answered."""
+    env.host(side).strict = False        # what is in the hard block is dropped, and that is said
+    _may_be_master(env.sides[side], False)
+
+
+async def set_bus_master(env, side):
+    """It may again."""
+    _may_be_master(env.sides[side], True)
+
+
+async def pull_out(env, side):
+    """Nothing gets from the host to the card or back any more."""
+    env.host(side).strict = False        # what is on its way finds nobody
+    env.host(side).unplugged.set()
+
+
+async def hot_reset(env, side, down_ns):
+    """The slot's link goes down for a while and the card is reset as a whole; then the host gives it back what it had:
+    bus mastering and the MSI-X table.
+
+    The models around the card cannot be cut off inside a packet, so the reset comes between packets.
+    """
+    end = env.sides[side]
+    host, block, reset = end.host, end.hard_block, getattr(env.dut, f"{side}_rst")
+    clk = RisingEdge(env.clock(side))
+    table = await msix_table(host)
+    await pull_out(env, side)
+    for _ in range(PATIENCE_CYCLES):
+        await clk
+        await Timer(AFTER_EDGE_PS, "ps")     # the reset is seen at the next edge, and so is what is offered now
+        if not _inside_a_packet(end):
+            break
+    else:
+        raise AssertionError("the card never comes to the end of a packet")
+    reset.value = 1
+    _may_be_master(end, False)
+    block.active_request[:] = [None] * len(block.active_request)
+    await Timer(down_ns, "ns")
+    reset.value = 0
+    await clk
+    host.unplugged.clear()
+    _may_be_master(end, True)
+    for place, word in table:
+        await host.bar.write_dword(place, word)
+
+
+def _may_be_master(end, allowed):
+    end.hard_block.functions[0].bus_master_enable = allowed
+    end.hard_block.configured()
+
+
+def _inside_a_packet(end):
+    """Whether something is on one of the card's streams, or about to be."""
+    block, mac = end.hard_block, end.mac_tx.stream
+    return any(int(sink.bus.tvalid.value) for sink in (block.rq_sink, block.cc_sink, mac)) or bool(
+        block.rq_sink._content or block.cc_sink._content or not block.rc_source.idle() or block.rc_source._valid
+        or not block.cq_source.idle() or block.cq_source._valid or not block.rc_queue.empty()
+        or not block.cq_queue.empty() or not block.rq_seq_num.empty() or not mac.idle() or mac._finished
+        or end.mac_rx.waiting)

@@ -1,0 +1,97 @@
+"""Runs of a scenario: on functional cards and in the model at once, on the gateware once for each version of what it
+depends on."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from weft.hdl.contract.params import preset
+from weft.model.card.host import TimedDevice, WatchedMemory
+from weft.model.functional.host import FunctionalDevice
+from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.sources import sources
+from weft.tb.sim.pair.sides import PEER, SIDES
+from weft.tb.sim.pair.timed_pair import TimedPair
+from weft.tb.sim.pair.two_cards import TOP, two_cards_text
+from weft.tb.sim.scenario.recorder import Recorder
+from weft.tb.sim.scenario.result import result
+from weft.tb.sim.scenario.scenario import Losses
+from weft.tb.sim.scenario.traffic import Traffic
+
+KEPT = BUILD_ROOT / "calibration"
+CASES = Path(__file__).with_name("scenario_cases.py")
+TIMEOUT_S = 3600
+# What a run on the gateware depends on besides the gateware and the scenario.
+DEPENDS_ON = ("driver", "tb/sim",
+              *(f"tb/sim/scenario/{name}.py" for name in ("scenario_cases", "traffic", "recorder", "result")))
+
+
+class _Functional(FunctionalDevice):
+    """A host with a functional card, whose writes can be watched; it has no ``host`` that takes time."""
+
+    memory_type = WatchedMemory
+
+    def __init__(self, loop, *, host, **options):
+        super().__init__(loop, **options)
+        self.card.memory = self.memory.dma()
+
+
+def run_functional(scenario):
+    """The result of a scenario on functional cards; its cycles say nothing."""
+    return run_model(scenario, _Functional)
+
+
+def run_model(scenario, device_type=TimedDevice):
+    """The result of a scenario in the model."""
+    a_to_b, b_to_a = scenario.links()
+    pair = TimedPair(a_to_b=a_to_b, b_to_a=b_to_a, host=scenario.host(), context_config=scenario.context_config(),
+                     seed=scenario.seed, device_type=device_type)
+    for side, peer in PEER.items():
+        pair.links[f"{side}_to_{peer}"].impairments.drop_when(Losses(scenario, side))
+    recorders = {side: Recorder(pair.devices[side].memory, pair.contexts[side]) for side in SIDES}
+    traffic = Traffic(scenario, pair.contexts)
+    for side in SIDES:
+        traffic.open(side)
+    pair.connect(traffic.endpoints, **traffic.attributes)
+    for side in SIDES:
+        traffic.post_receives(side)
+    pair.run({side: lambda side=side: traffic.run(side) for side in SIDES})
+    problems = traffic.problems()
+    counters, _, complaints = pair.close()
+    return json.loads(json.dumps(result(traffic, counters, recorders, problems + complaints)))
+
+
+class Gateware:
+    """Runs of scenarios on the gateware; what was run is kept by content."""
+
+    def __init__(self):
+        self._text = two_cards_text(preset("test"))
+        gateware = hashlib.sha256(self._text.encode()).hexdigest()
+        self._version = gateware + sources(*DEPENDS_ON, without=("test_", "timed_"))
+
+    def _file(self, scenario):
+        settings = {name: value for name, value in scenario.as_dict().items() if name not in ("name", "judges")}
+        return KEPT / (hashlib.sha256((json.dumps(settings) + self._version).encode()).hexdigest()[:24] + ".json")
+
+    def kept(self, scenario):
+        """The result of an earlier run, or None; one that cannot be read counts as none."""
+        try:
+            return json.loads(self._file(scenario).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def run(self, scenario):
+        """The result, from an earlier run if there was one."""
+        found = self.kept(scenario)
+        if found is None:
+            from weft.tb.sim.flow.simulate import simulate
+
+            file = self._file(scenario)
+            KEPT.mkdir(parents=True, exist_ok=True)
+            fresh = file.with_suffix(".fresh")
+            simulate(verilog=self._text, top=TOP, name="two-cards-test", sim="verilator", optimize="run", cases=CASES,
+                     seed=scenario.seed, timeout_s=TIMEOUT_S,
+                     env={"WEFT_SCENARIO": json.dumps(scenario.as_dict()), "WEFT_RESULT": str(fresh)})
+            fresh.replace(file)
+            found = self.kept(scenario)
+        return found

@@ -1,0 +1,119 @@
+"""What the programs of a scenario do, as blocking functions: each side sends, receives, or both."""
+
+from weft.driver.application.file_transfer import Endpoint, TransferError, shares
+from weft.driver.terms.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.tb.sim.pair.job_settings import SERVICE_NS, SILENCE_NS
+
+WINDOW = 16
+
+
+class Traffic:
+    """Endpoints and programs of both sides.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    contexts : dict of side
+
+    Attributes
+    ----------
+    nanoseconds : dict of side
+        From the start to its last acknowledgement, of sides that send.
+    """
+
+    def __init__(self, scenario, contexts):
+        self.scenario, self.contexts = scenario, contexts
+        self.endpoints, self.nanoseconds, self._done = {}, {}, set()
+        self._senders = ("a", "b") if scenario.both else ("a",)
+
+    def open(self, side):
+        """Endpoint of a side, with its bytes in place; runs where the driver may wait."""
+        scenario = self.scenario
+        size = 2 * scenario.bytes if scenario.both else scenario.bytes
+        endpoint = self.endpoints[side] = Endpoint(self.contexts[side], size, qps=scenario.qps,
+                                                   inline=scenario.message_bytes * scenario.inline)
+        if side in self._senders:
+            endpoint.mr.write(self._data(side), offset=self._offset(side))
+
+    def _offset(self, side):
+        return self.scenario.bytes if side == "b" else 0
+
+    def _data(self, side):
+        return bytes((7 * at + at // 251 + ord(side)) % 256 for at in range(self.scenario.bytes))
+
+    @property
+    def attributes(self):
+        """Of the connections."""
+        return {"path_mtu": MTU[f"MTU_{self.scenario.pmtu}"], "timeout": 20}
+
+    def run(self, side):
+        """The program of a side."""
+        endpoint, peer = self.endpoints[side], self.endpoints["b" if side == "a" else "a"]
+        receives = self.scenario.qps if self._senders != (side,) else 0
+        start = endpoint.context.device.now_ns()
+        todo = self._messages(endpoint, peer.offer, side) if side in self._senders else {}
+        posted = dict.fromkeys(todo, 0)
+        sends = 0
+
+        def post(qp):
+            nonlocal sends
+            while posted[qp] < WINDOW and (wr := next(todo[qp], None)):
+                qp.post_send(wr)
+                posted[qp] += 1
+                sends += 1
+
+        for qp in todo:
+            post(qp)
+        while sends or receives:
+            for wc in endpoint.cq.wait(16, SILENCE_NS):
+                if wc.status is not WCStatus.SUCCESS:
+                    raise TransferError(f"QP {wc.qp_num}: {wc.status.name}")
+                if wc.opcode == WCOpcode.RECV_RDMA_WITH_IMM:
+                    receives -= 1
+                    continue
+                sends -= 1
+                if not sends:
+                    self.nanoseconds[side] = endpoint.context.device.now_ns() - start
+                qp = next(qp for qp in todo if qp.qp_num == wc.qp_num)
+                posted[qp] -= 1
+                post(qp)
+        self._done.add(side)
+        while len(self._done) < 2:      # it may still ask for acknowledgements
+            endpoint.context.progress()
+            endpoint.context.wait(SERVICE_NS)
+        endpoint.context.progress()
+
+    def post_receives(self, side):
+        """One receive per QP for the final immediate."""
+        for qp in self.endpoints[side].qps:
+            qp.post_recv(RecvWR(wr_id=qp.qp_num))
+
+    def _messages(self, endpoint, offer, side):
+        """The requests of each QP, an iterator."""
+        at, scenario = self._offset(side), self.scenario
+        flags = SendFlags.SIGNALED | (SendFlags.INLINE if scenario.inline else 0)
+
+        def requests(offset, length):
+            step = scenario.message_bytes
+            for begin in range(0, length, step):
+                size = min(step, length - begin)
+                where = at + offset + begin
+                last = begin + size == length
+                wr = SendWR(wr_id=where, num_sge=1, sg=[SGE(endpoint.mr.buf + where, size, endpoint.mr.lkey)],
+                            opcode=WROpcode.RDMA_WRITE_WITH_IMM if last else WROpcode.RDMA_WRITE,
+                            send_flags=flags, imm_data=size)
+                wr.set_wr_rdma(offer.rkey, offer.va + where)
+                yield wr
+
+        parts = shares(scenario.bytes, scenario.qps)
+        return {qp: requests(*part) for qp, part in zip(endpoint.qps, parts, strict=True)}
+
+    def problems(self):
+        """What did not arrive, sentences."""
+        found = []
+        for side in self._senders:
+            peer = "b" if side == "a" else "a"
+            if self.endpoints[peer].mr.read(self.scenario.bytes, self._offset(side)) != self._data(side):
+                found.append(f"what {side} sent is not what {peer} has")
+        return found

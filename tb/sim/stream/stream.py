@@ -1,0 +1,179 @@
+"""Drive and receive Amaranth streams with random pauses, checking the stream rules on the way."""
+
+import random
+from collections import deque
+
+from cocotb.triggers import Event
+from cocotb.utils import get_sim_time
+
+from weft.tb.sim.stream.ticker import Ticker
+
+
+class _End:
+    """What both ends share: the members of the stream, and when the end is called.
+
+    The simulator's own strings of bits are read: making a LogicArray of one, and an int of that, costs more than all
+    the rest.
+    """
+
+    def __init__(self, dut, prefix, clk, pause, rng):
+        self.clk, self.pause = clk, pause
+        self._prefix, self._ticker = prefix, Ticker.of(clk)
+        self._payload, self._valid, self._ready = (
+            getattr(dut, f"{prefix}__{name}", None) for name in ("payload", "valid", "ready"))
+        self._rng = rng or random.Random(prefix)
+        self._queue = deque()
+        self._woken_ps = None
+
+    def _wake(self):
+        """Be called from the next edge on, and not at the one that may be now."""
+        self._woken_ps = get_sim_time("ps")
+        self._ticker.wake(self._tick)
+
+    def _tick(self):
+        if self._woken_ps is not None:
+            if self._woken_ps == self._ticker.now_ps:
+                return
+            self._woken_ps = None
+        self._edge()
+
+    def _is(self, read, name):
+        """Whether a bit is 1, which may not be unknown."""
+        bits = read()
+        if bits not in ("0", "1"):
+            raise ValueError(f"{self._prefix}: {name} is {bits}")
+        return bits == "1"
+
+    def _paused(self):
+        return self.pause and self._rng.random() < self.pause
+
+
+class StreamSource(_End):
+    """Offers values to the stream input ``prefix`` of ``dut``.
+
+    Parameters
+    ----------
+    pause : float
+        Chance per cycle of holding back the next value; may be changed at any time. Once offered, a value stays.
+    rng : random.Random, optional
+        Source of the pauses, and of the nonsense on the payload while ``valid`` is low.
+
+    Attributes
+    ----------
+    sent : int
+        Values transferred.
+    """
+
+    def __init__(self, dut, prefix, clk, pause=0.0, rng=None):
+        super().__init__(dut, prefix, clk, pause, rng)
+        self.sent, self._moved = 0, Event()
+        self._width = len(self._payload)
+        self._taken = None if self._ready is None else self._ready._handle.get_signal_val_binstr
+        self._offers = self._awake = False
+        self._withdraw()
+
+    def send_nowait(self, value):
+        """Queue a value: an integer, or bytes with byte 0 in the low bits."""
+        self._queue.append(int.from_bytes(value, "little") if isinstance(value, (bytes, bytearray)) else int(value))
+        if not self._awake:    # queued between two edges or at one: offered from the next edge on either way
+            self._awake = True
+            self._wake()
+
+    async def send(self, value):
+        """Queue a value and wait until it and all before it have been transferred."""
+        self.send_nowait(value)
+        await self.idle()
+
+    async def idle(self):
+        """Wait until everything queued has been transferred."""
+        while self._queue:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def _withdraw(self):
+        self._valid.value = 0
+        self._payload.value = self._rng.getrandbits(self._width)
+
+    def _edge(self):
+        offered = self._offers
+        if offered:
+            if self._taken is not None and not self._is(self._taken, "ready"):
+                return
+            self._queue.popleft()
+            self.sent += 1
+            self._moved.set()
+        if not self._queue:
+            self._awake = False
+            self._ticker.sleep(self._tick)
+        self._offers = self._awake and not self._paused()
+        if not self._offers:
+            self._withdraw()
+            return
+        self._payload.value = self._queue[0]
+        if not offered:
+            self._valid.value = 1
+
+
+class StreamSink(_End):
+    """Receives values from the stream output ``prefix`` of ``dut``.
+
+    Fails the test when a value offered is withdrawn or changed before it was taken.
+
+    Parameters
+    ----------
+    pause : float
+        Chance per cycle of ``ready`` being low; may be changed at any time.
+    rng : random.Random, optional
+        Source of the pauses.
+
+    Attributes
+    ----------
+    received : int
+        Values transferred.
+    """
+
+    def __init__(self, dut, prefix, clk, pause=0.0, rng=None):
+        super().__init__(dut, prefix, clk, pause, rng)
+        self.received, self._arrived = 0, Event()
+        self._offered = self._takes = None
+        self._is_valid, self._value = (part._handle.get_signal_val_binstr for part in (self._valid, self._payload))
+        self._draw()
+        self._wake()
+
+    def __len__(self):
+        return len(self._queue)
+
+    async def recv(self):
+        """Wait for the next value."""
+        while not self._queue:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._queue.popleft()
+
+    def recv_nowait(self):
+        """The next value, or None."""
+        return self._queue.popleft() if self._queue else None
+
+    async def recv_many(self, count):
+        """Wait for ``count`` values."""
+        return [await self.recv() for _ in range(count)]
+
+    def _draw(self):
+        """Say whether the next value is taken."""
+        takes = self._ready is None or not self._paused()
+        if takes != self._takes and self._ready is not None:
+            self._ready.value = int(takes)
+        self._takes = takes
+
+    def _edge(self):
+        if self._is(self._is_valid, "valid"):
+            bits = self._value()
+            assert self._offered in (None, bits), f"{self._prefix}: payload changed before it was taken"
+            self._offered = None if self._takes else bits
+            if self._takes:
+                self._queue.append(int(bits, 2))
+                self.received += 1
+                self._arrived.set()
+        else:
+            assert self._offered is None, f"{self._prefix}: valid fell before the payload was taken"
+        self._draw()

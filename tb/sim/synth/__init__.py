@@ -1,0 +1,1 @@
+"""From Verilog to size, estimated paths, place and route, and lint."""

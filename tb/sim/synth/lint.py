@@ -1,0 +1,64 @@
+"""Lint of the generated Verilog: Verilator ``-Wall`` with waivers, and Yosys ``check -assert``.
+
+Signals computed from themselves never get as far: :mod:`weft.hdl.verilog.self_reading` refuses them when Verilog is
+written.
+"""
+
+import os
+from pathlib import Path
+
+from weft.tb.sim.flow import process, simulators
+from weft.tb.sim.flow.build import LOG
+from weft.tb.sim.flow.failure import Failure
+from weft.tb.sim.flow.verilator import WARNINGS
+from weft.tb.sim.synth import yosys as yosys_tool
+
+
+class LintFailed(Failure):
+    """The Verilog has a fault that no waiver covers. The message lists the first ones."""
+
+
+def verilator_lint(path, top):
+    """Lint the Verilog file ``path``; raise :class:`LintFailed` with the warnings that no waiver covers."""
+    command, environment = simulators.Verilator.program(
+        "--lint-only", *WARNINGS, "--top-module", top, Path(path).name)
+    status, said = process.output_of(command, cwd=Path(path).parent, environment={**os.environ, **environment})
+    if status or "%Warning" in said:
+        raise LintFailed(f"{path}: verilator -Wall says\n{said[:4000]}")
+
+
+def built_clean(where):
+    """Raise :class:`LintFailed` with the warnings that no waiver covers of Verilator's build in folder ``where``.
+
+    A build reads the Verilog as the lint does, and writes down what it has to say: reading a card once more takes a
+    quarter of a minute.
+    """
+    said = [line for line in (where / LOG).read_text(errors="replace").splitlines() if line.startswith("%Warning")]
+    if said:
+        raise LintFailed(f"{where / LOG}: verilator -Wall says\n" + "\n".join(said)[:4000])
+
+
+def yosys(path, script):
+    """Run a Yosys script in the folder of the Verilog file ``path`` and return what it says.
+
+    Raises
+    ------
+    LintFailed
+        With the end of what it says.
+    """
+    yosys_tool.version()
+    status, said = process.output_of(yosys_tool.yosys(script), cwd=Path(path).parent)
+    if status:
+        raise LintFailed(f"{path}: yosys ended with status {status} and says\n{said[-4000:]}")
+    return said
+
+
+def yosys_check(path, top):
+    """Read, elaborate and check the Verilog file ``path`` with Yosys; raise :class:`LintFailed` on any problem."""
+    yosys(path, f"read_verilog {Path(path).name}; hierarchy -check -top {top}; proc; opt_clean; check -assert")
+
+
+def lint(path, top):
+    """All of it."""
+    verilator_lint(path, top)
+    yosys_check(path, top)

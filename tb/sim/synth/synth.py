@@ -1,0 +1,234 @@
+"""Size of the card on an UltraScale+ FPGA and its longest paths, as Yosys estimates them out of context.
+
+Each block of a preset goes through ``synth_xilinx -family xcup`` alone (:mod:`weft.tb.sim.synth.mapped`): nothing is
+optimised across blocks, and nothing is placed. What a path takes is the sum of constants, through all blocks on its
+way: see :mod:`weft.tb.sim.synth.path`. A block that did not change is not synthesised again. The report is
+``sim_build/reports/synth.json``: ``{"preset", "yosys", "blocks": {name: {"lut", "ff", ...}}, "paths": {room: {"ns",
+"levels", "start", "end", "via"}}, "seconds": {room: CPU}}`` of the first preset, names as in the Verilog without the
+card's own, each block with its sub-blocks, ``""`` is the card; ``"others"`` has the same of the other presets.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from weft.hdl.contract.params import preset
+from weft.hdl.verilog import CARD_MODULE, card_verilog
+from weft.tb.sim.flow.kept_text import CARD, kept
+from weft.tb.sim.flow.simulate import BUILD_ROOT
+from weft.tb.sim.flow.sources import sources
+from weft.tb.sim.synth import mapped, place, yosys
+from weft.tb.sim.synth.path import CONSTANTS, linked, worst_paths
+
+REPORT = BUILD_ROOT / "reports/synth.json"
+PATHS = 12              # of a room, that are kept
+
+
+class NoSuchRoom(ValueError):
+    """The message names those that there are."""
+
+
+# How many of a kind one cell of the library counts for.
+KINDS = {
+    "lut": lambda cell: cell.startswith("LUT") or cell == "INV",
+    "lutram": lambda cell: cell.startswith("RAM") and not cell.startswith("RAMB"),
+    "srl": lambda cell: cell.startswith("SRL"),
+    "ff": lambda cell: cell.startswith(("FD", "LD")),
+    "carry": lambda cell: cell.startswith("CARRY"),
+    "bram18": lambda cell: cell.startswith("RAMB18"),
+    "bram36": lambda cell: cell.startswith("RAMB36"),
+    "uram": lambda cell: cell.startswith("URAM"),
+    "dsp": lambda cell: cell.startswith("DSP"),
+}
+
+
+@dataclass
+class Found:
+    """Of a preset. ``blocks``: ``{block: {kind: cells}}``; ``paths``: ``{room: [path as a dict, the worst first]}``;
+    ``seconds``: ``{room: CPU time}``. The room ``""`` is the card."""
+
+    blocks: dict
+    paths: dict
+    seconds: dict
+
+
+def blocks_of(modules, top=CARD_MODULE):
+    """``{block: {kind: cells}}`` of ``{module: {cell: how many}}``; a block counts its sub-blocks, ``""`` is all.
+
+    Every block has a module of its own, named after its place, so nothing is counted twice.
+    """
+    blocks = {}
+    for name, cells in modules.items():
+        parts = name.split(".")
+        if parts[0] != top:
+            continue
+        counts = {kind: sum(count for cell, count in cells.items() if counts_for(cell))
+                  for kind, counts_for in KINDS.items()}
+        for depth in range(1, len(parts) + 1):
+            total = blocks.setdefault(".".join(parts[1:depth]), dict.fromkeys(KINDS, 0))
+            for kind, count in counts.items():
+                total[kind] += count
+    return blocks
+
+
+def rooms_of(text, top=CARD_MODULE):
+    """``{room: {module: Verilog}}`` of the sub-blocks of ``top``, each with the modules below it; ``""``: the top."""
+    rooms = {}
+    for module, verilog in mapped.modules_of(text).items():
+        parts = module.split(".")
+        if parts[0] == top:
+            rooms.setdefault(parts[1] if len(parts) > 1 else "", {})[module] = verilog
+    return dict(sorted(rooms.items()))
+
+
+def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
+    """What :class:`Found` has of ``{room: {module: Verilog}}``; of the card only if its own room is there."""
+    digests = mapped.map_modules({room or "card": modules for room, modules in rooms.items()}, finished)
+    cells, seconds = {}, dict.fromkeys(rooms, 0.0)
+    for room, modules in rooms.items():
+        for module in modules:
+            cells[module], spent = mapped.counted(digests[module])
+            seconds[room] += spent
+    paths = {room: _paths(f"{top}.{room}".rstrip("."), digests) for room in rooms}
+    if "" in rooms:
+        seconds[""] = sum(seconds.values())
+    return Found(blocks_of(cells, top), paths, seconds)
+
+
+def placed(name, found, only=(), console=None):
+    """Place the blocks of a preset by nextpnr: ``{block: {"ratio", ...}}``, what is left out as
+    :func:`weft.tb.sim.synth.place.place` has it; ``ratio`` to the frequency of
+    :data:`weft.tb.sim.synth.place.REFERENCE`, which is always among them.
+
+    Parameters
+    ----------
+    name : str
+        Of the preset.
+    found : Found
+        What :func:`run` found of it.
+    only : tuple of str, optional
+        Rooms; otherwise all.
+    """
+    console, modules = console or Console(), mapped.modules_of(_verilog(name))
+    rooms = only or [block for block in found.blocks if block and "." not in block]
+    blocks = list(dict.fromkeys([place.REFERENCE, *place.chosen(found.blocks, rooms)]))
+
+    def finished(top, each):
+        console.print(f"{name}: {top.removeprefix(CARD_MODULE + '.')} placed, {each['mhz']:.1f} MHz, "
+                      f"{each['luts']:,} LUT4", style="dim", highlight=False)
+
+    results = place.place(modules, [f"{CARD_MODULE}.{block}" for block in blocks], finished)
+    results = dict(zip(blocks, results.values(), strict=True))
+    reference = results[place.REFERENCE]["mhz"]
+    return {block: {**each, "ratio": round(each["mhz"] / reference, 3)} for block, each in results.items()}
+
+
+def _verilog(name, **options):
+    card = preset(name).with_(**options)
+    return kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda: card_verilog(card))
+
+
+def _paths(top, digests):
+    """The worst paths of a module and what is below it, kept by content."""
+    inside = sorted((module, digest) for module, digest in digests.items() if f"{module}.".startswith(f"{top}."))
+    made = json.dumps([inside, sources("tb/sim/synth/path.py")])
+    where = mapped.KEPT / f"paths-{hashlib.sha256(made.encode()).hexdigest()[:16]}.json"
+    if not where.exists():
+        flat = linked(top, lambda module: mapped.netlist(digests[module]))
+        where.write_text(json.dumps([path.as_dict() for path in worst_paths(flat, PATHS)]))
+    return json.loads(where.read_text())
+
+
+def run(names, depth=1, only=(), shown=1, console=None, **options):
+    """Synthesise presets, print a table of blocks down to ``depth`` of each, write the report.
+
+    With ``only`` these rooms alone, and no report; ``shown`` paths of each room are printed; ``options``:
+    other fields of the cards' ``CardParams``. Returns ``{preset: Found}``.
+
+    Raises
+    ------
+    NoSuchRoom
+    """
+    console, found = console or Console(), {}
+    for name in names:
+        with console.status(f"writing the card's Verilog, preset {name}") as status:
+            rooms = rooms_of(_verilog(name, **options))
+            for room in only:
+                if room not in rooms or not room:
+                    raise NoSuchRoom(f"there is no room {room!r}; choose of {', '.join(filter(None, rooms))}")
+            rooms = {room: modules for room, modules in rooms.items() if room in only or not only}
+            left = {room or "card" for room in rooms}
+
+            def finished(room, modules, seconds, name=name, left=left, status=status):
+                left.discard(room)
+                status.update(f"preset {name}, to do: {', '.join(sorted(left)) or 'paths'}")
+                if modules:
+                    console.print(f"{name}: {room}, {modules} blocks synthesised in {seconds:.0f} s of CPU",
+                                  style="dim", highlight=False)
+
+            status.update(f"preset {name}: synthesising")
+            found[name] = synthesise(rooms, finished)
+        _show(console, name, found[name], depth, shown)
+    console.print(f"paths: {CONSTANTS}; nothing is placed", style="dim")
+    if not only:
+        reports = [{"preset": name, "blocks": each.blocks,
+                    "paths": {room: paths[0] for room, paths in each.paths.items() if paths},
+                    "seconds": {room: round(seconds, 1) for room, seconds in each.seconds.items()}}
+                   for name, each in found.items()]
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        REPORT.write_text(json.dumps({**reports[0], "yosys": yosys.version(), "others": reports[1:]},
+                                     indent=1) + "\n")
+        console.print(f"report {REPORT}", style="dim", soft_wrap=True)
+    return found
+
+
+def show_placed(name, placed):
+    """Print what :func:`placed` found, the slowest first."""
+    table = Table(box=None, pad_edge=False, title=f"preset {name}, placed and routed", title_justify="left")
+    table.add_column("block")
+    for column in ("MHz", f"of {place.REFERENCE}", "routing", "LUT4", "s"):
+        table.add_column(column, justify="right")
+    for block, each in sorted(placed.items(), key=lambda item: item[1]["mhz"]):
+        table.add_row(block, f"{each['mhz']:.1f}", f"{each['ratio']:.2f}", f"{each['routing']:.0%}",
+                      f"{each['luts']:,}", f"{each['seconds']}")
+    Console().print(table)
+
+
+def figures(found):
+    """``{name: (value, unit)}`` of what :func:`run` found: those for which it has everything."""
+    rows = {}
+    if {"basic", "full"} <= found.keys():
+        rows["synth_worst_path_ns"] = max(paths[0]["ns"] for name in ("basic", "full")
+                                          for paths in found[name].paths.values() if paths), "ns"
+    if "full" in found:
+        card = found["full"].blocks[""]
+        rows["synth_bram36_full"] = card["bram36"] + card["bram18"] / 2, "block RAMs"
+        rows["synth_uram_full"] = card["uram"], "UltraRAMs"
+    if "basic" in found and "adamap" in found["basic"].blocks:
+        rows["synth_lut_adamap_basic"] = found["basic"].blocks["adamap"]["lut"], "LUT"
+    return rows
+
+
+def _show(console, name, found, depth, shown):
+    table = Table(box=None, pad_edge=False, title=f"preset {name}", title_justify="left")
+    table.add_column("block")
+    kinds = [kind for kind in KINDS if any(counts[kind] for counts in found.blocks.values())]
+    for column in (*kinds, "levels", "path, ns", "CPU, s"):
+        table.add_column(column, justify="right")
+    rows = [block for block in sorted(found.blocks) if block and block.count(".") < depth]
+    for block in [*rows, ""]:
+        path = next(iter(found.paths.get(block, ())), None)
+        table.add_row(block or "card", *(f"{found.blocks[block][kind]:,}" for kind in kinds),
+                      *((str(path["levels"]), f"{path['ns']:.2f}") if path else ("", "")),
+                      f"{found.seconds[block]:.0f}" if block in found.seconds else "", style="" if block else "bold")
+    console.print(table)
+    for room, paths in sorted(found.paths.items(), key=lambda item: -max((path["ns"] for path in item[1]), default=0)):
+        for path in paths[:shown]:
+            console.print(f"  {room or 'card'} {path['ns']:.2f} ns, {path['levels']} levels: "
+                          f"{path['start']} → {path['end']}", style="dim", soft_wrap=True, highlight=False)
+            if shown > 1:
+                for net, ns in path["via"][1:-1]:
+                    console.print(f"      {ns:5.2f}  {net}", style="dim", soft_wrap=True, highlight=False)

@@ -1,1 +1,0 @@
-"""Software RDMA: its protocols over links that lose, reorder and repeat frames."""

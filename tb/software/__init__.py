@@ -1,1 +1,0 @@
-"""The driver without RTL: its parts alone, and two drivers over functional cards."""

@@ -1,0 +1,82 @@
+"""``weft devinfo`` and ``weft counters``: what they say is what the card and its driver say."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import preset
+from weft.tb.app.device.counters import RDMA
+from weft.tb.cli import app
+from weft.tb.sim.flow.seed import drawn_seed
+
+
+def weft(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.mark.parametrize("card", ["test", "basic"])
+def test_devinfo_names_what_ibv_devinfo_names(card):
+    short, long = weft("devinfo", "--preset", card), weft("devinfo", "-v", "--preset", card)
+    assert short.exit_code == long.exit_code == 0
+    found = dict(re.findall(r"^\s*([\w\[\] ]+):\s+(.*)$", long.stdout, re.MULTILINE))
+    assert set(short.stdout.splitlines()) < set(long.stdout.splitlines())
+    assert found["hca_id"] == "weft0" and found["state"] == "PORT_ACTIVE (4)"
+    assert found["fw_ver"] == ".".join(map(str, abi.VERSION)) and found["vendor_id"] == f"0x{abi.PCI_VENDOR_ID:x}"
+    assert int(found["max_mr_size"], 16) == preset(card).ptes * abi.PAGE_2M
+    assert (int(found["max_mr"]), int(found["max_qp"])) == (preset(card).mrs, preset(card).qps - 2)
+    assert found["max_mtu"] == "4096 (5)" and found["active_width"] == "4X (2)" and found["phys_state"] == "LINK_UP (5)"
+    assert found["GID[  0]"].endswith("ffff:0a00:0001, RoCE v2") and found["link_layer"] == "Ethernet"
+
+
+def views(text):
+    """What ``weft counters`` says of each card: as ``rdma statistic`` and as ``ethtool -S``."""
+    found = []
+    for part in text.split("link ")[1:]:
+        words = part.splitlines()[0].split()
+        rdma = dict(zip(words[1::2], map(int, words[2::2]), strict=True))
+        found.append((words[0], rdma, {name: int(n) for name, n in re.findall(r"^ {5}(\w+): +(\d+)$", part, re.M)}))
+    return found
+
+
+def test_counters_of_a_short_run():
+    seed = drawn_seed()
+    print(f"seed {seed}")
+    result = weft("counters", "--messages", 40, "--loss", 0.1, "--rtt-us", 2, "--seed", seed)
+    assert result.exit_code == 0, result.output
+    cards = views(result.stdout)
+    assert [device for device, *_ in cards] == ["weft0/1", "weft1/1"]
+    for _, rdma, card in cards:
+        assert set(card) == {name for name, _ in abi.COUNTERS}
+        assert rdma == {name: sum(card[source] for source in sources) for name, sources in RDMA.items()}
+        assert rdma["tx_pkts"] > 40 and rdma["retrans_pkts"] and rdma["out_of_sequence"]
+    (_, a, _), (_, b, _) = cards
+    assert a["rx_pkts"] <= b["tx_pkts"] and b["rx_pkts"] <= a["tx_pkts"]
+
+
+def test_counters_of_a_report(tmp_path):
+    counted = {side: {name: n + 1000 * (side == "b") for n, (name, _) in enumerate(abi.COUNTERS)} for side in "ab"}
+    report = tmp_path / "sim.json"
+    report.write_text(json.dumps({"counters": counted}))
+    result = weft("counters", "--report", report)
+    assert result.exit_code == 0
+    assert [card for _, _, card in views(result.stdout)] == list(counted.values())
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"counters": {"a": {}}}', '{"counters": 3}'])
+def test_a_file_that_is_no_report_is_refused(tmp_path, text):
+    report = tmp_path / "sim.json"
+    report.write_text(text)
+    result = weft("counters", "--report", report)
+    assert result.exit_code == 2 and "no report" in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [
+    ["devinfo", "--backend", "none"], ["devinfo", "--preset", "none"], ["counters", "--messages", "0"],
+    ["counters", "--loss", "2"], ["counters", "--report", "/nonexistent"], ["counters", "--backend", "none"]],
+    ids=" ".join)
+def test_bad_usage_is_a_sentence_and_status_2(words):
+    result = weft(*words)
+    assert result.exit_code == 2 and result.stderr.startswith("weft: ") and result.stderr.count("\n") == 1

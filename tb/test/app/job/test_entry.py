@@ -1,0 +1,177 @@
+"""The main job as a person starts it: odd surroundings, several at a time, and what stops it is said in a sentence."""
+
+import io
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from weft.tb.app.job.report import print_report
+from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.process import hear_interrupts
+from weft.tb.sim.judge.decoder import decode
+from weft.tb.sim.link.pcap import read_pcap
+
+WEFT = [sys.executable, "-m", "weft.tb.cli"]
+SMALL = {"--loss": "0.1", "--rtt-us": "2", "--pmtu": "256"}
+LIMIT_S = 1800
+POLL_S = 0.1
+
+
+@contextmanager
+def weft(*words, cwd=None, **environment):
+    """A running ``weft``."""
+    process = subprocess.Popen([*WEFT, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               stdin=subprocess.DEVNULL, cwd=cwd, preexec_fn=hear_interrupts,
+                               env={**os.environ, "WEFT_BUILD": str(BUILD_ROOT), **environment})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ended(process):
+    """Status, output and errors of a ``weft`` that ends by itself."""
+    output, errors = process.communicate(timeout=LIMIT_S)
+    return process.returncode, output, errors
+
+
+def sim_words(file, **more):
+    return ["sim", *sum({"--file": str(file), **SMALL, **more}.items(), ())]
+
+
+def some_file(path, size, seed=1):
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(random.Random(seed).randbytes(size))
+    return path
+
+
+def line(output, name):
+    """What stands in the line ``name`` of a report."""
+    return next(line.removeprefix(name).strip() for line in output.splitlines() if line.startswith(name))
+
+
+def test_odd_names_and_surroundings(tmp_path, own_root):
+    """A name like markup, an ASCII terminal, variables that steer cocotb; and the command shown runs as it is."""
+    file = some_file(tmp_path / "[red]two  µ[/], it's", 3000)
+    odd = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "COCOTB_TEST_FILTER": "none",
+           "COCOTB_TESTCASE": "none", "COLUMNS": "40"}
+    with weft(*sim_words(file), WEFT_BUILD=str(own_root), **odd) as process:
+        status, output, errors = ended(process)
+    assert status == 0, output + errors
+    assert "[red]two  " in output and "RTT 2 ?s" in output and "PASSED" in output
+    report = json.loads((own_root / "reports/sim.json").read_text())
+    assert line(output, "sha256 received") == report["sha256_received"]
+    assert line(output, "command").isascii() and report["ok"]
+    again = subprocess.run(["sh", "-c", report["command"]], capture_output=True, encoding="utf-8",
+                           stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONUTF8": "1"})
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert line(again.stdout, "command") == report["command"]
+    assert shlex.split(report["command"])[3] == str(file)
+
+
+def test_runs_at_the_same_time_do_not_mix(tmp_path, own_root):
+    """Both deliver, and what stands under the stable names is all of one of them."""
+    files = [some_file(tmp_path / f"file{seed}", 20_000 + seed, seed) for seed in (1, 2)]
+    place = {"WEFT_BUILD": str(own_root)}
+    with (weft(*sim_words(files[0]), **place) as one,
+          weft(*sim_words(files[1], **{"--pmtu": "1024"}), **place) as other):
+        for process in (one, other):
+            status, output, errors = ended(process)
+            assert status == 0, output + errors
+    report = json.loads((own_root / "reports/sim.json").read_text())
+    assert report["ok"] and Path(report["file"]) in files
+    pieces = {}
+    for _, frame in read_pcap(own_root / "captures/a_to_b.sent.pcap"):
+        packet = decode(frame)
+        if packet.payload:
+            pieces[packet.va] = packet.payload
+    sent = b"".join(pieces[va] for va in sorted(pieces))
+    assert Path(report["file"]).read_bytes() in sent
+
+
+def test_a_run_that_is_stopped_leaves_nothing(tmp_path, own_root):
+    """SIGINT to the parent alone, while the simulator runs: it says so, and no older result stands for its own."""
+    left = own_root / "reports/sim.json"
+    left.parent.mkdir()
+    left.write_text("{}")
+    file = some_file(tmp_path / "file", 1 << 20)
+
+    def begun():
+        return list(BUILD_ROOT.glob("two-cards-*/run-*test_a_run_that_is_stopped*/progress.jsonl"))
+    for older in begun():
+        older.unlink()
+    with weft(*sim_words(file, **{"--rtt-us": "100000"}), WEFT_BUILD=str(own_root)) as process:
+        while not begun():
+            assert process.poll() is None
+            time.sleep(POLL_S)
+        process.send_signal(signal.SIGINT)
+        status, _, errors = ended(process)
+    assert (status, errors) == (130, "weft: stopped\n")
+    assert not left.exists() and not (own_root / "captures").exists()
+
+
+def plain_file(tmp_path):
+    (tmp_path / "build").touch()
+    return tmp_path / "build", "is not a folder"
+
+
+def below_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    return tmp_path / "file/build", "a part of it is not a folder"
+
+
+def read_only(tmp_path):
+    """A file system that is read-only for everybody, the superuser too."""
+    return Path("/proc/weft"), "/proc/weft"
+
+
+@pytest.mark.parametrize("command", ["sim", "bench"])
+@pytest.mark.parametrize("place", [plain_file, below_a_file, read_only])
+def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path, command, place):
+    folder, words = place(tmp_path)
+    more = [*sim_words(some_file(tmp_path / "small", 10)), "--sim", "icarus"] if command == "sim" else [
+        "bench", "--only", "latency"]
+    with weft(*more, WEFT_BUILD=str(folder)) as process:
+        status, _, errors = ended(process)
+    assert status == 1 and words in errors
+    assert errors.startswith("weft: ") and errors.count("\n") == 1
+
+
+def test_a_full_disk_is_told_in_a_sentence():
+    with weft("regs", "--output", "/dev/full") as process:
+        status, _, errors = ended(process)
+    assert (status, errors) == (1, "weft: the disk is full; make room, or name another folder in WEFT_BUILD\n")
+
+
+def test_a_working_folder_that_is_gone_is_told_in_a_sentence(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd {shlex.quote(str(gone))} && rmdir {shlex.quote(str(gone))} && exec {shlex.join(WEFT)} sim"
+    environment = {name: value for name, value in os.environ.items() if name != "WEFT_BUILD"}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (
+        1, "weft: the working folder does not exist any more; change to one that does\n")
+
+
+def test_long_lines_of_a_report_are_whole(tmp_path):
+    path = tmp_path / "sim.json"
+    report = {"ok": True, "failures": [], "warnings": ["2 packets [were] sent again"], "sha256_sent": "ab" * 32,
+              "command": "weft sim " + "--option 'a  b' " * 20}
+    path.write_text(json.dumps(report))
+    out = io.StringIO()
+    assert print_report(Console(file=out, width=40), path)
+    lines = out.getvalue().splitlines()
+    assert any(line.endswith(report["sha256_sent"]) for line in lines)
+    assert any(line.rstrip().endswith(report["command"].rstrip()) for line in lines)
+    assert "warning: 2 packets [were] sent again" in lines and lines[-1] == "PASSED"

@@ -1,0 +1,94 @@
+"""The main job over cards in time: everything the gateware's job does, judged by the same scoreboards."""
+
+import json
+
+import pytest
+
+from weft.tb.app.job.job import Job
+from weft.tb.app.job.timed_job import TimedJob
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.sim.judge.decoder import decode
+from weft.tb.sim.link.pcap import read_pcap
+from weft.tb.test.app.job.test_entry import ended, line, some_file, weft
+from weft.tb.test.app.job.test_main_job import DEFAULTS, assert_exact
+
+BYTES = 200_000
+
+
+def run_model(folder, size=BYTES, **settings):
+    """The job over cards in time; its report."""
+    seed = settings.get("seed", drawn_seed())
+    job = Job(**{**DEFAULTS, "sim": "verilator", "seed": seed, "file": str(some_file(folder / "file", size, seed)),
+                 "progress": str(folder / "progress.jsonl"), "report": str(folder / "sim.json"),
+                 "captures": str(folder / "captures"), "backend": "model", **settings})
+    print(f"run it again with WEFT_SEED={seed}")
+    report = TimedJob(job).run()
+    assert report == json.loads((folder / "sim.json").read_text())
+    return report
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"loss": 0.05, "qps": 8, "rtt_us": 100.0}, {"pmtu": 4096, "preset": "full"}, {"pmtu": 256, "preset": "basic"},
+    {"loss": 0.05, "reorder": 0.01, "dup": 0.01, "corrupt": 0.005, "qps": 4,
+     "back_loss": 0.05, "back_reorder": 0.01, "back_dup": 0.01, "back_corrupt": 0.005},
+    {"loss": 0.2, "back_loss": 0.2, "rtt_us": 6.0, "qps": 2}], ids=str)
+def test_a_file_crosses(tmp_path, settings):
+    """The scoreboards of the gateware's bench watch what arrives and what is reported."""
+    report = run_model(tmp_path, **settings)
+    assert report["ok"], report["failures"]
+    assert report["sha256_sent"] == report["sha256_received"] and report["blocks_missing"] == 0
+    assert report["packets_retransmitted"] == report["packets_lost"]
+    assert report["nodes_linked"] == report["nodes_retired"]
+    counters = report["counters"]["b"]
+    looked_up = report["cache_hits"] + report["cache_misses"] + counters["rx_unmatched"]
+    not_looked_up = sum(counters[f"drop_{why}"] for why in ("bad_icrc", "stale_psn", "stale_rsn"))  # at most
+    assert looked_up <= report["link"]["a_to_b"]["delivered"].get("retx", 0) <= looked_up + not_looked_up
+
+
+@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025])
+def test_small_files(tmp_path, size):
+    report = run_model(tmp_path, size, loss=0.0, rtt_us=2.0)
+    assert report["ok"] and report["bytes"] == size
+    assert report["packets_sent"] == {0: 1, 1: 1, 1023: 1, 1024: 1, 1025: 3}[size]
+
+
+def test_what_is_never_acknowledged_fails_the_run(tmp_path):
+    report = run_model(tmp_path, 2560, loss=0.0, back_loss=1.0, rtt_us=1.0)
+    assert not report["ok"] and any("RETRY_EXC_ERR" in failure for failure in report["failures"])
+    assert report["sha256_sent"] == report["sha256_received"] and report["blocks_missing"] == 0
+
+
+def test_captures_are_the_frames_of_the_link(tmp_path):
+    report = run_model(tmp_path, 50_000, loss=0.05)
+    for direction, counters in report["link"].items():
+        for what, fate in (("sent", "sent"), ("arrived", "delivered")):
+            frames = read_pcap(tmp_path / f"captures/{direction}.{what}.pcap")
+            assert len(frames) == counters[fate]["all"] > 0
+            times = [time_ns for time_ns, _ in frames]
+            assert times == sorted(times)
+            assert all(decode(frame) for _, frame in frames)
+
+
+def test_the_same_seed_is_the_same_run(tmp_path):
+    first, second = (run_model(tmp_path, 50_000, seed=7, loss=0.05, qps=2) for _ in range(2))
+    assert_exact(first)
+    varies = {"wall_seconds", "cycles_per_second"}
+    assert {k: v for k, v in first.items() if k not in varies} == {k: v for k, v in second.items() if k not in varies}
+
+
+def test_the_command_line_runs_it_and_names_a_command_that_does_it_again(tmp_path):
+    file = some_file(tmp_path / "file", 20_000)
+    build = tmp_path / "build"      # of its own: what another run publishes meanwhile is not this one's
+    with weft("sim", "--file", str(file), "--backend", "model", "--rtt-us", "5", WEFT_BUILD=str(build)) as process:
+        status, output, errors = ended(process)
+    assert status == 0, output + errors
+    report = json.loads((build / "reports/sim.json").read_text())
+    assert report["ok"] and "PASSED" in output and (build / "captures/a_to_b.sent.pcap").exists()
+    assert line(output, "command") == report["command"] and "--backend model" in report["command"]
+    assert "--sim" not in report["command"]
+
+
+def test_the_model_has_no_waves():
+    with weft("sim", "--backend", "model", "--waves") as process:
+        status, output, errors = ended(process)
+    assert (status, errors) == (2, "weft: the model has no signals; record waves with BACKEND=rtl\n")

@@ -1,0 +1,92 @@
+"""``weft report``: the page has all it needs inside, and a browser draws all of it."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from weft.model.wan.experiment import Experiment
+from weft.tb.app.report.figures import calibration
+from weft.tb.app.report.run import build
+from weft.tb.app.sweep.plan import BadPlan
+from weft.tb.app.sweep.table import BadTable
+from weft.tb.sim.flow.system import need
+from weft.tb.test.model.wan.ready import compile_engine
+
+FIGURES = "goodput", "completion", "memory", "stalls", "sequence", "calibration", "sizes"
+COMPARED = [{"name": f"number {k}", "judges": k > 3, "cycles": {"gateware": 1000.0 * 2**k, "model": 1010.0 * 2**k},
+             "time_error": 0.01 * (k - 4), "stall_error": 0.005 * (k == 6), "mismatches": ["b 2 event"] * (k in (1, 5))}
+            for k in range(8)]
+SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "seed=1", "loss=0,0.01", "scheme=adamap,oracle"]
+PATHS = {"a <short> path": Experiment(rtt_ms=0.1, loss=0.01)}
+# A window has a least width: so the page is made as narrow as a phone.
+PROBE = """<script>document.documentElement.style.width = 'WIDTHpx'; document.title = JSON.stringify({
+  page: document.body.scrollWidth,
+  drawn: [...document.querySelectorAll('figure')].map(figure => figure.getBoundingClientRect().height),
+  lines: [...document.querySelectorAll('figure svg')].map(svg => [...svg.querySelectorAll('path')]
+    .filter(path => path.getBoundingClientRect().width > 20).length)})</script>"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of small sweeps."""
+    compile_engine()
+    folder = tmp_path_factory.mktemp("report")
+    compared = folder / "calibration.json"
+    compared.write_text(json.dumps(COMPARED))
+    assert build(folder / "report.html", folder, SMALL, command="weft report", scheduler=None, jobs=2,
+                 paths=PATHS, calibration=compared) == []
+    return folder / "report.html"
+
+
+def test_the_page_has_every_figure_its_command_and_nothing_from_elsewhere(page):
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r'<section id="(\w+)">', text) == list(FIGURES)
+    assert text.count("<svg") == len(FIGURES) - 1 and text.count("<table>") == 1
+    assert text.count("weft sweep --plan tb/app/sweep/plans/") == 4
+    assert "a &lt;short&gt; path" in text
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', text) and "<script" not in text and "url(http" not in text
+
+
+def test_the_calibration_is_told_in_numbers(page):
+    text = page.read_text(encoding="utf-8")
+    assert "Of 4 that judge the worst is 3.00% off in time and 0.50% in cycles of waiting; 1 of their sequences" in text
+    assert "4 scenarios, judges" in text and "<code>weft calibrate</code>" in text
+
+
+def test_without_a_calibration_the_page_says_how_to_make_one():
+    figure = calibration(None)
+    assert "None were compared here yet" in figure.says and figure.command == "weft calibrate"
+
+
+@pytest.mark.parametrize("content", ["", "{}x", '[{"name": "no figures"}]', "3", '[{"cycles": 3}]'])
+def test_a_calibration_that_is_none_is_refused_and_stays(content, tmp_path):
+    compared = tmp_path / "calibration.json"
+    compared.write_text(content)
+    with pytest.raises(BadTable, match="move it away"):
+        build(tmp_path / "report.html", tmp_path, SMALL, command="", scheduler=None, jobs=1, calibration=compared)
+    assert compared.read_text() == content and not (tmp_path / "report.html").exists()
+
+
+def test_a_setting_that_makes_no_sense_is_refused(tmp_path):
+    with pytest.raises(BadPlan, match="speed"):
+        build(tmp_path / "report.html", tmp_path, ["speed=1"], command="", scheduler=None, jobs=1)
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_browser_draws_every_figure(page, width, tmp_path):
+    need("chromium")
+    probed = tmp_path / "probed.html"
+    probed.write_text(page.read_text(encoding="utf-8").replace(
+        "</body>", f"{PROBE.replace('WIDTH', str(width))}</body>"), encoding="utf-8")
+    done = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars",
+         "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1200,900",
+         "--dump-dom", probed.as_uri()],
+        capture_output=True, text=True, timeout=300, check=True)
+    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line], done.stderr
+    seen = json.loads(re.search(r"<title>(.*?)</title>", done.stdout)[1])
+    assert 0 < seen["page"] <= width, "the page is wider than the screen"
+    assert len(seen["drawn"]) == len(FIGURES) and min(seen["drawn"]) > 40, seen
+    assert len(seen["lines"]) == len(FIGURES) - 1 and min(seen["lines"]) > 5, seen

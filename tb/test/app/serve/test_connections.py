@@ -1,0 +1,270 @@
+"""Identifiers of connections: what programs see of each other, and what is left of those that end or break rules."""
+
+import collections
+import random
+
+import pytest
+
+from weft.driver.cm.card_agent import CardAgent
+from weft.driver.cm.enums import EventType
+from weft.driver.connection.messages import RejectReason
+from weft.driver.ibverbs.messages import MESSAGES, Kind, Opcode
+from weft.driver.serve.ports import Ports
+from weft.driver.serve.quota import OF_ALL, What
+from weft.driver.terms.enums import MTU, QPAttrMask, QPState
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.verify.programs.hostile import settle
+from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.raw_client import Gone, Refused
+from weft.tb.verify.programs.raw_ids import IPS, QPN, RawIds, connected, param
+
+PORT, CALLS, TURNS_MAX = 4000, 600, 100_000
+OF_IDS = tuple(range(Opcode.DESTROY_ID, Opcode.INIT_QP_ATTR + 1))
+
+
+@pytest.fixture
+def served():
+    with local_daemon(loss=0.02) as (daemon, said):
+        yield daemon, said
+
+
+@pytest.fixture
+def ends(served):
+    """Programs on hosts b and a."""
+    daemon, said = served
+    yield RawIds(daemon, "b"), RawIds(daemon, "a")
+    assert not said
+
+
+def agents(daemon):
+    return [CardAgent.of(context.card) for context in daemon.world.contexts]
+
+
+def empty(daemon):
+    """Turn until nobody knows of a connection any more; nothing is left of identifiers."""
+    for _ in range(TURNS_MAX):
+        if not any(agent.agent.connections for agent in agents(daemon)):
+            break
+        daemon.turn()
+    for agent in agents(daemon):
+        assert not (agent.agent.connections or agent.agent.listeners or agent.users)
+        assert not Ports.of(agent).bound
+
+
+@pytest.mark.parametrize("same_host", [False, True])
+def test_a_connection_from_request_to_end(served, same_host):
+    daemon, said = served
+    server = RawIds(daemon, "b")
+    client = RawIds(daemon, "b" if same_host else "a")
+    server.listen(PORT, user=5)
+    theirs = client.request(IPS["b"], PORT, user=7, data=b"hello", initiator_depth=3)
+    asked = server.event(EventType.CONNECT_REQUEST)
+    assert (asked.user, asked.qp_num, asked.responder_resources, asked.initiator_depth) == (5, QPN, 3, 4)
+    assert asked.private_data.to_bytes(256, "little")[:5] == b"hello" and asked.private_data_len == 56
+    route = server.do(Opcode.QUERY_ROUTE, asked.id)
+    assert (route.src_ip, route.src_port, route.paths) == (IPS["b"], PORT, 1)
+    assert route.dst_ip == IPS["b" if same_host else "a"]
+    assert route.dst_port == client.do(Opcode.QUERY_ROUTE, theirs).src_port
+    server.do(Opcode.ACCEPT, asked.id, user=9, valid=1, **param(QPN + 1, b"you too"))
+    answered = client.event(EventType.CONNECT_RESPONSE)
+    assert (answered.user, answered.qp_num) == (7, QPN + 1)
+    attr = {end: end.do(Opcode.INIT_QP_ATTR, one, qp_state=QPState.RTR) for end, one in
+            ((server, asked.id), (client, theirs))}
+    assert (attr[server].dest_qp_num, attr[client].dest_qp_num) == (QPN, QPN + 1)
+    assert attr[server].dgid == route.dgid and attr[server].mask & QPAttrMask.AV
+    assert attr[server].path_mtu == attr[client].path_mtu in list(MTU)
+    sends = client.do(Opcode.INIT_QP_ATTR, theirs, qp_state=QPState.RTS)
+    assert sends.sq_psn == attr[server].rq_psn
+    client.do(Opcode.ACCEPT, theirs)
+    assert server.event(EventType.ESTABLISHED).user == 9
+    client.do(Opcode.DISCONNECT, theirs)
+    for end, one, reported in ((server, asked.id, 2), (client, theirs, 4)):
+        end.event(EventType.DISCONNECTED)
+        assert end.do(Opcode.DESTROY_ID, one).reported == reported
+    server.close(), client.close()
+    settle(daemon, 0)
+    empty(daemon)
+    assert not said
+
+
+def test_nobody_listens_and_nobody_is_there(ends):
+    server, client = ends
+    client.request(IPS["b"], PORT)
+    assert client.event(EventType.REJECTED).status == RejectReason.INVALID_SERVICE_ID
+    client.do(Opcode.RESOLVE_ADDR, client.new(), dst_ip=IPS["b"] + 50, dst_port=1, timeout_ms=1)
+    client.event(EventType.ADDR_ERROR)
+
+
+def test_a_request_is_refused_with_a_reason(ends):
+    server, client = ends
+    server.listen(PORT)
+    client.request(IPS["b"], PORT)
+    one = server.event(EventType.CONNECT_REQUEST).id
+    server.do(Opcode.REJECT, one, reason=0, private_data_len=2, private_data=int.from_bytes(b"no", "little"))
+    refused = client.event(EventType.REJECTED)
+    assert refused.status == RejectReason.CONSUMER_DEFINED
+    assert refused.private_data.to_bytes(256, "little")[:3] == b"no\0"
+
+
+def test_events_move_with_their_identifier(ends):
+    server, client = ends
+    ours, theirs, _ = connected(server, client)
+    other = server.make_channel()
+    client.do(Opcode.DISCONNECT, theirs)
+    client.event(EventType.DISCONNECTED)
+    server.daemon.turn()
+    moved = server.do(Opcode.MIGRATE_ID, ours, channel=other)
+    assert (moved.reported, moved.moved) == (1, 1)
+    server.event(EventType.DISCONNECTED, channel=other)
+
+
+@pytest.mark.parametrize("stage", ["asked", "answered", "established"])
+@pytest.mark.parametrize("gone", ["server", "client"])
+def test_a_program_that_ends_leaves_no_identifiers_and_its_peer_is_told(served, stage, gone):
+    daemon, said = served
+    server, client = RawIds(daemon, "b"), RawIds(daemon, "a")
+    if stage == "established":
+        connected(server, client)
+    else:
+        server.listen(PORT)
+        client.request(IPS["b"], PORT)
+        one = server.event(EventType.CONNECT_REQUEST).id
+        if stage == "answered":
+            server.do(Opcode.ACCEPT, one, user=9, valid=1, **param())
+            client.event(EventType.CONNECT_RESPONSE)
+    (server if gone == "server" else client).close()
+    settle(daemon, 1)
+    left = client if gone == "server" else server
+    if stage == "established":
+        left.event(EventType.DISCONNECTED)
+    elif gone == "server" or stage == "answered":
+        left.event(EventType.REJECTED)
+    if gone == "server":
+        RawIds(daemon, "b").listen(PORT)       # the port is free again
+        settle(daemon, 1)
+    left.close()
+    settle(daemon, 0)
+    empty(daemon)
+    assert not said
+
+
+def test_a_request_that_nobody_took_goes_with_its_listener(ends):
+    server, client = ends
+    listener = server.listen(PORT)
+    client.request(IPS["b"], PORT)
+    (program,) = (one for one in server.daemon.clients.values() if one.name == server.daemon.world.hosts["b"])
+    while len(program.objects[Kind.CM_ID]) < 2:
+        server.daemon.turn()
+    assert server.do(Opcode.DESTROY_ID, listener).dropped == 1
+    assert not program.objects[Kind.CM_ID]
+    client.event(EventType.REJECTED)
+
+
+def test_a_port_is_of_one_program(ends):
+    server, client = ends
+    server.listen(PORT)
+    for fields in ({"port": PORT}, {"ip": IPS["a"], "port": 1}, {"port": 1 << 16}):
+        with pytest.raises(Refused):
+            server.do(Opcode.BIND_ADDR, server.new(), **fields)
+    found = set()
+    for _ in range(50):
+        one = server.new()
+        server.do(Opcode.BIND_ADDR, one)
+        found.add(server.do(Opcode.QUERY_ROUTE, one).src_port)
+    assert len(found) == 50
+
+
+def test_who_takes_no_events_is_dropped():
+    def ask_for_events():
+        while True:
+            lazy.do(Opcode.RESOLVE_ADDR, lazy.new(), dst_port=PORT, timeout_ms=1)
+
+    with local_daemon(most=OF_ALL | {What.EVENTS: 100}) as (daemon, said):
+        lazy, good = RawIds(daemon, "b"), RawIds(daemon, "a")
+        with pytest.raises(Gone):
+            ask_for_events()
+        assert "not read" in said[0]
+        good.listen(PORT)
+        good.close()
+        settle(daemon, 0)
+        assert not any(daemon.account.has.values())
+
+
+def test_whatever_programs_ask_of_identifiers_the_daemon_keeps_order(served):
+    daemon, said = served
+    seed = drawn_seed()
+    print(f"again: seed {seed}")
+    rng = random.Random(seed)
+    crowd = [Asker(RawIds(daemon, host), rng) for host in "abab"]
+    found, calls = collections.Counter(), 0
+    while calls < CALLS or not all(found[opcode, done] for opcode in OF_IDS for done in (True, False)):
+        calls += 1
+        assert calls < 100 * CALLS, found
+        found.update(rng.choice(crowd).ask())
+    assert not said, said
+    for one in crowd:
+        one.program.close()
+    settle(daemon, 0)
+    assert not any(daemon.account.has.values())
+    empty(daemon)
+
+
+class Asker:
+    """A program that asks for what comes to mind, and now and then for what makes sense."""
+
+    def __init__(self, program, rng):
+        self.program, self.rng = program, rng
+        self.handles, self.asked = [program.new(user=1)], [0]
+
+    def ask(self):
+        """[(opcode, whether it was done)] of some requests."""
+        rng, program = self.rng, self.program
+        if len(self.handles) < 20:
+            self.handles.append(program.new(user=rng.randrange(1, 1 << 40)))
+        one = rng.choice(self.handles)
+        if rng.random() < 0.1:
+            steps = [(opcode, one) for opcode in (Opcode.RESOLVE_ADDR, Opcode.RESOLVE_ROUTE, Opcode.CONNECT)]
+        elif rng.random() < 0.2:
+            steps = [(rng.choice((Opcode.ACCEPT, Opcode.REJECT, Opcode.INIT_QP_ATTR)), rng.choice(self.asked))]
+        else:
+            steps = [(Opcode(rng.choice(OF_IDS)), one)]
+        done = []
+        for opcode, handle in steps:
+            fields = self.fields(opcode, handle)
+            handle = fields["handle"]
+            try:
+                program.call(opcode, **fields)
+                done.append((opcode, True))
+            except Refused:
+                done.append((opcode, False))
+            if opcode is Opcode.DESTROY_ID:
+                self.handles = [other for other in self.handles if other != handle] or [0]
+            self.take_events(until=handle if done[-1] == (Opcode.RESOLVE_ADDR, True) else None)
+        return done
+
+    def take_events(self, until):
+        """Those there are; and, if an address is being resolved, up to what became of it."""
+        while (event := self.program.do(Opcode.GET_CM_EVENT, self.program.channel)).there or until is not None:
+            if event.event == EventType.CONNECT_REQUEST:
+                self.handles.append(event.id)
+                self.asked = [*self.asked[-8:], event.id]
+            elif event.there and event.id == until:
+                until = None
+
+    def fields(self, opcode, handle):
+        """Fields of a request that may make sense."""
+        rng, given = self.rng, {}
+        for field in MESSAGES[opcode][0].fields:
+            if not field.name.startswith("_"):
+                some = rng.choice((0, 1, rng.randrange(64), rng.getrandbits(field.width)))
+                given[field.name] = some & (1 << field.width) - 1
+        likely = {"handle": handle, "channel": self.program.channel, "qp_num": rng.randrange(1 << 24),
+                  "port": rng.choice((0, PORT, PORT + 1)), "dst_port": rng.choice((PORT, PORT + 1)), "ip": 0,
+                  "src_ip": 0, "src_port": 0, "dst_ip": rng.choice(tuple(IPS.values())), "valid": rng.randrange(2),
+                  "level": 0, "name": rng.randrange(5), "event": rng.choice((4, 5)),
+                  "private_data_len": rng.choice((0, 56, 57, 148, 149, 197)), "qp_state": rng.randrange(8),
+                  "reason": rng.choice((0, 35, 1))}
+        given |= {name: value for name, value in likely.items() if name in given and rng.random() < 0.97}
+        if "timeout_ms" in given:
+            given["timeout_ms"] %= 100      # its end is waited for
+        return given

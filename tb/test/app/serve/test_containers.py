@@ -1,0 +1,108 @@
+"""The example with containers: there is no container runtime here, so what they run is run in two namespaces."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from weft.driver.ibverbs.install import install, pack
+from weft.hdl.contract import wire
+from weft.model.link import opcode_of
+from weft.tb.app.serve.environment import LIBRARY_FOLDER
+from weft.tb.sim.flow.system import tools_expected
+from weft.tb.sim.link.pcap import read_pcap
+from weft.tb.verify.programs.namespaces import ADDRESSES, namespaces
+
+FOLDER = Path(__file__).resolve().parents[4] / "examples/containers"
+ROLES, LIMIT_S, ITERATIONS = ("cards", "server", "client"), 180, 60
+NEEDED = {"ib_write_bw": "perftest", "rping": "rdmacm-utils"}
+
+
+def parsed(name):
+    return yaml.safe_load((FOLDER / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def prefix(library, tmp_path_factory):
+    """Where the libraries are installed."""
+    return install(tmp_path_factory.mktemp("prefix"), LIBRARY_FOLDER)
+
+
+def test_each_container_does_a_step_and_has_no_privilege():
+    services = parsed("compose.yaml")["services"]
+    assert {name: service["command"] for name, service in services.items()} == {role: [role] for role in ROLES}
+    for service in services.values():
+        assert not {"privileged", "cap_add", "devices", "network_mode", "user"} & set(service)
+        assert "sockets:/run/weft" in service["volumes"]
+    dockerfile = (FOLDER / "Dockerfile").read_text()
+    assert 'ENTRYPOINT ["/weft/examples/containers/steps.sh"]' in dockerfile
+    assert "USER nobody" in dockerfile
+    assert all(package in dockerfile for package in NEEDED.values())
+
+
+def test_the_workflow_runs_the_composition_for_three_minutes_at_most_and_keeps_the_captures():
+    (job,) = parsed("workflow.yml")["jobs"].values()
+    steps = job["steps"]
+    (up,) = (step for step in steps if " up " in step.get("run", ""))
+    assert up["run"].startswith("docker compose --file examples/containers/compose.yaml up")
+    assert up["timeout-minutes"] <= 3
+    (kept,) = (step["with"]["path"] for step in steps if "upload" in step.get("uses", ""))
+    volumes = parsed("compose.yaml")["services"]["cards"]["volumes"]
+    assert any((FOLDER / volume.partition(":")[0]).resolve() == FOLDER.parents[1] / kept for volume in volumes)
+
+
+def test_the_steps_run_in_two_namespaces_and_the_captures_say_what_was_lost(prefix, tmp_path, needs_namespaces):
+    if (absent := [name for name in NEEDED if shutil.which(name) is None]) and not tools_expected():
+        pytest.skip(f"{absent} are missing; on Debian: apt-get install {' '.join(NEEDED[name] for name in absent)}")
+    with needs_namespaces(), namespaces() as spaces:
+        steps(prefix, tmp_path, spaces)
+    for host, peer in ("ab", "ba"):
+        sent, arrived = ([frame for _, frame in read_pcap(tmp_path / f"captures/{name}.pcap")]
+                         for name in (f"{host}.sent", f"{peer}.arrived"))
+        assert 0 < len(arrived) < len(sent)
+    opcodes = {opcode_of(frame) for _, frame in read_pcap(tmp_path / "captures/a.sent.pcap")}
+    assert opcodes & wire.DATA_OPCODES
+    assert opcodes & wire.RETX_OPCODES
+
+
+def steps(prefix, folder, spaces):
+    """Run them as the containers do."""
+    environment = os.environ | {
+        "PATH": f"{prefix}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}", "SOCKETS": str(folder),
+        "CAPTURES": str(folder / "captures"), "SERVER": ADDRESSES["b"], "ITERATIONS": str(ITERATIONS)}
+
+    def start(role, command):
+        with (folder / role).open("w") as output:
+            return subprocess.Popen([*command, FOLDER / "steps.sh", role], env=environment, stdout=output,
+                                    stderr=subprocess.STDOUT)
+
+    started = {"cards": start("cards", []), "server": start("server", spaces.inside("b", [])),
+               "client": start("client", spaces.inside("a", []))}
+    try:
+        ended = [started[role].wait(LIMIT_S) for role in ("client", "server")]
+    finally:
+        for process in started.values():
+            process.terminate()
+            process.wait()
+    said = {role: (folder / role).read_text() for role in ROLES}
+    assert ended == [0, 0], said
+    assert "BW average" in said["client"]
+    assert "ping data: rdma-ping-9" in said["client"]
+
+
+def test_the_archive_has_what_is_installed_and_programs_find_it(prefix, tmp_path):
+    file = pack(tmp_path / "weft.tar.gz", LIBRARY_FOLDER)
+    subprocess.run(["tar", "-xzf", file, "-C", tmp_path], check=True)
+    unpacked = tmp_path / "weft-ibverbs"
+    assert {str(path.relative_to(unpacked)) for path in unpacked.rglob("*")} == {
+        str(path.relative_to(prefix)) for path in prefix.rglob("*")}
+    shown = subprocess.run([unpacked / "bin/weft-run", "env"], capture_output=True, text=True, check=True).stdout
+    assert f"LD_LIBRARY_PATH={unpacked}/lib/weft" in shown
+    if shutil.which("pkg-config"):
+        flags = subprocess.run(["pkg-config", "--libs", "weft-ibverbs"], capture_output=True, text=True, check=True,
+                               env=os.environ | {"PKG_CONFIG_PATH": str(unpacked / "lib/pkgconfig")}).stdout
+        assert "-l:libibverbs.so.1" in flags

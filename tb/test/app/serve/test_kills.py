@@ -1,0 +1,15 @@
+"""Programs in namespaces of their own that are killed: the daemon lives, their peers are told, nothing is left."""
+
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.verify.programs.kills import COMMAND, TALKED, campaign
+
+KILLS = 4
+
+
+def test_who_is_killed_leaves_nothing_and_its_peer_is_told(library, needs_namespaces):
+    seed = drawn_seed()
+    print("again:", COMMAND.format(count=KILLS, seed=seed))
+    with needs_namespaces():
+        found = campaign(KILLS, seed, library)
+    assert sum(found.values()) == KILLS
+    assert found[TALKED] >= KILLS // 2

@@ -1,0 +1,20 @@
+"""Memory of every kind, several contexts and threads, fork and events: a C program that says what is good."""
+
+from weft.tb.verify.programs.c_program import compiled
+from weft.tb.verify.programs.session import serving
+
+GOOD = ("heap", "much memory", "data", "bss", "stack", "read-only memory", "private memory of a file",
+        "memory of two contexts", "another place", "fork", "threads", "events")
+REFUSED = ("read-only memory to write", "memory without permission", "memory that is not there",
+           "shared memory of a file")
+
+
+def test_memory_of_every_kind_is_shared_and_given_back(tmp_path, library):
+    program = compiled("memories", tmp_path, library)
+    with serving("--preset", "test") as session:
+        ended = session.run("a", str(program), limit_s=300)
+    assert ended.status == 0, ended
+    lines = dict(line.split(": ", 1) for line in ended.output.splitlines())
+    assert {kind: lines.get(kind) for kind in GOOD} == dict.fromkeys(GOOD, "good")
+    assert lines["huge pages"] in ("good", "none here")
+    assert all(lines[kind].startswith("refused, ") for kind in REFUSED)

@@ -1,0 +1,84 @@
+"""Unmodified programs of Debian on two served hosts that lose 2 % of the frames.
+
+`make programs` runs more of them, and for longer.
+"""
+
+import os
+import time
+
+import pytest
+
+from weft.tb.app.serve import listening
+from weft.tb.sim.flow.system import tools_expected
+from weft.tb.test.app.serve.test_simulated_time import perftest
+from weft.tb.verify.programs.programs import TABLE, missing_packages
+from weft.tb.verify.programs.run import FAILED, PASSED, RUNS_MAX, UNTIMED, one
+from weft.tb.verify.programs.session import LOOK_S, Ended, ended, serving
+
+PORT, TALKS_BYTES, LIMIT_S = 23600, 1 << 18, 60
+# One of each kind; the others differ in options.
+CHOSEN = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4",
+          "ib_send_bw -e", "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e",
+          "ib_send_lat -R", "rping", "fi_pingpong -c")
+
+
+def chosen():
+    """The programs of :data:`CHOSEN`: by name, and by options if some are there."""
+    for text in CHOSEN:
+        name, *options = text.split()
+        yield next(p for p in TABLE if p.name == name and set(options) <= set(p.options)
+                   and (options or not {"-c", "-e", "-q", "-R"} & set(p.options))).briefly()
+
+
+@pytest.fixture(scope="module")
+def session(library):
+    with serving("--loss", "0.02") as session:
+        yield session
+
+
+@pytest.mark.parametrize("options", [(), ("--time", "sim")], ids=["wall", "sim"])
+def test_programs_end_whose_daemon_does(library, tmp_path, options):
+    program = perftest("ib_write_bw", "-n", "1000000")
+    port = PORT + 90 + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    sent = tmp_path / "a.sent.pcap"
+    with serving("--preset", "test", "--capture", str(tmp_path), *options) as session:
+        server = session.start("b", *program.command(port))
+        while server.poll() is None and not listening.at_tcp(port):
+            time.sleep(LOOK_S)
+        client = session.start("a", *program.command(port, "localhost"))
+        while client.poll() is None and sent.stat().st_size < TALKS_BYTES:
+            time.sleep(LOOK_S)
+        session.end()
+        ends = [ended(program, LIMIT_S) for program in (client, server)]
+        assert all(end.status for end in ends), ends
+
+
+@pytest.mark.parametrize(("ends", "status", "runs"), [
+    ([f"{UNTIMED}: 0.7 < 0.9", f"{UNTIMED}: 0.8 < 0.9", None], PASSED, 3),
+    ([f"{UNTIMED}: 0.7 < 0.9"] * RUNS_MAX, FAILED, RUNS_MAX),
+    (["Couldn't create QP"], FAILED, 1)])
+def test_a_program_that_cannot_learn_its_clock_runs_again(monkeypatch, ends, status, runs):
+    """Nothing else is tried twice; ``ends``: what each run complains of."""
+    class Disturbed:
+        ran = 0
+
+        def run_pair(self, *_commands, **_options):
+            complaint = ends[self.ran]
+            self.ran += 1
+            return Ended(0, ""), Ended(int(complaint is not None), complaint or "2 1000 0.5 0.6 0.5 0.5 0.1 0.5 0.6\n")
+
+    program, session = perftest("ib_write_lat"), Disturbed()
+    monkeypatch.setattr(type(program), "there", True)
+    monkeypatch.setattr(type(program), "read", lambda self, output: 0.5)
+    assert one(session, program, PORT)[0] == status and session.ran == runs
+
+
+@pytest.mark.parametrize("number", range(len(CHOSEN)), ids=[text.replace(" ", "") for text in CHOSEN])
+def test_an_unmodified_program_runs(session, number):
+    program = list(chosen())[number]
+    if not program.there and not tools_expected():
+        pytest.skip(f"{program.name} is missing; on Debian: apt-get install {' '.join(missing_packages([program]))}")
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    status, figure, output = one(session, program, PORT + 100 * worker + number, limit_s=300)
+    assert status == PASSED, output
+    assert program.figure is None or figure > 0, output

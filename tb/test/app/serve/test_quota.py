@@ -1,0 +1,182 @@
+"""What programs may have: a wish beyond that is refused or ends who has it, the others have theirs, and all of it comes
+back."""
+
+import errno
+import os
+import random
+import resource
+
+import pytest
+
+from weft.driver.ibverbs.messages import Kind, Opcode
+from weft.driver.serve.quota import DESCRIPTORS_KEPT, DESCRIPTORS_OF_PROGRAM, OF_ALL, Account, What, of_this_process
+from weft.driver.terms.enums import QPType
+from weft.driver.terms.errors import NoRoom
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.verify.programs.hostile import pair, settle, works
+from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.raw_client import PAGE, Gone, RawClient, Refused, memory_file
+
+ROUNDS, QUEUE = 300, {"max_send_wr": 4, "max_recv_wr": 4, "max_send_sge": 1, "max_recv_sge": 1}
+
+
+def limited(**most):
+    """A daemon whose programs have so much together."""
+    return local_daemon(most=OF_ALL | {What[name.upper()]: value for name, value in most.items()})
+
+
+def make(client, opcode, files=(), **fields):
+    """The handle of a new object; what files it comes with are closed."""
+    made, out = client.call(opcode, files=files, **fields)
+    for file in out:
+        os.close(file)
+    return made.handle
+
+
+def share(client, pages):
+    """The handle of a shared file."""
+    file = memory_file(pages * PAGE)
+    try:
+        return make(client, Opcode.SHARE, files=[file], size=pages * PAGE)
+    finally:
+        os.close(file)
+
+
+def queue_pair(client, pd, cq):
+    return make(client, Opcode.CREATE_QP, pd=pd, send_cq=cq, recv_cq=cq, qp_type=QPType.RC, **QUEUE)
+
+
+MAKERS = {
+    Kind.PD: lambda client, _: make(client, Opcode.ALLOC_PD),
+    Kind.FILE: lambda client, rng: share(client, rng.randrange(1, 5)),
+    Kind.CHANNEL: lambda client, _: make(client, Opcode.CREATE_CHANNEL),
+    Kind.CQ: lambda client, rng: make(client, Opcode.CREATE_CQ, cqe=rng.randrange(1, 100)),
+    Kind.QP: lambda client, _: queue_pair(client, client.pd, client.cq),
+}
+
+
+def attempt(maker, *arguments):
+    """What it makes, or None if that is more than there may be."""
+    try:
+        return maker(*arguments)
+    except Refused as refusal:
+        number, sentence = refusal.args
+    assert number == errno.ENOMEM
+    assert "at most" in sentence
+    return None
+
+
+def test_what_parts_have_is_what_the_whole_has():
+    whole = Account(dict.fromkeys(What, 10))
+    parts = [Account(dict.fromkeys(What, 7), whole) for _ in range(3)]
+    rng, refused = random.Random(drawn_seed()), 0
+    for _ in range(2000):
+        part, what, amount = rng.choice(parts), rng.choice(list(What)), rng.randrange(5)
+        if rng.random() < 0.5 and part.has[what] >= amount:
+            part.give({what: amount})
+            continue
+        before = part.has[what]
+        room = min(7 - before, 10 - whole.has[what])
+        try:
+            part.take({what: amount})
+            assert amount <= room
+        except NoRoom:
+            refused += 1
+            assert amount > room and part.has[what] == before
+        assert whole.has == {one: sum(each.has[one] for each in parts) for one in What}
+    assert refused
+    for part in parts:
+        part.close()
+    assert not any(whole.has.values())
+
+
+def test_descriptors_are_those_that_the_process_can_have():
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert of_this_process()[What.DESCRIPTORS] <= limit - DESCRIPTORS_KEPT
+
+
+@pytest.mark.parametrize(("kind", "most"), [
+    (Kind.PD, {"objects": 12}), (Kind.FILE, {"memory": 12 * PAGE}), (Kind.CHANNEL, {"descriptors": 14}),
+    (Kind.CQ, {"rings": 100_000}), (Kind.CQ, {"mappings": 16}), (Kind.QP, {"requests": 90})])
+def test_a_wish_for_more_than_there_is_is_refused_and_the_others_are_served(kind, most):
+    with limited(**most) as (daemon, said):
+        good = pair(daemon) if kind is not Kind.CHANNEL else ()
+        greedy, rng = RawClient(daemon, "a").greet(), random.Random(1)
+        if kind is Kind.QP:
+            greedy.pd, greedy.cq = make(greedy, Opcode.ALLOC_PD), make(greedy, Opcode.CREATE_CQ, cqe=1)
+        made = []
+        while (handle := attempt(MAKERS[kind], greedy, rng)) is not None:
+            made.append(handle)
+        assert made
+        greedy.call(Opcode.DESTROY, kind=kind, handle=made[0])
+        if kind in (Kind.PD, Kind.CHANNEL, Kind.QP):      # all alike: there is room for another one now, and no more
+            assert attempt(MAKERS[kind], greedy, rng) is not None
+            assert attempt(MAKERS[kind], greedy, rng) is None
+        if good:
+            works(*good)
+            works(*good[::-1])
+        for client in (greedy, *good):
+            client.close()
+        settle(daemon, 0)
+        assert not said
+
+
+def test_a_program_too_many_is_turned_away():
+    with limited(descriptors=3 * DESCRIPTORS_OF_PROGRAM) as (daemon, said):
+        clients = [RawClient(daemon, "a").greet() for _ in range(3)]
+        with pytest.raises(Gone):
+            RawClient(daemon, "a").greet()
+        assert "turned away" in said[0]
+        clients.pop().close()
+        settle(daemon, 2)
+        clients.append(RawClient(daemon, "b").greet())
+        for client in clients:
+            client.close()
+        settle(daemon, 0)
+
+
+def test_events_that_nobody_reads_end_their_program():
+    with limited(events=50) as (daemon, said):
+        clients = [RawClient(daemon, "a").greet() for _ in range(2)]
+        one, other = daemon.clients.values()
+        for _ in range(100_000):
+            daemon._with(one, lambda: one.async_events.tell(bytes(16)))
+            if len(daemon.clients) == 1:
+                break
+        assert "events that are not read" in said[0]
+        assert list(daemon.clients.values()) == [other]
+        for client in clients:
+            client.close()
+        settle(daemon, 0)
+
+
+def test_everything_that_comes_and_goes_is_counted():
+    seed = drawn_seed()
+    print("seed", seed)
+    rng, most = random.Random(seed), {"objects": 24, "memory": 12 * PAGE, "requests": 70, "mappings": 16}
+    with limited(**most) as (daemon, said):
+        client, refused = RawClient(daemon, "a").greet(), set()
+        client.pd, client.cq = make(client, Opcode.ALLOC_PD), make(client, Opcode.CREATE_CQ, cqe=1)
+        made = {kind: [] for kind in MAKERS}
+        for _ in range(ROUNDS):
+            kind = rng.choice(list(MAKERS))
+            if made[kind] and rng.random() < 0.4:
+                client.call(Opcode.DESTROY, kind=kind, handle=made[kind].pop(rng.randrange(len(made[kind]))))
+                continue
+            if (handle := attempt(MAKERS[kind], client, rng)) is None:
+                refused.add(kind)
+            else:
+                made[kind].append(handle)
+            if made[Kind.CQ] and rng.random() < 0.2:
+                make(client, Opcode.RESIZE_CQ, handle=rng.choice(made[Kind.CQ]), cqe=rng.randrange(1, 200))
+            (served,) = daemon.clients.values()
+            assert daemon.account.has == served.account.has
+            assert served.account.has[What.OBJECTS] == 2 + sum(map(len, made.values()))
+            rings = [thing.ring for thing in served.objects[Kind.CQ].values()]
+            rings += [ring for qp in served.objects[Kind.QP].values() for ring in (qp.sends, qp.receives)]
+            assert served.account.has[What.RINGS] == sum(len(ring.mapping) for ring in rings)
+            assert served.account.has[What.MAPPINGS] == 1 + len(rings) + len(made[Kind.FILE])
+        assert refused
+        client.close()
+        settle(daemon, 0)
+        assert not said

@@ -1,0 +1,145 @@
+"""Programs in simulated time: what a clock shows, that a seed decides every figure, on cards of all kinds."""
+
+import json
+import os
+import random
+import re
+import struct
+import sys
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from weft.tb.app.serve.simulated import LoopWorld, ModelWorld
+from weft.tb.sim.flow import simulators
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.sim.flow.system import tools_expected
+from weft.tb.verify.programs.hostile import fuzz, pair, settle, works
+from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.programs import TABLE, missing_packages
+from weft.tb.verify.programs.raw_client import RawEnd
+from weft.tb.verify.programs.run import PASSED, one
+from weft.tb.verify.programs.session import serving
+
+SIMULATED = ("--time", "sim", "--preset", "test")
+READING_NS, PORT = 20, 26600
+# Clocks, the counter behind them, a sleep until a time, and a program that this one starts.
+READINGS = """
+import json, subprocess, sys, time
+times = [time.monotonic_ns() for _ in range(5)]
+before = time.time_ns()
+time.sleep(0.001)
+subprocess.run([sys.executable, "-c", "import time; time.perf_counter()"], check=True)
+print(json.dumps([[b - a for a, b in zip(times, times[1:])], time.time_ns() - before, time.process_time_ns()]))
+"""
+
+
+def perftest(name, *options):
+    """One of the table's programs, with options; the test is skipped where it is missing."""
+    found = next(program for program in TABLE if program.name == name)
+    if not found.there and not tools_expected():
+        pytest.skip(f"{name} is missing; on Debian: apt-get install {' '.join(missing_packages([found]))}")
+    return replace(found, options=(*found.options, *options))
+
+
+def run(session, program, number):
+    """Output of a program that passed."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    status, figure, output = one(session, program, PORT + 100 * worker + number, limit_s=300)
+    assert status == PASSED, output
+    return figure, output
+
+
+@pytest.mark.parametrize("name", ["ib_write_bw", "ib_send_bw -e"])
+def test_a_seed_decides_what_a_program_measures(library, name):
+    seed, program, found = str(drawn_seed()), perftest(*name.split(), "-n", "20"), []
+    print("again: weft serve --time sim --preset test --loss 0.05 --seed", seed)
+    for number in range(3):
+        with serving(*SIMULATED, "--loss", "0.05", "--seed", seed) as session:
+            figure, _ = run(session, program, number)
+            lost, again = re.search(r"host a: .*; (\d+) packets lost, (\d+) sent again", session.end()).groups()
+            assert lost == again
+            found.append((figure, lost))
+    assert found[0] == found[1] == found[2]
+
+
+def test_clocks_show_simulated_time_which_stands_still(library):
+    with serving(*SIMULATED) as session:
+        page = session.socket("a").with_suffix(".clock")
+        shown = page.read_bytes()
+        said = session.run("a", sys.executable, "-c", READINGS)
+        assert said.status == 0, said.output
+        steps, all_of_it, processor = json.loads(said.output)
+        assert steps == [READING_NS] * 4
+        assert READING_NS <= all_of_it < 1_000_000 and all_of_it % READING_NS == 0
+        assert processor > 1_000_000, "the processor's time is no clock"
+        assert page.read_bytes() == shown and struct.unpack_from("<Q", shown)[0]
+
+
+@pytest.mark.parametrize("world_type", [LoopWorld, ModelWorld])
+def test_the_order_of_preparations_changes_nothing(world_type):
+    seed, found = drawn_seed(), []
+    print("seed", seed)
+    for order in ("ab", "ba", "abba"):      # who gets ready first; the last: a second QP of each that does nothing
+        sent = []
+        with local_daemon(simulated=True, world_type=world_type, loss=0.05, seed=seed) as (daemon, _):
+            for name, link in daemon.world.links.items():
+                link.deliver = partial(_noted, sent, name, daemon.world, link.deliver)
+            ends = {}
+            for host in order:
+                while daemon.world.due_ns is not None and ends:      # meanwhile the cards do what there is to do
+                    daemon.world.advance(daemon.world.due_ns, frozenset())
+                ends[host] = RawEnd(daemon, host)
+            shown = daemon.now_ns
+            for host in order[:2]:
+                ends[host].connect(ends[next(other for other in "ab" if other != host)], retry_cnt=7)
+            assert daemon.now_ns == shown      # calls take no time
+            del sent[:]
+            for _ in range(20):
+                works(ends["a"], ends["b"])
+        found.append([(host, round(at - sent[0][1], 3), length) for host, at, length in sent])
+    assert len(found[0]) > 60
+    assert found[0] == found[1] == found[2]
+
+
+def _noted(sent, name, world, deliver, frame, *at):
+    sent.append((name, world.now_ns, len(bytes(frame))))
+    deliver(frame, *at)
+
+
+@pytest.mark.parametrize("backend", ["model", "rtl"])
+def test_a_program_measures_cards_in_time(library, backend):
+    if backend == "rtl":
+        try:
+            simulators.tool("verilator").check()
+        except simulators.MissingSimulator as missing:
+            if tools_expected():
+                raise
+            pytest.skip(str(missing))
+    with serving("--backend", backend, *SIMULATED, "--first", "7") as session:
+        devinfo = session.run("a", *perftest("ibv_devinfo").command())
+        assert re.search(r"GID\[ *0\]:.*ffff:(10\.0\.0\.7|0a00:0007)\b", devinfo.output)
+        latency, output = run(session, perftest("ib_write_lat", "-n", "5"), 3 + (backend == "rtl"))
+        assert 2 < latency < 6, output      # PCIe, a microsecond of cable: no clock on the wall shows so little
+        assert "0 lost; 0 packets lost, 0 sent again" in session.end()
+
+
+def test_a_bell_of_noise_and_any_message_leave_the_others_served():
+    seed = drawn_seed()
+    rng = random.Random(seed)
+    print("seed", seed)
+    with local_daemon(simulated=True) as (daemon, said):
+        good, bad = pair(daemon), pair(daemon)
+        for _ in range(20):
+            at = rng.randrange(0, len(bad[0].bell), 4)
+            bad[0].bell[at:at + 4] = rng.choice((rng.randbytes(4), b"\xff" * 4, bytes(4)))
+            before = daemon.now_ns
+            works(*good)
+            assert daemon.now_ns > before
+        for end in (*good, *bad):
+            end.close()
+        settle(daemon, 0)
+        assert not daemon.programs
+        found = fuzz(daemon, said, 200, rng)
+    assert found["answered"] and found["refused"], found

@@ -1,0 +1,125 @@
+"""``weft sweep``: points, what is kept, and what is refused."""
+
+import itertools
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from weft.tb.app.sweep.plan import read
+from weft.tb.cli import app
+from weft.tb.test.model.wan.ready import compile_engine
+
+SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "scheme=adamap,oracle"]
+
+
+def sweep(*arguments):
+    """Run ``weft sweep``; (exit status, what it said)."""
+    done = CliRunner().invoke(app, ["sweep", *map(str, arguments)])
+    return done.exit_code, done.output
+
+
+def refused(*arguments):
+    status, said = sweep(*arguments)
+    assert status == 2 and said.startswith("weft: ") and said.count("\n") == 1, said
+    return said
+
+
+def test_points_are_kept_and_not_run_again(tmp_path):
+    compile_engine()
+    table, plan = tmp_path / "points.parquet", tmp_path / "plan.toml"
+    plan.write_text('[vary]\nloss = [0.0, 0.01]\n[picture]\nx = "loss"\ny = "goodput"\nlog = ["x"]\n')
+    status, said = sweep(*SMALL, "--plan", plan, "--output", table)
+    assert status == 0, said
+    first = pq.read_table(table)
+    rows = first.to_pylist()
+    assert {(row["scheme"], row["loss"]) for row in rows} == {(s, p) for s in ("adamap", "oracle") for p in (0, 0.01)}
+    assert all(row["goodput"] == 1 for row in rows if not row["loss"]) and {row["seed"] for row in rows} == {1}
+    assert b"weft" in first.schema.metadata[b"command"] and first.schema.metadata[b"version"]
+    assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert sweep(*SMALL, "loss=0,0.01,0.02", "--output", table)[0] == 0
+    again = pq.read_table(table).to_pylist()
+    assert [row["seconds"] for row in again[:4]] == [row["seconds"] for row in rows], "points were run again"
+    assert len(again) == 6
+
+
+def test_runs_of_two_cards_are_points_on_the_rtl_and_in_the_model(tmp_path):
+    table, plan = tmp_path / "cards.parquet", tmp_path / "cards.toml"
+    plan.write_text('of = "cards"\n[fixed]\nbytes = 8192\nrtt_us = 2.0\n[vary]\nbackend = ["rtl", "model"]\n'
+                    'loss = [0.0, 0.3]\n[picture]\nx = "loss"\n')
+    status, said = sweep("--plan", plan, "--output", table)
+    assert status == 0 and "goodput_gbps" in said, said
+    rows = {(row["backend"], row["loss"]): row for row in pq.read_table(table).to_pylist()}
+    assert set(rows) == set(itertools.product(("rtl", "model"), (0.0, 0.3)))
+    for loss in (0.0, 0.3):
+        rtl, model = rows["rtl", loss], rows["model", loss]
+        assert abs(model["cycles"] / rtl["cycles"] - 1) < 0.05
+        assert all(model[name] == rtl[name] for name in ("packets", "retransmissions", "holes", "nodes"))
+    assert rows["rtl", 0.3]["retransmissions"] > 0 and not rows["rtl", 0.0]["retransmissions"]
+    assert rows["rtl", 0.0]["goodput_gbps"] > rows["rtl", 0.3]["goodput_gbps"] > 0
+    assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert sweep("--of", "cards", "backend=model", "loss=0.3", "bytes=8192", "rtt_us=2", "--output", table)[0] == 0
+    assert len(pq.read_table(table)) == 4, "a point was run again"
+    assert "not a table of this sweep" in refused("--output", table)
+
+
+def test_a_run_of_cards_that_goes_wrong_is_told_and_the_others_are_kept(tmp_path, monkeypatch):
+    def run_model(scenario):
+        raise AssertionError(f"{scenario.loss} is too much\nand more")
+
+    monkeypatch.setattr("weft.tb.sim.scenario.runs.run_model", run_model)
+    table = tmp_path / "cards.parquet"
+    status, said = sweep("--of", "cards", "backend=model", "loss=0.3", "--output", table)
+    assert status == 1 and "model at loss 0.3: 0.3 is too much" in said and "and more" not in said
+    assert len(pq.read_table(table)) == 0
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["speed=3"], "no setting"), (["loss"], "NAME=VALUE"), (["loss=2"], "from 0 to 0.5"), (["loss=much"], "much"),
+    (["scheme=tcp"], "choose one of"), (["marker=perhaps"], "marker"),
+    (["qps=1.5"], "whole number"), (["--jobs", "x"], "--jobs"),
+    (["--plan", "/nonexistent"], "does not exist"), (["loss=0,2"], "from 0 to 0.5"),
+    (["--of", "boards"], "choose one of wan, cards"), (["--of", "cards", "scheme=adamap"], "no setting"),
+    (["--of", "cards", "backend=verilog"], "choose one of rtl, model"), (["--of", "cards", "loss=2"], "from 0 to 0.5"),
+    (["--of", "cards", "qps=0"], "from 1 to 12"), (["--of", "cards", "pmtu=1000"], "choose one of"),
+    (["--of", "cards", "both=perhaps"], "true or false"), (["--of", "cards", "depth=1.5"], "whole number"),
+    (["--of", "cards", "inline=true"], "at most 64"), (["--of", "cards", "bytes=2", "qps=3"], "3 QPs"),
+])
+def test_what_is_impossible_is_one_sentence_and_status_2(arguments, words):
+    assert words in refused(*arguments)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("vary = 3 4", "no TOML"), ("[vary]\nloss = 0.1\n", "no list"), ("[more]\n", "no table"),
+    ("[fixed]\nspeed = 1\n", "has no 'speed'"), ('[picture]\nx = "colour"\n', "neither"),
+    ("[vary]\nseed = []\n", "no list"), ("of = 3\n", "choose one of"),
+    ('of = "cards"\n[fixed]\nscheme = "adamap"\n', "a run of two cards has no 'scheme'"),
+])
+def test_a_plan_that_makes_no_sense_is_refused(tmp_path, text, words):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(text)
+    assert words in refused("--plan", plan)
+
+
+def test_a_foreign_or_damaged_table_is_refused_and_stays(tmp_path):
+    table = tmp_path / "points.parquet"
+    for content, words in ((b"something else", "cannot be read"), (b"", "cannot be read")):
+        table.write_bytes(content)
+        assert words in refused("--output", table) and table.read_bytes() == content
+    pq.write_table(pa.table({"x": [1]}), table)
+    assert "not a table of this sweep" in refused("--output", table)
+
+
+def test_nobody_at_the_schedulers_address_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("weft.tb.app.sweep.workers.CONNECT_S", 0.5)
+    said = refused("--scheduler", "tcp://127.0.0.1:1", "--output", tmp_path / "points.parquet")
+    assert "no Dask scheduler answers at 'tcp://127.0.0.1:1'" in said
+    assert "no Dask scheduler" in refused("--scheduler", "nonsense://", "--output", tmp_path / "points.parquet")
+
+
+@pytest.mark.parametrize("plan", sorted((Path(__file__).parent / "sweep/plans").glob("*.toml")), ids=lambda p: p.stem)
+def test_the_plans_that_come_along_make_sense(plan):
+    found = read(plan, [])
+    assert len(found.points) > 1 and found.picture

@@ -1,0 +1,84 @@
+"""Errors of completions, provoked over two real cards: the table of
+:mod:`~weft.tb.test.driver.operation.error_table`."""
+
+import cocotb
+from cocotb.task import bridge
+
+from weft.driver.verbs.context import ContextConfig
+from weft.tb.sim.flow.simulate import bench_seed
+from weft.tb.sim.link.link import LinkConfig
+from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.operation_pair import OperationPair
+from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.pair.two_hosts import EnvConfig
+from weft.tb.test.driver.operation.error_table import TABLE, check, failed_card, no_room_to_read, no_room_to_receive
+
+DELAY_NS = 500
+FAST = {"timeout": 2, "retry_cnt": 1, "rnr_retry": 1, "min_rnr_timer": 1}
+# A card that fails has benches of its own; to fill its tables takes long.
+LEFT_OUT = (failed_card, no_room_to_read, no_room_to_receive)
+CASES = [case for case in TABLE if case[2] not in LEFT_OUT]
+CAP = {"max_send_wr": 4, "max_recv_wr": 4}
+
+
+class _Loop:
+    """Simulated time in the shape of the functional cards' loop."""
+
+    def __init__(self, device):
+        self._device = device
+
+    @property
+    def now_ns(self):
+        return self._device.now_ns()
+
+    def run(self, until_ns):
+        self._device.wait(max(1, until_ns - self.now_ns))
+
+
+class _Link:
+    """A direction of the link with ``deliver`` and ``drop``, as between functional cards."""
+
+    def __init__(self, direction):
+        self._direction = direction
+        self.drop = None
+        direction.impairments.drop_when(lambda frame, kind: self.drop is not None and self.drop(frame))
+
+    deliver = property(lambda self: self._direction.deliver,
+                       lambda self, deliver: setattr(self._direction, "deliver", deliver))
+
+
+class _Hosts:
+    """What :class:`~weft.tb.sim.pair.operation_pair.OperationPair` asks of two hosts."""
+
+    def __init__(self, pair):
+        self.contexts = [pair.contexts[side] for side in SIDES]
+        self.loop = _Loop(self.contexts[0].device)
+        self.links = [_Link(pair.env.link(direction)) for direction in ("a_to_b", "b_to_a")]
+
+
+@cocotb.test(timeout_time=50, timeout_unit="ms")
+async def errors(dut):
+    link = LinkConfig(delay_ns=DELAY_NS)
+    pair = OpenPair(dut, EnvConfig(link, link), ContextConfig(ring_log2=7, probe_timeout_ns=10_000), seed=bench_seed())
+    await pair.start()
+    await bridge(_run)(_Hosts(pair))
+    for guard in pair.guards.values():
+        guard.check()
+    pair.env.finish()
+
+
+def _run(hosts):
+    """One thread drives both hosts; each case has QPs and memory of its own, and leaves nothing."""
+    free = [(context.mr_indices.free, context.pte_ranges.free_total) for context in hosts.contexts]
+    delivers = [link.deliver for link in hosts.links]
+    for sender, receiver, provoke in CASES:
+        began = hosts.loop.now_ns
+        operations = OperationPair(4096, cap=CAP, cqe=16, pair=hosts, **FAST)
+        check(operations, sender, receiver, provoke)
+        for link, deliver in zip(hosts.links, delivers, strict=True):
+            link.drop, link.deliver = None, deliver
+        for host in operations.hosts:
+            host.close()
+        cocotb.log.info("%s: %s, %d us", provoke.__name__, sender.name, (hosts.loop.now_ns - began) / 1000)
+        assert free == [(context.mr_indices.free, context.pte_ranges.free_total) for context in hosts.contexts]
+        assert not any(context.engine.lender.windows.open for context in hosts.contexts), provoke.__name__

@@ -1,0 +1,12 @@
+"""Hosts that misbehave, over two real cards: see ``fault_cases``."""
+
+from pathlib import Path
+
+from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.pair.two_cards import TOP, two_cards_text
+
+
+def test_payload_that_cannot_be_read_concerns_its_qp_alone():
+    simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator", optimize="run",
+             cases=Path(__file__).with_name("fault_cases.py"), timeout_s=590)

@@ -1,0 +1,7 @@
+"""Random operations over two simulated cards; ``python -m weft.tb.verify.operations rtl`` runs more of them."""
+
+from weft.tb.verify.operations.rtl import run_operations
+
+
+def test_random_operations():
+    run_operations(150)

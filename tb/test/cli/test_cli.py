@@ -1,0 +1,195 @@
+"""The command line: clear refusals, the register map, and no heavy imports."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from weft.hdl.contract import abi
+from weft.tb.cli import app
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--file", "/nonexistent/file"], ["/nonexistent/file", "does not exist"]),
+    (["--file", "/"], ["is not a file"]),
+    (["--file", "/dev/null"], ["is not a file"]),
+    (["--file", "/etc/passwd/x"], ["/etc/passwd/x", "does not exist"]),
+    (["--file", "x" * 300], ["cannot be read", "too long"]),
+    (["--loss", ""], ["LOSS", "0 to 1"]),
+    (["--loss", "1.5"], ["LOSS", "0 to 1"]),
+    (["--loss", "nan"], ["LOSS", "0 to 1"]),
+    (["--reorder", "-0.1"], ["REORDER", "0 to 1"]),
+    (["--dup", "much"], ["DUP", "0 to 1"]),
+    (["--corrupt", "2"], ["CORRUPT", "0 to 1"]),
+    (["--rtt-us", "-1"], ["RTT_US"]),
+    (["--rtt-us", "1e7"], ["RTT_US", "0 to 1000000"]),
+    (["--back-loss", "7"], ["BACK_LOSS", "0 to 1"]),
+    (["--back-reorder", "-1"], ["BACK_REORDER", "0 to 1"]),
+    (["--back-dup", ""], ["BACK_DUP", "0 to 1"]),
+    (["--back-corrupt", "inf"], ["BACK_CORRUPT", "0 to 1"]),
+    (["--rtt-us", "nan"], ["RTT_US", "a number"]),
+    (["--qps", "0"], ["QPS", "whole number"]),
+    (["--qps", "1.5"], ["QPS", "whole number"]),
+    (["--qps", "15"], ["QPS", "1 to 14"]),   # preset test: 16 QPs, the first two are special
+    (["--qps", "1023", "--preset", "basic"], ["QPS", "1 to 1022"]),
+    (["--seed", "x"], ["SEED"]),
+    (["--seed", "-1"], ["SEED", "whole number"]),
+    (["--seed", "2147483648"], ["SEED", "0 to 2147483647"]),
+    (["--pmtu", "1024.0"], ["PMTU"]),
+    (["--pmtu", ""], ["PMTU", "256, 512, 1024, 2048, 4096"]),
+    (["--pmtu", "1500"], ["PMTU", "256, 512, 1024, 2048, 4096"]),
+    (["--sim", ""], ["SIM", "verilator, icarus"]),
+    (["--sim", "vcs"], ["SIM", "verilator, icarus"]),
+    (["--preset", "huge"], ["preset", "test, basic, full"]),
+    (["--pfc", "8"], ["PFC", "0 to 7"]),
+    (["--pfc", "high"], ["PFC", "whole number"]),
+    (["--pfc", "3", "--backend", "model"], ["no flow control", "--backend rtl"]),
+])
+def test_bad_parameter_is_one_sentence_and_status_2(arguments, words):
+    result = CliRunner().invoke(app, ["sim", *arguments])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("weft: ") and result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def test_unreadable_file_is_refused(tmp_path, monkeypatch):
+    file = tmp_path / "secret"
+    file.write_text("x")
+    monkeypatch.setattr("os.access", lambda *_: False)  # root reads everything
+    result = CliRunner().invoke(app, ["sim", "--file", str(file)])
+    assert result.exit_code == 2 and "cannot be read" in result.stderr
+
+
+@pytest.mark.parametrize(("preset", "ptes"), [("test", 4096), ("basic", 16384)])
+def test_file_that_the_card_cannot_map_is_refused(tmp_path, monkeypatch, preset, ptes):
+    from weft.tb.app.job import run as run_sim
+
+    monkeypatch.setattr(run_sim, "run", lambda **settings: 0)
+    file = tmp_path / "large"
+    for size, status in ((ptes * 4096, 0), (ptes * 4096 + 1, 2)):
+        file.touch()
+        os.truncate(file, size)
+        result = CliRunner().invoke(app, ["sim", "--file", str(file), "--preset", preset])
+        assert result.exit_code == status, result.output
+    assert result.stderr.count("\n") == 1 and f"maps at most {ptes * 4096:,}" in result.stderr
+
+
+def test_a_terminal_gets_status_2_and_one_sentence():
+    done = subprocess.run([Path(sys.executable).with_name("weft"), "sim", "--loss", "1.5"], capture_output=True,
+                          text=True, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "weft: LOSS is '1.5'; it must be a number from 0 to 1\n"
+
+
+def test_empty_file_and_every_limit_are_accepted(tmp_path, monkeypatch):
+    from weft.tb.app.job import run as run_sim
+
+    jobs = []
+    monkeypatch.setattr(run_sim, "run", lambda **settings: jobs.append(settings) or 0)
+    file = tmp_path / "empty file"
+    file.touch()
+    arguments = {"file": str(file), "loss": "1", "reorder": "0.5", "back-loss": "0", "qps": "14", "pmtu": "4096",
+                 "seed": "0", "rtt-us": "0", "sim": "icarus"}
+    result = CliRunner().invoke(app, ["sim", *(word for name, value in arguments.items()
+                                               for word in (f"--{name}", value))])
+    assert result.exit_code == 0, result.output
+    assert jobs[0]["file"] == str(file) and jobs[0]["qps"] == 14 and jobs[0]["loss"] == 1.0
+    assert jobs[0]["pmtu"] == 4096 and jobs[0]["sim"] == "icarus" and not jobs[0]["waves"]
+
+
+@pytest.mark.parametrize(("text", "recorded"), [("1", True), ("true", True), ("0", False), ("", False)])
+def test_waves_by_the_environment(monkeypatch, text, recorded):
+    from weft.tb.app.job import run as run_sim
+
+    jobs = []
+    monkeypatch.setattr(run_sim, "run", lambda **settings: jobs.append(settings) or 0)
+    monkeypatch.setenv("WAVES", text)
+    assert CliRunner().invoke(app, ["sim"]).exit_code == 0
+    assert jobs[0]["waves"] is recorded
+    monkeypatch.setenv("WAVES", "2")
+    result = CliRunner().invoke(app, ["sim"])
+    assert (result.exit_code, result.stderr) == (2, "weft: WAVES is '2'; it must be 1 or 0\n")
+
+
+def test_help_lists_every_parameter():
+    text = CliRunner().invoke(app, ["sim", "--help"], env={"COLUMNS": "200"}).stdout
+    for option in ("file", "loss", "reorder", "dup", "corrupt", "rtt-us", "qps", "seed", "pmtu", "sim", "waves"):
+        assert f"--{option}" in text
+
+
+def test_register_map_is_complete_and_kept_up_to_date(tmp_path):
+    output = tmp_path / "registers.md"
+    assert CliRunner().invoke(app, ["regs", "--output", str(output)]).exit_code == 0
+    text = output.read_text()
+    for name in [register.name for register in abi.REGISTERS] + [name for name, _ in abi.COUNTERS]:
+        assert f"`{name}`" in text
+    assert (ROOT / "docs/registers.md").read_text() == text, "run: weft regs --output docs/registers.md"
+
+
+def test_command_line_loads_without_hardware_tools():
+    heavy = ("amaranth", "cocotb", "numpy", "verilator", "pytest")
+    code = f"import sys, weft.tb.cli; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_report_is_printed_and_judged(tmp_path):
+    from weft.tb.app.job.run import print_report
+
+    path = tmp_path / "sim.json"
+    console = Console(record=True, width=80)
+    report = {"ok": True, "failures": [], "packets_sent": 1234, "counters": {"a": {}},
+              "link": {"a_to_b": {"sent": {"data": 7, "all": 7}, "lost": {"all": 2}}}}
+    path.write_text(json.dumps(report))
+    assert print_report(console, path)
+    path.write_text(json.dumps({"ok": False, "failures": ["[x] is wrong"]}))
+    assert not print_report(console, path)
+    assert not print_report(console, tmp_path / "none")
+    text = console.export_text()
+    for words in ("packets sent", "1,234", "frames a to b", "PASSED", "FAILED", "[x] is wrong", "no report"):
+        assert words in text
+
+
+def test_job_travels_to_the_bench(monkeypatch):
+    from weft.tb.app.job.job import Job
+
+    job = Job(file="a b", loss=0.1, reorder=0, dup=0, corrupt=0, rtt_us=20, qps=2, seed=3, pmtu=1024, preset="test",
+              sim="icarus", progress="p", report="r", captures="c", back_loss=0.2)
+    for name, value in job.environment().items():
+        monkeypatch.setenv(name, value)
+    assert Job.from_environment() == job
+    assert job.command == ("weft sim --file 'a b' --loss 0.1 --reorder 0 --dup 0 --corrupt 0 --rtt-us 20 --qps 2 "
+                           "--seed 3 --pmtu 1024 --preset test --sim icarus --back-loss 0.2")
+    config = job.env_config(vectors=8)
+    assert config.a_to_b.delay_ns == 10_000 and config.a_to_b.loss == 0.1 and config.b_to_a.loss == 0.2
+
+
+@pytest.mark.parametrize(("name", "failures", "warnings"), [
+    ("loss", 1, 0), ("corrupt", 1, 0), ("back_loss", 1, 0), ("back_corrupt", 1, 0),
+    ("reorder", 0, 1), ("dup", 0, 1), ("back_reorder", 0, 1), ("back_dup", 0, 1)])
+def test_packets_sent_again_for_nothing_are_told(name, failures, warnings):
+    """They fail a run over a link that keeps order."""
+    from weft.tb.app.job.job import Job
+
+    chances = {"loss": 0, "reorder": 0, "dup": 0, "corrupt": 0, name: 0.1}
+    job = Job(file="", rtt_us=20, qps=1, seed=3, pmtu=1024, preset="test", sim="icarus", progress="", report="",
+              captures="", **chances)
+    assert job.judge_spurious(0) == ([], [])
+    failed, warned = job.judge_spurious(3)
+    assert (len(failed), len(warned)) == (failures, warnings)
+    assert "3 packets were sent again" in (failed + warned)[0]
+
+
+def test_default_file_is_a_megabyte():
+    from weft.tb.app.job.run import default_file
+
+    assert default_file().stat().st_size >= 1 << 20

@@ -1,0 +1,117 @@
+"""Every state that two ends of a channel can get into, by breadth-first search.
+
+In each state: nobody's counters are below zero, credits are conserved, and the receives that are posted and the
+completion queue are large enough for all that was posted and not yet taken, since the connection may deliver all of it
+before the program looks. Where nothing can happen unless a program wants something, nothing waits. And no circle of
+states comes without a new message: acknowledgements end.
+"""
+
+from typing import NamedTuple
+
+from weft.driver.channel.credits import unpack_ack
+from weft.tb.test.driver.channel.ends import ENDS, MESSAGE, Broken, Ends, Event
+
+
+class Violation(AssertionError):
+    """Something that must not happen, and how it came to that."""
+
+
+class Totals(NamedTuple):
+    """What a search found: states, steps between them, acknowledgements that at most follow without a new message, and
+    events from the beginning to the state that is furthest away."""
+
+    states: int
+    steps: int
+    acks: int
+    depth: int
+
+
+class Search:
+    """All states of two ends; parameters as for :class:`Ends`."""
+
+    def __init__(self, capacities, **options):
+        self.capacities = capacities
+        self.ends = Ends(capacities, **options)
+        self._came = {}     # (state before, end, event) of each state
+
+    def run(self):
+        """:class:`Totals`; Violation if the ends can get where they must not."""
+        first = self.ends.start
+        numbers, queue, settling, steps = {first: 0}, [first], [], 0
+        self._came[first] = None
+        for state in queue:
+            on = []
+            try:
+                for end, event, following, acks in self.ends.steps(state):
+                    steps += 1
+                    if self.ends.alike:
+                        following = min(following, following.mirrored)
+                    if following not in numbers:
+                        numbers[following] = len(queue)
+                        queue.append(following)
+                        self._came[following] = (state, end, event)
+                        self._check(following)
+                    if event != Event.WANT:
+                        on.append((numbers[following], acks))
+            except Broken as error:
+                raise self._violation(state, str(error)) from error
+            if not on:
+                self._check_at_rest(state)
+            settling.append(on)
+        return Totals(len(queue), steps, self._check_settling(settling, queue), len(self._way(queue[-1])))
+
+    def _check(self, state):
+        c = self.capacities
+        for end in ENDS:
+            mine, peer, wire, back = state.ends[end], state.ends[1 - end], state.wires[end], state.wires[1 - end]
+            if min(mine) < 0:
+                raise self._violation(state, f"end {end} counts below zero")
+            if len(wire) > c.max_recv_wr:
+                raise self._violation(state, f"receiver not ready: {len(wire)} sends for {c.max_recv_wr} receives")
+            completions = self.ends.outstanding(mine) + len(wire)
+            if completions > c.max_cqe:
+                raise self._violation(state, f"CQ overflow: {completions} completions for {c.max_cqe}")
+            messages = wire.count(MESSAGE)
+            told = [unpack_ack(word) for word in back if word != MESSAGE]
+            data = peer.data_remote + messages + mine.data_owed + sum(data for data, _ in told)
+            imm = peer.imm_remote + len(wire) - messages + mine.imm_owed + sum(imm for _, imm in told)
+            if (data, imm) != (c.max_send_data_wr, c.max_send_imm_wr):
+                raise self._violation(state, f"credits not conserved: {data} and {imm} for sends to end {end}")
+
+    def _check_at_rest(self, state):
+        for end, now in enumerate(state.ends):
+            for what, waits in (("a message", now.waiting), ("an acknowledgement", self.ends.ack_waits(end, now))):
+                if waits:
+                    raise self._violation(state, f"deadlock: {what} waits at end {end}, and nothing can happen")
+
+    def _check_settling(self, settling, states):
+        """The most acknowledgements that follow without a new message."""
+        sources = [0] * len(settling)
+        for on in settling:
+            for number, _ in on:
+                sources[number] += 1
+        most = [0] * len(settling)
+        ready = [number for number, count in enumerate(sources) if not count]
+        for number in ready:
+            for following, acks in settling[number]:
+                most[following] = max(most[following], most[number] + acks)
+                sources[following] -= 1
+                if not sources[following]:
+                    ready.append(following)
+        if len(ready) < len(settling):
+            state = next(state for state, count in zip(states, sources, strict=True) if count)
+            raise self._violation(state, "storm: acknowledgements go back and forth for ever")
+        return max(most)
+
+    def _way(self, state):
+        """[(end, event, state)] from the beginning; where the ends are alike a step may have swapped them."""
+        way = []
+        while (came := self._came[state]) is not None:
+            way.append((*came[1:], state))
+            state = came[0]
+        return way[::-1]
+
+    def _violation(self, state, what):
+        lines = [f"  end {end}, {event.name}: {after.ends[0]} <- {after.wires[0]}; {after.ends[1]} <- {after.wires[1]}"
+                 for end, event, after in self._way(state)]
+        return Violation("\n".join([f"{what}; {self.capacities}, after:", *lines]))

@@ -1,0 +1,245 @@
+"""Two agents over networks of all kinds: a connection is made once or not at all, and nothing of it stays."""
+
+import pytest
+
+from weft.driver.connection.connection import News, Offer, State
+from weft.driver.connection.messages import Attribute, RejectReason, parse
+from weft.driver.connection.service import gid_of
+from weft.driver.protocol.timer import ack_timeout_ns
+from weft.tb.test.driver.connection.network import DELAY_NS, OFFER, PATIENCE, Faults, Network, Program
+
+BAD = Faults(loss=0.2, repeat=0.2, late=0.3)
+
+
+def kinds(network, source):
+    """Messages that a host sent, in order."""
+    return [parse(data).kind.name for ip, _, data in network.sent if ip == source]
+
+
+def gone(network):
+    """Whether nothing of any connection is left anywhere."""
+    return not any(agent.connections or agent._by_peer or agent._by_qp for agent in network.agents.values())
+
+
+def open_pair(network):
+    server, client = Program(network, 2), Program(network, 1)
+    server.listen()
+    return server, client.connect(2)
+
+
+def test_messages_of_a_connection_without_losses():
+    network = Network(1)
+    server, client = open_pair(network)
+    assert network.run(lambda: server.state is State.ESTABLISHED)
+    assert network.now == 3 * DELAY_NS
+    client.connection.disconnect(network.now)
+    network.run()
+    assert kinds(network, 1) == ["REQ", "RTU", "DREQ"] and kinds(network, 2) == ["REP", "DREP"]
+    assert server.news == [News.ESTABLISHED, News.DISCONNECTED, News.TIMEWAIT_EXIT] and gone(network)
+    assert client.news == [News.RESPONSE, News.DISCONNECTED, News.TIMEWAIT_EXIT]
+
+
+def test_both_ends_know_what_the_other_offered():
+    network = Network(1)
+    asked = Offer(qpn=7, psn=9, responder_resources=3, initiator_depth=16, rnr_retry_count=2, srq=1, mtu=4,
+                  ack_timeout=20, retry_count=5)
+    server, client = Program(network, 2), Program(network, 1)
+    server.listen()
+    client.connect(2, offer=asked)
+    network.run(lambda: server.state is State.ESTABLISHED)
+    assert server.connection.peers == asked
+    assert client.connection.peers == Offer(OFFER.qpn, OFFER.psn, 4, 2, 7, 0)
+    assert (server.connection.mine.responder_resources, server.connection.mine.initiator_depth) == (4, 2)
+    modest = Offer(qpn=1, psn=1, responder_resources=1, initiator_depth=3)
+    assert OFFER.within(modest).responder_resources == 3 and OFFER.within(modest).initiator_depth == 1
+
+
+@pytest.mark.parametrize(("lost", "again"), [("REP", "REQ"), ("DREP", "DREQ"), ("RTU", "REP")])
+def test_an_answer_that_gets_lost_is_said_again_when_it_is_asked_for(lost, again):
+    network = Network(1)
+    server, client = open_pair(network)
+    source = 1 if lost == "RTU" else 2
+    if lost == "DREP":
+        network.run(lambda: server.state is State.ESTABLISHED)
+        client.connection.disconnect(network.now)
+    network.run(lambda: lost in kinds(network, source))
+    network._queue.clear()      # it was the only datagram under way
+    if lost == "REP":
+        server.connection.deadline = None      # its own patience is not what helps here
+    answered = {"REP": lambda: client.state is State.ESTABLISHED, "DREP": lambda: client.state is State.TIMEWAIT,
+                "RTU": lambda: server.state is State.ESTABLISHED}[lost]
+    assert network.run(answered)
+    assert kinds(network, source).count(lost) == 2 and kinds(network, 3 - source).count(again) == 2
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_a_peer_that_was_asked_for_patience_hears_again_that_it_is_over(lost):
+    """REP came twice, so MRA asks for a second; then RTU gets lost, and is not waited for as long as that."""
+    network = Network(1)
+    server, client = Program(network, 2), Program(network, 1)
+    server.listen()
+    client.hear = lambda connection, news: client.news.append(news)     # its program takes its time
+    client.connect(2)
+    network.run(lambda: client.state is State.REP_RCVD)
+    network.send(*network.sent[-1])
+    assert network.run(lambda: server.connection.deadline - network.now > 1_000_000_000)
+    assert kinds(network, 1) == ["REQ", "MRA"]
+    start, network.faults = network.now, Faults(loss=1.0)
+    client.connection.establish(network.now)
+    network.run(lambda: kinds(network, 1).count("RTU") == lost)
+    network.faults = Faults()
+    assert network.run(lambda: server.state is State.ESTABLISHED)
+    assert network.now - start == ((1 << lost) - 1) * ack_timeout_ns(PATIENCE.response_timeout) + DELAY_NS
+    network.run()
+    assert client.state is State.ESTABLISHED and network.now - start < 1_100_000_000, "it is told for ever"
+    assert kinds(network, 1).count("RTU") == 14 and kinds(network, 2) == ["REP", "REP"]
+
+
+@pytest.mark.parametrize("run", range(8))
+def test_a_bad_network_makes_no_difference_to_the_programs(run, bench_seed):
+    seed = f"{bench_seed}/{run}"
+    network = Network(seed, BAD)
+    server, client = open_pair(network)
+    assert network.run(lambda: server.state is State.ESTABLISHED is client.state), seed
+    (server, client)[run % 2].connection.disconnect(network.now)
+    if run % 3 == 0:     # both at a time
+        (client, server)[run % 2].connection.disconnect(network.now)
+    network.run()
+    for program, first in ((server, News.ESTABLISHED), (client, News.RESPONSE)):
+        assert program.news == [first, News.DISCONNECTED, News.TIMEWAIT_EXIT], seed
+    assert gone(network), seed
+
+
+def test_the_bad_network_is_bad(bench_seed):
+    network = Network(bench_seed, BAD)
+    for _ in range(10):
+        server, client = Program(network, 2), Program(network, 1)
+        listener = server.listen()
+        client.connect(2)
+        network.run(lambda server=server, client=client: server.state is State.ESTABLISHED is client.state)
+        client.connection.disconnect(network.now)
+        network.run()
+        listener.close()
+    assert min(network.fates.values()) > 0 and len(network.fates) == 3
+    assert len(network.sent) > 10 * 5
+
+
+def test_nobody_there():
+    network = Network(1, hosts=1)
+    client = Program(network, 1).connect(2)
+    network.run()
+    assert client.news == [News.UNREACHABLE] and client.connection.status < 0 and gone(network)
+    assert kinds(network, 1) == ["REQ"] * (PATIENCE.retries + 1) + ["REJ"]
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_a_peer_that_falls_silent_at_any_time_is_given_up(stop):
+    """After so many messages nothing comes through any more."""
+    network = Network(1)
+    server, client = open_pair(network)
+    assert network.run(lambda: len(network.sent) >= stop)
+    network.faults = Faults(loss=1.0)
+    network._queue.clear()
+    for program in (server, client):
+        if program.state is State.ESTABLISHED:
+            program.connection.disconnect(network.now)
+    network.run()
+    ends = {News.UNREACHABLE, News.TIMEWAIT_EXIT}
+    assert gone(network) and all(p.news[-1] in ends for p in (server, client) if p.connection is not None)
+
+
+def test_a_program_that_takes_its_time_is_waited_for():
+    network = Network(1)
+    server, client = Program(network, 2), Program(network, 1)
+    asked = []
+    server.listen(on_request=lambda connection: asked.append(connection) or server.hear)
+    client.connect(2)
+    network.run(lambda: kinds(network, 2) == ["MRA"])
+    client_heard = client.connection.deadline
+    network.run(lambda: client.connection.deadline != client_heard)
+    assert client.state is State.REQ_SENT and client.connection.deadline > 1_000_000_000
+    server.accept(asked[0])
+    assert network.run(lambda: server.state is State.ESTABLISHED)
+    assert kinds(network, 1) == ["REQ", "REQ", "RTU"]
+
+
+def test_a_program_that_never_answers_is_not_waited_for_for_ever():
+    network = Network(1)
+    server, client = Program(network, 2), Program(network, 1)
+    server.listen(on_request=lambda connection: lambda *_: None)
+    client.connect(2)
+    network.run()
+    assert client.news == [News.UNREACHABLE] and gone(network)
+
+
+def test_refusals_by_the_program_and_by_the_agent():
+    network = Network(1)
+    server = Program(network, 2)
+    listener = server.listen(on_request=lambda connection: connection.reject(private_data=b"no") or server.hear)
+    client = Program(network, 1).connect(2)
+    other = Program(network, 1).connect(2, port=7472)
+    network.run()
+    assert client.news == other.news == [News.REJECTED] and not listener.pending
+    assert client.connection.status == RejectReason.CONSUMER_DEFINED
+    assert client.connection.private_data.rstrip(b"\0") == b"no" and len(client.connection.private_data) == 148
+    assert other.connection.status == RejectReason.INVALID_SERVICE_ID and gone(network)
+
+
+def test_private_data_and_their_limits():
+    network = Network(1)
+    server, client = Program(network, 2), Program(network, 1)
+    seen = []
+    server.listen(on_request=lambda connection: seen.append(connection.private_data) or server.accept(connection))
+    client.connect(2, private_data=bytes(range(56)))
+    network.run(lambda: client.state is State.ESTABLISHED)
+    assert seen == [bytes(range(56))]
+    assert client.connection.private_data == b"welcome".ljust(196, b"\0")
+    with pytest.raises(ValueError, match="private data"):
+        Program(network, 1).connect(2, private_data=bytes(57))
+
+
+def test_requests_beyond_the_backlog_wait():
+    network = Network(1, hosts=4)
+    server = Program(network, 4)
+    asked = []
+    server.listen(backlog=2, on_request=lambda connection: asked.append(connection) or server.hear)
+    clients = [Program(network, ip).connect(4) for ip in (1, 2, 3)]
+    network.run(lambda: network.now > 3 * 131_072)
+    assert len(asked) == 2 and network.agents[4].counts["backlog_full"] > 0
+    for _ in range(3):
+        assert network.run(lambda: asked)
+        server.accept(asked.pop(0))
+        assert network.run(lambda: server.state is State.ESTABLISHED)
+    assert all(client.state is State.ESTABLISHED for client in clients)
+
+
+def test_a_qp_that_is_connected_is_not_connected_once_more():
+    network = Network(1)
+    server, client = open_pair(network)
+    network.run(lambda: server.state is State.ESTABLISHED)
+    again = Program(network, 1).connect(2)
+    network.run()
+    assert again.news == [News.REJECTED] and again.connection.status == RejectReason.STALE_CONN
+    assert client.state is server.state is State.ESTABLISHED
+
+
+@pytest.mark.parametrize("wanted", [State.REQ_SENT, State.REQ_RCVD, State.REP_SENT])
+def test_who_gives_up_says_so(wanted):
+    network = Network(1)
+    server, client = Program(network, 2), Program(network, 1)
+    server.listen(on_request=server.accept if wanted is State.REP_SENT else
+                  lambda connection: setattr(server, "connection", connection) or server.hear)
+    client.connect(2)
+    network.run(lambda: wanted in (client.state, server.state))
+    (client if wanted is State.REQ_SENT else server).connection.abandon(network.now)
+    network.run()
+    other = server if wanted is State.REQ_SENT else client
+    assert gone(network) and (other.connection is None or other.news[-1] in (News.REJECTED, News.TIMEWAIT_EXIT))
+
+
+def test_agents_know_hosts_by_their_addresses():
+    network = Network(1)
+    open_pair(network)
+    request = parse(network.sent[0][2])
+    assert request.kind is Attribute.REQ and request.local_gid == gid_of(1) and request.remote_gid == gid_of(2)
+    assert request.service_id == 0x0106_1D2F

@@ -1,0 +1,186 @@
+"""A QP whose program destroyed it, and a peer that has not heard its last acknowledgement."""
+
+import pytest
+
+from weft.driver.receive.receiver import LAST_ANSWERS_MAX
+from weft.driver.terms.enums import QPAttrMask, QPState, WCStatus, WROpcode
+from weft.driver.verbs.context import ContextConfig
+from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.pd import PD
+from weft.driver.verbs.qp import QP, QPAttr, rc_init_attr
+from weft.hdl.contract import wire
+from weft.tb.test.driver.spoilt_link import Scenario, opcode_of
+
+SEND, WRITE = WROpcode.SEND, WROpcode.RDMA_WRITE
+FAST = {"timeout": 9, "retry_cnt": 1}      # gives up after 4 ms
+KEPT = 4
+
+
+def scenario(kept=KEPT, **attributes):
+    """Two hosts; answers of the second one get lost from now on, until the flag that is returned is cleared."""
+    pair = Scenario(config=ContextConfig(departed_qps=kept), **FAST | attributes)
+    lost, deaf = [], [True]
+
+    def change(frame):
+        if deaf[0] and opcode_of(frame) == wire.Opcode.ACKNOWLEDGE:
+            lost.append(frame)
+            return None
+        return frame
+
+    pair.on_the_way(1, change)
+    return pair, lost, deaf
+
+
+def arrives(pair, opcode=SEND, length=700):
+    """A message that the second host has, of which the first one has not heard."""
+    pair.me.mr.write(b"m" * length)
+    pair.peer.recv(0, length)
+    pair.ask(opcode, length)
+    if opcode is SEND:
+        assert pair.statuses(1, 1) == [WCStatus.SUCCESS]
+    else:
+        pair.run_until(lambda: pair.peer.mr.read(length, 0) == b"m" * length)
+
+
+def gone(pair, lost, deaf):
+    """The second host destroys its QP before its acknowledgement arrived, and after that everything does."""
+    pair.run_until(lambda: lost)
+    assert pair.me.qp.engine.outstanding == 1
+    pair.peer.qp.close()
+    pair.settle()      # what was on its way got lost
+    deaf[0] = False
+
+
+@pytest.mark.parametrize("opcode", [SEND, WRITE])
+def test_peer_hears_the_last_acknowledgement_of_a_destroyed_qp(opcode):
+    pair, lost, deaf = scenario()
+    arrives(pair, opcode)
+    gone(pair, lost, deaf)
+    assert pair.outcome() is WCStatus.SUCCESS
+    assert len(pair.peer.context.engine.departed) == 1
+    pair.close()
+
+
+def test_without_it_the_peer_is_told_that_nobody_answers():
+    pair, lost, deaf = scenario(kept=0)
+    arrives(pair)
+    gone(pair, lost, deaf)
+    assert pair.outcome() is WCStatus.RETRY_EXC_ERR
+    pair.close()
+
+
+def test_qp_in_error_says_its_last_acknowledgement_again():
+    pair, lost, deaf = scenario()
+    arrives(pair)
+    pair.run_until(lambda: lost)
+    pair.peer.qp.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
+    deaf[0] = False
+    assert pair.outcome() is WCStatus.SUCCESS
+    pair.ask(SEND, 10)
+    assert pair.outcome() is WCStatus.RETRY_EXC_ERR
+    pair.close()
+
+
+def test_what_comes_afterwards_is_not_taken():
+    """Neither written nor acknowledged, and the peer fails; what was acknowledged before is not said for it."""
+    pair, lost, deaf = scenario()
+    asked, mute = [], [True]
+
+    def change(frame):
+        asked.extend(frame for _ in range(opcode_of(frame) == wire.Opcode.PROBE))
+        return None if mute[0] and opcode_of(frame) == wire.Opcode.PROBE else frame
+
+    pair.on_the_way(0, change)
+    arrives(pair)
+    gone(pair, lost, deaf)
+    pair.me.mr.write(b"n" * 700)
+    pair.ask(WRITE, 700)
+    count = len(asked)
+    pair.run_until(lambda: len(asked) > count)
+    mute[0] = False
+    assert pair.statuses(0, 2) == [WCStatus.RETRY_EXC_ERR, WCStatus.WR_FLUSH_ERR]
+    assert pair.peer.mr.read(700, 0) == b"m" * 700
+    assert pair.peer.cq.take(8)[1] == []
+    pair.close()
+
+
+def test_message_that_nobody_took_is_not_acknowledged():
+    pair, _lost, deaf = scenario()
+    deaf[0] = False
+    pair.ask(SEND, 700)
+    pair.settle()
+    pair.peer.qp.close()
+    assert pair.outcome() is WCStatus.RETRY_EXC_ERR
+    pair.close()
+
+
+def test_qp_that_misses_something_is_not_kept():
+    """Its peer has sent more than was acknowledged, and its holes take blocks."""
+    pair, lost, deaf = scenario()
+    arrives(pair)
+    pair.run_until(lambda: lost)
+    deaf[0] = False
+    assert pair.outcome() is WCStatus.SUCCESS
+    again, first = [], []
+
+    def change(frame):
+        if opcode_of(frame) in wire.DATA_OPCODES:
+            again.extend([frame] * (opcode_of(frame) in wire.RETX_OPCODES))
+            first.append(frame)
+            return None if again or len(first) == 1 else frame      # its first packet, however often
+        return frame
+
+    pair.on_the_way(0, change)
+    pair.ask(WRITE, 700)
+    pair.run_until(lambda: again)
+    assert pair.peer.qp.receiver.holes.oldest is not None
+    pair.peer.qp.close()
+    assert len(pair.peer.context.engine.departed) == 0
+    assert pair.outcome() is WCStatus.RETRY_EXC_ERR
+    pair.close()
+
+
+def test_the_oldest_makes_room():
+    """Those that are kept are few, and never in the way of a new QP."""
+    pair = Scenario(qps=6, config=ContextConfig(departed_qps=KEPT), **FAST)
+    context = pair.peer.context
+    engine = context.engine
+    for n in range(6):
+        if n:
+            pair.peer.recv(0, 8, qp=pair.peer.qps[n])
+            pair.send(SEND, (0, 8), qp=n)
+            assert pair.statuses(0, 1) == pair.statuses(1, 1) == [WCStatus.SUCCESS]
+        pair.peer.qps[n].close()
+        assert len(engine.departed) == min(n + 1, KEPT)
+    assert len(engine.qps) == KEPT
+    pd, cq = PD(context), CQ(context, 8)
+    many = [QP(pd, rc_init_attr(cq)) for _ in range(engine.qps.most)]
+    assert len(engine.departed) == 0
+    for qp in many:
+        qp.close()
+    pd.close()
+    cq.close()
+    pair.close()
+
+
+def test_a_peer_that_asks_for_ever_is_answered_for_a_while():
+    pair, lost, _deaf = scenario(timeout=0)
+    arrives(pair)
+    pair.run_until(lambda: lost)
+    pair.peer.qp.close()
+    counts = pair.peer.context.engine.counts
+    before = counts["ACKNOWLEDGE"]
+    pair.run_until(lambda: counts["ACKNOWLEDGE"] - before == LAST_ANSWERS_MAX, 10**9)
+    asked = pair.me.qp.sender.timer.probes
+    pair.run_until(lambda: pair.me.qp.sender.timer.probes == asked + 3)
+    assert counts["ACKNOWLEDGE"] - before == LAST_ANSWERS_MAX
+    pair.close()
+
+
+def test_card_reset_forgets_them():
+    pair, lost, deaf = scenario()
+    arrives(pair)
+    gone(pair, lost, deaf)
+    pair.peer.context.reset()
+    assert len(pair.peer.context.engine.departed) == len(pair.peer.context.engine.qps) == 0
+    pair.close()

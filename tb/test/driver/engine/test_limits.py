@@ -1,0 +1,257 @@
+"""What a peer can make a host keep, send or do is bounded, and shared fairly."""
+
+import collections
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from weft.driver.engine.qp_table import QpTable
+from weft.driver.queue.ring import ENTRIES_MAX
+from weft.driver.queue.transmit_turns import AHEAD_BYTES, TransmitTurns
+from weft.driver.terms.enums import WCStatus, WROpcode
+from weft.driver.verbs.wr import SGE, SendWR
+from weft.hdl.contract import abi, wire
+from weft.model.link import LinkConfig
+from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair
+from weft.tb.test.driver.receive.test_receiver import PSN, actions, event, make_receiver, node, retire
+from weft.tb.test.driver.verbs.test_endings import service
+
+Ring = abi.Ring
+
+
+class Sent:
+    """A ring that keeps what was pushed, with so much room."""
+
+    def __init__(self, room):
+        self.room, self.entries, self.cookies = room, [], collections.deque()
+        self.prod = self.cons = 0
+
+    def push(self, entry, cookie):
+        self.room -= 1
+        self.prod += 1
+        self.entries.append(entry)
+        self.cookies.append(cookie)
+
+    def advance(self, cons):
+        done = [self.cookies.popleft() for _ in range(cons - self.cons)]
+        self.cons, self.room = cons, self.room + len(done)
+        return done
+
+    def ring_doorbell(self):
+        pass
+
+
+class Busy:
+    """A QP with so much to send again and so much new work."""
+
+    def __init__(self, name, again, new, length=1024):
+        self.name, self.again, self.new, self.length, self.sender = name, again, new, length, self
+        self.in_card = 0
+
+    has_retransmission = property(lambda self: self.again > 0)
+    has_work = property(lambda self: self.new > 0)
+
+    def next_retransmission(self):
+        self.again -= 1
+        return {"length": self.length, "again": True}
+
+    def next_work(self):
+        if not self.new:
+            return None
+        self.new -= 1
+        return {"length": 65_536, "again": False}
+
+    def next_writes(self, most, most_bytes):
+        return []
+
+    def work_descriptor(self, fields):
+        return self.name, fields["again"]
+
+    def on_transmitted(self, now, again, descriptors):
+        pass
+
+
+def make_turns(*qps, room=16):
+    rings = {ring: Sent(room) for ring in (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)}
+    turns = TransmitTurns(rings, lambda qp: None, enough_bytes=1 << 20)
+    for qp in qps:
+        turns.offer(qp)
+    return turns, rings
+
+
+def test_one_qp_does_not_take_the_whole_retransmit_ring():
+    greedy, modest = Busy("greedy", 10_000, 0), Busy("modest", 5, 0)
+    turns, rings = make_turns(greedy, modest)
+    turns.fill()
+    assert collections.Counter(name for name, _ in rings[Ring.RETRANSMIT].entries) == {"greedy": 10, "modest": 5}, (
+        "place is left for a descriptor of two entries")
+    first = Busy("first", 10_000, 0)
+    turns, rings = make_turns(first, Busy("second", 100, 0), room=ENTRIES_MAX)
+    for number in range(1, 21):      # room for one at a time
+        turns.fill()
+        rings[Ring.RETRANSMIT].cons, rings[Ring.RETRANSMIT].room = number, ENTRIES_MAX
+    names = collections.Counter(name for name, _ in rings[Ring.RETRANSMIT].entries)
+    assert names == {"first": 10, "second": 10}
+
+
+def test_new_work_waits_for_so_many_retransmissions_at_most():
+    """The card sends those first: while new work waits in it, their number ends."""
+    turns, rings = make_turns(Busy("greedy", 10_000, 0, length=4_096), Busy("honest", 0, 8), room=64)
+    status = SimpleNamespace(nic_tx_cons=0, send_cons=0, retransmit_cons=0)
+    ahead = 0
+    for _ in range(100):
+        turns.fill()
+        again = rings[Ring.RETRANSMIT].prod - rings[Ring.RETRANSMIT].cons
+        ahead += again
+        status.retransmit_cons = rings[Ring.RETRANSMIT].prod
+        if not again:
+            assert ahead * 4_096 <= AHEAD_BYTES + 64 * 4_096
+            ahead = 0
+            status.send_cons += 1        # nothing is ahead of it
+        turns.advance(status, 0)
+        if status.send_cons == 8:
+            break
+    assert status.send_cons == 8, "new work starves"
+
+
+def test_one_probe_brings_so_many_reports_again_at_most():
+    receiver, _ = make_receiver(blocks=400)
+    for number in range(200):
+        node(receiver, (PSN + 1_000 * number, 1))
+    actions(receiver)
+    event(receiver, abi.ReportKind.PROBE, PSN + 10**6, PSN + 10**6, 200, rsn=0)
+    receiver.settle()
+    again = [a for a in actions(receiver) if getattr(a, "opcode", None) is wire.Opcode.LOSS_REPORT]
+    assert len(again) == 64 and [report.rsn for report in again] == list(range(64))
+
+
+def test_messages_that_wait_have_a_limit_and_the_peer_an_error():
+    receiver, _ = make_receiver()
+    receiver._messages_max = 10
+    for number in range(30):
+        event(receiver, abi.ReportKind.MESSAGE_END, PSN + number, PSN + number + 1, 0, imm=number)
+        receiver.settle()
+    assert len(receiver.messages) == 10 and receiver.counts["messages_refused"] == 20
+    receiver.acknowledge()
+    nak = actions(receiver)[-1]
+    assert (nak.psn, nak.syndrome) == (PSN + 10, wire.Syndrome.NAK_REMOTE_OPERATIONAL)
+
+
+def test_what_is_retired_is_forgotten_though_an_older_hole_is_open():
+    receiver, pool = make_receiver()
+    node(receiver, (PSN, 1))
+    for number in range(1, 2_000):
+        node(receiver, (PSN + 10 * number, 1))
+        actions(receiver)
+        head = receiver.holes.nodes[0]
+        retire(receiver, head.line, 1 if head.runs[0][0] == PSN else 0)
+    assert len(receiver.holes._open) < 200 and receiver.holes.oldest == PSN
+    pool.check()
+
+
+@pytest.mark.parametrize("stranger", [True, False])
+def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
+    """Many lost packets and no report that arrives: each probe asks for all of them again."""
+    pair = make_pair(forward=LinkConfig(loss=0.3), seed=5)
+    ends = make_endpoints(pair, 400_000, path_mtu=1)
+    qp, context = ends[1].qps[0], pair.contexts[1]
+    pair.links[1].drop = lambda frame: frame[wire.BTH_OFFSET] == wire.Opcode.LOSS_REPORT
+    wr = SendWR(sg=[SGE(ends[0].mr.buf, 400_000, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
+    wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
+    ends[0].qps[0].post_send(wr)
+    for _ in range(60):
+        for each in pair.contexts:
+            each.progress()
+        pair.loop.run(pair.loop.now_ns + 1_000)
+    assert len(qp.receiver.holes.nodes) > 10
+    probe = wire.build_frame(
+        opcode=wire.Opcode.PROBE, dst_mac=context.mac, src_mac=2, src_ip=9 if stranger else pair.contexts[0].ip,
+        dst_ip=context.ip, sport=0xC000, dest_qp=qp.qp_num, psn=qp.receiver.base % (1 << 24),
+        extensions=wire.RSNH.pack(rsn=0))
+    sent, pair.devices[1].transmit = context.counts["LOSS_REPORT"], lambda frame: None
+    for _ in range(600):
+        pair.devices[1].card.receive(probe)
+        pair.loop.run(pair.loop.now_ns + 100)
+        context.progress()
+        assert len(context.engine.nic.queue) <= context.engine.nic.QUEUED_MAX
+    if stranger:
+        assert context.statistics()["drop_wrong_peer"] == 600 and context.counts["LOSS_REPORT"] == sent
+    else:
+        assert context.counts["LOSS_REPORT"] > sent
+
+
+def test_raw_frames_of_a_program_have_a_limit():
+    context = make_pair().contexts[0]
+    frame = wire.ETH.pack(dst=1, src=2, ethertype=0x8915) + bytes(46)
+    for _ in range(context.rings[Ring.NIC_TX].depth + context.engine.nic.QUEUED_MAX):
+        context.send_raw(frame)
+    with pytest.raises(BufferError, match="wait"):
+        context.send_raw(frame)
+    assert len(context.engine.nic.queue) <= context.engine.nic.QUEUED_MAX
+
+
+def test_immediates_wait_for_receives_and_no_longer_than_that():
+    """As many as a sender may have outstanding are no mistake."""
+    pair = make_pair()
+    ends = make_endpoints(pair, 4_096, window=64, rnr_retry=0)
+    finished = []
+
+    def sending():
+        for n in range(64):
+            wr = SendWR(n, sg=[SGE(ends[0].mr.buf, 8, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE_WITH_IMM)
+            wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
+            ends[0].qps[0].post_send(wr)
+        got = ends[0].cq.wait(1, 10**9)
+        finished.append(True)
+        return got
+
+    assert pair.run(sending, service(pair, finished))[0][0].status is WCStatus.RNR_RETRY_EXC_ERR
+    assert len(ends[1].qps[0].engine.operations.responder) == 64
+
+
+class Idle:
+    """A QP that wants a round at some time, and counts how often it is looked at."""
+
+    receiver = SimpleNamespace(holes=SimpleNamespace(waits_for_blocks=False))
+
+    def __init__(self, index, at):
+        self.index, self.generation, self.at, self.looks = index, 0, at, 0
+
+    @property
+    def deadline(self):
+        self.looks += 1
+        return self.at
+
+
+def test_a_round_costs_what_is_due_and_not_what_exists():
+    table = QpTable(2_000, Random(1))
+    qps = [Idle(number, None if number % 3 else 1_000 + number) for number in range(1_000)]
+    for qp in qps:
+        table.add(qp)
+    assert list(table.due(0)) == qps and table.deadline == 1_000
+    for qp in qps:
+        qp.looks = 0
+    for now in range(1_000):
+        assert not list(table.due(now)) and table.deadline == 1_000
+    assert not sum(qp.looks for qp in qps)
+    qps[0].at = 5_000
+    assert list(table.due(1_000)) == [qps[0]] and table.deadline == 1_003
+    qps[1].at = 1_001
+    table.mark_active(qps[1])
+    assert table.deadline == 1_001, "it may have changed its mind"
+    assert list(table.due(1_000)) == [qps[1]] and list(table.due(1_001)) == [qps[1]]
+    table.remove(qps[3])
+    assert qps[3] not in list(table.due(10_000)) and not table.active
+
+
+def test_who_is_due_stays_due_when_another_one_fails():
+    table = QpTable(16, Random(1))
+    qps = [Idle(number, 50) for number in range(4)]
+    for qp in qps:
+        table.add(qp)
+    assert list(table.due(0)) == qps
+    for qp in table.due(50):
+        assert qp is qps[0]
+        break               # as an exception does
+    assert list(table.due(50)) == [*qps[1:], qps[0]]

@@ -1,0 +1,93 @@
+"""Who has an IP address: asked, answered, kept, and changed when it moves."""
+
+from weft.driver.engine.neighbours import ASK_NS, ASKS, CLAIM_ASKS, CLAIMS_MAX, Neighbours
+from weft.driver.protocol import arp
+from weft.driver.terms.enums import WROpcode
+from weft.driver.verbs.wr import SGE, SendWR
+from weft.hdl.contract import wire
+from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair
+
+MAC, IP = 0x02_0000_0000_01, 0x0A00_0001
+PEER_IP, OLD, NEW = 0x0A00_0002, 0x02_0000_0000_02, 0x02_0000_0000_22
+
+
+class Host:
+    """Neighbours of a host with a clock."""
+
+    def __init__(self):
+        self.now, self.sent, self.found, self.missing = 0, [], [], []
+        self.table = Neighbours(MAC, IP, send=self.sent.append, found=lambda ip, mac: self.found.append((ip, mac)),
+                                missing=self.missing.append)
+
+    def wait(self, ns):
+        end = self.now + ns
+        while self.table.deadline is not None and self.table.deadline <= end:
+            self.now = max(self.now, self.table.deadline)
+            self.table.progress(self.now)
+        self.now = end
+
+    def hear(self, mac, *, tpa=IP, spa=PEER_IP):
+        self.table.on_frame(arp._frame(arp.BROADCAST, mac, oper=arp.REPLY, sha=mac, spa=spa, tha=0, tpa=tpa))
+
+
+def test_a_neighbour_that_does_not_answer_is_missing():
+    host = Host()
+    host.table.want(PEER_IP, 0)
+    host.wait(ASK_NS << ASKS)
+    assert len(host.sent) == ASKS and host.missing == [PEER_IP] and host.table.find(PEER_IP) is None
+
+
+def test_what_nobody_wants_to_know_is_not_learned():
+    host = Host()
+    host.hear(OLD)
+    host.hear(OLD, tpa=PEER_IP)
+    assert host.table.find(PEER_IP) is None and host.table.deadline is None
+
+
+def test_an_address_that_moves_is_noticed():
+    """Its new owner tells everybody, and the old one is silent."""
+    host = Host()
+    host.table.add(PEER_IP, OLD)
+    host.hear(NEW, tpa=PEER_IP)
+    assert host.table.find(PEER_IP) == OLD
+    host.wait(ASK_NS << CLAIM_ASKS)
+    assert len(host.sent) == CLAIM_ASKS and host.found[-1] == (PEER_IP, NEW) and host.table.find(PEER_IP) == NEW
+    assert host.table.deadline is None
+
+
+def test_an_address_whose_owner_answers_stays_with_him():
+    host = Host()
+    host.table.add(PEER_IP, OLD)
+    for _ in range(5):
+        host.hear(NEW, tpa=PEER_IP)
+        host.wait(1)
+        host.hear(NEW)
+        host.hear(OLD)
+        host.wait(ASK_NS << ASKS)
+    assert host.table.find(PEER_IP) == OLD and len(host.sent) == 5 and not host.found and not host.missing
+
+
+def test_nobody_else_has_the_own_address_and_doubts_are_bounded():
+    host = Host()
+    host.hear(NEW, spa=IP, tpa=IP)
+    for n in range(2 * CLAIMS_MAX):
+        host.table.add(PEER_IP + n, OLD)
+        host.hear(NEW, spa=PEER_IP + n, tpa=PEER_IP + n)
+    assert host.table.find(IP) == MAC and len(host.table._claims) == len(host.table.asked) == CLAIMS_MAX
+
+
+def test_a_connection_follows_its_peer_to_another_card_address():
+    pair = make_pair()
+    ends = make_endpoints(pair, 4096)
+    context, device = pair.contexts[0], pair.devices[0]
+    frames = []
+    transmit, device.transmit = device.transmit, lambda frame: frames.append(frame) or transmit(frame)
+    device.card.receive(arp._frame(arp.BROADCAST, NEW, oper=arp.REPLY, sha=NEW, spa=pair.contexts[1].ip, tha=0,
+                                   tpa=pair.contexts[1].ip))
+    pair.devices[1].card.receive = lambda frame: None      # the old one is silent
+    qp = ends[0].qps[0]
+    context.run_until(lambda: qp.engine.path.mac == NEW, 10**9)
+    wr = SendWR(opcode=WROpcode.RDMA_WRITE, sg=[SGE(ends[0].mr.buf, 8, ends[0].mr.lkey)])
+    wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
+    qp.post_send(wr)
+    context.run_until(lambda: any(wire.ETH.unpack(frame).dst == NEW for frame in frames), 10**9)

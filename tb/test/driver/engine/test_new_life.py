@@ -1,0 +1,181 @@
+"""Lives of a queue pair: each has a QPN and a PSN of its own, and what is on the way of a former one is refused."""
+
+import collections
+import random
+
+import pytest
+
+from weft.driver.device.index_pool import IndexPool
+from weft.driver.device.key_tags import TAGS_APART
+from weft.driver.engine.qp_table import FIRST_INDEX, QpTable
+from weft.driver.terms.enums import QPState, SendFlags, WCStatus, WROpcode
+from weft.driver.verbs.context import ContextConfig
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.qp import QPAttr, connected_attr
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.hdl.contract import abi, wire
+from weft.hdl.contract.params import PRESETS
+from weft.tb.sim.pair.functional_pair import close_and_check, make_endpoints, make_pair
+
+LENGTH = 4_096
+
+
+class Lives:
+    """Two connected QPs whose frames are kept, and which can be reset and connected anew, all else being the same."""
+
+    def __init__(self):
+        self.pair = make_pair()
+        self.ends = make_endpoints(self.pair, LENGTH, path_mtu=1)
+        self.qps = [end.qps[0] for end in self.ends]
+        self.frames, self.lost = ([], []), False
+        for host, link in enumerate(self.pair.links):
+            link.drop = lambda frame, host=host: self.frames[1 - host].append(frame) or self.lost
+
+    def run(self):
+        for _ in range(60):
+            for context in self.pair.contexts:
+                context.progress()
+            self.pair.loop.run(self.pair.loop.now_ns + 1_000)
+
+    def write(self, wr_id):
+        me, you = self.ends
+        wr = SendWR(wr_id, sg=[SGE(me.mr.buf, LENGTH, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE_WITH_IMM,
+                    send_flags=SendFlags.SIGNALED)
+        wr.set_wr_rdma(you.mr.rkey, you.mr.buf)
+        self.qps[1].post_recv(RecvWR(wr_id))
+        self.qps[0].post_send(wr)
+        self.run()
+
+    def begin_anew(self, **attributes):
+        for qp in self.qps:
+            qp.reset()
+        for end, peer in (self.ends, self.ends[::-1]):
+            end.connect(peer.connections, path_mtu=1, **attributes)
+
+
+def test_nothing_of_a_former_life_is_heard():
+    """Not even with the PSNs of the present one: acknowledgements, reports, data, probes, each kind seen before."""
+    lives = Lives()
+    old = [qp.attr.sq_psn for qp in lives.qps]
+    lives.pair.links[0].drop = lambda frame, seen=[]: (   # the third packet gets lost: a report, a retransmission
+        lives.frames[1].append(frame) or seen.append(frame) or len(seen) == 3)
+    lives.write(1)
+    assert [wc.status for wc in lives.ends[0].cq.take(4)[1]] == [WCStatus.SUCCESS]
+    assert len(lives.ends[1].cq.take(4)[1]) == 1
+    former = [list(frames) for frames in lives.frames]
+    for qp, psn in zip(lives.qps, old, strict=True):
+        qp.reset()
+        assert qp.attr.sq_psn != psn, "the same PSN by chance, or always"
+        qp.attr.sq_psn = psn        # the worst that may happen
+    for end, peer in (lives.ends, lives.ends[::-1]):
+        end.connect(peer.connections, path_mtu=1)
+    lives.ends[0].mr.write(b"new" * 1_000)
+    lives.pair.links[0].drop = lambda frame: True
+    lives.write(2)
+    kinds = collections.Counter()
+    raw = lives.pair.contexts[0].counts["raw_frames"]
+    for host, frames in enumerate(former):
+        card = lives.pair.devices[host].card
+        for frame in frames:
+            dropped = card.counters["drop_stale_generation"]
+            card.receive(frame)
+            lives.run()
+            kinds[wire.Opcode(frame[wire.BTH_OFFSET])] += 1
+            assert card.counters["drop_stale_generation"] == dropped + 1
+    opcode = wire.Opcode
+    assert {opcode.ACKNOWLEDGE, opcode.LOSS_REPORT, opcode.WRITE_ONLY, opcode.RETX_WRITE} <= set(kinds)
+    assert lives.pair.contexts[0].counts["raw_frames"] == raw
+    assert not any(len(end.cq) for end in lives.ends), "a write that did not happen completed"
+    sender, receiver = lives.qps[0].sender, lives.qps[1].receiver
+    assert sender.queue.una == old[0] == receiver.cum == receiver.base and not sender.counts["stray_acks"]
+    lives.pair.links[0].drop = lambda frame: False
+    for _ in range(20):
+        lives.run()
+    assert [wc.wr_id for wc in lives.ends[0].cq.take(4)[1]] == [2]
+    assert lives.ends[1].mr.read(3_000, 0) == b"new" * 1_000
+    for end in lives.ends:
+        end.cq.take(4)
+    close_and_check(lives.pair, lives.ends)
+
+
+def test_each_life_has_a_number_and_a_psn_of_its_own_at_the_same_place():
+    lives = Lives()
+    qp = lives.qps[0]
+    seen = {(qp.qp_num, qp.attr.sq_psn)}
+    places = {qp.index}
+    for _ in range(300):        # more than fit what reports say of a generation
+        lives.begin_anew()
+        seen.add((qp.qp_num, qp.attr.sq_psn))
+        places.add(qp.index)
+    assert len({number for number, _ in seen}) == 301 and len({psn for _, psn in seen}) > 290 and len(places) == 1
+    lives.write(5)
+    assert [wc.qp_num for wc in lives.ends[0].cq.take(4)[1]] == [qp.qp_num]
+    lives.ends[1].cq.take(4)
+    close_and_check(lives.pair, lives.ends)
+
+
+def test_a_program_may_name_the_psn_of_a_life():
+    lives = Lives()
+    qp = lives.qps[0]
+    qp.reset()
+    attr = connected_attr(lives.qps[1].connection)
+    qp.to_init(attr)
+    qp.to_rtr(attr)
+    qp.to_rts(QPAttr(sq_psn=77))
+    assert qp.attr.sq_psn == qp.sender.queue.next_psn == 77
+    qp.reset()
+    assert qp.attr.sq_psn != 77 and qp.qp_state is QPState.RESET
+    close_and_check(lives.pair, lives.ends)
+
+
+@pytest.mark.parametrize("qps", [4, *(preset.qps for preset in PRESETS.values())])
+def test_numbers_are_used_again_as_late_as_possible(qps):
+    table = QpTable(qps, random.Random(3))
+    bits = table.index_bits
+    first = [table.new_number() for _ in range(qps - FIRST_INDEX)]
+    assert sorted(abi.split_qpn(number, bits)[0] for number in first) == list(range(FIRST_INDEX, qps))
+    with pytest.raises(MemoryError):
+        table.new_number()
+    order = random.Random(4).sample(first, len(first))
+    for number in order:
+        table.free_number(number)
+    again = [table.new_number() for _ in first]
+    assert [abi.split_qpn(number, bits)[0] for number in again] == [abi.split_qpn(n, bits)[0] for n in order]
+    assert not set(again) & set(first)
+
+
+def test_a_place_comes_to_the_same_number_when_all_generations_were_used():
+    table = QpTable(16384, random.Random(3))
+    number = table.new_number()
+    lives = (1 << wire.QPN_BITS) // 16384 - 1
+    numbers = [number]
+    for _ in range(lives):
+        numbers.append(number := table.next_number(number))
+    assert len(set(numbers)) == lives and numbers[-1] == numbers[0] and max(numbers) < (1 << wire.QPN_BITS) - 1
+    assert len({number % 16384 for number in numbers}) == 1
+
+
+def test_two_programs_do_not_begin_with_the_same_numbers():
+    firsts = {QpTable(16, random.Random(seed)).new_number() for seed in range(50)}
+    assert len(firsts) > 45
+    first, second = (make_pair(ContextConfig()).contexts[0].qps.new_number() for _ in range(2))
+    assert first != second
+
+
+def test_indices_and_tags_of_memory_are_used_again_as_late_as_possible():
+    pool = IndexPool(5, "things")
+    taken = [pool.take() for _ in range(5)]
+    for index in (3, 1, 4):
+        pool.give(index)
+    assert [pool.take() for _ in range(3)] == [3, 1, 4] and taken == list(range(5))
+    pair = make_pair()
+    ends = make_endpoints(pair, LENGTH)
+    local, remote = collections.defaultdict(list), collections.defaultdict(list)
+    free = pair.contexts[0].capabilities.max_mr - 1
+    for _ in range(3 * TAGS_APART):
+        with MR(ends[0].pd, 64, abi.AccessFlag.LOCAL_WRITE) as mr:
+            local[mr.index].append(mr.lkey)
+            remote[mr.index].append(mr.rkey)
+    for keys in (local, remote):
+        assert len(keys) == free and all(len(set(some)) == len(some) for some in keys.values())
+    close_and_check(pair, ends)

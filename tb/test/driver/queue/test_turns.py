@@ -1,0 +1,193 @@
+"""Turns to send: bytes are shared whatever the descriptors are, what is repeated is charged, nobody waits for ever."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from weft.driver.queue.ring import ENTRIES_MAX
+from weft.driver.queue.transmit_turns import (
+    AHEAD_BYTES,
+    DEBT_BYTES_MAX,
+    LEAST_BYTES,
+    QUANTUM_BYTES,
+    TransmitTurns,
+)
+from weft.hdl.contract import abi
+from weft.tb.sim.flow.seed import drawn_seed
+
+Ring = abi.Ring
+ENOUGH = 100_000
+
+
+class FakeRing:
+    """Holds so many descriptors until the card takes them."""
+
+    def __init__(self, depth):
+        self.depth, self.prod, self.cons, self.pushed = depth, 0, 0, []
+
+    @property
+    def room(self):
+        return self.depth - (self.prod - self.cons)
+
+    def push(self, descriptor, cookie):
+        self.prod += 1
+        self.pushed.append(cookie)
+
+    def advance(self, cons):
+        done, self.cons = self.pushed[self.cons:cons], cons
+        return done
+
+    def ring_doorbell(self):
+        pass
+
+
+class FakeQP:
+    """Has descriptors of ``length`` bytes without end, or ``left`` of them; the same for what is sent again."""
+
+    def __init__(self, length, left=10**9, again=0, again_length=0):
+        self.length, self.left, self.again, self.again_length = length, left, again, again_length
+        self.sent = self.repeated = self.in_card = 0
+        self.sender = self
+
+    has_work = property(lambda self: self.left > 0)
+    has_retransmission = property(lambda self: self.again > 0)
+
+    def next_work(self):
+        if not self.left:
+            return None
+        self.left -= 1
+        return {"length": self.length}
+
+    def next_writes(self, most, most_bytes):
+        return []
+
+    def next_retransmission(self):
+        self.again -= 1
+        return {"length": self.again_length}
+
+    def work_descriptor(self, fields):
+        return bytes(abi.BLOCK_BYTES)
+
+    def on_transmitted(self, now, again, descriptors):
+        if again:
+            self.repeated += descriptors * self.again_length
+        else:
+            self.sent += descriptors * self.length
+
+
+class Card:
+    """Takes some descriptors between two calls of ``fill``, those to be repeated first."""
+
+    def __init__(self, qps, seed, depth=64):
+        self.rng, self.qps = random.Random(seed), qps
+        self.rings = {ring: FakeRing(depth) for ring in (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)}
+        self.turns = TransmitTurns(self.rings, lambda qp: None, enough_bytes=ENOUGH)
+
+    def run(self, rounds):
+        for _ in range(rounds):
+            for qp in self.qps:
+                self.turns.offer(qp)
+            self.turns.fill()
+            send, again = self.rings[Ring.SEND], self.rings[Ring.RETRANSMIT]
+            taken = self.rng.randint(1, 8)
+            repeat = min(taken, again.prod - again.cons)
+            status = SimpleNamespace(nic_tx_cons=0, retransmit_cons=again.cons + repeat,
+                                     send_cons=min(send.prod, send.cons + taken - repeat))
+            self.turns.advance(status, 0)
+
+
+def seeded():
+    seed = drawn_seed()
+    print(f"seed {seed}")
+    return seed
+
+
+@pytest.mark.parametrize("depth", [2, 4, 64])
+def test_bytes_are_shared_whatever_the_descriptors_are(depth):
+    seed = seeded()
+    rng = random.Random(seed)
+    qps = [FakeQP(rng.choice([LEAST_BYTES, 512, 4096, 20_000, 65_536])) for _ in range(8)]
+    card = Card(qps, seed, depth)
+    card.run(8_000)
+    sent = [qp.sent for qp in qps]
+    assert max(sent) - min(sent) <= 2 * (QUANTUM_BYTES + 65_536) + 2 * ENOUGH, sent
+    assert min(sent) > 4 * QUANTUM_BYTES
+
+
+def test_tiny_descriptors_are_charged_for_their_headers():
+    card = Card(qps := [FakeQP(0), FakeQP(LEAST_BYTES)], seeded())
+    card.run(2_000)
+    count = len([qp for qp, _ in card.rings[Ring.SEND].pushed if qp is qps[0]])
+    assert abs(count - qps[1].sent / LEAST_BYTES) < 3 * QUANTUM_BYTES / LEAST_BYTES
+
+
+def test_what_is_repeated_is_charged():
+    """A QP that repeats as much as another one sends has nothing new on the line meanwhile; later it has its part."""
+    repeats = DEBT_BYTES_MAX // 4096
+    loser, other = FakeQP(4096, again=repeats, again_length=4096), FakeQP(4096)
+    card = Card([loser, other], seeded())
+    while loser.repeated < DEBT_BYTES_MAX:
+        card.run(1)
+    card.run(400)
+    total = loser.sent + loser.repeated
+    assert loser.sent and abs(total - other.sent) <= 2 * QUANTUM_BYTES + 2 * ENOUGH
+
+
+def test_a_debt_has_an_end():
+    """Who repeated very much is not shut out for as long."""
+    loser, other = FakeQP(4096, again=100 * DEBT_BYTES_MAX // 4096, again_length=4096), FakeQP(4096)
+    card = Card([loser, other], seeded())
+    while loser.again:
+        card.run(1)
+    loser_before, before = loser.sent, other.sent
+    card.run(400)
+    assert other.sent - before - (loser.sent - loser_before) <= DEBT_BYTES_MAX + 2 * QUANTUM_BYTES + 2 * ENOUGH
+
+
+def test_new_work_goes_on_beside_endless_repetitions():
+    loser, other = FakeQP(4096, left=0, again=10**9, again_length=4096), FakeQP(4096)
+    card = Card([loser, other], seeded())
+    card.run(4_000)
+    assert other.sent >= 4096 * (loser.repeated // (2 * AHEAD_BYTES)) > 0
+
+
+def test_credit_is_not_kept():
+    """Who had nothing to send for long takes no more than its part when it comes."""
+    rare, busy = FakeQP(512, left=1), FakeQP(512)
+    card = Card([rare, busy], seeded())
+    for _ in range(500):
+        rare.left = 1
+        card.run(2)
+    while rare.left or rare in card.turns._turn:
+        card.run(1)
+    assert card.turns._credit.get(rare, 0) <= 0
+    rare.left = 10**9
+    before = rare.sent, busy.sent
+    card.run(2_000)
+    assert abs((rare.sent - before[0]) - (busy.sent - before[1])) <= 2 * QUANTUM_BYTES + 2 * ENOUGH
+
+
+def test_alone_a_qp_gets_all_there_is():
+    card = Card([qp := FakeQP(65_536)], seeded())
+    card.turns.offer(qp)
+    card.turns.fill()
+    assert card.rings[Ring.SEND].room < ENTRIES_MAX
+    card.turns.remove(qp)
+    assert not card.turns._credit and not card.turns._turn
+
+
+@pytest.mark.parametrize("depth", [2, 4, 64])
+def test_what_waits_goes_on_only_when_the_card_finished_something(depth):
+    """So the driver does not try until the status block says so."""
+    seed = seeded()
+    rng, waited = random.Random(seed), 0
+    card = Card([FakeQP(rng.choice([0, 512, 20_000, 300_000]), again=rng.choice([0, 500]), again_length=4096)
+                 for _ in range(3)], seed, depth)
+    for _ in range(1_000):
+        card.run(1)
+        if card.turns.fill():
+            there = {ring: found.prod for ring, found in card.rings.items()}
+            assert card.turns.fill() and there == {ring: found.prod for ring, found in card.rings.items()}
+            waited += 1
+    assert waited

@@ -1,0 +1,199 @@
+"""Lists of writes: one message to the peer, acknowledged at once, and every request completes for itself."""
+
+import itertools
+import random
+
+import pytest
+
+from weft.driver.send.send_queue import ACKED_AT_ONCE
+from weft.driver.send.sender import Sender
+from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.verbs.context import ContextConfig
+from weft.driver.verbs.wr import SendWR
+from weft.model.functional.host import LinkConfig
+from weft.tb.sim.pair.operation_pair import OperationPair
+
+SUCCESS = WCStatus.SUCCESS
+HALF = 1 << 17     # of the memory: what is written comes from the first half, and goes to the second
+FENCED = SendFlags.SIGNALED | SendFlags.FENCE
+
+
+@pytest.fixture
+def seed():
+    value = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {value}")
+    return value
+
+
+def post_list(pair, requests):
+    """Post (opcode, place, length, flags) as one list; a place is the same on both sides, but for the half."""
+    a, b = pair.hosts
+    first = None
+    for number, (opcode, at, length, flags) in reversed(list(enumerate(requests))):
+        remote = 0 if opcode is WROpcode.RDMA_READ else HALF
+        first = SendWR(number, opcode, sg=[a.sge(HALF - remote + at, length)], send_flags=flags, next_wr=first,
+                       rkey=b.mr.rkey, remote_addr=b.mr.buf + remote + at)
+    a.qp.post_send(first)
+
+
+def writes(lengths):
+    starts = itertools.accumulate(lengths, initial=0)
+    return [(WROpcode.RDMA_WRITE, at, length, SendFlags.SIGNALED) for at, length in zip(starts, lengths, strict=False)]
+
+
+def told(pair):
+    """Message ends that the peer heard of, and acknowledgements that it sent."""
+    context = pair.hosts[1].context
+    return context.engine.reports.counts["MESSAGE_END"], context.counts["ACKNOWLEDGE"]
+
+
+def test_a_list_is_one_message_and_single_writes_are_each():
+    pair = OperationPair(2 * HALF)
+    data = random.Random(1).randbytes(HALF)
+    pair.hosts[0].mr.write(data)
+    post_list(pair, writes([1_000] * 10))
+    assert [wc.wr_id for wc in pair.completions(0, 10)] == list(range(10)) and told(pair) == (1, 1)
+    assert pair.hosts[1].mr.read(10_000, HALF) == data[:10_000]
+    for n in range(3):
+        post_list(pair, writes([1_000]))
+        pair.completions(0, 1)
+        assert told(pair) == (2 + n, 2 + n), "whoever posts a single write waits for nothing else"
+    pair.close()
+
+
+@pytest.mark.parametrize("log2", [20, 5])
+def test_so_many_packets_are_acknowledged_at_once(log2):
+    """Also if the peer takes only few ahead: then it is asked early enough, and no probe is needed."""
+    pair = OperationPair(2 * HALF, path_mtu=MTU.MTU_256, outstanding_log2=log2)
+    post_list(pair, writes([8 * 256 + 16] * 60))
+    assert len(pair.completions(0, 60)) == 60
+    most = min(ACKED_AT_ONCE, (1 << log2) // 2)
+    packets = 60 * 9
+    assert packets // (most + 9) <= told(pair)[0] <= packets // most + 1
+    assert not pair.hosts[0].qp.sender.counts["probes"]
+    pair.close()
+
+
+def test_nothing_waits_for_what_does_not_start_at_once():
+    """In front of a fence, and in front of what is no write, the peer is told of a write."""
+    pair = OperationPair(2 * HALF)
+    read, write, fenced = ((WROpcode.RDMA_READ, 0, 100, SendFlags.SIGNALED), *writes([100]),
+                           (WROpcode.RDMA_WRITE, 100, 100, FENCED))
+    post_list(pair, [read])      # from now on both ends have their mailboxes
+    pair.completions(0, 1)
+    for requests in ([read, write, fenced], [write, read, write], [write, (WROpcode.RDMA_WRITE, 0, 0, 0), write]):
+        before = told(pair)[0]
+        post_list(pair, requests)
+        pair.run_until(lambda: not pair.hosts[0].qp.engine.outstanding)
+        pair.hosts[0].cq.take(3)
+        assert told(pair)[0] - before == (2 if requests[1][2] == 0 else 3)
+    assert not pair.hosts[0].qp.sender.counts["probes"]
+    pair.close()
+
+
+@pytest.mark.parametrize("fault", ["lkey", "rkey"])
+@pytest.mark.parametrize("at", [0, 3, 9])
+def test_a_bad_write_fails_in_its_turn(fault, at):
+    pair = OperationPair(2 * HALF)
+    a, b = pair.hosts
+    first = None
+    for n in reversed(range(10)):
+        sge = a.sge(1_000 * n, 1_000)
+        if n == at and fault == "lkey":
+            sge.lkey ^= 1
+        first = SendWR(n, WROpcode.RDMA_WRITE, sg=[sge], next_wr=first, rkey=b.mr.rkey ^ (n == at and fault == "rkey"),
+                       remote_addr=b.mr.buf + HALF + 1_000 * n)
+    a.qp.post_send(first)
+    status = WCStatus.LOC_PROT_ERR if fault == "lkey" else WCStatus.REM_ACCESS_ERR
+    assert pair.statuses(0, 10) == [SUCCESS] * at + [status] + [WCStatus.WR_FLUSH_ERR] * (9 - at)
+    pair.close()
+
+
+def test_lists_of_anything_arrive_whatever_gets_lost(seed):
+    """Writes with whatever else in between, fenced or not, empty or not: all complete in order, and bytes are right."""
+    rng = random.Random(seed)
+    loss = LinkConfig(loss=0.03, reorder=0.05, duplicate=0.02)
+    pair = OperationPair(2 * HALF, forward=loss, backward=loss, seed=seed, path_mtu=MTU.MTU_256)
+    a, b = pair.hosts
+    seen = set()
+    for _ in range(60):
+        data = rng.randbytes(HALF)
+        a.mr.write(data)
+        b.mr.write(data)
+        requests, at = [], 0
+        for _ in range(rng.randrange(1, 30)):
+            opcode = rng.choice([WROpcode.RDMA_WRITE] * 6 + [WROpcode.RDMA_WRITE_WITH_IMM, WROpcode.SEND,
+                                                             WROpcode.RDMA_READ])
+            length = rng.choice([0, 1, 255, 256, rng.randrange(4_000)])
+            flags = FENCED if rng.random() < 0.1 else SendFlags.SIGNALED
+            requests.append((opcode, at, length, flags))
+            at += length
+        for opcode, *_ in requests:
+            if opcode in (WROpcode.SEND, WROpcode.RDMA_WRITE_WITH_IMM):
+                b.recv(2 * HALF - 4_096, 4_096)
+        before = told(pair)[0]
+        post_list(pair, requests)
+        found = pair.completions(0, len(requests))
+        assert [(wc.wr_id, wc.status) for wc in found] == [(n, SUCCESS) for n in range(len(requests))], seed
+        for opcode, place, length, _ in requests:
+            if opcode is WROpcode.RDMA_READ:
+                assert a.mr.read(length, HALF + place) == data[place : place + length]
+            elif opcode is not WROpcode.SEND:
+                assert b.mr.read(length, HALF + place) == data[place : place + length]
+        seen |= {opcode for opcode, *_ in requests}
+        seen |= {"together"} if told(pair)[0] - before < len(requests) else set()
+    assert {"together", WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.RDMA_WRITE_WITH_IMM} <= seen
+    pair.close()
+
+
+def frames_of(seed):
+    """(time, frame) of all that both cards send for random lists of writes of three QPs, in rings that are small, some
+    posted while the card works on others."""
+    rng, frames = random.Random(seed), []
+    config = ContextConfig(ring_log2=rng.choice([3, 5, 8]), random=random.Random(seed))
+    pair = OperationPair(2 * HALF, qps=3, config=config, seed=seed, path_mtu=rng.choice([MTU.MTU_256, MTU.MTU_4096]))
+    loop = pair.pair.loop
+    for device in pair.pair.devices:
+        device.transmit = recorded(device.transmit, loop, frames)
+    a, b = pair.hosts
+    for _ in range(2):
+        count = 0
+        for qp in (*a.qps, *a.qps):
+            first = None
+            for n in range(rng.randrange(20)):
+                length = rng.choice([0, 100, 5_000, rng.randrange(HALF // 2)])
+                sges = [a.sge(0, length)] if rng.random() < 0.95 else [a.sge(0, length // 2), a.sge(0, length // 2)]
+                first = SendWR(n, WROpcode.RDMA_WRITE, sg=sges, next_wr=first, rkey=b.mr.rkey,
+                               remote_addr=b.mr.buf + HALF + rng.randrange(HALF - length))
+                count += 1
+            if first is not None:
+                qp.post_send(first)
+            for _ in range(rng.randrange(10)):
+                loop.run(loop.now_ns + 2_000)
+                a.context.progress()
+        assert pair.statuses(0, count) == [SUCCESS] * count
+    pair.close()
+    return frames
+
+
+def recorded(transmit, loop, frames):
+    def send(frame, *rest):
+        frames.append((loop.now_ns, bytes(frame)))
+        return transmit(frame, *rest)
+
+    return send
+
+
+def test_runs_of_descriptors_are_what_one_after_the_other_would_be(seed, monkeypatch):
+    handed = []
+    in_runs = Sender.next_writes
+
+    def counted(self, most, most_bytes):
+        writes = in_runs(self, most, most_bytes)
+        handed.append(len(writes))
+        return writes
+
+    monkeypatch.setattr(Sender, "next_writes", counted)
+    frames = frames_of(seed)
+    monkeypatch.setattr(Sender, "next_writes", lambda self, most, most_bytes: [])
+    assert frames_of(seed) == frames and max(handed) > 1

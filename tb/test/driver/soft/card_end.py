@@ -1,0 +1,76 @@
+"""An endpoint in software at the Simple NIC of a card, in a program of :mod:`weft.tb.app.stage`."""
+
+from weft.driver.soft.ports.pump import Pump
+from weft.driver.soft.ports.simple_nic import SimpleNicPort
+from weft.driver.terms.errors import TimedOut
+
+STEP_NS = 5_000
+
+
+class SpoilingPort:
+    """A port some of whose frames are lost or damaged on their way out."""
+
+    def __init__(self, port):
+        self._port, self._sent, self._spoil = port, 0, {}
+
+    def spoil(self, ahead, change):
+        """The frame that is sent after ``ahead`` others becomes ``change(frame)``; None: it is lost."""
+        self._spoil[self._sent + ahead] = change
+
+    def receive(self):
+        return self._port.receive()
+
+    @property
+    def room(self):
+        return self._port.room
+
+    def send(self, frame):
+        self._sent += 1
+        if self._sent - 1 in self._spoil:
+            frame = self._spoil.pop(self._sent - 1)(frame)
+        if frame is not None:
+            self._port.send(frame)
+
+
+class CardEnd:
+    """An endpoint at a host's card.
+
+    Parameters
+    ----------
+    host : weft.tb.app.stage.host.Host
+    endpoint : Endpoint or SoftContext
+    wanted : callable(frame, entry)
+        Which raw frames are the endpoint's.
+
+    Attributes
+    ----------
+    port : SpoilingPort
+    """
+
+    def __init__(self, host, endpoint, wanted):
+        self.host = host
+        self.port = SpoilingPort(SimpleNicPort(host.context, wanted))
+        self._pump = Pump(endpoint, self.port)
+
+    def step(self):
+        """Do all there is to do, and let time go on until there is more."""
+        deadline, now = self._pump.round(self.host.now_ns), self.host.now_ns
+        self.host.pass_time(max(1, STEP_NS if deadline is None else min(STEP_NS, deadline - now)))
+
+    def until(self, condition):
+        """Go on until something holds.
+
+        Raises
+        ------
+        TimedOut
+        """
+        end = self.host.now_ns + self.host.silence_ns
+        while not condition():
+            self.step()
+            if self.host.now_ns > end:
+                raise TimedOut(f"host {self.host.side} waits in vain")
+
+    def hear(self):
+        """What the other program said next."""
+        self.until(lambda: self.host.heard)
+        return self.host.hear()

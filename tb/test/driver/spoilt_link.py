@@ -1,0 +1,84 @@
+"""Two hosts over a link on which a test spoils frames."""
+
+from weft.driver.terms.enums import MTU, WCStatus, WROpcode
+from weft.hdl.contract import wire
+from weft.tb.sim.pair.operation_pair import OperationPair
+
+
+class Scenario(OperationPair):
+    """Two hosts with small packets; ``asker`` asks, the other one answers.
+
+    Attributes
+    ----------
+    met : bool
+        Whether the mailboxes know each other before the scenario: then operations have no frames but their own.
+    """
+
+    def __init__(self, asker=0, met=True, **attributes):
+        super().__init__(path_mtu=MTU.MTU_256, **attributes)
+        self.asker = asker
+        self.me, self.peer = self.hosts[asker], self.hosts[1 - asker]
+        if met:
+            self.ask(WROpcode.RDMA_READ, 8, at=4096, local=4096)
+            assert self.outcome() is WCStatus.SUCCESS
+            self.settle(50_000)
+
+    def ask(self, opcode, length, *, at=0, local=0, **more):
+        self.send(opcode, (local, length), end=self.asker, at=at, **more)
+
+    def outcome(self):
+        """Status of the asker's next completion."""
+        return self.statuses(self.asker, 1)[0]
+
+    def on_the_way(self, end, change):
+        """``change(frame)`` of each frame that host ``end`` sends: a frame, or None if it gets lost."""
+        link = self.pair.links[end]
+        deliver = link.deliver
+
+        def spoilt(frame):
+            changed = change(frame)
+            if changed is not None:
+                deliver(changed)
+
+        link.deliver = spoilt
+
+    def repeated(self):
+        """Packets the asker and its peer sent again."""
+        return [host.qp.sender.counts["retransmissions"] for host in (self.me, self.peer)]
+
+
+def opcode_of(frame):
+    return frame[wire.BTH_OFFSET] if frame[12:14] == b"\x08\x00" else None
+
+
+def again_valid(frame):
+    """The frame with the ICRC it has to have."""
+    body = bytes(frame[:-wire.ICRC_BYTES])
+    return body + wire.icrc(body)
+
+
+def lose(number):
+    """Lose the data packet of this number, counted from 0."""
+    seen = [0]
+
+    def change(frame):
+        if opcode_of(frame) in wire.DATA_OPCODES:
+            seen[0] += 1
+            if seen[0] == number + 1:
+                return None
+        return frame
+    return change
+
+
+def ghosts(count):
+    """Add 1000 to the PSN of so many acknowledgements."""
+    left = [count]
+
+    def change(frame):
+        if opcode_of(frame) != wire.Opcode.ACKNOWLEDGE or not left[0]:
+            return frame
+        left[0] -= 1
+        at = wire.BTH_OFFSET + 9
+        psn = int.from_bytes(frame[at:at + 3], "big") + 1000
+        return again_valid(frame[:at] + (psn % (1 << 24)).to_bytes(3, "big") + frame[at + 3:])
+    return change

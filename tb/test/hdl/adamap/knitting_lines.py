@@ -1,0 +1,50 @@
+"""The blocks of host memory that a bench of the Adamap room knits with."""
+
+from weft.hdl.part.layouts import LINE_WIDTH
+
+PAGE = 64           # lines
+SMALL = 62          # lines of the one extent
+PIECE = 4           # consecutive lines
+
+
+class KnittingLines:
+    """Two extents anywhere in memory, one of them large; their addresses differ in every bit.
+
+    Neither ends where a page does.
+
+    Parameters
+    ----------
+    params : CardParams
+    rng : random.Random
+
+    Attributes
+    ----------
+    extents : list of (int, int)
+        First line and number of lines.
+    small : range
+        The lines of the small extent.
+    lines : list of int
+        Those to knit with: the small extent, pieces of the large one, and its last lines.
+    """
+
+    def __init__(self, params, rng):
+        self.number_bits = params.extent_blocks_log2
+        base = rng.getrandbits(LINE_WIDTH) & -PAGE
+        most = 1 << params.extent_blocks_log2
+        count = rng.randrange(most // 4, most - PAGE) & -PAGE | rng.randrange(8, SMALL)
+        far = base ^ (1 << LINE_WIDTH) - PAGE
+        self.small = range(base, base + SMALL)
+        self.extents = [(base, SMALL), (far, count)]
+        rng.shuffle(self.extents)
+        offsets = rng.sample(range(0, count - PAGE, PIECE), SMALL // PIECE)
+        self.lines = [*self.small, *(far + first + k for first in offsets for k in range(PIECE)),
+                      *range(far + count - PIECE, far + count)]
+
+    def number(self, line):
+        """What a link doorbell calls a block."""
+        return next(index << self.number_bits | line - first for index, (first, count) in enumerate(self.extents)
+                    if first <= line < first + count)
+
+    def inside(self, line):
+        """Whether a line lies in an extent."""
+        return any(first <= line < first + count for first, count in self.extents)

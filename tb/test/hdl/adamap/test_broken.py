@@ -1,0 +1,73 @@
+"""Lists that the Adamap room cannot trust."""
+
+from functools import partial
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from weft.hdl.contract import abi
+from weft.tb.sim.flow.simulate import SIMULATORS, simulate
+from weft.tb.test.hdl.adamap.closed_loop import PARAMS, room, set_up
+from weft.tb.test.hdl.adamap.node_damage import flipped, resealed
+
+DAMAGE = {
+    "a flipped bit": lambda block: bytes([block[0] ^ 0x10]) + block[1:],
+    "count": lambda block: resealed(block, count=0),
+    "many": lambda block: resealed(block, count=abi.NODE_HOLES_MAX + 1),
+    "encoding": lambda block: resealed(block, encoding=7),
+    "runs": lambda block: resealed(block, encoding=abi.Encoding.RUNS, count=abi.RUNS_HOLES + 1),
+    "DMA_ERROR": lambda block: None,
+}
+FIELDS = ("next_line", "qpn", "generation", "rsn")      # every bit of them counts
+LANES = 4       # QPs at once: lists that nobody waits for leave a part of the cache free
+
+
+def damages():
+    """``(name, damage)`` of all kinds."""
+    yield from DAMAGE.items()
+    for name in FIELDS:
+        for bit in range(abi.NODE.by_name[name].width):
+            yield name, partial(flipped, name=name, bit=bit)
+
+
+def break_list(world, qp, name, damage):
+    """Link three nodes, of which the second is damaged or leads astray, and say what is to be reported.
+
+    Behind a node that is cached an RSN counts, too. What lies where a wrong pointer leads is no node of the list.
+    """
+    world.link(qp, 90, [0, 1])
+    world.link(qp, 100, [0, 1])
+    line = qp.nodes[-1][0]
+    world.link(qp, 110, [0, 1])
+    world.blocks[line] = block = damage(world.blocks[line])
+    world.ring(qp, 3)
+    if block is None:
+        return "DMA_ERROR"
+    astray = name == "next_line" and not world.memory.inside(abi.NODE.unpack(block).next_line)
+    return "BAD_POINTER" if astray else "BAD_NODE"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def broken_list_stops_its_qp(dut):
+    world = await set_up(dut, depth=4, watermark=4, exact=False, latency=(5, 20))
+    cases, due = list(damages()), dict.fromkeys(("BAD_POINTER", "BAD_NODE", "DMA_ERROR"), 0)
+    world.rng.shuffle(cases)
+    for first in range(0, len(cases), LANES):
+        qps = []
+        for turn, case in enumerate(cases[first:first + LANES], first):
+            qps.append(await world.create(turn % PARAMS.qps, turn % 256))
+            due[break_list(world, qps[-1], *case)] += 1
+        assert {int(await world.port.errors.recv()) for _ in qps} == {qp.qpn for qp in qps}
+        while any(world.seen[f"QP_ERROR {reason}"] < times for reason, times in due.items()):
+            await RisingEdge(dut.clk)
+        for qp in qps:
+            await world.destroy(qp)
+    assert due["BAD_POINTER"] > 30 and due["DMA_ERROR"] == 1 and not len(world.port.errors)
+    for reason, times in due.items():
+        assert world.seen[f"QP_ERROR {reason}"] == world.seen[f"broken {reason}"] == times
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_broken_list_stops_its_qp(sim):
+    simulate(room(), name="adamap", cases=__file__, sim=sim)

@@ -1,0 +1,213 @@
+"""The node builder against the functional model."""
+
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from weft.hdl.adamap.builder import NodeBuilder
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import NODE_ENCODINGS, preset
+from weft.hdl.part.layouts import HoleRun, Report
+from weft.model.functional.builder import NodeBuilder as Model
+from weft.model.functional.node import Node, fits, runs_of
+from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.sim.stream.clock import start_clock
+from weft.tb.sim.stream.stream import StreamSink, StreamSource
+
+PARAMS = replace(preset("test"), qps=8, builder_slots=4)
+MOST_HOLES = {abi.Encoding.LIST: abi.LIST_HOLES, abi.Encoding.RUNS: abi.RUNS_HOLES,
+              abi.Encoding.BITMAP: abi.NODE_HOLES_MAX}
+
+
+def run_payload(qpn, generation, psn, length, seal):
+    return HoleRun.const({"qpn": qpn, "generation": generation, "psn": psn % (1 << 32), "length": length, "seal": seal,
+                          "ticket": 1}).as_bits()
+
+
+def node_of(report):
+    block = (report & ((1 << 512) - 1)).to_bytes(64, "little")
+    assert abi.REPORT_NODE.unpack(block).kind == abi.ReportKind.NODE
+    assert Report.const({"ticket": 255}).as_bits() >> 512 == 255
+    assert report >> 512 == 0
+    return Node.unpack(block)
+
+
+def runs(rng, style, psn):
+    """Random runs (psn, length, seal) that rise from ``psn``."""
+    for _ in range(rng.randint(5, 60)):
+        gap, length = {
+            "sparse": (rng.randint(1, 6000), 1),
+            "burst": (rng.choice([0, rng.randint(1, 9000)]), rng.randint(1, rng.choice([8, 60]))),
+            "dense": (rng.choice([1, 1, 2]), rng.choice([1, 1, 2])),
+            "close": (0, rng.randint(1, 20)),
+            "huge": (rng.choice([0, 5, 70000]), rng.randint(300, 1500)),
+            "edge": (rng.choice([65535 - 318, 65536, 65530, 315, 3]), rng.choice([1, 2, 319, 320, 321])),
+        }[style]
+        psn += gap
+        yield psn, length, int(rng.random() < 0.03)
+        psn += length
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def random_runs(dut):
+    rng = random.Random(bench_seed())
+    await start_clock(dut)
+    dut.node_age_ns.value = (1 << 32) - 1
+    pause = rng.choice([0.0, 0.5])
+    source = StreamSource(dut, "i", dut.clk, pause=pause, rng=random.Random(rng.random()))
+    sink = StreamSink(dut, "o", dut.clk, pause=pause, rng=random.Random(rng.random()))
+    encodings = tuple(abi.Encoding[name] for name in os.environ["ENCODINGS"].split())
+    model, seen, discards = Model(4, encodings), Counter(), 0
+    cocotb.start_soon(count_discarded(dut, seen))
+    at = {q: rng.choice([0, rng.getrandbits(32), (1 << 32) - 4000]) for q in range(8)}
+    wanted = [*encodings, "full", "evicted", "discard"]
+    most = max(MOST_HOLES[encoding] for encoding in encodings)
+    for turn, style in enumerate(["sparse", "burst", "dense", "close", "huge", "edge"] * 10):
+        if turn >= 18 and all(seen[k] for k in wanted):
+            break
+        generation = rng.randrange(256)
+        crowd = rng.sample(range(8), rng.choice([1, 1, 1, 2, 6]))
+        streams = {q: list(runs(rng, style, at[q])) for q in crowd}
+        expected = []
+        while any(streams.values()):
+            q = rng.choice([q for q in crowd if streams[q]])
+            psn, length, seal = streams[q].pop(0)
+            at[q] = psn + length
+            before = len(model.open)
+            sealed = model.run(q, generation, psn, length, seal)
+            seen["evicted"] += before == 4 and any(n.qpn != q for n in sealed)
+            expected += sealed
+            source.send_nowait(run_payload(q, generation, psn, length, seal))
+            if rng.random() < 0.02:
+                seen["discard"] += (q, generation) in model.open
+                discards += 1
+                model.run(q, generation, 0, 0, 0)
+                source.send_nowait(run_payload(q, generation, 0, 0, 0))
+        for q in crowd:
+            expected += model.run(q, generation, 0, 0, 1)
+            source.send_nowait(run_payload(q, generation, 0, 0, 1))
+        got = []
+        for want in expected:
+            got.append(node_of(int(await sink.recv())))
+            assert got[-1] == want, f"{style}: {got[-1]}, expected {want}"
+            seen[want.encoding] += 1
+            seen["full"] += len(want.holes) == most
+    assert all(seen[k] for k in wanted), seen
+    await ClockCycles(dut.clk, 50)
+    assert len(sink) == 0 and seen["discarded"] == discards > 0
+
+
+async def count_discarded(dut, seen):
+    while True:
+        await RisingEdge(dut.clk)
+        seen["discarded"] += int(dut.discarded.value)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def old_node_is_sealed(dut):
+    await start_clock(dut)
+    source = StreamSource(dut, "i", dut.clk)
+    sink = StreamSink(dut, "o", dut.clk)
+    dut.node_age_ns.value = 2000
+    now = (1 << 32) - 3000
+    dut.time_ns.value = now
+    await source.send(run_payload(3, 9, 100, 2, 0))
+    opened = None
+    for cycle in range(1000):
+        await RisingEdge(dut.clk)
+        now += 4
+        dut.time_ns.value = now
+        if len(sink) and opened is None:
+            opened = cycle * 4
+    assert opened is not None and 2000 <= opened <= 2100, opened
+    assert node_of(int(await sink.recv())).psns == [100, 101]
+    assert int(dut.idle.value) == 1
+
+
+@cocotb.test(timeout_time=20, timeout_unit="us")
+async def no_node_gets_older_than_the_largest_age(dut):
+    await start_clock(dut)
+    source, sink = StreamSource(dut, "i", dut.clk), StreamSink(dut, "o", dut.clk)
+    dut.node_age_ns.value = random.Random(bench_seed()).choice(
+        [abi.NODE_AGE_MAX_NS, abi.NODE_AGE_MAX_NS + 1, 1 << 30, (1 << 32) - 1])
+    began = dut.time_ns.value = 0x3_FFFF_FF00
+    await source.send(run_payload(3, 9, 100, 2, 0))
+    for early in (abi.NODE_AGE_MAX_NS // 2, abi.NODE_AGE_MAX_NS - 4):
+        await ClockCycles(dut.clk, 20)
+        dut.time_ns.value = began + early
+    await ClockCycles(dut.clk, 20)
+    assert len(sink) == 0
+    dut.time_ns.value = began + abi.NODE_AGE_MAX_NS
+    await ClockCycles(dut.clk, 20)
+    assert node_of(int(await sink.recv())).psns == [100, 101]
+
+
+def growing_node(rng, encodings):
+    """Runs (offset, length) of one node that is not sealed, and what each of them costs."""
+    gap, longest = rng.choice([(1, 1), (1, 3), (3, 6), (9, 2000)]), rng.choice([1, 2, 4, 40])
+    holes, before = [], None
+    while True:
+        at = holes[-1] + 1 + rng.choice([0, rng.randint(*gap)]) if holes else 0
+        grown = holes + list(range(at, at + rng.randint(1, longest)))
+        after = next((e for e in encodings if fits(e, grown)), None)
+        if after is None or len(grown) == abi.NODE_HOLES_MAX:
+            return
+        entries = len(runs_of(holes)) if before is abi.Encoding.RUNS else len(holes)
+        changed = before not in (None, after)
+        yield at, grown[-1] + 1 - at, 5 + (entries + 1 if changed else 0), (before, after) if changed else None
+        holes, before = grown, after
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def runs_take_five_cycles_and_changes_of_encoding_more(dut):
+    rng, edge = random.Random(bench_seed()), RisingEdge(dut.clk)
+    await start_clock(dut)
+    dut.node_age_ns.value = (1 << 32) - 1
+    dut.o__ready.value = 1
+    encodings = tuple(abi.Encoding[name] for name in os.environ["ENCODINGS"].split())
+    wanted = {(a, b) for a in encodings for b in encodings if a < b}
+    seen, longest, limit = Counter(), 0, 5 + 21 if wanted else 5
+
+    async def send(payload):
+        """Cycles until the run is taken."""
+        dut.i__payload.value, dut.i__valid.value = payload, 1
+        cycles = 0
+        while True:
+            await edge
+            cycles += 1
+            if int(dut.i__ready.value):
+                return cycles
+
+    nodes = 0
+    while nodes < 20 or not wanted <= set(seen) or longest < limit:
+        nodes += 1
+        psn = rng.getrandbits(32)
+        cost = 3 if nodes > 1 else 1        # of the run of length 0 that did away with the node before
+        for at, length, cycles, change in growing_node(rng, encodings):
+            assert await send(run_payload(3, 9, psn + at, length, 0)) == cost
+            cost = cycles
+            longest = max(longest, cycles)
+            seen[change] += 1
+        assert await send(run_payload(3, 9, psn, 0, 0)) == cost
+    assert longest == limit and int(dut.o__valid.value) == 0
+    dut._log.info("%d nodes, %s, %d cycles at most", nodes, dict(seen), longest)
+
+
+def simulate_with(sim, encodings):
+    simulate(NodeBuilder(replace(PARAMS, node_encodings=encodings)), name="adamap_builder",
+             cases=__file__, sim=sim, env={"ENCODINGS": " ".join(encodings)})
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_nodes_hold_every_hole_in_the_best_encoding(sim):
+    simulate_with(sim, NODE_ENCODINGS)
+
+
+@pytest.mark.parametrize("encodings", [("BITMAP",), ("LIST", "BITMAP"), ("LIST", "RUNS")], ids="_".join)
+def test_builder_of_some_encodings(encodings):
+    simulate_with("icarus", encodings)

@@ -1,0 +1,111 @@
+"""The Adamap room where lists end: they begin again elsewhere, grow while their last node is read, or end too early."""
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from weft.hdl.contract import abi
+from weft.tb.sim.flow.simulate import SIMULATORS, simulate
+from weft.tb.test.hdl.adamap.closed_loop import PARAMS, room, set_up
+from weft.tb.test.hdl.adamap.node_damage import resealed
+from weft.tb.test.hdl.adamap.peer import Sender
+from weft.tb.test.hdl.adamap.test_lists import until
+from weft.tb.test.hdl.adamap.test_recovery import query
+
+READ = 40       # cycles
+
+
+async def all_retire(world, sender, qp):
+    """Every hole is filled; the list is empty."""
+    while qp.todo:
+        sender.send_again(qp, *qp.todo.popleft())
+    await until(world.dut, lambda: not qp.nodes)
+
+
+async def broken(world, qp, reason):
+    """Wait until a list is given up, for this reason."""
+    assert int(await world.port.errors.recv()) == qp.qpn
+    await until(world.dut, lambda: world.seen[f"QP_ERROR {reason}"])
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def empty_list_begins_again_anywhere(dut):
+    """An empty list holds no block: each time it begins where the doorbell says, in either extent."""
+    world = await set_up(dut, depth=4, watermark=4, latency=(5, READ))
+    sender, lines = Sender(world), world.memory.lines
+    qp = await world.create(0, 1)
+    base = await world.behind_window(qp, 800)
+    for turn in range(12):
+        assert len(world.free) == len(lines), "an empty list holds a block"
+        world.rng.shuffle(world.free)
+        count = 1 + turn % 3
+        for k in range(count):
+            world.link(qp, base + 60 * turn + 20 * k, [0, 2])
+        world.ring(qp, count)
+        await all_retire(world, sender, qp)
+        assert await query(dut, 0) == [qp.next_psn % (1 << 32), 0, 0, 0]
+    assert world.seen["begins again"] == 11 and not len(world.port.errors)
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def list_grows_at_every_cycle_of_a_read(dut):
+    """A node is linked behind the last one at every cycle from its doorbell on until long after it has landed."""
+    world = await set_up(dut, depth=4, watermark=4, latency=(READ, READ))
+    sender, seen, again = Sender(world), world.seen, set()
+    for qpn, wait in enumerate(range(2 * READ)):
+        qp = await world.create(qpn % PARAMS.qps, qpn % 256)
+        base = await world.behind_window(qp, 400)
+        before = seen["read again for its pointer"]
+        world.link(qp, base, [0])
+        world.ring(qp)
+        await world.port.pass_cycles(wait)
+        world.link(qp, base + 20, [0])
+        world.ring(qp)
+        while (await query(dut, qp.qpn))[2:] != [0, 2]:
+            await RisingEdge(dut.clk)
+        if seen["read again for its pointer"] > before:
+            again.add(wait)
+        await all_retire(world, sender, qp)
+        await world.destroy(qp)
+    assert again and not seen["nodes_residue"] and not len(world.port.errors)
+    first, last = min(again), max(again)
+    dut._log.info("the last node was read again when it grew %d to %d cycles after its doorbell", first, last)
+    assert 0 < first and last - first < READ // 2, sorted(again)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def list_that_ends_before_its_last_node_is_broken(dut):
+    """Whatever is linked behind: no read is repeated for a pointer that does not come."""
+    world = await set_up(dut, depth=4, watermark=4, exact=False, latency=(5, READ))
+    for count, at in ((2, 0), (4, 1), (4, 2)):
+        world.seen.clear()
+        qp = await world.create(0, 10 * count + at)
+        for k in range(count):
+            world.link(qp, 100 + 20 * k, [0])
+        line = qp.nodes[at][0]
+        world.blocks[line] = resealed(world.blocks[line], next_line=0, next_adjacent=0)
+        world.ring(qp, count)
+        await broken(world, qp, "BAD_POINTER")
+        assert world.seen["prefetches"] <= count + 1
+        await world.destroy(qp)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def doorbell_that_leads_nowhere_breaks_its_list(dut):
+    world = await set_up(dut, depth=4, watermark=4, exact=False, latency=(5, READ))
+    (_, first), (_, second) = world.memory.extents
+    bits = world.memory.number_bits
+    past = abi.LINK_DOORBELL.by_name["block"].width
+    for turn, block in enumerate((first, (1 << bits) + second, (2 << bits) - 1, (2 << bits) - 2, 1 << bits + 1,
+                                  (1 << past) - 1)):
+        world.seen.clear()
+        qp = await world.create(turn, 1)
+        world.port.link(turn, 1, 1, block)
+        await broken(world, qp, "BAD_POINTER")
+        assert not world.seen["prefetches"]
+        await world.destroy(qp)
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_lists_end_where_the_driver_says(sim):
+    simulate(room(), name="adamap", cases=__file__, sim=sim)

@@ -1,0 +1,145 @@
+"""The Adamap room reads the nodes of many lists at once, and its cache gets full."""
+
+from collections import deque
+from dataclasses import replace
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from weft.hdl.adamap.adamap import Adamap
+from weft.hdl.adamap.fetches import LINES, fetch_slots
+from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.simulate import SIMULATORS, simulate
+from weft.tb.test.hdl.adamap.closed_loop import PARAMS, set_up
+from weft.tb.test.hdl.adamap.peer import Sender
+from weft.tb.test.hdl.adamap.test_lists import until
+from weft.tb.test.hdl.adamap.test_recovery import query
+
+MANY = replace(PARAMS, qps=16)      # a QP for each read
+SOON, LATE = (5, 20), (100_000, 100_000)
+
+
+async def cached(world, qpn, nodes):
+    """Wait until so many nodes of a QP are in the cache."""
+    while (await query(world.dut, qpn))[3] != nodes:
+        await RisingEdge(world.dut.clk)
+
+
+async def unreadable_block(world, qpn, part):
+    """A QP whose second read brings blocks of which one cannot be read: it stops for that reason."""
+    world.latency = SOON
+    first = world.rng.choice(range(0, len(world.memory.small) - LINES, LINES))
+    world.free.extendleft(reversed(world.memory.small[first:first + LINES + 1]))
+    qp = await world.create(qpn, part)
+    world.link(qp, await world.behind_window(qp, 400), [0])
+    world.ring(qp)
+    Sender(world).send_again(qp, *qp.todo[0])
+    await until(world.dut, lambda: not qp.nodes)
+    lines = [world.free[k] for k in range(LINES)]
+    for _ in lines:
+        world.link(qp, 0, [0])
+    world.blocks[lines[part]] = None
+    world.ring(qp, LINES)
+    errors = world.seen["QP_ERROR DMA_ERROR"]
+    assert int(await world.port.errors.recv()) == qpn
+    await until(world.dut, lambda: world.seen["QP_ERROR DMA_ERROR"] > errors)
+    assert world.read.issuperset(lines)
+    world.read -= set(lines)
+    await world.destroy(qp)
+    world.free.clear()
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def every_block_of_every_read_may_fail(dut):
+    """As many reads at once as there are places for, and each of them of several blocks."""
+    world = await set_up(dut, depth=4, watermark=4, exact=False, latency=SOON)
+    seen, far = world.seen, world.memory.lines[len(world.memory.small):]
+    assert fetch_slots(MANY) == MANY.qps
+    for slot in range(MANY.qps):
+        world.free.clear()
+        for part in range(LINES):
+            await unreadable_block(world, slot, part)
+        assert seen["QP_ERROR DMA_ERROR"] == LINES * (slot + 1)
+        world.latency = LATE        # from now on a read is under way there
+        world.free += far[2 * slot:2 * slot + 2]
+        reads = seen["prefetches"]
+        holder = await world.create(slot, 0)
+        world.link(holder, 0, [0])
+        world.ring(holder)
+        await until(dut, lambda reads=reads: seen["prefetches"] > reads)
+    assert seen["lines in one read"] == LINES and not seen["QP_ERROR BAD_NODE"]
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def full_cache_gives_way_to_who_waits(dut):
+    """Nodes that retransmissions came for leave early for a list with a waiting header, not for one that is ahead."""
+    world = await set_up(dut, depth=4, watermark=4, exact=False, slack=100, latency=SOON)
+    sender, seen = Sender(world), world.seen
+    *full, last = [await world.create(qpn, 1) for qpn in range(PARAMS.qps)]
+    for qp in full:
+        base = await world.behind_window(qp, 400)
+        nodes = 4 if qp.qpn < 3 else 1              # all entries together
+        for k in range(nodes):
+            world.link(qp, base + 20 * k, [0, 2])
+        world.ring(qp, nodes)
+        sender.send_again(qp, *qp.todo[0])
+        await cached(world, qp.qpn, nodes)
+        for psn, rsn in list(qp.todo)[2::2]:
+            sender.send_again(qp, psn, rsn)
+        await until(dut, lambda qp=qp: not qp.in_flight)
+    base = await world.behind_window(last, 400)
+    world.link(last, base, [0])
+    world.ring(last)
+    await world.port.pass_cycles(4000)
+    assert (await query(dut, last.qpn))[2:] == [1, 0] and not world.retired, "nobody waits for that node"
+    sender.send_again(last, *last.todo[0])
+    await until(dut, lambda: not last.nodes)
+    assert seen["nodes_residue"] == 1
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def cache_is_shared_by_need(dut):
+    """As many lists as entries, the first ones long: each has its first node in the cache, and the next one at hand."""
+    world = await set_up(dut, depth=4, watermark=4, latency=SOON)
+    sender, seen = Sender(world), world.seen
+    qps = [await world.create(qpn, 1) for qpn in range(MANY.qps)]
+    for qp in qps:
+        base, nodes = await world.behind_window(qp, 400), 4 if qp.qpn < 4 else 2
+        for k in range(nodes):
+            world.link(qp, base + 20 * k, [0, 2])
+        world.ring(qp, nodes)
+        await world.port.pass_cycles(200)
+    await world.port.pass_cycles(1000)
+    assert [(await query(dut, qp.qpn))[3] for qp in qps] == [1] * MANY.cache_entries
+    world.latency = LATE        # what comes from now on comes too late
+    world.port.hurry()          # headers as far apart as they are sent
+    for qp in world.rng.sample(qps, len(qps)):
+        for psn, rsn in list(qp.todo)[:4]:
+            sender.send_again(qp, psn, rsn)
+            await world.port.pass_cycles(20)
+    await until(dut, lambda: world.retired == 2 * MANY.qps)
+    assert not seen["cache_misses"] and not seen["nodes_residue"]
+
+
+@cocotb.test(timeout_time=20, timeout_unit="us")
+async def header_ahead_of_its_node_leaves_the_head_alone(dut):
+    """With slack, one that comes for a node which may be cached beside the head waits for it."""
+    world = await set_up(dut, depth=2, watermark=1, exact=False, slack=100, latency=(60, 80))
+    sender, seen = Sender(world), world.seen
+    world.free = deque([*world.free][::LINES])      # each node takes a read of its own
+    qp = await world.create(0, 1)
+    base = await world.behind_window(qp, 400)
+    for k in range(3):
+        world.link(qp, base + 20 * k, [0, 2, 4])
+    world.ring(qp, 3)
+    await cached(world, 0, 1)
+    for psn, rsn in [*list(qp.todo)[3:6], *list(qp.todo)[:3]]:
+        sender.send_again(qp, psn, rsn)
+    await until(dut, lambda: world.retired == 2)
+    assert seen["cache_misses"] and not seen["nodes_residue"]
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_nodes_of_many_lists_are_read(sim):
+    simulate(WithQpTable(Adamap(MANY)), name="adamap_fetching", cases=__file__, sim=sim)

@@ -1,0 +1,186 @@
+"""The Adamap room before lists of a known shape: rate of matching, reads of several blocks, bitmaps, a slow list."""
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge, Timer
+
+from weft.hdl.contract import abi
+from weft.tb.sim.flow.simulate import SIMULATORS, simulate
+from weft.tb.test.hdl.adamap.closed_loop import PARAMS, room, set_up
+from weft.tb.test.hdl.adamap.peer import Sender
+
+
+async def until(dut, condition):
+    while not condition():
+        await RisingEdge(dut.clk)
+
+
+def landed(world):
+    """A node was read and the room has come to rest."""
+    return world.seen["prefetches"] and world.idle
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def cached_node_is_matched_at_full_rate(dut):
+    world = await set_up(dut, node_age_ns=400, depth=4, watermark=4, latency=(5, 20))
+    sender, seen = Sender(world), world.seen
+    world.port.hurry()
+    qp = await world.create(0, 1)
+    world.request(qp, psn=qp.next_psn + 120, ack_req=1)
+    qp.next_psn += 121
+    await until(dut, lambda: landed(world))
+    for psn, rsn in qp.todo:
+        sender.send_again(qp, psn, rsn)
+    await until(dut, lambda: seen["cache_hits"])
+    start = world.port.now
+    await until(dut, lambda: seen["cache_hits"] >= 120)
+    cycles = world.port.now - start
+    dut._log.info("119 matches in %d cycles", cycles)
+    assert cycles <= 2 * 119 + 4
+    await until(dut, lambda: not qp.nodes)
+    assert seen["cache_misses"] == seen["match_stall_cycles"] == seen["nodes_residue"] == 0
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def list_without_its_node_leaves_room_for_others(dut):
+    """A QP whose node does not come may fill most of the match queue; another one's retransmissions pass."""
+    world = await set_up(dut, depth=2, watermark=2, exact=False, latency=(5, 20))
+    sender, seen = Sender(world), world.seen
+    stuck, other = [await world.create(qpn, 1) for qpn in range(2)]
+    for reads, qp in enumerate((other, stuck), 1):
+        first = await world.behind_window(qp, 400)
+        if qp is stuck:
+            world.latency = (20000, 20000)      # from now on no node comes
+        world.link(qp, first, list(range(0, 36, 2)))
+        world.ring(qp)
+        while seen["prefetches"] < reads:
+            await RisingEdge(dut.clk)
+        await Timer(400, "ns")
+
+    async def send(qp, times):
+        for psn, rsn in list(qp.todo) * times:
+            sender.send_again(qp, psn, rsn)
+        await sender.judged(qp)
+
+    await send(stuck, 2)
+    full = seen["verdict UNMATCHED"]
+    assert full > 10 and seen["verdict MATCH"] > 8
+    await send(other, 1)
+    assert seen["verdict UNMATCHED"] == full
+    await until(dut, lambda: seen["cache_hits"] == len(other.todo))
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def consecutive_blocks_are_read_at_once(dut):
+    """Nodes that lie one behind the other come in reads of several; what lies behind a piece is read and forgotten,
+    but nothing behind an extent."""
+    world = await set_up(dut, depth=4, watermark=1, latency=(60, 80))
+    sender, seen = Sender(world), world.seen
+    world.free.clear()
+    small, ends = world.memory.small, [first + count for first, count in world.memory.extents]
+    world.free += [*small[1:10], *range(ends[1] - 7, ends[1]), *range(ends[0] - 16, ends[0])]
+    qp = await world.create(0, 1)
+    count = 20
+    first = await world.behind_window(qp, 20 * count)
+    for k in range(count):
+        world.link(qp, first + 20 * k, list(range(0, 20, 2)))
+    world.ring(qp, count)
+    while qp.todo:
+        sender.retransmit(qp, 0.0)
+        await Timer(2, "us")
+    await sender.settle([qp])
+    dut._log.info("%d nodes in %d reads, %s", count, seen["prefetches"], dict(seen))
+    assert seen["lines in one read"] == 4 and 4 * seen["prefetches"] <= 3 * qp.linked
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def bitmap_knows_holes_by_their_psns(dut):
+    """Whatever RSN they come with. What is not open is a duplicate, what lies outside is not in the node."""
+    world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
+    sender, seen, rng = Sender(world), world.seen, world.rng
+    qp = await world.create(0, 1)
+    first = await world.behind_window(qp, 2000)
+    holes = sorted(rng.sample(range(1, abi.NODE_BODY_BITS), 150))
+    world.link(qp, first, [0, *holes])
+    world.ring(qp)
+    sent, rsns = zip(*qp.todo, strict=True)
+    closed = [first + k for k in range(1, abi.NODE_BODY_BITS) if k not in holes]
+    outside = [first + k for k in (abi.NODE_BODY_BITS, 512, 1999)]
+    packets = [*sent[:-1], *rng.sample(closed, 20), *outside, sent[0], sent[1]]
+    rng.shuffle(packets)
+    await until(dut, lambda: landed(world))
+    for psn in [*packets, sent[-1]]:
+        sender.send_again(qp, psn, rng.choice(rsns))
+    await until(dut, lambda: not qp.nodes)
+    assert qp.filled == set(sent) and seen["nodes_residue"] == 0 and seen["BITMAP"] == 1
+    assert (seen["DUPLICATE"], seen["NOT_IN_NODE"]) == (22, 3)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def bitmap_leaves_with_all_that_is_open(dut):
+    """Passed over when its first hole was filled, at once or cycles later; between them two bitmaps have every bit."""
+    world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
+    sender, seen = Sender(world), world.seen
+    for qpn, pause in enumerate((0, 10)):
+        qp = await world.create(qpn, 1)
+        first, places = await world.behind_window(qp, 2000), []
+        for k, holes in enumerate((range(0, abi.NODE_BODY_BITS, 2), (0, *range(1, abi.NODE_BODY_BITS, 2)), (0,))):
+            places.append(len(qp.todo))
+            world.link(qp, first + 400 * k, list(holes))
+        reads, wanted = seen["prefetches"], world.retired + len(places)
+        world.ring(qp, len(places))
+        await until(dut, lambda reads=reads: seen["prefetches"] > reads and world.idle)
+        for place in places:
+            sender.send_again(qp, *qp.todo[place])
+            if pause:
+                await sender.judged(qp)
+                await world.port.pass_cycles(pause)
+        await until(dut, lambda wanted=wanted: world.retired == wanted)
+        assert seen["nodes_residue"] == 2 * (qpn + 1) <= seen["BITMAP"]
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def gap_is_a_hole_from_the_reorder_distance_on(dut):
+    world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
+    for log2 in range(PARAMS.window_bits.bit_length()):
+        distance, holes = 1 << log2, world.seen["holes"]
+        world.port.configure(reorder_distance=distance)
+        qp = await world.create(0, log2)
+        for ahead in range(1, distance):
+            world.request(qp, psn=qp.next_psn + ahead)
+        await Sender(world).judged(qp)
+        await world.port.pass_cycles(5)
+        assert world.seen["holes"] == holes, distance
+        world.request(qp, psn=qp.next_psn + distance)
+        await until(dut, lambda holes=holes: world.seen["holes"] > holes)
+        assert world.seen["holes"] == holes + 1
+        await world.destroy(qp)
+
+
+@cocotb.test(timeout_time=400, timeout_unit="us")
+async def bitmaps_land_while_others_are_matched(dut):
+    """Nodes are filled and bitmaps are marked in the same memory."""
+    world = await set_up(dut, depth=4, watermark=4, latency=(5, 60))
+    sender, seen, rng = Sender(world), world.seen, world.rng
+    world.port.hurry()
+    qp = await world.create(0, 1)
+    count = 10
+    first = await world.behind_window(qp, 400 * count)
+    for k in range(count):
+        world.link(qp, first + 400 * k, [0, *sorted(rng.sample(range(1, abi.NODE_BODY_BITS), rng.randint(70, 200)))])
+    world.ring(qp, count)
+    for line, node in list(qp.nodes):
+        while line not in world.read:
+            await RisingEdge(dut.clk)
+        await Timer(80, "ns")                                   # it lands
+        for psn in node.psns:
+            await until(dut, lambda: world.port.asked <= 10)
+            sender.send_again(qp, psn, node.rsn)
+    await until(dut, lambda: not qp.nodes)
+    assert qp.filled == {psn for psn, _ in qp.todo} and seen["nodes_residue"] == 0
+    assert seen["BITMAP"] == count and seen["cache_hits"] > 70 * count
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_lists_of_a_known_shape_are_matched(sim):
+    simulate(room(), name="adamap", cases=__file__, sim=sim)

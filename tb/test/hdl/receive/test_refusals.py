@@ -1,0 +1,126 @@
+"""Refusals alone: of each QP one report until all that was told is consumed, and then one again."""
+
+import random
+from collections import Counter
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from weft.hdl.contract.params import preset
+from weft.hdl.receive.refusals import ON_WAY_WIDTH, Refusals
+from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.sim.stream.clock import start_clock
+
+QPS = 128
+MOST = (1 << ON_WAY_WIDTH) - 1      # reports between here and the ring
+SLACK = 4                           # cycles that the block may take to see that all is consumed
+
+
+class Bench:
+    """Refused packets, the way to the report ring, and its driver.
+
+    Attributes
+    ----------
+    asking, writing, reading, filling : float
+        How often in a cycle a packet is refused, a report comes to the ring, the driver reads all that is there, and
+        half of the ring is taken.
+    """
+
+    def __init__(self, dut, rng):
+        self.dut, self.rng = dut, rng
+        self.asking, self.writing, self.reading, self.filling = 0.4, 0.5, 0.1, 0.0
+        self.indices = range(QPS)
+        self.asked = None               # (index, whether half of the ring was taken) of the cycle before
+        self.told = set()               # since nothing was left to consume
+        self.on_way, self.unread, self.written = 0, 0, 0
+        self.clear = range(QPS - 1)     # cycles in which the bits of memory are cleared; one is over
+        self.cycle = 0
+        self.cases = Counter()
+
+    async def run(self, cycles):
+        for _ in range(cycles):
+            await self.step(self.rng.choice(self.indices) if self.rng.random() < self.asking else None)
+
+    async def step(self, index=None):
+        """A cycle with a refused packet of QP ``index``; then one without."""
+        dut = self.dut
+        for ask in (index, None) if index is not None else (None,):
+            half = self.rng.random() < self.filling
+            dut.ask.value, dut.reports__half.value = ask is not None, half
+            if ask is not None:
+                dut.index.value = ask | self.rng.getrandbits(24) // QPS * QPS     # with the generation above
+            self.arrive()
+            await RisingEdge(dut.clk)
+            self.look()
+            self.asked = None if ask is None else (ask, half)
+            self.cycle += 1
+
+    def arrive(self):
+        """At the ring, and at its driver."""
+        if self.rng.random() < self.reading:
+            self.unread = 0
+        self.written = int(self.on_way > 0 and self.rng.random() < self.writing)
+        self.on_way -= self.written
+        self.unread += self.written
+        self.dut.reports__written.value, self.dut.reports__unread.value = self.written, self.unread > 0
+
+    def look(self):
+        """What the block says of the packet before, and whether it may."""
+        tell, coalesced = int(self.dut.tell.value), int(self.dut.count_reports_coalesced.value)
+        assert tell + coalesced == (self.asked is not None)
+        if self.asked:
+            index, half = self.asked
+            whys = {"told before": index in self.told, "half": half, "full": self.on_way + self.written == MOST,
+                    "clearing": self.cycle in self.clear}
+            held = [why for why, holds in whys.items() if holds]
+            if tell:
+                assert not held, f"QP {index} is told of in spite of {held}"
+                self.told.add(index)
+                self.on_way += 1
+                self.cases["told"] += 1
+            elif len(held) == 1:
+                self.cases[held[0]] += 1
+            elif not held:
+                assert self.cycle < self.clear.stop + SLACK, f"QP {index} is not told of"
+        if self.told and not self.on_way + self.written + self.unread:
+            self.told.clear()
+            self.clear = range(self.cycle + 1, self.cycle + 1 + QPS)
+
+    async def settle(self):
+        """Until all is consumed and forgotten."""
+        self.asking, self.writing, self.reading, self.filling = 0.0, 1.0, 1.0, 0.0
+        while self.told or self.cycle < self.clear.stop + SLACK:
+            await self.run(1)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def each_qp_is_told_of_once(dut):
+    rng = random.Random(bench_seed())
+    for _ in range(2):                      # the second time behind a reset amid reports on their way
+        clock = await start_clock(dut)
+        bench = Bench(dut, rng)
+        await bench.run(QPS)
+        bench.indices, bench.reading, bench.writing = [0, QPS - 1, *rng.sample(range(QPS), 6)], 0.3, 0.1
+        await bench.run(1000)
+        await bench.settle()
+        bench.indices = range(QPS)
+        bench.asking, bench.reading, bench.filling = 0.6, 0.0, 0.5
+        await bench.run(200)
+        await bench.settle()
+        bench.writing = 0.0                             # reports go no further: more than can be counted
+        for index in rng.sample(range(QPS), QPS):
+            await bench.step(index)
+        assert len(bench.told) == MOST
+        await bench.settle()
+        for index in bench.indices:                     # each is told of again
+            await bench.step(index)
+        assert len(bench.told) == QPS
+        assert min(bench.cases[case] for case in ("told", "told before", "half", "full", "clearing")) >= 20, bench.cases
+        cocotb.log.info("cases: %s", dict(bench.cases))
+        clock.cancel()
+
+
+@pytest.mark.parametrize("sim", SIMULATORS)
+def test_refusals_are_told_of_once(sim):
+    simulate(Refusals(preset("test").with_(qps=QPS)), name="receive_refusals", cases=__file__, sim=sim)

@@ -1,0 +1,124 @@
+"""Parts of the card in time: frames that stay objects, writes that share the card's stream."""
+
+import random
+
+from weft.driver.terms.enums import MTU, AccessFlag
+from weft.driver.verbs.context import Context
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.pd import PD
+from weft.hdl.contract import abi, wire
+from weft.model.card.frame import DataFrame
+from weft.model.card.host import TimedDevice
+from weft.model.card.pcie import Pcie, Read
+from weft.model.card.timing import CYCLE_NS, TIMING, HostTiming, edge
+from weft.model.card.transmit import RAW_FRAMES, RAW_WAITED
+from weft.model.functional.memory import HostMemory
+from weft.model.functional.parse import parse
+from weft.model.functional.transmit import work_packets
+from weft.model.link import EventLoop
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.verify.bench.model_card import MIB, Haul
+
+SEED = drawn_seed(__name__)
+
+
+class _Sender:
+    mac, ip = 0x02_0000_0000_01, 0x0A00_0001
+
+    def __init__(self):
+        self.memory = HostMemory()
+
+
+def test_a_frame_says_what_its_bytes_say():
+    print(f"run it again with WEFT_SEED={SEED}")
+    rng, sender = random.Random(SEED), _Sender()
+    buffer = sender.memory.alloc(8192, 64, True, 4096)
+    buffer.write(0, rng.randbytes(8192))
+    some = int.from_bytes(abi.HOST_QPNS.pack(ranged=1, log2=23, first=0), "little")     # half of all QPNs
+    seen = set()
+    for _ in range(100):
+        work = abi.WORK.unpack(abi.WORK.pack(
+            opcode=rng.choice(abi.WRITES), pmtu=rng.choice(list(MTU)).value, retransmit=rng.randrange(2),
+            ack_req=rng.randrange(2), length=rng.choice([0, 1, rng.randrange(8000)]), psn=rng.getrandbits(32),
+            rsn=rng.getrandbits(24), remote_va=rng.getrandbits(40), local_va=0, rkey=rng.getrandbits(32),
+            lkey=0, imm=rng.getrandbits(32), dqpn=rng.getrandbits(24), sqpn=1, dst_ip=rng.getrandbits(32),
+            dst_mac=rng.getrandbits(46) << 2, sport=rng.getrandbits(16)))
+        for packet in work_packets(work):
+            frame = DataFrame(packet, buffer.read(packet.local_va, packet.length), sender)
+            for mac, ip in ((work.dst_mac, work.dst_ip), (0, 0), (work.dst_mac ^ 4, work.dst_ip), (0, ~work.dst_ip)):
+                for qpns in (0, some):
+                    assert frame.parsed(mac, ip, qpns) == parse(bytes(frame), mac=mac, ip=ip, host_qpns=qpns)
+            assert len(frame) == len(bytes(frame)) and bytes(frame)[wire.BTH_OFFSET] == frame.opcode
+            seen.add(frame.opcode)
+    assert seen == set(wire.DATA_OPCODES)
+
+
+def test_reads_have_room_for_what_they_bring():
+    """Completions that the host may split finely count as many, until it has shown that it does not."""
+    loop = EventLoop()
+    pcie, done = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
+    under_way, out = [], []
+    loop.run(100)
+    ask, pcie._ask = pcie._ask, lambda read: (out.append(pcie.writes.read_out), ask(read))
+    for _ in range(3):
+        begin = len(out)
+        for _ in range(40):
+            pcie.line(loop.now_ns, 0, Read(0, 1024, done.append))
+        loop.run(loop.now_ns + 900)      # nothing is answered yet
+        under_way.append(len(out) - begin)
+        loop.run(loop.now_ns + 100_000)
+    assert len(out) == 120 and all(after - at >= 2 * CYCLE_NS for at, after in zip(out, out[1:], strict=False))
+    assert under_way == [8, 24, 24]
+    assert done == sorted(done)
+
+
+def test_a_doorbell_goes_behind_the_completions_that_are_on_the_link():
+    loop = EventLoop()
+    device, written = TimedDevice(loop, preset="test", host=HostTiming(read_jitter=0)), []
+    device.card.write = lambda offset, value: written.append((loop.now_ns, value))
+    loop.run(100)
+    pcie, answered = device.card.pcie, []
+    pcie.line(loop.now_ns, 0, Read(0, 256, answered.append))
+    loop.run(100_000, lambda: bool(answered))
+    begin = loop.now_ns         # the completion begins to cross the link
+    for value in (1, 2):
+        device.write32(0, value)
+    takes = (256 + TIMING.completion_header_bytes) / TIMING.pcie_bytes_per_ns
+    loop.run(100_000)
+    first = edge(begin + takes + TIMING.register_write)
+    assert written == [(first, 1), (edge(first + TIMING.register_pace), 2)]
+
+
+def test_a_fifth_raw_frame_is_taken_some_cycles_after_the_first_was_read():
+    loop = EventLoop()
+    card = TimedDevice(loop, preset="test", host=HostTiming(read_jitter=0)).card
+    path, entered, read = card.transmit_path, [], []
+    enter, path._enter = path._enter, lambda *found: (entered.append(loop.now_ns + found[4]), enter(*found))
+    framed, path._raw_framed = path._raw_framed, lambda job: (read.append(loop.now_ns), framed(job))
+    buffer = card.memory.watched.alloc(4096, 4096, True, 4096)
+    entry = abi.NIC_TX.pack(address=buffer.physical(0), length=126)
+    card.rings._ready[abi.Ring.NIC_TX].extend([(entry, 0.0)] * (RAW_FRAMES + 1))
+    loop.run(100)
+    path.start()
+    assert entered == [loop.now_ns + TIMING.frame_descriptor] * RAW_FRAMES
+    loop.run(10_000, lambda: len(entered) > RAW_FRAMES)
+    assert entered[-1] == read[0] + RAW_WAITED + TIMING.frame_descriptor
+
+
+def test_page_table_entries_are_read_before_a_region_is_registered():
+    loop = EventLoop()
+    device, reads = TimedDevice(loop, preset="test", host=HostTiming(read_jitter=0)), []
+    context = Context(device, mac=1, ip=1)
+    ask = device.card.pcie.line
+    device.card.pcie.line = lambda at, client, read: (reads.append(read.bytes), ask(at, client, read))
+    begin = loop.now_ns
+    MR(PD(context), 70 * 4096, AccessFlag.LOCAL_WRITE)
+    assert sorted(reads)[-3:] == [64, 256, 256] and sum(reads) > 640      # 70 entries, and the commands themselves
+    assert loop.now_ns - begin > 3 * device.card.pcie.host.read_latency_ns
+
+
+def test_a_short_haul_delivers_and_knows_its_rate():
+    haul = Haul(2 * MIB, rtt_ns=20_000, loss=0.01).run()
+    lost = sum(haul.links[0].lost.values())
+    assert lost and haul.devices[0].card.counters["tx_retransmissions"] == lost
+    assert haul.packets == 2 * MIB // haul.pmtu + lost and haul.seconds > 0

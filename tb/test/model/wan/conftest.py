@@ -1,0 +1,18 @@
+"""What tests of compiled experiments need."""
+
+
+import pytest
+
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.test.model.wan.ready import compile_engine
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled():
+    compile_engine()
+
+
+@pytest.fixture
+def seed():
+    """Another one each time; a failure shows it, as it is an argument of the test's experiment."""
+    return drawn_seed()

@@ -1,0 +1,103 @@
+"""A component is known by what it is made from, and its Verilog kept only where that says everything."""
+
+import enum
+import gc
+import warnings
+from dataclasses import dataclass
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib.wiring import Component, In, Out
+
+from weft.hdl import verilog
+from weft.tb.sim.flow import build, kept_text
+
+
+class Mode(enum.Enum):
+    ADD = 1
+    HOLD = 2
+
+
+@dataclass(frozen=True)
+class Settings:
+    step: int = 1
+    modes: tuple = (Mode.ADD,)
+
+
+class Inner(Component):
+    def __init__(self, settings, width=8):
+        self._settings = settings
+        super().__init__({"i": In(width), "o": Out(width)})
+
+    def elaborate(self, _platform):
+        m = Module()
+        m.d.sync += self.o.eq(self.i + self._settings.step)
+        return m
+
+
+class Outer(Component):
+    i: In(8)
+    o: Out(8)
+
+    def __init__(self, inner, note=None):
+        self.inner, self.note = inner, note
+        super().__init__()
+
+    def elaborate(self, _platform):
+        m = Module()
+        m.submodules.inner = self.inner
+        m.d.comb += [self.inner.i.eq(self.i), self.o.eq(self.inner.o)]
+        return m
+
+
+def described(component):
+    kept_text.used(component)
+    return kept_text.described(component)
+
+
+def test_components_that_elaborate_alike_are_described_alike_and_others_are_not():
+    alike = {described(Outer(Inner(Settings()), note)) for note in (None, None)}
+    others = [described(component) for component in (
+        Outer(Inner(Settings(2))), Outer(Inner(Settings(modes=(Mode.HOLD,)))), Outer(Inner(Settings()), "note"),
+        Outer(Inner(Settings()), [1]), Outer(Inner(Settings()), (1,)), Outer(Inner(Settings()), {"a": 1}),
+        Inner(Settings()), Inner(Settings(), 9))]
+    assert len(alike) == 1 and len({*alike, *others}) == 1 + len(others)
+
+
+@pytest.mark.parametrize("held", [object(), lambda: 1, [Signal()], {"a": object()}])
+def test_what_no_text_stands_for_is_refused(held):
+    with pytest.raises(kept_text.NotPlain):
+        described(Outer(Inner(Settings()), held))
+
+
+def test_a_class_inside_a_function_is_refused():
+    class Local(Inner):
+        pass
+    with pytest.raises(kept_text.NotPlain, match="locals"):
+        described(Local(Settings()))
+
+
+@pytest.fixture
+def elaborated(tmp_path, monkeypatch):
+    """The components that were elaborated, in a folder where nothing is kept yet."""
+    done, real = [], verilog.rtlil_text
+    monkeypatch.setattr(build, "BUILD_ROOT", tmp_path)
+    monkeypatch.setattr(verilog, "rtlil_text", lambda *args: done.append(args) or real(*args))
+    return done
+
+
+def test_an_equal_component_is_not_elaborated_again_and_not_missed(elaborated):
+    texts = {build.elaborate(Outer(Inner(Settings())), "top") for _ in range(3)}
+    assert len(texts) == len(elaborated) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    assert build.elaborate(Outer(Inner(Settings(2))), "top") not in texts
+    assert build.elaborate(Outer(Inner(Settings())), "other") not in texts
+    assert len(elaborated) == 3
+
+
+def test_what_is_not_plain_is_elaborated_each_time(elaborated):
+    for _ in range(2):
+        build.elaborate(Outer(Inner(Settings()), object()), "top")
+    assert len(elaborated) == 2

@@ -1,0 +1,33 @@
+"""What a run of the tests says about a system that lacks something."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def summary(path):
+    """Output of pytest over a test that needs nothing, with these folders for programs."""
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only",
+                           "tb/test/sim/flow/test_system.py"], cwd=ROOT, capture_output=True, text=True,
+                          env={**os.environ, "PATH": path, "PYTEST_ADDOPTS": ""})
+    return done.stdout
+
+
+def test_what_is_missing_is_named_with_its_package(tmp_path):
+    text = summary(str(tmp_path))
+    assert "missing from the system" in text
+    assert "iverilog: every bench that runs under Icarus too is skipped there" in text
+    assert "on Debian: apt-get install iverilog tshark qemu-system-x86 chromium" in text
+
+
+def test_headers_are_looked_for(tmp_path):
+    """With programs that are there but do nothing, and a compiler that finds no header."""
+    for name, status in (("iverilog", 0), ("tshark", 0), ("chromium", 0), ("qemu-system-x86_64", 0), ("g++", 1)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {status}\n")
+        (tmp_path / name).chmod(0o755)
+    assert "on Debian: apt-get install liblz4-dev zlib1g-dev" in summary(str(tmp_path))
+    (tmp_path / "g++").write_text("#!/bin/sh\nexit 0\n")
+    assert "missing" not in summary(str(tmp_path)).replace("test_what_is_missing", "")

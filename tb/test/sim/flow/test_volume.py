@@ -1,0 +1,13 @@
+"""A test tries more where that is asked for, and otherwise what its cases need."""
+
+import pytest
+
+from weft.tb.sim.flow.volume import LONG, volume
+
+
+@pytest.mark.parametrize(("said", "tried"), [(None, 3), ("", 3), ("0", 3), ("1", 40)])
+def test_more_is_tried_where_that_is_asked_for(monkeypatch, said, tried):
+    monkeypatch.delenv(LONG, raising=False)
+    if said is not None:
+        monkeypatch.setenv(LONG, said)
+    assert volume(3, 40) == tried

@@ -1,0 +1,142 @@
+"""The link's decisions, without a simulator: what it loses, delays, doubles, reorders and damages."""
+
+import pytest
+
+from weft.hdl.contract import wire
+from weft.tb.sim.link.link import FrameKind, Impairments, LinkConfig, frame_kind
+from weft.tb.sim.link.pcap import PcapWriter, read_pcap
+
+FRAMES = 4000
+
+
+def roce(opcode, psn=0, payload=b""):
+    extensions = b"".join(bytes(header.size_bytes) for header in wire.EXTENSIONS[opcode])
+    return wire.build_frame(opcode=opcode, dst_mac=2, src_mac=1, src_ip=1, dst_ip=2, sport=0xC000, dest_qp=3, psn=psn,
+                            payload=payload, extensions=extensions)
+
+
+def data(psn):
+    return roce(wire.Opcode.WRITE_ONLY, psn, bytes(16))
+
+
+def cross(link, frames=FRAMES, gap_ns=100):
+    """Deliveries of a train of data frames, in order of arrival."""
+    return sorted(arrival for psn in range(frames) for arrival in link.fate(data(psn), psn * gap_ns))
+
+
+def psn_of(frame):
+    return wire.BTH.unpack(frame[wire.BTH_OFFSET:]).psn
+
+
+@pytest.mark.parametrize(("opcode", "kind"), [
+    (wire.Opcode.WRITE_ONLY, FrameKind.DATA), (wire.Opcode.WRITE_ONLY_IMM, FrameKind.DATA),
+    (wire.Opcode.RETX_WRITE, FrameKind.RETX), (wire.Opcode.RETX_WRITE_IMM, FrameKind.RETX),
+    (wire.Opcode.LOSS_REPORT, FrameKind.LOSS_REPORT), (wire.Opcode.ACKNOWLEDGE, FrameKind.ACK),
+    (wire.Opcode.PROBE, FrameKind.PROBE), (wire.Opcode.REPORT_REQUEST, FrameKind.OTHER)])
+def test_kind_of_each_opcode(opcode, kind):
+    assert frame_kind(roce(opcode)) is kind
+
+
+def test_other_frames_are_other():
+    arp = wire.ETH.pack(dst=2, src=1, ethertype=wire.ETHERTYPE_ARP) + bytes(46)
+    other_port = bytearray(data(0))
+    other_port[37] ^= 1
+    assert frame_kind(arp) is frame_kind(b"") is frame_kind(bytes(other_port)) is FrameKind.OTHER
+
+
+def test_good_link_only_delays():
+    link = Impairments(LinkConfig(delay_ns=500))
+    assert cross(link, 50) == [(psn * 100 + 500, data(psn)) for psn in range(50)]
+
+
+def test_slow_link_makes_frames_queue():
+    """Ten frames at once leave one by one, at the rate; an idle link is free again; what is lost takes no time."""
+    link = Impairments(LinkConfig(delay_ns=500, rate_gbps=8))
+    wire_ns = len(data(0)) + 24
+    assert [at for at, _ in cross(link, 10, gap_ns=0)] == pytest.approx([500 + n * wire_ns for n in range(1, 11)])
+    assert link.fate(data(10), 10_000)[0][0] == pytest.approx(10_500 + wire_ns)
+    link.drop_when(lambda frame, kind: psn_of(frame) < 5)
+    assert [at for at, _ in cross(link, 7, gap_ns=0)] == pytest.approx([10_500 + n * wire_ns for n in (2, 3)])
+
+
+def test_loss_has_the_asked_for_rate_and_is_counted():
+    link = Impairments(LinkConfig(loss=0.1), seed=1)
+    arrived = cross(link)
+    assert link.counters.lost[FrameKind.DATA] == FRAMES - len(arrived)
+    assert 0.08 < link.counters.lost[FrameKind.DATA] / FRAMES < 0.12
+    assert link.counters.as_dict()["sent"] == {"data": FRAMES, "all": FRAMES}
+
+
+def test_same_seed_same_fate_and_other_seed_another():
+    config = LinkConfig(loss=0.05, duplicate=0.05, reorder=0.1, corrupt=0.05)
+    assert cross(Impairments(config, seed=7)) == cross(Impairments(config, seed=7))
+    assert cross(Impairments(config, seed=7)) != cross(Impairments(config, seed=8))
+
+
+def test_loss_does_not_depend_on_other_settings():
+    def lost(**settings):
+        link = Impairments(LinkConfig(loss=0.05, **settings), seed=3)
+        return set(range(FRAMES)) - {psn_of(frame) for _, frame in cross(link)}
+    assert lost() == lost(duplicate=0.2, reorder=0.3)
+
+
+def test_reordered_frames_are_late_by_at_most_the_bound():
+    link = Impairments(LinkConfig(delay_ns=0, reorder=0.2, reorder_max_ns=300), seed=2)
+    arrived = cross(link)
+    lateness = [at - psn_of(frame) * 100 for at, frame in arrived]
+    assert 0 <= min(lateness) and 200 < max(lateness) <= 300
+    assert sum(late > 0 for late in lateness) == link.counters.reordered.total() > FRAMES // 10
+    order = [psn_of(frame) for _, frame in arrived]
+    assert order != sorted(order) and sorted(order) == list(range(FRAMES))
+
+
+def test_duplicates_arrive_twice_later():
+    link = Impairments(LinkConfig(delay_ns=0, duplicate=0.1), seed=4)
+    times = {}
+    for at, frame in cross(link):
+        times.setdefault(psn_of(frame), []).append(at)
+    doubled = [at for at in times.values() if len(at) == 2]
+    assert len(doubled) == link.counters.duplicated.total() > FRAMES // 20
+    assert all(0 < second - first <= 1000 for first, second in doubled)
+
+
+def test_corruption_flips_one_bit_anywhere():
+    link = Impairments(LinkConfig(corrupt=1.0), seed=5)
+    flipped = set()
+    for psn in range(FRAMES):
+        [(_, frame)] = link.fate(data(psn), 0)
+        difference = int.from_bytes(frame, "little") ^ int.from_bytes(data(psn), "little")
+        assert difference.bit_count() == 1
+        flipped.add((difference.bit_length() - 1) // 8)
+    assert flipped == set(range(len(data(0))))
+
+
+def test_control_frames_can_be_spared():
+    ack = roce(wire.Opcode.ACKNOWLEDGE)
+    assert Impairments(LinkConfig(loss=1.0)).fate(ack, 0) == []
+    spared = Impairments(LinkConfig(loss=1.0, corrupt=1.0, lose_control=False, delay_ns=5))
+    assert spared.fate(ack, 0) == [(5, ack)] and spared.fate(data(0), 0) == []
+
+
+def test_directed_drop_until_it_ends():
+    link = Impairments(LinkConfig(delay_ns=0))
+    end = link.drop_when(lambda frame, kind: kind is FrameKind.DATA and psn_of(frame) == 3)
+    assert [psn_of(frame) for _, frame in cross(link, 5)] == [0, 1, 2, 4]
+    end()
+    assert len(cross(link, 5)) == 5
+    assert link.counters.lost == {FrameKind.DATA: 1}
+
+
+@pytest.mark.parametrize("bad", [{"loss": 1.5}, {"corrupt": -0.1}, {"delay_ns": -1}, {"rate_gbps": 0},
+                                 {"reorder_max_ns": 0}])
+def test_bad_settings_are_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        LinkConfig(**bad)
+
+
+def test_pcap_keeps_nanoseconds(tmp_path):
+    frames = [(0, data(0)), (1_999_999_999, data(1)), (5_000_000_001, b"x" * 60)]
+    with PcapWriter(tmp_path / "x.pcap") as pcap:
+        for time_ns, frame in frames:
+            pcap.write(time_ns, frame)
+    assert read_pcap(tmp_path / "x.pcap") == frames

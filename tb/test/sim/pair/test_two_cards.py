@@ -1,0 +1,32 @@
+"""The Verilog of the card is clean, and kept by the sources it was made from."""
+
+import pytest
+
+from weft.hdl import verilog
+from weft.hdl.contract.params import preset
+from weft.tb.sim.flow import kept_text
+from weft.tb.sim.flow.simulate import build
+from weft.tb.sim.pair import two_cards
+from weft.tb.sim.synth import lint
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("BEGAN_NS", 0),                        # edited before this process first looked
+    ("sources", lambda *_: "edited"),       # and after that
+])
+def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypatch, name, value):
+    """A process that began before an edit elaborates what it read then, not what the files say now."""
+    made = []
+    monkeypatch.setattr(two_cards, "BUILD_ROOT", tmp_path)
+    monkeypatch.setattr(verilog, "card_verilog", lambda params: made.append(params) or f"text {len(made)}")
+    assert [two_cards.card_text(preset("test")) for _ in range(2)] == ["text 1", "text 1"]
+    monkeypatch.setattr(kept_text, name, value)
+    assert [two_cards.card_text(preset("basic")) for _ in range(2)] == ["text 2", "text 3"]
+    assert len(list(tmp_path.rglob("*.v"))) == 1
+
+
+@pytest.mark.slow
+def test_card_is_clean():
+    """What Verilator had to say when it built two cards; Yosys, which takes a minute, has its turn in ``make lint``."""
+    lint.built_clean(build(two_cards.two_cards_text(preset("test")), top=two_cards.TOP, name="two-cards-test",
+                           sim="verilator", optimize="run"))

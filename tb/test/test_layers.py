@@ -1,0 +1,38 @@
+"""Imports between folders point one way: see :mod:`weft.tb.verify.structure.layers`."""
+
+import pytest
+
+from weft.tb.sim.flow.imports import import_statements
+from weft.tb.verify.structure.layers import LAYERS, allowed, edges, folder, imported, levels, modules
+
+
+@pytest.fixture(scope="module")
+def found():
+    return edges()
+
+
+def test_every_folder_has_one_place():
+    listed = [name for line in LAYERS for name in line.split()]
+    assert len(listed) == len(set(listed))
+    here = {folder(file) for file in modules().values()}
+    bare = {name for name in here if not any(folder(file) == name and file.name != "__init__.py"
+                                              for file in modules().values())}
+    assert here - bare <= set(listed) <= here
+
+
+def test_every_import_points_upwards_in_the_table(found):
+    level = levels()
+    for (source, target), files in found.items():
+        assert source in level and target in level, (source, target)
+        assert allowed(source, target), f"no import {source} -> {target}: {'; '.join(sorted(files))}"
+
+
+def test_nothing_imports_tests(found):
+    assert not [source for source, target in found if target == "tb/test"]
+
+
+def test_an_import_is_seen_wherever_it_stands():
+    known = {"weft.tb.sim.stream.stream": None, "weft.driver.verbs.qp": None, "weft.driver.terms.wc": None}
+    text = ("def f():\n    from weft.tb.sim.stream import stream\nfrom ..verbs.qp import QP\n"
+            "import weft.driver.terms.wc\n")
+    assert sorted(imported(import_statements(text), "weft.driver.application", known)) == sorted(known)

@@ -1,0 +1,95 @@
+"""The Makefile: what it passes on, what it refuses, and a checkout that was moved."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GIVEN = {"FILE": "it's  a file", "LOSS": "0.5", "REORDER": "0.1", "DUP": "0.2", "CORRUPT": "0.3", "BACK_LOSS": "1",
+         "BACK_REORDER": "0", "BACK_DUP": "0.4", "BACK_CORRUPT": "x", "RTT_US": "3", "QPS": "2", "SEED": "9",
+         "PMTU": "256", "SIM": "icarus", "PRESET": "basic"}
+
+
+def make(*words, folder=ROOT, **environment):
+    """What make would run, in a checkout that is set up: status, lines of output and of errors."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name not in GIVEN}
+    done = subprocess.run(["make", "--dry-run", "--no-print-directory", *words], cwd=folder, capture_output=True,
+                          text=True, env={**clean, **environment})
+    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def weft(*words, **environment):
+    """The words of the command of ``weft`` that make would run."""
+    status, lines, errors = make(*words, **environment)
+    assert status == 0, errors
+    program, *command = shlex.split(lines[-1])
+    assert program == ".venv/bin/weft"
+    return command
+
+
+@pytest.mark.parametrize(("target", "more"), [("sim", []), ("wave", ["--waves", "--view"])])
+def test_every_parameter_is_passed_on(target, more):
+    for command in (weft(target, *(f"{name}={value}" for name, value in GIVEN.items())), weft(target, **GIVEN)):
+        name, *words = command
+        assert name == "sim" and words[len(words) - len(more):] == more
+        words = words[:len(words) - len(more)]
+        assert dict(zip(words[::2], words[1::2], strict=True)) == {
+            f"--{name.lower().replace('_', '-')}": value for name, value in GIVEN.items()}
+
+
+def test_what_is_not_given_is_left_to_the_command():
+    assert weft("sim") == ["sim"] and weft("bench") == ["bench"]
+    assert weft("sim", "WAVES=1") == ["sim", "--waves"] and weft("sim", "WAVES=0") == ["sim"]
+    assert weft("wave", "WAVES=1") == ["sim", "--waves", "--view"]
+
+
+def test_parts_and_presets_are_passed_on():
+    assert weft("bench", "ONLY=line-rate latency") == ["bench", "--only", "line-rate", "--only", "latency"]
+    assert weft("formal", "ONLY=window") == ["formal", "--only", "window"]
+    assert weft("synth", "PRESET=full") == ["synth", "--preset", "full"]
+    assert "for preset in 'full'; do" in make("verilog", "PRESET=full")[1][-1]
+    assert "for preset in test basic full; do" in make("verilog")[1][-1]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["sim", "loss=.9"], "loss is no parameter; they are FILE LOSS"),
+    (["wave", "TTR_US=3"], "TTR_US is no parameter"),
+    (["sim", "WAVES=2"], "WAVES is '2'; it must be 0 or 1"),
+    (["bench", "only=latency"], "only is no parameter"),
+])
+def test_a_slip_of_the_pen_is_refused(words, said):
+    status, lines, errors = make(*words)
+    assert status == 2 and not lines and len(errors) == 1 and said in errors[0]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout in a path with spaces whose environment seems up to date."""
+    folder = tmp_path / "a  checkout"
+    (folder / ".venv/bin").mkdir(parents=True)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("bin/python", ".sim", ".dev"):
+        (folder / ".venv" / name).touch()
+    (folder / ".venv/pyvenv.cfg").write_text(f"home = /usr/bin\ncommand = /usr/bin/python3 -m venv {folder}/.venv\n")
+    return folder
+
+
+@pytest.mark.parametrize("target", ["sim", "test"])
+def test_an_environment_that_was_moved_or_copied_is_made_anew(checkout, tmp_path, target):
+    def installs(folder):
+        status, lines, errors = make(target, folder=folder)
+        assert status == 0, errors
+        cleared = ["venv --clear" in line for line in lines]
+        installed = ["pip install" in line for line in lines]
+        assert any(cleared) == any(installed)
+        return any(cleared) and cleared.index(True) < installed.index(True)
+
+    assert not installs(checkout)
+    shutil.copytree(checkout, tmp_path / "copy")
+    assert installs(tmp_path / "copy") and not installs(checkout)
+    assert installs(checkout.rename(tmp_path / "moved"))

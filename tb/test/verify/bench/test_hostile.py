@@ -1,0 +1,27 @@
+"""An honest transfer beside attacks of every sort, in short: the full size is ``weft bench --only hostile``."""
+
+import pytest
+
+from weft.tb.sim.hostile.attacks import KINDS
+from weft.tb.verify.bench.hostile import fight_all, rows
+
+TESTED = ("wrong_key", "forged_acknowledgement", "forged_report", "random_bytes")
+PAYLOAD = 128 << 10
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Rows by name, from one run."""
+    assert set(TESTED) <= set(KINDS)
+    return {row.name: row for row in rows(fight_all(TESTED, tmp_path_factory.mktemp("hostile") / "progress",
+                                                    payload=PAYLOAD, seed=None))}
+
+
+@pytest.mark.parametrize("kind", TESTED)
+def test_an_attack_costs_an_honest_qp_nothing(found, kind):
+    assert not found[f"hostile_goodput_kept_{kind}"].missed, found
+
+
+@pytest.mark.parametrize("name", ["false_completions", "wrong_bytes", "objects_grown"])
+def test_nothing_of_an_attack_is_left(found, name):
+    assert found[f"hostile_{name}"].value == 0

@@ -1,0 +1,70 @@
+"""``weft bench``: what it shows, keeps and complains of."""
+
+import json
+
+import pytest
+
+from weft.tb.verify.bench import run as run_bench
+from weft.tb.verify.bench.benchmark import BENCHMARKS, Benchmark, Row
+
+
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    """A registry and a report of its own."""
+    rows = {"one": [Row("speed", "m/s", 3.0, at_least=2.0)], "two": [Row("depth", "m", 1.0, conditions="at night")]}
+
+    class Fake(Benchmark):
+        def _rows(self, progress):
+            progress.write_text('{"phase": "x", "done": 1, "total": 2}\n')
+            return rows[self.module]
+
+    monkeypatch.setattr(run_bench, "BENCHMARKS", {name: Fake("About it.", name, conditions="at noon") for name in rows})
+    monkeypatch.setattr(run_bench, "REPORT", tmp_path / "bench.json")
+    monkeypatch.setattr(run_bench, "PROGRESS", tmp_path / "progress")
+    return rows
+
+
+def test_report_keeps_what_was_not_measured(fakes):
+    assert run_bench.run() == 0
+    fakes["one"] = [Row("speed", "m/s", 4.0, at_least=2.0)]
+    assert run_bench.run(["one"]) == 0
+    assert json.loads(run_bench.REPORT.read_text()) == [
+        {"name": "speed", "unit": "m/s", "value": 4.0, "command": "weft bench --only one", "conditions": "at noon"},
+        {"name": "depth", "unit": "m", "value": 1.0, "command": "weft bench --only two", "conditions": "at night"}]
+
+
+def test_report_forgets_what_a_benchmark_measures_no_more(fakes):
+    assert run_bench.run() == 0
+    fakes["one"] = [Row("pace", "s/m", 0.3)]
+    assert run_bench.run(["one"]) == 0
+    assert {row["name"] for row in run_bench.load_report()} == {"depth", "pace"}
+    assert run_bench.judged("one", [Row("speed", "m/s", 3.0)], "weft bench --only one") == 0
+    assert {row["name"] for row in run_bench.load_report()} == {"depth", "pace", "speed"}
+
+
+def test_missed_bar_fails(fakes, capsys):
+    fakes["one"] = [Row("speed", "m/s", 1.0, at_least=2.0)]
+    assert run_bench.run() == 1
+    assert "speed is 1 m/s" in capsys.readouterr().err
+    assert len(json.loads(run_bench.REPORT.read_text())) == 2
+
+
+def test_failed_benchmark_fails(fakes, monkeypatch, capsys):
+    def broken(self, progress):
+        raise AssertionError("no simulator")
+
+    monkeypatch.setattr(type(run_bench.BENCHMARKS["one"]), "_rows", broken)
+    assert run_bench.run(["two"]) == 1
+    assert "two failed: no simulator" in capsys.readouterr().err
+
+
+def test_conditions_stand_above_the_figures(fakes, capsys):
+    assert run_bench.run() == 0
+    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    noon, night = said.index("at noon"), said.index("at night")
+    where = {name: next(k for k, line in enumerate(said) if line.startswith(name)) for name in ("speed", "depth")}
+    assert noon < where["speed"] < night < where["depth"]
+
+
+def test_every_benchmark_names_its_conditions():
+    assert not [name for name, benchmark in BENCHMARKS.items() if not benchmark.conditions]

@@ -1,0 +1,116 @@
+"""The documents say what the code says: parts made from it, programs, links, commands and settings."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from weft.tb.cli import app
+from weft.tb.verify.bench.benchmark import BENCHMARKS
+from weft.tb.verify.document import parts
+
+ROOT = Path(__file__).resolve().parents[4]
+DOCUMENTS = [file.relative_to(ROOT).as_posix() for file in parts.documents(ROOT)]
+README_LINES = 200
+AGAIN = "run: .venv/bin/python -m weft.tb.verify.document"
+make = cache(parts.make)
+
+
+def text_of(document):
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_made_parts_are_what_the_code_gives_now(document):
+    text = text_of(document)
+    assert parts.fill(text, make) == text, AGAIN
+    assert len(re.findall("<!-- made: ", text)) == len(parts.names(text)), "a part does not end"
+    assert len(re.findall("<!-- (?:made|measured): ", text)) == text.count("<!-- end -->")
+
+
+def test_every_part_and_every_example_is_in_a_document():
+    used = {name for document in DOCUMENTS for name in parts.names(text_of(document))}
+    programs = {file.name for file in parts.examples(ROOT)}
+    assert set(parts.PARTS) <= used
+    assert programs and programs <= used
+    assert {file.with_suffix(".out").name for file in parts.examples(ROOT)
+            if 'print(' in file.read_text(encoding="utf-8")} <= used
+
+
+def test_every_program_in_a_document_is_an_example_that_runs():
+    for document in DOCUMENTS:
+        assert "```python" not in parts.fill(text_of(document), lambda name: ""), f"{document} has a program of its own"
+
+
+def test_a_failing_example_is_noticed(tmp_path):
+    program = tmp_path / "wrong.py"
+    program.write_text("print('half')\nraise ValueError('no')\n")
+    with pytest.raises(RuntimeError, match="ValueError: no"):
+        parts.run_example(program)
+
+
+def test_a_part_that_differs_is_noticed():
+    text = "before\n<!-- made: psn -->\nold\n<!-- end -->\nafter\n"
+    filled = parts.fill(text, lambda name: f"new {name}")
+    assert filled == "before\n<!-- made: psn -->\nnew psn\n<!-- end -->\nafter\n"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(document)):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        file = (ROOT / document).parent / file if file else ROOT / document
+        assert file.exists(), f"{document} links to {target}"
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}, target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_that_are_named_exist(document):
+    for name in re.findall(r"`((?:hdl|model|driver|tb|docs)/[\w/.]*)`", text_of(document)):
+        assert (ROOT / name).exists(), f"{document} names {name}"
+
+
+def _commands(kind):
+    """(document, arguments) of every command in code that starts with ``kind``."""
+    for document in DOCUMENTS:
+        for inline, block in re.findall(r"`([^`\n]+)`|^```\w*\n(.*?)^```", text_of(document), re.MULTILINE | re.DOTALL):
+            for found in re.findall(rf"^(?:\.venv/bin/)?{kind} ([^#\n]*)", inline or block, re.MULTILINE):
+                yield document, found.split()
+
+
+def test_commands_that_are_named_exist():
+    targets = set(re.findall(r"^([\w-]+):(?!=)", text_of("Makefile"), re.MULTILINE))
+    weft = set(typer.main.get_command(app).commands)
+    makes, wefts = list(_commands("make")), list(_commands("weft"))
+    assert len(makes) > 5 and len(wefts) > 5
+    for document, (target, *_) in makes:
+        assert target in targets, f"{document}: make {target}"
+    for document, (command, *arguments) in wefts:
+        assert command in weft or command.startswith("-"), f"{document}: weft {command}"
+        if command == "bench":
+            for only, name in zip(arguments, arguments[1:], strict=False):
+                assert only != "--only" or name in BENCHMARKS, f"{document}: benchmark {name}"
+
+
+def test_readme_names_every_setting_and_stays_short():
+    text = text_of("README.md")
+    settings = set(re.search(r"^PARAMETERS := (.*)$", text_of("Makefile"), re.MULTILINE)[1].split()) | {"WAVES"}
+    options = {name.upper() for name in (option.name for option in typer.main.get_command(app).commands["sim"].params)}
+    section = text.partition("| variable |")[2].partition("\n\n")[0]
+    assert settings <= set(re.findall(r"`([A-Z_]+)`", section)) <= settings | options
+    assert text.count("\n") < README_LINES
+
+
+def test_report_fields_that_are_explained_are_those_there_are():
+    table = text_of("docs/running.md").partition("| field |")[2].partition("\n\n")[0]
+    explained = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    report = text_of("tb/app/job/outcome.py")
+    assert len(explained) > 20
+    for name in explained:
+        assert re.search(rf'"{name}"', report), f"no report has the field {name}"

@@ -1,0 +1,66 @@
+"""A small part of ``weft bench --only fuzz``, with a seed that is drawn anew; ``WEFT_SEED`` repeats one."""
+
+
+import pytest
+
+from weft.driver.terms.enums import WCOpcode, WCStatus
+from weft.driver.terms.wc import WC
+from weft.driver.verbs.mr import MR
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.sim.hostile.fuzzed_frames import KINDS, FrameFuzzer
+from weft.tb.verify.fuzz import functional
+from weft.tb.verify.fuzz.rtl import fuzz_rtl
+
+SEED = drawn_seed(__name__)
+FUNCTIONAL, RTL = 6_000, 1_200
+# Too rare, or not of this world: a bad FCS is the MAC's word, and no command is given.
+SEEN = {"bad_icrc", "bad_header", "truncated", "length_mismatch", "unknown_opcode", "unknown_qp", "stale_psn"}
+
+
+def test_no_frame_harms_functional_cards():
+    print(f"WEFT_SEED={SEED} pytest tb/test/verify/fuzz/test_fuzz.py -k functional")
+    outcome = functional.fuzz(FUNCTIONAL, SEED)
+    assert not outcome.failures, "\n".join(outcome.failures)
+    assert sum(outcome.kinds.values()) == outcome.frames == FUNCTIONAL and len(outcome.kinds) == len(KINDS)
+    assert {f"drop_{name}" for name in SEEN} <= set(outcome.drops), outcome.drops
+
+
+def test_no_frame_harms_real_cards():
+    outcome = fuzz_rtl(RTL)
+    assert outcome["frames"] >= RTL and len(outcome["kinds"]) == len(KINDS)
+    assert all({"bad_icrc", "bad_header", "truncated", "length_mismatch"} <= set(drops)
+               for drops in outcome["drops"].values()), outcome["drops"]
+
+
+def _plant(fault, spot, monkeypatch):
+    """Something that a round must notice."""
+    if fault == "completion":
+        spot.cqs[0].push(WC(9, WCStatus.SUCCESS, WCOpcode.RECV, qp_num=1))
+    elif fault == "bytes":
+        read = MR.read
+        monkeypatch.setattr(MR, "read", lambda mr, *place: bytes([read(mr, *place)[0] ^ 1]) + read(mr, *place)[1:])
+    elif fault == "growth":
+        spot.pair.contexts[0].leak = [0] * 100
+    else:
+        raise RuntimeError("planted")
+
+
+@pytest.mark.parametrize(("fault", "words"), [("completion", "of nothing"), ("bytes", "bytes differ"),
+                                              ("growth", "leak"), ("exception", "planted")])
+def test_a_round_notices(fault, words, monkeypatch):
+    class Round(functional.Round):
+        def run(self, frames):
+            draw, planted = FrameFuzzer.draw, []
+
+            def drawn(fuzzer):
+                if not planted:
+                    planted.append(True)
+                    _plant(fault, self, monkeypatch)
+                return draw(fuzzer)
+
+            monkeypatch.setattr(FrameFuzzer, "draw", drawn)
+            return super().run(frames)
+
+    monkeypatch.setattr(functional, "Round", Round)
+    outcome = functional.fuzz(100, SEED)
+    assert len(outcome.failures) == 1 and words in outcome.failures[0], outcome

@@ -1,0 +1,46 @@
+"""A real Linux guest with rxe, once, in a short form; ``weft interop`` has more."""
+
+import time
+
+import pytest
+
+from weft.tb.sim.flow.system import absence, need, tools_expected
+from weft.tb.verify.interop import cases
+from weft.tb.verify.interop.guest import GuestFailed, booted
+from weft.tb.verify.interop.packages import NoPackage
+
+PROGRAM = "qemu-system-x86_64"
+
+
+@pytest.fixture(scope="module")
+def guest():
+    need(PROGRAM)
+    try:
+        found = booted()
+    except NoPackage as error:
+        if tools_expected():
+            raise
+        pytest.skip(str(error))
+    with found:
+        yield found
+
+
+def test_linux_exchanges_data_with_the_endpoint_and_the_card(guest):
+    told = []
+    cases.run(guest, cases.cases(short=True), told.append)
+    assert len(told) == 3 and ", 0 frames lost" not in told[0], told
+
+
+def test_a_guest_that_says_nothing_is_given_up(guest):
+    def step():
+        time.sleep(0.01)
+    with pytest.raises(GuestFailed, match="says nothing"):
+        guest.answer(step, seconds=0.1)
+    assert guest.ask(step, "sh true") == "status 0" and guest.ask(step, "nonsense") == "unknown nonsense"
+    guest.ask(step, "open")
+    with pytest.raises(GuestFailed, match="failed connect"):
+        guest.ask(step, "connect 1 2 3 9 9 9")
+
+
+def test_what_is_missing_is_told_in_a_sentence():
+    assert absence(PROGRAM).endswith("apt-get install qemu-system-x86")

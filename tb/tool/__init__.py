@@ -1,1 +1,0 @@
-"""What users of rdma-core look at: the device, and its counters."""

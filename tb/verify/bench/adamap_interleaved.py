@@ -1,0 +1,151 @@
+"""How often a retransmission finds its node on the card when several QPs recover at once.
+
+The Adamap room as in :mod:`~weft.tb.verify.bench.adamap_stall`, but nothing helps it: the head cache is that of a
+preset, the retransmissions of all QPs come as one stream of packets of 1 KiB at 100 Gb/s without a rest, QPs chosen at
+random packet by packet, and no node lies behind its predecessor, so that each takes a read of its own. Each QP loses
+packets of its own stream as it does there.
+"""
+
+import json
+import os
+import random
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import cocotb
+
+from weft.hdl.adamap.adamap import Adamap
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import preset
+from weft.tb.sim.block.adamap.made_lists import FIRST_LINE, now, pass_cycles
+from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.simulate import bench_seed, simulate
+from weft.tb.sim.stream.clock import start_clock
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.bench.light_room import HitCounter, LightRoom
+from weft.tb.verify.bench.losses import FIRST_PSN, PACKET_CYCLES, batches, nodes_of
+
+MATCHES = 2400          # of all QPs together
+READ_CYCLES = 250       # 1 µs
+LINE_STRIDE = 3
+BAR = 0.999
+
+
+@dataclass(frozen=True)
+class Case:
+    """One figure: so many QPs at once, ``depth`` nodes of each cached ahead, in the head cache of preset ``card``."""
+
+    workload: str
+    qps: int
+    depth: int
+    card: str = "test"
+
+    @property
+    def name(self):
+        suffix = "" if self.card == "test" else f"_{self.card}"
+        return f"adamap_unstalled_fraction_{self.workload}_q{self.qps}_n{self.depth}{suffix}"
+
+    @property
+    def conditions(self):
+        of = "1 QP" if self.qps == 1 else f"{self.qps} QPs interleaved packet by packet"
+        return (f"{of}, no rests, {preset(self.card).cache_entries} cache entries (preset {self.card}), lists linked "
+                f"far ahead, a read of 1 µs for each node, packets of 1 KiB at 100 Gb/s, {LOSSES[self.workload]}")
+
+
+LOSSES = {"batched": "1e-3 lost at random, reported by the millisecond",
+          "comb": "every 384th lost, reported by the millisecond"}
+CASES = [Case(workload, qps, depth, card)
+         for card, numbers in (("test", (1, 8, 14)), ("basic", (8, 56)))
+         for qps in numbers for depth in (2, 4) for workload in LOSSES]
+
+
+def card_params(card):
+    """Preset ``test`` with the head cache of another one."""
+    like = preset(card)
+    return replace(preset("test"), qps=max(16, like.cache_entries), knit_extents=1, match_queue=like.match_queue,
+                   cache_entries=like.cache_entries, prefetch_depth_max=like.prefetch_depth_max)
+
+
+class RecoveringQp:
+    """A list and the retransmissions for it."""
+
+    def __init__(self, case, qpn, generation, rng):
+        self.qpn, self.generation = qpn, generation
+        count = -(-MATCHES // case.qps)
+        lost = batches(case.workload, count, rng)
+        self.nodes = nodes_of(lost, qpn, generation)
+        self.psns = [FIRST_PSN + at for batch in lost for at in batch][:count]
+        self.lines, self.sent = [], 0
+
+    def next_packet(self):
+        """QPN, generation, PSN and RSN of the next retransmission."""
+        self.sent += 1
+        return self.qpn, self.generation, self.psns[self.sent - 1], self.sent - 1
+
+
+def place(qps, rng):
+    """Give the nodes of all lists, and one behind each, a block; no two of a list follow each other.
+
+    Returns the blocks by line.
+    """
+    lines = list(range(FIRST_LINE, FIRST_LINE + LINE_STRIDE * sum(len(qp.nodes) + 1 for qp in qps), LINE_STRIDE))
+    rng.shuffle(lines)
+    blocks = {}
+    for qp in qps:
+        qp.lines = [lines.pop() for _ in range(len(qp.nodes) + 1)]
+        blocks |= {line: node.pack(next_line=after, next_adjacent=0)
+                   for node, (line, after) in zip(qp.nodes, pairwise(qp.lines), strict=True)}
+    return blocks
+
+
+async def run_case(room, blocks, case, generation, rng):
+    """All retransmissions of a case; the part of them that did not wait."""
+    room.cache(case.depth)
+    qps = [RecoveringQp(case, qpn, generation, rng) for qpn in range(case.qps)]
+    blocks.clear()
+    blocks |= place(qps, rng)
+    for qp in qps:
+        await room.create(qp.qpn, generation, first_psn=FIRST_PSN, end_psn=qp.psns[-1] + 1, line=qp.lines[0],
+                          nodes=len(qp.nodes))
+    await room.rest()
+    turns = [qp for qp in qps for _ in qp.psns]
+    rng.shuffle(turns)
+    hits, due = HitCounter(room.dut), float(now())
+    for qp in turns:
+        room.retransmit(*qp.next_packet())
+        due += PACKET_CYCLES
+        await pass_cycles(room.dut, int(due) - now())
+    await room.rest()
+    for qp in qps:
+        await room.destroy(qp.qpn, generation)
+    hits.stop()
+    return hits.count / len(turns)
+
+
+@cocotb.test()
+async def stalls(dut):
+    """Leaves the figures by name in ``figures.json`` of the run's folder."""
+    await start_clock(dut)
+    blocks = {}
+    room = LightRoom(dut, lambda line: blocks.get(line, bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES)
+    await room.start()
+    figures, cases = {}, [Case(**case) for case in json.loads(os.environ["WEFT_CASES"])]
+    for number, case in enumerate(cases):
+        tell(os.environ["WEFT_PROGRESS"], case.name, number, len(cases))
+        figures[case.name] = await run_case(room, blocks, case, 1 + number % 255, random.Random(bench_seed()))
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+
+
+def measure(progress, cases=CASES, sim="verilator"):
+    """A row for each case."""
+    figures = {}
+    for card in {case.card: None for case in cases}:
+        mine = [vars(case) for case in cases if case.card == card]
+        run = simulate(WithQpTable(Adamap(card_params(card))), name=f"adamap_interleaved_{card}", cases=__file__,
+                       sim=sim, seed=1, optimize="run", timeout_s=1800,
+                       env={"WEFT_CASES": json.dumps(mine), "WEFT_PROGRESS": str(progress)})
+        figures |= json.loads((run / "figures.json").read_text())
+    return [Row(case.name, "of matches", figures[case.name], conditions=case.conditions,
+                at_least=BAR if case.card == "test" and case.qps > 1 and case.depth == 4 else None) for case in cases]

@@ -1,0 +1,97 @@
+"""How fast retransmissions are matched behind the window: the whole Adamap room, as packets come to it.
+
+Packets for the holes of cached nodes are offered back to back. The interval is the time between two nodes found, the
+latency that from the cycle in which the window takes a packet to the cycle in which its node is found.
+"""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from weft.hdl.adamap.adamap import Adamap
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import preset
+from weft.tb.sim.block.adamap.made_lists import now
+from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.stream.clock import start_clock
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.bench.light_room import LightRoom
+from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLES, SPAN, MadeList, in_turn
+
+PARAMS = replace(preset("test"), qps=4, knit_extents=1)
+QPS = (1, 4)
+
+
+async def watch(dut, taken, found):
+    """Cycles of the packets that the window takes and of the nodes that are found."""
+    edge = RisingEdge(dut.clk)
+    while True:
+        await edge
+        if int(dut.i_judge__valid.value) and int(dut.i_judge__ready.value):
+            taken.append(now())
+        if int(dut.count_cache_hits.value):
+            found.append(now())
+
+
+async def run_case(room, lists, encoding, qps, generation):
+    """Latencies and intervals of all packets of some QPs."""
+    depth = CACHED // qps
+    nodes = depth * BURSTS
+    room.cache(depth)
+    lists[:] = [MadeList(encoding, nodes, qpn, generation, nodes) for qpn in range(qps)]
+    for each in lists:
+        await room.create(each.qpn, generation, first_psn=0, end_psn=(nodes + 1) * SPAN, line=each.first_line,
+                          nodes=nodes)
+    figures = {"latencies": [], "intervals": []}
+    for at in range(0, nodes, depth):
+        await room.rest()
+        taken, found = [], []
+        watching = cocotb.start_soon(watch(room.dut, taken, found))
+        packets = in_turn([each.packets(at, depth) for each in lists])
+        for packet in packets:
+            room.retransmit(*packet)
+        await room.rest()
+        watching.cancel()
+        assert len(taken) == len(found) == len(packets), f"{len(found)} of {len(packets)} nodes were cached"
+        figures["latencies"] += [b - a for a, b in zip(taken, found, strict=True)]
+        figures["intervals"] += [b - a for a, b in zip(found, found[1:], strict=False)]
+    for each in lists:
+        await room.destroy(each.qpn, generation)
+    return figures
+
+
+@cocotb.test()
+async def matches(dut):
+    """Leaves latencies and intervals by number of QPs in ``figures.json`` of the run's folder."""
+    await start_clock(dut)
+    lists = []
+    room = LightRoom(dut, lambda line: next((block for each in lists if any(block := each.block(line))),
+                                              bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES["burst"])
+    await room.start()
+    figures, generation = {}, 0
+    for qps in QPS:
+        figures[qps] = {"latencies": [], "intervals": []}
+        for encoding in HOLES:
+            generation += 1
+            for name, found in (await run_case(room, lists, encoding, qps, generation)).items():
+                figures[qps][name] += found
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+
+
+def measure(_progress=None, sim="verilator"):
+    """Rows: the worst packet, by number of QPs."""
+    run = simulate(WithQpTable(Adamap(PARAMS)), name="adamap_match_window", cases=__file__, sim=sim, seed=1)
+    rows = []
+    for qps, found in json.loads((run / "figures.json").read_text()).items():
+        of = f"{qps} QPs in turn" if qps != "1" else "1 QP"
+        conditions = (f"the whole room: packets of {of} back to back through the window, the nodes cached ahead, all "
+                      "encodings; the worst packet, from the window to its node")
+        for name, each, bar in (("interval", "intervals", 2), ("latency", "latencies", 7)):
+            rows.append(Row(f"adamap_window_match_{name}_cycles_q{qps}", "cycles", max(found[each]), at_most=bar,
+                            conditions=conditions))
+    return rows

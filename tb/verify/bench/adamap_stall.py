@@ -1,0 +1,149 @@
+"""How often a retransmission finds its node on the card when one QP recovers and nothing is in its way.
+
+The Adamap room before a host memory that takes its time, a head cache larger than that of preset ``test``; for
+several QPs at once see :mod:`~weft.tb.verify.bench.adamap_interleaved`, whose figures come with these.
+
+A fraction is that of the retransmissions whose node was cached when they came; the others waited for a read.
+Packets of 1 KiB at 100 Gb/s, so one retransmission per 22.1 cycles when they come back to back.
+
+- ``batched``: 1e-3 of the packets are lost at random; losses are reported once per millisecond. What one report
+  tells of comes back in one piece.
+- ``comb``: every 384th packet is lost; reported in the same way.
+- ``immediate``: 1e-3 are lost at random, each is reported at once, so retransmissions are as far apart as losses.
+
+``n`` is the register ``prefetch_depth``, and the watermark. Nodes are those of the builder (its model, with which the
+RTL is compared); ``raw`` is a card whose builder knows the bitmap alone (``CardParams.node_encodings``). Every list is
+linked far ahead, as with a long round-trip time, in consecutive blocks. Time in which nothing happens on the card is
+skipped: until the next batch, or loss, the prefetcher has come to rest anyway.
+"""
+
+import json
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import cocotb
+from rich.console import Console
+from rich.table import Table
+
+from weft.hdl.adamap.adamap import Adamap
+from weft.hdl.contract.params import preset
+from weft.tb.sim.block.adamap.made_lists import FIRST_LINE, now, pass_cycles
+from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.stream.clock import start_clock
+from weft.tb.verify.bench import adamap_interleaved
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.bench.light_room import HitCounter, LightRoom
+from weft.tb.verify.bench.losses import BUILDERS, FIRST_PSN, PACKET_CYCLES, batches, nodes_of
+
+PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=32, prefetch_depth_max=16)
+DEPTHS = (1, 2, 4, 8, 16)
+MATCHES = {"batched": 1200, "comb": 1200, "immediate": 600}
+LATENCIES = {   # cycles of one read
+    "": lambda rng: 250,
+    "_500ns": lambda rng: 125,
+    "_2us": lambda rng: 500,
+    "_tail": lambda rng: 150 + min(int(rng.expovariate(1 / 100)), 2500),
+}
+READS = {"": "reads of 1 µs", "_500ns": "reads of 0.5 µs", "_2us": "reads of 2 µs",
+         "_tail": "reads of 0.6 µs and more, 1 µs on average"}
+LOST = {**adamap_interleaved.LOSSES, "immediate": "1e-3 lost at random, each reported at once"}
+BAR = 0.999
+
+
+class Scenario:
+    """A list and the retransmissions for it."""
+
+    def __init__(self, workload, builder, generation, rng):
+        self.batches, self.generation = batches(workload, MATCHES[workload], rng), generation
+        self.nodes = nodes_of(self.batches, 0, generation, builder)
+
+    @property
+    def holes_per_node(self):
+        return sum(map(len, self.batches)) / len(self.nodes)
+
+    def block(self, line):
+        """A block of host memory; behind the list it holds nothing."""
+        k = line - FIRST_LINE
+        return self.nodes[k].pack(next_line=line + 1, next_adjacent=1) if k < len(self.nodes) else bytes(64)
+
+
+async def run_scenario(room, scenario):
+    """Send all retransmissions; the part of them that did not wait."""
+    await room.create(0, scenario.generation, first_psn=FIRST_PSN, end_psn=scenario.batches[-1][-1] + FIRST_PSN + 1,
+                      line=FIRST_LINE, nodes=len(scenario.nodes))
+    hits, rsn, before = HitCounter(room.dut), 0, None
+    for batch in scenario.batches:
+        if before is not None and (batch[0] - before) * PACKET_CYCLES < 5000:
+            await pass_cycles(room.dut, int((batch[0] - before) * PACKET_CYCLES))
+        else:
+            await room.rest()
+        due = float(now())
+        for at in batch:
+            room.retransmit(0, scenario.generation, FIRST_PSN + at, rsn)
+            rsn += 1
+            due += PACKET_CYCLES
+            await pass_cycles(room.dut, int(due) - now())
+        before = batch[0] if len(batch) == 1 else None
+    await room.rest()
+    await room.destroy(0, scenario.generation)
+    hits.stop()
+    return hits.count / rsn
+
+
+@cocotb.test()
+async def stalls(dut):
+    """Leaves the figures by name in ``figures.json`` of the run's folder."""
+    rng = random.Random(1)
+    await start_clock(dut)
+    scenario = latency = None
+    room = LightRoom(dut, lambda line: scenario.block(line), lambda: latency(rng))
+    await room.start()
+    cases = json.loads(os.environ["WEFT_CASES"])
+    figures = {}
+    for k, (workload, depth, speed, builder) in enumerate(cases):
+        tell(os.environ["WEFT_PROGRESS"], f"{workload} n={depth}{speed}{builder}", k, len(cases))
+        scenario, latency = Scenario(workload, builder, (k + 1) % 256, random.Random(7)), LATENCIES[speed]
+        room.cache(depth)
+        figures[f"{workload}_n{depth}{speed}{builder}"] = await run_scenario(room, scenario)
+        figures[f"{workload}{builder} holes"] = scenario.holes_per_node
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+
+
+def show(figures):
+    """The table on the terminal."""
+    table = Table(title="retransmissions that find their node on the card", box=None, pad_edge=False)
+    for column in ("losses", "builder", "holes per node", "read", *(f"n={n}" for n in DEPTHS)):
+        table.add_column(column, justify="right" if column[0] in "nh" else "left")
+    for workload in MATCHES:
+        for builder in BUILDERS:
+            for speed in LATENCIES:
+                values = [figures.get(f"{workload}_n{n}{speed}{builder}") for n in DEPTHS]
+                if any(v is not None for v in values):
+                    table.add_row(workload, builder[1:] or "adaptive", f"{figures[f'{workload}{builder} holes']:.1f}",
+                                  speed[1:] or "1us", *("" if v is None else f"{v:.4f}" for v in values))
+    Console().print(table)
+
+
+def conditions(workload, speed, builder):
+    """What the figures of a case have in common."""
+    return (f"1 QP, at rest before each batch, {PARAMS.cache_entries} cache entries, nodes in consecutive blocks and "
+            f"linked far ahead, {'of the bitmap alone, ' if builder else ''}{READS[speed]}, packets of 1 KiB at "
+            f"100 Gb/s, {LOST[workload]}")
+
+
+def measure(progress, *, cases=None, sim="verilator"):
+    """Rows and a table: one QP, then several."""
+    cases = cases or [(w, n, s, b) for b in BUILDERS for s in LATENCIES for w in MATCHES for n in DEPTHS]
+    run = simulate(WithQpTable(Adamap(PARAMS)), name="adamap_stall", cases=__file__, sim=sim,
+                   seed=1, optimize="run", env={"WEFT_CASES": json.dumps(cases), "WEFT_PROGRESS": str(progress)},
+                   timeout_s=1800)
+    figures = json.loads((run / "figures.json").read_text())
+    show(figures)
+    rows = [Row(f"adamap_unstalled_fraction_{w}_n{n}{s}{b}", "of matches", figures[f"{w}_n{n}{s}{b}"],
+                at_least=BAR if (n, s, b) == (4, "", "") else None, conditions=conditions(w, s, b))
+            for w, n, s, b in cases]
+    return [*rows, *adamap_interleaved.measure(progress, sim=sim)]

@@ -1,0 +1,136 @@
+"""What a benchmark is, and all of them by name."""
+
+import importlib
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure.
+
+    Attributes
+    ----------
+    name, unit : str
+        The name is one word, the same in every run.
+    value : float
+    at_least, at_most : float or None
+        The bar. A value on its wrong side fails the benchmark.
+    conditions : str
+        Under which it was measured, and what it counts; empty: those of its :class:`Benchmark`.
+    """
+
+    name: str
+    unit: str
+    value: float
+    at_least: float | None = None
+    at_most: float | None = None
+    conditions: str = ""
+
+    @property
+    def bar(self):
+        """The bar in words, empty without one."""
+        if self.at_least is not None:
+            return f"at least {self.at_least:,.4g}"
+        return f"at most {self.at_most:,.4g}" if self.at_most is not None else ""
+
+    @property
+    def missed(self):
+        return (self.at_least is not None and self.value < self.at_least) or (
+            self.at_most is not None and self.value > self.at_most)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A function that measures.
+
+    Attributes
+    ----------
+    about : str
+        One sentence.
+    module, function : str
+        ``function(progress)`` of ``weft.tb.verify.bench.<module>`` returns rows. While it measures it may append JSON
+        lines ``{"phase", "done", "total"}`` to the file ``progress``.
+    conditions : str
+        Of every row that does not name its own.
+    """
+
+    about: str
+    module: str
+    function: str = "measure"
+    conditions: str = ""
+
+    def measure(self, progress):
+        """The rows, each with its conditions."""
+        return [replace(row, conditions=row.conditions or self.conditions) for row in self._rows(progress)]
+
+    def _rows(self, progress):
+        return getattr(importlib.import_module(f"weft.tb.verify.bench.{self.module}"), self.function)(progress)
+
+
+# What the benchmarks of two cards have in common.
+CARDS = ("two cards of preset test with 100 Gb/s between them, hosts that answer a read in 1 µs (±10 %), a cable "
+         "without length, and a driver that takes no time")
+WIDE_AREA = "packet-level model, seed 1, no congestion control, a way back that loses nothing"
+
+BENCHMARKS = {
+    "line-rate": Benchmark("Payload rates of two cards at 100 Gb/s, both directions at once and one alone.",
+                           "line_rate", conditions=CARDS),
+    "latency": Benchmark("Latencies of a small write.", "latency",
+                         conditions=f"{CARDS}; a write of 64 bytes with an immediate, one at a time, median of 5"),
+    "verbs": Benchmark("Payload rates of sends and reads, how QPs share the line, and what the driver takes.", "verbs",
+                       conditions=CARDS),
+    "soft": Benchmark("RDMA in software over the Simple NIC beside the card's own writes: latency, goodput, processor.",
+                      "soft", conditions="two functional cards, 100 Gb/s, 1 µs one way, packets of 4 KiB, nothing lost;"
+                                         " hosts take the time that this machine's processor takes for their work"),
+    "message-rate": Benchmark("Register accesses per message, and messages per second of 64 bytes.", "message_rate",
+                              conditions=CARDS),
+    "adamap-match": Benchmark("Interval and latency of matching a retransmission, whatever the list.",
+                              "adamap_match", conditions="the Adamap room alone, reads of host memory in 1 µs"),
+    "adamap-stall": Benchmark("How often a retransmission waits for its node, by losses, cache depth and read latency.",
+                              "adamap_stall", conditions="the Adamap room alone, packets of 1 KiB at 100 Gb/s"),
+    "adamap-memory": Benchmark("On-card memory of the Adamap room, from the elaborated design.", "adamap_memory",
+                               conditions="memories and registers of the netlist, by what they grow with"),
+    "pool": Benchmark("Goodput with too few knitting blocks, on functional cards.", "pool",
+                      conditions="functional cards, 3 MB over 2 QPs, PMTU 256, 10 % loss, delay 100 µs one way"),
+    "lives": Benchmark("Lives of nodes: blocks that leak and stale accepts, functional and in the RTL.",
+                       "lives", conditions="QPs that come and go, reports and retransmissions that come late or never"),
+    "fuzz": Benchmark("Random and mutated frames: what raises, hangs, completes or writes beside.", "fuzz",
+                      conditions="an honest pair of QPs beside a pair of victims, frames for both hosts"),
+    "hostile": Benchmark("What attacks at 45 Gb/s leave of an honest transfer at 50 Gb/s, and what they leave behind.",
+                         "hostile", conditions=f"{CARDS}; one way, PMTU 1024, 8 messages of 16 KiB in flight"),
+    "serve": Benchmark("Served programs: post and poll, waiting and idling; fuzzed messages, overlapping "
+                       "registrations, programs that are killed.", "serve",
+                       conditions="functional cards of preset test, this machine's processor"),
+    "serve-truth": Benchmark("What programs of others measure on served RTL in simulated time, beside the benchmarks.",
+                             "serve_truth", conditions=CARDS),
+    "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",
+                             conditions="the PCIe room alone, reads in 900 to 1100 ns, six tenths of the memory answer "
+                                        "badly; and two cards under their drivers: payload, ring entries, nodes and "
+                                        "page lists that are damaged or unreadable, cards that are reset, cut off or "
+                                        "pulled out; lost tags, credits or blocks, hangs, wrong bytes, errors without "
+                                        "a fault"),
+    "soak": Benchmark("Random runs of two cards under everything that makes life hard for them.", "soak",
+                      conditions="clock cycles of two real cards, presets test and basic; runs by seed, each with its "
+                                 "own path MTUs, lives, losses, faults and resets; finished runs are kept"),
+    "model": Benchmark("Wide-area experiments: goodput, rivals, bursts, outages, many QPs.", "wide_area",
+                       conditions=WIDE_AREA),
+    "model-completion": Benchmark("Wide-area experiments: how long transfers take, on average and at worst.",
+                                  "wide_area_long", "completion", conditions=WIDE_AREA),
+    "model-wraps": Benchmark("Wide-area experiments: as many packets as PSNs come round, and where PSNs are the limit.",
+                             "wide_area_long", "wraps", conditions=WIDE_AREA),
+    "model-ns3": Benchmark("How fast the wide-area experiments are beside ns-3.", "ns3",
+                           conditions="packet-level model and ns-3, this machine's processor"),
+    "model-card": Benchmark("How fast the card in time runs under the real driver, and beside the gateware.",
+                            "model_card", "speed",
+                            conditions="two cards of preset test in the model, this machine's processor"),
+    "model-driver": Benchmark("What the real driver reaches over a long lossy path, on cards in time.",
+                              "model_card", "driver",
+                              conditions="two cards in the model, 100 Gb/s, 30 ms, 1 % lost"),
+    "card-bytes": Benchmark("The card memory that wide-area experiments count against the elaborated design.",
+                            "wide_area_long", "card_memory",
+                            conditions="memories and registers of the netlist"),
+    "synth": Benchmark("Size and longest paths on an FPGA, estimated by block, and by place and route on another one.",
+                       "synth", conditions="presets basic and full; nothing has met a vendor's tools"),
+    "simulation": Benchmark("How fast simulation is.", "simulation",
+                            conditions="wall clock of this machine, one run; two idle cards of preset test, Verilator"),
+}

@@ -1,0 +1,30 @@
+"""Fuzzing: random and mutated frames into two drivers over functional cards, and into two real cards."""
+
+import sys
+from functools import partial
+
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.fuzz.functional import fuzz
+from weft.tb.verify.fuzz.rtl import fuzz_rtl
+
+FUNCTIONAL, RTL = 1_000_000, 100_000
+
+
+def measure(progress):
+    """The rows; what failed goes to the standard error output, with the seed that repeats it."""
+    seed = drawn_seed()
+
+    functional = fuzz(FUNCTIONAL, seed, partial(tell, progress, f"fuzzing functional cards, seed {seed}",
+                                                total=FUNCTIONAL))
+    for failure in functional.failures:
+        print(failure, file=sys.stderr)
+    try:
+        rtl, failed = fuzz_rtl(RTL, seed=seed, WEFT_PROGRESS=str(progress))["frames"], 0
+    except AssertionError as error:
+        rtl, failed = 0, 1
+        print(error, file=sys.stderr)
+    return [Row("fuzz_frames", "", functional.frames, at_least=FUNCTIONAL, conditions=f"functional cards, seed {seed}"),
+            Row("fuzz_frames_rtl", "", rtl, at_least=RTL, conditions=f"two real cards, seed {seed}"),
+            Row("fuzz_failures", "", len(functional.failures) + failed, at_most=0, conditions=f"both, seed {seed}")]

@@ -1,0 +1,246 @@
+"""What an attack leaves of an honest transfer: two cards under their drivers, and frames from outside at their MACs.
+
+Card A writes to card B over a stretch of 50 Gb/s; what an attacker sends comes in at 45 Gb/s, so that the MAC of
+100 Gb/s carries both. One QP more of card B, whose peer is the attacker, has acknowledged all that is sent to it.
+
+- ``hostile_goodput_kept_<kind>``: payload over the time from its first packet in host memory to its last, as a part of
+  what it is without an attack, before the first and behind the last.
+- ``hostile_false_completions``: work completed whose bytes were not there, or that nobody posted.
+- ``hostile_wrong_bytes``: of the memory that both hosts registered, and writes to memory that is no card's to write.
+- ``hostile_objects_grown``: collections of both drivers that an attack made longer, and knitting blocks not given back.
+"""
+
+import json
+import os
+import random
+from collections import Counter, deque
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import Timer, gather
+from cocotb.utils import get_sim_time
+
+from weft.driver.application.file_transfer import Endpoint
+from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.verbs.context import ContextConfig
+from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.qp import QP, rc_init_attr
+from weft.driver.verbs.wr import SGE, SendWR
+from weft.hdl.contract import wire
+from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.simulate import bench_seed, simulate
+from weft.tb.sim.hostile.attacks import KINDS, Attacker, Mark
+from weft.tb.sim.judge.growth import sizes
+from weft.tb.sim.link.link import WIRE_OVERHEAD_BYTES, LinkConfig
+from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
+from weft.tb.sim.pair.two_hosts import EnvConfig
+from weft.tb.sim.pcie.card_device import CardDevice
+from weft.tb.sim.pcie.host_memory import HostBuffer
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.bench.meters import meter_placed
+
+VARIABLE, PRESET = "WEFT_HOSTILE", "test"
+HONEST_GBPS, ATTACK_GBPS = 50, 45
+PMTU, MESSAGE_BYTES, WINDOW = 1024, 16 << 10, 8
+PAYLOAD, GUARD = 256 << 10, 4096      # bytes of a transfer, and of untouched memory on both sides of what it fills
+KEPT = 0.95
+SILENCE_NS, LOOK_NS, SETTLE_NS = 1_000_000, 2_000, 20_000
+POOL = 64                              # different frames of an attack, one after the other over and over
+GROWTH = 64                            # entries by which a collection may differ after traffic of any kind
+
+
+class Battle:
+    """Both cards, the honest pair and the victim, and what was found.
+
+    Attributes
+    ----------
+    false, wrong, grown : int
+    drops : dict of kind to Counter
+    """
+
+    def __init__(self, pair, payload, rng):
+        self.pair, self.payload, self.rng = pair, payload, rng
+        self.ends, self.over = {}, False
+        self.false = self.wrong = self.grown = 0
+        self.goodput, self.drops = {}, {}
+
+    async def open(self):
+        for side in SIDES:
+            self.ends[side] = await bridge(Endpoint)(self.pair.contexts[side], self.payload + 2 * GUARD, window=WINDOW)
+        await bridge(self._connect)()
+
+    def _connect(self):
+        me, you = self.ends.values()
+        for end, peer in ((me, you), (you, me)):
+            end.connect(peer.connections, path_mtu=MTU[f"MTU_{PMTU}"])
+        self.cq = CQ(you.context, 64)
+        self.victim = QP(you.pd, rc_init_attr(self.cq))
+        self.victim.connect(me.connections[0], path_mtu=MTU[f"MTU_{PMTU}"])
+
+    def _attacker(self, side):
+        """Who knows all of the honest QP of a side, and is the victim's peer."""
+        end, queue = self.ends[side], self.ends["a"].qps[0].sender.queue
+        psns = range(queue.next_psn, queue.next_psn + self.payload // PMTU)
+        victim = Mark(side, self.victim.qp_num, range(self.victim.attr.rq_psn - 100, self.victim.attr.rq_psn),
+                      end.mr.rkey, end.mr.buf)
+        mark = Mark(side, end.qps[0].qp_num, psns, end.mr.rkey, end.mr.buf + GUARD)
+        return Attacker(self.rng, mark, victim)
+
+    async def _attack(self, kind, side):
+        """Frames at the MAC of a side until the transfer is over."""
+        attacker, mac = self._attacker(side), self.pair.env.sides[side].mac_rx
+        pool = [attacker.draw(kind) for _ in range(POOL)]
+        due, number = get_sim_time("ns"), 0
+        while not self.over:
+            frame = pool[number % POOL]
+            mac.receive(frame)
+            number += 1
+            due += 8 * (len(frame) + WIRE_OVERHEAD_BYTES) / ATTACK_GBPS
+            if (wait := due - get_sim_time("ns")) > 0:
+                await Timer(round(1000 * wait), "ps")
+        return number
+
+    def _send(self, data):
+        """Card A's program: at each completion the bytes must be where they were written to."""
+        me, you = self.ends["a"], self.ends["b"]
+        todo, posted = deque(range(0, self.payload, MESSAGE_BYTES)), {}
+        while todo or posted:
+            while todo and len(posted) < WINDOW:
+                at = todo.popleft()
+                length = min(MESSAGE_BYTES, self.payload - at)
+                wr = SendWR(at, sg=[SGE(me.mr.buf + GUARD + at, length, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE,
+                            send_flags=SendFlags.SIGNALED)
+                wr.set_wr_rdma(you.mr.rkey, you.mr.buf + GUARD + at)
+                me.qps[0].post_send(wr)
+                posted[at] = length
+            for wc in me.cq.wait(16, SILENCE_NS):
+                assert wc.status is WCStatus.SUCCESS, wc
+                length = posted.pop(wc.wr_id, 0)
+                there = you.mr.read(length, GUARD + wc.wr_id) == data[wc.wr_id:wc.wr_id + length]
+                self.false += not (length and there)
+        self.over = True
+
+    def _serve(self):
+        """Card B's program waits for the other's end."""
+        context = self.ends["b"].context
+        while not self.over:
+            context.progress()
+            context.wait(LOOK_NS)
+
+    async def transfer(self, name, kind=None):
+        """A transfer, beside an attack unless ``kind`` is None."""
+        you, self.over = self.ends["b"], False
+        data = self.rng.randbytes(self.payload)
+        self.ends["a"].mr.write(data, offset=GUARD)
+        you.mr.write(bytes(self.payload), offset=GUARD)
+        placed, watch = meter_placed(self.pair.env.host("b"), PMTU)
+        watch(you.mr.buffer, GUARD, self.payload)
+        before, counted = await bridge(self._kept)(), await bridge(self._counters)()
+        attacks = {side: cocotb.start_soon(self._attack(kind, side)) for side in (KINDS[kind][0] if kind else ())}
+        try:
+            await gather(bridge(lambda: self._send(data))(), bridge(self._serve)())
+        finally:
+            self.over = True
+        sent = {side: await task for side, task in attacks.items()}
+        while self.pair.env.frames_in_flight:
+            await Timer(LOOK_NS, "ns")
+        await self._settle()
+        assert placed.total >= self.payload
+        self.goodput[name] = placed.gbps(0, get_sim_time("ns"))
+        self._judge(data, sent, await bridge(self._kept)(), before)
+        if kind:
+            counters = await bridge(self._counters)()
+            self._check_attack(kind, sent, {side: counters[side] - counted[side] for side in SIDES})
+
+    async def _settle(self):
+        for _ in range(SETTLE_NS // LOOK_NS):
+            await Timer(LOOK_NS, "ns")
+            for side in SIDES:
+                await bridge(self.pair.contexts[side].progress)()
+
+    def _kept(self):
+        return {side: sizes(self.pair.contexts[side], (CardDevice, HostBuffer)) for side in SIDES}
+
+    def _counters(self):
+        return {side: Counter(self.pair.contexts[side].statistics()) for side in SIDES}
+
+    def _judge(self, data, sent, after, before):
+        there = {"a": data, "b": data}
+        for side in SIDES:
+            whole = bytes(GUARD) + there[side] + bytes(GUARD)
+            found = self.ends[side].mr.read(len(whole), 0)
+            self.wrong += sum(a != b for a, b in zip(whole, found, strict=True)) if whole != found else 0
+            self.wrong += len(self.pair.guards[side].violations)
+            self.false += len(self.ends[side].cq.take(64)[1])
+            if sent:
+                self.grown += sum(count > before[side][name] + GROWTH for name, count in after[side].items())
+        self.false += len(self.cq.take(64)[1])
+
+    def _check_attack(self, kind, sent, counted):
+        """The attack took place, and nearly all of it was refused for its reason; what else of it came was raw."""
+        self.drops[kind] = {side: {name: n for name, n in counted[side].items() if n and name.startswith("drop_")}
+                            for side in SIDES}
+        for side, number in sent.items():
+            drops = sum(counted[side][f"drop_{reason}"] for reason in KINDS[kind][1])
+            raw = counted[side]["rx_raw_frames"] if kind in ("random_bytes", "runts") else 0
+            assert drops + raw >= number > 100, f"{kind} at {side}: {number} frames, refused {drops}, raw {raw}"
+
+    async def close(self):
+        await bridge(self.victim.close)()
+        await bridge(self.cq.close)()
+        for side in SIDES:
+            await bridge(self.ends[side].close)()
+            blocks = self.pair.contexts[side].knitting.check()
+            self.grown += sum(blocks.values()) - blocks["free"]
+
+
+@cocotb.test()
+async def battle(dut):
+    settings = json.loads(os.environ[VARIABLE])
+    wide, narrow = LinkConfig(delay_ns=0), LinkConfig(delay_ns=0, rate_gbps=HONEST_GBPS)
+    pair = OpenPair(dut, EnvConfig(narrow, wide, vectors=preset(PRESET).msix_vectors), ContextConfig(ring_log2=8),
+                    seed=bench_seed())
+    await pair.start()
+    fight = Battle(pair, settings["payload"], random.Random(f"{bench_seed()}/attack"))
+    await fight.open()
+    kinds = settings["kinds"]
+    turns = [("before", None), *((kind, kind) for kind in kinds), ("after", None)]
+    for number, (name, kind) in enumerate(turns):
+        tell(settings["progress"], f"beside {kind or 'nobody'}", number, len(turns))
+        await fight.transfer(name, kind)
+        dut._log.info("%s: %.2f Gb/s, %s", name, fight.goodput[name], fight.drops.get(kind))
+    await fight.close()
+    pair.env.finish()
+    found = {name: getattr(fight, name) for name in ("goodput", "drops", "false", "wrong", "grown")}
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(found))
+
+
+def fight_all(kinds, progress, *, payload=PAYLOAD, seed=1):
+    """Run the bench with these kinds of attack; what was found."""
+    settings = {"kinds": list(kinds), "payload": payload, "progress": str(progress)}
+    run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
+                   sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
+    return json.loads((run / "figures.json").read_text())
+
+
+def rows(found):
+    """Rows of the report."""
+    goodput = found["goodput"]
+    alone = (goodput["before"] + goodput["after"]) / 2
+    limit = HONEST_GBPS * PMTU / (wire.header_bytes(wire.Opcode.WRITE_ONLY) + PMTU + wire.ICRC_BYTES
+                                  + WIRE_OVERHEAD_BYTES)
+    yield Row("hostile_goodput_alone_gbps", "Gb/s", alone, at_least=KEPT * limit)
+    for kind in found["drops"]:
+        yield Row(f"hostile_goodput_kept_{kind}", "of it alone", goodput[kind] / alone, at_least=KEPT)
+    yield Row("hostile_goodput_kept_min", "of it alone", min(goodput[kind] for kind in found["drops"]) / alone,
+              at_least=KEPT)
+    for name, key in (("false_completions", "false"), ("wrong_bytes", "wrong"), ("objects_grown", "grown")):
+        yield Row(f"hostile_{name}", "", found[key], at_most=0)
+
+
+def measure(progress):
+    """The rows of all kinds."""
+    return list(rows(fight_all(KINDS, progress)))

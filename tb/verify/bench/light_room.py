@@ -1,0 +1,100 @@
+"""The Adamap room with a driver and a host memory that do nothing while nothing happens, for long measurements.
+
+:class:`~weft.tb.sim.block.adamap.room_port.RoomPort` checks more and works in every cycle.
+"""
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from weft.hdl.contract import abi
+from weft.hdl.part.layouts import JudgeRequest, ListCreate, QpRef
+from weft.tb.sim.block.adamap.made_lists import LineMemory, doorbells, open_extent, pass_cycles
+from weft.tb.sim.block.adamap.with_qp_table import write_qp
+from weft.tb.sim.stream.payload import pack
+from weft.tb.sim.stream.stream import StreamSource
+
+LOOK_CYCLES = 12    # between two looks whether the room is idle
+LOOKS = 3
+
+
+class LightRoom:
+    """Takes all reports and judgements at once and forgets them.
+
+    Parameters
+    ----------
+    dut
+    read : callable(line)
+        A block of host memory.
+    latency : callable()
+        Cycles of a read.
+    """
+
+    def __init__(self, dut, read, latency):
+        self.dut = dut
+        dut.registers__reorder_distance.value = dut.registers__retransmit_slack.value = 1
+        for sink in ("o_judgement", "o_qp_error", "o_report__0", "o_report__1"):
+            getattr(dut, f"{sink}__ready").value = 1
+        self._judge, self._create, self._destroy = (
+            StreamSource(dut, name, dut.clk) for name in ("i_judge", "life__create", "life__destroy"))
+        LineMemory(dut, read, latency)
+
+    async def start(self):
+        """Announce the extent of all blocks."""
+        await open_extent(self.dut)
+
+    def cache(self, depth):
+        """So many nodes of a list are cached ahead."""
+        self.dut.registers__prefetch_depth.value = self.dut.registers__prefetch_watermark.value = depth
+
+    async def create(self, qpn, generation, *, first_psn, end_psn, line, nodes):
+        """A QP with losses from ``first_psn`` to before ``end_psn`` and a list of ``nodes``, the first at ``line``."""
+        who = {"qpn": qpn, "generation": generation}
+        await write_qp(self.dut, **who)
+        await self._create.send(pack(ListCreate, **who, psn=end_psn))
+        await self._ring("cum_doorbell", abi.CUM_DOORBELL.pack(**who, psn=first_psn))
+        for word in doorbells(**who, nodes=nodes, line=line):
+            await self._ring("link_doorbell", word)
+
+    async def destroy(self, qpn, generation):
+        """Returns when nothing of the QP is left."""
+        self._destroy.send_nowait(pack(QpRef, qpn=qpn, generation=generation))
+        await RisingEdge(self.dut.clk)
+        while not int(self.dut.life__destroyed.value):
+            await RisingEdge(self.dut.clk)
+
+    def retransmit(self, qpn, generation, psn, rsn):
+        """Offer a retransmission behind those offered before."""
+        self._judge.send_nowait(pack(JudgeRequest, qpn=qpn, generation=generation, psn=psn % (1 << 24),
+                                     rsn=rsn % (1 << 24), retransmission=1))
+
+    async def rest(self):
+        """Until everything offered was taken and nothing is under way."""
+        await self._judge.idle()
+        quiet = 0
+        while quiet < LOOKS:
+            await pass_cycles(self.dut, LOOK_CYCLES)
+            quiet = quiet + 1 if int(self.dut.idle.value) else 0
+
+    async def _ring(self, name, word):
+        data, strobe = (getattr(self.dut, f"registers__{name}{part}") for part in ("", "_stb"))
+        data.value, strobe.value = int.from_bytes(word, "little"), 1
+        await RisingEdge(self.dut.clk)
+        strobe.value = 0
+        await RisingEdge(self.dut.clk)
+
+
+class HitCounter:
+    """Counts the retransmissions whose node was cached when they came; they are two cycles apart at least."""
+
+    def __init__(self, dut):
+        self.dut, self.count = dut, 0
+        self._task = cocotb.start_soon(self._run())
+
+    def stop(self):
+        self._task.cancel()
+
+    async def _run(self):
+        while True:
+            await RisingEdge(self.dut.count_cache_hits)
+            await RisingEdge(self.dut.clk)
+            self.count += int(self.dut.count_cache_hits.value)

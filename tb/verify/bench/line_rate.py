@@ -1,0 +1,292 @@
+"""Payload rates of two cards, counted in simulated time; how, see :mod:`~weft.tb.verify.bench.meters`."""
+
+import itertools
+import json
+import os
+import statistics
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import Timer, gather
+from cocotb.utils import get_sim_time
+
+from weft.driver.application.file_transfer import MESSAGE_BYTES, WINDOW
+from weft.driver.terms.enums import SendFlags, WCOpcode, WCStatus, WROpcode
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.hdl.contract import wire
+from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.link import mac
+from weft.tb.sim.link.link import FrameKind
+from weft.tb.sim.pair.two_cards import SIDES, TOP, cards_name, two_cards_text
+from weft.tb.sim.pair.two_hosts import CLOCKS
+from weft.tb.sim.pcie.host import HostConfig
+from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
+from weft.tb.verify.bench.benchmark import CARDS, Row
+from weft.tb.verify.bench.card_lab import PEER, PRESET, SILENCE_NS, Lab
+from weft.tb.verify.bench.meters import meter_placed, meter_sent, steady_gbps
+
+VARIABLE = "WEFT_BENCH"
+PROGRESS_NS = 2_000
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One measurement.
+
+    Attributes
+    ----------
+    name : str
+        Suffix of the figures.
+    pmtu : int
+    qps : int
+        They share the messages in turn.
+    loss : float
+        Part of the frames that the link loses in each direction.
+    payload : int
+        Bytes in each direction.
+    senders : str
+        ``"ab"``: both at once; ``"a"``: A to B alone.
+    bar : float or None
+        Part of :func:`limit_gbps` that must be reached.
+    message_bytes : int
+    window : int
+        Messages in flight per QP.
+    from_byte, to_byte : int
+        Where in a page source and destination begin.
+    line_gbps : float
+        Rate of the MACs.
+    immediates : int
+        Of so many messages one has an immediate, which takes a receive of the peer's; 0: the last one alone.
+    inline : bool
+        Messages are posted inline.
+    split : bool
+        The hosts split read completions at every 64 bytes.
+    straddle : bool
+        The cards have straddle.
+    mac_clock : bool
+        The cards' MACs have clocks of their own, see :mod:`weft.tb.sim.pair.two_hosts`.
+    """
+
+    name: str
+    pmtu: int
+    payload: int
+    senders: str = "ab"
+    bar: float | None = None
+    message_bytes: int = MESSAGE_BYTES
+    window: int = WINDOW
+    from_byte: int = 0
+    to_byte: int = 0
+    line_gbps: float = mac.BITS_PER_SECOND / 1e9
+    qps: int = 1
+    loss: float = 0.0
+    immediates: int = 0
+    inline: bool = False
+    split: bool = False
+    straddle: bool = False
+    mac_clock: bool = False
+
+    @property
+    def build(self):
+        """What cards and hosts are built with: transfers that agree in it share a run."""
+        return self.split, self.straddle, self.mac_clock
+
+    @property
+    def destination(self):
+        """Offset in the registered memory: the source and a page are before it."""
+        return self.payload + 4096 + self.to_byte
+
+    @property
+    def memory_bytes(self):
+        return 2 * (self.payload + 4096)
+
+    @property
+    def limit_gbps(self):
+        """What the wire has room for, without what is sent in vain."""
+        return limit_gbps(self.pmtu, self.line_gbps) * (1 - self.loss)
+
+    @property
+    def conditions(self):
+        """In words."""
+        ways = "both directions at once" if self.senders == "ab" else "one direction alone"
+        unaligned = f", from byte {self.from_byte} to byte {self.to_byte} of a page" * bool(self.from_byte)
+        loss = f", {100 * self.loss:g} % of all frames lost" if self.loss else ""
+        split = ", hosts that split read completions at every 64 bytes" * self.split
+        straddle = ", PCIe blocks with straddle" * self.straddle
+        clocks = f", {CLOCKS}" * self.mac_clock
+        return (f"{ways}, PMTU {self.pmtu}, {self.qps} QP{'s' * (self.qps > 1)}, {self.window} messages of "
+                f"{self.message_bytes} bytes in flight on each{unaligned}{loss}{split}{straddle}"
+                f"{clocks}; {CARDS}")
+
+
+TRANSFERS = (
+    Transfer("", 4096, 640 << 10, bar=0.99),
+    Transfer("_2048", 2048, 448 << 10, bar=0.99),
+    Transfer("_1024", 1024, 320 << 10, bar=0.99),
+    Transfer("_512", 512, 160 << 10, bar=0.99),
+    Transfer("_256", 256, 96 << 10, bar=0.99),
+    Transfer("_1024_unaligned", 1024, 256 << 10, bar=0.99, from_byte=1001, to_byte=2002),
+    Transfer("_1024_4qps", 1024, 320 << 10, bar=0.99, message_bytes=16 << 10, window=4, qps=4),
+    Transfer("_1024_1pct_lost", 1024, 512 << 10, bar=0.98, message_bytes=16 << 10, window=8, qps=4, loss=0.01),
+    Transfer("_one_way", 4096, 512 << 10, "a", bar=0.99),
+    Transfer("_1024_one_way", 1024, 256 << 10, "a", bar=0.99),
+    Transfer("_split64", 4096, 320 << 10, split=True),
+    Transfer("_straddle", 4096, 640 << 10, bar=0.99, straddle=True),
+    Transfer("_split64_straddle", 4096, 640 << 10, bar=0.922, split=True, straddle=True),
+    Transfer("_two_clocks", 4096, 640 << 10, bar=0.99, mac_clock=True),
+    Transfer("_1024_two_clocks", 1024, 320 << 10, bar=0.99, mac_clock=True),
+)
+
+
+def limit_gbps(pmtu, line_gbps=mac.BITS_PER_SECOND / 1e9):
+    """Payload rate that Ethernet allows for data packets of ``pmtu`` bytes back to back."""
+    frame = wire.header_bytes(wire.Opcode.WRITE_ONLY) + pmtu + wire.ICRC_BYTES
+    return line_gbps * pmtu / (mac.PREAMBLE_BYTES + frame + mac.FCS_BYTES + mac.GAP_BYTES)
+
+
+def exchange(endpoint, offer, job, sends, receives):
+    """An application: writes its source to the peer's destination, and waits for all acknowledgements and for the
+    peer's immediates."""
+    source, destination = endpoint.mr.buf + job.from_byte, offer.va + job.destination
+    todo = deque(range(0, job.payload, job.message_bytes) if sends else ())
+    left, messages = len(todo), -(-job.payload // job.message_bytes)
+    waiting = receives * (messages // job.immediates if job.immediates else 1)
+    free = {qp.qp_num: endpoint.window for qp in endpoint.qps}
+    turns = itertools.cycle(endpoint.qps)
+    flags = SendFlags.SIGNALED | (SendFlags.INLINE if job.inline else 0)
+
+    def last(behind):
+        return behind % job.immediates == 0 if job.immediates else not behind
+
+    def post():
+        while todo and any(free.values()):
+            qp = next(qp for qp in turns if free[qp.qp_num])
+            at = todo.popleft()
+            length = min(job.message_bytes, job.payload - at)
+            wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(source + at, length, endpoint.mr.lkey)],
+                        opcode=WROpcode.RDMA_WRITE_WITH_IMM if last(len(todo)) else WROpcode.RDMA_WRITE,
+                        send_flags=flags, imm_data=1)
+            wr.set_wr_rdma(offer.rkey, destination + at)
+            qp.post_send(wr)
+            free[qp.qp_num] -= 1
+
+    post()
+    while left or waiting:
+        for wc in endpoint.cq.wait(16, SILENCE_NS):
+            assert wc.status is WCStatus.SUCCESS, wc
+            if wc.opcode is WCOpcode.RECV_RDMA_WITH_IMM:
+                waiting -= 1
+                if job.immediates:
+                    endpoint.qps[0].post_recv(RecvWR(wr_id=wc.wr_id))
+            else:
+                left -= 1
+                free[wc.qp_num] += 1
+        post()
+
+
+async def transfer(lab, job):
+    """Run a :class:`Transfer`; leaves its figures."""
+    ends = await lab.connect(job.memory_bytes, job.pmtu, job.window, job.qps)
+    mac.BITS_PER_SECOND = job.line_gbps * 1e9
+    links = {side: lab.env.link(f"{side}_to_{PEER[side]}").impairments for side in SIDES}
+    for link in links.values():
+        link.config = replace(link.config, loss=job.loss)
+    sent, placed, over, finished = {}, {}, [], set()
+    data = {side: os.urandom(job.payload) for side in job.senders}
+    for side in job.senders:
+        ends[side].mr.write(data[side], offset=job.from_byte)
+        sent[side], end = meter_sent(lab.env, f"{side}_to_{PEER[side]}")
+        placed[side], watch = meter_placed(lab.env.host(PEER[side]), job.pmtu)
+        watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
+        over.append(end)
+
+    def application(side):
+        exchange(ends[side], ends[PEER[side]].offer, job, side in job.senders, PEER[side] in job.senders)
+        finished.add(side)
+        while len(finished) < len(SIDES):      # the peer may still need what is lost
+            lab.contexts[side].progress()
+            lab.contexts[side].wait(PROGRESS_NS)
+
+    before = {side: link.counters.sent[FrameKind.RETX] - _lost_data(link) for side, link in links.items()}
+    began_ns, began = get_sim_time("ns"), time.perf_counter()
+    progress = cocotb.start_soon(_follow(lab, job, placed.values()))
+    await gather(*[bridge(application)(side) for side in SIDES])
+    progress.cancel()
+    for end in over:
+        end()
+    cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
+    for side in job.senders:
+        assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
+        again = links[side].counters.sent[FrameKind.RETX] - _lost_data(links[side]) - before[side]
+        assert sent[side].total == job.payload and again == 0, "packets were sent again that were not lost"
+        assert not job.loss or links[side].counters.lost[FrameKind.DATA], "nothing was lost"
+    rates = steady_gbps([*sent.values(), *placed.values()])
+    lab.figures[job.name] = {
+        "tx": min(rates[:len(sent)]), "rx": min(rates[len(sent):]),
+        "cycles_per_second": cycles / (time.perf_counter() - began)}
+    for link in links.values():
+        link.config = replace(link.config, loss=0)
+    for end in ends.values():
+        await bridge(end.close)()
+
+
+def _lost_data(link):
+    """Data frames and retransmissions that did not arrive."""
+    return link.counters.destroyed[FrameKind.DATA] + link.counters.destroyed[FrameKind.RETX]
+
+
+async def _follow(lab, job, meters):
+    total = sum(job.payload for _ in job.senders)
+    while True:
+        lab.tell(job.conditions.partition(";")[0], sum(meter.total for meter in meters), total)
+        await Timer(PROGRESS_NS, "ns")
+
+
+@cocotb.test()
+async def lab(dut):
+    settings = json.loads(os.environ[VARIABLE])
+    jobs = [Transfer(**job) for job in settings["transfers"]]
+    (split, straddle, _), = {job.build for job in jobs}
+    bench = Lab(dut, settings, HostConfig(split_completions=split), straddle)
+    await bench.start()
+    for job in jobs:
+        await transfer(bench, job)
+    bench.env.finish()
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
+
+
+def run_lab(transfers=(), *, progress, seed=1, verilog=None):
+    """Run the bench, once for each kind of hosts and cards; the figures by transfer name."""
+    figures = {}
+    for build in dict.fromkeys(job.build for job in transfers):
+        settings = {"transfers": [asdict(job) for job in transfers if job.build == build], "progress": str(progress)}
+        _, straddle, mac_clock = build
+        card = preset(PRESET).with_(straddle=straddle, mac_clock=mac_clock)
+        run = simulate(verilog=verilog or two_cards_text(card), top=TOP, name=cards_name(card), cases=__file__,
+                       sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
+        figures |= json.loads((run / "figures.json").read_text())
+    return figures
+
+
+def rate_rows(figures, transfers=TRANSFERS):
+    """Rows of the report."""
+    for job in transfers:
+        limit, found = job.limit_gbps, figures[job.name]
+        yield Row(f"payload_limit_gbps{job.name}", "Gb/s", limit, conditions=job.conditions)
+        for way in ("tx", "rx"):
+            rate = found[way]
+            yield Row(f"{way}_payload_gbps{job.name}", "Gb/s", rate, at_least=job.bar and job.bar * limit,
+                      conditions=job.conditions)
+            yield Row(f"{way}_efficiency{job.name}", "of the limit", rate / limit, conditions=job.conditions)
+    yield Row("line_rate_cycles_per_second", "cycles/s",
+              statistics.median(figures[job.name]["cycles_per_second"] for job in transfers))
+
+
+def measure(progress):
+    """Payload rates."""
+    return list(rate_rows(run_lab(TRANSFERS, progress=progress)))
+

@@ -1,0 +1,29 @@
+"""Lives of Adamap nodes, functional by the million and in the RTL by the ten thousand: leaks and stale accepts.
+
+``adamap_block_leaks`` and ``adamap_stale_accepts`` are the sums over both; a row for each says of how many lives.
+"""
+
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.lives.functional import live
+from weft.tb.verify.lives.rtl import live_in_rtl
+
+FUNCTIONAL, RTL = 1_000_000, 10_000
+RUNS = 2
+
+
+def measure(progress):
+    """The rows."""
+    rtl = [live_in_rtl(RTL // RUNS, seed=seed, WEFT_PROGRESS=str(progress)) for seed in range(1, RUNS + 1)]
+    sums = live(FUNCTIONAL, seed=1)
+    by_level = {
+        "rtl": [sum(run[name] for run in rtl) for name in ("lives", "leaks", "stale_accepts")],
+        "functional": [sums["retired"] + sums["dropped"], sums["leaks"], sums["stale_accepts"]],
+    }
+    rows = []
+    for level, least in (("rtl", RTL), ("functional", FUNCTIONAL)):
+        lives, leaks, stale = by_level[level]
+        rows += [Row(f"adamap_node_lives_{level}", "", lives, at_least=least),
+                 Row(f"adamap_block_leaks_{level}", "", leaks, at_most=0),
+                 Row(f"adamap_stale_accepts_{level}", "", stale, at_most=0)]
+    _, leaks, stale = map(sum, zip(*by_level.values(), strict=True))
+    return [Row("adamap_block_leaks", "", leaks, at_most=0), Row("adamap_stale_accepts", "", stale, at_most=0), *rows]

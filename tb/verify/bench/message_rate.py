@@ -1,0 +1,256 @@
+"""What a message costs the driver and how many go a second, through the driver as it is.
+
+Register accesses are the reads and writes of both drivers from the first request to the last completion, divided by
+the messages of both directions: a register access crosses PCIe by itself, a read of one holds its processor up for the
+round trip. Applications wait for completions, sixteen at a time, and the drivers wait for interrupts.
+
+- ``mmio_per_message``: messages of 64 KiB on 12 QPs, one way; two in flight on each.
+- ``mmio_per_small_message``: messages of 64 bytes on one QP, both ways, 200 in flight.
+- ``..._message_rate_...``: messages of 64 bytes on one QP, :data:`DEEP_WINDOW` in flight, over the steady middle of the
+  transfer (see :mod:`~weft.tb.verify.bench.line_rate`), on cards that read as far ahead as ``basic`` and ``full`` do,
+  with rings of 4096 entries.
+- ``inline_...``: the same with the payload in the descriptors, of which each message takes two entries.
+- ``read_requests_...``: reads of the sender's host memory in these, divided by the messages.
+- ``overload_...``: to a host that cannot keep up, see :mod:`~weft.tb.verify.bench.overload`.
+"""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import gather
+
+from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
+from weft.driver.terms.enums import MTU
+from weft.hdl.contract.params import DEEP, preset
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.link.link import FrameKind
+from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
+from weft.tb.verify.bench import overload
+from weft.tb.verify.bench.benchmark import CARDS, Row
+from weft.tb.verify.bench.line_rate import (
+    PEER,
+    PRESET,
+    SILENCE_NS,
+    Lab,
+    Transfer,
+    exchange,
+    meter_placed,
+    meter_sent,
+    steady_gbps,
+)
+from weft.tb.verify.bench.register_traffic import RegisterTraffic
+
+VARIABLE = "WEFT_MESSAGES"
+LARGE_BYTES, LARGE_QPS, LARGE_PER_QP, LARGE_WINDOW = 64 << 10, 12, 4, 2
+SMALL_BYTES, SMALL_PMTU = 64, 256
+MMIO_PER_MESSAGE, MMIO_PER_SMALL_MESSAGE = 4, 1
+TX_MPPS, RX_EACH_MPPS, BOTH_WAYS_MPPS, INLINE_MPPS = 72, 60, 45, 45
+CONDITIONS = (f"{CARDS}; both drivers counted, which wait for interrupts, and look at memory every 2 µs while they "
+              "transmit")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Small messages on one QP.
+
+    Attributes
+    ----------
+    name : str
+    senders : str
+        ``"ab"``: both at once; ``"a"``: A to B alone.
+    window : int
+        Messages in flight.
+    messages : int
+        In each direction.
+    immediates, inline
+        See :class:`~weft.tb.verify.bench.line_rate.Transfer`.
+    """
+
+    name: str
+    senders: str
+    window: int = 200
+    messages: int = 1600
+    immediates: int = 0
+    inline: bool = False
+
+    @property
+    def receives(self):
+        """Receives that are posted at any time."""
+        return 2 * self.window if self.immediates else 1
+
+    @property
+    def transfer(self):
+        """The same for :func:`~weft.tb.verify.bench.line_rate.exchange`."""
+        return Transfer(self.name, SMALL_PMTU, self.messages * SMALL_BYTES, self.senders, window=self.window,
+                        message_bytes=SMALL_BYTES, immediates=self.immediates, inline=self.inline)
+
+
+STREAMS = (Stream("small", "ab"),)
+DEEP_WINDOW, DEEP_MESSAGES, DEEP_LOG2 = 1000, 6400, 12
+DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways", "ab", DEEP_WINDOW, DEEP_MESSAGES),
+                Stream("rx_64", "a", DEEP_WINDOW, DEEP_MESSAGES, 64),
+                Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1),
+                Stream("inline", "a", DEEP_WINDOW, DEEP_MESSAGES, inline=True))
+STRADDLE_STREAMS = tuple(replace(stream, name=f"{stream.name}_straddle") for stream in DEEP_STREAMS[:2])
+
+
+class MessageLab(Lab):
+    """Two cards brought up whose drivers' register accesses are counted."""
+
+    async def start(self):
+        await super().start()
+        self.traffic = {side: RegisterTraffic(self.env.device(side)) for side in SIDES}
+
+    def count(self, messages):
+        """Accesses per message of both sides since they were cleared, and of each, by register."""
+        traffic = self.traffic.values()
+        return {"mmio": sum(side.total for side in traffic) / messages,
+                "waits": sum(len(side.waits) for side in traffic) / messages,
+                **{side: {name: count / messages for name, count in (traffic.reads + traffic.writes).items()}
+                   for side, traffic in self.traffic.items()}}
+
+    def clear(self):
+        for traffic in self.traffic.values():
+            traffic.clear()
+
+    async def large(self):
+        """A file in large messages over several QPs."""
+        self.tell("large messages")
+        length = LARGE_BYTES * LARGE_QPS * LARGE_PER_QP
+        ends = {side: await bridge(Endpoint)(self.contexts[side], length, qps=LARGE_QPS, window=LARGE_WINDOW)
+                for side in SIDES}
+        for side in SIDES:
+            await bridge(ends[side].connect)(ends[PEER[side]].connections, path_mtu=MTU.MTU_4096)
+        data = os.urandom(length)
+        ends["a"].mr.write(data)
+        await bridge(post_receives)(ends["b"])
+        self.clear()
+        sent, _ = await gather(
+            bridge(lambda: send_file(ends["a"], ends["b"].offer, message_bytes=LARGE_BYTES, timeout_ns=SILENCE_NS))(),
+            bridge(lambda: receive_file(ends["b"], timeout_ns=SILENCE_NS))())
+        assert ends["b"].mr.read(length, 0) == data, "the bytes received differ"
+        assert sent["messages"] == LARGE_QPS * LARGE_PER_QP
+        self.figures["large"] = self.count(sent["messages"]) | {"gbps": 8 * length / sent["nanoseconds"]}
+        for end in ends.values():
+            await bridge(end.close)()
+
+    async def stream(self, stream):
+        """Small messages."""
+        self.tell(f"small messages, {stream.name}")
+        job = stream.transfer
+        ends = await self.connect(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
+                                  inline=SMALL_BYTES * stream.inline)
+        for _ in range(stream.receives - 1):
+            for side in SIDES:
+                await bridge(post_receives)(ends[side])
+        meters, over = [], []
+        links = [self.env.link(f"{side}_to_{PEER[side]}").impairments.counters for side in job.senders]
+        before = sum(link.sent[FrameKind.RETX] for link in links)
+        data = {side: os.urandom(job.payload) for side in job.senders}
+        for side in job.senders:
+            ends[side].mr.write(data[side])
+            sent, end = meter_sent(self.env, f"{side}_to_{PEER[side]}")
+            placed, watch = meter_placed(self.env.host(PEER[side]), SMALL_BYTES)     # in any order
+            watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
+            meters += [sent, placed]
+            over.append(end)
+        self.clear()
+        reads = [self.env.host(side).reads for side in job.senders]
+        await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
+                                        PEER[side] in job.senders) for side in SIDES])
+        for end in over:
+            end()
+        for side in job.senders:
+            assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
+        assert all(meter.total == job.payload for meter in meters), "packets were sent twice"
+        again = sum(link.sent[FrameKind.RETX] for link in links) - before
+        rate = min(steady_gbps(meters)) / (8 * SMALL_BYTES) * 1000
+        read = sum(self.env.host(side).reads - before for side, before in zip(job.senders, reads, strict=True))
+        self.figures[stream.name] = self.count(stream.messages * len(job.senders)) | {
+            "mpps": rate, "again": again / (stream.messages * len(job.senders)),
+            "reads": read / (stream.messages * len(job.senders))}
+        for end in ends.values():
+            await bridge(end.close)()
+
+
+@cocotb.test()
+async def messages(dut):
+    settings = json.loads(os.environ[VARIABLE])
+    bench = MessageLab(dut, settings, straddle=settings["straddle"])
+    for side, log2 in settings["ring_log2"].items():
+        bench.ring_log2[side] = log2
+    await bench.start()
+    if settings["large"]:
+        await bench.large()
+    for stream in settings["streams"]:
+        await bench.stream(Stream(**stream))
+    bench.env.finish()
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
+
+
+def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress, seed=1):
+    """Run the bench; its figures: ``"large"`` unless left out, and those of each stream by name.
+
+    Parameters
+    ----------
+    deep : bool
+        Cards that read as far ahead as the real sizes.
+    straddle : bool
+        Cards with straddle.
+    ring_log2 : (int, int)
+        Of the rings' depths, of A and B.
+    """
+    card = preset(PRESET).with_(straddle=straddle, **(DEEP if deep else {}))
+    settings = {"streams": [vars(stream) for stream in streams], "large": large, "straddle": straddle,
+                "ring_log2": dict(zip(SIDES, ring_log2, strict=True)), "progress": str(progress)}
+    run = simulate(verilog=two_cards_text(card), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
+                   sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
+    return json.loads((run / "figures.json").read_text())
+
+
+def measure(progress):
+    """The rows."""
+    figures = run_messages(progress=progress)
+    for streams in (DEEP_STREAMS, STRADDLE_STREAMS):
+        figures |= run_messages(streams, large=False, deep=True, straddle=streams is STRADDLE_STREAMS,
+                                ring_log2=(DEEP_LOG2, DEEP_LOG2), progress=progress)
+    large, both = figures["large"], figures["small"]
+    of_large = f"messages of {LARGE_BYTES >> 10} KiB one way on {LARGE_QPS} QPs, {LARGE_WINDOW} in flight on each; "
+    of_small = f"messages of {SMALL_BYTES} bytes on one QP, {STREAMS[0].window} in flight; "
+    of_deep = (f"messages of {SMALL_BYTES} bytes on one QP, {DEEP_WINDOW} in flight, tags and descriptors as in basic, "
+               f"rings of {1 << DEEP_LOG2} entries; ")
+    rows = [
+        Row("mmio_per_message", "", large["mmio"], at_most=MMIO_PER_MESSAGE, conditions=of_large + CONDITIONS),
+        Row("mmio_per_small_message", "", both["mmio"], at_most=MMIO_PER_SMALL_MESSAGE,
+            conditions=f"both ways, {of_small}{CONDITIONS}"),
+        Row("tx_message_rate_mpps", "M/s", figures["tx"]["mpps"], at_least=TX_MPPS,
+            conditions=f"one way, {of_deep}{CONDITIONS}"),
+        Row("rx_message_rate_mpps", "M/s", figures["rx_64"]["mpps"], at_least=TX_MPPS,
+            conditions=f"one way, a receive completes per 64 messages, {of_deep}{CONDITIONS}"),
+        Row("rx_message_rate_each_mpps", "M/s", figures["rx_each"]["mpps"], at_least=RX_EACH_MPPS,
+            conditions=f"one way, a receive completes with each, {of_deep}{CONDITIONS}"),
+        Row("message_rate_both_ways_mpps", "M/s", figures["both_ways"]["mpps"], at_least=BOTH_WAYS_MPPS,
+            conditions=f"each way, both at once, {of_deep}{CONDITIONS}"),
+        Row("tx_message_rate_straddle_mpps", "M/s", figures["tx_straddle"]["mpps"], at_least=TX_MPPS,
+            conditions=f"one way, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
+        Row("message_rate_both_ways_straddle_mpps", "M/s", figures["both_ways_straddle"]["mpps"],
+            at_least=BOTH_WAYS_MPPS,
+            conditions=f"each way, both at once, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
+        Row("inline_tx_message_rate_mpps", "M/s", figures["inline"]["mpps"], at_least=INLINE_MPPS,
+            conditions=f"one way, inline, {of_deep}{CONDITIONS}"),
+        *[Row(f"read_requests_per_{name}_message", "", figures[stream]["reads"],
+              conditions=f"one way, {'inline, ' * (stream != 'tx')}{of_deep}{CONDITIONS}")
+          for name, stream in (("small", "tx"), ("inline", "inline"))],
+        *overload.rows(progress),
+        Row("waits_per_small_message", "", both["waits"], conditions=f"both ways, {of_small}{CONDITIONS}"),
+        Row("waits_per_message", "", large["waits"], conditions=of_large + CONDITIONS),
+        Row("mmio_per_message_payload_gbps", "Gb/s", large["gbps"], conditions=of_large + CONDITIONS),
+    ]
+    for side, name in (("a", "sender"), ("b", "receiver")):
+        rows += [Row(f"mmio_per_message_{name}_{register}", "", count, conditions=of_large + CONDITIONS)
+                 for register, count in sorted(large[side].items())]
+    return rows

@@ -1,0 +1,189 @@
+"""The card in time with the real driver: how fast it runs, and what the driver reaches over a long path."""
+
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from weft.driver.application.file_transfer import Endpoint
+from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.verbs.context import Context, ContextConfig
+from weft.driver.verbs.wr import SGE, SendWR
+from weft.hdl.contract.params import preset
+from weft.model.card.host import TimedDevice
+from weft.model.card.machine.device import CompiledDevice
+from weft.model.functional.fiber import Fiber
+from weft.model.functional.host import run_apps
+from weft.model.link import EventLoop, Link, LinkConfig
+from weft.tb.app.job import run as run_sim
+from weft.tb.app.job.job import Job
+from weft.tb.app.job.timed_job import TimedJob
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.pair.two_cards import TOP, two_cards_text
+from weft.tb.verify.bench.benchmark import Row
+
+MIB = 1 << 20
+MEMORY_BYTES = 16 * MIB         # that all messages go to, one behind the other, again and again
+MESSAGE_BYTES = MIB
+PMTU, LOSS, RTT_NS = 1024, 0.01, 30_000_000
+PACKETS_PER_SECOND_MIN, OF_ONE_MIN = 50_000, 0.95
+LONG_BYTES, SHORT_BYTES = 1024 * MIB, 64 * MIB
+SHORT_RTT_NS = 100_000
+SAMPLE_NS = 500_000
+LIMIT_NS = 1 << 50
+DEFAULTS = {"loss": 0.01, "reorder": 0.0, "dup": 0.0, "corrupt": 0.0, "rtt_us": 20.0, "qps": 1, "seed": 1,
+            "pmtu": 1024, "preset": "test", "sim": "verilator"}
+
+
+class Haul:
+    """Writes over a lossy line of 100 Gb/s, from one card in time to another.
+
+    Parameters
+    ----------
+    size : int
+        Bytes to write, a multiple of ``MESSAGE_BYTES``.
+    loss : float
+        In the direction of the data.
+    rtt_ns : int
+    pmtu : int
+    progress : path or None
+    device_type, app_type : type
+        Of both hosts, and of their programs.
+
+    Attributes
+    ----------
+    samples : list of (time in ns, bytes in place, new packets sent)
+    seconds : float
+        Processor time of the transfer.
+    """
+
+    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None, device_type=TimedDevice,
+                 app_type=Fiber):
+        self.size, self.loss, self.rtt_ns, self.pmtu = size, loss, rtt_ns, pmtu
+        self._progress, self.samples, self.seconds = progress, [], 0.0
+        self._done, self._app_type = False, app_type
+        loop = self.loop = EventLoop()
+        self.devices = [device_type(loop, seed=f"haul {side}", preset="basic") for side in range(2)]
+        self.links = []
+        for side, config in enumerate((LinkConfig(delay_ns=rtt_ns // 2, loss=loss), LinkConfig(delay_ns=rtt_ns // 2))):
+            link = Link(loop, self.devices[1 - side].card.receive, config, f"haul {side}")
+            link.ahead = True
+            self.devices[side].transmit = link.send
+            self.links.append(link)
+        self.contexts = [Context(device, mac=0x02_0000_0000_01 + side, ip=0x0A00_0001 + side,
+                                 config=ContextConfig(probe_timeout_ns=max(50_000, 2 * rtt_ns + rtt_ns // 4)))
+                         for side, device in enumerate(self.devices)]
+        for context, peer in zip(self.contexts, self.contexts[::-1], strict=True):
+            context.neighbours.add(peer.ip, peer.mac)
+
+    def run(self):
+        """Do it."""
+        messages = self.size // MESSAGE_BYTES
+        ends = [Endpoint(context, min(self.size, MEMORY_BYTES), window=messages) for context in self.contexts]
+        for end, peer in (ends, ends[::-1]):
+            end.connect(peer.connections, path_mtu=MTU[f"MTU_{self.pmtu}"])
+        data = bytes(at * 31 % 251 for at in range(4096)) * (ends[0].length // 4096)
+        ends[0].mr.write(data)
+        started = time.process_time()
+        self._sample()
+        run_apps(self.loop, [(self.devices[0], lambda: self._send(ends[0], ends[1].offer, messages)),
+                             (self.devices[1], lambda: self._serve(ends[1]))], LIMIT_NS, self._app_type)
+        self.seconds = time.process_time() - started
+        assert ends[1].mr.read(ends[1].length, 0) == data, "the bytes in place differ from those sent"
+        for end in ends:
+            end.close()
+        blocks = self.contexts[1].knitting.check()
+        assert sum(blocks.values()) == blocks["free"], f"blocks that are not back: {blocks}"
+        return self
+
+    def _send(self, end, offer, messages):
+        try:
+            qp = end.qps[0]
+            for number in range(messages):
+                at = number * MESSAGE_BYTES % end.length
+                wr = SendWR(wr_id=number, num_sge=1, sg=[SGE(end.mr.buf + at, MESSAGE_BYTES, end.mr.lkey)],
+                            opcode=WROpcode.RDMA_WRITE, send_flags=SendFlags.SIGNALED)
+                wr.set_wr_rdma(offer.rkey, offer.va + at)
+                qp.post_send(wr)
+            while messages:
+                for wc in end.cq.wait(16):
+                    assert wc.status is WCStatus.SUCCESS, wc.status
+                    messages -= 1
+        finally:
+            self._done = True
+
+    def _serve(self, end):
+        while not self._done:
+            end.context.progress()
+            end.context.wait(50_000)
+
+    def _sample(self):
+        sender, receiver = (device.card.counters for device in self.devices)
+        new = sender["tx_packets"] - sender["tx_retransmissions"]
+        self.samples.append((self.loop.now_ns, receiver["rx_bytes"], new))
+        tell(self._progress, "writing over cards in time", receiver["rx_bytes"], self.size)
+        if not self._done:
+            self.loop.call_in(SAMPLE_NS, self._sample)
+
+    @property
+    def packets(self):
+        return self.devices[0].card.counters["tx_packets"]
+
+    @property
+    def goodput(self):
+        """Share of the line's payload rate, from a round trip after the first byte on to the last new packet."""
+        begin = next(at for at, there, _ in self.samples if there) + self.rtt_ns
+        last = max(new for _, _, new in self.samples)
+        end = next(at for at, _, new in self.samples if new == last) + self.rtt_ns // 2
+        inside = [(at, there) for at, there, _ in self.samples if begin <= at <= end]
+        assert len(inside) > 10, "too short to have a middle"
+        (first_at, first), (last_at, there) = inside[0], inside[-1]
+        overhead = 14 + 20 + 8 + 12 + 16 + 4 + 24      # Ethernet, IPv4, UDP, BTH, RETH, ICRC; FCS, preamble, gap
+        rate = 100 / 8 * self.pmtu / (self.pmtu + overhead)
+        return (there - first) / (last_at - first_at) / rate
+
+
+def speed(progress):
+    """Packets per second, and the model beside the gateware."""
+    Haul(MESSAGE_BYTES, rtt_ns=SHORT_RTT_NS, device_type=CompiledDevice).run()      # compiles, or loads what was
+    haul = Haul(SHORT_BYTES, rtt_ns=SHORT_RTT_NS, progress=progress, device_type=CompiledDevice).run()
+    return [
+        Row("model_card_packets_per_second", "packets/s", haul.packets / haul.seconds,
+            at_least=PACKETS_PER_SECOND_MIN, conditions=f"two cards in time under the real driver, {haul.size // MIB} "
+            f"MiB, 1 QP, PMTU {PMTU}, loss {LOSS:g}, RTT 0.1 ms; processor time of one core"),
+        Row("model_vs_rtl_speed_ratio", "times", _job_seconds("rtl") / _job_seconds("model"),
+            conditions="wall clock of the main job's transfer with its defaults, gateware under Verilator to model"),
+    ]
+
+
+def _job_seconds(backend):
+    folder = Path(tempfile.mkdtemp(prefix="weft-"))
+    try:
+        job = Job(**DEFAULTS, file=str(run_sim.default_file()), progress=str(folder / "progress"), backend=backend,
+                  report=str(folder / "sim.json"), captures=str(folder / "captures"))
+        if backend == "model":
+            TimedJob(job).run()
+        else:
+            simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator",
+                     optimize="run", cases=run_sim.CASES, seed=job.seed, env=job.environment())
+        report = json.loads(Path(job.report).read_text())
+        assert report["ok"], report["failures"]
+        return report["wall_seconds"]
+    finally:
+        shutil.rmtree(folder)
+
+
+def driver(progress):
+    """What the driver reaches over a long path."""
+    haul = Haul(LONG_BYTES, progress=progress, device_type=CompiledDevice).run()
+    conditions = (f"two cards in time under the real driver, {haul.size // MIB} MiB, 1 QP, 100 Gb/s, RTT 30 ms, PMTU "
+                  f"{PMTU}, loss {LOSS:g}, after a round trip and as long as there is new work")
+    lost = sum(haul.links[0].lost.values())
+    again = haul.devices[0].card.counters["tx_retransmissions"]
+    return [
+        Row("model_driver_goodput", "of 1 - loss", haul.goodput / (1 - LOSS), at_least=OF_ONE_MIN,
+            conditions=conditions),
+        Row("model_driver_spurious_retransmissions", "packets", again - lost, at_most=0, conditions=conditions),
+    ]

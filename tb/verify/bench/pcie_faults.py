@@ -1,0 +1,54 @@
+"""Faults of a PCIe host by the ten thousand: what was lost, wrong or left hanging.
+
+Most of them before the card's PCIe room in RTL; those that need a driver before two cards. A row for each kind of fault
+says how many there were.
+"""
+
+import random
+import sys
+from collections import Counter
+
+from weft.tb.sim.flow.progress import tell
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.fault.endpoint import inject
+from weft.tb.verify.soak.bins import AREAS, OUTAGES
+from weft.tb.verify.soak.one import run
+from weft.tb.verify.soak.plan import TURNS
+
+FAULTS, RUNS = 10_000, 2
+CARD_RUNS = (("PCIe faults",),) * 4 + tuple((outage,) for outage in OUTAGES)
+CARD_CYCLES = 100_000
+BUSY = TURNS.index("few")           # the first seed whose card is met by many busy lanes, with losses
+OF_CARDS = (*OUTAGES, *(f"{how} {area}" for area in AREAS for how in ("damaged", "unreadable")))
+OF_READS = "PCIe fault, "
+
+
+def cards(progress):
+    """(Counter of faults by name, failures) of two cards under their drivers."""
+    injected, failures, first = Counter(), 0, random.SystemRandom().randrange(1 << 28)
+    for number, hazards in enumerate(CARD_RUNS):
+        tell(progress, f"two cards, {hazards[0]}", number, len(CARD_RUNS))
+        found = run((first + number) * len(TURNS) + BUSY, CARD_CYCLES, hazards)
+        if "failed" in found:
+            failures += 1
+            print(found["failed"], file=sys.stderr)
+        else:
+            injected.update({name: n for name, n in found["met"].items() if name in OF_CARDS})
+            injected.update({name.removeprefix(OF_READS): n for name, n in found["met"].items()
+                             if name.startswith(OF_READS)})
+    return injected, failures
+
+
+def measure(progress):
+    """The rows."""
+    runs = [inject(FAULTS // RUNS, seed=seed, WEFT_PROGRESS=str(progress)) for seed in range(1, RUNS + 1)]
+    injected = sum((Counter(run["injected"]) for run in runs), Counter())
+    failures = sum((Counter(run["failures"]) for run in runs), Counter())
+    of_cards, failed = cards(progress)
+    total = injected + of_cards
+    return [Row("pcie_faults_injected", "", total.total(), at_least=FAULTS),
+            Row("pcie_fault_failures", "", failures.total() + failed, at_most=0),
+            Row("pcie_fault_errors_told", "", sum(run["errors"] for run in runs)),
+            Row("pcie_faults_before_two_cards", "", of_cards.total()),
+            *(Row(f"pcie_faults_{kind.replace(' ', '_')}", "", total[kind], at_least=1)
+              for kind in sorted({*injected, *of_cards, *OF_CARDS}))]

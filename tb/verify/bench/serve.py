@@ -1,0 +1,110 @@
+"""Served programs: what the library takes, what waiting and idling take, and campaigns against the daemon.
+
+Times are of the processor, of what runs in this machine's own time. The campaigns are those of the tests in full size:
+fuzzed messages and ring entries, overlapping registrations under writing threads, programs that are killed.
+"""
+
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from weft.driver.ibverbs.build import build
+from weft.tb.app.serve.environment import LIBRARY_FOLDER
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.programs.c_program import compiled
+from weft.tb.verify.programs.hostile import fuzz
+from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.session import serving
+
+ROUNDS, SPIN_S, IDLE_S, START_S, LIMIT_S = 100, 5, 5, 3, 3600
+MESSAGES, KILLS, REGISTRATIONS = 100_000, 200, 10_000
+_NS = 1e-9
+
+
+def measure(progress):
+    """The rows."""
+    seed, library = drawn_seed(), build(LIBRARY_FOLDER)
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--preset", "test") as session:
+        tell(progress, "post and poll", 0, 1)
+        rows = times(session, compiled("post_poll", folder, library))
+    rows += registrations(library, seed, progress)
+    rows += messages(seed, progress)
+    return rows + kills(seed, progress)
+
+
+def times(session, program):
+    """Post and poll, polling in vain, and a daemon whose program does nothing."""
+    mean, alone = re.search(r"mean (\d+) median \d+ alone (\d+)", said(session, program, str(ROUNDS))).groups()
+    part = re.search(r"part ([\d.]+)", said(session, program, "spin", str(SPIN_S)))[1]
+    idle = session.start("a", program, "idle", str(START_S + IDLE_S + START_S))
+    time.sleep(START_S)
+    before, at = processor_ns(session.process.pid), time.monotonic()
+    time.sleep(IDLE_S)
+    used, lasted = processor_ns(session.process.pid) - before, time.monotonic() - at
+    assert idle.poll() is None, idle.communicate()[0]
+    idle.kill()
+    idle.communicate()
+    return [
+        Row("serve_post_poll_us", "us", int(mean) / 1000, at_most=1,
+            conditions="64 small writes posted one by one, and polled one by one when they are done: processor time in "
+                       "the library for each, the doorbell among them"),
+        Row("serve_post_poll_alone_us", "us", int(alone) / 1000,
+            conditions="the same of a single write, whose post wakes the daemon; median"),
+        Row("serve_empty_poll_core_fraction", "", float(part), at_most=0.05, conditions="a program that polls in vain"),
+        Row("serve_idle_daemon_core_fraction", "", used * _NS / lasted, at_most=0.01,
+            conditions="two hosts, a connected program that sleeps"),
+    ]
+
+
+def said(session, program, *arguments):
+    """What it prints on host a."""
+    ended = session.run("a", str(program), *arguments, limit_s=LIMIT_S)
+    assert ended.status == 0, f"{program} {arguments}: {ended}"
+    return ended.output
+
+
+def processor_ns(pid):
+    """Nanoseconds of the processor that a process has used."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+
+def registrations(library, seed, progress, count=REGISTRATIONS):
+    """Overlapping registrations of heap and stack."""
+    tell(progress, f"overlapping registrations, seed {seed}", 0, 1)
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--preset", "test") as session:
+        output = said(session, compiled("overlap", folder, library), str(count // 2), str(seed))
+    done, wrong = re.search(r"(\d+) registrations, \d+ rounds of counting, (\d+) wrong bytes", output).groups()
+    conditions = f"ranges of heap and stack that overlap, while three threads write; seed {seed}"
+    return [Row("serve_registrations", "", int(done), at_least=count, conditions=conditions),
+            Row("serve_registration_wrong_bytes", "", int(wrong), at_most=0, conditions=conditions)]
+
+
+def messages(seed, progress, count=MESSAGES):
+    """Fuzzed messages and ring entries."""
+    with local_daemon() as (daemon, heard):
+        found = fuzz(daemon, heard, count, random.Random(seed), partial(tell, progress, f"messages, seed {seed}",
+                                                                        total=count))
+    conditions = f"right, spoilt and random messages and ring entries; the daemon lives; seed {seed}"
+    return [Row("serve_fuzzed_messages", "", sum(found.values()), at_least=count, conditions=conditions),
+            Row("serve_fuzzed_dropped", "", found["dropped"], conditions=conditions)]
+
+
+def kills(seed, progress, count=KILLS):
+    """Programs that are killed, by a process of its own, which gives up being root."""
+    tell(progress, f"programs that are killed, seed {seed}", 0, 1)
+    done = subprocess.run([sys.executable, "-m", "weft.tb.verify.programs.kills", str(count), str(seed)],
+                          capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    killed, told = re.search(r": (\d+) killed; (\d+) others got RETRY_EXC_ERR", done.stdout).groups()
+    conditions = f"SIGKILL at any moment, two network namespaces, no privilege; the daemon lives, nothing is left; " \
+                 f"seed {seed}"
+    return [Row("serve_kills", "", int(killed), at_least=count, conditions=conditions),
+            Row("serve_kills_peers_told", "", int(told), at_least=count // 2, conditions=conditions)]

@@ -1,0 +1,62 @@
+"""How fast simulation is: two real cards that idle, registers, the link's logic alone, and against an older
+commit."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import cocotb
+from cocotb.triggers import Timer
+
+from weft.hdl.contract import abi, wire
+from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.simulate import bench_seed, simulate
+from weft.tb.sim.link.link import Impairments, LinkConfig
+from weft.tb.sim.pair.two_cards import TOP, two_cards_text
+from weft.tb.sim.pair.two_hosts import TwoCards
+from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
+from weft.tb.verify.bench import speedup
+from weft.tb.verify.bench.benchmark import Row
+
+IDLE_CYCLES = 20_000
+READS = 100
+FRAMES = 20_000
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def two_cards(dut):
+    figures = {}
+    env = TwoCards(dut, seed=bench_seed())
+    began = time.perf_counter()
+    await env.start()
+    figures["start_of_two_hosts_seconds"] = time.perf_counter() - began
+    began = time.perf_counter()
+    await Timer(IDLE_CYCLES * CLOCK_PERIOD_NS, "ns")
+    figures["idle_cycles_per_second"] = IDLE_CYCLES / (time.perf_counter() - began)
+    bar = env.host("a").bar
+    began = time.perf_counter()
+    for _ in range(READS):
+        assert await bar.read_dword(abi.REGISTER["magic"].offset) == abi.MAGIC
+    figures["register_reads_per_second"] = READS / (time.perf_counter() - began)
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+
+
+def link_frames_per_second():
+    """Frames that the link's logic alone decides about."""
+    frame = wire.build_frame(opcode=wire.Opcode.WRITE_ONLY, dst_mac=2, src_mac=1, src_ip=1, dst_ip=2, sport=0xC000,
+                             dest_qp=1, psn=0, extensions=bytes(wire.RETH.size_bytes), payload=bytes(1024))
+    link = Impairments(LinkConfig(loss=0.01, reorder=0.01, duplicate=0.01, corrupt=0.01))
+    began = time.perf_counter()
+    for at in range(FRAMES):
+        link.fate(frame, at)
+    return FRAMES / (time.perf_counter() - began)
+
+
+def measure(progress):
+    """The figures."""
+    run = simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test",
+                   cases=__file__, sim="verilator", optimize="run", seed=1)
+    figures = {**json.loads((run / "figures.json").read_text()), "link_frames_per_second": link_frames_per_second()}
+    return [*(Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
+              for name, value in figures.items()), *speedup.rows(progress)]

@@ -1,0 +1,57 @@
+"""The knitting buffer under pressure, on functional cards: transfers with too few blocks.
+
+Demand is what the nodes of a transfer take at most when nobody has to wait; pools are shares of it.
+"""
+
+import random
+
+from weft.driver.terms.enums import MTU
+from weft.driver.verbs.context import ContextConfig
+from weft.hdl.contract import abi
+from weft.model.link import LinkConfig
+from weft.tb.sim.pair.functional_pair import lost_data, make_endpoints, make_pair, transfer
+
+LENGTH, QPS, DELAY_NS = 3_000_000, 2, 100_000
+SHARES = {"1": 1, "8th": 8, "32nd": 32, "0": None}
+
+
+def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, loss=0.1, delay_ns=DELAY_NS, lookers=()):
+    """A transfer with a pool of so many blocks: (statistics of both sides, most blocks used, the pair).
+
+    Raises
+    ------
+    AssertionError
+        If bytes differ, or packets were sent again that were not lost although nothing was coarsened.
+    """
+    config = ContextConfig(extent_bytes=blocks * abi.BLOCK_BYTES, max_extents=1, node_age_ns=500,
+                           waiting_runs_max=waiting_runs_max)
+    pair = make_pair(config, forward=LinkConfig(loss=loss, delay_ns=delay_ns, control_loss=0.01),
+                     backward=LinkConfig(loss=0.01, delay_ns=delay_ns), seed=seed)
+    for looker in lookers:
+        looker(pair)
+    ends = make_endpoints(pair, length, qps=qps, path_mtu=MTU.MTU_256, window=64)
+    data = random.Random(seed).randbytes(length)
+    ends[0].mr.write(data)
+    sent, received = transfer(pair, ends)
+    assert ends[1].mr.read(length, 0) == data, "the bytes received differ"
+    if not received.get("receiver_coarsened"):
+        assert sent["sender_retransmissions"] == lost_data(pair.links[0]), "a packet was sent again that was not lost"
+    knitting = pair.contexts[1].knitting
+    used = knitting.total_blocks - knitting.low_water
+    for end in ends:
+        end.close()
+    uses = knitting.check()
+    assert uses["free"] == knitting.total_blocks, f"blocks leak: {uses}"
+    return sent, received, used, pair
+
+
+def guaranteed_blocks(qps):
+    """The smallest pool: the block that each QP is guaranteed."""
+    return qps
+
+
+def pools(**options):
+    """Share name -> blocks; the first is what a transfer uses when it never has to wait."""
+    *_, demand, _ = squeezed(4096, **options)
+    least = guaranteed_blocks(options.get("qps", QPS))
+    return {name: max(least, demand // share) if share else least for name, share in SHARES.items()}

@@ -1,0 +1,44 @@
+"""Size and longest paths of the card on an FPGA, estimated, and what place and route says of the same blocks."""
+
+from rich.console import Console
+
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.synth import place, synth
+from weft.tb.sim.synth.path import CONSTANTS
+from weft.tb.verify.bench.benchmark import Row
+
+PRESETS = ("basic", "full")
+PLACED = "basic"
+CONDITIONS = f"Yosys for UltraScale+, block by block, nothing placed; {CONSTANTS}"
+ADAMAP_LUT = 61_154     # of the Adamap room in `basic`, by the same estimate, before its long chains became trees
+# Half of what an Alveo U50 has: 1,344 block RAMs of 36 kbit, 640 UltraRAMs (AMD DS965).
+BARS = {"synth_worst_path_ns": 3.4, "synth_bram36_full": 1344 / 2, "synth_uram_full": 640 / 2,
+        "synth_lut_adamap_basic": ADAMAP_LUT / 2}
+SINCE = {"synth_lut_adamap_basic": f"; half of the {ADAMAP_LUT:,} that it took before its chains became trees"}
+
+
+def rows(found):
+    """Rows of what :func:`weft.tb.sim.synth.synth.run` found."""
+    return [Row(name, unit, value, at_most=BARS.get(name), conditions=CONDITIONS + SINCE.get(name, ""))
+            for name, (value, unit) in synth.figures(found).items()]
+
+
+def placed_rows(placed):
+    """Rows of what :func:`weft.tb.sim.synth.synth.placed` found."""
+    ratios = {block: each["ratio"] for block, each in placed.items() if block != place.REFERENCE}
+    if not ratios:
+        return []
+    worst = min(ratios, key=ratios.get)
+    blocks = "; ".join(f"{block} {ratio:.2f}" for block, ratio in sorted(ratios.items(), key=lambda item: item[1]))
+    return [Row("pnr_ratio_to_translate_min", "of its frequency", ratios[worst], at_least=place.BAR,
+                conditions=f"{place.CONDITIONS}; preset {PLACED}, Translate {placed[place.REFERENCE]['mhz']:.0f} MHz; "
+                           f"{blocks}")]
+
+
+def measure(progress):
+    """All of it, both presets; hours of CPU from nothing, minutes after a change of a block."""
+    quiet = Console(quiet=True)
+    tell(progress, "synthesis", 0, 2)
+    found = synth.run(PRESETS, console=quiet)
+    tell(progress, "place and route", 1, 2)
+    return rows(found) + placed_rows(synth.placed(PLACED, found[PLACED], console=quiet))

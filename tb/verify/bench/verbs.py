@@ -1,0 +1,140 @@
+"""What operations reach over two cards, compared with plain writes; and what the driver takes.
+
+``..._payload_gbps``: messages of 64 KiB, A to B for writes and sends, B to A for reads, on one QP of PMTU 4096, 16 of
+them under way; counted from the completion of the eighth to that of the last. Both drivers take no time and wait for
+interrupts.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import gather
+
+from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.pd import PD
+from weft.driver.verbs.qp import QP, rc_init_attr
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
+from weft.tb.verify.bench import fairness
+from weft.tb.verify.bench.benchmark import CARDS, Row
+from weft.tb.verify.bench.card_lab import PEER, PRESET, SILENCE_NS, Lab
+from weft.tb.verify.bench.driver_cost import CHAIN, DriverCost
+
+VARIABLE = "WEFT_VERBS"
+MESSAGE_BYTES, WINDOW, MESSAGES, SKIPPED = 64 << 10, 16, 56, 8
+SHARE = 0.95                # of the figure of writes
+US_PER_CHUNK, DOORBELLS_PER_LIST = 30, 1
+ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ
+OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND, "read": WROpcode.RDMA_READ}
+
+
+class VerbsLab(Lab):
+    """One QP on each card; memory that only the operation at hand may write."""
+
+    async def stream(self, name):
+        """All messages of one kind."""
+        self.tell(name)
+        self.ends = {side: await bridge(self._make)(side) for side in SIDES}
+        for side in SIDES:
+            await bridge(self._connect)(side)
+        data = os.urandom(WINDOW * MESSAGE_BYTES)
+        source, target = ("b", "a") if name == "read" else ("a", "b")
+        self.ends[source][2].write(data)
+        self.done = False
+        await gather(bridge(self._ask)(OPCODES[name]), bridge(self._answer)(OPCODES[name]))
+        assert self.ends[target][2].read(len(data), 0) == data, "the bytes received differ"
+        for side in SIDES:
+            await bridge(self._close)(side)
+
+    def _make(self, side):
+        context = self.contexts[side]
+        pd, cq = PD(context), CQ(context, 4 * WINDOW)
+        mr = MR(pd, WINDOW * MESSAGE_BYTES, ACCESS)
+        return pd, cq, mr, QP(pd, rc_init_attr(cq, max_send_wr=WINDOW, max_recv_wr=2 * WINDOW))
+
+    def _connect(self, side):
+        self.ends[side][3].connect(self.ends[PEER[side]][3].connection, path_mtu=MTU.MTU_4096, qp_access_flags=ACCESS)
+
+    def _close(self, side):
+        pd, cq, *_ = self.ends[side]
+        pd.close()
+        cq.close()
+
+    def _ask(self, opcode):
+        """Keep as many requests as possible under way."""
+        _, cq, mr, qp = self.ends["a"]
+        device, peer = self.contexts["a"].device, self.ends["b"][2]
+        posted, times = 0, []
+        try:
+            while len(times) < MESSAGES:
+                while posted < MESSAGES and posted - len(times) < WINDOW:
+                    at = posted % WINDOW * MESSAGE_BYTES
+                    qp.post_send(SendWR(posted, opcode, sg=[SGE(mr.buf + at, MESSAGE_BYTES, mr.lkey)],
+                                        send_flags=SendFlags.SIGNALED, rkey=peer.rkey, remote_addr=peer.buf + at))
+                    posted += 1
+                for wc in cq.wait(WINDOW, SILENCE_NS):
+                    assert wc.status is WCStatus.SUCCESS, wc
+                    times.append(device.now_ns())
+        finally:
+            self.done = True
+        self.figures[str(opcode.name)] = 8 * MESSAGE_BYTES * (MESSAGES - SKIPPED) / (times[-1] - times[SKIPPED - 1])
+
+    def _answer(self, opcode):
+        """Post receives for sends, and answer."""
+        context, (_, cq, mr, qp) = self.contexts["b"], self.ends["b"]
+        posted = 0
+        while not self.done:
+            while opcode is WROpcode.SEND and posted < MESSAGES and qp.engine.receives < WINDOW:
+                at = posted % WINDOW * MESSAGE_BYTES
+                qp.post_recv(RecvWR(posted, sg=[SGE(mr.buf + at, MESSAGE_BYTES, mr.lkey)]))
+                posted += 1
+            for wc in cq.poll(WINDOW)[1]:
+                assert wc.status is WCStatus.SUCCESS, wc
+            context.wait(1_000)
+        context.progress()
+
+
+@cocotb.test()
+async def operations(dut):
+    settings = json.loads(os.environ[VARIABLE])
+    lab = VerbsLab(dut, settings)
+    await lab.start()
+    for name in OPCODES:
+        await lab.stream(name)
+    lab.env.finish()
+    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(lab.figures))
+
+
+def run_operations(*, progress, seed=1):
+    """Payload rates by opcode name."""
+    run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
+                   sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps({"progress": str(progress)})})
+    return json.loads((run / "figures.json").read_text())
+
+
+def measure(progress):
+    """The rows."""
+    cost = DriverCost()     # before anything else has grown the heap
+    gbps = run_operations(progress=progress)
+    write = gbps[OPCODES["write"].name]
+    rates = (f"messages of {MESSAGE_BYTES >> 10} KiB on one QP of PMTU 4096, {WINDOW} under way; from the completion "
+             f"of message {SKIPPED} to that of message {MESSAGES}; {CARDS}")
+    lists = f"lists of {CHAIN} writes of 64 KiB on one QP over functional cards"
+    return [
+        Row("write_payload_gbps", "Gb/s", write, conditions=rates),
+        *(Row(f"{name}_payload_gbps", "Gb/s", gbps[OPCODES[name].name], at_least=SHARE * write, conditions=rates)
+          for name in ("send", "read")),
+        *fairness.rows(),
+        Row("driver_us_per_chunk", "µs", cost.us_per_chunk, at_most=US_PER_CHUNK,
+            conditions=f"CPU time of all Python of both drivers, the least of several {lists}, which run in between"),
+        Row("driver_us_per_chunk_warm", "µs", cost.warm_us_per_chunk,
+            conditions="the same right behind drivers that do the same: nothing has to come into the caches again"),
+        Row("doorbells_per_post_list", "", cost.doorbells_per_list, at_most=DOORBELLS_PER_LIST, conditions=lists),
+    ]

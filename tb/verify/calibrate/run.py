@@ -1,0 +1,95 @@
+"""``weft calibrate``: all scenarios on gateware, model and functional cards, the table of both in time, and what is
+kept of it."""
+
+import json
+import sys
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from weft.tb.sim.scenario.compare import COMMAND, REPORT, STALL_MAX, TIME_MAX, Comparison, worst
+from weft.tb.sim.scenario.runs import Gateware, run_functional, run_model
+from weft.tb.sim.scenario.scenario import ALL
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.bench.run import merge_report
+
+SCENARIOS_MIN = 60
+FILE_WIDTH = 110
+CONDITIONS = ("two cards of preset test, the same traffic and losses on the gateware and in the model; of the "
+              "scenarios that were not used to choose the model's constants")
+
+
+def run(only=(), scenarios=ALL):
+    """Run the scenarios whose names begin with one of ``only``, or all; the exit status: 1 if a bar is missed.
+
+    What ran on the gateware before is not run again. Figures are kept of all scenarios only.
+    """
+    console = Console()
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    chosen = [scenario for scenario in scenarios if not only or scenario.name.startswith(tuple(only))]
+    if not chosen:
+        print(f"weft: no scenario begins with {' or '.join(only)}; the first ones are "
+              f"{', '.join(scenario.name for scenario in scenarios[:5])}", file=sys.stderr)
+        return 2
+    with console.status("Elaborating the card"):
+        gateware = Gateware()
+    found = []
+    for scenario in track(chosen, "running scenarios", console=console, transient=True,
+                          disable=not console.is_terminal):
+        found.append(Comparison(scenario, gateware.run(scenario), run_model(scenario), run_functional(scenario)))
+    show(console, found)
+    if not only:
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        REPORT.write_text(json.dumps([one.as_dict() for one in found], indent=1) + "\n")
+        merge_report(rows(found), COMMAND, whole=True)
+        console.print(f"report {REPORT}", style="dim", soft_wrap=True)
+    return _verdict(found)
+
+
+def rows(found):
+    """The figures."""
+    count, time, stall, mismatches = worst(found)
+    return [
+        Row("calibration_scenarios", "scenarios", count, at_least=SCENARIOS_MIN, conditions=CONDITIONS),
+        Row("calibration_time_error_max", "of the gateware's", time, at_most=TIME_MAX, conditions=CONDITIONS),
+        Row("calibration_stall_error_max", "of the gateware's", stall, at_most=STALL_MAX, conditions=CONDITIONS),
+        Row("calibration_sequence_mismatches", "sequences", mismatches, at_most=0, conditions=CONDITIONS),
+    ]
+
+
+def show(console, found):
+    """The table of both."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("scenario", "", "gateware", "model", "error", "stalls", "model", "error", "sequences that differ"):
+        table.add_column(column, justify="left" if column in ("scenario", "", "sequences that differ") else "right",
+                         overflow="fold")
+    for one in found:
+        bad = abs(one.time_error) > TIME_MAX, abs(one.stall_error) > STALL_MAX
+        table.add_row(
+            one.scenario.name, "judges" if one.scenario.judges else "chosen by",
+            f"{one.gateware['cycles']:,.0f}", f"{one.model['cycles']:,.0f}", _share(one.time_error, bad[0]),
+            f"{one.gateware['stall_cycles']:,}", f"{one.model['stall_cycles']:,}",
+            _share(one.stall_error, bad[1]) if one.stall_error else "",
+            f"[red]{escape(', '.join(one.mismatches))}[/]" if one.mismatches else "")
+        for problem in one.problems:
+            table.add_row(f"[red]{escape(problem)}[/]")
+    console.print(table)
+
+
+def _share(value, bad):
+    text = f"{100 * value:+.2f} %"
+    return f"[red]{text}[/]" if bad else text
+
+
+def _verdict(found):
+    """Exit status, and a sentence for each bar that is missed."""
+    missed = [row for row in rows(found) if row.missed and row.name != "calibration_scenarios"]
+    for row in missed:
+        print(f"weft: {row.name} is {row.value:.4g}; the bar is {row.bar}", file=sys.stderr)
+    wrong = [one.scenario.name for one in found if one.problems]
+    if wrong:
+        print(f"weft: something went wrong in {', '.join(wrong)}", file=sys.stderr)
+    return 1 if missed or wrong else 0

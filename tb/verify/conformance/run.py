@@ -1,0 +1,124 @@
+"""Run rdma-core's tests of pyverbs against the driver over a functional card: ``python -m
+weft.tb.verify.conformance.run``.
+
+The tests are not part of the project. They are looked for in the folder that is named, or where Debian's package
+``python3-pyverbs`` puts them, and run as they are: only what ``import pyverbs`` means is another thing.
+
+A test is skipped where it says so itself, or where it makes what does not exist here: other kinds of QP than RC,
+datagrams and their address handles, XRC, memory windows, device memory, DMA-BUF, paging on demand, parent domains,
+multicast, extended QPs. The other files of the folder are about nothing else: raw Ethernet (``test_flow``,
+``test_rss_traffic``), tag matching, extended QPs (``test_qpex``), and single vendors' cards.
+"""
+
+import argparse
+import contextlib
+import gzip
+import importlib
+import shutil
+import sys
+import tempfile
+import unittest
+from collections import Counter
+from pathlib import Path
+
+from weft.driver.terms.errors import NotSupported
+from weft.driver.verbs.config import ContextConfig
+from weft.driver.verbs.device import add_device
+from weft.model.functional.host import FunctionalDevice
+from weft.model.link import EventLoop
+
+from . import rdmacm
+from .names import install
+
+DEBIAN = Path("/usr/share/doc/rdma-core/tests")
+TESTS = ("test_pd", "test_device", "test_mr", "test_cq", "test_cq_events", "test_qp", "test_addr", "test_atomic",
+         "test_cqex", "test_parent_domain", "test_relaxed_ordering", "test_shared_pd", "test_odp",
+         "test_fork", "test_rdmacm")
+LOOK_NS = 200      # simulated time that one look at the clock takes
+
+
+class TickingDevice(FunctionalDevice):
+    """A functional card for programs that poll and never wait: time goes on when they look at it."""
+
+    def now_ns(self):
+        self.loop.run(self.loop.now_ns + LOOK_NS)
+        return super().now_ns()
+
+
+class _Verdicts(unittest.TestResult):
+    """Collects what became of each test."""
+
+    def __init__(self):
+        super().__init__()
+        self.verdicts = []
+
+    def _note(self, test, verdict, reason=""):
+        self.verdicts.append((test.id().removeprefix("tests."), verdict, str(reason).strip().splitlines()[-1:]))
+
+    def addSuccess(self, test):
+        self._note(test, "pass")
+
+    def addSkip(self, test, reason):
+        self._note(test, "skip", reason)
+
+    def addFailure(self, test, err):
+        self._note(test, "fail", self._exc_info_to_string(err, test))
+
+    def addError(self, test, err):
+        if isinstance(err[1], NotSupported) and "does not exist here" in str(err[1]):
+            self._note(test, "skip", err[1])     # it does not ask first whether there is such a thing
+        else:
+            self._note(test, "fail", self._exc_info_to_string(err, test))
+
+
+def _unpack(source, target):
+    """Copy the tests, unpacked."""
+    for path in source.glob("*.py*"):
+        if path.suffix == ".gz":
+            (target / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+        else:
+            shutil.copy(path, target)
+    (target / "__init__.py").write_text("")
+
+
+def judge(source, names=TESTS):
+    """``[(test, "pass" | "skip" | "fail", [reason]), ...]`` of rdma-core's tests in folder ``source``."""
+    with tempfile.TemporaryDirectory() as scratch:
+        tests = Path(scratch) / "tests"
+        tests.mkdir()
+        _unpack(source, tests)
+        sys.path[:0] = [scratch, str(tests)]
+        device = TickingDevice(EventLoop())
+        device.transmit = lambda frame: None
+        add_device(device, mac=0x02_0000_0000_01, ip=0x0A00_0001, config=ContextConfig(keep_qp_num=True))
+        install(mem_alloc={
+            "posix_memalign": lambda size, alignment=8: device.alloc(size, align=max(alignment, 64)).va,
+            "free": lambda address: device.free(device.pin(address, 1))})
+        parser = importlib.import_module("args_parser").parser      # rdma-core's own: what its tests are told
+        sys.argv[1:] = []
+        parser.parse_args()
+        result, loader = _Verdicts(), unittest.TestLoader()
+        for name in names:
+            with rdmacm.prepared() if name == "test_rdmacm" else contextlib.nullcontext():
+                loader.loadTestsFromName(f"tests.{name}").run(result)
+    return result.verdicts
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("folder", nargs="?", type=Path, default=DEBIAN, help="rdma-core's folder tests/")
+    options.add_argument("--only", nargs="*", default=TESTS, metavar="test_x", help="files of it")
+    chosen = options.parse_args()
+    if not (chosen.folder / "test_pd.py").exists():
+        sys.exit(f"rdma-core's tests are not in {chosen.folder}: install Debian's package python3-pyverbs, or name the "
+                 "folder tests/ of rdma-core's source")
+    verdicts = judge(chosen.folder, chosen.only)
+    for test, verdict, reason in verdicts:
+        print(f"{verdict}  {test}" + "".join(f": {line}" for line in reason))
+    counts = Counter(verdict for _, verdict, _ in verdicts)
+    print(", ".join(f"{counts[verdict]} {verdict}" for verdict in ("pass", "fail", "skip")))
+    return 1 if counts["fail"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

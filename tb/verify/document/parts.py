@@ -1,0 +1,97 @@
+"""Parts of the documents that are made from the code, and where they stand.
+
+A part lies between ``<!-- made: NAME -->`` and ``<!-- end -->``; ``python -m weft.tb.verify.document`` makes all of
+them anew.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from weft.hdl.adamap.arrival import Arrival
+from weft.hdl.adamap.builder import NodeBuilder
+from weft.hdl.adamap.prefetch import Prefetch
+from weft.hdl.adamap.turn_out import TurnOut
+from weft.hdl.command.processor import CommandProcessor
+from weft.hdl.command.qp_commands import QpCommands
+from weft.hdl.contract.params import preset
+from weft.hdl.ring.reader import RingReader
+from weft.tb.verify.document import board, house, imports, ports, qp_states, rooms, sizing, soft, state_machines
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = "docs/examples"
+_PART = re.compile(r"(<!-- made: ([\w./-]+) -->\n)(?:(?!<!-- made).)*?(<!-- end -->)", re.DOTALL)
+
+
+def _machine(block, *parameters):
+    return state_machines.diagram(block(*(parameters or [preset("test")])))
+
+
+PARTS = {
+    "card": rooms.card, "adamap": rooms.adamap, "second-level": rooms.second_level,
+    "states-prefetch": partial(_machine, Prefetch), "states-arrival": partial(_machine, Arrival),
+    "states-turn-out": partial(_machine, TurnOut), "states-ring-reader": partial(_machine, RingReader, 16),
+    "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),
+    "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
+    "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,
+    "default-pool": sizing.default_pool, "presets": sizing.preset_table,
+    "qp-entry": sizing.qp_entry_table,
+    "raw-header": soft.header_table,
+    "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
+    "board-registers": board.register_table, "house": house.house_table,
+    "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
+}
+
+
+def documents(root=ROOT):
+    """The documents: the README and what lies in ``docs/``."""
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def examples(root=ROOT):
+    """The programs of the documents."""
+    return sorted((root / EXAMPLES).glob("*.py"))
+
+
+def run_example(file):
+    """What a program prints.
+
+    Raises
+    ------
+    RuntimeError
+        With its error, if it fails.
+    """
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, encoding="utf-8",
+                          env=os.environ | {"PYTHONIOENCODING": "utf-8"})
+    if done.returncode:
+        raise RuntimeError(f"{file.name} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def make(name, root=ROOT):
+    """The text of a part. ``NAME.py`` is an example, ``NAME.out`` what it prints.
+
+    Raises
+    ------
+    KeyError
+        If there is no such part.
+    """
+    example = (root / EXAMPLES / name).with_suffix(".py")
+    if name.endswith(".py"):
+        return f"```python\n{example.read_text().strip()}\n```"
+    if name.endswith(".out"):
+        return f"```\n{run_example(example).strip()}\n```"
+    return PARTS[name]()
+
+
+def names(text):
+    """The parts of a document, in order."""
+    return [found[2] for found in _PART.finditer(text)]
+
+
+def fill(text, made):
+    """A document with its parts replaced; ``made(name)`` is the text of a part."""
+    return _PART.sub(lambda found: found[1] + made(found[2]) + "\n" + found[3], text)

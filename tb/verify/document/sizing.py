@@ -1,0 +1,168 @@
+"""How large things have to be: formulas of the design document, and the tables of worked numbers in it."""
+
+from math import ceil, inf
+
+from weft.driver.verbs.config import ContextConfig
+from weft.hdl.adamap.fetches import LINES
+from weft.hdl.contract import abi, wire
+from weft.hdl.contract.params import PRESETS
+from weft.hdl.part.layouts import qp_entry
+from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
+
+LINE_GBPS = 100
+FCS_PREAMBLE_GAP = 4 + 8 + 12     # bytes of Ethernet beside the frame: FCS, preamble, gap
+LOOK_CYCLES = 10                  # of the prefetcher for one read and the block it brings; 5 for each further block
+READ_NS = 1000
+QP_FIELDS = {
+    "state": "RESET, RTR, RTS or ERR", "generation": "the part of the QPN that the index leaves",
+    "pd": "protection domain", "access": "what the peer may do", "peer_ip": "whom the QP hears",
+    "psn_guard": "how far ahead its packets may be"}
+LOSSES = ("1e-4", "1e-3", "1e-2", "1e-1")
+
+
+def packet_ns(pmtu, opcode=wire.Opcode.WRITE_ONLY):
+    """Time of a full packet on the wire."""
+    return (pmtu + wire.header_bytes(opcode) + wire.ICRC_BYTES + FCS_PREAMBLE_GAP) * 8 / LINE_GBPS
+
+
+def holes_per_node(loss, pmtu=None, age_ns=inf):
+    """Holes a node gets when packets are lost at random: as many as an encoding holds, or come within its age."""
+    offsets = 1 << abi.OFFSET_BITS
+    holes = max(1, min(abi.LIST_HOLES, 1 + loss * offsets), loss * abi.NODE_HOLES_MAX)
+    return holes if age_ns == inf else min(holes, 1 + loss * age_ns / packet_ns(pmtu))
+
+
+def prefetch(node_ns, read_ns=READ_NS):
+    """Prefetch depth n, watermark and blocks per read for a list whose nodes last ``node_ns`` each.
+
+    A read brings as many blocks as there was room for when it went out, and one is in flight at a time. So while it is
+    under way the matcher lives on what came with the ones before; at most one node more than is needed.
+
+    Returns
+    -------
+    (int, int, int) or None
+        None: no depth hides the reads, since a read brings at most 4 blocks.
+    """
+    for blocks in range(1, LINES + 1):
+        reading = read_ns + (LOOK_CYCLES + 5 * (blocks - 1)) * CLOCK_PERIOD_NS
+        if ceil(reading / node_ns) <= blocks:
+            return (2 if blocks == 1 else 2 * blocks + 1), blocks + 1, blocks
+    return None
+
+
+def pool_blocks(loss, pmtu, rtt_ns, age_ns, qps=1):
+    """Blocks when the link is full: nodes per nanosecond times the time a hole is open, and what each QP is owed."""
+    nodes = loss / packet_ns(pmtu) / holes_per_node(loss, pmtu, age_ns)
+    return ceil(nodes * rtt_ns / (1 - loss)) + qps
+
+
+def pool_size(blocks_of_one, qps, alpha):
+    """Blocks of a pool in which each of ``qps`` QPs may hold so many at the same time."""
+    return ceil(qps * blocks_of_one + blocks_of_one / alpha)
+
+
+def longest_rtt_ns(pmtu):
+    """Round trip that one QP fills: it has less than 2^23 packets outstanding."""
+    return (wire.PSN_OUTSTANDING_MAX - 1) * packet_ns(pmtu)
+
+
+def table(head, rows):
+    """Markdown table."""
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows))
+
+
+def bytes_of(number):
+    """A number of bytes in the largest binary unit that it has a whole one of."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if round(number) < 1024 or unit == "GiB":
+            return f"{number:,.0f} {unit}" if number >= 10 else f"{number:.1f}".removesuffix(".0") + f" {unit}"
+        number /= 1024
+    raise AssertionError
+
+
+def prefetch_table():
+    """Depth and watermark for retransmissions that come back to back."""
+    pmtus = list(wire.PMTUS.values())
+    rows = []
+    for holes in (1, 5, abi.LIST_HOLES, 64, abi.NODE_HOLES_MAX):
+        row = [holes]
+        for pmtu in pmtus:
+            found = prefetch(holes * packet_ns(pmtu, wire.Opcode.RETX_WRITE))
+            row.append(f"{found[0]} / {found[1]}" if found else "–")
+        rows.append(row)
+    return table(("holes per node", *(f"PMTU {pmtu}" for pmtu in pmtus)), rows)
+
+
+def holes_table():
+    """Holes of a node by loss: of one that may grow old, and with the default age."""
+    age = ContextConfig.node_age_ns
+    return table(("", *(f"loss {loss}" for loss in LOSSES)), [
+        ("no age", *(f"{holes_per_node(float(loss)):.1f}" for loss in LOSSES)),
+        (f"{age} ns, PMTU 1024", *(f"{holes_per_node(float(loss), 1024, age):.1f}" for loss in LOSSES)),
+        (f"{age} ns, PMTU 256", *(f"{holes_per_node(float(loss), 256, age):.1f}" for loss in LOSSES))])
+
+
+def pool_table():
+    """Blocks in use on a full link with the default age of a node."""
+    age, rows = ContextConfig.node_age_ns, []
+    for rtt_ms in (0.02, 1, 10, 100):
+        row = [f"{rtt_ms:g} ms"]
+        for loss in LOSSES:
+            blocks = pool_blocks(float(loss), 1024, rtt_ms * 1e6, age)
+            row.append(f"{blocks:,} ({bytes_of(blocks * abi.BLOCK_BYTES)})")
+        rows.append(row)
+    return table(("RTT", *(f"loss {loss}" for loss in LOSSES)), rows)
+
+
+def psn_table():
+    """What 24 bits of PSN mean."""
+    rows = []
+    for pmtu in wire.PMTUS.values():
+        wrap = (1 << wire.PSN_BITS) * packet_ns(pmtu)
+        rows.append((pmtu, bytes_of(wire.PSN_OUTSTANDING_MAX * pmtu), f"{longest_rtt_ns(pmtu) / 1e9:.2f} s",
+                     f"{wrap / 1e9:.2f} s"))
+    return table(("PMTU", "most bytes in flight on a QP", "longest RTT one QP fills", "PSNs come round after"), rows)
+
+
+def default_pool():
+    """The pool a context has by itself, in a sentence."""
+    config = ContextConfig()
+    total = config.extent_bytes * config.max_extents
+    return (f"By default the buffer starts with one extent of {bytes_of(config.extent_bytes)} and grows to "
+            f"{config.max_extents}: {bytes_of(total)}, {total // abi.BLOCK_BYTES:,} blocks.")
+
+
+def qp_entry_table():
+    """Bits of an entry of the QP table."""
+    entries = [{name: field.shape.width for name, field in qp_entry(card)} for card in PRESETS.values()]
+    return table(("field", *(f"`{name}`" for name in PRESETS), "what for"), [
+        *((f"`{name}`", *(entry[name] for entry in entries), said) for name, said in QP_FIELDS.items()),
+        ("all", *(sum(entry.values()) for entry in entries), "")])
+
+
+def preset_table():
+    """What the presets hold."""
+    def row(name, value):
+        return (name, *(value(card) for card in PRESETS.values()))
+
+    def extent(card):
+        return ((1 << card.extent_blocks_log2) - 2) * abi.BLOCK_BYTES // abi.PAGE_4K * abi.PAGE_4K
+
+    return table(("", *(f"`{name}`" for name in PRESETS)), [
+        row("queue pairs", lambda card: f"{card.qps:,}"),
+        row("memory regions", lambda card: f"{card.mrs:,}"),
+        row("memory mapped by 4 KiB pages", lambda card: bytes_of(card.ptes * abi.PAGE_4K)),
+        row("memory mapped by 2 MiB pages", lambda card: bytes_of(card.ptes * abi.PAGE_2M)),
+        row("bits of a QP's bitmap window", lambda card: card.window_bits),
+        row("QPs with an open node (builder)", lambda card: card.builder_slots),
+        row("nodes in the head cache", lambda card: card.cache_entries),
+        row("largest prefetch depth", lambda card: card.prefetch_depth_max),
+        row("retransmissions that may wait for a node", lambda card: card.match_queue),
+        row("extents of the knitting buffer", lambda card: card.knit_extents),
+        row("largest extent", lambda card: bytes_of(extent(card))),
+        row("largest knitting buffer", lambda card: bytes_of(extent(card) * card.knit_extents)),
+        row("nodes in it", lambda card: f"{extent(card) * card.knit_extents // abi.BLOCK_BYTES:,}"),
+        row("MSI-X vectors", lambda card: card.msix_vectors),
+        row("PCIe tags: payload, lines", lambda card: f"{card.bulk_tags}, {card.line_tags}"),
+        row("bytes of payload in descriptors", lambda card: card.inline_bytes),
+    ])

@@ -1,0 +1,1 @@
+"""PCIe faults injected by number into the PCIe subsystem."""

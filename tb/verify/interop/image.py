@@ -1,0 +1,100 @@
+"""The guest's kernel and its initial file system: BusyBox, rxe, perftest, and a peer that does what it is told."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.failure import Failure
+
+from .packages import PACKAGES, kernel_package, unpacked
+
+FOLDER = BUILD_ROOT / "interop"
+HERE = Path(__file__).parent
+MODULES = ("crc32_generic", "udp_tunnel", "ip6_udp_tunnel", "ib_core", "ib_uverbs", "rdma_rxe", "e1000")
+TESTS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
+PROVIDER = "librxe-rdmav34.so"
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+class NoImage(Failure):
+    """The guest's image cannot be made. The message says why."""
+
+
+def _libraries(programs, where):
+    """Paths of the shared libraries that programs need, those of the packages first."""
+    search = ":".join(str((where / path).resolve()) for path in (LIBRARIES, "lib/x86_64-linux-gnu"))
+    listed = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": search}).stdout
+    if missing := sorted(set(re.findall(r"(\S+) => not found", listed))):
+        raise NoImage(f"the guest's programs need {', '.join(missing)}, which no package here has")
+    return sorted({Path(path) for path in re.findall(r"(?:=> |^\s*)(/.+) \(0x", listed, re.MULTILINE)})
+
+
+def _compile(where, program):
+    if shutil.which("gcc") is None:
+        raise NoImage("gcc is not installed; on Debian: apt-get install gcc")
+    command = ["gcc", "-O1", "-Wall", f"-I{where / 'usr/include'}", "-o", str(program), str(HERE / "peer.c"),
+               f"-L{where / LIBRARIES}", "-l:libibverbs.so.1", f"-Wl,-rpath-link,{where / LIBRARIES}",
+               "-Wl,--allow-shlib-undefined"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise NoImage(f"the guest's peer does not compile: {done.stderr.strip().splitlines()[-1]}")
+
+
+def image(folder=FOLDER):
+    """(kernel, initial file system), made unless they are there.
+
+    Raises
+    ------
+    NoPackage, NoImage
+    """
+    kernel = kernel_package()
+    sources = b"".join(path.read_bytes() for path in (HERE / "peer.c", HERE / "init.sh", Path(__file__)))
+    name = hashlib.sha256(kernel.encode() + sources).hexdigest()[:12]
+    initrd, vmlinuz = folder / f"{name}.cpio.gz", folder / f"{name}.vmlinuz"
+    if initrd.exists() and vmlinuz.exists():
+        return vmlinuz, initrd
+    where = unpacked((kernel, *PACKAGES), folder)
+    root = folder / f"root-{name}-{os.getpid()}"
+    for path in ("bin", "lib", "lib64", "proc", "sys", "dev", "tmp", "etc/libibverbs.d", f"{LIBRARIES}/libibverbs"):
+        (root / path).mkdir(parents=True)
+    _fill(where, root, kernel)
+    _pack(root, initrd, where / "bin/busybox")
+    shutil.copy(next((where / "boot").glob(f"vmlinuz-{kernel.removeprefix('linux-image-')}*")), vmlinuz)
+    shutil.rmtree(root)
+    return vmlinuz, initrd
+
+
+def _fill(where, root, kernel):
+    peer, provider = root / "bin/peer", where / LIBRARIES / "libibverbs" / PROVIDER
+    _compile(where, peer)
+    for source, name in ((where / "bin/busybox", "busybox"), (where / "usr/bin/rdma", "rdma"),
+                         *((where / "usr/bin" / test, test) for test in TESTS)):
+        shutil.copy(source, root / "bin" / name)
+    for applet in ("sh", "timeout"):
+        (root / "bin" / applet).symlink_to("busybox")
+    for module in MODULES:
+        [found] = (where / "lib/modules" / kernel.removeprefix("linux-image-")).rglob(f"{module}.ko")
+        shutil.copy(found, root / "lib")
+    shutil.copy(provider, root / LIBRARIES / "libibverbs")
+    (root / "etc/libibverbs.d/rxe.driver").write_text("driver rxe\n")
+    programs = [peer, provider, root / "bin/rdma", *(root / "bin" / test for test in TESTS)]
+    for library in _libraries(programs, where):
+        to = root / ("lib64" if library.name.startswith("ld-linux") else LIBRARIES) / library.name
+        shutil.copy(library, to)
+    shutil.copy(HERE / "init.sh", root / "init")
+    (root / "init").chmod(0o755)
+
+
+def _pack(root, initrd, busybox):
+    """The folder as a compressed archive in the form that the kernel reads."""
+    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*"))) + "\n"
+    archive = subprocess.run([busybox.resolve(), "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(),
+                             capture_output=True, check=True).stdout
+    part = initrd.with_suffix(f".{os.getpid()}")
+    part.write_bytes(subprocess.run(["gzip", "-1"], input=archive, capture_output=True, check=True).stdout)
+    part.rename(initrd)

@@ -1,0 +1,57 @@
+"""Debian packages, fetched and unpacked but not installed."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from weft.tb.sim.flow.failure import Failure
+
+KERNEL = "linux-image-amd64"        # depends on the kernel of the day
+# What the guest runs, and what its programs are built from.
+PACKAGES = (
+    "busybox-static", "iproute2", "ibverbs-providers", "libibverbs1", "libibverbs-dev", "librdmacm1", "perftest",
+    "libibumad3", "libmnl0", "libbpf1", "libelf1", "libcap2", "libnl-3-200", "libnl-route-3-200", "libpci3", "libbsd0",
+    "libmd0", "zlib1g", "libudev1")
+
+
+class NoPackage(Failure):
+    """A Debian package cannot be had. The message says which and why."""
+
+
+def _apt(*command, cwd=None):
+    if shutil.which(command[0]) is None:
+        raise NoPackage(f"the guest is made from Debian packages, and there is no {command[0]} here")
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason told"])[-1]
+        raise NoPackage(f"{' '.join(command)} failed ({reason}); is apt-get update due, or the network away?")
+    return done.stdout
+
+
+def kernel_package():
+    """Name of the package that the kernel is in today."""
+    found = re.search(r"Depends: (linux-image-\S+)", _apt("apt-cache", "depends", KERNEL))
+    if found is None:
+        raise NoPackage(f"{KERNEL} names no kernel; apt-get update is due")
+    return found[1]
+
+
+def unpacked(names, folder):
+    """Fetch packages and unpack them side by side into ``folder``; what is there stays.
+
+    Raises
+    ------
+    NoPackage
+    """
+    archives, root = folder / "archives", folder / "unpacked"
+    for path in (archives, root):
+        path.mkdir(parents=True, exist_ok=True)
+    wanted = [name for name in names if not (root / f".{name}").exists()]
+    if missing := [name for name in wanted if not list(archives.glob(f"{name}_*.deb"))]:
+        _apt("apt-get", "download", "--quiet", *missing, cwd=archives)      # it reads all its lists for each call
+    for name in wanted:
+        [archive] = list(archives.glob(f"{name}_*.deb"))[:1]
+        _apt("dpkg", "-x", str(archive.resolve()), str(root.resolve()))
+        (root / f".{name}").touch()
+    return Path(root)

@@ -1,0 +1,88 @@
+"""One of two simulated cards talks to the guest instead of to the other one."""
+
+import json
+import os
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import Timer
+
+from weft.driver.terms.enums import MTU
+from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.simulate import bench_seed
+from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
+from weft.tb.sim.pcie.host import HostConfig
+from weft.tb.verify.interop.exchange import card_writes, soft_exchange
+from weft.tb.verify.interop.guest import Guest
+from weft.tb.verify.interop.rtl import GUEST_TIMEOUT, VARIABLE
+from weft.tb.verify.interop.worlds import CardWorld
+
+LOOK_NS, STEP_NS = 2_000, 20_000
+TIMEOUT, PROBE_NS = 10, 3_000_000       # 4.2 ms, by the simulation's clock
+
+
+class CardAndGuest(TwoCards):
+    """Card A is at the guest's wire; what it sends goes there, and card B is left alone."""
+
+    guest = None
+
+    def _deliver_to(self, name):
+        return super()._deliver_to(name) if name == "a" else lambda frame: self.guest.port.send(frame)
+
+    async def listen(self):
+        """What the guest sends, for as long as the simulation lasts."""
+        mac = self.sides["a"].mac_rx
+        while True:
+            for frame in self.guest.port.receive():
+                mac.receive(frame)
+            await Timer(LOOK_NS, "ns")
+
+
+def soft(world):
+    """The endpoint at the Simple NIC."""
+    return soft_exchange(world, length=9_000, sends=(0, 300), seed=1, mtu=MTU.MTU_4096, timeout=TIMEOUT,
+                         guest_timeout=GUEST_TIMEOUT)
+
+
+def hardware(world):
+    """The card's own WRITEs."""
+    return card_writes(world, messages=3, length=5_000, seed=2, timeout=TIMEOUT, guest_timeout=GUEST_TIMEOUT,
+                       probe_ns=PROBE_NS)
+
+
+def talk(env, device, case):
+    """A case, in a thread of its own as the driver: what it told, what the card dropped, its counters."""
+    world = CardWorld(env.guest, device, step_ns=STEP_NS)
+    told, counters = case(world), world.context.statistics()
+    world.close()
+    return told, {name: count for name, count in counters.items() if name.startswith("drop_") and count}, counters
+
+
+async def run(dut, case):
+    """Bring up card and guest for a case; the card's counters."""
+    settings = json.loads(os.environ[VARIABLE])
+    env = CardAndGuest(dut, EnvConfig(host=HostConfig(read_latency_ns=300), vectors=preset("test").msix_vectors),
+                       seed=bench_seed())
+    env.guest = Guest(settings["numbers"])
+    await env.start()
+    cocotb.start_soon(env.listen())
+    told, dropped, counters = await bridge(talk)(env, env.device("a"), case)
+    env.guest.release()
+    env.finish()
+    assert not dropped, dropped
+    Path(settings["told"]).write_text(f"{told}, {counters['rx_raw_frames']} frames to the host, "
+                                      f"{counters['tx_packets']} packets by hardware, none dropped")
+    return counters
+
+
+@cocotb.test(timeout_time=200, timeout_unit="ms")
+async def endpoint(dut):
+    counters = await run(dut, soft)
+    assert counters["rx_raw_frames"] > 10 and not counters["tx_packets"]
+
+
+@cocotb.test(timeout_time=200, timeout_unit="ms")
+async def card(dut):
+    counters = await run(dut, hardware)
+    assert counters["tx_packets"] >= 15

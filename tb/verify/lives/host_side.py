@@ -1,0 +1,202 @@
+"""The host's side of a card whose QPs come and go: knitting buffer, receivers, report ring, and the peers that send.
+
+The parts of the driver are the driver's own; the card is somebody else's business. Everything that crosses between
+card and host carries, besides what the real thing carries, the number of the QP life it belongs to. Nobody decides by
+it; it is what tells an accept of something stale from a good one.
+"""
+
+import collections
+import heapq
+import itertools
+import random
+
+from weft.driver.engine.qp_table import QpTable
+from weft.driver.knitting.buffer import KnittingBuffer
+from weft.driver.knitting.holes import node_runs
+from weft.driver.protocol.control import ControlFrame
+from weft.driver.queue.meta_report import ReportWorker
+from weft.driver.receive.hole_list import LinkDoorbell
+from weft.driver.receive.receiver import CumDoorbell, Receiver
+from weft.hdl.contract import abi, wire
+from weft.hdl.contract.params import preset
+from weft.model.functional.host import FunctionalDevice
+from weft.model.link import EventLoop
+
+GENERATIONS = 256
+REORDER = 4
+
+
+class HostQp:
+    """What the driver keeps of a QP, and the peer that sends again."""
+
+    deadline = None     # it has no timers
+
+    def __init__(self, side, qpn, generation, life, receiver, psn):
+        self.side, self.index, self.generation, self.life, self.receiver = side, qpn, generation, life, receiver
+        self.next_psn = psn    # the peer sends this one next
+
+    def on_report(self, kind, report):
+        """A report that the driver takes for one of this QP."""
+        self.side.taken(self, kind, report)
+
+
+class _Entries:
+    """The META_REPORT ring as :class:`ReportWorker` sees it: some entries at a time, one by one."""
+
+    def __init__(self):
+        self.waiting = collections.deque()     # (entry, life), in order
+        self.left = 0
+        self.life = None                       # that of the entry being taken
+
+    def poll(self):
+        if not self.left or not self.waiting:
+            return []
+        self.left -= 1
+        entry, self.life = self.waiting.popleft()
+        return [entry]
+
+    def release(self, at_once=False):
+        pass
+
+TEST = preset("test")
+
+
+class HostSide:
+    """A driver and the peers of some QPs.
+
+    Parameters
+    ----------
+    seed : hashable
+    qps : int
+    blocks : int
+        Blocks of an extent.
+    max_extents : int
+    params : CardParams
+        Of the card.
+
+    Attributes
+    ----------
+    sums : Counter
+        What happened. ``stale_accepts``: reports taken for a QP whose life they do not belong to; a card's harness
+        adds what its card accepts.
+    """
+
+    def __init__(self, *, seed=0, qps=6, blocks=16, max_extents=3, params=TEST):
+        self.random = random.Random(f"lives {seed}")
+        self.qps = qps
+        self.device = FunctionalDevice(EventLoop(), seed=None)
+        self.extents = {}
+        self.pool = KnittingBuffer(self.device, self._announce, extent_bytes=blocks * abi.BLOCK_BYTES,
+                                   max_extents=max_extents, number_bits=params.extent_blocks_log2, calm_ns=20_000)
+        self.host = {}
+        self.generations = collections.Counter()
+        self.sums = collections.Counter()
+        self.now = 0
+        self.pace = 0.3
+        self.ring, self.table = _Entries(), QpTable(qps, self.random)
+        self.worker = ReportWorker(self.ring, self.table.find)
+        self._life = itertools.count(1)
+        self._late = []     # heap of (time, number, arguments): retransmissions on their way
+        self._number = itertools.count()
+
+    def _announce(self, index, address, length, done):
+        self.extents.pop(index, None)
+        if length:
+            self.extents[index] = range(address // abi.BLOCK_BYTES, (address + length) // abi.BLOCK_BYTES)
+        done()
+
+    def in_extent(self, line):
+        return any(line in lines for lines in self.extents.values())
+
+    # ------------------------------------------------------------------------------------- lifecycle
+
+    def new_receiver(self, qpn):
+        """Generation, first PSN and receiver of the QPN's next life; no receiver without blocks."""
+        self.generations[qpn] += 1
+        generation = self.generations[qpn] % GENERATIONS
+        psn = self.random.choice([0, self.random.getrandbits(24), (1 << 24) - 5])
+        try:
+            return generation, psn, Receiver(qpn=qpn, generation=generation, psn=psn, pool=self.pool,
+                                             waiting_runs_max=8)
+        except MemoryError:
+            self.sums["refused"] += 1
+            return generation, psn, None
+
+    def enter(self, host):
+        """The card knows the QP."""
+        self.host[host.index] = host
+        self.table.add(host)
+        self.sums["created"] += 1
+
+    def leave(self, qpn):
+        """The card has forgotten the QP: its blocks come back."""
+        host = self.host.pop(qpn)
+        self.table.remove(host)
+        self.sums["coarsened"] += host.receiver.counts["coarsened"]
+        self.sums["waited"] += host.receiver.counts["waited"]
+        self.sums["dropped"] += len(host.receiver.holes.nodes)
+        host.receiver.close()
+        self.sums["destroyed"] += 1
+
+    # --------------------------------------------------------------------------------------- reports
+
+    def reported(self, entry, life):
+        """The card writes an entry of the ring, in the name of a life."""
+        self.ring.waiting.append((entry, life))
+
+    def take_reports(self, limit=None):
+        """The driver takes up to so many reports, links, and its loss reports reach the peers."""
+        self.ring.left = len(self.ring.waiting) if limit is None else limit
+        self.worker.progress()
+        for host in self.table.due(self.now):
+            host.receiver.link_waiting()
+            self._carry_out(host)
+        self.pool.balance(self.now)
+
+    def taken(self, host, kind, report):
+        """The driver's QP table says that a report is for ``host``."""
+        self.sums["stale_accepts"] += host.life != self.ring.life
+        self.table.mark_active(host)
+        if kind is abi.ReportKind.NODE:
+            host.receiver.on_node(report)
+        elif kind is abi.ReportKind.UNMATCHED:
+            host.receiver.on_unmatched(report)
+        elif kind is abi.ReportKind.RETIRE:
+            host.receiver.on_retire(report)
+            self.sums["retired"] += 1
+        else:
+            host.receiver.on_event(report)
+
+    def _carry_out(self, host):
+        receiver = host.receiver
+        receiver.settle()
+        while receiver.actions:
+            action = receiver.actions.popleft()
+            if isinstance(action, LinkDoorbell | CumDoorbell):
+                self._ring(host, action)
+            elif isinstance(action, ControlFrame) and action.opcode is wire.Opcode.LOSS_REPORT:
+                self._send_again(host, action)
+
+    def _ring(self, host, doorbell):
+        """A doorbell on its way to the card."""
+        raise NotImplementedError
+
+    def _send_again(self, host, report):
+        """The peer sends the holes of a loss report: some are lost again, others come late."""
+        node = abi.NODE.unpack(report.payload)
+        rsn, chance = report.rsn, self.random.random
+        at = self.now + self.random.randint(1, 2_000)
+        for start, length in node_runs(node, host.receiver.base):
+            for psn in range(start, start + length):
+                if chance() >= 0.15:
+                    late = self.random.randint(0, 300_000) if chance() < 0.01 else 0
+                    self.arrives(at + late, host, psn, rsn)
+                rsn += 1
+
+    def arrives(self, at, host, psn, rsn, **flags):
+        """A packet of the QP's present life arrives at a time, whoever has the QPN then."""
+        heapq.heappush(self._late, (at, next(self._number), (host.index, host.generation, host.life, psn, rsn), flags))
+
+    def leaks(self):
+        """Blocks that are not on the free list when no QP is left."""
+        return self.pool.total_blocks - self.pool.check()["free"]

@@ -1,0 +1,374 @@
+"""Lives of Adamap nodes in the RTL: the Adamap room between a driver's knitting buffer and peers that lose packets.
+
+The driver's side and the peers are those of :class:`~weft.tb.verify.lives.host_side.HostSide`; the card is the room.
+QPs come and go with nodes linked, headers waiting and fetches in flight, and their QPNs are used again at once with the
+next generation; originals and retransmissions get lost, some retransmissions come when their QP is long gone, or in
+the name of its last life for a hole of this one; reads of host memory take anything from some cycles to many
+microseconds and overtake each other.
+
+Checked at every step, besides what the driver checks itself (a retired block is the head of its list):
+
+- no block is lost or in two places (:meth:`KnittingBuffer.check`): ``leaks`` at the end;
+- the room reads only linked blocks of a QP that is alive, no more than were linked, inside the extents, and none of a
+  destroyed one is under way; memory is looked at only when it is answered, and an extent that is gone has none;
+- a hole is reported only if that life of the QP lost the packet, and once;
+- a hole is filled only if a retransmission of that life came for it.
+
+A violation in the name of a dead {QPN, generation} counts as ``stale_accepts``; any other one fails at once.
+"""
+
+import heapq
+import json
+import os
+from collections import Counter, defaultdict, deque
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import cocotb
+from cocotb.triggers import Event
+
+from weft.driver.receive.hole_list import LinkDoorbell
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import preset
+from weft.hdl.part.layouts import Verdict
+from weft.model.functional.node import Node, open_holes
+from weft.tb.sim.block.adamap.room_port import RoomPort
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.simulate import bench_seed
+from weft.tb.sim.stream.clock import start_clock
+from weft.tb.verify.lives.host_side import GENERATIONS, REORDER, HostQp, HostSide
+
+PARAMS = replace(preset("test"), qps=8, window_bits=64, builder_slots=4, cache_entries=8, prefetch_depth_max=4,
+                 match_queue=32, knit_extents=4)
+ASKED_MAX = 24          # packets that wait for their judgement
+NIGHT_NS = 60_000       # without QPs, so that extents are given up
+SETTLE_CYCLES = 20_000  # longer than any read takes
+HAPPENS = ("destroyed_while_reading", "late_answers", "dropped", "retired", "filled", "residue", "waited", "refused",
+           "read_together", "stale_into_room", "stale_refused", "stale_reports", "grown", "shrunk",
+           "LATE", "MATCH", "UNMATCHED")
+
+
+class RoomQp(HostQp):
+    """A QP as its driver and its peer know it, and what the harness has seen of it."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.lost = set()       # originals that never came, or came late
+        self.reported = set()   # PSNs the room reported lost
+        self.stragglers = []    # those that come with the next packets, likely when the window has given them up
+        self.arrived = set()    # (PSN, RSN) of retransmissions the window let through
+        self.rung = 0           # nodes linked by a doorbell
+        self.asked = 0          # packets in the room without judgement
+        self.dying = False
+
+    @property
+    def lines(self):
+        return self.receiver.holes._chain.lines
+
+
+class RoomLives(HostSide):
+    """The harness.
+
+    Parameters
+    ----------
+    dut
+    forgetful : bool
+        Stand in for a card that takes every retransmission for one of the QPN's present life.
+    seed, options
+        As :class:`~weft.tb.verify.lives.host_side.HostSide` takes them.
+    """
+
+    def __init__(self, dut, *, forgetful=False, seed=0, **options):
+        self.forgetful = forgetful
+        self._announced, self._news = deque(), Event()
+        super().__init__(seed=seed, params=PARAMS, **options)
+        self.port = RoomPort(dut, self.random, on_judgement=self._judged_by_room, on_report=self._reported,
+                             on_read=self._on_read, on_answer=self._on_answer, latency=self._latency)
+        self._coming = set()    # QPNs being created
+        self._reading = defaultdict(int)   # life -> reads under way
+        self._quick, self._night = True, 0
+
+    async def start(self):
+        self._configure()
+        cocotb.start_soon(self._tell_extents())
+        while self.pool.changing:
+            await self.port.pass_cycles(1)
+
+    def _configure(self):
+        rng = self.random
+        self.port.configure(reorder_distance=REORDER, retransmit_slack=rng.choice([1, REORDER]),
+                            node_age_ns=rng.choice([100, 400, 2000]), prefetch_depth=rng.choice([1, 2, 4]),
+                            prefetch_watermark=rng.choice([1, 2, 4]))
+
+    # --------------------------------------------------------------------------------- host memory
+
+    def _announce(self, index, address, length, done):
+        if length:
+            super()._announce(index, address, length, lambda: None)
+        self._announced.append((index, address // abi.BLOCK_BYTES, length // abi.BLOCK_BYTES, done))
+        self._news.set()
+
+    async def _tell_extents(self):
+        while True:
+            while not self._announced:
+                self._news.clear()
+                await self._news.wait()
+            index, base, lines, done = self._announced.popleft()
+            await self.port.extent(index, base, lines)
+            if not lines:
+                del self.extents[index]
+            done()
+
+    def _latency(self):
+        """Cycles of a read: some, about a microsecond, or a tail of up to 24."""
+        rng = self.random
+        if rng.random() < 0.004:
+            return rng.randint(1_000, 6_000)
+        return rng.randint(4, 40) if self._quick else rng.randint(200, 400)
+
+    def _on_read(self, line, count):
+        assert all(map(self.in_extent, range(line, line + count))), f"a read outside the extents, at {line:#x}"
+        self.sums["reads"] += 1
+        self.sums["read_together"] += count > 1
+        for host in self.host.values():
+            if line in host.lines:
+                first = host.receiver.holes.linked - len(host.lines) + host.lines.index(line)
+                assert first + count <= host.rung, f"{first + count} nodes read, {host.rung} linked"
+                self._reading[host.life] += 1
+                return line, count, host
+        self.sums["stale_accepts"] += 1     # nobody's block
+        return line, count, None
+
+    def _on_answer(self, read):
+        line, count, host = read
+        if host is not None:
+            self._reading[host.life] -= 1
+            self.sums["late_answers"] += host.dying
+        memory = self.pool.extents.device.memory
+        return [memory.read((line + k) * abi.BLOCK_BYTES, abi.BLOCK_BYTES) for k in range(count)]
+
+    # ------------------------------------------------------------------------------------ lifecycle
+
+    async def _begin(self, qpn):
+        self._coming.add(qpn)
+        generation, psn, receiver = self.new_receiver(qpn)
+        if receiver is not None:
+            await self.port.create(qpn, generation, psn)
+            self.enter(RoomQp(self, qpn, generation, next(self._life), receiver, psn))
+        self._coming.remove(qpn)
+
+    async def _end(self, qpn):
+        """As the card does it: first no packet of the QP comes through any more, then its list is destroyed."""
+        host = self.host[qpn]
+        host.dying = True
+        while host.asked:
+            await self.port.pass_cycles(1)
+        self.sums["destroyed_while_reading"] += self._reading[host.life] > 0
+        await self.port.destroy(qpn, host.generation)
+        assert not self._reading.pop(host.life, 0), "a read of a destroyed QP is under way"
+        self.leave(qpn)
+
+    # ------------------------------------------------------------------------------ packets and answers
+
+    def _ask(self, qpn, host, psn, *, rsn=0, generation=None, genuine=True, **flags):
+        host.asked += 1
+        self.port.judge((qpn, host, psn, rsn, genuine), qpn=qpn, psn=psn, rsn=rsn,
+                        generation=host.generation if generation is None else generation, **flags)
+
+    def _judged_by_room(self, record, verdict):
+        qpn, host, psn, rsn, genuine = record
+        host.asked -= 1
+        self.sums[verdict.name] += 1
+        if verdict in (Verdict.MATCH, Verdict.UNMATCHED) and genuine:
+            host.arrived.add((psn % (1 << 24), rsn % (1 << 24)))
+        if verdict is Verdict.UNMATCHED and genuine:
+            self.reported(abi.REPORT_EVENT.pack(kind=abi.ReportKind.UNMATCHED, qpn=qpn, generation=host.generation,
+                                                psn=psn % (1 << 32), rsn=rsn % (1 << 24)), host.life)
+
+    def send_new(self, qpn, lost):
+        host, rng = self.host[qpn], self.random
+        psns, host.stragglers = host.stragglers, []
+        for gone in lost:
+            if gone:
+                host.lost.add(host.next_psn)
+                if rng.random() < 0.05:
+                    host.stragglers.append(host.next_psn)
+            else:
+                psns.append(host.next_psn)
+            host.next_psn += 1
+        if rng.random() < 0.2:
+            rng.shuffle(psns)
+        for psn in psns:
+            self._ask(qpn, host, psn, ack_req=int(rng.random() < 0.1))
+
+    def probe(self, qpn):
+        """Everything sent counts as sent, and what was asked for and did not come was lost again."""
+        host = self.host[qpn]
+        self._ask(qpn, host, host.next_psn, rsn=host.receiver.holes.next_rsn, probe=1)
+
+    def retransmission(self, qpn, generation, life, psn, rsn):
+        """A retransmitted packet arrives, perhaps for a QP that is gone.
+
+        The check before the room refuses those of another generation than the table's.
+        """
+        host = self.host.get(qpn)
+        if host is None or host.dying or host.generation != generation:
+            self.sums["stale_refused"] += 1
+        else:
+            assert host.life == life, "a generation is used again too early"
+            self._ask(qpn, host, psn, rsn=rsn, retransmission=1)
+
+    def haunt(self, qpn):
+        """A retransmission of the QPN's last life comes through the check and names a hole of this one.
+
+        The matcher has to refuse it too.
+        """
+        host = self.host[qpn]
+        if host.receiver.holes.nodes:
+            node = self.random.choice(host.receiver.holes.nodes)
+            holes = [psn + k for psn, length in node.runs for k in range(length)]
+            slot = self.random.randrange(len(holes))
+            self.sums["stale_into_room"] += 1
+            self._ask(qpn, host, holes[slot], rsn=node.rsn + slot, retransmission=1, genuine=False,
+                      generation=host.generation if self.forgetful else (host.generation - 1) % GENERATIONS)
+
+    def _reported(self, block):
+        kind = abi.REPORT_EVENT.unpack(block).kind
+        assert kind in (abi.ReportKind.NODE, abi.ReportKind.RETIRE), f"the room gave a list up: {kind.name}"
+        report = (abi.NODE if kind is abi.ReportKind.NODE else abi.REPORT_RETIRE).unpack(block)
+        host = self.host.get(report.qpn)
+        if host is None or host.generation != report.generation:
+            self.sums["dead_reports"] += 1
+            life = None
+        else:
+            life = host.life
+        if kind is abi.ReportKind.NODE and life is not None:
+            psns = set(Node.unpack(block).psns)
+            assert not psns & host.reported, "a packet was lost twice"
+            host.reported |= psns
+            # That of an earlier life starts elsewhere, mostly.
+            self.sums["stale_accepts"] += len(psns - {psn % (1 << 32) for psn in host.lost})
+        self.reported(block, life)
+
+    def taken(self, host, kind, report):
+        if kind is abi.ReportKind.RETIRE:
+            node = host.receiver.holes.nodes[0]
+            psns = [psn + k for psn, length in node.runs for k in range(length)]
+            holes = [psn - psns[0] for psn in psns]
+            left = set(open_holes(node.encoding, holes, report.open))
+            filled = {(psns[0] + hole, (node.rsn + slot) % (1 << 24)) for slot, hole in enumerate(holes)
+                      if hole not in left}
+            arrived = host.arrived
+            if node.encoding == abi.Encoding.BITMAP:    # any RSN of the node fills a hole of it
+                filled = {(psn, None) for psn, _ in filled}
+                arrived = {(psn, None) for psn, rsn in arrived if (rsn - node.rsn) % (1 << 24) < len(psns)}
+            self.sums["stale_accepts"] += len({(psn % (1 << 24), rsn) for psn, rsn in filled} - arrived)
+            self.sums["filled"] += len(filled)
+            self.sums["residue"] += report.residue
+            assert report.next_rsn == (node.rsn + len(psns)) % (1 << 32)
+        super().taken(host, kind, report)
+
+    def _ring(self, host, doorbell):
+        if isinstance(doorbell, LinkDoorbell):
+            host.rung += doorbell.nodes
+            self.port.link(host.index, host.generation, doorbell.nodes, doorbell.block)
+        else:
+            self.port.cum(host.index, host.generation, doorbell.psn)
+
+    # ----------------------------------------------------------------------------------------- time
+
+    def act(self):
+        """A moment: something happens to one QP, what is due arrives, the driver works now and then."""
+        rng = self.random
+        self.now = self.port.now_ns
+        qpn = rng.randrange(self.qps)
+        host = self.host.get(qpn)
+        night = self.now < self._night
+        if host is None:
+            if not night and qpn not in self._coming:
+                cocotb.start_soon(self._begin(qpn))
+        elif host.dying:
+            pass
+        elif night or rng.random() < 0.01:
+            cocotb.start_soon(self._end(qpn))
+        elif self.port.asked < ASKED_MAX:
+            if rng.random() < 0.8:
+                loss = rng.choice([0, 0.3, 0.9])
+                self.send_new(qpn, [rng.random() < loss for _ in range(rng.randint(1, 4))])
+            if rng.random() < 0.1:
+                self.probe(qpn)
+            if rng.random() < 0.1:
+                self.haunt(qpn)
+        self._arrive(ASKED_MAX)
+        if rng.random() < self.pace:
+            self.take_reports(rng.choice([1, 4, 64]))
+            self.pool.check()
+        if rng.random() < 0.004:
+            self._configure()
+            self.pace = rng.choice([0.02, 0.3, 0.3])
+            self._quick = rng.random() < 0.5
+            if rng.random() < 0.2:
+                self._night = self.now + NIGHT_NS
+
+    def _arrive(self, limit):
+        while self._late and self._late[0][0] <= self.now and self.port.asked < limit:
+            self.retransmission(*heapq.heappop(self._late)[2])
+
+    @property
+    def happened(self):
+        """What has to happen in a run worth its name, and how often it did."""
+        happened = self.sums + self.pool.counts + Counter(stale_reports=self.worker.counts["stale"])
+        return {name: happened[name] for name in HAPPENS}
+
+    @property
+    def count(self):
+        """Nodes that were linked and have left again."""
+        return self.sums["retired"] + self.sums["dropped"]
+
+    async def live(self, count, progress=lambda done: None):
+        """Run until ``count`` nodes have lived and everything in ``HAPPENS`` happened, end everything; the sums."""
+        await self.start()
+        told = 0
+        while self.count < count or not all(self.happened.values()):
+            assert self.count < 10 * count + 5000, f"what happened: {self.happened}"
+            self.act()
+            await self.port.pass_cycles(self.random.randint(1, 24))
+            if self.count >= told + 100:
+                told = self.count
+                progress(told)
+        return await self._finish()
+
+    async def _finish(self):
+        for qpn in list(self.host):
+            if not self.host[qpn].dying:
+                cocotb.start_soon(self._end(qpn))
+        for _ in range(SETTLE_CYCLES):
+            await self.port.pass_cycles(1)
+            if not self.host and not self._coming and self.port.idle:
+                break
+            for qpn in list(self.host):    # one that was just created
+                if not self.host[qpn].dying:
+                    cocotb.start_soon(self._end(qpn))
+        else:
+            raise AssertionError(f"the room does not come to rest: {sorted(self.host)} live")
+        self.take_reports()
+        while self.pool.changing:
+            await self.port.pass_cycles(1)
+        self.sums["leaks"] = self.leaks()
+        self.sums["cycles"] = self.port.now
+        assert not len(self.port.errors), "the room gave a list up"
+        return {"leaks": 0, "stale_accepts": 0, **self.sums, **self.pool.counts, "lives": self.count,
+                "stale_reports": self.worker.counts["stale"]}
+
+
+@cocotb.test()
+async def lives(dut):
+    """Leaves the sums in ``lives.json`` of the run's folder."""
+    await start_clock(dut)
+    count = int(os.environ["WEFT_LIVES"])
+    told = partial(tell, os.environ.get("WEFT_PROGRESS"), "lives in the RTL", total=count)
+    forgetful = bool(int(os.environ.get("WEFT_FORGETFUL", "0")))
+    sums = await RoomLives(dut, forgetful=forgetful, seed=bench_seed()).live(count, told)
+    dut._log.info("%s", sums)
+    Path(os.environ["WEFT_RUN"], "lives.json").write_text(json.dumps(sums))

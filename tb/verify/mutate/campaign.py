@@ -1,0 +1,220 @@
+"""Draw faults over the rooms and hold each against the tests of its file.
+
+What is known is kept below ``sim_build/mutants`` by content: design, fault, sources of the tests. A run that was
+ended in the middle goes on where it was; one after a change decides anew what the change concerns.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+
+from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
+from weft.tb.verify.mutate import record, sources
+from weft.tb.verify.mutate.equivalence import proven_equivalent
+from weft.tb.verify.mutate.netlist import Mutation, Netlist, draw, netlist, write_faulty
+from weft.tb.verify.mutate.rooms import Target
+
+KEPT = BUILD_ROOT / "mutants"
+FLOW = 1                   # to be raised when what is done with a mutant changes
+PROVER = 4                 # to be raised when what is proven, or how, changes
+SEEDS = (1, 2)             # a survivor has survived with each
+LIMIT_FACTOR, LIMIT_S, SOUND_S = 3, 10, 900
+LEAST_PER_ROOM, LEAST_PER_TARGET = 6, 1
+
+
+class BaselineFails(Exception):
+    """The tests of a target fail on the sound netlist. The message says which."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A target, elaborated: its netlist, the modules that get faults, the simulations of its tests."""
+
+    target: Target
+    netlist: Netlist
+    modules: tuple
+    simulations: tuple
+
+    @property
+    def cells(self):
+        return sum(self.netlist.parts[module].cells for module in self.modules)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault of one design."""
+
+    design: Design
+    mutation: Mutation
+
+    @property
+    def name(self):
+        """The same as long as the module is much the same; in the file of survivors."""
+        target, fault = self.design.target, self.mutation
+        control = "" if fault.ctrlbit is None else f" by {fault.ctrlbit}"
+        part = self.design.netlist.parts[fault.module].likeness
+        return (f"{target.room}/{target.name} {part} {fault.module} {fault.cell}.{fault.port}[{fault.portbit}] "
+                f"{fault.mode}{control}")
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a mutant.
+
+    Attributes
+    ----------
+    killed_by : str
+        The test that noticed it; empty if it survived.
+    problem : str
+        What the test said.
+    seconds : float
+        Processor time of all simulations.
+    """
+
+    killed_by: str
+    problem: str
+    seconds: float
+
+
+def designs(targets):
+    """The :class:`Design` of each target."""
+    tests = [test for target in targets for test in target.tests]
+    gateware = _digest(*(file.read_bytes() for file in sorted((sources.ROOT / "hdl").rglob("*.py"))))
+    modules = {test: sources.module_of(sources.ROOT / test.partition("::")[0]) for test in tests}
+    keys = {test: _digest(gateware, sources.digest(modules[test]), version("amaranth")) for test in tests}
+    kept = KEPT / "elaborated"
+    with locked(kept / "lock"):
+        if new := [test for test in tests if not record.is_recorded(test, kept, keys[test])]:
+            record.record({test: keys[test] for test in new}, kept)
+    return [_design(target, kept) for target in targets]
+
+
+def _design(target, kept):
+    simulations = tuple(record.recorded(test, kept) for test in target.tests)
+    found = {s.rtlil: netlist(record.rtlil_of(s, kept), s.top, KEPT / "netlists") for s in simulations}
+    if len({design.digest for design in found.values()}) > 1:
+        raise record.NotRecorded(f"the tests of {target.room}/{target.name} simulate different designs")
+    design = found[simulations[0].rtlil]
+    modules = tuple(name for name, part in design.parts.items() if part.file in target.files)
+    return Design(target, design, modules, simulations)
+
+
+def mutants(all_designs, count, seed):
+    """About ``count`` mutants, shared among rooms by their cells, but some for the smallest; so inside a room."""
+    rooms = {}
+    for design in all_designs:
+        rooms.setdefault(design.target.room, []).append(design)
+    shares = share({room: sum(d.cells for d in members) for room, members in rooms.items()}, count, LEAST_PER_ROOM)
+    for room, members in rooms.items():
+        inside = share({d.target.name: d.cells for d in members}, shares[room], LEAST_PER_TARGET)
+        for design in members:
+            for mutation in draw(design.netlist, design.modules, inside[design.target.name], seed):
+                yield Mutant(design, mutation)
+
+
+def share(weights, count, least):
+    """``count`` in parts by weight, none less than ``least``: the sum may be a little more."""
+    whole = sum(weights.values())
+    return {name: max(least, round(count * weight / whole)) for name, weight in weights.items()}
+
+
+def for_all(decide, chosen, jobs, tell):
+    """``decide(mutant)`` of each mutant, in their order; ``tell(mutant, answer)`` as soon as it is known."""
+    chosen, answers = list(chosen), {}
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(decide, mutant): place for place, mutant in enumerate(chosen)}
+        try:
+            for done in as_completed(waiting):
+                answers[waiting[done]] = done.result()
+                tell(chosen[waiting[done]], done.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [answers[place] for place in range(len(chosen))]
+
+
+def judge(mutant):
+    """The :class:`Fate` of one mutant."""
+    key = _key(mutant.design, mutant.mutation.options)
+    kept = KEPT / "fates" / f"{key}.json"
+    with locked(kept.with_suffix(".lock")):
+        if not kept.exists():
+            kept.write_text(json.dumps(asdict(_judge(mutant, KEPT / "work" / key))))
+    return Fate(**json.loads(kept.read_text()))
+
+
+def _judge(mutant, where):
+    seconds = 0
+    for seed in SEEDS:
+        runs = _replay(mutant.design, mutant.mutation, where, seed, baseline(mutant.design, seed))
+        seconds, last = seconds + sum(run["seconds"] for run in runs), runs[-1]
+        if last["problem"]:
+            break
+    shutil.rmtree(where, ignore_errors=True)
+    return Fate(last["test"] if last["problem"] else "", last["problem"], round(seconds, 1))
+
+
+def proof(mutant):
+    """How it is proven that a mutant differs in nothing that can be seen; empty if it is not."""
+    key = _digest(str(PROVER), mutant.design.netlist.digest, mutant.mutation.options)
+    kept = KEPT / "proofs" / f"{key}.json"
+    with locked(kept.with_suffix(".lock")):
+        if not kept.exists():
+            where = KEPT / "work" / f"proof-{key}"
+            kept.write_text(json.dumps(proven_equivalent(mutant.design.netlist, mutant.mutation, where)))
+            shutil.rmtree(where, ignore_errors=True)
+    return json.loads(kept.read_text())
+
+
+def baseline(design, seed):
+    """Limits of processor time by test, from a run of the sound netlist.
+
+    Raises
+    ------
+    BaselineFails
+    """
+    key = _key(design, f"sound {seed}")
+    kept = KEPT / "fates" / f"{key}.json"
+    with locked(kept.with_suffix(".lock")):
+        if not kept.exists():
+            where = KEPT / "work" / key
+            runs = _replay(design, None, where, seed, {simulation.test: SOUND_S for simulation in design.simulations})
+            if runs[-1]["problem"]:
+                raise BaselineFails(f"{runs[-1]['test']} fails with seed {seed} on the netlist without a fault, see "
+                                    f"{where}: {runs[-1]['problem']}")
+            kept.write_text(json.dumps(runs))
+            shutil.rmtree(where, ignore_errors=True)
+    return {run["test"]: LIMIT_FACTOR * run["seconds"] + LIMIT_S for run in json.loads(kept.read_text())}
+
+
+def _replay(design, mutation, where, seed, limits):
+    """What :mod:`weft.tb.verify.mutate.replay` says of the design with a fault, in a process of its own."""
+    where.mkdir(parents=True, exist_ok=True)
+    job, verilog = where / "job.json", where / "design.v"
+    if not verilog.exists():
+        write_faulty(design.netlist, mutation, where, verilog.name)
+    job.write_text(json.dumps({"verilog": str(verilog), "seed": seed, "limits": limits,
+                               "simulations": [asdict(simulation) for simulation in design.simulations]}))
+    environment = {**os.environ, "WEFT_BUILD": str(where)}
+    environment.pop("PYTEST_CURRENT_TEST", None)
+    done = subprocess.run([sys.executable, "-m", "weft.tb.verify.mutate.replay", str(job)], cwd=where, env=environment,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{design.target.name}: {mutation}\n{done.stdout}{done.stderr}")
+    return json.loads(job.with_suffix(".out").read_text())
+
+
+def _key(design, fault):
+    tests = [f"{s.test} {s.env} {sources.digest(s.module)}" for s in design.simulations]
+    return _digest(str(FLOW), design.netlist.digest, fault, *tests, str(SEEDS))
+
+
+def _digest(*texts):
+    joined = b"\0".join(text if isinstance(text, bytes) else text.encode() for text in texts)
+    return hashlib.sha256(joined).hexdigest()[:16]

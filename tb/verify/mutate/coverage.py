@@ -1,0 +1,120 @@
+"""``weft coverage``: which lines and which toggles of the generated Verilog the block benches reach under Verilator.
+
+As a plugin of pytest it makes every Verilator build a counting one. The counts of all runs of a design are added;
+``sim_build/reports/coverage.json`` has them by room, and beside it lies the Verilog with the counts before its lines.
+A line here is a branch of a process; a toggle is a bit that went up and down.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+from rich.console import Console
+from rich.table import Table
+
+from weft.tb.sim.flow.simulate import BUILD_ROOT
+from weft.tb.verify.mutate.sources import ROOT
+
+FOLDER = BUILD_ROOT / "coverage"
+REPORT, ANNOTATED = BUILD_ROOT / "reports/coverage.json", BUILD_ROOT / "reports/coverage"
+FLAGS = ("--coverage-line", "--coverage-toggle")
+# Counting makes five times as much code of a block, which then runs for seconds: compiling it is most of the time.
+OPTIMIZE = ["OPT_FAST=-Og"]
+WORKERS = 2
+COUNTS = "coverage.dat"
+KINDS = {"line": "line", "branch": "line", "toggle": "toggle"}
+_POINT = re.compile(r"^C '(?P<point>.*)' (?P<count>\d+)$", re.MULTILINE)
+_MODULE = re.compile(r"^export COCOTB_TEST_MODULES=weft\.tb\.(\S+)$", re.MULTILINE)
+
+
+def pytest_configure():
+    """Every design that Verilator reads from now on counts."""
+    from weft.tb.sim.flow import cplusplus
+    from weft.tb.sim.flow.verilator import Verilator
+
+    cplusplus.OPTIMIZE = [*cplusplus.OPTIMIZE, *OPTIMIZE]
+    plain = Verilator.program.__func__
+    Verilator.program = classmethod(lambda cls, *arguments, **options: plain(
+        cls, *(FLAGS if "--vpi" in arguments else ()), *arguments, **options))
+
+
+def points(text):
+    """``{(kind, line, what): count}`` of the text of a ``coverage.dat``; ``kind`` is ``line`` or ``toggle``."""
+    counts = Counter()
+    for found in _POINT.finditer(text):
+        fields = dict(field.split("\x02", 1) for field in found["point"].split("\x01")[1:])
+        if (kind := KINDS.get(fields["t"])) is not None:
+            what = " ".join(fields.get(name, "") for name in "hon")      # hierarchy, object, column
+            counts[kind, int(fields["l"]), what] += int(found["count"])
+    return counts
+
+
+def room_of(run):
+    """The room whose test a run folder belongs to: the folder of its file below ``blocks``, or the file's name."""
+    parts = _MODULE.search((run / "rerun.sh").read_text())[1].split(".")
+    return parts[1] if len(parts) > 2 else parts[-1].removeprefix("test_")
+
+
+def collect(folder):
+    """``{build folder: (rooms, counts)}`` of all runs below ``folder`` that left counts."""
+    designs = defaultdict(lambda: (set(), Counter()))
+    for counts in sorted(folder.glob(f"*/*/{COUNTS}")):
+        rooms, added = designs[counts.parent.parent]
+        rooms.add(room_of(counts.parent))
+        added.update(points(counts.read_text(errors="replace")))
+    return dict(designs)
+
+
+def by_room(designs):
+    """``{room: {"line": [reached, all], "toggle": [reached, all]}}``."""
+    rooms = {}
+    for names, counts in designs.values():
+        for room in names:
+            of = rooms.setdefault(room, {"line": [0, 0], "toggle": [0, 0]})
+            for (kind, _, _), count in counts.items():
+                of[kind][0] += count > 0
+                of[kind][1] += 1
+    return dict(sorted(rooms.items()))
+
+
+def annotated(verilog, counts):
+    """Verilog text with, before each line that has points, the least count of them."""
+    least = {}
+    for (_, line, _), count in counts.items():
+        least[line] = min(count, least.get(line, count))
+    return "".join(f"{least.get(number, ''):>10} {line}\n" for number, line in enumerate(verilog.splitlines(), 1))
+
+
+def run(tests=("tb/test/hdl",)):
+    """Run ``tests`` under Verilator and report; the exit status."""
+    for left in FOLDER.glob(f"*/*/{COUNTS}"):
+        left.unlink()
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(WORKERS), "-p", __name__, "-k", "verilator", *tests]
+    status = subprocess.run(command, cwd=ROOT, env={**os.environ, "WEFT_BUILD": str(FOLDER)}).returncode
+    if status:
+        print("weft: a test fails, so its counts say nothing", file=sys.stderr)
+        return 1
+    designs = collect(FOLDER)
+    rooms = by_room(designs)
+    ANNOTATED.mkdir(parents=True, exist_ok=True)
+    for build, (_, counts) in designs.items():
+        verilog = next(build.glob("*.v"))
+        (ANNOTATED / f"{build.name}.v").write_text(annotated(verilog.read_text(), counts))
+    REPORT.write_text(json.dumps(rooms, indent=1) + "\n")
+    show(Console(), rooms)
+    return 0
+
+
+def show(console, rooms):
+    """A table by room."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("room", "lines", "toggles"):
+        table.add_column(column, justify="left" if column == "room" else "right")
+    for room, kinds in rooms.items():
+        table.add_row(room, *(f"{100 * reached / max(1, whole):.1f} % of {whole}"
+                              for reached, whole in (kinds["line"], kinds["toggle"])))
+    console.print(table)
+    console.print(f"report {REPORT}, Verilog with counts in {ANNOTATED}", style="dim", soft_wrap=True)

@@ -1,0 +1,133 @@
+"""What tests simulate, found by running them without simulating anything.
+
+Used as a plugin (``pytest -p weft.tb.verify.mutate.record``), this module puts a recorder in the place of
+:func:`weft.tb.sim.flow.simulate.simulate`: each test is skipped as soon as it has said what it wants.
+"""
+
+import hashlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from weft.tb.sim.flow import simulate as flow
+from weft.tb.verify.mutate.sources import ROOT, module_of
+
+ELABORATED = "rtlil:"       # stands for Verilog text, before the digest of the RTLIL it is made from
+_FOLDER = "WEFT_RECORD"
+
+
+class NotRecorded(Exception):
+    """A test does not show what it simulates. The message says which."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One call of :func:`weft.tb.sim.flow.simulate.simulate` by a test.
+
+    Attributes
+    ----------
+    test : str
+        pytest's name of the test.
+    rtlil : str
+        Digest of the elaborated design; :func:`rtlil_of` has the text.
+    top, sim, tests, env
+        As given to ``simulate``.
+    module : str
+        The module with the cases.
+    """
+
+    test: str
+    rtlil: str
+    top: str
+    sim: str
+    module: str
+    tests: str | None
+    env: tuple
+
+
+def record(keys, where):
+    """Keep the :class:`Simulation` of tests and their designs in folder ``where``.
+
+    Parameters
+    ----------
+    keys : dict
+        By pytest's name of a test, what :func:`is_recorded` will ask for.
+
+    Raises
+    ------
+    NotRecorded
+        If a test is not found or simulates nothing.
+    """
+    where.mkdir(parents=True, exist_ok=True)
+    for test in keys:
+        _kept(where, test).unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "weft.tb.verify.mutate.record",
+               "-p", "no:cacheprovider", *keys]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          env={**os.environ, _FOLDER: str(where.absolute())})
+    for test, key in keys.items():
+        if done.returncode or not _kept(where, test).exists():
+            raise NotRecorded(f"{test} does not show what it simulates:\n{(done.stdout + done.stderr)[-2000:]}")
+        _kept(where, test).with_suffix(".key").write_text(key)
+
+
+def is_recorded(test, where, key):
+    """Whether folder ``where`` has the simulation of a test, recorded with ``key``."""
+    kept = _kept(where, test).with_suffix(".key")
+    return kept.exists() and kept.read_text() == key
+
+
+def recorded(test, where):
+    """The :class:`Simulation` of a test, from folder ``where``."""
+    entry = json.loads(_kept(where, test).read_text())
+    return Simulation(**{**entry, "env": tuple(map(tuple, entry["env"]))})
+
+
+def rtlil_of(simulation, where):
+    """RTLIL text of a recorded simulation's design; ``src`` attributes are relative to the project."""
+    return (where / f"{simulation.rtlil}.il").read_text()
+
+
+def _kept(where, test):
+    return where / f"{hashlib.sha256(test.encode()).hexdigest()[:12]}.json"
+
+
+def _elaborate(component, top):
+    """In place of :func:`weft.tb.sim.flow.simulate.elaborate`: keep the RTLIL, return what stands for its Verilog."""
+    from weft.hdl import verilog
+
+    text = verilog.rtlil_text(component, top, emit_src=True).replace(f"{ROOT}{os.sep}", "")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    (Path(os.environ[_FOLDER]) / f"{digest}.il").write_text(text)
+    return ELABORATED + digest
+
+
+def _simulate(*args, **options):
+    """In place of :func:`weft.tb.sim.flow.simulate.simulate`: keep what is asked for and end the test."""
+    import pytest
+
+    given = inspect.signature(_REAL["simulate"]).bind(*args, **options)
+    given.apply_defaults()
+    wanted = given.arguments
+    top = wanted["top"] or "top"
+    design = wanted["verilog"] or _elaborate(wanted["component"], top)
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    if not design.startswith(ELABORATED):
+        raise NotRecorded(f"{test} simulates Verilog of its own")
+    env = tuple(sorted((wanted["env"] or {}).items()))
+    simulation = Simulation(test, design.removeprefix(ELABORATED), top, wanted["sim"], module_of(wanted["cases"]),
+                            wanted["tests"], env)
+    _kept(Path(os.environ[_FOLDER]), test).write_text(json.dumps(asdict(simulation)))
+    pytest.skip("recorded")
+
+
+_REAL = {"simulate": flow.simulate, "elaborate": flow.elaborate}
+
+
+def pytest_configure():
+    """Before any test is imported: tests take the recorder for the real thing."""
+    flow.simulate, flow.elaborate = _simulate, _elaborate

@@ -1,0 +1,73 @@
+"""Repeat recorded simulations with other Verilog: ``python -m weft.tb.verify.mutate.replay job.json``.
+
+A process of its own for each mutant, with a folder of its own for what is built (``WEFT_BUILD``) and a limit on the
+processor time of each simulation: a machine under load stops nothing too early.
+"""
+
+import json
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.tb.sim.flow.simulate import simulate
+from weft.tb.verify.mutate.sources import file_of
+
+WALL_FACTOR, WALL_S = 20, 120    # by how much a simulation may be late where others compute too
+FIRST_FAILURE = {"COCOTB_MAX_FAILURES": "1"}    # a mutant dies once
+
+
+@dataclass(frozen=True)
+class Run:
+    """How one simulation fared.
+
+    Attributes
+    ----------
+    test : str
+    seconds : float
+        Processor time with the building.
+    problem : str
+        First line of what the test said; empty if it passed.
+    """
+
+    test: str
+    seconds: float
+    problem: str
+
+
+def replay(verilog, simulations, seed, limits):
+    """Run ``simulations`` in order, up to the first failure; yields a :class:`Run` for each.
+
+    Parameters
+    ----------
+    verilog : str
+        Verilog text in place of the design.
+    limits : dict
+        Seconds of processor time by test.
+    """
+    for simulation in simulations:
+        limit = limits[simulation["test"]]
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (round(_used(resource.RUSAGE_SELF) + limit), hard))
+        start, problem = _used(resource.RUSAGE_CHILDREN), ""
+        try:
+            simulate(verilog=verilog, top=simulation["top"], name="mutant", sim=simulation["sim"], seed=seed,
+                     cases=file_of(simulation["module"]), tests=simulation["tests"],
+                     env={**dict(simulation["env"]), **FIRST_FAILURE}, timeout_s=WALL_FACTOR * limit + WALL_S)
+        except AssertionError as error:
+            problem = str(error).partition("\n")[0] or "failed"
+        yield Run(simulation["test"], round(_used(resource.RUSAGE_CHILDREN) - start, 1), problem)
+        if problem:
+            return
+
+
+def _used(who):
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime
+
+
+if __name__ == "__main__":
+    job = Path(sys.argv[1])
+    wanted = json.loads(job.read_text())
+    runs = list(replay(Path(wanted["verilog"]).read_text(), wanted["simulations"], wanted["seed"], wanted["limits"]))
+    job.with_suffix(".out").write_text(json.dumps([vars(run) for run in runs]))

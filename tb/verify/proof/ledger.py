@@ -1,0 +1,97 @@
+"""What came of the proofs, specification by specification, and what is missing for it to be good."""
+
+import json
+
+from weft.tb.sim.flow.simulate import BUILD_ROOT
+from weft.tb.verify.proof.specification import MARGIN
+
+REPORT = BUILD_ROOT / "reports/formal.json"
+
+
+class Ledger:
+    """Results of specifications and of their broken copies.
+
+    A specification is good if every check is proven, every cover is reached at least :data:`MARGIN` cycles before its
+    bound, every broken copy is caught, and every check has one that it catches.
+    """
+
+    def __init__(self):
+        self.results, self._changes = [], {}
+
+    def enter(self, results, changes=None):
+        """Results of a specification, or of the broken copy that has these changes."""
+        self.results += results
+        if changes is not None:
+            self._changes[id(results[0])] = changes
+
+    def of(self, name, *kinds):
+        """Results of a specification, of some kinds."""
+        return [r for r in self.results if r.name == name and r.kind in kinds]
+
+    def checks(self, name):
+        """Results of the checks of a specification."""
+        return self.of(name, "unbounded", "together", "induction", "bounded")
+
+    def bound(self, name):
+        """The least bound of a specification; None if all is proven for runs of any length."""
+        return min((r.bound for r in self.of(name, "bounded")), default=None)
+
+    def faults(self):
+        """Sentences, one for each thing that is not as it must be."""
+        faults = []
+        for name in dict.fromkeys(r.name for r in self.results):
+            bound, checks, broken = self.bound(name), self.checks(name), self.of(name, "broken")
+            for r in checks:
+                if not r.good:
+                    told = f"{r.result} in cycle {r.at}" if r.at is not None else r.result
+                    faults.append(f"{name}: {r.property!r} is {told}")
+            for r in self.of(name, "cover"):
+                if not r.good:
+                    faults.append(f"{name}: {r.property!r} is not reached in {r.bound} cycles")
+                elif bound is not None and r.at + MARGIN > bound:
+                    faults.append(f"{name}: {r.property!r} is reached in cycle {r.at}, but the proof ends at {bound}, "
+                                  f"less than {MARGIN} cycles later")
+            if not self.of(name, "cover"):
+                faults.append(f"{name}: has no cover")
+            faults += [f"{name}: the copy broken for {r.property!r} is {r.result}: {self._changes.get(id(r))}"
+                       for r in broken if not r.good]
+            having = {r.property for r in broken if r.good}
+            faults += [f"{name}: no broken copy is caught by {r.property!r}"
+                       for r in checks if r.property not in having]
+        return faults
+
+    def report(self):
+        """All of it as plain data: per specification its checks, covers and broken copies; and the totals."""
+        entries = []
+        for name in dict.fromkeys(r.name for r in self.results):
+            checks = self.checks(name)
+            entries.append({
+                "name": name, "proven": " and ".join(sorted({r.kind for r in checks}, reverse=True)),
+                "bound": self.bound(name), "seconds": round(sum(r.seconds for r in self.results if r.name == name), 1),
+                "checks": [{"check": r.property, "proven": r.kind, "bound": r.bound, "result": r.result,
+                            "seconds": r.seconds} for r in checks],
+                "covers": [{"cover": r.property, "cycle": r.at} for r in self.of(name, "cover")],
+                "broken": [{"changes": self._changes.get(id(r)), "check": r.property, "result": r.result,
+                            "cycle": r.at} for r in self.of(name, "broken")],
+            })
+        return _with_totals(entries)
+
+    def save(self):
+        """Put it into the report, in place of what that said of the same specifications."""
+        try:
+            old = json.loads(REPORT.read_text())["specifications"]
+        except (OSError, json.JSONDecodeError, TypeError, KeyError):
+            old = []
+        new = self.report()["specifications"]
+        names = {entry["name"] for entry in new}
+        merged = _with_totals([entry for entry in old if entry["name"] not in names] + new)
+        REPORT.parent.mkdir(parents=True, exist_ok=True)
+        part = REPORT.with_suffix(".part")
+        part.write_text(json.dumps(merged, indent=1) + "\n")
+        part.rename(REPORT)
+
+
+def _with_totals(entries):
+    counted = {what: sum(len(entry[what]) for entry in entries) for what in ("checks", "covers", "broken")}
+    return {"margin": MARGIN, "totals": {**counted, "seconds": round(sum(e["seconds"] for e in entries), 1)},
+            "specifications": entries}

@@ -1,0 +1,238 @@
+"""What is proven of prefetcher, head cache and the count of linked nodes together: pointers, lives, tags, progress."""
+
+from functools import partial
+from types import SimpleNamespace
+
+from amaranth.hdl import Mux, Signal
+from amaranth.lib import wiring
+
+from weft.hdl.adamap.ahead import AheadTable
+from weft.hdl.adamap.arrival import Arrival
+from weft.hdl.adamap.chains import Chains
+from weft.hdl.adamap.compared import Comparison
+from weft.hdl.adamap.fetches import Fetches
+from weft.hdl.adamap.head_cache import HeadCache
+from weft.hdl.adamap.list_row import ListRow
+from weft.hdl.adamap.node_check import NodeCheck
+from weft.hdl.adamap.prefetch import Prefetch
+from weft.hdl.adamap.prefetch_parts import PrefetchParts
+from weft.hdl.adamap.prefetch_states import prefetch_states
+from weft.hdl.adamap.read_reach import ReadReach
+from weft.hdl.adamap.turn_out import TurnOut
+from weft.hdl.adamap.work_list import WorkList
+from weft.hdl.contract.params import preset
+from weft.tb.verify.proof.broken import Broken, mutant, named
+from weft.tb.verify.proof.prefetch_checks import PLACES, bookkeeping, pointers, progress, rests, waiting
+from weft.tb.verify.proof.prefetch_events import events
+from weft.tb.verify.proof.prefetch_rest import start_at_rest
+from weft.tb.verify.proof.prefetch_world import FIRST_LINE, LINE_BITS, QPS, doorbells, driver, host, matcher
+from weft.tb.verify.proof.specification import Spec
+from weft.tb.verify.proof.work_list import NAMED
+
+
+class PrefetchSpec(Spec):
+    """Two QPs, a cache of 4 nodes, a hostile host memory, a matcher that marks and drops as it likes.
+
+    The host memory returns anything: wrong pointers, null or not, QPNs, generations, counts, damage, failed reads, in
+    any order; a check other than 0 stands for one that does not hold. Link doorbells may be of any QPN and generation,
+    and name any block; only those of a QP's present life count. The driver is trusted to destroy and create in turn,
+    each life with another generation, and to have at most 14 nodes linked that are not retired. The queue of work has 4
+    places. The QP table loses an entry before its list is destroyed, and gets one after the list is created. Lines and
+    counts are a few bits wide, the rest of those words is zero. In 26 cycles a list begins, is linked to, a node of it
+    is fetched and lands or breaks the list, or a second list is read, too: what needs more is seen from rest
+    (:class:`RestingPrefetchSpec`).
+    """
+
+    name = "prefetch"
+    block = Prefetch
+    depth, entries, resting = 26, 4, False
+
+    def __init__(self, block=None, replaced=()):
+        damage = ("reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))", "node.check")
+        astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
+                  "node.next_check")
+        parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)} | dict(replaced)
+        parts[TurnOut] = named(parts.get(TurnOut, TurnOut),     # its register starts anywhere
+                               "victim, urgent = Signal.like(self.peek_index), self.urgent")
+        super().__init__(block, parts)
+
+    def specify(self, m):
+        params = preset("test").with_(qps=QPS, cache_entries=self.entries, knit_extents=2, block_bits=9,
+                                      prefetch_depth_max=4)
+        m.submodules.dut = dut = self.block(params)
+        m.submodules.cache = cache = HeadCache(params)
+        m.submodules.table = table = AheadTable(params, readers=2)
+        self.free_members(dut, "cache", "i_control", "ahead", "step", "qp", "post_stb", "post_qpn", "i_demand",
+                          "i_line", "extent_base", "extent_lines", "prefetch_depth", "prefetch_watermark")
+        wiring.connect(m, dut.step, table.step)
+        m.d.comb += [
+            table.read_en[0].eq(dut.row_en), table.read_index[0].eq(dut.row_index), dut.ahead.eq(table.read_data[0]),
+            dut.post_stb.eq(table.took), dut.post_qpn.eq(table.took_qpn),
+        ]
+        for path, member, value in dut.cache.signature.flatten(dut.cache):
+            other = cache.fill
+            for part in path:
+                other = getattr(other, part)
+            m.d.comb += other.eq(value) if member.flow.name == "Out" else value.eq(other)
+        for k in range(2):
+            base = 8 * k + 1 if self.resting else self.constant(m, LINE_BITS, f"base{k}")
+            m.d.comb += [dut.extent_base[k].eq(FIRST_LINE + base),
+                         dut.extent_lines[k].eq(self.constant(m, LINE_BITS, f"lines{k}"))]
+        m.d.comb += [dut.prefetch_depth.eq(self.constant(m, 2, "depth") + 1),
+                     dut.prefetch_watermark.eq(self.constant(m, 2, "watermark") + 1),
+                     dut.i_demand.valid.eq(self.free(1, "demand")), dut.i_demand.payload.eq(self.free(1, "demands"))]
+        granted = Signal()
+        m.d.sync += granted.eq(dut.granted)
+        self.assume(Mux(dut.exclusive, dut.granted | ~granted, ~dut.granted))
+        w = SimpleNamespace(dut=dut, cache=cache, table=table, params=params)
+        for part in (driver, doorbells, host, matcher):
+            vars(w).update(vars(part(self, m, w)))
+        w.errors = Signal(QPS, name="errors")     # lists that broke
+        for part in (pointers, waiting, rests):
+            vars(w).update(vars(part(self, m, w)))
+        if self.resting:
+            start_at_rest(self, m, w)
+        vars(w).update(vars(bookkeeping(self, m, w)))
+        progress(self, m, w)
+        events(self, m, w)
+
+
+class RestingPrefetchSpec(PrefetchSpec):
+    """The same with a cache of 2 nodes, from any state at rest: nothing is read, and the prefetcher waits for work.
+
+    Each QP has a list or none, a broken one, one of any length linked ahead, with any nodes of it in the cache, which
+    may be full; what a read brought for it may be kept, and it may be due to be looked at. The search for a node to
+    turn out may have failed any number of times. That the state is such a one again whenever there is rest again is
+    checked, too: so runs of any length are seen that come to rest between bursts as long as the bound. In 25 cycles a
+    doorbell leads to a read, nodes of it land or are kept, and there is rest again; so it is after a node was turned
+    out, which is also read again, or a list broke, as the covers show. Without an end to rest at, a burst is seen for
+    its first 25 cycles.
+    """
+
+    name = "prefetch_rest"
+    depth, entries, resting = 25, 2, True
+    simplify = "&scorr -F 1"    # twice as fast here as what others have
+
+
+SPECS = [PrefetchSpec, RestingPrefetchSpec]
+BOTH = (PrefetchSpec, RestingPrefetchSpec)
+BROKEN = [
+    Broken(BOTH, "no fetch outside the extents",
+           ("with m.Elif(wanted & ~reach.inside):", "with m.Elif(0):"), of=prefetch_states),
+    Broken(BOTH, "no read crosses a page", ("spare, page)))", "spare)))"), of=ReadReach),
+    Broken(BOTH, "a list is looked at where its last node said, or a doorbell that found none ahead",
+           ("o.block.eq(~row.inverse)", "o.block.eq(~row.inverse ^ 1)"), of=ListRow),
+    Broken(RestingPrefetchSpec, "a list is looked at where its last node said, or a doorbell that found none ahead",
+           ("step.p.block.eq(arrival.found)", "step.p.block.eq(0)"), of=prefetch_states),
+    Broken(BOTH, "the table hears where the node that lands leads",
+           ("step.p.block.eq(arrival.found)", "step.p.block.eq(arrival.found ^ 1)"), of=prefetch_states),
+    Broken(BOTH, "a list is read where it was looked at",
+           ("prefetch.o_line.p.line.eq(line)", "prefetch.o_line.p.line.eq(line + 1)"), of=PrefetchParts),
+    Broken(BOTH, "the table knows where a list goes on, or that it ended",
+           ("self.took & ~Mux(passed, kept.any(), some)", "self.took"), of=AheadTable),
+    Broken(BOTH, "the table knows where a list goes on, or that it ended",
+           ("~Mux(passed, kept.any(), some)", "~some"), of=AheadTable),
+    Broken(BOTH, "the table knows where a list goes on, or that it ended",
+           ("told.inverse.eq(~stray(params))", "told.inverse.eq(2)"), of=AheadTable),
+    Broken(RestingPrefetchSpec, "the table knows where a list goes on, or that it ended",
+           ("step.p.block.eq(cache.peek_block)", "step.p.block.eq(cache.peek_block ^ 1)"), of=prefetch_states),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("more.eq(of.ahead != part + 1)", "more.eq(0)"), of=Arrival),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("landing.more.eq(more | self.posted)", "landing.more.eq(more)"), of=Arrival),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("~self.post_stb & ~same", "~self.post_stb"), of=AheadTable),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("coming | (self.posted & ~self.soon)", "coming"), of=ListRow),
+    Broken(BOTH, "a node without a successor lands only if it is the last one linked",
+           ("coming | (self.posted & ~self.soon)", "(coming | self.posted) & ~self.soon"), of=ListRow),
+    Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
+           ("with m.If(~final | ~fetch.all):", "with m.If(1):"), of=Arrival),
+    Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
+           ("fetches.start.all.eq(lines == view.ahead)", "fetches.start.all.eq(0)"), of=PrefetchParts),
+    Broken(RestingPrefetchSpec, "what lands was read there",
+           ("prefetch.o_line.p.line.eq(line)", "prefetch.o_line.p.line.eq(line + 1)"), of=PrefetchParts),
+    Broken(BOTH, "a node that landed is known by the number of its block",
+           ("cache.fill_block.eq(row.o.block)", "cache.fill_block.eq(row.o.block + 1)"), of=PrefetchParts),
+    Broken(BOTH, "the number of a node leads to where it was read",
+           ("prefetch.o_line.p.line.eq(line)", "prefetch.o_line.p.line.eq(line + 1)"), of=PrefetchParts),
+    Broken(BOTH, "each node is known by the number of its block",
+           ("cache.fill_block.eq(row.o.block)", "cache.fill_block.eq(row.o.block + 1)"), of=PrefetchParts),
+    Broken(BOTH, "the cache knows each node",
+           ("standing.filled.eq(one_hot(1, fill.fill_index, n))",
+            "standing.filled.eq(one_hot(1, fill.fill_index + 1, n))"), of=Chains),
+    Broken(BOTH, "the cache knows the head of each list",
+           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=Chains),
+    Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
+           ("view.live & ~busy & (view.ahead != 0)", "view.live & ~busy"), of=PrefetchParts),
+    Broken(BOTH, "no fetch beyond the linked count",
+           ("room, listed, left, spare, page))", "room, left, spare, page))"), of=ReadReach),
+    Broken(BOTH, "no fetch for a dead QP",
+           ("[step.valid.eq(1), prefetch.i_control.ready.eq(step.ready & ~of_control)]",
+            "prefetch.i_control.ready.eq(~of_control)"), of=prefetch_states),
+    Broken(BOTH, "one fetch in flight per list",
+           ("view.live & ~busy & (view.ahead != 0)", "view.live & (view.ahead != 0)"), of=PrefetchParts),
+    Broken(BOTH, "no fetch in flight after a destroy",
+           ("prefetch.i_control.ready.eq(step.ready & ~of_control)", "prefetch.i_control.ready.eq(step.ready)"),
+           of=prefetch_states),
+    Broken(BOTH, "what lands is of a living QP and generation",
+           ("check.generation.eq(of.generation)", "check.generation.eq(check.node.generation)"), of=Fetches),
+    Broken(BOTH, "entries are taken free and filled when taken",
+           ("cache.fill_index.eq(arrival.entry)", "cache.fill_index.eq(arrival.entry + 1)"), of=PrefetchParts),
+    Broken(RestingPrefetchSpec, "no RSN of a list in two entries",
+           ("arrival.follows.eq(cache.follows)", "arrival.follows.eq(1)"), of=PrefetchParts),
+    Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
+           ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
+    Broken(BOTH, "the first cached node of a list is its head",
+           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=Chains),
+    Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
+           ("cache.fill_index.eq(arrival.entry)", "cache.fill_index.eq(0)"), of=PrefetchParts),
+    Broken(BOTH, "the count ahead is what was linked and has not landed",
+           ("+ added, count + added", "+ added, count + added + 1"), of=AheadTable),
+    Broken(BOTH, "the count ahead is what was linked and has not landed",
+           ("again | is_at(late, late_addr)", "again"), of=AheadTable),
+    Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
+           ("Cat(1, (step.p.kind == AheadKind.LAND).replicate(bits - 1))", "-1"), of=AheadTable),
+    Broken(RestingPrefetchSpec, "at rest, the search and the work list are as this proof starts",
+           ("_count(m, fill.free_count, free)", "_count(m, fill.free_count, ~standing.reserved)"), of=Chains),
+    Broken(RestingPrefetchSpec, "at rest, the cache holds what landed, nothing else",
+           ("standing.heads.eq(heads)", "standing.heads.eq(0)"), of=Chains),
+    Broken(RestingPrefetchSpec, "at rest, the nodes of a list follow each other from its head",
+           ("self.peek_last & self.peek_valid", "self.peek_valid"), of=TurnOut),
+    Broken(RestingPrefetchSpec, "at rest, each node of a list knows the next one and the one before",
+           ("before.data.eq(last)", "before.data.eq(last + 1)"), of=Chains),
+    Broken(RestingPrefetchSpec, "at rest, every block lies where its node was read, or will be",
+           ("prefetch.o_line.p.line.eq(line)", "prefetch.o_line.p.line.eq(line + 1)"), of=PrefetchParts),
+    Broken(RestingPrefetchSpec, "at rest, a dead QP has no list",
+           ("[step.valid.eq(1), prefetch.i_control.ready.eq(step.ready & ~of_control)]",
+            "prefetch.i_control.ready.eq(~of_control)"), of=prefetch_states),
+    Broken(RestingPrefetchSpec, "at rest, no list is longer than it was linked",
+           ("view.live & ~busy & (view.ahead != 0)", "view.live & ~busy"), of=PrefetchParts),
+    Broken(RestingPrefetchSpec, "at rest, the table knows where a list goes on, or that it is broken",
+           ("step.p.block.eq(arrival.found)", "step.p.block.eq(0)"), of=prefetch_states),
+    Broken(RestingPrefetchSpec, "at rest, a list goes on somewhere, or no more was linked",
+           ("more.eq(of.ahead != part + 1)", "more.eq(0)"), of=Arrival),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is of a list that goes on",
+           [('m.next = "FORGET"', 'm.next = "IDLE"'),
+            ("prefetch.i_control.ready.eq(step.ready & ~of_control)", "prefetch.i_control.ready.eq(step.ready)")],
+           of=prefetch_states),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
+           ("view.live & ~busy & (view.ahead != 0)", "view.live & ~busy"), of=PrefetchParts),
+    Broken(RestingPrefetchSpec, "at rest, what is kept was read where its list goes on",
+           ("fetches.finish_en.eq(turn_out.release_en & fetches.kept)", "fetches.finish_en.eq(0)"), of=prefetch_states),
+    Broken(RestingPrefetchSpec, "at rest, what is kept was read in one extent",
+           ("with m.Elif(wanted & ~reach.inside):", "with m.Elif(0):"), of=prefetch_states),
+    Broken(RestingPrefetchSpec, "at rest, what is kept ends where no more was linked, or wrongly",
+           ("fetches.start.all.eq(lines == view.ahead)", "fetches.start.all.eq(0)"), of=PrefetchParts),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
+           ("fetches.start.all.eq(lines == view.ahead)", "fetches.start.all.eq(0)"), of=PrefetchParts),
+    Broken(RestingPrefetchSpec, "at rest, what is kept is what was read",
+           ("Cat(line.p.index, land_slot)", "Cat(~line.p.index, land_slot)"), of=Fetches),
+    Broken(BOTH, "a dead QP's list is not live",
+           ("[step.valid.eq(1), prefetch.i_control.ready.eq(step.ready & ~of_control)]",
+            "prefetch.i_control.ready.eq(~of_control)"), of=prefetch_states),
+    Broken(BOTH, "no read takes the place of another one",
+           ("self.free_slot.eq(first(~valid))", "self.free_slot.eq(0)"), of=Fetches),
+    Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 20 cycles",
+           ("view.live & ~busy & (view.ahead != 0)", "view.live & ~busy & (view.ahead > 12)"), of=PrefetchParts),
+]

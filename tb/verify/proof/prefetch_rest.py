@@ -1,0 +1,181 @@
+"""The states at rest of the prefetcher, in which nothing is read: what a proof may start from, and ends in."""
+
+from amaranth.hdl import Cat, Mux, Signal, Value
+
+from weft.hdl.adamap.block import dead, stray
+from weft.hdl.adamap.cached import cached_record
+from weft.hdl.adamap.fetches import LINES, fetch_layout
+from weft.hdl.adamap.node_check import VERDICT
+from weft.hdl.contract import abi
+from weft.hdl.contract.params import TURN_OUT_PATIENCE
+from weft.hdl.part.layouts import NODE
+from weft.tb.verify.proof.prefetch_checks import PLACES
+from weft.tb.verify.proof.prefetch_world import (
+    COUNT_BITS,
+    FIRST_LINE,
+    LINE_BITS,
+    LINKED_MAX,
+    NODE_RSN_BITS,
+    QPS,
+    RSN_BITS,
+    found,
+    lies,
+    where,
+)
+
+
+def kept(spec, m, w):
+    """What holds of the reads that are kept: whose they are, from where on, and what they brought."""
+    dut, params, lives = w.dut, w.params, w.lives
+    valid, keeps, loosely = (spec.inside(f"dut.fetches.{name}", spec.entries) for name in ("valid", "keeps", "loosely"))
+    fetches = [spec.inside(f"dut.fetches.fetches[{k}]", fetch_layout(params)) for k in range(spec.entries)]
+    of_lists, counted, places, lying, brought, ends = [], [], [], [], [], []
+    for k, fetch in enumerate(fetches):
+        v = lives[fetch.qpn]
+        of_lists += [
+            valid[k] == keeps[k],
+            ~valid[k] | (spec.inside(f"dut.fetches.qpn{k}", params.qpn_width) == fetch.qpn), ~loosely[k] | keeps[k],
+            ~keeps[k] | (v.alive & ~w.errors.bit_select(fetch.qpn, 1) & (fetch.generation == v.generation)),
+            *(~keeps[k] | ~(valid[j] & (other.qpn == fetch.qpn)) for j, other in enumerate(fetches) if j != k)]
+        counted.append(~keeps[k] | (w.linked[k] & (w.owner[k] == fetch.qpn)))
+        counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # there was that much room
+        counted.append(~keeps[k] | fetch.all | w.beyond[k])
+        spec.assume_first(~keeps[k] | (fetch.lines + ~fetch.all <= v.left))
+        places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == where(params, dut, v))))
+        lying.append(~keeps[k] | w.within[k])
+        spec.assume_first(~keeps[k] | lies(params, dut, v.block, where(params, dut, v), fetch.lines))
+        errors = [spec.inside(f"dut.fetches.errors[{LINES * k + part}]", 1) for part in range(spec.entries)]
+        for part in range(spec.entries):
+            node = spec.inside(f"dut.fetches.landing[{LINES * k + part}]", NODE)
+            brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
+            brought.append(~keeps[k] | (part >= fetch.lines) | (
+                spec.inside(f"dut.fetches.pointers[{LINES * k + part}]", params.block_bits)
+                == found(m, params, dut, node.next_line, f"pointed{LINES * k + part}")))
+            verdict = spec.inside(f"dut.fetches.verdicts[{LINES * k + part}]", VERDICT)
+            brought.append(~keeps[k] | (part >= fetch.lines) | (
+                (verdict.bad == ~is_node_of(node, fetch)) & (verdict.ends == (node.next_line == 0))))
+            ends.append(~keeps[k] | (part >= fetch.lines) | (node.next_line != 0) | errors[part]
+                        | ((part + 1 == fetch.lines) & fetch.all) | w.cut.bit_select(fetch.qpn, 1))
+    return of_lists, counted, places, lying, brought, ends
+
+
+def is_node_of(node, fetch):
+    """A block can be a node of the list for which it was read."""
+    legal = Cat((node.encoding == encoding.value) & (node.count <= most) for encoding, most in abi.HOLES_MAX.items())
+    return ((node.check == 0) & (node.next_check == 0) & (node.count != 0) & legal.any()
+            & (node.qpn == fetch.qpn) & (node.generation == fetch.generation))
+
+
+def answers(node, line):
+    """A block is one with which the host may answer a read of this line."""
+    somewhere = (node.next_line - FIRST_LINE < 1 << LINE_BITS) & (node.next_line >= FIRST_LINE)
+    return ((node.base_psn == line) & (somewhere | (node.next_line == 0)) & (node.next_check < 2)
+            & (node.qpn < QPS) & (node.generation < 4) & (node.encoding < 4) & (node.count < 1 << COUNT_BITS)
+            & (node.rsn < 1 << NODE_RSN_BITS) & (node.check < 2))
+
+
+def start_at_rest(spec, m, w):
+    """Start in any state at rest; check that every rest is like it."""
+    dut, params, lives, copies, errors = w.dut, w.params, w.lives, w.copies, w.errors
+    entries = range(spec.entries)
+    spec.start_anywhere(
+        "dut.turn_out.victim_q", "dut.turn_out.misses.count", "dut.work.entered", "dut.work.left",
+        *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
+        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "fetches", "errors", "landing",
+                                                "pointers", "verdicts")],
+        *[f"dut.fetches.qpn{k}" for k in entries],
+        *[f"table.{name}" for name in ("counts", "places")],
+        *[f"cache.chains.{name}" for name in ("blocks", "records", "nexts", "befores", "promoted_index")],
+        *[f"cache.chains.standing.{name}" for name in ("valid", "head", "linked", "reserved", "second", "promoted")],
+        *[f"cache.chains.fill__{name}" for name in ("free", "free_index", "free_count", "spare", "spare_index")],
+        "cache.chains.fill__free_count_of_0", "errors",
+        *[f"cache.tags.tag{k}" for k in entries],
+        *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
+        "cut", *[f"life{q}" for q in range(QPS)])
+    misses = spec.inside("dut.turn_out.misses.count", 8)
+    free_count, counting = (spec.inside(f"cache.{name}", range(spec.entries + 1))
+                            for name in ("fill__free_count", "chains.fill__free_count_of_0"))
+    free, free_index = spec.inside("cache.fill__free", 1), spec.inside("cache.fill__free_index", entries)
+    tags, valid, first, blocks = w.kept_tags, w.kept_valid, w.kept_heads, w.kept_blocks
+    goes_on, reserved, second, promoted = (
+        spec.inside(f"cache.chains.standing.{name}", spec.entries)
+        for name in ("linked", "reserved", "second", "promoted"))
+    promoted_index = spec.inside("cache.chains.promoted_index", entries)
+    records = [spec.inside(f"cache.chains.records[{k}]", cached_record(params)) for k in entries]
+    links, backs = ([spec.inside(f"cache.chains.{name}[{k}]", entries) for k in entries]
+                    for name in ("nexts", "befores"))
+    entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
+    produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
+    searching = [misses <= 4 * spec.entries + TURN_OUT_PATIENCE,
+                 free_count == sum(~valid & ~reserved), counting == free_count, free == (free_count != 0),
+                 ~free | ~(valid | reserved).bit_select(free_index, 1),
+                 ~spec.inside("dut.dying", 1),
+                 produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
+                 *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
+    spec.assume_first(~Cat(sum(of) > 1 for of in w.queued).any())
+    cached, chained, linked, lying, ended, counted, told, going_on = [], [], [], [], [], [], [], []
+    for k, (tag, copy, block, record) in enumerate(zip(tags, copies, blocks, records, strict=True)):
+        v, before = lives[copy.qpn], Signal(spec.entries, name=f"before{k}")
+        twin = Signal(spec.entries, name=f"twin{k}")
+        for other, c in enumerate(copies):
+            own = c.valid & (c.qpn == copy.qpn) & (other != k)
+            m.d.comb += [before[other].eq(own & ((c.rsn + c.count)[:RSN_BITS] == copy.rsn)),
+                         twin[other].eq(own & (c.rsn == copy.rsn))]
+        head = copy.rsn == v.rsn
+        cached += [~copy.reserved, ~reserved[k], valid[k] == copy.valid, ~copy.valid | (
+            v.alive & (tag.qpn == copy.qpn) & (tag.rsn == copy.rsn) & (tag.count == copy.count)
+            & (tag.generation == v.generation) & (copy.count != 0)
+            & (copy.rsn < 1 << NODE_RSN_BITS) & (block == copy.block)
+            & (record.qpn == copy.qpn) & (record.rsn == copy.rsn) & (record.count == copy.count)
+            & (record.generation == v.generation)),
+            first[k] == (copy.valid & head)]
+        behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:RSN_BITS])
+                  for j, c in enumerate(copies) if j != k}
+        linked += [~copy.valid | (goes_on[k] == Cat(behind.values()).any()),
+                   second[k] == (copy.valid & ~head & (before & first & ~promoted).any()),
+                   ~promoted[k] | (first[k] & (promoted_index == k)),
+                   *(~copy.valid | ~follows | ((links[k] == j) & (backs[j] == k)) for j, follows in behind.items())]
+        chained.append(~copy.valid | ((head | before.any()) & ~twin.any()))
+        lying.append(~copy.valid | copy.lies)
+        spec.assume_first(~copy.valid | lies(params, dut, copy.block, copy.line))
+    for q, v in enumerate(lives):
+        following = Signal(params.block_bits, name=f"following{q}")
+        m.d.comb += following.eq(~w.rows[q].inverse)
+        ended += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
+                  v.alive | ((following == dead(params)) & ~errors[q])]
+        counted += [v.left + v.cached <= LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0)]
+        spec.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
+        spec.assume_first(~v.alive | (w.rows[q].count == v.left))
+        told.append(~v.alive | (following == Mux(errors[q], dead(params), v.block)))
+        going_on += [~v.alive | (v.block != dead(params)),
+                     ~v.alive | (v.line != 0) | v.begins | ((v.left == 0) & (v.block == stray(params)))]
+        its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
+        lying.append(~v.alive | v.begins | v.lies)
+        spec.assume_first(~v.alive | v.begins | (v.block == its) | lies(params, dut, v.block, v.line))
+    of_lists, lines, places, within, brought, ends = kept(spec, m, w)
+    for name, sane, *given in (
+        ("the search and the work list are as this proof starts", searching),
+        ("the cache holds what landed, nothing else", cached,
+         "the cache knows each node", "each node is known by the number of its block",
+         "the cache knows the head of each list"),
+        ("the nodes of a list follow each other from its head", chained),
+        ("each node of a list knows the next one and the one before", linked),
+        ("every block lies where its node was read, or will be", lying),
+        ("a dead QP has no list", ended),
+        ("no list is longer than it was linked", counted,
+         "every node landed is cached or retired, once", "the count ahead is what was linked and has not landed"),
+        ("the table knows where a list goes on, or that it is broken", told,
+         "the table knows where a list goes on, or that it ended"),
+        ("a list goes on somewhere, or no more was linked", going_on),
+        ("what is kept is of a list that goes on", of_lists),
+        ("what is kept is no more than was linked", lines),
+        ("what is kept was read where its list goes on", places),
+        ("what is kept was read in one extent", within),
+        ("what is kept is what was read", brought),
+        ("what is kept ends where no more was linked, or wrongly", ends),
+    ):
+        spec.assume_first(Cat(Value.cast(s).any() for s in sane).all())
+        if sane is told:
+            sane = [(w.asked_qpn != q) | one for q, one in enumerate(told)]
+        spec.check(f"at rest, {name}", ~w.resting | Cat(Value.cast(s).any() for s in sane).all(),
+                   bound=spec.depth, seconds=900, given=given)

@@ -1,0 +1,263 @@
+"""What is proven of the way of reports to the Meta Report ring: none is lost, doubled, overtaken, or too early.
+
+With the lane of the retirements before it (``spec_retire``) and the ring writer behind it (``spec_ring_writer``) this
+is the whole way that a block takes back to the driver.
+"""
+
+from types import SimpleNamespace
+
+from amaranth.hdl import Array, Cat, Const, Mux, Signal
+
+from weft.hdl.adamap.hold import LongReport, ReportHold
+from weft.hdl.contract.params import exact_log2, preset
+from weft.hdl.part.arbiter import Arbiter
+from weft.hdl.part.layouts import BEAT_BITS
+from weft.hdl.part.ticket import EXTENDED_TICKET_WIDTH
+from weft.hdl.report import Reporter
+from weft.tb.verify.proof.broken import Broken, named
+from weft.tb.verify.proof.specification import Spec
+
+SOURCE_BITS = 2
+NUMBER_BITS = 3         # numbers more reports of a source than there are places on the way
+PLACES = 4
+AHEAD_BITS = 3          # how far tickets may be ahead of what was placed
+LATENCY = 4
+TICKET_BITS = 8
+HALF = 1 << EXTENDED_TICKET_WIDTH - 1
+TOGETHER = {"kind": "induction", "seconds": 200}
+
+
+class ReturnPathSpec(Spec):
+    """Numbered reports, with tickets up to 7 ahead of what was placed, taken at will; a cycle places up to 3 packets.
+
+    A report waits while fewer packets are placed than half of what its extended ticket counts: two hours of the
+    smallest ones. The checks are proven together: one of them says what lies on the way.
+
+    Attributes
+    ----------
+    ticketed : tuple of bool
+        Of every source, whether its reports wait for their tickets.
+    """
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.make()
+        placed, advance, before = Signal(TICKET_BITS), self.free(2, "advance"), Signal(2)   # before: a cycle ago
+        m.d.sync += [placed.eq(placed + advance), before.eq(advance)]
+        newest = self.newest(m, placed, before)
+        m.d.comb += [dut.placed_ticket.eq(placed), dut.o.ready.eq(self.free(1, "taken"))]
+        number, source = self._told(getattr(dut.o.p, "entry", dut.o.p))
+        followed = self.constant(m, NUMBER_BITS, "followed")
+        counts = []
+        for k, i in enumerate(self.sources(dut)):
+            came, left, remaining, ahead = (Signal(NUMBER_BITS, name=f"{name}{k}") for name in (
+                "came", "left", "remaining", "ahead"))      # remaining: packets to be placed for the one followed
+            m.d.comb += [
+                ahead.eq(self.free(AHEAD_BITS, f"some_ahead{k}")), i.valid.eq(self.free(1, f"send{k}")),
+                i.p.ticket.eq(newest + ahead), i.p.entry.eq(Cat(came, Const(k, SOURCE_BITS))),
+            ]
+            now = Signal(NUMBER_BITS, name=f"now{k}")
+            m.d.comb += now.eq(Mux(i.valid & i.ready & (came == followed), ahead, remaining))
+            m.d.sync += [remaining.eq(Mux(now > advance, now - advance, 0)), came.eq(came + (i.valid & i.ready))]
+            with m.If(dut.o.valid & dut.o.ready & (source == k)):
+                m.d.sync += left.eq(left + 1)
+            self.check(f"reports of source {k} leave in order, each once",
+                       ~dut.o.valid | (source != k) | ((number == left) & (came != left)), **TOGETHER)
+            counts.append((came, left, remaining))
+        held, idle = Signal(), Signal(range(1 << AHEAD_BITS + 1))
+        m.d.comb += held.eq(Cat(came != left for came, left, _ in counts).any())
+        with m.If(dut.o.valid | ~held):
+            m.d.sync += idle.eq(0)
+        with m.Else():
+            m.d.sync += idle.eq(idle + (advance != 0))
+        self._lie(m, dut, counts, followed, newest, before, idle)
+        if len(counts) > 1:
+            self.check("no report of no source", ~dut.o.valid | (source < len(counts)), **TOGETHER)
+        waited, kept = Signal(), Signal(len(number) + len(source))
+        m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), kept.eq(Cat(number, source))]
+        self.check("what is offered stays", ~waited | (dut.o.valid & (kept == Cat(number, source))), **TOGETHER)
+        counted = Array(Const(ticketed, 1) for ticketed in self.ticketed)[source]
+        early = Array(remaining != 0 for _, _, remaining in counts)[source]
+        self.check("no report before its packet was placed",
+                   ~(dut.o.valid & (number == followed) & counted & early), **TOGETHER)
+        self.check("no deadlock: when what it waits for was placed, a report is offered",
+                   idle < (1 << AHEAD_BITS) + LATENCY, **TOGETHER)
+        self.cover("a report waits for its packet", held & ~dut.o.valid & (idle == (1 << AHEAD_BITS) - 1))
+        again = Signal(range(PLACES + 2))
+        m.d.sync += again.eq(again + ((again <= PLACES) & dut.o.valid & dut.o.ready & (source == 0)))
+        self.cover("a place is used a second time", again > PLACES)
+        self.cover("a source has to wait", Cat(i.valid & ~i.ready for i in self.sources(dut)).any())
+
+    def _told(self, entry):
+        """Number and source of a report."""
+        return entry[:NUMBER_BITS], entry[NUMBER_BITS:NUMBER_BITS + SOURCE_BITS]
+
+    def _lie(self, m, dut, counts, followed, newest, before, idle):
+        """What lies on the way, where, and which of it will be the next to leave."""
+        carriers = self.carriers(dut)       # registers behind the queues, the last one first
+        told = [(valid, *self._told(entry)) for valid, entry in carriers]
+        known = (newest - before)[:len(newest)]
+        sane = [~valid | (source >= (k > 0)) & (source < len(counts)) for k, (valid, _, source) in enumerate(told)]
+        soon = [valid & (idle <= (1 << AHEAD_BITS) + k) for k, (valid, _, _) in enumerate(told)]
+        for k, (came, left, remaining) in enumerate(counts):
+            queue = self.queue(k)
+            first = Signal(NUMBER_BITS, name=f"first{k}")       # the number of what is first in the queue
+            own = [valid & (source == k) for valid, _, source in told]
+            m.d.comb += first.eq(left + sum(own))
+            sane += [queue.level <= PLACES, (queue.produce - queue.consume - queue.level)[:2] == 0,
+                     (came - first)[:NUMBER_BITS] == queue.level]
+            for j, ((_, number, _), mine) in enumerate(zip(told, own, strict=True)):
+                sane += [~mine | (number == (left + sum(own[:j]))[:NUMBER_BITS]),
+                         ~mine | (number != followed) | (remaining == 0) | ~Const(self.ticketed[k], 1)]
+            for j in range(PLACES):
+                there, word = Signal(name=f"there{k}_{j}"), Signal(self.held, name=f"word{k}_{j}")
+                distance, due = Signal(EXTENDED_TICKET_WIDTH, name=f"distance{k}_{j}"), Signal(4, name=f"due{k}_{j}")
+                at = (queue.consume + j)[:2]
+                m.d.comb += [there.eq(queue.level > j), word.eq(Array(queue.words)[at])]
+                number, source = self._told(getattr(word, "entry", word))
+                sane += [~there | ((number == (first + j)[:NUMBER_BITS]) & (source == k))]
+                if not self.ticketed[k]:
+                    soon += [there & (idle <= 1 << AHEAD_BITS)] if j == 0 else []
+                    continue
+                m.d.comb += [distance.eq(self.distance(k, at, word, known)),
+                             due.eq(Mux(distance[-1] | (distance <= before), 0, distance - before))]
+                self.bounded(there, distance)
+                sane += [~there | distance[-1] | (distance < 1 << AHEAD_BITS),
+                         ~there | (number != followed) | (remaining == due)]
+                if j == 0:
+                    sane += [~self.latched(dut) | (there & (distance[-1] | (distance == 0)))]
+                    soon += [there & Mux(due != 0, idle + due < 1 << AHEAD_BITS, Mux(
+                        distance[-1] | (distance == 0), idle <= 1 << AHEAD_BITS,
+                        idle < 1 << AHEAD_BITS))]
+        sane += self.marks(counts)
+        waits = Cat(came != left for came, left, _ in counts).any()
+        sane.append(~waits | dut.o.valid | Cat(soon).any())
+        self.check("what lies on the way is what came and has not left", sane, **TOGETHER)
+
+    def queue(self, k):
+        """The queue of a source."""
+        path = self.fifo.format(k)
+        return SimpleNamespace(
+            level=self.inside(f"dut.{path}.level", range(PLACES + 1)),
+            produce=self.inside(f"dut.{path}.produce", range(PLACES)),
+            consume=self.inside(f"dut.{path}.consume", range(PLACES)),
+            words=[self.inside(f"dut.{path}.storage[{j}]", self.held) for j in range(PLACES)])
+
+
+class HoldSpec(ReturnPathSpec):
+    """Between the retirement lane and the merge of the Adamap room's reports."""
+
+    name = "report_hold"
+    block, held, ticketed, fifo = ReportHold, LongReport, (True,), "queue.queue"
+
+    def make(self):
+        return self.block()
+
+    def newest(self, m, placed, before):
+        extended = Signal(EXTENDED_TICKET_WIDTH)
+        m.d.comb += extended.eq(self.inside("dut.placed", EXTENDED_TICKET_WIDTH) + before)
+        self.check("tickets are counted as they are placed", extended[:TICKET_BITS] == placed, **TOGETHER)
+        return extended
+
+    def distance(self, k, at, word, known):
+        return word.ticket - known
+
+    def bounded(self, there, distance):
+        self.assume(~there | (distance < 1 << AHEAD_BITS + 1) | (distance > HALF + (1 << AHEAD_BITS)))
+
+    def marks(self, counts):
+        return []
+
+    def sources(self, dut):
+        return [dut.i]
+
+    def carriers(self, dut):
+        return []
+
+    def latched(self, dut):
+        return self.inside("dut.due", 1)
+
+
+class ReporterSpec(ReturnPathSpec):
+    """The merge of all reports of the card, here of three sources, 4 places each; the last has no tickets."""
+
+    name = "reporter"
+    block, held, ticketed, fifo = Reporter, BEAT_BITS, (True, True, False), "queue_{}.queue"
+
+    def __init__(self, block=None, replaced=()):
+        super().__init__(block, {
+            Arbiter: named(Arbiter, "keeps, free, load = Signal(n), Signal(init=1), Signal()"), **dict(replaced)})
+
+    def make(self):
+        return self.block(preset("test"), len(self.ticketed), unticketed=[2], first_depth=PLACES)
+
+    def newest(self, m, placed, before):
+        return placed
+
+    def distance(self, k, at, word, known):
+        """At least 1 for what waits: so its ticket is ahead of what was placed."""
+        return Mux(self._waiting(k).bit_select(at, 1), (self._tickets(k)[at] - known - 1)[:TICKET_BITS] + 1, 0)
+
+    def bounded(self, there, distance):
+        """What was placed once waits no more, however long ago that was."""
+
+    def marks(self, counts):
+        """Tickets are marked where their reports lie, and the merge is amid no group."""
+        yield self.inside("dut.others.free_q", 1) & (self.inside("dut.others.keeps_q", len(counts) - 1) == 0)
+        for k in range(len(counts)):
+            if self.ticketed[k]:
+                queue = self.queue(k)
+                yield self.inside(f"dut.into_{k}", range(PLACES)) == queue.produce
+                yield self.inside(f"dut.at_{k}", range(PLACES)) == queue.consume
+                yield self.inside(f"dut.after_{k}", range(PLACES)) == (queue.consume + 1)[:exact_log2(PLACES)]
+                yield self.inside(f"dut.due_{k}", 1) == ~self._waiting(k).bit_select(queue.consume, 1)
+
+    def _waiting(self, k):
+        return self.inside(f"dut.waiting_{k}", PLACES)
+
+    def _tickets(self, k):
+        return Array(self.inside(f"dut.ticket_{k}_{place}", TICKET_BITS) for place in range(PLACES))
+
+    def sources(self, dut):
+        return list(dut.i)
+
+    def carriers(self, dut):
+        return [(dut.o.valid, dut.o.payload),
+                (self.inside("dut.others.o__valid", 1), self.inside("dut.others.o__payload", BEAT_BITS))]
+
+    def latched(self, dut):
+        return Const(0)
+
+
+SPECS = [HoldSpec, ReporterSpec]
+BROKEN = [
+    Broken(HoldSpec, "reports of source 0 leave in order, each once",
+           ("self.o.ready & self.o.valid)", "self.o.ready)")),
+    Broken(HoldSpec, "what lies on the way is what came and has not left",
+           ("queue.i.valid.eq(self.i.valid)", "queue.i.valid.eq(self.i.valid & ~self.o.valid)")),
+    Broken(HoldSpec, "tickets are counted as they are placed",
+           ("follow(m, self.placed, self.placed_ticket)", "follow(m, self.placed, self.placed_ticket + 1)")),
+    Broken(HoldSpec, "what is offered stays", ("self.o.ready & self.o.valid)", "self.o.valid)")),
+    Broken(HoldSpec, "no report before its packet was placed", ("(due | ~behind[-1])", "1")),
+    Broken(HoldSpec, "no deadlock: when what it waits for was placed, a report is offered",
+           ("due | ~behind[-1]", "due & ~behind[-1]")),
+    Broken(ReporterSpec, "reports of source 0 leave in order, each once",
+           ("queue.o.ready.eq(out.i.ready & first)", "queue.o.ready.eq(out.i.ready)")),
+    Broken(ReporterSpec, "reports of source 1 leave in order, each once",
+           ("others.o.ready.eq(out.i.ready & ~first)", "others.o.ready.eq(out.i.ready)")),
+    Broken(ReporterSpec, "reports of source 1 leave in order, each once",
+           ("queue.o.ready.eq(others.i[k - 1].ready & due)", "queue.o.ready.eq(others.i[k - 1].ready)")),
+    Broken(ReporterSpec, "reports of source 2 leave in order, each once",
+           ("others.i[k - 1].valid.eq(queue.o.valid & due)", "others.i[k - 1].valid.eq(due)")),
+    Broken(ReporterSpec, "what lies on the way is what came and has not left",
+           ("queue.i.valid.eq(source.valid)", "queue.i.valid.eq(source.valid & ~out.o.valid)")),
+    Broken(ReporterSpec, "what lies on the way is what came and has not left",
+           ("ticket + ~self.placed_ticket", "ticket - self.placed_ticket")),
+    Broken(ReporterSpec, "what lies on the way is what came and has not left",
+           ("[at.eq(after), ", "[at.eq(after + 1), ")),
+    Broken(ReporterSpec, "no report of no source",
+           ("others.i[k - 1].payload.eq(queue.o.p)", "others.i[k - 1].payload.eq(queue.o.p | 24)")),
+    Broken(ReporterSpec, "what is offered stays", ("out.o.ready.eq(self.o.ready)", "out.o.ready.eq(1)")),
+    Broken(ReporterSpec, "no report before its packet was placed", ("return due", "return 1")),
+    Broken(ReporterSpec, "no deadlock: when what it waits for was placed, a report is offered",
+           ("out.i.valid.eq(first | others.o.valid)", "out.i.valid.eq(first)")),
+]

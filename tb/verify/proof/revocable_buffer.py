@@ -1,0 +1,114 @@
+"""What is proven of the store-and-forward memory at the MAC: what was kept comes out once, nothing else does."""
+
+from amaranth.hdl import Array, Cat, Signal
+from amaranth.lib import data
+
+from weft.hdl.part.layouts import BEAT_BITS
+from weft.hdl.receive.revocable_buffer import RevocableBuffer
+from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.specification import Spec
+
+DEPTH, NUMBER_BITS = 4, 4
+
+
+class RevocableBufferSpec(Spec):
+    """Beats with numbers, frames that end at will and are kept or taken back, a reader that takes at will.
+
+    A beat's number is that of the next one kept; after a frame was taken back the numbers go on where it began.
+    """
+
+    name = "revocable_buffer"
+    block = RevocableBuffer
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(DEPTH)
+        self.free_members(dut, "i__payload")
+        kept, fresh, left = (Signal(NUMBER_BITS, name=name) for name in ("kept", "fresh", "left"))
+        number, empty, last = Signal(NUMBER_BITS), self.free(6, "empty"), self.free(1, "last")
+        m.d.comb += [number.eq(kept + fresh), dut.i.p.data.eq(number), dut.i.p.empty.eq(empty), dut.i.p.last.eq(last)]
+        self.assume(~dut.keep | (dut.end & dut.fits))
+        comes, leaves = Signal(), dut.o.valid & dut.o.ready
+        whole, before = Signal(), Signal(init=1)      # every beat of the frame so far had room
+        level, room = Signal(NUMBER_BITS), Signal()
+        m.d.comb += [level.eq(number - left), room.eq(level < DEPTH), comes.eq(dut.i.valid & dut.fits),
+                     whole.eq(before & (room | ~dut.i.valid))]
+        m.d.sync += [left.eq(left + leaves), before.eq(dut.fits | dut.end)]
+        with m.If(dut.end):
+            m.d.sync += fresh.eq(0)
+            with m.If(dut.keep):
+                m.d.sync += kept.eq(number + comes)
+        with m.Else():
+            m.d.sync += fresh.eq(fresh + comes)
+        followed = self.constant(m, NUMBER_BITS, "followed")
+        entered = Signal(7)
+        with m.If(comes & (number == followed)):
+            m.d.sync += entered.eq(dut.i.p.empty | last << 6)
+        waited, offered = Signal(), Signal(NUMBER_BITS)
+        m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), offered.eq(dut.o.p.data)]
+        idle = Signal(2)
+        with m.If(dut.o.valid | (kept == left)):
+            m.d.sync += idle.eq(0)
+        with m.Else():
+            m.d.sync += idle.eq(idle + (idle != 3))
+
+        together = {"kind": "together", "seconds": 300}
+        out = dut.o.p
+        self.check("the memory holds what came and has not left", self._held(
+            m, dut, number, comes, left, kept, followed, entered) & (self.inside("dut.lost", 1) == ~before), **together)
+        self.check("beats leave in order, each once", ~dut.o.valid | (out.data == left), **together)
+        self.check("nothing leaves that was not kept", ~dut.o.valid | (left != kept), **together)
+        self.check("a beat keeps what came with it", ~dut.o.valid | (left != followed) | (
+            (out.empty == entered[:6]) & (out.last == entered[6])), **together)
+        self.check("what has room fits", ~whole | dut.fits, **together)
+        self.check("what does not fit is known until the frame ends", before | ~dut.fits, **together)
+        self.check("what is offered stays", ~waited | (dut.o.valid & (out.data == offered)), **together)
+        self.check("no deadlock: a kept beat is offered within 2 cycles", idle < 2, **together)
+        taken_back, lost, again = Signal(), Signal(), Signal()
+        with m.If(dut.end & ~dut.keep & (fresh != 0)):
+            m.d.sync += taken_back.eq(1)
+        m.d.sync += [lost.eq(lost | ~dut.fits), again.eq(again | (lost & dut.keep))]
+        self.cover("a beat without room", ~dut.fits & dut.i.valid)
+        self.cover("a frame is taken back, the next one leaves", taken_back & leaves)
+        self.cover("a frame is kept after one that did not fit", again & leaves & (left == DEPTH + 1))
+        self.cover("a place is used a second time", leaves & (left == DEPTH + 1))
+
+    def _held(self, m, dut, number, comes, left, kept, followed, entered):
+        """Whether the memory and its pointers are as they must be."""
+        stored = data.StructLayout({"data": BEAT_BITS, "empty": 6, "last": 1})
+        words = Array(self.inside(f"dut.memory[{k}]", stored) for k in range(DEPTH))
+        pointer = range(2 * DEPTH)
+        written, committed, fetched = (self.inside(f"dut.{name}", pointer) for name in (
+            "written_next", "committed", "fetched"))
+        first, level, safe, following = (Signal(NUMBER_BITS, name=name) for name in (
+            "first", "level", "safe", "following"))
+        m.d.comb += [first.eq(left + dut.o.valid), level.eq(number - first), safe.eq(kept - first),
+                     following.eq(number + comes)]
+        sane = [fetched == first[:len(fetched)], written == following[:len(written)],
+                committed == kept[:len(committed)],
+                level <= DEPTH, safe <= level, self.inside("dut.full", 1) == (level == DEPTH)]
+        for k in range(DEPTH):
+            its, word = Signal(NUMBER_BITS, name=f"number{k}"), Signal(stored, name=f"word{k}")
+            m.d.comb += [its.eq(first + k), word.eq(words[its[:2]])]
+            sane += [(level <= k) | (word.data[:NUMBER_BITS] == its),
+                     (level <= k) | (its != followed) | ((word.empty == entered[:6]) & (word.last == entered[6]))]
+        return Cat(sane).all()
+
+
+SPECS = [RevocableBufferSpec]
+BROKEN = [
+    Broken(RevocableBufferSpec, "the memory holds what came and has not left",
+           ("m.d.sync += [written.eq(committed), full", "m.d.sync += [written.eq(written_next), full")),
+    Broken(RevocableBufferSpec, "beats leave in order, each once",
+           ("written.eq(committed)", "written.eq(written_next)")),
+    Broken(RevocableBufferSpec, "nothing leaves that was not kept",
+           ("m.d.sync += fetched.eq(fetched + read.en)", "m.d.sync += fetched.eq(fetched + 1)")),
+    Broken(RevocableBufferSpec, "a beat keeps what came with it",
+           ("self.i.p.empty, self.i.p.last))", "self.i.p.empty))")),
+    Broken(RevocableBufferSpec, "what has room fits", ("full.eq(~read.en & Mux(", "full.eq(Mux(")),
+    Broken(RevocableBufferSpec, "what does not fit is known until the frame ends",
+           ("lost.eq(~self.fits)", "lost.eq(0)")),
+    Broken(RevocableBufferSpec, "what is offered stays",
+           ("        with m.If(~self.o.valid | self.o.ready):\n", "        with m.If(1):\n")),
+    Broken(RevocableBufferSpec, "no deadlock: a kept beat is offered within 2 cycles",
+           ("(fetched != committed) &", "(fetched != committed) & self.i.valid &")),
+]

@@ -1,0 +1,130 @@
+"""What is proven of the ring writer: it never overwrites an unconsumed entry, loses none, and writes each once."""
+
+from amaranth.hdl import Cat, Mux, Signal
+
+from weft.hdl.contract.params import preset
+from weft.hdl.ring.doorbell import Doorbell
+from weft.hdl.ring.writer import RingWriter
+from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.specification import Spec
+
+LOG2 = 2
+SIZE = 1 << LOG2
+TOGETHER, PACE = 2, 3
+JOINTLY = {"kind": "together"}
+PARAMS = preset("test")
+BASE = 0x1000
+
+
+class RingWriterSpec(Spec):
+    """A ring of 4 entries, of which 2 may go together; the producer of entries, the write engine and the host's
+    doorbells are free.
+
+    The host may ring any consumer index, a wrong one too: it then counts as never rung.
+    """
+
+    name = "ring_writer"
+    block = RingWriter
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(PARAMS, 0, together=TOGETHER, pace=PACE)
+        width = LOG2 + 1
+        m.d.comb += [dut.base.eq(BASE), dut.log2.eq(LOG2), dut.enable.eq(1)]
+        self.free_members(dut, "base", "log2", "enable", "cons", "i__payload")
+        up = Signal(2)
+        m.d.sync += up.eq(up + (up != 3))
+        self.assume((~dut.cons_stb & ~dut.i.valid) | (up == 3))
+        # Every entry carries its number.
+        entered, written, sent = Signal(width), Signal(width), Signal(width)
+        m.d.comb += dut.i.payload[1:1 + width].eq(entered)
+        m.d.sync += [
+            entered.eq(entered + (dut.i.valid & dut.i.ready)),
+            written.eq(written + (dut.o_data.valid & dut.o_data.ready)),
+        ]
+        count = Signal(width)       # entries of the group that is asked for
+        m.d.comb += count.eq(Mux(dut.o_request.valid, dut.o_request.p.length >> 6, 0))
+        with m.If(dut.o_request.ready):
+            m.d.sync += sent.eq(sent + count)
+        # The host: a doorbell takes effect if the index lies between the one before and what was written when the ring
+        # looked at it. Of two in a row the newest counts.
+        rung = self.free(width, "cons")
+        m.d.comb += dut.cons.eq(rung)
+        index, consumed, written_then = Signal(width), Signal(width), Signal(width)
+        kept, compared = (self.inside(f"dut.doorbell.{name}", 1) for name in ("kept", "compared"))
+        to = self.inside("dut.doorbell.to", width)
+        m.d.sync += written_then.eq(dut.prod)
+        with m.If(dut.cons_stb):
+            m.d.sync += index.eq(rung)
+        with m.If(compared & ((to - consumed)[:width] <= (written_then - consumed)[:width])):
+            m.d.sync += consumed.eq(to)
+        held = Signal(width)
+        m.d.comb += held.eq(entered - consumed)
+
+        forever = {"kind": "unbounded"}
+        self.check("the newest index is looked at", ~compared | kept | (to == index), **forever)
+        number = dut.o_data.p.data[1:1 + width]
+        self.check("never overwrites an unconsumed entry", held <= SIZE, **forever)
+        self.check("each entry once, in order", ~dut.o_data.valid | (number == written), **forever)
+        self.check("an entry lies where its index says",
+                   ~dut.o_request.valid | (dut.o_request.p.address == BASE + (sent[:LOG2] << 6)), **forever)
+        self.check("a group has 64 bytes of each entry, and ends where the ring does or before",
+                   ~dut.o_request.valid | ((dut.o_request.p.length[:6] == 0) & (count != 0) & (count <= TOGETHER)
+                                           & (sent[:LOG2] + count <= SIZE)), **forever)
+        self.check("a group's data are as many as it asks for", ~dut.o_data.valid | (
+            dut.o_data.p.last == ((written + 1)[:width] == (sent + count)[:width])), **forever)
+        self.check("the phase turns every lap", ~dut.o_data.valid | (dut.o_data.p.data[0] == ~written[LOG2]), **forever)
+        self.check("cons <= prod <= cons + size",
+                   ((dut.prod[:width] - consumed)[:width] <= SIZE) & (
+                       (dut.prod[:width] - consumed)[:width] <= held), **JOINTLY)
+        # What the block keeps, by the indices of entries: handed over, in the group under way, in none, accepted.
+        grouped, left, loose = (self.inside(f"dut.{name}", shape) for name, shape in (
+            ("grouped", width), ("left", range(TOGETHER + 1)), ("loose", range(2 * TOGETHER + 1))))
+        handed = self.inside("dut.prod_q", width)
+        level = self.inside("dut.waiting.queue.level", range(2 * TOGETHER + 1))
+        running, group = self.inside("dut.running", 1), Signal(width)
+        m.d.comb += group.eq(grouped - handed)
+        self.check("entries are in the group under way, or wait", [
+            running | ~(Cat(entered, left, level, dut.o_request.valid, handed, written).any()),
+            (entered - grouped)[:width] == loose, (grouped - written)[:width] == left, level == loose + left,
+            (sent + count)[:width] == grouped, left <= group, group <= TOGETHER, held <= SIZE,
+            (held >= (entered - handed)[:width]), (left != 0) | dut.o_request.valid | (group <= TOGETHER)], **JOINTLY)
+        self.check("prod counts entries handed over alone", (up != 3) | (
+            (dut.prod[:width] - consumed)[:width] <= (written - consumed)[:width]), **JOINTLY)
+        self.check("free tells the truth", (up != 3) | ~dut.full | (dut.free == 0), **forever)
+        # Ranking: with a ready write engine and room in the ring an entry is taken within two cycles.
+        patience = Signal(3)
+        room = (held < SIZE) & (up == 3)
+        with m.If(dut.i.valid & ~dut.i.ready & room & dut.o_data.ready & dut.o_request.ready):
+            m.d.sync += patience.eq(patience + (patience != 7))
+        with m.Else():
+            m.d.sync += patience.eq(0)
+        self.check("no deadlock: room in the ring is used within 4 cycles", patience < 4, bound=20)
+        self.cover("a group of several", dut.o_request.valid & (count == TOGETHER))
+        self.cover("a full ring", dut.full & (up == 3) & (held == SIZE))
+        self.cover("second lap", dut.o_data.valid & (written == SIZE + 1))
+        self.cover("a refused doorbell", dut.refuse.stb)
+        self.cover("an interrupt", dut.o_interrupt.valid)
+
+
+SPECS = [RingWriterSpec]
+BROKEN = [
+    Broken(RingWriterSpec, "the newest index is looked at", ("with m.If(self.stb):", "with m.If(self.stb & ~kept):"),
+           of=Doorbell),
+    Broken(RingWriterSpec, "never overwrites an unconsumed entry",
+           ("Mux(load, used == ring.last, used == ring.size)", "used == ring.size")),
+    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | filled", "running & filled")),
+    Broken(RingWriterSpec, "each entry once, in order",
+           ("waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running))", "waiting.o.ready.eq(left != 0)")),
+    Broken(RingWriterSpec, "an entry lies where its index says", ("m.If(self.o_request.ready)", "m.If(1)")),
+    Broken(RingWriterSpec, "a group has 64 bytes of each entry, and ends where the ring does or before",
+           ("Mux(running, most - (grouped & (most - 1)), most)", "most")),
+    Broken(RingWriterSpec, "a group's data are as many as it asks for", ("taken & (left == 1)", "taken & (left != 0)")),
+    Broken(RingWriterSpec, "the phase turns every lap", ("m.If(self.position == ring.last", "m.If(1")),
+    Broken(RingWriterSpec, "cons <= prod <= cons + size", ("loose + load) & ring.mask", "loose + load) | ring.mask")),
+    Broken(RingWriterSpec, "entries are in the group under way, or wait", ("loose.eq(loose + load), rest", "rest")),
+    Broken(RingWriterSpec, "prod counts entries handed over alone", ("prod.eq(grouped)", "prod.eq(grouped + 1)")),
+    Broken(RingWriterSpec, "free tells the truth",
+           ("self.free.eq(Mux(running, ring.size - used, 0))", "self.free.eq(ring.size)")),
+    Broken(RingWriterSpec, "no deadlock: room in the ring is used within 4 cycles",
+           ("~self.full & waiting.i.ready", "(used == 0) & waiting.i.ready")),
+]

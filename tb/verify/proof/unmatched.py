@@ -1,0 +1,142 @@
+"""What is proven of the lists whose headers go to the driver: no header of them is forgotten by its list's order."""
+
+from amaranth.hdl import Cat, Mux, Signal
+
+from weft.hdl.adamap.unmatched import SLACK_MAX, Unmatched, passed
+from weft.hdl.adamap.wait_queue import MatchItem
+from weft.hdl.contract.params import preset
+from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.specification import Spec
+
+LISTS = 2
+PARAMS = preset("test").with_(unmatched_lists=LISTS)
+
+
+class UnmatchedSpec(Spec):
+    """One list is followed, whichever it is, while headers and probes of any list come, and orders are taken.
+
+    A header comes at most as long as an order may stay: RSNs of it lie within 2^23 of each other. The order owes the
+    newest RSN passed over, and the ticket of the last packet. The checks are proven together: one of them says what the
+    places hold.
+    """
+
+    name = "unmatched"
+    block = Unmatched
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(PARAMS)
+        self.free_members(dut)
+        qpn, generation = self.constant(m, 24, "some_qpn"), self.constant(m, 8, "some_generation")
+        own, mine = Signal(), Signal()
+        m.d.comb += [
+            own.eq((dut.i.qpn == qpn) & (dut.i.generation == generation)),
+            mine.eq(dut.due & (dut.o.qpn == qpn) & (dut.o.generation == generation)),
+        ]
+        self.assume(~dut.taken | dut.due)
+        self.assume(dut.i.qpn < PARAMS.qps)
+        end, ahead, slack = Signal(24), Signal(24), Signal(24)
+        m.d.sync += slack.eq(dut.slack)
+        with m.If(dut.i.probe):
+            m.d.comb += end.eq(dut.i.rsn)
+        with m.Else():
+            m.d.comb += end.eq(dut.i.rsn + 1 - Mux(slack == 1, 0, slack))
+        owed, newest, ticket = Signal(), Signal(24), Signal.like(dut.i.ticket)
+        kept = owed & ~(mine & dut.taken)
+        # What a header says is written a cycle after it; `roomy`: its list has an order, or there is a place for one.
+        comes, coming, reach, known, roomy = Signal(), Signal.like(dut.i), Signal(24), Signal(), Signal()
+        m.d.comb += [ahead.eq(reach - newest), roomy.eq(dut.known | ~dut.full)]
+        m.d.sync += [comes.eq(dut.i_stb & own & roomy & (dut.i.probe | (slack < SLACK_MAX))), coming.eq(dut.i),
+                     reach.eq(end), known.eq(owed | comes)]
+        with m.If(comes):
+            m.d.sync += [owed.eq(1), ticket.eq(coming.ticket)]
+            with m.If(~known | ~ahead[-1]):     # known, though its order may just have been taken
+                m.d.sync += newest.eq(reach)
+        with m.Elif(~kept):
+            m.d.sync += owed.eq(0)
+
+        together = {"kind": "induction", "seconds": 100}
+        unseen = Signal(3)      # cycles in which nothing waits and another is shown
+        self.check("what is owed lies in one place", self._held(qpn, generation, owed, newest, ticket, unseen),
+                   **together)
+        self.check("what is written is the header, in its list's place or a free one",
+                   self._written(qpn, generation, owed, newest, comes, coming, reach, known), **together)
+        self.check("how far a header passes over is kept", (self.inside("dut.far", 1) == (slack >= SLACK_MAX)) & (
+            self.inside("dut.beyond", 24) == (1 - Mux(slack == 1, 0, slack))[:24]), **together)
+        self.check("a list with an order is known, no other", ~own | (dut.known == (owed | comes)), **together)
+        self.check("an order is owed", ~mine | owed, **together)
+        self.check("an order goes as far as the newest header", ~mine | (dut.o.rsn == newest), **together)
+        self.check("an order waits for the last packet", ~mine | (dut.o.ticket == ticket), **together)
+        self.check("an order waits for the headers of its list", ~dut.due | ~dut.waiting, **together)
+        self.check("empty means nothing is owed", ~dut.empty | ~(owed | comes), **together)
+        with m.If(~owed | mine | (dut.due & ~dut.taken) | dut.waiting):
+            m.d.sync += unseen.eq(0)
+        with m.Else():
+            m.d.sync += unseen.eq(unseen + (unseen != 7))
+        self.check("an order comes round", unseen < 6, **together)
+
+        replaced, was_full = Signal(), Signal()
+        with m.If(comes & owed & ~coming.probe & ~ahead[-1] & (ahead != 0)):
+            m.d.sync += replaced.eq(1)
+        with m.If(dut.full):
+            m.d.sync += was_full.eq(1)
+        self.cover("a later header replaces an order", replaced & mine & dut.taken)
+        self.cover("all places are taken, then none is", was_full & dut.empty)
+        self.cover("a header comes in the cycle in which its order is taken", mine & dut.taken & dut.i_stb & own)
+        self.cover("an order is taken while a header is written into it", mine & dut.taken & comes)
+
+    def _held(self, qpn, generation, owed, newest, ticket, unseen):
+        """Whether the list has a place if something is owed, and that holds it; the place is shown in its turn."""
+        places = [self.inside(f"dut.passed{k}", passed(PARAMS)) for k in range(LISTS)]
+        shown, asking, asked = (self.inside(f"dut.{name}", bits) for name, bits in (
+            ("shown", LISTS), ("asking", 1), ("asked", 1)))
+        own = Cat(p.valid & (p.qpn == qpn) & (p.generation == generation) for p in places)
+        return Cat(
+            owed == own.any(), ~own.all(), (shown == 1) | (shown == 2),
+            Mux(own == shown, unseen <= 3 + asking + asked, unseen <= asking + asked), ~asked | asking,
+            ~asking | (shown & Cat(p.valid for p in places)).any(),
+            *(~mine | ((p.rsn == newest) & (p.ticket == ticket)) for mine, p in zip(own, places, strict=True))).all()
+
+    def _written(self, qpn, generation, owed, newest, comes, coming, reach, known):
+        """Whether the header of the cycle before is written, and nothing over what others are owed."""
+        places = [self.inside(f"dut.passed{k}", passed(PARAMS)) for k in range(LISTS)]
+        came, place = self.inside("dut.came", 1), self.inside("dut.place", LISTS)
+        own, free = self.inside("dut.own", LISTS), self.inside("dut.free", LISTS)
+        of = self.inside("dut.coming", MatchItem)
+        mine = (of.qpn == qpn) & (of.generation == generation)
+        held = Cat(p.valid & (p.qpn == qpn) & (p.generation == generation) for p in places)
+        valid = Cat(p.valid for p in places)
+        return Cat(
+            ~(comes & own.all()), ~free.all(), ~(free & valid).any(), comes == (came & mine & place.any()),
+            of.qpn < PARAMS.qps,
+            ~comes | ((of.as_value() == coming.as_value()) & (self.inside("dut.end", 24) == reach)),
+            ~comes | (own.any() == known),
+            Mux(comes & owed, place == held, ~(place & held).any()), ~comes | owed | ~(place & valid).any(),
+            *(~comes | ~known | ~at | (p.rsn == newest) for at, p in zip(place, places, strict=True))).all()
+
+
+SPECS = [UnmatchedSpec]
+BROKEN = [
+    Broken(UnmatchedSpec, "what is owed lies in one place", ("same.eq(came &", "same.eq(0 &")),
+    Broken(UnmatchedSpec, "what is written is the header, in its list's place or a free one",
+           ("own.eq(owing.bits | Mux(same, place, 0))", "own.eq(owing.bits)")),
+    Broken(UnmatchedSpec, "what is written is the header, in its list's place or a free one",
+           ("free.eq(~held & (held + 1))", "free.eq(~valid & (valid + 1))")),
+    Broken(UnmatchedSpec, "how far a header passes over is kept",
+           ("far.eq(self.slack >= SLACK_MAX)", "far.eq(self.slack > SLACK_MAX)")),
+    Broken(UnmatchedSpec, "a list with an order is known, no other",
+           ("self.known.eq(owing.any | same)", "self.known.eq(owing.any)")),
+    Broken(UnmatchedSpec, "an order is owed",
+           ("m.If(shown[k] & self.taken):", "m.If(shown[k] & self.taken & ~self.i_stb):")),
+    Broken(UnmatchedSpec, "an order goes as far as the newest header",
+           ("place[k] & (~known | ~ahead[-1])", "place[k] & ~known")),
+    Broken(UnmatchedSpec, "an order goes as far as the newest header",
+           ("place[k] & (~known | ~ahead[-1])", "place[k]")),
+    Broken(UnmatchedSpec, "an order waits for the last packet",
+           ("entry.ticket.eq(coming.ticket)", "entry.ticket.eq(Mux(known, entry.ticket, coming.ticket))")),
+    Broken(UnmatchedSpec, "an order waits for the headers of its list",
+           ("order.valid & ~self.waiting &", "order.valid &")),
+    Broken(UnmatchedSpec, "empty means nothing is owed",
+           ("self.empty.eq(~valid.any() & ~came)", "self.empty.eq(~valid.any())")),
+    Broken(UnmatchedSpec, "an order comes round",
+           ("shown.eq(shown.rotate_left(1))", "shown.eq(shown)")),
+]

@@ -1,0 +1,179 @@
+"""What is proven of the queue of waiting headers: none is lost or doubled, and the oldest that may be tried is."""
+
+from amaranth.hdl import Array, Cat, Mux, Signal, Value
+from amaranth.lib import data
+
+from weft.hdl.adamap.older import group_of
+from weft.hdl.adamap.wait_queue import MatchItem, WaitQueue
+from weft.hdl.contract.params import preset
+from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.specification import Spec
+
+PLACES, NUMBER_BITS = 4, 2
+GROUP = group_of(PLACES)
+
+
+class WaitQueueSpec(Spec):
+    """Headers of two QPs, with any numbers; a matcher that does what the ports allow, at any time.
+
+    What lies where is kept beside the queue, place by place, with who came before whom; the place of a new header is
+    read inside it. The checks are proven together: one of them says how the queue keeps what it was given.
+    """
+
+    name = "wait_queue"
+    block = WaitQueue
+
+    def specify(self, m):
+        m.submodules.dut = dut = self.block(preset("test").with_(qps=2, match_queue=PLACES))
+        self.free_members(dut, "item", "qpn_next", "wake_qpn", "ask_qpn", "waiting_qpn", "count_qpn")
+        header = data.StructLayout({"valid": 1, "qpn": 1, "awake": 1, "busy": 1, "number": NUMBER_BITS,
+                                    "before": PLACES})
+        places = Array(Signal(header, name=f"place{k}") for k in range(PLACES))     # before: who came before this one
+        number, new = self.free(NUMBER_BITS, "number"), Signal(1, name="new")
+        where = self.inside("dut.free_place", range(PLACES))
+        wakes, asks, waits, counted = (self.free(1, name) for name in ("wakes", "asks", "waits", "counted"))
+        woken = Signal(data.StructLayout({"valid": 1, "qpn": 1}))       # a QP is awake a cycle after it was woken
+        m.d.sync += [new.eq(dut.qpn_next), woken.valid.eq(dut.wake_stb), woken.qpn.eq(wakes)]
+        m.d.comb += [dut.qpn_next.eq(self.free(1, "qpn")), dut.item.qpn.eq(new), dut.item.rsn.eq(number),
+                     dut.wake_qpn.eq(wakes), dut.ask_qpn.eq(asks), dut.waiting_qpn[0].eq(waits),
+                     dut.count_qpn.eq(counted)]
+        valid, place = Cat(p.valid for p in places), Signal(range(PLACES))
+        m.d.sync += place.eq(dut.place_next)
+        self.assume(dut.insert_en + dut.remove_en + dut.put_back_en <= 1)
+        self.assume(~dut.insert_en | ~valid.all())
+        self.assume(~(dut.remove_en | dut.put_back_en) | (places[place].valid & places[place].busy))
+        self.assume(~dut.put_back_en | (places[place].qpn == new))
+        # The header that may be asked for.
+        shown, leaves = Signal(data.StructLayout({"valid": 1, "place": range(PLACES)})), Signal()
+        m.d.comb += leaves.eq(dut.remove_en & (place == shown.place))
+        with m.If(dut.show_en):
+            m.d.sync += [shown.place.eq(dut.show_place), shown.valid.eq(
+                places[dut.show_place].valid & ~(dut.remove_en & (place == dut.show_place)))]
+        with m.Elif(leaves):
+            m.d.sync += shown.valid.eq(0)
+        self.assume(~(dut.ask_en & dut.ask_queued) | (shown.valid & ~leaves))
+        # The header asked for; it is no more once it was removed.
+        asked = Signal(data.StructLayout({"valid": 1, "qpn": 1, "queued": 1, "place": range(PLACES)}))
+        with m.If(dut.ask_en):
+            m.d.sync += [asked.valid.eq(1), asked.qpn.eq(asks), asked.queued.eq(dut.ask_queued),
+                         asked.place.eq(shown.place)]
+        with m.Elif(dut.remove_en & asked.queued & (place == asked.place)):
+            m.d.sync += asked.valid.eq(0)
+        picks = dut.pick_en & dut.offered
+        may = [p.valid & p.awake & ~p.busy for p in places]
+        mates = [p.valid & (p.qpn == new) for p in places]
+        best, slept, again = Signal(range(PLACES)), places[place].qpn, Signal(PLACES)
+        for k, p in enumerate(places):
+            with m.If(may[k] & ~(p.before & Cat(may)).any()):
+                m.d.comb += best.eq(k)
+            with m.If(dut.insert_en & (where == k)):
+                m.d.sync += [p.valid.eq(1), p.qpn.eq(new), p.busy.eq(0), p.number.eq(number), p.before.eq(valid),
+                             p.awake.eq(Mux(Cat(mates).any(),
+                                            Cat(e & q.awake for e, q in zip(mates, places, strict=True)).any(),
+                                            dut.insert_awake) | (woken.valid & (woken.qpn == new))),
+                             again[k].eq(0)]
+            with m.Elif(dut.remove_en & (place == k)):
+                m.d.sync += p.valid.eq(0)
+            with m.Else():
+                with m.If(dut.put_back_en & dut.sleep & (p.qpn == slept)):
+                    m.d.sync += p.awake.eq(0)
+                with m.If(woken.valid & (p.qpn == woken.qpn)):
+                    m.d.sync += p.awake.eq(1)
+                with m.If(dut.put_back_en & (place == k)):
+                    m.d.sync += [p.busy.eq(0), again[k].eq(1)]
+                with m.If(picks & (best == k)):
+                    m.d.sync += p.busy.eq(1)
+                with m.If(dut.remove_en):
+                    m.d.sync += p.before.eq(p.before & ~(1 << place))
+        picked, expected, its = Signal(), Signal(range(PLACES)), Signal(NUMBER_BITS)
+        m.d.sync += [picked.eq(picks), expected.eq(best), its.eq(places[best].number)]
+        before = Cat(p.valid & (p.qpn == asked.qpn) & (~asked.queued | places[asked.place].before.bit_select(k, 1))
+                     for k, p in enumerate(places))
+        count, counting = Signal(range(PLACES + 1)), Signal()
+        m.d.sync += [count.eq(sum(p.valid & (p.qpn == counted) for p in places)), counting.eq(dut.count_en)]
+
+        together = {"kind": "together", "seconds": 300}
+        self.check("the headers lie in the order in which they came",
+                   self._kept(places, place, new, asked, woken, shown), **together)
+        self.check("a new header gets a free place", ~dut.insert_en | ~places[where].valid, **together)
+        self.check("the oldest header that is awake is picked", ~picked | (dut.picked_place == expected), **together)
+        self.check("the header picked is the one that lies there", ~picked | (dut.picked.rsn == its), **together)
+        self.check("a header is offered as long as one may be tried", dut.offered == Cat(may).any(), **together)
+        older, used = self.inside("dut.older_ones.o", PLACES), self.inside("dut.used", range(PLACES + 1))
+        remembered = Cat(older[k] == (before.bit_select(e.place, 1) & (k < used)) for k, e in enumerate(self._line()))
+        self.check("the older headers of the QP are remembered", ~asked.valid | remembered.all(), **together)
+        comes = dut.insert_en & ~asked.queued & (new == asked.qpn)
+        goes = Cat(dut.remove_en & (place == k) for k in range(PLACES))
+        self.check("an older header of the QP is known", ~asked.valid | (goes & asked.queued.replicate(PLACES)
+                   & Cat(asked.place == k for k in range(PLACES))).any() | (
+                       dut.older == ((before & ~goes).any() | comes)), **together)
+        self.check("whose headers wait is known",
+                   dut.waiting[0] == Cat(p.valid & (p.qpn == waits) for p in places).any(), **together)
+        self.check("headers are counted", ~counting | (dut.count == count), **together)
+        self.check("empty means that none waits", dut.empty == ~valid.any(), **together)
+        full, removed = Signal(), Signal()
+        m.d.sync += [full.eq(full | valid.all()), removed.eq(removed | dut.remove_en)]
+        self.cover("all places are taken, then one again", full & removed & valid.all())
+        self.cover("a header is picked though an older one waits", picked & Cat(
+            p.valid & ~p.busy & places[expected].before.bit_select(k, 1) for k, p in enumerate(places)).any())
+        self.cover("a header that was put back is picked again", picked & again.bit_select(expected, 1))
+
+    def _line(self):
+        """The entries of the queue."""
+        entry = data.StructLayout({"qpn": 1, "awake": 1, "busy": 1, "place": range(PLACES)})
+        return [self.inside(f"dut.line{k}", entry) for k in range(PLACES)]
+
+    def _kept(self, places, place, new, asked, woken, shown):
+        """How the queue keeps the headers: in a line, oldest first, then the free places; what came with them apart."""
+        line, used = self._line(), self.inside("dut.used", range(PLACES + 1))
+        items = [self.inside(f"dut.items[{k}]", MatchItem) for k in range(PLACES)]
+        there, ready, here, mates, roused = (self.inside(f"dut.{name}", PLACES) for name in (
+            "there", "ready", "here", "item_mates.bits", "woken_ones.bits"))
+        inside, groups = self.inside("dut.inside", PLACES), self.inside("dut.groups", PLACES // GROUP)
+        sane = [used <= PLACES, self.inside("dut.place", range(PLACES)) == place,
+                self.inside("dut.item_woken", 1) == (woken.valid & (woken.qpn == new)),
+                ~asked.valid | (self.inside("dut.newer.o", 1) == (~asked.queued & (new == asked.qpn)))]
+        for k, e in enumerate(line):
+            p, taken = places[e.place], k < used
+            at = Cat(f.place == place for f in line[:k + 1]).any()
+            is_shown = Cat(f.place == shown.place for f in line[k - k % GROUP:k + 1]).any()
+            sane += [~shown.valid | (self.inside("dut.shown_ones.o", PLACES)[k] == is_shown)]
+            sane += [taken == p.valid, there[k] == taken, here[k] == (e.place == place),
+                     ~places[place].valid | ((inside[k] | groups[k // GROUP]) == at),
+                     mates[k] == (taken & (e.qpn == new)),
+                     roused[k] == (taken & woken.valid & (e.qpn == woken.qpn)),
+                     ready[k] == (taken & e.awake & ~e.busy),
+                     ~taken | ((e.qpn == p.qpn) & (e.awake == p.awake) & (e.busy == p.busy))]
+            for f in line[:k]:
+                q = places[f.place]
+                sane += [e.place != f.place, ~taken | (p.before.bit_select(f.place, 1)
+                                                       & ~q.before.bit_select(e.place, 1)),
+                         ~taken | (e.qpn != f.qpn) | (e.awake == f.awake)]
+            sane += [~taken | ~p.before.bit_select(e.place, 1)]
+        sane += [~p.valid | (item.rsn == p.number) for p, item in zip(places, items, strict=True)]
+        return Cat(Value.cast(s).any() for s in sane).all()
+
+
+SPECS = [WaitQueueSpec]
+BROKEN = [
+    Broken(WaitQueueSpec, "the headers lie in the order in which they came",
+           ("Mux(mates.bits.any(), mates_awake,", "Mux(mates.bits.any(), 1,")),
+    Broken(WaitQueueSpec, "a new header gets a free place",
+           ("moved(places, place)", "moved(places, 0)")),
+    Broken(WaitQueueSpec, "the oldest header that is awake is picked",
+           ("zip(oldest.values, places, strict=True)", "zip(oldest.values, reversed(places), strict=True)")),
+    Broken(WaitQueueSpec, "the header picked is the one that lies there",
+           ("write.addr.eq(free_place)", "write.addr.eq(used)")),
+    Broken(WaitQueueSpec, "a header is offered as long as one may be tried",
+           ("& ~(self.put_back_en.replicate(n) & here)", "& ~here")),
+    Broken(WaitQueueSpec, "the older headers of the QP are remembered",
+           ("elders.passed.eq(shown.o)", "elders.passed.eq(shown.o[0].replicate(n))")),
+    Broken(WaitQueueSpec, "an older header of the QP is known", ("bits[k] | (comes & last[k])", "bits[k]")),
+    Broken(WaitQueueSpec, "whose headers wait is known",
+           ("waits.present.eq(there)", "waits.present.eq(there & here)")),
+    Broken(WaitQueueSpec, "headers are counted",
+           ("counted = there & ", "counted = ")),
+    Broken(WaitQueueSpec, "an older header of the QP is known",
+           ("newer.late_en.eq(self.ask_en)", "newer.late_en.eq(0)")),
+    Broken(WaitQueueSpec, "empty means that none waits", ("self.empty.eq(~there[0])", "self.empty.eq(~oldest.any)")),
+]

@@ -1,0 +1,147 @@
+"""Many runs: those that are done are kept, the others are run here or on the workers of a Dask scheduler.
+
+What a run found is kept by what it depends on: the files of the card, of its driver and of the bench. So a soak that
+was stopped goes on where it was, and one after a change begins anew.
+"""
+
+import contextlib
+import itertools
+import json
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.sources import sources
+from weft.tb.verify.soak.bins import BINS
+from weft.tb.verify.soak.one import run as run_one
+from weft.tb.verify.soak.plan import CYCLES
+
+FAILURES_MAX = 5       # after which no other run is started
+DEPENDS_ON = ("hdl", "driver", "model", "tb/verify/soak", "tb/sim")
+
+
+def digest():
+    """Of every file that a run depends on."""
+    return sources(*DEPENDS_ON, without=("test_",))[:16]
+
+
+@dataclass
+class Soak:
+    """What many runs came to.
+
+    Attributes
+    ----------
+    runs, cycles, completed : int
+        Completed requests, whose bytes were right.
+    met : Counter
+        Of :data:`~weft.tb.verify.soak.bins.BINS`.
+    failures : list of str
+        Each with its seed, and the command that repeats it.
+    """
+
+    runs: int = 0
+    cycles: int = 0
+    completed: int = 0
+    met: Counter = field(default_factory=Counter)
+    failures: list = field(default_factory=list)
+
+    def add(self, found):
+        self.runs += 1
+        if "failed" in found:
+            self.failures.append(f"{found['failed']}\nrepeat it: {again(found['seed'])}")
+            return
+        self.cycles += found["cycles"]
+        self.completed += found["completed"]
+        self.met.update(found["met"])
+
+    @property
+    def missing(self):
+        """Bins that nothing fell into."""
+        return [name for name in BINS if not self.met[name]]
+
+
+def again(seed):
+    """The command that repeats the run of a seed."""
+    return f"weft soak --seed {seed}"
+
+
+class Kept:
+    """Results by seed, in a folder of their own for each state of the sources."""
+
+    def __init__(self, cycles, root=BUILD_ROOT / "soak"):
+        self.folder, self.cycles = root / f"{digest()}-{cycles}", cycles
+
+    def _path(self, seed):
+        return self.folder / f"{seed}.json"
+
+    def get(self, seed):
+        """The result of a run that went well, or None."""
+        path = self._path(seed)
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def put(self, found):
+        """Keep a result; that of a failed run is not kept, so that it is run again."""
+        if "failed" in found:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self._path(found["seed"]).with_suffix(".part")
+        part.write_text(json.dumps(found))
+        part.rename(self._path(found["seed"]))
+
+
+@contextlib.contextmanager
+def crew(scheduler, jobs):
+    """Something with ``submit`` that returns futures, and how many to keep under way; waits for them in the end.
+
+    Parameters
+    ----------
+    scheduler : str or None
+        Address of a Dask scheduler, whose workers see this checkout; otherwise ``jobs`` threads, each of which waits
+        for a simulator.
+    jobs : int
+
+    Raises
+    ------
+    ImportError
+        If Dask is asked for and not installed.
+    """
+    if scheduler is None:
+        with ThreadPoolExecutor(jobs) as executor:
+            yield executor, jobs
+        return
+    from distributed import Client
+
+    with Client(scheduler) as client, client.get_executor(pure=False) as executor:
+        yield executor, max(1, sum(client.nthreads().values()))
+
+
+def soak(*, cycles, first_seed=1, run_cycles=CYCLES, scheduler=None, jobs=1, over=lambda: False,
+         tell=lambda so_far: None, run=run_one, kept=None):
+    """Runs of one seed after the other until so many cycles were simulated, or ``over()``.
+
+    Returns
+    -------
+    Soak
+    """
+    kept, total = kept or Kept(run_cycles), Soak()
+    seeds, under_way = itertools.count(first_seed), set()
+    with crew(scheduler, jobs) as (executor, most):
+        while under_way or total.cycles < cycles and not over():
+            while len(under_way) < most and total.cycles + run_cycles * len(under_way) < cycles and not over():
+                seed = next(seeds)
+                if (found := kept.get(seed)) is None:
+                    under_way.add(executor.submit(run, seed, run_cycles))
+                else:
+                    total.add(found)
+                    tell(total)
+            if not under_way:
+                continue
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for found in (future.result() for future in done):
+                kept.put(found)
+                total.add(found)
+                tell(total)
+            if len(total.failures) >= FAILURES_MAX:
+                break
+    return total

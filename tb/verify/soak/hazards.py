@@ -1,0 +1,155 @@
+"""What makes life hard for the lanes of a run: hosts that answer badly, strangers, cards that are taken away."""
+
+import contextlib
+import logging
+from collections import Counter
+
+from cocotb.task import resume
+from cocotb.triggers import Timer
+
+from weft.hdl.contract import abi
+from weft.tb.sim.hostile.fuzzed_frames import FrameFuzzer, destination
+from weft.tb.sim.pcie import outage
+from weft.tb.sim.pcie.faults import DAMAGED, ENDS_BADLY, HARMLESS, FaultAgent
+from weft.tb.sim.pcie.function_reset import reset_function
+from weft.tb.verify.soak.bins import AREAS, REMOVAL
+
+AWAY_NS, MOMENT_NS, NOTICE_NS = 10_000, 2_000, 300_000
+BURST, BURST_NS = 6, 2_000
+KEPT = 40              # genuine frames of a victim
+PAYLOAD = "payload"
+SHARES = {PAYLOAD: 0.1, "nodes": 0.5, "page lists": 0.3}
+HARMLESS_SHARE, RING_SHARE, DAMAGED_PART = 0.05, 0.06, 0.5
+RINGS = dict(zip((abi.Ring.SEND, abi.Ring.RETRANSMIT, abi.Ring.COMMAND, abi.Ring.NIC_TX), AREAS, strict=False))
+
+
+class BadHost:
+    """The host of a side answers reads badly: often those of the payload and the nodes of a fragile lane, and of page
+    lists; those of ring entries now and then; and those of everybody oddly.
+
+    Parameters
+    ----------
+    host : Host
+    context : Context
+        Of its card.
+    lanes : list of Lane
+    side : str
+    rng : random.Random
+
+    Attributes
+    ----------
+    met : Counter
+        Bad answers by the names of :data:`~weft.tb.verify.soak.bins.BINS`.
+    """
+
+    def __init__(self, host, context, lanes, side, rng):
+        self._context, self._lanes, self._side, self._rng = context, lanes, side, rng
+        self._lists = []           # page lists that the card is about to read: address, bytes
+        self.met = Counter()
+        host.strict = False
+        host.device.log.setLevel(logging.ERROR)      # each bad answer is told, and what was in it
+        call = context.commands.call
+
+        def watched(opcode, **fields):
+            if opcode is not abi.CommandOpcode.PAGE_TABLE_WRITE or not any(lane.registering for lane in lanes):
+                return call(opcode, **fields)
+            self._lists.append((fields["address"], fields["count"] * abi.PTE_BYTES))
+            try:
+                return call(opcode, **fields)
+            finally:
+                self._lists.pop()
+
+        context.commands.call = watched
+        FaultAgent(host, rng, self._choose)
+
+    def _choose(self, address):
+        rng, area = self._rng, self._area(address)
+        chance = rng.random()
+        if area is not None and chance < SHARES.get(area, RING_SHARE):
+            kind = DAMAGED if area != PAYLOAD and rng.random() < DAMAGED_PART else rng.choice(ENDS_BADLY)
+            if area != PAYLOAD:
+                self.met[f"{'damaged' if kind == DAMAGED else 'unreadable'} {area}"] += 1
+        elif chance > 1 - HARMLESS_SHARE:
+            kind = rng.choice(HARMLESS)
+        else:
+            return None
+        if kind != DAMAGED:
+            self.met[f"PCIe fault, {kind}"] += 1
+        return kind
+
+    def _area(self, address):
+        """What lies there, as far as it may be answered badly."""
+        for ring, area in RINGS.items():
+            buffer = self._context.rings[ring].buffer
+            if 0 <= address - buffer.physical(0) < buffer.size:
+                return area
+        if any(start <= address < start + length for start, length in self._lists):
+            return "page lists"
+        fragile = self._lanes[0]
+        mr, qp = fragile.mrs.get(self._side), fragile.qps.get(self._side)
+        if mr is not None and any(start <= address < start + size for start, size in mr.buffer.blocks):
+            return PAYLOAD
+        if qp is not None and qp.receiver is not None and any(
+                node.line == address // abi.BLOCK_BYTES for node in qp.receiver.holes.nodes):
+            return "nodes"
+        return None
+
+
+class Strangers:
+    """Frames that nobody should send, for both hosts, made from those of one lane's QPs and aimed at them; what an
+    honest peer says in somebody's name is spared the other lanes."""
+
+    def __init__(self, env, lane, others, rng):
+        self._env, self._lane, self._others, self._rng = env, lane, others, rng
+        self._heard = {"a": [], "b": []}       # by the side they are for
+        self.sent = 0
+        for side, peer in ("ab", "ba"):
+            env.link(f"{side}_to_{peer}").arrival_watchers.append(lambda frame, peer=peer: self._hear(peer, frame))
+
+    def _hear(self, side, frame):
+        qp = self._lane.qps.get(side)
+        if qp is not None and len(frame) > 64 and destination(frame) == qp.qp_num:
+            self._heard[side].append(bytes(frame))
+            del self._heard[side][:-KEPT]
+
+    async def run(self, over):
+        """Until ``over()``."""
+        while not over():
+            await Timer(BURST_NS, "ns")
+            for side, genuine in self._heard.items():
+                if not genuine:
+                    continue
+                fuzzer = FrameFuzzer(self._rng, genuine)
+                numbers = {lane.qps[side].qp_num for lane in self._others if side in lane.qps}
+                for _ in range(BURST):
+                    frame = fuzzer.draw()
+                    if len(frame) > 64 and destination(frame) in numbers:
+                        continue
+                    self._env.sides[side].mac_rx.receive(frame)
+                    self.sent += 1
+
+
+def take_away(env, side, context, kind):
+    """The card of a side is reset by its driver or its host, or may not be bus master for a while, and is brought up
+    again; or it is pulled out. Called from the side's thread."""
+    host = env.host(side)
+    if kind == "function reset":
+        resume(reset_function)(host)
+    elif kind == "hot reset":
+        resume(outage.hot_reset)(env, side, AWAY_NS)
+        context.get_async_event(NOTICE_NS)
+    elif kind == "bus master cleared":
+        resume(outage.clear_bus_master)(env, side)
+        resume(_pass)(MOMENT_NS)
+        resume(outage.set_bus_master)(env, side)
+        with contextlib.suppress(TimeoutError):    # nobody may have wanted to read or write meanwhile
+            context.get_async_event(NOTICE_NS)
+    elif kind == REMOVAL:
+        resume(outage.pull_out)(env, side)
+        context.get_async_event(NOTICE_NS)
+        return
+    context.reset()
+
+
+async def _pass(nanoseconds):
+    await Timer(nanoseconds, "ns")

@@ -1,0 +1,220 @@
+"""A pair of QPs that write to each other, live for a while, end, and live again with other numbers."""
+
+from collections import deque
+
+from weft.driver.queue.command import CommandError
+from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCOpcode, WCStatus, WROpcode
+from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.mr import MR
+from weft.driver.verbs.pd import PD
+from weft.driver.verbs.qp import QP, rc_init_attr
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.hdl.contract import wire
+from weft.tb.sim.pair.open_pair import PEER
+from weft.tb.sim.pair.two_cards import SIDES
+
+SLOTS, SLOT_BYTES = 4, 6_000
+CLOSE_TO_WRAP = 12
+PATIENCE_NS = 3_000_000        # so long a request of an honest lane may take
+OPENING, CONNECTING, RUNNING, CLOSING, CLOSED = range(5)
+
+
+class Lane:
+    """The lane takes one step at a time, from the thread of either side.
+
+    Parameters
+    ----------
+    number : int
+    contexts : dict of side
+    rng : random.Random
+    met : Counter
+        Of :data:`~weft.tb.verify.soak.bins.BINS`.
+    eager : tuple of float
+        Of which each life draws its chance to post something when it may.
+    fragile : bool
+        Its QPs may fail, for somebody makes them fail; they are started anew then.
+    trusted : bool
+        A completion with success says that the bytes arrived; not so when somebody forges answers.
+    life_ns : callable() -> float or None
+        How long a life may take; the last life of all ends in order, the others amid traffic.
+
+    Attributes
+    ----------
+    completed : int
+        Requests that ended well, and whose bytes were compared.
+    refused : int
+        Memory regions that the card refused.
+    excused : bool
+        The present life may fail: its card was taken away.
+    registering : bool
+        A memory region is being registered.
+    """
+
+    def __init__(self, number, contexts, rng, met, *, eager, fragile=False, trusted=True, life_ns=lambda: None):
+        self.number, self.contexts, self.rng, self.met = number, contexts, rng, met
+        self.fragile, self.trusted, self._life_ns, self._eagers = fragile, trusted, life_ns, eager
+        self.completed, self.refused, self.excused, self.registering, self._ending = 0, 0, False, False, False
+        self.pds, self.cqs, self.mrs, self.qps = {}, {}, {}, {}
+        self._generations, self._posted = {}, {}
+        self._enter(OPENING)
+
+    def _enter(self, state):
+        self.state, self._done = state, set()
+
+    def __repr__(self):
+        return f"lane {self.number}"
+
+    # ------------------------------------------------------------------------------------ from outside
+
+    def excuse(self):
+        """Whatever lives now may fail, and starts anew."""
+        self.excused = True
+        if self.state in (OPENING, CONNECTING, RUNNING):
+            self._enter(CLOSING)
+
+    def finish(self):
+        """Post nothing more; when all is complete, close."""
+        self._ending = True
+
+    @property
+    def closed(self):
+        return self.state == CLOSED
+
+    def advance(self, side, now):
+        """Do what this side has to do now. Blocks where the verbs do."""
+        if side not in self._done:
+            (self._open, self._connect, self._run, self._close, lambda *_: None)[self.state](side, now)
+
+    def _finish_step(self, side, state, then):
+        """``side`` did its part of ``state``, unless the other side has gone on to another meanwhile."""
+        if self.state != state:
+            return
+        self._done.add(side)
+        if len(self._done) == len(SIDES):
+            self._enter(then)
+
+    # ----------------------------------------------------------------------------------------- a life
+
+    def _open(self, side, now):
+        if self._ending:
+            self._enter(CLOSING)
+            return
+        rng, context = self.rng, self.contexts[side]
+        if not self._done:
+            self.excused = False
+            self.mtu, self._eager = rng.choice(list(MTU)), rng.choice(self._eagers)
+            top = 1 << wire.PSN_BITS
+            self.psns = {s: top - rng.randint(1, CLOSE_TO_WRAP) if rng.random() < 0.5 else rng.randrange(top)
+                         for s in SIDES}
+            self.rsns = {s: rng.choice([0, (1 << wire.RSN_BITS) - rng.randint(1, CLOSE_TO_WRAP),
+                                        (1 << 32) - rng.randint(1, CLOSE_TO_WRAP)]) for s in SIDES}
+            self._posted = {s: deque() for s in SIDES}
+            self._free = {s: deque(range(SLOTS)) for s in SIDES}
+            self.until = None
+        pd = self.pds[side] = PD(context)
+        cq = self.cqs[side] = CQ(context, 8 * SLOTS)
+        self.registering = True
+        try:
+            self.mrs[side] = MR(pd, 2 * SLOTS * SLOT_BYTES, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
+        except CommandError:     # the card could not read the page list
+            self.refused += 1
+            self._enter(CLOSING)
+            return
+        finally:
+            self.registering = False
+        qp = self.qps[side] = QP(pd, rc_init_attr(cq, max_send_wr=SLOTS, max_recv_wr=2 * SLOTS),
+                                 psn=self.psns[side])
+        last = self._generations.get((side, qp.index))
+        self.met["generation wrap"] += last is not None and qp.generation < last
+        self._generations[side, qp.index] = qp.generation
+        self.met["MR churn"] += 1
+        self._finish_step(side, OPENING, CONNECTING)
+
+    def _connect(self, side, now):
+        """The counters that a life begins with are close to their wrap: nobody waits for sixteen million losses."""
+        qp, peer = self.qps[side], self.qps[PEER[side]]
+        try:
+            qp.connect(peer.connection, path_mtu=self.mtu, timeout=6, retry_cnt=7, rnr_retry=7)
+        except MemoryError:      # the knitting buffer is about to grow
+            self._enter(CLOSING)
+            return
+        qp.receiver.holes.next_rsn = self.rsns[side]
+        qp.sender._recovery._reports.expected = self.rsns[PEER[side]]
+        self._finish_step(side, CONNECTING, RUNNING)
+        if self.state == RUNNING:
+            life = self._life_ns()
+            self.until = None if life is None else now + life
+            self.met[f"path MTU {wire.PMTUS[self.mtu]}"] += 1
+            self._last = dict.fromkeys(SIDES, now)
+
+    def _run(self, side, now):
+        self._take(side, now)
+        if self.state != RUNNING:
+            return
+        idle = not any(self._posted.values())
+        if self._ending and idle or not self._ending and self.until is not None and now >= self.until:
+            self.met["QP churn"] += not idle
+            self._enter(CLOSING)
+        elif not self._ending and self._free[side] and self.rng.random() < self._eager:
+            self._post(side, now)
+
+    def _close(self, side, now):
+        self._take(side, now)
+        self._note_wraps(side)
+        for thing in (self.qps, self.mrs, self.cqs, self.pds):
+            if side in thing:
+                thing.pop(side).close()
+        self._finish_step(side, CLOSING, CLOSED if self._ending else OPENING)
+
+    # ---------------------------------------------------------------------------------------- traffic
+
+    def _post(self, side, now):
+        rng, slot, peer = self.rng, self._free[side].popleft(), PEER[side]
+        data = rng.randbytes(rng.choice([1, rng.randint(1, 300), rng.randint(1, SLOT_BYTES)]))
+        at = slot * SLOT_BYTES
+        self.mrs[side].write(data, offset=at)
+        imm = rng.random() < 0.5
+        wr = SendWR(wr_id=slot, sg=[SGE(self.mrs[side].buf + at, len(data), self.mrs[side].lkey)], imm_data=slot,
+                    opcode=WROpcode.RDMA_WRITE_WITH_IMM if imm else WROpcode.RDMA_WRITE,
+                    send_flags=SendFlags.SIGNALED)
+        wr.set_wr_rdma(self.mrs[peer].rkey, self.mrs[peer].buf + SLOTS * SLOT_BYTES + at)
+        if imm and self.qps[peer].engine.receives < SLOTS:
+            self.qps[peer].post_recv(RecvWR(wr_id=slot))
+        if not self._posted[side]:
+            self._last[side] = now
+        self._posted[side].append((slot, data))
+        self.qps[side].post_send(wr)
+
+    def _take(self, side, now):
+        posted, peer = self._posted.get(side, ()), PEER[side]
+        for wc in self.cqs[side].take(8 * SLOTS)[1] if side in self.cqs else ():
+            if wc.opcode is WCOpcode.RDMA_WRITE and posted:
+                slot, data = posted.popleft()
+                self._last[side] = now
+                if wc.status is WCStatus.SUCCESS and self.trusted and peer in self.mrs:
+                    assert wc.wr_id == slot, f"{self}: requests of {side} ended out of order"
+                    got = self.mrs[peer].read(len(data), (SLOTS + slot) * SLOT_BYTES)
+                    assert got == data, f"{self}: bytes from {side} differ"
+                    self.completed += 1
+                self._free[side].append(slot)
+            if wc.status is not WCStatus.SUCCESS:
+                assert self._may_fail, f"{self}: {wc.status.name} on side {side}"
+                if self.state == RUNNING:
+                    self._enter(CLOSING)
+        if self.state != RUNNING:
+            return
+        if posted and now - self._last[side] > PATIENCE_NS:
+            assert self._may_fail, f"{self}: side {side} waits for ever"
+            self._enter(CLOSING)
+
+    @property
+    def _may_fail(self):
+        """The QPs are being closed, one before the other, or somebody makes them fail."""
+        return self.state != RUNNING or self.fragile or self.excused
+
+    def _note_wraps(self, side):
+        qp = self.qps.get(side)
+        if qp is None or qp.sender is None:
+            return
+        self.met["PSN wrap"] += self.psns[side] >> wire.PSN_BITS != qp.sender.queue.una >> wire.PSN_BITS
+        self.met["RSN wrap"] += self.rsns[side] >> wire.RSN_BITS != qp.receiver.holes.next_rsn >> wire.RSN_BITS

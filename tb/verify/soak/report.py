@@ -1,0 +1,41 @@
+"""What ``weft soak`` says of runs of two cards."""
+
+import sys
+import time
+
+from weft.tb.verify.soak.bins import BINS
+from weft.tb.verify.soak.campaign import soak
+from weft.tb.verify.soak.one import run
+
+ENDLESS = 1 << 62
+
+
+def repeat(seed):
+    """Run a seed once more; the exit status."""
+    found = run(seed)
+    if "failed" in found:
+        print(found["failed"], file=sys.stderr)
+        return 1
+    print(f"seed {seed}: {found['cycles']:,} cycles, {found['completed']:,} requests")
+    for name, count in found["met"].items():
+        print(f"{count:9,}  {name}")
+    return 0
+
+
+def report(seconds, **options):
+    """Run seed after seed, for so many seconds, and say what came of it; the exit status, 1 if one failed.
+
+    The options are those of :func:`~weft.tb.verify.soak.campaign.soak`.
+    """
+    began = time.monotonic()
+
+    def tell(total):
+        print(f"{time.monotonic() - began:6.0f} s: {total.runs} runs, {total.cycles:,} cycles, "
+              f"{len(BINS) - len(total.missing)} of {len(BINS)} bins, {len(total.failures)} failed", flush=True)
+
+    total = soak(cycles=ENDLESS, over=lambda: time.monotonic() - began >= seconds, tell=tell, **options)
+    for failure in total.failures:
+        print(failure, file=sys.stderr)
+    if total.missing:
+        print(f"never met: {'; '.join(total.missing)}")
+    return bool(total.failures)

@@ -1,0 +1,215 @@
+"""One run: lanes between two real cards, and what its plan has in store for them."""
+
+import json
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import Timer, gather
+from cocotb.utils import get_sim_time
+
+from weft.driver.device.bringup import STATUS_IDLE
+from weft.driver.device.capabilities import read_register
+from weft.hdl.contract import wire
+from weft.tb.sim.flow.simulate import bench_seed
+from weft.tb.sim.judge.blocks import missing_blocks
+from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
+from weft.tb.verify.soak import bins
+from weft.tb.verify.soak.hazards import BadHost, Strangers, take_away
+from weft.tb.verify.soak.lane import Lane
+from weft.tb.verify.soak.plan import CARDS, draw
+
+STEP_NS, REST_LOOKS = 1_000, 100
+DRAIN = 0.8            # of the cycles, after which nothing new is posted
+LATER = 2              # so many times as long, at most, while nothing arrived
+CALM_NS = 60_000       # of the knitting buffer
+TICKETS = 256
+STALL, STALLS_AT, STALLED_NS = 0.1, (0.1, 0.6), 60_000
+FRAGILE = 0            # number of the lane that somebody makes fail: the first
+
+
+class Run:
+    """A run of :class:`~weft.tb.verify.soak.plan.Plan`.
+
+    Attributes
+    ----------
+    met : Counter
+        Of :data:`~weft.tb.verify.soak.bins.BINS`.
+    """
+
+    def __init__(self, dut, plan):
+        self.plan, self.rng, self.met = plan, random.Random(f"soak {plan.seed}"), Counter()
+        self.pair = OpenPair(dut, plan.env, plan.context, seed=plan.seed)
+        self.finishing, self.done = False, set()
+        self.outages, self.away = {}, set()       # what is planned by side; sides whose cards are away
+
+    async def run(self):
+        plan, pair = self.plan, self.pair
+        await pair.start()
+        fragile = {"PCIe faults", "hostile frames"} & set(plan.hazards)
+        self.lanes = [Lane(number, pair.contexts, random.Random(f"{plan.seed}/lane {number}"), self.met,
+                           eager=plan.eager, fragile=bool(fragile) and number == FRAGILE,
+                           trusted="hostile frames" not in plan.hazards or number != FRAGILE,
+                           life_ns=self._life if number % 2 else lambda: None) for number in range(plan.lanes)]
+        self.end_ns = self._now() + plan.cycles * CLOCK_PERIOD_NS
+        self._plan_outages()
+        agents = self._bad_hosts() if "PCIe faults" in plan.hazards else []
+        for context in pair.contexts.values():
+            context.knitting.calm_ns = CALM_NS
+            self._set_generations(context)
+        tasks = [bridge(self._serve)(side) for side in SIDES]
+        if plan.rough:
+            tasks.append(self._stall())
+        strangers = None
+        if "hostile frames" in plan.hazards:
+            strangers = Strangers(pair.env, self.lanes[FRAGILE], self.lanes[1:], self.rng)
+            tasks.append(strangers.run(lambda: self.finishing))
+        await gather(*tasks)
+        self._note_links(strangers, agents)
+        for side in SIDES:
+            await bridge(self._close)(side)
+            pair.guards[side].check()
+        pair.env.finish()
+        assert self._arrived(), "nothing arrived"
+
+    def _arrived(self):
+        """Messages that came over connections nobody harms. Faults may hold all of them up for most of a short run,
+        which then goes on until there is one."""
+        return sum(lane.completed for lane in self.lanes if not lane.fragile)
+
+    async def _stall(self):
+        """For a while each hard block holds its streams back, at random: simulation is slow then."""
+        await Timer(self.rng.uniform(*STALLS_AT) * self.plan.cycles * CLOCK_PERIOD_NS, "ns", round_mode="round")
+        blocks = [self.pair.env.sides[side].hard_block for side in SIDES]
+        for block in blocks:
+            block.stall(STALL, self.rng)
+        await Timer(STALLED_NS, "ns")
+        for block in blocks:
+            block.stall_no_more()
+
+    @staticmethod
+    def _now():
+        return get_sim_time("ns")
+
+    def _life(self):
+        return self.rng.uniform(0.2, 1.8) * self.plan.life_ns
+
+    def _plan_outages(self):
+        """When whose card is taken away, and how: one or two of each kind."""
+        span = self.plan.cycles * CLOCK_PERIOD_NS
+        due = [(self._now() + self.rng.uniform(0.1, 0.5) * span, self.rng.choice(SIDES), kind)
+               for kind in self.plan.hazards if kind in bins.OUTAGES]
+        self.outages = {side: sorted(each for each in due if each[1] == side) for side in SIDES}
+
+    def _bad_hosts(self):
+        return [BadHost(self.pair.env.host(side), self.pair.contexts[side], self.lanes, side, self.rng)
+                for side in SIDES]
+
+    def _set_generations(self, context):
+        """The next lives of each index are about to come round."""
+        qps = context.qps
+        lives = (1 << wire.QPN_BITS - qps.index_bits) - 1
+        for index in range(2, min(64, qps.size)):
+            qps._generations[index] = self.rng.choice([lives, 256]) - self.rng.randint(2, 4)
+
+    # ------------------------------------------------------------------ in the thread of a side
+
+    def _serve(self, side):
+        context, due = self.pair.contexts[side], self.outages[side]
+        entries = CARDS[self.plan.card].cache_entries
+        while True:
+            now = self._now()
+            span_ns = self.plan.cycles * CLOCK_PERIOD_NS
+            if (not (self.finishing or self.away) and now >= self.end_ns - (1 - DRAIN) * span_ns
+                    and (self._arrived() or now >= self.end_ns + LATER * span_ns)):
+                self._finish()
+            if due and now >= due[0][0]:
+                self._take_away(side, due.pop(0)[2])
+            for lane in self.lanes:
+                lane.advance(side, now)
+            context.progress()
+            self._note(context, entries)
+            if all(lane.closed for lane in self.lanes):
+                break
+            context.wait(STEP_NS)
+        self.done.add(side)
+
+    def _finish(self):
+        self.finishing = True
+        for lane in self.lanes:
+            lane.finish()
+
+    def _take_away(self, side, kind):
+        if kind == bins.REMOVAL:
+            self._finish()
+        for lane in self.lanes:
+            lane.excused = True
+        began = self._now()
+        self.away.add(side)
+        take_away(self.pair.env, side, self.pair.contexts[side], kind)
+        self.away.remove(side)
+        self.end_ns += self._now() - began      # or a short run is all outage
+        for lane in self.lanes:
+            lane.excuse()
+        self.met[kind] += 1
+
+    def _note(self, context, entries):
+        lists = sum(bool(qp.receiver is not None and qp.receiver.holes.nodes) for qp in context.qps)
+        self.met[bins.MANY_LISTS] += lists > entries
+        sizes = {lane.mtu for lane in self.lanes if lane.qps}
+        self.met["different path MTUs at once"] += len(sizes) > 2
+
+    def _close(self, side):
+        context = self.pair.contexts[side]
+        blocks = context.knitting.check()
+        assert not missing_blocks(blocks), f"{side}: {blocks}"
+        assert context.pte_ranges.free_total == context.capabilities.max_pte
+        if context.engine.fatal is None:
+            self._check_rest(side, context.device)
+            self.met["ticket wrap"] += context.statistics()["rx_packets"] // TICKETS
+        self.met["extent added"] += context.knitting.counts["grown"] - 1
+        self.met["extent given up"] += context.knitting.counts["shrunk"]
+        context.close()
+        assert not self.pair.env.host(side).memory.pages, f"{side}: memory was not given back"
+
+    def _check_rest(self, side, device):
+        """No read, write or credit of the card is left over."""
+        for _ in range(REST_LOOKS):
+            if read_register(device, "status") & STATUS_IDLE:
+                break
+            device.wait(STEP_NS)
+        else:
+            raise AssertionError(f"the card of {side} does not come to rest")
+        waiting = [tag for tag, read in enumerate(self.pair.env.host(side).device.active_request) if read is not None]
+        assert not waiting, f"{side}: the hard block still waits for the reads with tags {waiting}"
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _note_links(self, strangers, agents):
+        links = [self.pair.env.link(way).counters for way in ("a_to_b", "b_to_a")]
+        if self.plan.rough:
+            self.met["stalls, reordering and damage at once"] += min(
+                sum(link.reordered.total() for link in links), sum(link.corrupted.total() for link in links))
+        if strangers is not None:
+            self.met["honest QPs beside hostile frames"] += strangers.sent
+        for agent in agents:
+            self.met.update(agent.met)
+        self.met[f"preset {self.plan.card}"] += self.plan.card in ("test", "basic")
+
+
+@cocotb.test()
+async def soak(dut):
+    hazards = os.environ.get("WEFT_SOAK_HAZARDS")
+    plan = draw(bench_seed(), int(os.environ["WEFT_SOAK_CYCLES"]), hazards and hazards.split(","))
+    run = Run(dut, plan)
+    await run.run()
+    known = {name: run.met[name] for name in bins.BINS if run.met[name]}
+    cycles = round(get_sim_time("ns") / CLOCK_PERIOD_NS)
+    Path(os.environ["WEFT_RUN"], "soak.json").write_text(json.dumps(
+        {"seed": plan.seed, "cycles": cycles, "met": known, "hazards": plan.hazards,
+         "completed": sum(lane.completed for lane in run.lanes)}))

@@ -1,0 +1,94 @@
+"""``weft soak``: runs whose seeds are drawn anew, for as long as one likes.
+
+First the seeds of the main job on a bad link that ``make test`` leaves out. Then in turns: the main job in RTL
+on a link as bad as drawn; the tests of recovery between functional cards; those of software RDMA over bad links and
+under bad input; and two cards under everything that makes life hard for them (:mod:`weft.tb.verify.soak`). Each run is
+announced with the command that repeats it; the first that fails ends the soak.
+"""
+
+import itertools
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SIM = [sys.executable, "-m", "weft.tb.cli", "sim"]
+CARDS = [sys.executable, "-m", "weft.tb.cli", "soak", "--seed"]
+TESTS = Path(__file__).resolve().parents[2] / "test"
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "0"]
+RECOVERY = [*PYTEST, *(str(TESTS / "driver" / name) for name in ("send/test_recovery.py", "knitting/test_pool.py"))]
+SOFT = [*PYTEST, *(str(TESTS / "driver/soft" / f"test_{protocol}_{part}.py")
+                   for protocol in ("raw", "rc") for part in ("transfer", "hostile"))]
+SOFT_FRAMES = 50_000
+BAD_LINK = [*PYTEST, f"{TESTS / 'app/job/test_main_job.py'}::test_bad_link_in_both_directions"]
+# Those the tests leave out, as many at once as they take.
+BAD_LINK_SEEDS = [range(first, first + 5) for first in (6, 11, 16)]
+CHANCES = {"loss": (0.001, 0.1), "reorder": (0.0, 0.05), "dup": (0.0, 0.05), "corrupt": (0.0, 0.02)}
+
+
+def job(rng):
+    """Command of a main job."""
+    options = {"seed": rng.randrange(1 << 31),
+               "qps": rng.choice([1, 2, 3, 8, 12]), "pmtu": rng.choice([256, 512, 1024, 2048, 4096]),
+               "rtt-us": rng.choice([2, 5, 20, 50])}
+    for name, (low, high) in CHANCES.items():
+        for way in ("", "back-"):
+            options[way + name] = round(rng.uniform(low, high), 4) if rng.random() < 0.7 else 0
+    return {}, [*SIM, *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
+
+
+def recovery(rng):
+    """Environment and command of the functional tests with seeds of their own."""
+    return {"WEFT_SEED": ",".join(str(rng.randrange(1 << 31)) for _ in range(8))}, RECOVERY
+
+
+def soft(rng):
+    """Environment and command of the tests of software RDMA with seeds of their own, and more frames of bad input."""
+    return {**recovery(rng)[0], "WEFT_FRAMES": str(SOFT_FRAMES)}, SOFT
+
+
+def cards(rng):
+    """Command of a run of two cards."""
+    return {}, [*CARDS, str(rng.randrange(1 << 31))]
+
+
+def bad_links():
+    """Environments and commands of the main job's seeds that the tests leave out."""
+    for seeds in BAD_LINK_SEEDS:
+        yield {"WEFT_SEED": ",".join(map(str, seeds))}, BAD_LINK
+
+
+def turns(rng):
+    """Environments and commands of all runs, without end."""
+    yield from bad_links()
+    for kind in itertools.cycle((job, recovery, soft, cards)):
+        yield kind(rng)
+
+
+def run(budget_s, rng=None):
+    """Start runs until ``budget_s`` seconds are over; the exit status: 1 as soon as one fails.
+
+    Parameters
+    ----------
+    budget_s : float
+    rng : random.Random, optional
+        Draws; otherwise fresh.
+    """
+    rng = rng or random.SystemRandom()
+    began, done = time.monotonic(), 0
+    drawn = turns(rng)
+    while time.monotonic() - began < budget_s:
+        variables, command = next(drawn)
+        again = " ".join([*(f"{name}={value}" for name, value in variables.items()), shlex.join(command)])
+        print(again, flush=True)
+        finished = subprocess.run(command, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+        if finished.returncode:
+            print(f"{finished.stdout[-4000:]}\nweft: this run failed; repeat it by\n{again}", file=sys.stderr)
+            return 1
+        done += 1
+    print(f"{done} runs in {time.monotonic() - began:.0f} s, none failed")
+    return 0

@@ -1,0 +1,1 @@
+"""Structure of the source tree: layers, imports, sizes."""

@@ -1,0 +1,102 @@
+"""Layers of the source tree: a folder imports from folders on the lines above its own, and from no other."""
+
+from pathlib import Path
+
+from weft.tb.sim.flow.imports import imports, names
+
+ROOT = Path(__file__).resolve().parents[3]
+TOP = ("hdl", "driver", "model", "tb")
+
+# Folders on one line do not import each other. A folder stands for the files that lie directly in it, and below
+# `tb/test` and the folders of GROUPS for all files.
+LAYERS = (
+    "hdl/contract",
+    "hdl/part",
+    "hdl/mac hdl/ring hdl/pcie hdl/table",
+    "hdl/command hdl/transmit hdl/receive hdl/adamap",
+    "hdl",
+    "hdl/verilog",
+    "hdl/board",
+    "driver driver/terms driver/protocol driver/ibverbs driver/soft/ports",
+    "driver/device driver/knitting driver/connection",
+    "driver/queue driver/send driver/receive driver/operation driver/linux driver/soft/raw",
+    "driver/engine driver/soft",
+    "driver/verbs",
+    "driver/cm driver/channel driver/application driver/soft/rc",
+    "driver/aio driver/serve driver/soft/serve",
+    "model",
+    "model/functional model/wan/path",
+    "model/card model/wan/adamap",
+    "model/card/machine model/wan/scheme",
+    "model/wan",
+    "tb tb/sim/flow",
+    "tb/sim/stream tb/sim/synth tb/sim/judge",
+    "tb/sim/link tb/sim/pcie",
+    "tb/sim/block tb/sim/pair",
+    "tb/sim/hostile tb/sim/scenario tb/sim/wave",
+    "tb/app/job tb/app/serve tb/app/stage tb/app/sweep",
+    "tb/app/device tb/app/perf tb/app/report",
+    "tb/verify/conformance tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop tb/verify/lives "
+    "tb/verify/operations tb/verify/programs tb/verify/proof tb/verify/soak tb/verify/structure",
+    "tb/verify/bench",
+    "tb/verify/calibrate tb/verify/mutate",
+    "tb/cli",
+    "tb/test",
+)
+GROUPS = ("tb/test", "tb/sim/block")
+# The hardware description, the driver and the models stand beside each other: of the parts above, each sees these alone.
+SEES = {"driver": ("hdl/contract",), "model": ("hdl/contract", "driver/device")}
+
+
+def levels():
+    """``{folder: line}``: position of each folder in :data:`LAYERS`."""
+    return {folder: line for line, folders in enumerate(LAYERS) for folder in folders.split()}
+
+
+def folder(file):
+    """Folder of ``file`` (a path below the root) in :data:`LAYERS`."""
+    parent = str(file.parent)
+    return next((group for group in GROUPS if f"{parent}/".startswith(f"{group}/")), parent)
+
+
+def modules():
+    """``{dotted name: file}`` of all Python files of the import packages."""
+    found = {}
+    for top in TOP:
+        for file in sorted((ROOT / top).rglob("*.py")):
+            inside = file.relative_to(ROOT)
+            parts = [part for part in inside.with_suffix("").parts if part != "__init__"]
+            found[".".join(["weft", *parts])] = inside
+    return found
+
+
+def imported(statements, package, known):
+    """Names of the modules in ``known`` that import statements in ``package`` import."""
+    for module, name in names(statements, package):
+        whole = module if name is None else f"{module}.{name}"
+        yield from (found for found in (whole if whole in known else module,) if found in known)
+
+
+def edges():
+    """``{(folder, imported folder): sentences}``: every import between two folders, inside functions too."""
+    known, found = modules(), {}
+    for file in known.values():
+        package = ".".join(["weft", *file.parent.parts])
+        for name in imported(imports(ROOT / file), package, known):
+            ends = folder(file), folder(known[name])
+            if ends[0] != ends[1]:
+                found.setdefault(ends, set()).add(f"{file} imports {name}")
+    return found
+
+
+def allowed(source, target):
+    """True if files in folder ``source`` may import from folder ``target``.
+
+    Raises
+    ------
+    KeyError
+        If a folder is missing in :data:`LAYERS`.
+    """
+    level, part = levels(), source.split("/")[0]
+    seen = target.split("/")[0] == part or part not in SEES or target in SEES[part]
+    return level[target] < level[source] and seen
