@@ -104,9 +104,9 @@ def synth(
         card_params(name)
     depth, paths = number("--depth", depth, int, 1, 9), number("--paths", paths, int, 1, 12)
     with needs("dev"):
+        from weft.tb.sim.flow.figures import judged
         from weft.tb.sim.synth import synth as synthesis
-        from weft.tb.verify.bench.run import judged
-        from weft.tb.verify.bench.synth import PLACED, placed_rows, rows
+        from weft.tb.sim.synth.figures import PLACED, placed_rows, rows
     try:
         found = synthesis.run(presets, depth, only or (), paths, straddle=straddle, mac_clock=mac_clock)
     except synthesis.NoSuchRoom as error:

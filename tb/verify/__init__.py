@@ -1,1 +1,1 @@
-"""Engineering tools: benchmarks, proofs, mutants, soak, fuzzing, calibration, conformance, interoperability, documents."""
+"""Engineering tools: benchmarks, proofs, mutants, soak, fuzzing, calibration, conformance, documents."""

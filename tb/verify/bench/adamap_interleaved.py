@@ -20,10 +20,10 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.tb.sim.block.adamap.made_lists import FIRST_LINE, now, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.bench.light_room import HitCounter, LightRoom
 from weft.tb.verify.bench.losses import FIRST_PSN, PACKET_CYCLES, batches, nodes_of
 

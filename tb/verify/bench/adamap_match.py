@@ -25,12 +25,12 @@ from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import MatchRequest
 from weft.tb.sim.block.adamap.made_lists import LineMemory, create_list, link, now, open_extent, operate, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack
 from weft.tb.verify.bench import adamap_match_window
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLES, MadeList, in_turn
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=16, prefetch_depth_max=16)

@@ -17,9 +17,9 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.tb.sim.block.adamap.made_lists import now
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.stream.clock import start_clock
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.bench.light_room import LightRoom
 from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLES, SPAN, MadeList, in_turn
 

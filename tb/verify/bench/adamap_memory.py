@@ -33,7 +33,7 @@ from weft.hdl.contract.params import PRESETS, preset
 from weft.hdl.part.layouts import qp_entry
 from weft.hdl.table.kinds import QP_STATES, QP_TABLE
 from weft.hdl.table.tables import QP_READERS, STATE_READERS
-from weft.tb.verify.bench.benchmark import Row
+from weft.tb.sim.flow.figures import Row
 from weft.tb.verify.bench.storage import storage
 
 BASE = replace(preset("test"), qps=1024, window_bits=128, builder_slots=8, cache_entries=16, prefetch_depth_max=16)

@@ -3,40 +3,7 @@
 import importlib
 from dataclasses import dataclass, replace
 
-
-@dataclass(frozen=True)
-class Row:
-    """A figure.
-
-    Attributes
-    ----------
-    name, unit : str
-        The name is one word, the same in every run.
-    value : float
-    at_least, at_most : float or None
-        The bar. A value on its wrong side fails the benchmark.
-    conditions : str
-        Under which it was measured, and what it counts; empty: those of its :class:`Benchmark`.
-    """
-
-    name: str
-    unit: str
-    value: float
-    at_least: float | None = None
-    at_most: float | None = None
-    conditions: str = ""
-
-    @property
-    def bar(self):
-        """The bar in words, empty without one."""
-        if self.at_least is not None:
-            return f"at least {self.at_least:,.4g}"
-        return f"at most {self.at_most:,.4g}" if self.at_most is not None else ""
-
-    @property
-    def missed(self):
-        return (self.at_least is not None and self.value < self.at_least) or (
-            self.at_most is not None and self.value > self.at_most)
+HERE = "weft.tb.verify.bench"
 
 
 @dataclass(frozen=True)
@@ -48,8 +15,8 @@ class Benchmark:
     about : str
         One sentence.
     module, function : str
-        ``function(progress)`` of ``weft.tb.verify.bench.<module>`` returns rows. While it measures it may append JSON
-        lines ``{"phase", "done", "total"}`` to the file ``progress``.
+        ``function(progress)`` of ``module``, a name below :data:`HERE` or, with a dot, below ``weft.tb``, returns rows.
+        While it measures it may append JSON lines ``{"phase", "done", "total"}`` to the file ``progress``.
     conditions : str
         Of every row that does not name its own.
     """
@@ -64,7 +31,8 @@ class Benchmark:
         return [replace(row, conditions=row.conditions or self.conditions) for row in self._rows(progress)]
 
     def _rows(self, progress):
-        return getattr(importlib.import_module(f"weft.tb.verify.bench.{self.module}"), self.function)(progress)
+        module = f"weft.tb.{self.module}" if "." in self.module else f"{HERE}.{self.module}"
+        return getattr(importlib.import_module(module), self.function)(progress)
 
 
 # What the benchmarks of two cards have in common.
@@ -93,23 +61,25 @@ BENCHMARKS = {
     "pool": Benchmark("Goodput with too few knitting blocks, on functional cards.", "pool",
                       conditions="functional cards, 3 MB over 2 QPs, PMTU 256, 10 % loss, delay 100 µs one way"),
     "lives": Benchmark("Lives of nodes: blocks that leak and stale accepts, functional and in the RTL.",
-                       "lives", conditions="QPs that come and go, reports and retransmissions that come late or never"),
-    "fuzz": Benchmark("Random and mutated frames: what raises, hangs, completes or writes beside.", "fuzz",
+                       "verify.lives.figures",
+                       conditions="QPs that come and go, reports and retransmissions that come late or never"),
+    "fuzz": Benchmark("Random and mutated frames: what raises, hangs, completes or writes beside.",
+                      "verify.fuzz.figures",
                       conditions="an honest pair of QPs beside a pair of victims, frames for both hosts"),
     "hostile": Benchmark("What attacks at 45 Gb/s leave of an honest transfer at 50 Gb/s, and what they leave behind.",
                          "hostile", conditions=f"{CARDS}; one way, PMTU 1024, 8 messages of 16 KiB in flight"),
     "serve": Benchmark("Served programs: post and poll, waiting and idling; fuzzed messages, overlapping "
-                       "registrations, programs that are killed.", "serve",
+                       "registrations, programs that are killed.", "verify.programs.figures",
                        conditions="functional cards of preset test, this machine's processor"),
     "serve-truth": Benchmark("What programs of others measure on served RTL in simulated time, beside the benchmarks.",
                              "serve_truth", conditions=CARDS),
-    "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "pcie_faults",
+    "pcie-faults": Benchmark("Faults of a PCIe host, each kind, and what they broke.", "verify.soak.pcie_faults",
                              conditions="the PCIe room alone, reads in 900 to 1100 ns, six tenths of the memory answer "
                                         "badly; and two cards under their drivers: payload, ring entries, nodes and "
                                         "page lists that are damaged or unreadable, cards that are reset, cut off or "
                                         "pulled out; lost tags, credits or blocks, hangs, wrong bytes, errors without "
                                         "a fault"),
-    "soak": Benchmark("Random runs of two cards under everything that makes life hard for them.", "soak",
+    "soak": Benchmark("Random runs of two cards under everything that makes life hard for them.", "verify.soak.figures",
                       conditions="clock cycles of two real cards, presets test and basic; runs by seed, each with its "
                                  "own path MTUs, lives, losses, faults and resets; finished runs are kept"),
     "model": Benchmark("Wide-area experiments: goodput, rivals, bursts, outages, many QPs.", "wide_area",
@@ -130,7 +100,7 @@ BENCHMARKS = {
                             "wide_area_long", "card_memory",
                             conditions="memories and registers of the netlist"),
     "synth": Benchmark("Size and longest paths on an FPGA, estimated by block, and by place and route on another one.",
-                       "synth", conditions="presets basic and full; nothing has met a vendor's tools"),
+                       "sim.synth.figures", conditions="presets basic and full; nothing has met a vendor's tools"),
     "simulation": Benchmark("How fast simulation is.", "simulation",
                             conditions="wall clock of this machine, one run; two idle cards of preset test, Verilator"),
 }

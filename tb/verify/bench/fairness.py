@@ -11,8 +11,8 @@ from collections import Counter
 from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SendWR
 from weft.hdl.contract import wire
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.operation_pair import OperationPair
-from weft.tb.verify.bench.benchmark import Row
 
 QPS = 16
 SMALLEST, LARGEST = 512, 1 << 20

@@ -29,6 +29,7 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import bench_seed, simulate
 from weft.tb.sim.hostile.attacks import KINDS, Attacker, Mark
@@ -39,7 +40,6 @@ from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.card_device import CardDevice
 from weft.tb.sim.pcie.host_memory import HostBuffer
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.bench.meters import meter_placed
 
 VARIABLE, PRESET = "WEFT_HOSTILE", "test"

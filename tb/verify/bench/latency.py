@@ -19,10 +19,10 @@ from cocotb.utils import get_sim_time
 from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 
 VARIABLE = "WEFT_LATENCY"

@@ -19,6 +19,7 @@ from weft.driver.terms.enums import SendFlags, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.link import mac
 from weft.tb.sim.link.link import FrameKind
@@ -26,7 +27,7 @@ from weft.tb.sim.pair.two_cards import SIDES, TOP, cards_name, two_cards_text
 from weft.tb.sim.pair.two_hosts import CLOCKS
 from weft.tb.sim.pcie.host import HostConfig
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
-from weft.tb.verify.bench.benchmark import CARDS, Row
+from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.card_lab import PEER, PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.meters import meter_placed, meter_sent, steady_gbps
 

@@ -19,10 +19,10 @@ from weft.model.link import EventLoop, Link, LinkConfig
 from weft.tb.app.job import run as run_sim
 from weft.tb.app.job.job import Job
 from weft.tb.app.job.timed_job import TimedJob
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.pair.two_cards import TOP, two_cards_text
-from weft.tb.verify.bench.benchmark import Row
 
 MIB = 1 << 20
 MEMORY_BYTES = 16 * MIB         # that all messages go to, one behind the other, again and again

@@ -7,8 +7,8 @@ from pathlib import Path
 from weft.model.wan.result import compile_engine
 from weft.model.wan.result import measure as run
 from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.bench.wide_area import BASE
 
 SOURCE = Path(__file__).with_name("ns3_path.cpp")

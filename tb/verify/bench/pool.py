@@ -4,7 +4,7 @@
 in functional time. Demand is what the nodes of a transfer take at most when nobody has to wait.
 """
 
-from weft.tb.verify.bench.benchmark import Row
+from weft.tb.sim.flow.figures import Row
 from weft.tb.verify.bench.small_pools import pools, squeezed
 
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from weft.driver.ibverbs.build import build
 from weft.driver.terms.enums import WROpcode
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.verify.bench import latency, verbs
-from weft.tb.verify.bench.benchmark import CARDS, Row
+from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.programs.programs import TABLE
 from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving

@@ -29,7 +29,7 @@ from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi
 from weft.model.functional.host import connected_pair, run_apps
 from weft.model.link import LinkConfig
-from weft.tb.verify.bench.benchmark import Row
+from weft.tb.sim.flow.figures import Row
 
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 MACS, IPS = (0x02_00_00_00_00_01, 0x02_00_00_00_00_02), (0x0A_00_00_01, 0x0A_00_00_02)

@@ -10,9 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import BUILD_ROOT
-from weft.tb.verify.bench.benchmark import Row
 
 BEFORE = "23e2b34cd65cd0c0513d7fab6e79e2e0b0951ff5"    # the last commit with a coroutine for each bus and cycle
 SOURCE = Path(__file__).resolve().parents[3]

@@ -20,10 +20,11 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
 from weft.tb.verify.bench import fairness
-from weft.tb.verify.bench.benchmark import CARDS, Row
+from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.card_lab import PEER, PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.driver_cost import CHAIN, DriverCost
 

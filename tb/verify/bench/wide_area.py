@@ -11,8 +11,8 @@ from weft.model.wan import engine
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import measure as run
 from weft.model.wan.world import make
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.verify.bench.benchmark import Row
 
 BASE = Experiment(rate_gbps=100, rtt_ms=30.0, warmup_rtts=4, measured_rtts=6)
 LARGE = BASE.with_(pmtu=4096, warmup_rtts=8, measured_rtts=30)

@@ -15,9 +15,9 @@ from weft.model.wan import schemes
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import compile_engine
 from weft.model.wan.result import measure as run
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.percentile import percentile
 from weft.tb.sim.flow.progress import tell
-from weft.tb.verify.bench.benchmark import Row
 
 TRANSFERS = 1000
 IDEAL = {1e-5: (1.24, 1.90), 1e-4: (1.84, 1.90), 1e-3: (1.92, 2.80), 1e-2: (2.77, 3.70)}   # mean and p99.9

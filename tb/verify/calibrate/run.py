@@ -9,11 +9,10 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
+from weft.tb.sim.flow.figures import Row, merge_report
 from weft.tb.sim.scenario.compare import COMMAND, REPORT, STALL_MAX, TIME_MAX, Comparison, worst
 from weft.tb.sim.scenario.runs import Gateware, run_functional, run_model
 from weft.tb.sim.scenario.scenario import ALL
-from weft.tb.verify.bench.benchmark import Row
-from weft.tb.verify.bench.run import merge_report
 
 SCENARIOS_MIN = 60
 FILE_WIDTH = 110

@@ -14,9 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from weft.tb.sim.flow.figures import Row, merge_report
 from weft.tb.sim.flow.simulate import BUILD_ROOT
-from weft.tb.verify.bench.benchmark import Row
-from weft.tb.verify.bench.run import merge_report
 from weft.tb.verify.mutate.campaign import BaselineFails, designs, for_all, judge, mutants, proof
 from weft.tb.verify.mutate.netlist import YosysFailed
 from weft.tb.verify.mutate.record import NotRecorded

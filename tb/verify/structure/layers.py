@@ -36,15 +36,14 @@ LAYERS = (
     "tb/sim/hostile tb/sim/scenario tb/sim/wave",
     "tb/app/job tb/app/serve tb/app/stage tb/app/sweep",
     "tb/app/device tb/app/perf tb/app/report",
-    "tb/verify/conformance tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop tb/verify/lives "
-    "tb/verify/operations tb/verify/programs tb/verify/proof tb/verify/soak tb/verify/structure",
-    "tb/verify/bench",
-    "tb/verify/calibrate tb/verify/mutate",
+    "tb/verify/calibrate tb/verify/conformance tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop "
+    "tb/verify/lives tb/verify/mutate tb/verify/operations tb/verify/programs tb/verify/proof tb/verify/structure",
+    "tb/verify/bench tb/verify/soak",
     "tb/cli",
     "tb/test",
 )
 GROUPS = ("tb/test", "tb/sim/block")
-# The hardware description, the driver and the models stand beside each other: of the parts above, each sees these alone.
+# Hardware, driver and models stand beside each other: of the parts above its own, each sees these folders alone.
 SEES = {"driver": ("hdl/contract",), "model": ("hdl/contract", "driver/device")}
 
 

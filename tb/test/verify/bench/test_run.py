@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from weft.tb.sim.flow import figures
+from weft.tb.sim.flow.figures import Row
 from weft.tb.verify.bench import run as run_bench
-from weft.tb.verify.bench.benchmark import BENCHMARKS, Benchmark, Row
+from weft.tb.verify.bench.benchmark import BENCHMARKS, Benchmark
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def fakes(monkeypatch, tmp_path):
             return rows[self.module]
 
     monkeypatch.setattr(run_bench, "BENCHMARKS", {name: Fake("About it.", name, conditions="at noon") for name in rows})
-    monkeypatch.setattr(run_bench, "REPORT", tmp_path / "bench.json")
+    monkeypatch.setattr(figures, "REPORT", tmp_path / "bench.json")
     monkeypatch.setattr(run_bench, "PROGRESS", tmp_path / "progress")
     return rows
 
@@ -28,7 +30,7 @@ def test_report_keeps_what_was_not_measured(fakes):
     assert run_bench.run() == 0
     fakes["one"] = [Row("speed", "m/s", 4.0, at_least=2.0)]
     assert run_bench.run(["one"]) == 0
-    assert json.loads(run_bench.REPORT.read_text()) == [
+    assert json.loads(figures.REPORT.read_text()) == [
         {"name": "speed", "unit": "m/s", "value": 4.0, "command": "weft bench --only one", "conditions": "at noon"},
         {"name": "depth", "unit": "m", "value": 1.0, "command": "weft bench --only two", "conditions": "at night"}]
 
@@ -37,16 +39,16 @@ def test_report_forgets_what_a_benchmark_measures_no_more(fakes):
     assert run_bench.run() == 0
     fakes["one"] = [Row("pace", "s/m", 0.3)]
     assert run_bench.run(["one"]) == 0
-    assert {row["name"] for row in run_bench.load_report()} == {"depth", "pace"}
-    assert run_bench.judged("one", [Row("speed", "m/s", 3.0)], "weft bench --only one") == 0
-    assert {row["name"] for row in run_bench.load_report()} == {"depth", "pace", "speed"}
+    assert {row["name"] for row in figures.load_report()} == {"depth", "pace"}
+    assert figures.judged("one", [Row("speed", "m/s", 3.0)], "weft bench --only one") == 0
+    assert {row["name"] for row in figures.load_report()} == {"depth", "pace", "speed"}
 
 
 def test_missed_bar_fails(fakes, capsys):
     fakes["one"] = [Row("speed", "m/s", 1.0, at_least=2.0)]
     assert run_bench.run() == 1
     assert "speed is 1 m/s" in capsys.readouterr().err
-    assert len(json.loads(run_bench.REPORT.read_text())) == 2
+    assert len(json.loads(figures.REPORT.read_text())) == 2
 
 
 def test_failed_benchmark_fails(fakes, monkeypatch, capsys):

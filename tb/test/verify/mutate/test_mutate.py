@@ -187,7 +187,8 @@ def test_a_mutant_keeps_its_name_while_other_modules_change():
 
 def test_a_test_that_simulates_nothing_is_refused(tmp_path):
     with pytest.raises(NotRecorded, match="does not show what it simulates"):
-        campaign.record.record({"tb/test/verify/mutate/test_mutate.py::test_every_file_of_the_gateware_is_mutated": ""}, tmp_path)
+        campaign.record.record(
+            {"tb/test/verify/mutate/test_mutate.py::test_every_file_of_the_gateware_is_mutated": ""}, tmp_path)
 
 
 def test_every_file_of_the_gateware_is_mutated():

@@ -3,9 +3,9 @@
 import sys
 from functools import partial
 
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.fuzz.functional import fuzz
 from weft.tb.verify.fuzz.rtl import fuzz_rtl
 

@@ -2,10 +2,10 @@
 
 from rich.console import Console
 
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.synth import place, synth
 from weft.tb.sim.synth.path import CONSTANTS
-from weft.tb.verify.bench.benchmark import Row
 
 PRESETS = ("basic", "full")
 PLACED = "basic"

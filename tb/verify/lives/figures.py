@@ -3,7 +3,7 @@
 ``adamap_block_leaks`` and ``adamap_stale_accepts`` are the sums over both; a row for each says of how many lives.
 """
 
-from weft.tb.verify.bench.benchmark import Row
+from weft.tb.sim.flow.figures import Row
 from weft.tb.verify.lives.functional import live
 from weft.tb.verify.lives.rtl import live_in_rtl
 

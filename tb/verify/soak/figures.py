@@ -2,8 +2,8 @@
 
 import sys
 
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.soak.bins import BINS
 from weft.tb.verify.soak.campaign import soak
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from weft.driver.ibverbs.build import build
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.hostile import fuzz
 from weft.tb.verify.programs.local import local_daemon

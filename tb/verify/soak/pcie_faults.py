@@ -8,8 +8,8 @@ import random
 import sys
 from collections import Counter
 
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.verify.bench.benchmark import Row
 from weft.tb.verify.fault.endpoint import inject
 from weft.tb.verify.soak.bins import AREAS, OUTAGES
 from weft.tb.verify.soak.one import run

@@ -1,0 +1,145 @@
+"""Figures that commands measure: their table, their bars, and ``sim_build/reports/bench.json``.
+
+The report is a list of ``{"name", "unit", "value", "command", "conditions"}``.
+"""
+
+import itertools
+import json
+import sys
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from weft.tb.sim.flow.build import BUILD_ROOT
+
+REPORT = BUILD_ROOT / "reports/bench.json"
+FILE_WIDTH = 100       # columns of a table that does not go to a terminal
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure.
+
+    Attributes
+    ----------
+    name, unit : str
+        The name is one word, the same in every run.
+    value : float
+    at_least, at_most : float or None
+        The bar. A value on its wrong side fails the benchmark.
+    conditions : str
+        Under which it was measured, and what it counts; empty: those of its :class:`Benchmark`.
+    """
+
+    name: str
+    unit: str
+    value: float
+    at_least: float | None = None
+    at_most: float | None = None
+    conditions: str = ""
+
+    @property
+    def bar(self):
+        """The bar in words, empty without one."""
+        if self.at_least is not None:
+            return f"at least {self.at_least:,.4g}"
+        return f"at most {self.at_most:,.4g}" if self.at_most is not None else ""
+
+    @property
+    def missed(self):
+        return (self.at_least is not None and self.value < self.at_least) or (
+            self.at_most is not None and self.value > self.at_most)
+
+
+def judged(name, rows, command):
+    """Show and keep rows that ``command`` measured, beside those that it did not measure this time.
+
+    Returns
+    -------
+    int
+        Exit status: 1 if a row misses its bar.
+    """
+    if not rows:
+        return 0
+    console, before = output(), values()
+    return exit_status(console, judge(console, name, rows, before, command))
+
+
+def output():
+    """Console for tables of figures."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    return console
+
+
+def values():
+    """Return ``{name: value}`` of the report."""
+    return {row["name"]: row["value"] for row in load_report()}
+
+
+def judge(console, name, rows, before, command=None):
+    """Show and keep rows; return a sentence for each row that misses its bar.
+
+    Parameters
+    ----------
+    before : dict of str to float
+        Values to compare with.
+    command : str, optional
+        Command that measured a part of benchmark ``name``; without it the rows are the whole benchmark.
+    """
+    show(console, name, rows, before)
+    merge_report(rows, command or f"weft bench --only {name}", whole=not command)
+    return [f"{row.name} is {row.value:.4g} {row.unit}; the bar is {row.bar}" for row in rows if row.missed]
+
+
+def exit_status(console, problems):
+    """Print ``problems``; return 1 if there are any, otherwise 0."""
+    console.print(f"report {REPORT}", style="dim", soft_wrap=True)
+    for problem in problems:
+        print(f"weft: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def show(console, name, rows, before):
+    """Print rows as tables, one for each group of conditions; ``before``: values to compare with."""
+    console.print(f"[bold]{name}[/]")
+    for conditions, group in itertools.groupby(rows, lambda row: row.conditions):
+        console.print(Padding(escape(conditions), (0, 0, 0, 2)), style="dim")
+        table = Table(box=None, pad_edge=False, expand=True)
+        table.add_column("    figure", ratio=1, overflow="fold")
+        for column, justify, width in (("value", "right", 9), ("unit", "left", 12), ("bar", "right", 15),
+                                       ("change", "right", 8)):
+            table.add_column(column, justify=justify, min_width=width, no_wrap=True)
+        for row in group:
+            old = before.get(row.name)
+            value = f"{row.value:,.4g}" if abs(row.value) < 1000 else f"{row.value:,.0f}"
+            table.add_row(f"    {row.name}", f"[red]{value}[/]" if row.missed else value, row.unit, row.bar,
+                          f"{100 * (row.value - old) / old:+.1f} %" if old else "")
+        console.print(table)
+
+
+def load_report():
+    """Return the rows of the report; an empty list if the file is missing or has another form."""
+    try:
+        rows = json.loads(REPORT.read_text())
+    except (OSError, json.JSONDecodeError):
+        return []
+    return rows if isinstance(rows, list) else []
+
+
+def merge_report(rows, command, whole):
+    """Put the rows of ``command`` into the report; if they are its ``whole``, they replace all its earlier rows."""
+    merged = {row["name"]: row for row in load_report()}
+    for row in rows:
+        merged[row.name] = {"name": row.name, "unit": row.unit, "value": row.value,
+                            "command": command, "conditions": row.conditions}
+    now = {row.name for row in rows}
+    merged = {name: row for name, row in merged.items() if not whole or name in now or row["command"] != command}
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    part = REPORT.with_suffix(".part")
+    part.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
+    part.rename(REPORT)
