@@ -34,7 +34,7 @@ endif
 MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
   [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
 
-.PHONY: help sim test soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint clean tools moved
+.PHONY: help sim check test test-all soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint clean tools moved
 .DEFAULT_GOAL := help
 
 help:
@@ -42,7 +42,9 @@ help:
 	@echo '               FILE= LOSS= REORDER= DUP= CORRUPT= RTT_US= QPS= SEED= PMTU= SIM= PRESET= WAVES=1'
 	@echo '               BACK_LOSS= BACK_REORDER= BACK_DUP= BACK_CORRUPT= for the way back'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
-	@echo 'make test      all tests; with WEFT_LONG=1 in the environment, more random draws in some'
+	@echo 'make check     lint, and the tests that need no RTL: minutes'
+	@echo 'make test      every module and feature at least once, both simulators'
+	@echo 'make test-all  all tests; with WEFT_LONG=1 in the environment, more random draws in some'
 	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds;'
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
 	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'
@@ -65,7 +67,13 @@ sim: $(VENV)/.sim
 wave: $(VENV)/.sim
 	@$(BIN)/weft sim $(OPTIONS) --waves --view
 
+check: lint
+	@WEFT_RTL=0 $(BIN)/python -m pytest -n 3 -m "not rtl and not long" $(PYTEST_ARGS)
+
 test: $(VENV)/.dev
+	@$(BIN)/python -m pytest -n 3 -m "not long" $(PYTEST_ARGS)
+
+test-all: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
 
 conformance: $(VENV)/.sim
