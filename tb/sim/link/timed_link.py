@@ -2,7 +2,7 @@
 
 
 class TimedLink:
-    """Runs :class:`~weft.tb.sim.link.link.Impairments` on a :class:`~weft.model.link.EventLoop`.
+    """Runs :class:`~weft.tb.sim.link.link.Impairments` on a :class:`~weft.model.loop.EventLoop`.
 
     Parameters
     ----------

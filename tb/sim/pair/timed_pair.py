@@ -7,7 +7,7 @@ from weft.driver.verbs.context import Context
 from weft.model.card.host import TimedDevice
 from weft.model.functional.host import run_apps
 from weft.model.functional.parse import parse
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 from weft.tb.sim.judge.dma_guard import DmaGuard
 from weft.tb.sim.judge.ending import Ending
 from weft.tb.sim.judge.scoreboard import Scoreboard
