@@ -27,7 +27,7 @@ MIB = 1 << 20
 MEMORY_BYTES = 16 * MIB         # that all messages go to, one behind the other, again and again
 MESSAGE_BYTES = MIB
 PMTU, LOSS, RTT_NS = 1024, 0.01, 30_000_000
-OF_ONE_MIN = 0.95
+VS_RTL_MIN, OF_ONE_MIN = 5, 0.95
 # The line holds 345 MB in 30 ms, so the middle of the long haul is half a round trip. A longer haul reaches more:
 # 0.982, 0.985, 0.987 and 0.997 of 1 - loss at 448, 512, 640 and 1024 MiB.
 LONG_BYTES, SHORT_BYTES = 512 * MIB, 8 * MIB
@@ -144,14 +144,20 @@ class Haul:
 
 
 def speed(progress):
-    """Packets per second, and the model beside the gateware."""
+    """Measure packets per second, and the speed of the model as a ratio to the gateware's.
+
+    The packet rate depends on the machine and has no bar: the former one, 50,000 packets/s, was reached by a copy of
+    this model in machine code that no command used; the model itself reaches about 4,000. The bar is the ratio, which
+    compares two runs of the same job on the same machine.
+    """
     haul = Haul(SHORT_BYTES, rtt_ns=SHORT_RTT_NS, progress=progress).run()
     return [
         Row("model_card_packets_per_second", "packets/s", haul.packets / haul.seconds,
-            conditions=f"two cards in time under the real driver, {haul.size // MIB} "
-            f"MiB, 1 QP, PMTU {PMTU}, loss {LOSS:g}, RTT 0.1 ms; processor time of one core"),
+            conditions=f"two cards in time under the real driver, {haul.size // MIB} MiB, 1 QP, PMTU {PMTU}, "
+            f"loss {LOSS:g}, RTT 0.1 ms; processor time of one core"),
         Row("model_vs_rtl_speed_ratio", "times", _job_seconds("rtl") / _job_seconds("model"),
-            conditions="wall clock of the main job's transfer with its defaults, gateware under Verilator to model"),
+            at_least=VS_RTL_MIN, conditions="wall clock of the main job's transfer with its defaults, gateware under "
+            "Verilator to model"),
     ]
 
 
