@@ -1,6 +1,6 @@
 """Tiers of the tests: which need a simulator of RTL, and which only ``make test-all`` runs.
 
-``make check`` runs tests in neither list, ``make test`` all but the long ones, ``make test-all`` everything. An entry is
+``make check`` runs tests in neither list, ``make test`` all but the long ones, ``make test-all`` all. An entry is
 the beginning of a test's name below ``tb/test``.
 """
 
