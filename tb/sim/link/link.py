@@ -8,10 +8,12 @@ import enum
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from weft.hdl.contract import wire
+from weft.model.settings import BadSetting, Setting, chance, check
 
-REORDER_MAX_NS = 1000
+REORDER_MAX_NS, DELAY_MAX_NS = 1000, 1 << 62
 WIRE_OVERHEAD_BYTES = 24    # FCS, preamble, gap
 
 
@@ -53,40 +55,36 @@ def frame_kind(frame):
 class LinkConfig:
     """How bad one direction is. All chances are per frame and independent.
 
+    A duplicated frame arrives a second time, up to ``reorder_max_ns`` later; a reordered one is held back by 1 ns to
+    ``reorder_max_ns``; a corrupted one has one bit flipped, anywhere in the frame.
+
     Attributes
     ----------
-    delay_ns : float
-        One way, half of the round trip time.
     rate_gbps : float or None
-        Of the slowest stretch of the way: frames queue for it. None: none is slower than the MACs, which serialise
+        Of the slowest stretch of the path: frames queue for it. None: none is slower than the MACs, which serialise
         at line rate themselves.
-    loss, duplicate, reorder, corrupt : float
-        Chances, 0 to 1. A duplicated frame arrives a second time, up to ``reorder_max_ns`` later; a reordered one is
-        held back by 1 ns to ``reorder_max_ns``; a corrupted one has one bit flipped, anywhere in the frame.
-    reorder_max_ns : int
-        Bound of what a frame is held back.
-    lose_control : bool
-        Whether frames other than data and retransmissions can be lost or corrupted as well.
+
+    Raises
+    ------
+    BadSetting
     """
 
-    delay_ns: float = 10_000
+    delay_ns: Annotated[float, Setting("Delay one way, half of the round trip time.", unit="nanoseconds", least=0,
+                                       most=DELAY_MAX_NS)] = 10_000
     rate_gbps: float | None = None
-    loss: float = 0.0
-    duplicate: float = 0.0
-    reorder: float = 0.0
-    corrupt: float = 0.0
-    reorder_max_ns: int = REORDER_MAX_NS
-    lose_control: bool = True
+    loss: Annotated[float, chance("Chance of a loss.")] = 0.0
+    duplicate: Annotated[float, chance("Chance of a second copy.")] = 0.0
+    reorder: Annotated[float, chance("Chance of a delay behind later frames.")] = 0.0
+    corrupt: Annotated[float, chance("Chance of a flipped bit.")] = 0.0
+    reorder_max_ns: Annotated[int, Setting("Longest time for which a frame is held back.", unit="nanoseconds", least=1,
+                                           most=DELAY_MAX_NS)] = REORDER_MAX_NS
+    lose_control: Annotated[bool, Setting("Frames other than data and retransmissions can be lost or corrupted as "
+                                          "well.")] = True
 
     def __post_init__(self):
-        for name in ("loss", "duplicate", "reorder", "corrupt"):
-            chance = getattr(self, name)
-            if not 0 <= chance <= 1:
-                raise ValueError(f"{name} is {chance}; a probability lies between 0 and 1")
-        if self.delay_ns < 0 or self.reorder_max_ns < 1:
-            raise ValueError("delay_ns must not be negative, and reorder_max_ns at least 1")
+        check(self)
         if self.rate_gbps is not None and not self.rate_gbps > 0:
-            raise ValueError(f"rate_gbps is {self.rate_gbps}; it must be above 0")
+            raise BadSetting("rate_gbps", self.rate_gbps, "it must be above 0")
 
 
 @dataclass

@@ -34,8 +34,6 @@ LONG_BYTES, SHORT_BYTES = 512 * MIB, 8 * MIB
 SHORT_RTT_NS = 100_000
 SAMPLE_NS = 500_000
 LIMIT_NS = 1 << 50
-DEFAULTS = {"loss": 0.01, "reorder": 0.0, "dup": 0.0, "corrupt": 0.0, "rtt_us": 20.0, "qps": 1, "seed": 1,
-            "pmtu": 1024, "preset": "test", "sim": "verilator"}
 
 
 class Haul:
@@ -164,14 +162,13 @@ def speed(progress):
 def _job_seconds(backend):
     folder = Path(tempfile.mkdtemp(prefix="weft-"))
     try:
-        job = Job(**DEFAULTS, file=str(run_sim.default_file()), progress=str(folder / "progress"), backend=backend,
-                  report=str(folder / "sim.json"), captures=str(folder / "captures"))
+        job = Job(file=str(run_sim.default_file()), backend=backend, folder=str(folder))
         if backend == "model":
             TimedJob(job).run()
         else:
             simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator",
                      optimize="run", cases=run_sim.CASES, seed=job.seed, env=job.environment())
-        report = json.loads(Path(job.report).read_text())
+        report = json.loads(job.report.read_text())
         assert report["ok"], report["failures"]
         return report["wall_seconds"]
     finally:
