@@ -8,6 +8,7 @@ import sys
 import typer
 
 from weft.tb.sim.flow.failure import Failure
+from weft.tb.sim.flow.sources import ROOT
 
 FAILED = 1
 ELSEWHERE = "or name another folder in WEFT_BUILD"
@@ -50,6 +51,13 @@ def told(command):
         except OSError as error:
             fail(sentence_of(error))
     return run
+
+
+def needs_checkout(command):
+    """End with one sentence unless the tests are there: ``command`` runs them, and the installed package has none."""
+    if not (ROOT / "tb/test").is_dir():
+        fail(f"weft {command} runs the project's tests, which the installed package does not contain; run it in a "
+             "checkout of the project")
 
 
 @contextlib.contextmanager

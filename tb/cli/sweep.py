@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from weft.model.settings import Setting, readable_file
+from weft.tb.app.sweep.plans import PLANS
 from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse
 
@@ -16,12 +17,17 @@ SCHEDULER = Setting("A Dask cluster, tcp://HOST:PORT; without one, threads of th
 JOBS = Setting("Points at once, without a cluster; 0: one for each processor.", least=0, most=1024)
 
 
+def plan_file(text):
+    """Path of the plan that a user names: a file, or a plan of weft."""
+    return PLANS[text] if text in PLANS and not Path(text).exists() else readable_file(text)
+
+
 def sweep(
     settings: Annotated[list[str] | None, typer.Argument(
         help="NAME=VALUE, or NAME=VALUE,VALUE to vary it; they come after those of the plan.",
         metavar="[SETTING]...")] = None,
-    plan: Annotated[Path | None, Setting("TOML file with the tables fixed, vary and picture.", read=readable_file,
-                                         metavar="PATH")] = None,
+    plan: Annotated[Path | None, Setting("TOML file with the tables fixed, vary and picture, or a plan of weft: "
+                                         f"{', '.join(PLANS)}.", read=plan_file, metavar="PATH")] = None,
     of: Annotated[str | None, Setting("Kind of the points: wan, wide-area experiments, or cards, two cards on the RTL "
                                       "or in the model.", metavar="NAME",
                                       default_text="wan, or what the plan says")] = None,

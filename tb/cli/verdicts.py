@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from weft.model.settings import SEED_MAX, Setting
-from weft.tb.cli.failures import needs
+from weft.tb.cli.failures import needs, needs_checkout
 from weft.tb.cli.options import check_names
 from weft.tb.verify.mutate.rooms import COUNT, SEED
 
@@ -59,11 +59,13 @@ def mutants(
         if names:
             print("\n".join(ROOMS))
             raise typer.Exit(0)
+        needs_checkout("mutants")
         raise typer.Exit(run(check_names("only", only, ROOMS), count, seed, jobs))
 
 
 def coverage():
     """Lines and toggles that the block benches reach, by room; JSON in sim_build/reports/coverage.json."""
+    needs_checkout("coverage")
     with needs("dev"):
         from weft.tb.verify.mutate.coverage import run
         raise typer.Exit(run())
@@ -87,6 +89,7 @@ def soak(
         from weft.tb.verify.soak.report import report
         with needs("dask") if scheduler else contextlib.nullcontext():
             raise typer.Exit(report(budget, first_seed=first, jobs=jobs, scheduler=scheduler))
+    needs_checkout("soak")
     with needs("dev"):
         from weft.tb.verify.soak.runs import run
         raise typer.Exit(run(budget))

@@ -58,6 +58,10 @@ hdl/board/test_crossings.py::test_all_known_crossings_are_there[card]
 hdl/board/test_crossings.py::test_no_logic_crosses[card]
 hdl/mac/test_pause_crossing.py::test_pause_crossing[icarus]
 hdl/pcie/test_usplus.py::test_traffic_with_a_late_and_reordering_host[icarus-256,1024,1]
+test_package.py::test_formal_runs_from_the_wheel
+test_package.py::test_interop_runs_from_the_wheel
+test_package.py::test_report_runs_from_the_wheel
+test_package.py::test_sweep_of_a_plan_runs_from_the_wheel
 verify/bench/test_adamap_figures.py::test_the_room_holds_what_it_may
 verify/bench/test_hostile.py::test_an_attack_costs_an_honest_qp_nothing[wrong_key]
 verify/bench/test_line_rate.py::test_other_settings_run_at_line_rate

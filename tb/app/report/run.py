@@ -4,15 +4,14 @@ import json
 import shlex
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 from weft.tb.app.report import figures
 from weft.tb.app.report.page import page
 from weft.tb.app.sweep import plan, run
+from weft.tb.app.sweep.plans import PLANS
 from weft.tb.app.sweep.table import BadTable
 from weft.tb.sim.scenario.compare import REPORT
 
-PLANS = Path(run.__file__).parent / "plans"
 SHOWN = {"goodput": figures.goodput, "completion": figures.completion, "queue_pairs": figures.memory,
          "stalls": figures.stalls}
 
@@ -39,9 +38,8 @@ def build(output, tables, settings=(), *, command, scheduler, jobs, paths=None, 
     shown, problems = [], []
     for name, draw in SHOWN.items():
         table = tables / f"{name}.parquet"
-        made = shlex.join(["weft", "sweep", "--plan", f"tb/app/sweep/plans/{name}.toml", *settings,
-                           "--output", str(table)])
-        rows, wrong = run.complete(plan.read(PLANS / f"{name}.toml", list(settings)), table, command=made,
+        made = shlex.join(["weft", "sweep", "--plan", name, *settings, "--output", str(table)])
+        rows, wrong = run.complete(plan.read(PLANS[name], list(settings)), table, command=made,
                                    scheduler=scheduler, jobs=jobs)
         problems += wrong
         if rows:

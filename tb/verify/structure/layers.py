@@ -34,7 +34,8 @@ LAYERS = (
     "tb/sim/link tb/sim/pcie",
     "tb/sim/block tb/sim/pair",
     "tb/sim/hostile tb/sim/scenario tb/sim/wave",
-    "tb/app/job tb/app/serve tb/app/stage tb/app/sweep",
+    "tb/app/job tb/app/serve tb/app/stage tb/app/sweep/plans",
+    "tb/app/sweep",
     "tb/app/device tb/app/perf tb/app/report",
     "tb/verify/calibrate tb/verify/conformance tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop "
     "tb/verify/lives tb/verify/mutate tb/verify/operations tb/verify/programs tb/verify/proof tb/verify/structure",

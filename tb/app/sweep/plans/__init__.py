@@ -1,0 +1,5 @@
+"""Plans of sweeps that come with weft, one TOML file each."""
+
+from pathlib import Path
+
+PLANS = {file.stem: file for file in sorted(Path(__file__).parent.glob("*.toml"))}
