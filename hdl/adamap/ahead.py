@@ -9,7 +9,7 @@ from ..contract.abi import LINK_DOORBELL
 from ..contract.params import CardParams
 from ..table.kinds import QP_STATES
 from .block import dead, stray
-from .doorbell_check import DoorbellCheck
+from .cum import DoorbellCheck
 
 NODES_BITS = LINK_DOORBELL.by_name["nodes"].width       # in which a doorbell counts
 

@@ -1,5 +1,7 @@
 """Collects lost PSNs into Adamap nodes, each in the encoding that holds most of them."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
@@ -10,11 +12,7 @@ from ..contract.params import CardParams
 from ..part.counting import count_outputs
 from ..part.layouts import NODE, REPORT_NODE, HoleRun, Report
 from .cached import ENCODING_WIDTH
-from .draft import Counts, Draft, encoding_of
-from .draft_addition import DraftAddition
-from .draft_entries import DraftEntries
-from .draft_fit import DraftFit
-from .draft_growth import DraftGrowth
+from .draft import Counts, Draft, DraftAddition, DraftEntries, DraftFit, DraftGrowth, encoding_of
 from .draft_places import DraftPlaces
 
 
@@ -132,83 +130,104 @@ class NodeBuilder(wiring.Component):
         with m.Elif(takes | waits):
             m.d.sync += run.eq(self.i.payload)
 
+        states = SimpleNamespace(
+            run=run, again=again, spent=spent, slot=slot, draft=draft, encoding=encoding, loading=loading,
+            opening=opening, growing=growing, putting=putting, waits=waits, left=left, decodes_entry=decodes_entry,
+            changes=changes)
         with m.FSM() as fsm:
             m.d.comb += waits.eq(fsm.ongoing("IDLE") & ~again)
-            with m.State("IDLE"):  # waits for a run, or for the oldest node to come of age
-                m.d.sync += [loading.eq(1), slot.eq(places.oldest)]
-                with m.If(~again):
-                    m.d.sync += spent.eq(1)
-                with m.If(places.expired):
-                    m.next = "LOAD_OLDEST"
-                with m.Elif(again):
-                    m.next = "LOOKUP"
-                with m.Else():
-                    m.d.comb += self.i.ready.eq(1)
-                    with m.If(self.i.valid):
-                        m.next = "LOOKUP"
-            with m.State("LOOKUP"):  # finds the QP's node, or a place for it
-                m.d.sync += [loading.eq(1), spent.eq(run.length == 0), again.eq(0),
-                             slot.eq(Mux(places.hit, places.hit_slot, Mux(places.full, places.oldest,
-                                                                          places.free_slot)))]
-                with m.If(places.hit):
-                    m.next = "LOAD"
-                with m.Elif(run.length == 0):
-                    m.d.sync += self.discarded.eq(~run.seal)
-                    m.next = "IDLE"
-                with m.Elif(places.full):
-                    m.next = "LOAD_OLDEST"
-                with m.Else():
-                    m.d.sync += opening.eq(1)
-                    m.next = "OPEN"
-            with m.State("OPEN"):  # starts a node at the run
-                m.d.comb += places.start_en.eq(1)
-                m.next = "MEASURE"
-            with m.State("LOAD"):  # takes the QP's node from memory
-                m.next = "MEASURE"
-                with m.If(spent):
-                    m.next = "SEAL"
-                    with m.If(~run.seal):
-                        m.d.sync += self.discarded.eq(1)
-                        m.d.comb += places.release_en.eq(1)
-                        m.next = "IDLE"
-            with m.State("LOAD_OLDEST"):  # takes the oldest node from memory to seal it
-                m.next = "SEAL"
-            with m.State("MEASURE"):  # what the run and the draft come to is being added up
-                m.d.comb += entries.body_en.eq(1)
-                m.next = "WEIGH"
-            with m.State("WEIGH"):  # how much of the run fits, and in which encoding, is being found
-                m.d.sync += [left.eq(Mux(fit.before.list, draft.counts.count, draft.counts.runs)), decodes_entry.eq(1),
-                             growing.eq(1)]
-                m.next = "GROW"
-            with m.State("GROW"):  # adds as much of the run as fits
-                m.next = "MEASURE"
-                with m.If(fit.none):
-                    m.next = "SEAL"
-                with m.Elif(changes):
-                    m.next = "CHANGE"
-                with m.Elif(fit.fills | (fit.whole & run.seal)):
-                    m.next = "SEAL"
-                with m.Elif(fit.whole):
-                    m.d.comb += self.i.ready.eq(~places.expired)
-                    m.next = "IDLE"
-                    with m.If(self.i.valid & ~places.expired):
-                        m.next = "LOOKUP"
-            with m.State("CHANGE"):  # puts the entries of the body into one of another encoding
-                m.d.sync += [left.eq(left - 1), decodes_entry.eq(left != 2), putting.eq(left != 1)]
-                with m.If(left == 1):
-                    m.d.sync += growing.eq(1)
-                    m.next = "GROW"
-            with m.State("SEAL"):  # waits for the report's place
-                with m.If(~self.o.valid | self.o.ready):
-                    self._report(m, draft, places, encoding)
-                    m.d.comb += [places.release_en.eq(1), self.count_nodes_sealed.eq(1)]
-                    m.d.sync += again.eq(~spent)    # what is left of the run begins another node
-                    m.next = "IDLE"
+            self._find(m, states, places)
+            self._grow(m, states, places, fit, entries)
+            self._seal(m, states, places)
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.If(self.count_nodes_sealed):
             m.d.sync += self.o.valid.eq(1)
         return m
+
+    def _find(self, m, states, places):
+        """Find the node of the run's QP, or a place for it; take it from memory."""
+        run, again, spent, slot = states.run, states.again, states.spent, states.slot
+        loading, opening = states.loading, states.opening
+        with m.State("IDLE"):  # waits for a run, or for the oldest node to come of age
+            m.d.sync += [loading.eq(1), slot.eq(places.oldest)]
+            with m.If(~again):
+                m.d.sync += spent.eq(1)
+            with m.If(places.expired):
+                m.next = "LOAD_OLDEST"
+            with m.Elif(again):
+                m.next = "LOOKUP"
+            with m.Else():
+                m.d.comb += self.i.ready.eq(1)
+                with m.If(self.i.valid):
+                    m.next = "LOOKUP"
+        with m.State("LOOKUP"):  # finds the QP's node, or a place for it
+            m.d.sync += [loading.eq(1), spent.eq(run.length == 0), again.eq(0),
+                         slot.eq(Mux(places.hit, places.hit_slot, Mux(places.full, places.oldest,
+                                                                      places.free_slot)))]
+            with m.If(places.hit):
+                m.next = "LOAD"
+            with m.Elif(run.length == 0):
+                m.d.sync += self.discarded.eq(~run.seal)
+                m.next = "IDLE"
+            with m.Elif(places.full):
+                m.next = "LOAD_OLDEST"
+            with m.Else():
+                m.d.sync += opening.eq(1)
+                m.next = "OPEN"
+        with m.State("OPEN"):  # starts a node at the run
+            m.d.comb += places.start_en.eq(1)
+            m.next = "MEASURE"
+        with m.State("LOAD"):  # takes the QP's node from memory
+            m.next = "MEASURE"
+            with m.If(spent):
+                m.next = "SEAL"
+                with m.If(~run.seal):
+                    m.d.sync += self.discarded.eq(1)
+                    m.d.comb += places.release_en.eq(1)
+                    m.next = "IDLE"
+        with m.State("LOAD_OLDEST"):  # takes the oldest node from memory to seal it
+            m.next = "SEAL"
+
+    def _grow(self, m, states, places, fit, entries):
+        """Add the run to the node, as much of it as fits."""
+        run, draft, left, growing, putting = states.run, states.draft, states.left, states.growing, states.putting
+        decodes_entry, changes = states.decodes_entry, states.changes
+        with m.State("MEASURE"):  # what the run and the draft come to is being added up
+            m.d.comb += entries.body_en.eq(1)
+            m.next = "WEIGH"
+        with m.State("WEIGH"):  # how much of the run fits, and in which encoding, is being found
+            m.d.sync += [left.eq(Mux(fit.before.list, draft.counts.count, draft.counts.runs)), decodes_entry.eq(1),
+                         growing.eq(1)]
+            m.next = "GROW"
+        with m.State("GROW"):  # adds as much of the run as fits
+            m.next = "MEASURE"
+            with m.If(fit.none):
+                m.next = "SEAL"
+            with m.Elif(changes):
+                m.next = "CHANGE"
+            with m.Elif(fit.fills | (fit.whole & run.seal)):
+                m.next = "SEAL"
+            with m.Elif(fit.whole):
+                m.d.comb += self.i.ready.eq(~places.expired)
+                m.next = "IDLE"
+                with m.If(self.i.valid & ~places.expired):
+                    m.next = "LOOKUP"
+        with m.State("CHANGE"):  # puts the entries of the body into one of another encoding
+            m.d.sync += [left.eq(left - 1), decodes_entry.eq(left != 2), putting.eq(left != 1)]
+            with m.If(left == 1):
+                m.d.sync += growing.eq(1)
+                m.next = "GROW"
+
+    def _seal(self, m, states, places):
+        """Report the node."""
+        draft, encoding, again, spent = states.draft, states.encoding, states.again, states.spent
+        with m.State("SEAL"):  # waits for the report's place
+            with m.If(~self.o.valid | self.o.ready):
+                self._report(m, draft, places, encoding)
+                m.d.comb += [places.release_en.eq(1), self.count_nodes_sealed.eq(1)]
+                m.d.sync += again.eq(~spent)    # what is left of the run begins another node
+                m.next = "IDLE"
 
     def _report(self, m, draft, places, encoding):
         """Load the output with a sealed draft."""

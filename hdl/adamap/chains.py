@@ -1,4 +1,4 @@
-"""The cached nodes of every list, one behind the other."""
+"""Lists of cached nodes: which entries hold a node, the order of the nodes, and all that is in memory."""
 
 from amaranth.hdl import Array, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -7,13 +7,122 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract import abi
 from ..contract.params import CardParams
-from ..part.logic import encoded, first, group_counts, lowest, one_hot, sums_to, total, word_of
-from .cache_ports import fill_port, match_port, retire_port
-from .cached import NODE_BASE, cached_record, index_width
-from .holes_left import KEPT, HolesLeft
-from .index_of import AnyOf, BitOf, IndexOf
-from .standing import Standing
-from .tags import says
+from ..part.logic import below, encoded, first, group_counts, lowest, one_hot, sums_to, total, word_of
+from .cached import (
+    COUNT_WIDTH,
+    ENCODING_WIDTH,
+    NODE_BASE,
+    Pending,
+    cached_record,
+    fill_port,
+    index_width,
+    match_port,
+    retire_port,
+    says,
+)
+from .select import AnyOf, BitOf, IndexOf
+
+
+class Standing(wiring.Component):
+    """Six bits for each entry. Latency 1.
+
+    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: that something comes or goes is known last.
+    Of all that names an entry, one bit is set at most.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    head_en, heads, after_head, head_last : In
+        ``heads`` goes, and ``after_head`` becomes the first one of that list; or it is the one that ``filled`` would
+        come behind.
+    ripe_en, ripe, after_ripe, ripe_last : In
+        As those.
+    flush_en, flushed : In
+        All these go.
+    release_en, released, before : In
+        This one goes, or was reserved only; none comes behind ``before`` any more.
+    fill_en, filled, begins, last, behind_head : In
+        This one comes; it is the first of its list, or comes behind ``last``, a head, unless that goes.
+    seconds : In
+        This one comes behind what was ``promoted``.
+    reserve_en, free : In
+        This one is reserved.
+    valid, head, linked, reserved : Out(width)
+        It holds a node; the first one of a list; one that another one in the cache comes behind (said of nodes alone);
+        it waits for one.
+    second, promoted : Out(width)
+        It comes behind the first one of a list, but of that which was promoted; it has been the first one since this
+        cycle.
+    """
+
+    def __init__(self, width):
+        self.width = width
+        super().__init__({
+            **dict.fromkeys(("heads", "after_head", "ripe", "after_ripe", "flushed", "released", "before", "filled",
+                             "last", "seconds", "free"), In(width)),
+            **dict.fromkeys(("head_en", "head_last", "ripe_en", "ripe_last", "flush_en", "release_en", "fill_en",
+                             "begins", "behind_head", "reserve_en"), In(1)),
+            **dict.fromkeys(("valid", "head", "linked", "reserved", "second", "promoted"), Out(width)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+
+        def of(bit, entries):
+            return entries & bit.replicate(self.width)
+
+        comes, goes = of(self.fill_en, self.filled), of(self.release_en, self.released)
+        stays = ~(of(self.head_en, self.heads) | of(self.ripe_en, self.ripe) | of(self.flush_en, self.flushed) | goes)
+        became = of(self.head_en, self.after_head) | of(self.ripe_en, self.after_ripe)
+        begins = self.begins | (self.head_en & self.head_last) | (self.ripe_en & self.ripe_last)
+        linked = (self.linked | of(self.fill_en, self.last)) & ~of(self.release_en, self.before)
+        m.d.sync += [
+            self.valid.eq(comes | self.valid & stays), self.linked.eq(linked & ~comes),
+            self.head.eq(of(begins, comes) | ~comes & stays & (self.head | became)),
+            self.second.eq(of(~begins & self.behind_head, comes)
+                           | ~comes & stays & ~became & (self.second | self.seconds)),
+            self.promoted.eq(became),
+            self.reserved.eq((self.reserved | of(self.reserve_en, self.free)) & ~goes & ~comes),
+        ]
+        return m
+
+
+# What is kept of a node of which a hole was filled: one bit per hole of LIST or RUNS, and how many are left.
+KEPT = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})
+
+
+class HolesLeft(wiring.Component):
+    """Combinational; a block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: the mark waits for it.
+
+    Of an untouched node nothing is kept: all its holes are open. A BITMAP says itself which are.
+
+    Members
+    -------
+    touched : In(1)
+    count, encoding, body : In
+        Of the node.
+    kept : In(KEPT)
+    o : Out(Pending)
+    """
+
+    def __init__(self):
+        super().__init__({"touched": In(1), "count": In(COUNT_WIDTH), "encoding": In(ENCODING_WIDTH),
+                          "body": In(abi.NODE_BODY_BITS), "kept": In(KEPT), "o": Out(Pending)})
+
+    def elaborate(self, platform):
+        m = Module()
+        all_open = Signal(abi.RUNS_HOLES)
+        m.d.comb += [
+            all_open.eq(below(m, self.count, abi.RUNS_HOLES, "unfilled")),
+            self.o.left.eq(Mux(self.touched, self.kept.left, self.count)),
+            self.o.open.eq(Mux(self.encoding == abi.Encoding.BITMAP.value, self.body,
+                               Mux(self.touched, self.kept.open, all_open))),
+        ]
+        return m
+
 
 EIGHT = 8       # bits that are counted in a cycle
 

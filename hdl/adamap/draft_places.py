@@ -1,4 +1,4 @@
-"""The places of the nodes being built: whose each is, and how old."""
+"""Places of the nodes being built: the QP and the age of each."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -8,9 +8,38 @@ from amaranth.lib.wiring import In, Out
 from ..contract import abi
 from ..contract.params import NS_PER_CYCLE, CardParams, exact_log2
 from ..part.logic import above, one_hot
-from .among import Among
-from .index_of import IndexOf
-from .up_to import UpTo
+from .select import Among, IndexOf
+
+GROUP = 4
+
+
+class UpTo(wiring.Component):
+    """Says so in two steps: among a few bits, then whether those before them have one. Latency 2.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    i, o : In(width), Out(width)
+    """
+
+    def __init__(self, width):
+        super().__init__({"i": In(width), "o": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        width = len(self.i)
+        groups = [self.i[k:k + GROUP] for k in range(0, width, GROUP)]
+        within, some = Signal(width), Signal(len(groups))
+        m.d.sync += [
+            within.eq(Cat(group[:k + 1].any() for group in groups for k in range(len(group)))),
+            some.eq(Cat(group.any() for group in groups)),
+            self.o.eq(within | Cat(some[:k // GROUP].any() for k in range(width))),
+        ]
+        return m
+
 
 LINE_PART = 8       # places that are looked through in one step
 AGE_MAX = abi.NODE_AGE_MAX_NS // NS_PER_CYCLE

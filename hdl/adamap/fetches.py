@@ -8,9 +8,8 @@ from amaranth.lib.wiring import In, Out
 from ..contract.params import NODE_READS_MAX, REQUEST_LINES_MAX, CardParams
 from ..part.layouts import NODE, LineData
 from ..part.logic import encoded, first, one_hot, word_of
-from .block import extent_member
+from .block import Pointed, extent_member
 from .node_check import VERDICT, NodeCheck
-from .pointed import Pointed
 
 LINES = REQUEST_LINES_MAX   # consecutive blocks that one read may fetch
 
@@ -41,7 +40,7 @@ class Fetches(wiring.Component):
     i_line : In(stream.Signature(LineData))
         ``ready`` is always high.
     extent_base, extent_lines : arrays of In
-        As :class:`~weft.hdl.adamap.pointed.Pointed` has them.
+        As :class:`~weft.hdl.adamap.block.Pointed` has them.
     free, free_slot : Out
         A place for another read.
     start_en, start : In

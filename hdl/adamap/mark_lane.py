@@ -9,7 +9,27 @@ from ..contract.params import CardParams
 from ..part.counting import Refusal
 from .cached import COUNT_WIDTH, NODE_BASE, CachedNode, Pending, index_width
 from .hole import HoleCheck
-from .is_open import IsOpen
+
+
+class IsOpen(wiring.Component):
+    """Combinational; a block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is.
+
+    Members
+    -------
+    open : In(NODE_BODY_BITS)
+        Of :class:`~weft.hdl.adamap.cached.Pending`.
+    bit : In(9)
+        Which one.
+    o : Out(1)
+    """
+
+    def __init__(self):
+        super().__init__({"open": In(abi.NODE_BODY_BITS), "bit": In(COUNT_WIDTH), "o": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(self.open.bit_select(self.bit, 1))
+        return m
 
 
 def judged_header(params):

@@ -1,6 +1,8 @@
 """Matches retransmissions against the nodes of their QP's list, and retires nodes."""
 
-from amaranth.hdl import Module, Mux, Signal
+from dataclasses import dataclass
+
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,16 +12,46 @@ from ..part.layouts import MatchRequest, QpRef
 from ..part.logic import above
 from ..part.stream import Fifo
 from ..part.ticket import EXTENDED_TICKET_WIDTH
-from .cache_ports import match_port, retire_port
-from .chooser import Chooser
+from .cached import index_width, match_port, retire_port
 from .control import ControlKind, ControlOp
-from .hold import LongReport
-from .mark_lane import MarkLane
+from .decisions import Chooser, Fate, Newest, Passing, Source, chosen_header
+from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
-from .match_stages import DEMANDS, compare_stage, look_layout, look_up_stage, mark_stage, resolve_layout, resolve_stage
-from .newest import Newest
-from .retire import RetireLane
-from .wait_queue import WaitQueue
+from .retire import LongReport, RetireLane
+from .wait_queue import MatchItem, WaitQueue
+
+DEMANDS = 8     # QPs that the prefetcher has yet to hear of
+# A header without a node: its list, and the head of that if there is one. And, there or not, of which list to tell the
+# prefetcher: it `retired` a node, or there is `space` to tell of the header's own.
+MISSED = data.StructLayout({
+    "valid": 1, "head": 1, "head_rsn": 24, "qp": QpRef, "retired": 1, "told_qpn": 24, "space": 1})
+
+
+def look_layout(params):
+    """What is looked up."""
+    return data.StructLayout({"valid": 1, "chosen": chosen_header(params)})
+
+
+def resolve_layout(params):
+    """A header that was looked up."""
+    return data.StructLayout({
+        "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
+        "hit": 1, "index": index_width(params), "head": 1, "behind": 1})
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    """Registers of the third and fourth stage, and the handshake of the third one.
+
+    ``looked``: the third stage is done with its header; ``free``: it takes another one. ``quiet``: nothing new is
+    chosen, and no finished head retires.
+    """
+
+    look: data.View
+    resolve: data.View
+    looked: Signal
+    free: Signal
+    quiet: Value
 
 
 class ListView(data.Struct):
@@ -55,7 +87,7 @@ class Matcher(wiring.Component):
     space : Out(1)
         For the header that ``i`` shows, valid or not.
     unmatched : In(1)
-        The header that ``i`` shows, not valid, found no space: :class:`~weft.hdl.adamap.unmatched.Unmatched`.
+        The header that ``i`` shows, not valid, found no space: :class:`~weft.hdl.adamap.match_entry.Unmatched`.
     share_en, share_index, share : In, In, Out(1)
         Whether a QP may have another header in the queue, a cycle later: its waiting ones take no more than three
         times the places that are free, so that a list that waits for its node leaves space for others.
@@ -140,10 +172,11 @@ class Matcher(wiring.Component):
         m.submodules.chooser = chooser = Chooser(p)
         m.submodules.newest = newest = Newest()
         look, resolve = Signal(look_layout(p)), Signal(resolve_layout(p))
-        looked, free = Signal(), Signal()       # the stage is done with its header; it takes another one
+        looked, free = Signal(), Signal()
         exclusive = Signal()        # a cycle late: what the prefetcher wants decides nothing in its own cycle
         m.d.sync += exclusive.eq(self.exclusive)
         quiet = exclusive | self.i_control.valid
+        stages = _Pipeline(look, resolve, looked, free, quiet)
         wiring.connect(m, entry.o, chooser.i)
         wiring.connect(m, wiring.flipped(self.i_force), chooser.i_force)
         m.d.comb += [
@@ -152,11 +185,10 @@ class Matcher(wiring.Component):
             waits.show_en.eq(chooser.show_en), waits.show_place.eq(chooser.show_place),
             newest.valid.eq(look.valid), newest.ticket.eq(look.chosen.item.ticket), newest.placed.eq(self.placed),
         ]
-        compare_stage(m, self, waits, chooser.o, look, free, short)
-        look_up_stage(m, self, waits, lane, lane.space & ~above(demands.level, DEMANDS - 3), look, looked, free,
-                      resolve, newest.o, quiet)
-        judge, misses = resolve_stage(m, self, waits, lane, demands, resolve, chooser.force, done)
-        mark_stage(m, self, lane, marks, resolve.item, judge)
+        self._compare(m, waits, chooser.o, stages, short)
+        self._look_up(m, waits, lane, stages, lane.space & ~above(demands.level, DEMANDS - 3), newest.o)
+        judge, misses = self._resolve(m, waits, lane, demands, resolve, chooser.force, done)
+        self._mark(m, lane, marks, resolve.item, judge)
 
         busy, ripens = Signal(), Signal()
         m.d.sync += ripens.eq(cache.ripening | marks.judged)     # a mark may be the last one of its node
@@ -175,3 +207,96 @@ class Matcher(wiring.Component):
         m.d.comb += [cache.flush_qpn.eq(op.qpn),
                      cache.flush_en.eq(self.i_control.valid & self.i_control.ready & (op.kind != ControlKind.CREATE))]
         return m
+
+    def _compare(self, m, waits, chosen, stages, short):
+        """Second stage: the header is compared with all nodes, and how far it passes over is subtracted."""
+        cache, choice, beyond = self.cache, chosen.p, Signal(24)
+        m.d.comb += [
+            beyond.eq(Mux(choice.item.probe, 0, short)),
+            chosen.ready.eq(stages.free), cache.look_en.eq(chosen.ready), waits.ask_en.eq(chosen.ready),
+            waits.ask_qpn.eq(choice.item.qpn), waits.ask_queued.eq(choice.source == Source.WAITING),
+            cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
+            cache.reach.passed_rsn.eq(choice.item.rsn - beyond),
+            cache.reach.is_header.eq(choice.source != Source.FORCE), cache.reach.any_head.eq(choice.any_head),
+        ]
+        with m.If(chosen.ready):
+            m.d.sync += [stages.look.valid.eq(chosen.valid), stages.look.chosen.eq(choice)]
+
+    def _look_up(self, m, waits, lane, stages, space, newest):
+        """Third stage: find the header's node; take the list's head out if it is finished or passed over."""
+        m.submodules.passing = passing = Passing()
+        cache, look, resolve = self.cache, stages.look, stages.resolve
+        item, source = look.chosen.item, look.chosen.source
+        is_header, older, retires = source != Source.FORCE, Signal(), passing.retires
+        m.d.comb += [
+            self.row_en.eq(look.valid), self.row_index.eq(item.qpn), older.eq(waits.older & is_header),
+            # A header of the same QP that may join or leave the queue right now is waited for.
+            passing.held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
+                               & (~resolve.hit | (resolve.source == Source.WAITING))),
+            passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.passed.eq(cache.passed),
+            passing.settles.eq(cache.settles),
+            passing.older.eq(older), passing.space.eq(space),
+            passing.follows.eq(cache.hit & cache.next & ~item.probe), stages.looked.eq(passing.looked),
+            stages.free.eq(passing.free),
+            cache.retire_head.eq(passing.retire_head),
+            passing.ripe.eq(cache.ripe & ~stages.quiet), cache.retire_ripe.eq(passing.retire_ripe),
+            lane.op_en.eq(cache.retire_head | cache.retire_ripe),
+        ]
+        m.d.comb += [lane.op.index.eq(Mux(retires, cache.head_index, cache.ripe_index)), lane.op.ticket.eq(newest)]
+        m.d.sync += [
+            resolve.valid.eq(stages.looked & is_header), resolve.item.eq(item), resolve.source.eq(source),
+            resolve.place.eq(look.chosen.place), resolve.older.eq(older),
+            resolve.hit.eq(cache.hit & ~item.probe & ~older), resolve.index.eq(cache.index),
+            resolve.head.eq(cache.head), resolve.behind.eq(cache.behind),
+        ]
+
+    def _resolve(self, m, waits, lane, demands, resolve, force, done):
+        """Fourth stage: the header goes on to its node, waits, or is refused. Reads the node."""
+        m.submodules.fate = fate = Fate()
+        cache, item = self.cache, resolve.item
+        judge = Signal(judged_header(self.params))
+        new = resolve.source == Source.NEW
+        missed, full, tell = Signal(MISSED), Signal(), Signal()
+        m.d.comb += [
+            cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
+            fate.valid.eq(resolve.valid), fate.new.eq(new), fate.older.eq(resolve.older), fate.live.eq(self.list.live),
+            fate.list_generation.eq(self.list.generation), fate.generation.eq(item.generation),
+            fate.hit.eq(resolve.hit), fate.head.eq(resolve.head), fate.behind.eq(resolve.behind),
+            fate.more.eq(self.list.more), fate.probe.eq(item.probe),
+            self.count_cache_hits.eq(fate.hits & new), self.count_cache_misses.eq(fate.insert & ~item.probe),
+            done.eq(fate.ends),
+        ]
+        m.d.sync += [judge.valid.eq(fate.ends & ~item.probe), judge.hit.eq(fate.hits), judge.reason.eq(fate.reason),
+                     judge.index.eq(resolve.index)]
+        m.d.sync += [missed.valid.eq(fate.misses), missed.retired.eq(lane.left), missed.head.eq(resolve.head),
+                     missed.space.eq(~lane.left & ~above(demands.level, DEMANDS - 2)),
+                     missed.told_qpn.eq(Mux(lane.left, lane.left_qpn, item.qpn)), missed.qp.qpn.eq(item.qpn),
+                     missed.qp.generation.eq(item.generation), missed.head_rsn.eq(cache.head_rsn)]
+        # The head that was seen must go, no other: it may have left already. Then the header tries again.
+        m.d.comb += [
+            cache.depth.eq(self.prefetch_depth), full.eq(missed.head & cache.full),
+            tell.eq(missed.valid & ~full & missed.space),
+            demands.i.valid.eq(missed.retired | tell), demands.i.payload.eq(missed.told_qpn),
+            force.valid.eq(missed.valid & full), force.qp.eq(missed.qp), force.rsn.eq(missed.head_rsn),
+        ]
+        # The match queue hears of it a cycle later: what it says of older headers counts that.
+        m.d.comb += [waits.place_next.eq(resolve.place), waits.qpn_next.eq(item.qpn),
+                     waits.insert_awake.eq(~tell), waits.sleep.eq(tell)]
+        m.d.sync += [
+            waits.insert_en.eq(fate.insert), waits.put_back_en.eq(fate.put_back), waits.remove_en.eq(fate.ends & ~new),
+            waits.item.eq(item),
+        ]
+        return judge, missed.valid
+
+    def _mark(self, m, lane, marks, coming, judge):
+        """Last stages: the node that was read is marked, and whoever still reads it hears of that."""
+        cache = self.cache
+        m.d.comb += [
+            marks.base.eq(cache.read_base), marks.slot.eq(coming.rsn - cache.read_node.rsn), marks.psn.eq(coming.psn),
+            marks.i.eq(judge), marks.node.eq(cache.node), marks.pending.eq(cache.pending),
+            cache.mark_bitmap.eq(marks.mark_bitmap), self.judged.eq(marks.judged),
+            self.refuse.stb.eq(marks.refuse.stb), self.refuse.reason.eq(marks.refuse.reason),
+        ]
+        for sink in (cache, lane):
+            m.d.comb += [sink.mark_en.eq(marks.mark_en), sink.mark_index.eq(marks.mark_index),
+                         sink.mark.eq(marks.mark)]

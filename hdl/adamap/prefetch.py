@@ -1,19 +1,24 @@
 """Fetches the nodes of every list ahead of the matcher."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..contract import abi
 from ..contract.params import CardParams
 from ..part.counting import count_outputs
 from ..part.layouts import LineData, LineRequest, QpRef, Report
+from ..part.logic import above, at_most
 from ..table.kinds import QP_STATES
 from .ahead import AheadKind, ahead_row, ahead_step
+from .arrival import Arrival
 from .block import extent_member
-from .cache_ports import fill_port
-from .control import ControlOp
-from .prefetch_parts import PrefetchParts
-from .prefetch_states import prefetch_states
+from .cached import fill_port
+from .control import ControlKind, ControlOp
+from .fetches import LINES, Fetches, fetch_slots
+from .list_row import Job, ListBreak, ListRow, ReadReach, reserve
+from .turn_out import TurnOut
+from .work_list import WorkList
 
 
 class Prefetch(wiring.Component):
@@ -108,11 +113,276 @@ class Prefetch(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        parts, step = PrefetchParts(m, self), self.step
+        self._make_blocks(m)
+        self._connect_row(m)
+        self._connect_reach(m)
+        self._connect_arrival(m)
+        self._connect_turn_out(m)
+        self._connect_fetches(m)
+        step = self.step
         # A wake is two cycles late: by then all has changed. That a list ended is seen a cycle later.
-        waked, waked_qpn, ended = Signal(), Signal.like(parts.qpn), Signal()
+        waked, waked_qpn, ended = Signal(), Signal.like(self._qpn), Signal()
         m.d.sync += [ended.eq(step.valid & step.ready & (step.p.kind == AheadKind.END)),
-                     waked.eq(parts.arrival.lands | ended), waked_qpn.eq(parts.qpn),
+                     waked.eq(self._arrival.lands | ended), waked_qpn.eq(self._qpn),
                      self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
-        prefetch_states(m, self, parts)
+        # From IDLE a list is chosen; its row is read (ROW); then comes what the row was read for (`Job`), with IDLE
+        # behind it.
+        dying = Signal()    # the QP being destroyed is dead already; its fetches are not all back
+        with m.FSM():
+            self._choose_list(m, dying)
+            self._control_list(m, dying)
+            self._look_at_list(m)
+            self._take_arrival(m)
+            self._evict(m)
+            self._finish(m)
         return m
+
+    def _make_blocks(self, m):
+        """Add the blocks, and the signals that the stages share."""
+        p = self.params
+        m.submodules.work = self._work = WorkList(p)
+        m.submodules.row = self._row = ListRow(p)
+        m.submodules.reach = self._reach = ReadReach(p)
+        m.submodules.fetches = self._fetches = Fetches(p)
+        m.submodules.arrival = self._arrival = Arrival(p)
+        m.submodules.turn_out = self._turn_out = TurnOut(p)
+        m.submodules.broken = self._broken = ListBreak(p)
+        # The list whose turn it is, and what its row is read for; there are no other QPs than those of the card.
+        self._qpn, self._job = Signal(p.qpn_width), Signal(Job, name="job")
+        self._filling = Signal(name="filling")      # go on until the depth is reached
+        self._lines, self._line = Signal(range(LINES + 1)), Signal(58, name="line")      # blocks to read, and where
+        self._slot = Signal(range(fetch_slots(p)), name="slot")       # the read that is looked at
+        # Few nodes of the list are there; another one is wanted.
+        self._few, self._wanted = Signal(), Signal(name="wanted")
+
+    def _connect_row(self, m):
+        """The row of a list, with what doorbells and headers say of it."""
+        row, qpn = self._row, self._qpn
+        m.d.comb += [
+            row.qpn.eq(qpn), row.post_stb.eq(self.post_stb), row.post_qpn.eq(self.post_qpn),
+            self.row_en.eq(row.row_en), self.row_index.eq(row.row_index), row.ahead.eq(self.ahead),
+            self.waiting_qpn.eq(Mux(row.kept, qpn, self.cache.peek.qpn)), row.waiting.eq(self.waiting),
+            *[a.eq(b) for a, b in zip(row.extent_base, self.extent_base, strict=True)],
+            *[a.eq(b) for a, b in zip(row.extent_lines, self.extent_lines, strict=True)],
+        ]
+        wiring.connect(m, row.qp, wiring.flipped(self.qp))
+
+    def _connect_reach(self, m):
+        """How far a read may go from where the list goes on, by what is free and by what the driver set."""
+        cache, reach, row, most = self.cache, self._reach, self._row, 2 * self.params.cache_entries
+        m.d.comb += [
+            reach.block.eq(row.o.block), reach.base.eq(row.base), reach.size.eq(row.size), reach.ahead.eq(row.o.ahead),
+            reach.cached.eq(cache.cached), reach.free.eq(cache.free_count),
+        ]
+        m.d.sync += [reach.depth.eq(at_most(most, self.prefetch_depth)),
+                     reach.watermark.eq(at_most(most, self.prefetch_watermark))]
+
+    def _connect_arrival(self, m):
+        """What a read brought, on its way into the cache."""
+        cache, arrival, fetches, row = self.cache, self._arrival, self._fetches, self._row
+        m.d.comb += [
+            arrival.list.eq(row.o), arrival.posted.eq(row.posted),
+            row.on_lands.eq(arrival.lands), row.block.eq(arrival.found),
+            arrival.fetch.eq(fetches.fetch), arrival.pointed.eq(fetches.pointed), arrival.verdict.eq(fetches.verdict),
+            arrival.error.eq(fetches.error),
+            arrival.may_take.eq(cache.free & (self._few | above(cache.free_count, reserve(self.params)))),
+            arrival.free_index.eq(cache.free_index), cache.reserve_en.eq(arrival.reserve_en),
+            arrival.follows.eq(cache.follows), arrival.fill_ready.eq(cache.fill_ready),
+            arrival.step_ready.eq(self.step.ready),
+            cache.fill_en.eq(arrival.lands), cache.fill_index.eq(arrival.entry), cache.fill_node.eq(fetches.node),
+            cache.fill_block.eq(row.o.block),
+        ]
+
+    def _connect_turn_out(self, m):
+        """Who finds an entry for what has none."""
+        cache, turn_out, arrival, row = self.cache, self._turn_out, self._arrival, self._row
+        m.d.comb += [
+            turn_out.homeless.eq(arrival.homeless), turn_out.urgent.eq(row.o.waiting),
+            turn_out.none.eq(cache.none), turn_out.qpn.eq(self._qpn), turn_out.landed.eq(arrival.lands),
+            turn_out.spare.eq(cache.spare), turn_out.spare_index.eq(cache.spare_index),
+            cache.peek_index.eq(turn_out.peek_index), turn_out.peek.eq(cache.peek),
+            turn_out.peek_valid.eq(cache.peek_valid), turn_out.peek_touched.eq(cache.peek_touched),
+            turn_out.peek_last.eq(cache.peek_last), turn_out.waiting.eq(self.waiting),
+            turn_out.goes_on.eq(row.o.live & (~self._fetches.of_qpn[0] | self._fetches.kept)),
+            self.exclusive.eq(turn_out.exclusive), turn_out.granted.eq(self.granted),
+            turn_out.back_ready.eq(self.step.ready),
+            cache.release_en.eq(turn_out.release_en | arrival.release_en),
+            cache.release_index.eq(Mux(turn_out.exclusive, turn_out.peek_index, arrival.entry)),
+        ]
+        wiring.connect(m, turn_out.o_force, wiring.flipped(self.o_force))
+
+    def _connect_fetches(self, m):
+        """Reads that go out and come back, the work list, and what a list needs."""
+        fetches, row, reach, arrival, work, broken = (
+            self._fetches, self._row, self._reach, self._arrival, self._work, self._broken)
+        cache, step, qpn, lines, view = self.cache, self.step, self._qpn, self._lines, row.o
+        m.d.comb += [
+            *[a.eq(b) for a, b in zip(fetches.extent_base, self.extent_base, strict=True)],
+            *[a.eq(b) for a, b in zip(fetches.extent_lines, self.extent_lines, strict=True)],
+            fetches.slot.eq(self._slot), fetches.part.eq(arrival.part), fetches.qpn[0].eq(qpn),
+            fetches.qpn[1].eq(self.i_control.p.qpn),
+            fetches.start.qpn.eq(qpn), fetches.start.generation.eq(view.generation),
+            fetches.start.block.eq(view.block), fetches.start.lines.eq(lines),
+            fetches.start.all.eq(lines == view.ahead),
+            fetches.keep_en.eq(arrival.homeless), fetches.keep_loose.eq(~view.waiting),
+            self.o_line.p.line.eq(self._line), self.o_line.p.count.eq(lines),
+            self.o_line.p.tag.eq(fetches.free_slot),
+            work.post_stb.eq(self.post_stb), work.post_qpn.eq(self.post_qpn),
+            work.i[1].payload.eq(self.i_demand.payload), work.i[1].valid.eq(self.i_demand.valid),
+            self.i_demand.ready.eq(work.i[1].ready), work.i[0].payload.eq(qpn),
+            broken.qpn.eq(qpn), broken.generation.eq(view.generation), broken.end_ready.eq(step.ready),
+            broken.reason.eq(abi.Reason.BAD_POINTER.value),
+            cache.qpn.eq(qpn), step.p.qpn.eq(qpn), step.p.kind.eq(AheadKind.END),
+            self._few.eq(view.waiting | cache.none),
+            self._wanted.eq(view.live & ~fetches.of_qpn[0] & (view.ahead != 0) & reach.room
+                             & (view.waiting | self._filling | reach.low)),
+        ]
+        wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
+        wiring.connect(m, broken.o_report, wiring.flipped(self.o_report))
+        wiring.connect(m, broken.o_qp_error, wiring.flipped(self.o_qp_error))
+        m.d.sync += self._line.eq(reach.line)
+
+    def _choose_list(self, m, dying):
+        """Choose a list, and read its row."""
+        work, row, fetches, arrival, turn_out = self._work, self._row, self._fetches, self._arrival, self._turn_out
+        qpn, op = self._qpn, self.i_control.p
+        with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
+            m.d.comb += [turn_out.at_rest.eq(1), self.idle.eq(
+                fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~work.i[0].valid
+            )]
+            m.d.sync += self._filling.eq(0)
+            with m.If(self.i_control.valid & ~(dying & fetches.of_qpn[1])):
+                m.d.comb += row.start.eq(1)
+                m.d.sync += [qpn.eq(op.qpn), self._job.eq(Job.CONTROL)]
+                m.next = "ROW"
+            with m.Elif(fetches.done):
+                m.d.comb += row.start.eq(1)
+                m.d.sync += [qpn.eq(fetches.done_qpn), self._slot.eq(fetches.done_slot), self._job.eq(Job.LAND)]
+                m.next = "ROW"
+            with m.Elif(work.o.valid):
+                m.d.comb += [row.start.eq(1), work.o.ready.eq(1)]
+                m.d.sync += [qpn.eq(work.o.payload), self._job.eq(Job.LOOK)]
+                m.next = "ROW"
+        with m.State("ROW"):  # waits for the row of the list
+            m.d.comb += [arrival.start.eq(row.soon & (self._job == Job.LAND)),
+                         turn_out.read.eq(row.kept & (self._job == Job.TURN_OUT))]
+            with m.If(row.kept):
+                with m.Switch(self._job):
+                    for case in Job:
+                        with m.Case(case):
+                            m.next = "ARRIVAL" if case is Job.LAND else case.name
+
+    def _control_list(self, m, dying):
+        """Carry a control operation out."""
+        work, fetches, step, op = self._work, self._fetches, self.step, self.i_control.p
+        with m.State("CONTROL"):  # starts, ends or shows a list
+            m.d.comb += self.i_control.ready.eq(1)
+            m.next = "IDLE"
+            with m.Switch(op.kind):
+                with m.Case(ControlKind.CREATE):
+                    m.d.comb += [work.forget_en.eq(1), work.forget_qpn.eq(self._qpn)]
+                with m.Case(ControlKind.QUERY):
+                    m.d.sync += [self.query_ahead.eq(self.ahead.count), self.query_cached.eq(self.cache.cached)]
+                with m.Default():
+                    m.d.comb += [step.valid.eq(1), self.i_control.ready.eq(step.ready & ~fetches.of_qpn[1])]
+                    m.d.sync += [dying.eq(fetches.of_qpn[1]), self._slot.eq(fetches.kept_slot)]
+                    with m.If(~step.ready):
+                        m.next = "CONTROL"
+                    with m.Elif(fetches.kept):
+                        m.next = "FORGET"
+
+    def _look_at_list(self, m):
+        """Issue a read for the list, if it wants one."""
+        row, reach, fetches, arrival, broken = self._row, self._reach, self._fetches, self._arrival, self._broken
+        view, few, wanted = row.o, self._few, self._wanted
+        with m.State("LOOK"):  # issues a fetch if the list needs one and everything is there for it
+            m.next = "IDLE"
+            with m.If(fetches.kept):
+                m.d.comb += arrival.start.eq(1)
+                m.d.sync += self._slot.eq(fetches.kept_slot)
+                m.next = "ARRIVAL"
+            with m.Elif(wanted & ~reach.inside):
+                m.d.comb += broken.start.eq(1)
+                m.next = "BREAK"
+            with m.Elif(wanted & fetches.free):
+                m.d.sync += self._lines.eq(Mux(view.adjacent, reach.lines, 1))
+                m.next = "ISSUE"
+            with m.Elif(wanted & few & fetches.loose):
+                m.d.sync += self._slot.eq(fetches.loose_slot)
+                m.next = "MAKE_PLACE"
+            with m.Elif(wanted & (view.waiting | ~fetches.quiet)):
+                m.next = "AGAIN"
+        with m.State("MAKE_PLACE"):  # forgets what another list's read brought
+            m.d.comb += fetches.finish_en.eq(1)
+            m.next = "AGAIN"
+        with m.State("FORGET"):  # forgets what the last read of a dead list brought
+            m.d.comb += fetches.finish_en.eq(1)
+            m.next = "IDLE"
+        with m.State("ISSUE"):  # waits for the read engine
+            m.d.comb += self.o_line.valid.eq(1)
+            with m.If(self.o_line.ready):
+                m.d.comb += [self.count_prefetches.eq(1), fetches.start_en.eq(1)]
+                m.next = "IDLE"
+
+    def _take_arrival(self, m):
+        """Fill the cache with the blocks of a read."""
+        row, fetches, arrival, broken, step = self._row, self._fetches, self._arrival, self._broken, self.step
+        with m.State("ARRIVAL"):  # waits for the blocks of a read to land; then the list may want more
+            m.d.comb += [
+                step.valid.eq(arrival.offers), step.p.kind.eq(AheadKind.LAND), step.p.block.eq(arrival.found),
+                step.p.adjacent.eq(fetches.node.next_adjacent), fetches.finish_en.eq(arrival.finished),
+                broken.reason.eq(arrival.reason),
+            ]
+            with m.If(arrival.homeless):
+                m.next = "IDLE"
+                with m.If(self._turn_out.starts):
+                    m.next = "TURN_OUT"
+            with m.If(arrival.finished):
+                m.d.sync += [self._filling.eq(1), self._job.eq(Job.LOOK)]
+                with m.If(arrival.dead):
+                    m.next = "IDLE"
+                with m.Elif(arrival.reason != 0):
+                    m.d.comb += broken.start.eq(1)
+                    m.next = "BREAK"
+                with m.Else():
+                    m.d.comb += row.start.eq(1)
+                    m.next = "ROW"
+
+    def _evict(self, m):
+        """Take an entry from another list."""
+        row, fetches, turn_out, qpn, step = self._row, self._fetches, self._turn_out, self._qpn, self.step
+        again = self._work.i[0]
+        with m.State("TURN_OUT"):  # waits for an entry that another list gives up
+            m.d.comb += [
+                step.valid.eq(turn_out.back), step.p.kind.eq(AheadKind.BACK), step.p.block.eq(self.cache.peek_block),
+                fetches.finish_en.eq(turn_out.release_en & fetches.kept),   # what was read behind it is forgotten
+            ]
+            m.d.sync += self._slot.eq(fetches.kept_slot)
+            with m.If(turn_out.reads):
+                m.d.comb += row.start.eq(1)
+                m.d.sync += [qpn.eq(turn_out.whose), self._job.eq(Job.TURN_OUT)]
+                m.next = "ROW"
+            with m.If(turn_out.release_en):
+                m.next = "READ_AGAIN"
+            with m.Elif(turn_out.ends):
+                m.d.sync += qpn.eq(turn_out.hungry)
+                m.next = "AGAIN"
+                with m.If(turn_out.given_up):
+                    m.next = "IDLE"
+        with m.State("READ_AGAIN"):  # waits for a place in the work list, to keep what was taken back
+            m.d.comb += again.valid.eq(1)
+            with m.If(again.ready):
+                m.d.sync += qpn.eq(turn_out.hungry)
+                m.next = "AGAIN"
+
+    def _finish(self, m):
+        """End a broken list, or keep a list for another look."""
+        broken, again = self._broken, self._work.i[0]
+        with m.State("BREAK"):  # waits for the list to end, and for all who hear of it
+            m.d.comb += self.step.valid.eq(broken.end)
+            with m.If(broken.done):
+                m.next = "IDLE"
+        with m.State("AGAIN"):  # waits for a place in the work list
+            m.d.comb += again.valid.eq(1)
+            with m.If(again.ready):
+                m.next = "IDLE"

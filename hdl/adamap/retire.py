@@ -7,18 +7,23 @@ from amaranth.lib.wiring import In, Out
 from ..contract import abi
 from ..contract.params import CardParams
 from ..part.counting import count_outputs
-from ..part.layouts import REPORT_RETIRE
+from ..part.layouts import BEAT_BITS, REPORT_RETIRE
 from ..part.logic import above
 from ..part.stream import Fifo
 from ..part.ticket import EXTENDED_TICKET_WIDTH
 from .block import line_of
-from .cache_ports import retire_port
-from .cached import Pending, index_width
-from .hold import LongReport
+from .cached import Pending, index_width, retire_port
 from .mark_lane import MarkForward
 
 UNDER_WAY = 3       # retirements between the order and the queue
 REPORTS = 8
+
+
+class LongReport(data.Struct):
+    """A report with an extended ticket."""
+
+    entry: BEAT_BITS
+    ticket: EXTENDED_TICKET_WIDTH
 
 
 def retirement(params):

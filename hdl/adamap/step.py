@@ -58,7 +58,7 @@ class LowBits(wiring.Component):
 class RunOn(wiring.Component):
     """A window marks a packet and slides over what was received from its base on. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.index_of.IndexOf` is.
+    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Finds an entry of the head cache for a list that waits, at the cost of another one."""
+"""Eviction: finds an entry of the head cache for a list that waits, at the cost of another list."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,8 +6,41 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract.params import TURN_OUT_PATIENCE, CardParams
 from ..part.layouts import QpRef
+from ..part.logic import above
 from .cached import cached_record, index_width
-from .misses import Misses
+
+FEW = 4
+
+
+class Misses(wiring.Component):
+    """Counts up to a limit. A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is.
+
+    Parameters
+    ----------
+    limit : int
+
+    Members
+    -------
+    miss, clear : In(1)
+        At most one of them.
+    few, half, all : Out(1)
+        Fewer than ``FEW``; half of the limit, or more; the limit.
+    """
+
+    def __init__(self, limit):
+        self.limit = limit
+        super().__init__({"miss": In(1), "clear": In(1), "few": Out(1), "half": Out(1), "all": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        count = Signal(range(self.limit + 1))
+        m.d.comb += [self.few.eq(~above(count, FEW - 1)), self.half.eq(above(count, self.limit // 2 - 1)),
+                     self.all.eq(count == self.limit)]
+        with m.If(self.clear):
+            m.d.sync += count.eq(0)
+        with m.Elif(self.miss & ~self.all):
+            m.d.sync += count.eq(count + 1)
+        return m
 
 
 class TurnOut(wiring.Component):
@@ -36,7 +69,7 @@ class TurnOut(wiring.Component):
     landed : In(1)
         A node found a place.
     spare, spare_index, peek_index, peek, peek_valid, peek_touched, peek_last
-        As :func:`~weft.hdl.adamap.cache_ports.fill_port` has them.
+        As :func:`~weft.hdl.adamap.cached.fill_port` has them.
     waiting : In(1)
         A header waits for the list of ``peek``.
     reads, whose : Out

@@ -1,6 +1,7 @@
-"""Retransmission headers that wait for a node of their QP."""
+"""Queue of the retransmission headers that wait for a node of their QP."""
 
 from functools import partial
+from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -8,13 +9,173 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..contract.params import CardParams
-from ..part.logic import choose, group_counts, total
+from ..part.logic import choose, group_counts, total, tree
 from ..part.ticket import EXTENDED_TICKET_WIDTH
-from .among import Among
-from .late_choice import LateChoice
-from .of_qp import OfQp
-from .older import Elders, Older, before_groups, group_of, in_groups, moved_up, spread
-from .oldest import Oldest
+from .select import Among, LateChoice
+
+
+def group_of(width):
+    """How many bits are looked at before groups of them are: as many as a LUT has inputs, if that makes two groups."""
+    return min(4, max(width // 2, 1))
+
+
+def in_groups(bits):
+    """Whether each bit or one before it is set, in its group."""
+    bits = Cat(bits)
+    return Cat(bits[k - k % group_of(len(bits)):k + 1].any() for k in range(len(bits)))
+
+
+def before_groups(bits):
+    """Whether one before each group is set."""
+    bits = Cat(bits)
+    return Cat(bits[:start].any() for start in range(0, len(bits), group_of(len(bits))))
+
+
+def moved_up(gone, values, end=0):
+    """Values as they lie when those that are ``gone``, all from one place on, gave way to the ones behind them."""
+    return [Mux(gone[k], after, value) for k, (value, after) in enumerate(zip(values, [*values[1:], end], strict=True))]
+
+
+def spread(groups, width):
+    """A bit of each group as one of each of its bits."""
+    return Cat(bit.replicate(group_of(width)) for bit in groups)
+
+
+class Elders(wiring.Component):
+    """Headers of a queue that are older than one of them. Combinational; a block of its own, as :class:`Older` is.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    mates, passed : In(width)
+        The headers of its QP; itself, if it is there, with those behind it in its group.
+    queued : In(1)
+        Otherwise all are older.
+    o : Out(width)
+    """
+
+    def __init__(self, width):
+        self.width = width
+        super().__init__({"mates": In(width), "passed": In(width), "queued": In(1), "o": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        group = group_of(self.width)
+        ends = self.passed[group - 1::group]    # of a group in which it is
+        so_far = Cat(self.passed[k] | ends[:k // group].any() for k in range(self.width))
+        m.d.comb += self.o.eq(self.mates & ~(so_far & self.queued.replicate(self.width)))
+        return m
+
+
+class Older(wiring.Component):
+    """Is one of some headers in the queue still, behind what this cycle does? Combinational.
+
+    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: the next header waits for its answer.
+
+    Parameters
+    ----------
+    width : int
+
+    Members
+    -------
+    i : In(width)
+        The headers that are older, in the order of the queue.
+    remove_en, here : In(1), In(width)
+        The one that leaves.
+    coming : In(1)
+        One more comes.
+    o : Out(1)
+    """
+
+    def __init__(self, width):
+        super().__init__({"i": In(width), "remove_en": In(1), "here": In(width), "coming": In(1), "o": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(Mux(self.remove_en, (self.i & ~self.here).any(), self.i.any()) | self.coming)
+        return m
+
+
+class OfQp(wiring.Component):
+    """Compares the headers of a queue with a QP. Latency 1: the answer is of the queue as it lies then.
+
+    Parameters
+    ----------
+    width, places : int
+
+    Members
+    -------
+    en, qpn : In(1), In(width)
+        The QP, if one is asked for.
+    present, numbers : In(places), In(width).array(places)
+        Where a header waits, and its QP.
+    gone : In(places)
+        From there on all move up by one place.
+    joins, joined : In(places), In(width)
+        Where a header of that QP joins them; never while one is gone.
+    bits : Out(places)
+    """
+
+    def __init__(self, width, places):
+        self.places = places
+        super().__init__({
+            "en": In(1), "qpn": In(width), "present": In(places), "numbers": In(width).array(places),
+            "gone": In(places), "joins": In(places), "joined": In(width), "bits": Out(places)})
+
+    def elaborate(self, platform):
+        m = Module()
+        its = self.present & Cat(self.en & (number == self.qpn) for number in self.numbers)
+        new = self.en & (self.joined == self.qpn)
+        m.d.sync += self.bits.eq(Cat(moved_up(self.gone, its)) | (self.joins & new.replicate(self.places)))
+        return m
+
+
+class Oldest(wiring.Component):
+    """The lowest bit that is set, and the value there. Combinational.
+
+    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is. Groups of bits are decided beside each other,
+    then the first group is taken.
+
+    Parameters
+    ----------
+    width, places : int
+        Of a value; how many there are.
+
+    Members
+    -------
+    i, values : In(places), In(width).array(places)
+    any : Out(1)
+    picks : Out(places)
+        One-hot, if any.
+    value : Out(width)
+    """
+
+    def __init__(self, width, places):
+        self.width, self.places = width, places
+        super().__init__({"i": In(places), "values": In(width).array(places),
+                          "any": Out(1), "picks": Out(places), "value": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        size = group_of(self.places)
+        starts = range(0, self.places, size)
+        some, first, lowest = Signal(len(starts)), Signal(len(starts)), Signal(self.places)
+        values = [Signal(self.width, name=f"value{g}") for g in range(len(starts))]
+        for g, (start, value) in enumerate(zip(starts, values, strict=True)):
+            group = slice(start, start + size)
+            m.d.comb += [
+                some[g].eq(self.i[group].any()), first[g].eq(some[g] & ~some[:g].any()),
+                lowest[group].eq(Cat(bit & ~self.i[start:start + k].any() for k, bit in enumerate(self.i[group]))),
+                value.eq(choose(lowest[group], list(self.values)[group])),
+            ]
+        m.d.comb += [
+            self.any.eq(tree(some, or_)), self.value.eq(choose(first, values)),
+            self.picks.eq(lowest & spread(first, self.places)),
+        ]
+        return m
 
 
 class MatchItem(data.Struct):

@@ -1,20 +1,21 @@
 """Receive-side PSN window of every QP: judges packets and finds the holes."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..contract.abi import HOLES_BITS
-from ..contract.params import CardParams
+from ..contract.params import CardParams, exact_log2
 from ..contract.wire import PSN_OUTSTANDING_LOG2
 from ..part.counting import count_outputs
 from ..part.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
 from ..part.logic import below, one_hot, sum_of_three
-from .classify import classify
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
-from .late_choice import LateChoice
+from .select import LateChoice
 from .step import RUN_ON, STEP, LowBits, RunOn, Step
 
 
@@ -83,19 +84,49 @@ class Window(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        bits, index_width = self.params.window_bits, self.params.qpn_width
-        row_shape = data.StructLayout({"base": 32, "bitmap": bits, "holes": HOLES_BITS, "owed": 1})
+        bits = self.params.window_bits
         # At rest the base was not received: its bit is not kept.
         kept_shape = data.StructLayout({"base": 32, "bitmap": bits - 1, "holes": HOLES_BITS, "owed": 1})
         m.submodules.rows = rows = Memory(shape=kept_shape, depth=self.params.qps, init=[])
-        read, write = rows.read_port(), rows.write_port()
-        fetched = Signal(row_shape)
+        read, write = [rows.read_port(), rows.write_port()]
+        ahead = self._fetch(m, read)
+        now = self._load(m, ahead)
+        seen = self._classify(m, now)
+        self._decide(m, now, write)
+        with m.If(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        self._step(m, now, seen)
+
+        load, next_full = now.load, ahead.next_full
+        active = Signal()
+        with m.If(load):
+            m.d.sync += active.eq(next_full)
+
+        # Where there is nothing new, `result` is the row.
+        m.d.comb += now.current.early_en.eq(1)
+        with m.FSM():
+            self._take(m, now, seen, active)
+            self._effect(m, now, write)
+            self._slide(m, now, write)
+            self._control(m, now, ahead, write, active)
+
+        m.d.comb += self.idle.eq(~active & ~next_full & ~self.i.valid & ~self.o.valid)
+        return m
+
+    @property
+    def _row_shape(self):
+        """Window of a QP: its base, which PSNs were received, how many holes it had, and a report that is owed."""
+        return data.StructLayout({"base": 32, "bitmap": self.params.window_bits, "holes": HOLES_BITS, "owed": 1})
+
+    def _fetch(self, m, read):
+        """First stage: a request, or a control operation, whose row is being read. Return its signals."""
+        index_width = self.params.qpn_width
+        fetched = Signal(self._row_shape)
         m.d.comb += [
             fetched.base.eq(read.data.base), fetched.bitmap.eq(read.data.bitmap << 1),
             fetched.holes.eq(read.data.holes), fetched.owed.eq(read.data.owed),
         ]
 
-        # Fetched stage: a request, or a control operation, whose row is being read.
         next_full, next_control, control_taken = Signal(), Signal(), Signal()
         next_request = Signal(JudgeRequest)
         take_control, accept = Signal(), Signal()       # the first a cycle late: `ready` comes of registers
@@ -115,11 +146,21 @@ class Window(wiring.Component):
             with m.If(take_control):
                 m.d.sync += [control_taken.eq(1), next_request.qpn.eq(self.i_control.p.qpn),
                              next_request.generation.eq(self.i_control.p.generation)]
+        return SimpleNamespace(
+            next_full=next_full, next_control=next_control, next_request=next_request, control_taken=control_taken,
+            fetched=fetched, row_index=row_index, row_known=row_known, same=same)
 
-        # Current stage. Its row is the newest one of its QP even while idle, so the same QP may follow at once.
+    def _load(self, m, ahead):
+        """Second stage: its row is the newest one of its QP even while idle, so the same QP may follow at once.
+
+        Return its signals, to which :meth:`_decide` and :meth:`_step` add.
+        """
+        next_full, next_control, next_request = ahead.next_full, ahead.next_control, ahead.next_request
+        fetched, row_index, row_known, same = ahead.fetched, ahead.row_index, ahead.row_known, ahead.same
+        bits, row_shape = self.params.window_bits, self._row_shape
         m.submodules.current = current = LateChoice(row_shape, other=True)
         row = current.o
-        request, control = Signal(JudgeRequest), Signal()
+        request, control = [Signal(JudgeRequest), Signal()]
         too_far = Signal(PSN_OUTSTANDING_LOG2)      # bits that the distance of a packet ahead must not have
         load = Signal()
         result = Signal(row_shape)
@@ -137,15 +178,69 @@ class Window(wiring.Component):
             m.d.sync += [next_full.eq(0), request.eq(next_request), control.eq(next_control), too_far.eq(Cat(guards)),
                          row_index.eq(next_request.qpn), row_known.eq(1)]
         m.d.comb += [current.early.eq(result), current.other_en.eq(load & next_full & ~same), current.other.eq(fetched)]
+        return SimpleNamespace(
+            current=current, row=row, row_index=row_index, request=request, control=control, too_far=too_far,
+            load=load, result=result, low_bits=low_bits, run_on=run_on, distance=distance, moves=moves, moved=moved)
 
-        seen = classify(m, self, request, distance.as_signed(), too_far, row)
+    def _classify(self, m, now):
+        """Return the meaning of the request against its window; combinational."""
+        row, request, too_far, distance = now.row, now.request, now.too_far, now.distance.as_signed()
+        bits = self.params.window_bits
+        seen = Signal(data.StructLayout({
+            "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "marks": 1, "first": 1,
+            "slide": 24, "insert": 1, "seal": 1, "slides": 1}))
+        of_cum, beyond_cum = Signal(24), Signal(24)
+        place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: less 1
+        behind, far, stale, beyond, received, ahead = (Signal(name=n) for n in (
+            "behind", "far", "stale", "beyond", "received", "ahead"))
+        m.d.comb += [
+            of_cum.eq(self.cum - row.base[:24]), beyond_cum.eq(request.psn - self.cum),
+            seen.psn.eq(row.base + distance),
+            seen.distance.eq(distance),
+            behind.eq(distance < 0),
+            far.eq(~behind & (distance & too_far).any()),
+            stale.eq(behind & (~of_cum[-1] | beyond_cum[-1])),      # all three 24 bits with a sign
+            received.eq((distance < bits) & (row.bitmap >> place)[0]),
+            ahead.eq(~behind & ~far & ~request.probe & ~request.retransmission), beyond.eq(distance > reorder),
+            # Of one that was received before, the bit is set. What was received comes last.
+            seen.mark.eq(one_hot(1, place, bits)), seen.marks.eq(ahead & ~beyond),
+            seen.first.eq((distance == 0) & ~request.probe & ~request.retransmission),      # it marks the base
+            seen.slide.eq(Mux(request.probe, distance, Mux(beyond, distance - reorder, 0))),    # if it slides
+        ]
+        m.d.sync += reorder.eq(Mux(self.reorder_distance > bits, bits - 1,
+                                   Mux(self.reorder_distance == 0, 0, self.reorder_distance - 1)))
+        with m.If(far):
+            m.d.comb += seen.verdict.eq(Verdict.FAR)
+        with m.Elif(request.probe):
+            m.d.comb += [seen.verdict.eq(Verdict.PROBE), seen.seal.eq(1),
+                         seen.slides.eq(~behind & (request.psn != row.base[:24]))]
+        with m.Elif(stale):
+            m.d.comb += seen.verdict.eq(Verdict.STALE)
+        with m.Elif(request.retransmission):
+            with m.If(~behind):
+                m.d.comb += seen.verdict.eq(Verdict.STALE)
+            with m.Else():
+                m.d.comb += seen.verdict.eq(Verdict.MATCH)
+        with m.Elif(behind):
+            m.d.comb += seen.verdict.eq(Verdict.LATE)
+        with m.Elif(received):
+            m.d.comb += seen.verdict.eq(Verdict.DUPLICATE)
+        with m.Else():
+            m.d.comb += [seen.verdict.eq(Verdict.ACCEPT), seen.seal.eq(request.ack_req), seen.insert.eq(beyond),
+                         seen.slides.eq(beyond)]
+        return seen
+
+    def _decide(self, m, now, write):
+        """Next row, and the outputs that the packet causes; the states enable them."""
+        row, request, result, low_bits, run_on = now.row, now.request, now.result, now.low_bits, now.run_on
+        bits, row_index, moves, moved = self.params.window_bits, now.row_index, now.moves, now.moved
         m.submodules.sliding = sliding = LateChoice(24)
         slide = sliding.o       # over how many PSNs it has yet to slide
-        verdict, mark, insert = Signal(Verdict), Signal(bits), Signal()
+        verdict, mark, insert = [Signal(Verdict), Signal(bits), Signal()]
         marks = Signal()        # at its place, `mark`; otherwise it marks nothing
-        psn, position, seal = Signal(32), Signal(range(bits)), Signal()     # position: its bits after the slide
+        psn, position, seal = [Signal(32), Signal(range(bits)), Signal()]     # position: its bits after the slide
         slides = Signal()       # there is something to slide over or to insert
-        to_match, matched, matches = Signal(), Signal(), Signal()
+        to_match, matched, matches = [Signal(), Signal(), Signal()]
 
         # What its bits say is known a cycle later: not in the one behind a slide. An insertion says that there is one.
         shifts, slid = Signal(), Signal()
@@ -155,7 +250,7 @@ class Window(wiring.Component):
         advanced = run_on.advanced
         runs, some = Signal(init=1), Signal()       # `some`: what lies at the base is received, with this packet
         m.d.sync += some.eq(runs)
-        taken, out_free = Signal(), Signal()
+        taken, out_free = [Signal(), Signal()]
         m.d.comb += [
             low_bits.bitmap.eq(row.bitmap), low_bits.runs.eq(runs),
             run_on.bitmap.eq(row.bitmap), run_on.mark.eq(mark & marks.replicate(bits)), run_on.run.eq(low_bits.run),
@@ -181,8 +276,17 @@ class Window(wiring.Component):
         ]
         run = self.o_run.p
         m.d.comb += [run.qpn.eq(request.qpn), run.generation.eq(request.generation), run.ticket.eq(request.ticket)]
-        with m.If(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
+        vars(now).update(
+            sliding=sliding, slide=slide, verdict=verdict, mark=mark, insert=insert, marks=marks, psn=psn,
+            position=position, seal=seal, slides=slides, matched=matched, matches=matches, shifts=shifts, slid=slid,
+            inserts=inserts, inserted=inserted, creates=creates, advances=advances, runs=runs, some=some, taken=taken,
+            out_free=out_free)
+
+    def _step(self, m, now, seen):
+        """One step of a slide, which the row takes late in the cycle."""
+        row, current, result, low_bits = now.row, now.current, now.result, now.low_bits
+        sliding, slide, position = now.sliding, now.slide, now.position
+        bits = self.params.window_bits
         stalling = Signal()
         m.submodules.step = step = Step(bits)
         limited = Signal(STEP)      # a bit for each of the next PSNs that it slides over
@@ -196,98 +300,108 @@ class Window(wiring.Component):
                      current.late.holes.eq(result.holes)]
         m.d.sync += self.count_holes.eq(0)
         m.d.comb += self.count_window_stall_cycles.eq(self.i.valid & ~self.i.ready & stalling)
+        now.stalling, now.step, now.limited = stalling, step, limited
 
-        def finish(empty):
-            """The packet is judged; its window has received nothing behind its base, or it has."""
-            m.d.comb += [write.en.eq(1), load.eq(1)]
-            with m.If(taken):
-                m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
+    def _finish(self, m, now, write, empty):
+        """The packet is judged; its window has received nothing behind its base (``empty``), or it has."""
+        row, request, result, verdict, taken = now.row, now.request, now.result, now.verdict, now.taken
+        m.d.comb += [write.en.eq(1), now.load.eq(1)]
+        with m.If(taken):
+            m.d.comb += result.owed.eq((row.owed | (request.ack_req & ~request.probe)) & ~empty)
+        m.d.sync += [
+            self.o.valid.eq(1),
+            self.o.p.verdict.eq(Mux((verdict == Verdict.MATCH) & ~now.matched, Verdict.UNMATCHED, verdict)),
+            self.o.p.psn.eq(now.psn),
+            self.o.p.base.eq(result.base),
+            self.o.p.holes.eq(result.holes),
+            self.o.p.progress.eq(taken & row.owed & empty),
+        ]
+        m.next = "CLASSIFY"
+
+    def _take(self, m, now, seen, active):
+        """Keep the meaning of the request."""
+        row, sliding = now.row, now.sliding
+        with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
+            m.d.comb += [now.load.eq(~active), sliding.early_en.eq(1)]
+            m.d.comb += now.runs.eq(row.bitmap[0] | seen.first)
             m.d.sync += [
-                self.o.valid.eq(1),
-                self.o.p.verdict.eq(Mux((verdict == Verdict.MATCH) & ~matched, Verdict.UNMATCHED, verdict)),
-                self.o.p.psn.eq(psn),
-                self.o.p.base.eq(result.base),
-                self.o.p.holes.eq(result.holes),
-                self.o.p.progress.eq(taken & row.owed & empty),
+                now.verdict.eq(seen.verdict), now.matched.eq(self.match_space), now.psn.eq(seen.psn),
+                now.position.eq(seen.distance), now.mark.eq(seen.mark), now.marks.eq(seen.marks),
+                now.insert.eq(seen.insert), now.seal.eq(seen.seal), now.slides.eq(seen.slides),
             ]
-            m.next = "CLASSIFY"
+            with m.If(active):
+                m.next = "EFFECT"
+                with m.If(now.control):
+                    m.next = "CONTROL"
 
-        active = Signal()
-        with m.If(load):
-            m.d.sync += active.eq(next_full)
+    def _effect(self, m, now, write):
+        """Apply the packet to its window, if one cycle does."""
+        result, low_bits, verdict = now.result, now.low_bits, now.verdict
+        some, slides, seal, slide, out_free = now.some, now.slides, now.seal, now.slide, now.out_free
+        current, limited, run = now.current, now.limited, self.o_run.p
+        with m.State("EFFECT"):  # marks the packet and slides over what came before
+            m.d.comb += [now.advances.eq(1), now.moves.eq(1), now.runs.eq(some), current.early_en.eq(0)]
+            m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
+            m.d.sync += limited.eq(low_bits.limited)
+            # What goes to the matcher marks nothing, so it does not run on.
+            m.d.comb += now.matches.eq(~slides & (~seal | self.o_run.ready))
+            with m.If(slides | (some & low_bits.ahead[RUN_ON])):
+                m.d.comb += [current.early_en.eq(1), now.shifts.eq(some)]
+                m.d.sync += now.marks.eq(0)
+                m.next = "SLIDE"
+            with m.Elif(out_free):
+                m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
+                with m.If(~seal | self.o_run.ready):
+                    m.d.comb += current.early_en.eq(1)
+                    self._finish(m, now, write, Mux(some, ~low_bits.rest, low_bits.none & (verdict != Verdict.ACCEPT)))
 
-        # Where there is nothing new, `result` is the row.
-        m.d.comb += current.early_en.eq(1)
-        with m.FSM():
-            with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
-                m.d.comb += [load.eq(~active), sliding.early_en.eq(1)]
-                m.d.comb += runs.eq(row.bitmap[0] | seen.first)
-                m.d.sync += [
-                    verdict.eq(seen.verdict), matched.eq(self.match_space), psn.eq(seen.psn),
-                    position.eq(seen.distance), mark.eq(seen.mark), marks.eq(seen.marks), insert.eq(seen.insert),
-                    seal.eq(seen.seal), slides.eq(seen.slides),
+    def _slide(self, m, now, write):
+        """Slide over one run of holes, or the rest of a jump, every other cycle."""
+        row, low_bits, slid, limited, step = now.row, now.low_bits, now.slid, now.limited, now.step
+        insert, seal, out_free, run = now.insert, now.seal, now.out_free, self.o_run.p
+        with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
+            left = Signal()     # something is yet to be slid over, inserted or sent
+            m.d.comb += [now.stalling.eq(1), left.eq(limited[0] | insert | row.bitmap[0] | seal)]
+            # A probe, which alone is matched, slid no more since its seal went out.
+            m.d.comb += now.matches.eq(~left)
+            with m.If(~left & ~slid & out_free):
+                self._finish(m, now, write, low_bits.none & ~now.inserted)
+            with m.If(limited[0]):
+                m.d.comb += [
+                    self.o_run.valid.eq(low_bits.gap & ~slid),
+                    run.psn.eq(row.base + step.skip),
+                    run.length.eq(step.holes),
                 ]
-                with m.If(active):
-                    m.next = "EFFECT"
-                    with m.If(control):
-                        m.next = "CONTROL"
-            with m.State("EFFECT"):  # marks the packet and slides over what came before
-                m.d.comb += [advances.eq(1), moves.eq(1), runs.eq(some), current.early_en.eq(0)]
-                m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
-                m.d.sync += limited.eq(low_bits.limited)
-                # What goes to the matcher marks nothing, so it does not run on.
-                m.d.comb += matches.eq(~slides & (~seal | self.o_run.ready))
-                with m.If(slides | (some & low_bits.ahead[RUN_ON])):
-                    m.d.comb += [current.early_en.eq(1), shifts.eq(some)]
-                    m.d.sync += marks.eq(0)
-                    m.next = "SLIDE"
-                with m.Elif(out_free):
-                    m.d.comb += [self.o_run.valid.eq(seal), run.psn.eq(result.base), run.seal.eq(seal)]
-                    with m.If(~seal | self.o_run.ready):
-                        m.d.comb += current.early_en.eq(1)
-                        finish(Mux(some, ~low_bits.rest, low_bits.none & (verdict != Verdict.ACCEPT)))
-            with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
-                left = Signal()     # something is yet to be slid over, inserted or sent
-                m.d.comb += [stalling.eq(1), left.eq(limited[0] | insert | row.bitmap[0] | seal)]
-                # A probe, which alone is matched, slid no more since its seal went out.
-                m.d.comb += matches.eq(~left)
-                with m.If(~left & ~slid & out_free):
-                    finish(low_bits.none & ~inserted)
-                with m.If(limited[0]):
-                    m.d.comb += [
-                        self.o_run.valid.eq(low_bits.gap & ~slid),
-                        run.psn.eq(row.base + step.skip),
-                        run.length.eq(step.holes),
-                    ]
-                    with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):
-                        m.d.comb += [current.late_en.eq(1), shifts.eq(1)]
-                        m.d.sync += [self.count_holes.eq(step.holes), limited.eq(step.limiting),
-                                     position.eq(step.place)]
-                with m.Elif(insert):
-                    m.d.comb += inserts.eq(1)
-                    m.d.sync += insert.eq(0)
-                with m.Elif(row.bitmap[0]):
-                    m.d.comb += [advances.eq(~slid), shifts.eq(~slid)]
-                with m.Elif(seal):
-                    m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
-                    with m.If(self.o_run.ready):
-                        m.d.sync += seal.eq(0)
-            with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
-                m.d.comb += stalling.eq(1)
-                op = self.i_control.p
-                ended = Signal()
-                m.d.comb += ended.eq(1)
-                with m.Switch(op.kind):
-                    with m.Case(ControlKind.CREATE):
-                        m.d.comb += [creates.eq(1), write.en.eq(1)]
-                    with m.Case(ControlKind.QUERY):
-                        m.d.sync += [self.query_base.eq(row.base), self.query_holes.eq(row.holes)]
-                    with m.Default():
-                        m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), ended.eq(self.o_run.ready)]
-                with m.If(ended):
-                    m.d.comb += self.i_control.ready.eq(1)
-                    m.d.sync += [control_taken.eq(0), active.eq(0)]
-                    m.next = "CLASSIFY"
+                with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):
+                    m.d.comb += [now.current.late_en.eq(1), now.shifts.eq(1)]
+                    m.d.sync += [self.count_holes.eq(step.holes), limited.eq(step.limiting),
+                                 now.position.eq(step.place)]
+            with m.Elif(insert):
+                m.d.comb += now.inserts.eq(1)
+                m.d.sync += insert.eq(0)
+            with m.Elif(row.bitmap[0]):
+                m.d.comb += [now.advances.eq(~slid), now.shifts.eq(~slid)]
+            with m.Elif(seal):
+                m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), run.seal.eq(1)]
+                with m.If(self.o_run.ready):
+                    m.d.sync += seal.eq(0)
 
-        m.d.comb += self.idle.eq(~active & ~next_full & ~self.i.valid & ~self.o.valid)
-        return m
+    def _control(self, m, now, ahead, write, active):
+        """Start, end or show a window."""
+        row, run = now.row, self.o_run.p
+        with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
+            m.d.comb += now.stalling.eq(1)
+            op = self.i_control.p
+            ended = Signal()
+            m.d.comb += ended.eq(1)
+            with m.Switch(op.kind):
+                with m.Case(ControlKind.CREATE):
+                    m.d.comb += [now.creates.eq(1), write.en.eq(1)]
+                with m.Case(ControlKind.QUERY):
+                    m.d.sync += [self.query_base.eq(row.base), self.query_holes.eq(row.holes)]
+                with m.Default():
+                    m.d.comb += [self.o_run.valid.eq(1), run.psn.eq(row.base), ended.eq(self.o_run.ready)]
+            with m.If(ended):
+                m.d.comb += self.i_control.ready.eq(1)
+                m.d.sync += [ahead.control_taken.eq(0), active.eq(0)]
+                m.next = "CLASSIFY"

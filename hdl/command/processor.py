@@ -109,27 +109,7 @@ class CommandProcessor(wiring.Component):
             self.counters.index.eq(statistics.counter_index), statistics.counter_data.eq(delayed),
         ]
 
-        # Clearing goes through the write ports while nothing else can: commands and errors wait.
-        clear_index = Signal(max(params.qpn_width, params.mr_width))
-        mr_write_stb, mr_make = Signal(), Signal()
-        with m.If(~self.tables_clear):
-            m.d.comb += [self.qp_write.en.eq(1), self.qp_write.index.eq(clear_index),
-                         self.mr_write.en.eq(1), self.mr_write.index.eq(clear_index),
-                         self.i_qp_error.ready.eq(0), qp.i_error.valid.eq(0)]
-            m.d.sync += clear_index.eq(clear_index + 1)
-            with m.If(clear_index.all()):
-                m.d.sync += self.tables_clear.eq(1)
-        with m.Else():
-            entry = self.mr_write.entry
-            m.d.comb += [
-                self.qp_write.en.eq(qp.write.en), self.qp_write.index.eq(qp.write.index),
-                self.qp_write.entry.eq(qp.write.entry),
-                self.mr_write.en.eq(mr_write_stb), self.mr_write.index.eq(command.mr_index),
-            ]
-            with m.If(mr_make):
-                m.d.comb += entry.valid.eq(1)
-                m.d.comb += [entry[n].eq(command[n]) for n in (
-                    "key_tag", "access", "pd", "page_2m", "va", "length", "pte_index")]
+        mr_write_stb, mr_make = self._write_tables(m, qp, command)
         m.d.comb += [
             page_writer.i.p.line.eq(command.address[LINE_SHIFT:]), page_writer.i.p.count.eq(command.count),
             page_writer.i.p.pte_index.eq(command.pte_index),
@@ -225,3 +205,30 @@ class CommandProcessor(wiring.Component):
                     m.d.comb += self.retire.eq(1)
                     m.next = "IDLE"
         return m
+
+    def _write_tables(self, m, qp, command):
+        """Clear the tables through their write ports while nothing else can: commands and errors wait. Then write them.
+
+        Return the strobe of the MR table, and whether the entry is the command's MR, or none.
+        """
+        clear_index = Signal(max(self.params.qpn_width, self.params.mr_width))
+        mr_write_stb, mr_make = Signal(), Signal()
+        with m.If(~self.tables_clear):
+            m.d.comb += [self.qp_write.en.eq(1), self.qp_write.index.eq(clear_index),
+                         self.mr_write.en.eq(1), self.mr_write.index.eq(clear_index),
+                         self.i_qp_error.ready.eq(0), qp.i_error.valid.eq(0)]
+            m.d.sync += clear_index.eq(clear_index + 1)
+            with m.If(clear_index.all()):
+                m.d.sync += self.tables_clear.eq(1)
+        with m.Else():
+            entry = self.mr_write.entry
+            m.d.comb += [
+                self.qp_write.en.eq(qp.write.en), self.qp_write.index.eq(qp.write.index),
+                self.qp_write.entry.eq(qp.write.entry),
+                self.mr_write.en.eq(mr_write_stb), self.mr_write.index.eq(command.mr_index),
+            ]
+            with m.If(mr_make):
+                m.d.comb += entry.valid.eq(1)
+                m.d.comb += [entry[n].eq(command[n]) for n in (
+                    "key_tag", "access", "pd", "page_2m", "va", "length", "pte_index")]
+        return mr_write_stb, mr_make

@@ -1,5 +1,7 @@
 """Completions from the UltraScale+ hard block (RC interface) with straddle: up to four begin in a beat."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data
 
@@ -119,11 +121,13 @@ class StraddledCompletionShim(CompletionShim):
         with m.Elif(advance):
             m.d.sync += [here.eq(newer_valid & newer.begins), at.eq(newer.begin), inside.eq(0)]
 
-        self._send(m, older, newer, at, inside, leaves, last, within)
+        place = SimpleNamespace(at=at, inside=inside, within=within, last=last, leaves=leaves)
+        self._send(m, older, newer, place)
         return m
 
-    def _send(self, m, older, newer, at, inside, leaves, last, within):
+    def _send(self, m, older, newer, place):
         """The window as a beat of its completion."""
+        at, inside, within, last, leaves = place.at, place.inside, place.within, place.last, place.leaves
         window, slots = Signal(WINDOW_SLOTS * SLOT_BITS), Cat(older.data, newer.data)
         with m.Switch(at):
             for slot in range(SLOTS):

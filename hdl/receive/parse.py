@@ -1,5 +1,7 @@
 """Frames from the MAC become headers and payload, or nothing."""
 
+from types import SimpleNamespace
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -156,6 +158,35 @@ class Parse(wiring.Component):
         with m.If(came_first & padded(self.i.p)):
             m.d.comb += came.empty.eq(self.i.p.empty | (BEAT_BYTES - HOST_MIN_BYTES))
 
+        self._watch(m, buffer, queue, early)
+        m.d.comb += [
+            early.i.p.eq(self.i.p),
+            early.i.valid.eq(self.i.valid),
+            early.first.eq(came_first),
+            early.give_up.eq(self.give_up),
+            self.ask_stb.eq(early.ask_stb),
+        ]
+        with m.If(self.i.valid & came_first):
+            m.d.sync += [early.kind[name].eq(value) for name, value in frame_type(
+                came, self.network.mac, self.network.ip, self.host_qpns).items()]
+
+        ahead, ahead_valid, kind = self._delay(m, came, early.kind, icrc)
+        asked, lost = early.asked, early.lost
+        for stage in range(_ICRC_LATENCY - SAID):
+            asked_q, lost_q = Signal(name=f"asked{stage}"), Signal(name=f"lost{stage}")
+            m.d.sync += [asked_q.eq(asked), lost_q.eq(lost)]
+            asked, lost = asked_q, lost_q
+        current = self._window(m, ahead, ahead_valid)
+        found = self._take_apart(m, current, ahead, kind, align)
+        m.d.sync += [buffer.i.p.eq(align.o.p), buffer.i.valid.eq(align.o.valid)]
+        end = self._measure(m, current, kind)
+        frame = self._compare(m, end, found)
+        frame.asked, frame.lost = asked, lost
+        self._decide(m, frame, buffer, queue, icrc, early)
+        return m
+
+    def _watch(self, m, buffer, queue, early):
+        """Begin and end shedding and pausing by how much waits."""
         eighths = buffer.used >> (exact_log2(self.params.rx_buffer_beats) - 3)
         many, few, overrun = Signal(), Signal(), Signal()
 
@@ -174,19 +205,9 @@ class Parse(wiring.Component):
         with m.Elif(few):
             m.d.sync += overrun.eq(0)
 
-        m.d.comb += [
-            early.i.p.eq(self.i.p),
-            early.i.valid.eq(self.i.valid),
-            early.first.eq(came_first),
-            early.give_up.eq(self.give_up),
-            self.ask_stb.eq(early.ask_stb),
-        ]
-        with m.If(self.i.valid & came_first):
-            m.d.sync += [early.kind[name].eq(value) for name, value in frame_type(
-                came, self.network.mac, self.network.ip, self.host_qpns).items()]
-
-        # The frame waits until its last beat meets the verdict on the ICRC.
-        ahead, ahead_valid, kind = came, self.i.valid, early.kind
+    def _delay(self, m, came, kind, icrc):
+        """Delay the frame until its last beat meets the verdict on the ICRC. Return beat, strobe and kind."""
+        ahead, ahead_valid = came, self.i.valid
         for stage in range(_ICRC_LATENCY - _CYCLES_TO_VERDICT):
             beat_q, valid_q = Signal(Beat, name=f"wait{stage}", reset_less=True), Signal(name=f"wait{stage}_valid")
             kind_q = Signal(FrameType, name=f"kind{stage}", reset_less=True)
@@ -194,13 +215,10 @@ class Parse(wiring.Component):
             ahead, ahead_valid, kind = beat_q, valid_q, kind_q
             if stage == _ICRC_FROM - 1:
                 m.d.comb += [icrc.i.p.eq(ahead), icrc.i.valid.eq(ahead_valid)]
-        asked, lost = early.asked, early.lost
-        for stage in range(_ICRC_LATENCY - SAID):
-            asked_q, lost_q = Signal(name=f"asked{stage}"), Signal(name=f"lost{stage}")
-            m.d.sync += [asked_q.eq(asked), lost_q.eq(lost)]
-            asked, lost = asked_q, lost_q
+        return ahead, ahead_valid, kind
 
-        # `beat` is processed when `ahead` is the beat behind it, or when it is the last.
+    def _window(self, m, ahead, ahead_valid):
+        """Return the beat that is processed: ``fire`` when ``ahead`` is the beat behind it, or when it is the last."""
         beat, beat_valid, beat_first = Signal(Beat), Signal(), Signal()
         ahead_first = Signal(init=1)
         enabled, fire = Signal(), Signal()
@@ -211,18 +229,23 @@ class Parse(wiring.Component):
                 m.d.sync += enabled.eq(self.enable)
         with m.Elif(fire):
             m.d.sync += beat_valid.eq(0)
+        return SimpleNamespace(beat=beat, first=beat_first, enabled=enabled, fire=fire)
 
-        fields = headers(kind, Cat(beat.data, ahead.data))
+    def _take_apart(self, m, current, ahead, kind, align):
+        """Align the payload; return the fields of the headers, in registers."""
+        fields = headers(kind, Cat(current.beat.data, ahead.data))
         found = Signal(Headers)
         m.d.comb += [
-            align.fire.eq(fire), align.first.eq(beat_first), align.beat.eq(beat), align.ahead.eq(ahead.data),
-            align.cut.eq(cut_of(kind)), align.dma_length.eq(fields["dma_length"]),
+            align.fire.eq(current.fire), align.first.eq(current.first), align.beat.eq(current.beat),
+            align.ahead.eq(ahead.data), align.cut.eq(cut_of(kind)), align.dma_length.eq(fields["dma_length"]),
         ]
-        with m.If(fire & beat_first):
+        with m.If(current.fire & current.first):
             m.d.sync += [found[name].eq(value) for name, value in fields.items()]
-        m.d.sync += [buffer.i.p.eq(align.o.p), buffer.i.valid.eq(align.o.valid)]
+        return found
 
-        # End of the frame, cycle 0: how long it is.
+    def _measure(self, m, current, kind):
+        """End of the frame, cycle 0: return how long it is, with what its kind says of it."""
+        beat, beat_first, enabled, fire = current.beat, current.first, current.enabled, current.fire
         counted, bytes_now = Signal(FRAME_LENGTH_WIDTH + 1), Signal(FRAME_LENGTH_WIDTH + 1)
         m.d.comb += bytes_now.eq(Mux(beat_first, 0, counted) + BEAT_BYTES - Mux(beat.last, beat.empty, 0))
         with m.If(fire):
@@ -232,8 +255,13 @@ class Parse(wiring.Component):
         ip_total = Signal(SUM_BITS + 1)
         m.d.sync += [ended.eq(fire & beat.last), ended_kind.eq(kind), ended_enabled.eq(enabled),
                      ended_error.eq(beat.error), ip_total.eq(kind.ip_sums[0] + kind.ip_sums[1])]
+        return SimpleNamespace(valid=ended, kind=ended_kind, enabled=ended_enabled, error=ended_error, counted=counted,
+                               ip_total=ip_total)
 
-        # Cycle 1: the comparisons.
+    def _compare(self, m, end, found):
+        """Cycle 1: the comparisons. Return them with the header."""
+        ended, ended_kind, ended_enabled, ended_error = end.valid, end.kind, end.enabled, end.error
+        counted, ip_total = end.counted, end.ip_total
         expected, headers_end, least = Signal(17), Signal(8), Signal(8)
         short_data, wrong_reth = Signal(), Signal()
         decide, header, plain = Signal(), Signal(RxHeader), Signal(8)
@@ -284,8 +312,13 @@ class Parse(wiring.Component):
             header.has_imm.eq(ended_kind.roce & ended_kind.has_imm),
             header.length.eq(Mux(cut == Cut.FRAME, counted, length)),
         ]
+        return SimpleNamespace(valid=decide, header=header, plain=plain, roce=roce, host=host, ours=ours, known=known,
+                               is_data=is_data, mismatch=mismatch)
 
-        # Cycle 2: the decision, with the verdict on the ICRC and the last beat at the buffer.
+    def _decide(self, m, frame, buffer, queue, icrc, early):
+        """Cycle 2: the decision, with the verdict on the ICRC and the last beat at the buffer."""
+        decide, header, plain, mismatch = frame.valid, frame.header, frame.plain, frame.mismatch
+        roce, host, ours, known, is_data = frame.roce, frame.host, frame.ours, frame.known, frame.is_data
         reason, goes_on = Signal(8), Signal()
         raw, raws = Signal(), Signal(range(RAW_MAX + 1))
         more = queue.i.valid & raw
@@ -297,7 +330,7 @@ class Parse(wiring.Component):
             (Reason.BAD_HEADER, ~ours),
             (Reason.UNKNOWN_OPCODE, ~known),
             (Reason.NIC_BUSY, raw & above(raws, RAW_MAX - 1)),
-            (Reason.BUFFER_FULL, ~queue.i.ready | lost | (~mismatch & ~buffer.fits)),
+            (Reason.BUFFER_FULL, ~queue.i.ready | frame.lost | (~mismatch & ~buffer.fits)),
             (Reason.LENGTH_MISMATCH, mismatch),
         ]
         for why, so in reversed(wrong):
@@ -311,7 +344,7 @@ class Parse(wiring.Component):
             queue.i.valid.eq(decide & goes_on),
             queue.i.p.eq(header),
             self.header_stb.eq(queue.i.valid),
-            early.fate_stb.eq(decide & asked),
+            early.fate_stb.eq(decide & frame.asked),
             early.keep.eq(queue.i.valid),
             self.fate_stb.eq(early.fate_stb),
         ]
@@ -323,4 +356,3 @@ class Parse(wiring.Component):
             self.refuse.stb.eq(decide & ~goes_on),
             self.refuse.reason.eq(reason),
         ]
-        return m

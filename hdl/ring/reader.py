@@ -101,19 +101,7 @@ class RingReader(wiring.Component):
         push = Pushed() if self._pushed else None
         bad_doorbell = self._doorbell(m, ring, running, start, prod, cons, push)
 
-        # Life of the ring: `running` from a clean start until `enable` goes down.
-        stopped, cleared = Signal(), Signal(range(slots + 1))
-        m.d.comb += [
-            start.eq(~running & self.enable & (cleared == slots) & (deliver == cons)),
-            places.clear.eq(stopped & (in_flight == 0) & ~self.o_request.valid & (cleared != slots)),
-        ]
-        m.d.sync += [stopped.eq(~running), cleared.eq(cleared + places.clear)]
-        with m.If(running):
-            m.d.sync += cleared.eq(0)
-        with m.If(start):
-            m.d.sync += running.eq(1)
-        with m.Elif(~self.enable):
-            m.d.sync += running.eq(0)
+        self._live(m, places, running, start, in_flight, deliver == cons)
 
         # Fetching.
         lines, room = Signal(REQUEST_LINES_MAX), Signal()   # `lines`: a bit for each
@@ -208,6 +196,22 @@ class RingReader(wiring.Component):
             self.idle.eq((in_flight == 0) & (deliver == cons) & ~self.o_request.valid & (~running | (prod == cons))),
         ]
         return m
+
+    def _live(self, m, places, running, start, in_flight, finished):
+        """Life of the ring: ``running`` from a clean start until ``enable`` goes down."""
+        slots = self._prefetch
+        stopped, cleared = Signal(), Signal(range(slots + 1))
+        m.d.comb += [
+            start.eq(~running & self.enable & (cleared == slots) & finished),
+            places.clear.eq(stopped & (in_flight == 0) & ~self.o_request.valid & (cleared != slots)),
+        ]
+        m.d.sync += [stopped.eq(~running), cleared.eq(cleared + places.clear)]
+        with m.If(running):
+            m.d.sync += cleared.eq(0)
+        with m.If(start):
+            m.d.sync += running.eq(1)
+        with m.Elif(~self.enable):
+            m.d.sync += running.eq(0)
 
     def _doorbell(self, m, ring, running, start, prod, cons, push):
         """Checks a new producer index; one that comes before the ring has started is kept. A descriptor that is pushed

@@ -209,13 +209,7 @@ class RingWriter(wiring.Component):
                 armed.eq(armed | arm), passed.eq(ahead),
             ]
 
-        # Interrupt.
-        m.d.comb += self.o_interrupt.payload.eq(self.vector)
-        with m.If(self.o_interrupt.ready):
-            m.d.sync += self.o_interrupt.valid.eq(0)
-        with m.If(running & armed & ~bell.pending & (prod != cons) & ~self.o_interrupt.valid):
-            m.d.sync += [self.o_interrupt.valid.eq(1), armed.eq(0)]
-
+        self._interrupt(m, running & armed & ~bell.pending & (prod != cons), armed)
         with m.If(~self.enable):
             m.d.sync += [running.eq(0), armed.eq(0), arm.eq(0)]
         with m.Elif(start):
@@ -224,3 +218,11 @@ class RingWriter(wiring.Component):
             m.d.sync += [grouped.eq(0), prod.eq(0), cons.eq(0), used.eq(0), filled.eq(0), marked.eq(0),
                          self.position.eq(0), loose.eq(0), rest.eq(0), phase.eq(1)]
         return m
+
+    def _interrupt(self, m, due, armed):
+        """Send the interrupt that is due, once for each arming."""
+        m.d.comb += self.o_interrupt.payload.eq(self.vector)
+        with m.If(self.o_interrupt.ready):
+            m.d.sync += self.o_interrupt.valid.eq(0)
+        with m.If(due & ~self.o_interrupt.valid):
+            m.d.sync += [self.o_interrupt.valid.eq(1), armed.eq(0)]

@@ -121,45 +121,7 @@ class Translate(wiring.Component):
         mr = stages(mr_entry(), 3, 5, self.mr_read.entry, "mr")
         in_table = ~(request[2].qp_need & request[2].qpn[params.qpn_width:].any()) & self.enable
         m.d.comb += qp_2.as_value().eq(Mux(in_table, self.qp_read.entry.as_value(), 0))
-        mr_in_table_3, past_end_3, too_long_3 = Signal(), Signal(), Signal()
-        end = Signal(65)
-        m.d.comb += end.eq(request[2].va + request[2].length)
-        with m.If(advance):
-            m.d.sync += [
-                mr_in_table_3.eq(~request[2].key[KEY_TAG_BITS + params.mr_width:].any()),
-                past_end_3.eq(end[64] & end[:64].any()),
-                too_long_3.eq(request[2].length > PAYLOAD_MAX),
-            ]
-
-        # Stage 3: what needs no arithmetic but one subtraction.
-        offset_4 = Signal(65)  # from the MR's first byte; bit 64: before it
-        no_qp, other_life, not_ready, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(7))
-        any_3, need_3 = request[3].length.any(), request[3].need
-        window_3 = mr[3].access[REMOTE_WRITE_BIT] & ~mr[3].access[LOCAL_WRITE_BIT]
-        granted_3 = mr[3].access & (qp[3].access | AccessFlag.LOCAL_WRITE | window_3.replicate(4))
-        owner_3 = Mux(window_3, request[3].qpn[:params.qpn_width], qp[3].pd)
-        with m.If(advance):
-            m.d.sync += [
-                offset_4.eq(request[3].va - mr[3].va),
-                no_qp.eq(qp[3].state == QpState.RESET),
-                not_ready.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
-                other_life.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
-                bad_key.eq(any_3 & ~(mr_in_table_3 & mr[3].valid & (mr[3].key_tag == request[3].key[:KEY_TAG_BITS]))),
-                wrong_pd.eq(any_3 & (mr[3].pd != owner_3)),
-                no_permission.eq(any_3 & (need_3 & ~granted_3).any()),
-                bad_range_4.eq(past_end_3 | too_long_3),
-            ]
-        reason_4 = Signal(8)
-        with m.If(no_qp):
-            m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
-        with m.Elif(other_life):
-            m.d.comb += reason_4.eq(Reason.STALE_GENERATION)
-        with m.Elif(not_ready):
-            m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
-        with m.Elif(bad_key):
-            m.d.comb += reason_4.eq(Reason.BAD_KEY)
-        with m.Elif(wrong_pd):
-            m.d.comb += reason_4.eq(Reason.WRONG_PD)
+        offset_4, reason_4, no_permission, bad_range_4 = self._check(m, advance, request, qp, mr)
         reason = stages(8, 5, 5, reason_4, "reason")
         no_permission_5, bad_range_5 = Signal(), Signal()
 
@@ -206,25 +168,80 @@ class Translate(wiring.Component):
         m.d.comb += [self.page_read.en.eq(advance), self.page_read.index.eq(Mux(valid[6], index_6, index_7))]
         page0_8 = stages(len(self.page_read.entry), 8, 8, self.page_read.entry, "page0")[8]
 
-        # Stage 8: the first page is in a register, the second one at the port.
-        va = request[8].va
-        in_page = Mux(page_2m[8], Cat(va[SHIFT_4K:SHIFT_2M], page0_8[SHIFT_2M - SHIFT_4K:]), page0_8)
-        next_page = Mux(page_2m[8], Cat(Const(0, SHIFT_2M - SHIFT_4K), self.page_read.entry[SHIFT_2M - SHIFT_4K:]),
-                        self.page_read.entry)
-        ok = reason[8] == Reason.OK
+        with m.If(advance):
+            self._answer(m, request[8], reason[8], qp[8], (page_2m[8], page0_8), (first_length_8, rest_8))
+        return m
+
+    def _check(self, m, advance, request, qp, mr):
+        """Stages 2 and 3: what needs no arithmetic but one sum and one subtraction.
+
+        Return the offset from the MR's first byte, the reason of a refusal, and whether permission or range forbid it,
+        all of stage 4.
+        """
+        params = self.params
+        mr_in_table_3, past_end_3, too_long_3 = Signal(), Signal(), Signal()
+        end = Signal(65)
+        m.d.comb += end.eq(request[2].va + request[2].length)
         with m.If(advance):
             m.d.sync += [
-                self.o.payload.reason.eq(reason[8]),
-                self.o.payload.segment0.address.eq(Cat(va[:SHIFT_4K], in_page)),
-                self.o.payload.segment0.length.eq(Mux(ok, first_length_8, 0)),
-                self.o.payload.segment1.address.eq(next_page << SHIFT_4K),
-                self.o.payload.segment1.length.eq(Mux(ok, rest_8, 0)),
-                self.o.payload.qp_known.eq(qp[8].state != QpState.RESET),
-                self.o.payload.qp_state.eq(qp[8].state),
-                self.o.payload.qp_generation.eq(qp[8].generation),
-                self.o.payload.qp_pd.eq(qp[8].pd),
-                self.o.payload.qp_access.eq(qp[8].access),
-                self.o.payload.qp_peer_ip.eq(qp[8].peer_ip),
-                self.o.payload.qp_psn_guard.eq(qp[8].psn_guard),
+                mr_in_table_3.eq(~request[2].key[KEY_TAG_BITS + params.mr_width:].any()),
+                past_end_3.eq(end[64] & end[:64].any()),
+                too_long_3.eq(request[2].length > PAYLOAD_MAX),
             ]
-        return m
+
+        offset_4 = Signal(65)  # from the MR's first byte; bit 64: before it
+        no_qp, other_life, not_ready, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(7))
+        any_3, need_3 = request[3].length.any(), request[3].need
+        window_3 = mr[3].access[REMOTE_WRITE_BIT] & ~mr[3].access[LOCAL_WRITE_BIT]
+        granted_3 = mr[3].access & (qp[3].access | AccessFlag.LOCAL_WRITE | window_3.replicate(4))
+        owner_3 = Mux(window_3, request[3].qpn[:params.qpn_width], qp[3].pd)
+        with m.If(advance):
+            m.d.sync += [
+                offset_4.eq(request[3].va - mr[3].va),
+                no_qp.eq(qp[3].state == QpState.RESET),
+                not_ready.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
+                other_life.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
+                bad_key.eq(any_3 & ~(mr_in_table_3 & mr[3].valid & (mr[3].key_tag == request[3].key[:KEY_TAG_BITS]))),
+                wrong_pd.eq(any_3 & (mr[3].pd != owner_3)),
+                no_permission.eq(any_3 & (need_3 & ~granted_3).any()),
+                bad_range_4.eq(past_end_3 | too_long_3),
+            ]
+        reason_4 = Signal(8)
+        with m.If(no_qp):
+            m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
+        with m.Elif(other_life):
+            m.d.comb += reason_4.eq(Reason.STALE_GENERATION)
+        with m.Elif(not_ready):
+            m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
+        with m.Elif(bad_key):
+            m.d.comb += reason_4.eq(Reason.BAD_KEY)
+        with m.Elif(wrong_pd):
+            m.d.comb += reason_4.eq(Reason.WRONG_PD)
+        return offset_4, reason_4, no_permission, bad_range_4
+
+    def _answer(self, m, request, reason, qp, page, lengths):
+        """Stage 8: the first page, ``(page_2m, entry)``, is in a register, the second one at the port.
+
+        ``lengths``: of the segments in the one and the other.
+        """
+        page_2m, page0 = page
+        first_length_8, rest_8 = lengths
+        va = request.va
+        in_page = Mux(page_2m, Cat(va[SHIFT_4K:SHIFT_2M], page0[SHIFT_2M - SHIFT_4K:]), page0)
+        next_page = Mux(page_2m, Cat(Const(0, SHIFT_2M - SHIFT_4K), self.page_read.entry[SHIFT_2M - SHIFT_4K:]),
+                        self.page_read.entry)
+        ok = reason == Reason.OK
+        m.d.sync += [
+            self.o.payload.reason.eq(reason),
+            self.o.payload.segment0.address.eq(Cat(va[:SHIFT_4K], in_page)),
+            self.o.payload.segment0.length.eq(Mux(ok, first_length_8, 0)),
+            self.o.payload.segment1.address.eq(next_page << SHIFT_4K),
+            self.o.payload.segment1.length.eq(Mux(ok, rest_8, 0)),
+            self.o.payload.qp_known.eq(qp.state != QpState.RESET),
+            self.o.payload.qp_state.eq(qp.state),
+            self.o.payload.qp_generation.eq(qp.generation),
+            self.o.payload.qp_pd.eq(qp.pd),
+            self.o.payload.qp_access.eq(qp.access),
+            self.o.payload.qp_peer_ip.eq(qp.peer_ip),
+            self.o.payload.qp_psn_guard.eq(qp.psn_guard),
+        ]

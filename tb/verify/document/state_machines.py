@@ -53,15 +53,9 @@ def transitions(component):
 
 
 def sentences(component):
-    """What each state waits for or does: the comment behind its name, by state, in the order of the source.
-
-    That is the source of its class, and of the functions that its ``elaborate`` calls by name.
-    """
-    elaborate = type(component).elaborate
-    called = [elaborate.__globals__.get(name) for name in elaborate.__code__.co_names]
-    sources = [type(component), *(part for part in called if inspect.isfunction(part))]
+    """The comment behind the name of each state, by state, in the order of the source of its class."""
     return {state: (behind or below).strip().rstrip(".")
-            for source in sources for state, behind, below in _STATE.findall(inspect.getsource(source))}
+            for state, behind, below in _STATE.findall(inspect.getsource(type(component)))}
 
 
 def diagram(component):

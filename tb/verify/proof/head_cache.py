@@ -5,9 +5,7 @@ from amaranth.lib import data
 
 from weft.hdl.adamap.cached import cached_record, cached_tag
 from weft.hdl.adamap.chains import Chains
-from weft.hdl.adamap.compared import Comparison
-from weft.hdl.adamap.head_cache import HeadCache
-from weft.hdl.adamap.tags import Tags
+from weft.hdl.adamap.head_cache import Comparison, HeadCache, Tags
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken
 from weft.tb.verify.proof.specification import Spec

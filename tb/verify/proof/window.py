@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from amaranth.hdl import Array, Cat, Mux, Signal, Value, signed
 from amaranth.lib import data
 
-from weft.hdl.adamap.classify import classify
 from weft.hdl.adamap.cum import CUM_BITS
 from weft.hdl.adamap.step import RUN_ON, STEP, LowBits, RunOn
 from weft.hdl.adamap.window import Window
@@ -23,10 +22,10 @@ FORGOTTEN = 0b01        # highest bits of a distance: so far ahead of the base t
 NAMED = named(
     Window, "next_full, next_control, control_taken = Signal(), Signal(), Signal()",
     "row_index, row_known = Signal(index_width), Signal()",
-    "request, control = Signal(JudgeRequest), Signal()",
+    "request, control = [Signal(JudgeRequest), Signal()]",
     "distance, moves, moved = Signal(24), Signal(), Signal(32)", "slides = Signal()",
-    "verdict, mark, insert = Signal(Verdict), Signal(bits), Signal()",
-    "psn, position, seal = Signal(32), Signal(range(bits)), Signal()")
+    "verdict, mark, insert = [Signal(Verdict), Signal(bits), Signal()]",
+    "psn, position, seal = [Signal(32), Signal(range(bits)), Signal()]")
 TOGETHER = {"kind": "induction", "seconds": 300}
 
 
@@ -252,9 +251,9 @@ BROKEN = [
     Broken(WindowSpec, "requests are judged in their order",
            ("next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)")),
     Broken(WindowSpec, "a packet does what its place in the window asks for",
-           ("Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)"), of=classify),
+           ("Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)")),
     Broken(WindowSpec, "received at most once",
-           ("received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)"), of=classify),
+           ("received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)")),
     Broken(WindowSpec, "received at most once",
            ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=RunOn),
     Broken(WindowSpec, "never received and a hole",
@@ -270,9 +269,9 @@ BROKEN = [
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
     Broken(WindowSpec, "a duplicate was received",
            ("received.eq((distance < bits) & (row.bitmap >> place)[0])",
-            "received.eq((distance < bits) & ((row.bitmap >> place) != 0))"), of=classify),
+            "received.eq((distance < bits) & ((row.bitmap >> place) != 0))")),
     Broken(WindowSpec, "late means behind the base",
-           ("behind.eq(distance < 0)", "behind.eq(distance <= 1)"), of=classify),
+           ("behind.eq(distance < 0)", "behind.eq(distance <= 1)")),
     Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),
     Broken(WindowSpec, "the base has not been received itself",

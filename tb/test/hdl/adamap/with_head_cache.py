@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hdl.adamap.cache_ports import fill_port
+from weft.hdl.adamap.cached import fill_port
 from weft.hdl.adamap.head_cache import HeadCache
 from weft.hdl.adamap.matcher import Matcher
 from weft.tb.sim.block.adamap.with_qp_table import pass_through

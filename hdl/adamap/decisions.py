@@ -1,0 +1,246 @@
+"""Decisions of the matcher's stages: the next header, its effect on the head of its list, its outcome."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..contract import abi
+from ..contract.params import CardParams
+from ..part.layouts import QpRef
+from ..part.stages import Pair
+from ..part.ticket import EXTENDED_TICKET_WIDTH
+from .wait_queue import MatchItem
+
+
+class Source(enum.Enum, shape=2):
+    """Where a header under way came from."""
+
+    NEW = 0
+    WAITING = 1
+    FORCE = 2       # no header: an entry is wanted, the head must go
+
+
+FORCE = data.StructLayout({"valid": 1, "qp": QpRef, "rsn": 24})     # the head that must go: the node with this RSN
+
+
+def chosen_header(params):
+    """A header, or an order to retire: then ``item.rsn`` is that of the head meant, unless ``any_head``."""
+    return data.StructLayout({"any_head": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
+
+
+class Chooser(wiring.Component):
+    """Takes an order to retire a head, a waiting header every other time, or a new one. One per cycle, latency 1.
+
+    A waiting header takes a cycle more, in which its place is read. An order of the matcher's own, that the head of a
+    full list must go, comes before one of the prefetcher, and is kept until it is taken.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    i : In(stream.Signature(MatchItem))
+        New headers.
+    offered, pick_en, picked, picked_place
+        As :class:`~weft.hdl.adamap.wait_queue.WaitQueue` has them.
+    i_force : In(stream.Signature(QpRef))
+        The head of this list must go, whichever it is.
+    force : In(FORCE)
+        That head must go, if it is there still; ignored while ``forcing``.
+    forcing : Out(1)
+    placed : In
+        The ticket that an order goes with.
+    quiet : In(1)
+        Nothing new is chosen.
+    picking : Out(1)
+        A waiting header has been chosen and is not out yet.
+    o : Out(stream.Signature(chosen_header(params)))
+    show_en, show_place : Out
+        ``o`` shows another header from the next cycle on; its place, if it is one that waited.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "i": In(stream.Signature(MatchItem)),
+            "offered": In(1), "pick_en": Out(1), "picked": In(MatchItem), "picked_place": In(range(params.match_queue)),
+            "i_force": In(stream.Signature(QpRef)), "force": In(FORCE), "forcing": Out(1),
+            "placed": In(EXTENDED_TICKET_WIDTH), "quiet": In(1), "picking": Out(1),
+            "o": Out(stream.Signature(chosen_header(params))),
+            "show_en": Out(1), "show_place": Out(range(params.match_queue)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.pair = pair = Pair(chosen_header(self.params))
+        wiring.connect(m, pair.o, wiring.flipped(self.o))
+        turn, force, chosen, choice = Signal(), Signal(FORCE), pair.i, pair.i.p
+        m.d.comb += [choice.item.eq(self.i.payload), choice.source.eq(Source.NEW), self.forcing.eq(force.valid),
+                     choice.place.eq(self.picked_place), self.show_en.eq(pair.takes),
+                     self.show_place.eq(pair.next.place)]
+        # Whether one is offered is known last, and by the queue itself.
+        m.d.comb += self.pick_en.eq(~self.picking & ~self.quiet & ~force.valid & ~self.i_force.valid
+                                    & (turn | ~self.i.valid))
+        with m.If(self.picking):
+            m.d.comb += [chosen.valid.eq(1), choice.item.eq(self.picked),
+                         choice.source.eq(Source.WAITING)]
+            m.d.sync += self.picking.eq(~chosen.ready)
+        with m.Elif(~self.quiet):
+            with m.If(force.valid | self.i_force.valid):
+                order = Signal(QpRef)
+                m.d.comb += [
+                    order.eq(Mux(force.valid, force.qp.as_value(), self.i_force.p.as_value())),
+                    self.i_force.ready.eq(chosen.ready & ~force.valid),
+                    chosen.valid.eq(1), choice.source.eq(Source.FORCE), choice.any_head.eq(~force.valid),
+                    choice.item.qpn.eq(order.qpn), choice.item.generation.eq(order.generation),
+                    choice.item.rsn.eq(force.rsn), choice.item.ticket.eq(self.placed),
+                ]
+                with m.If(chosen.ready):
+                    m.d.sync += force.valid.eq(0)
+            with m.Elif(self.offered & self.pick_en):
+                m.d.sync += [self.picking.eq(1), turn.eq(0)]
+            with m.Elif(self.i.valid):
+                m.d.comb += [chosen.valid.eq(1), self.i.ready.eq(chosen.ready)]
+                with m.If(chosen.ready):
+                    m.d.sync += turn.eq(1)
+        with m.If(self.force.valid & ~force.valid):
+            m.d.sync += force.eq(self.force)
+        return m
+
+
+class Passing(wiring.Component):
+    """What becomes of a header that is looked up, and of the head of its list. Combinational.
+
+    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: the next header waits for its answer.
+
+    Members
+    -------
+    valid, held_up : In(1)
+        There is one; it waits for another one.
+    is_header : In(1)
+        Otherwise it is an order to retire the head.
+    passed, settles : In(1)
+        The list has a head, which is passed over or meant; it goes a cycle later, since one left in the last cycle.
+    older : In(1)
+        An older header of the list waits.
+    follows : In(1)
+        The header's node follows the head.
+    space : In(1)
+        For a retirement.
+    ripe : In(1)
+        Otherwise a head that is done may go.
+    retires : Out(1)
+        The head has to go: it does if there is space.
+    retire_head, retire_ripe : Out(1)
+        It does, or the one that is done.
+    looked, free : Out(1)
+        The header goes on; then, or if there is none, another one may come.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "valid": In(1), "held_up": In(1), "is_header": In(1), "passed": In(1), "settles": In(1), "older": In(1),
+            "follows": In(1), "space": In(1), "ripe": In(1),
+            "retires": Out(1), "retire_head": Out(1), "retire_ripe": Out(1), "looked": Out(1), "free": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        go = self.valid & ~self.held_up & ~(self.passed & self.settles)
+        m.d.comb += [
+            self.retires.eq(go & ~self.older & self.passed),
+            # Beside the one head that goes, a header may pass if its node is the new head.
+            self.looked.eq(go & (~self.retires | (self.space & (self.follows | ~self.is_header)))),
+            self.retire_head.eq(self.retires & self.space), self.retire_ripe.eq(~self.retires & self.ripe & self.space),
+            self.free.eq(~self.valid | self.looked),
+        ]
+        return m
+
+
+class Newest(wiring.Component):
+    """A ticket not older than that of any header so far, nor than the placed one: what a retirement waits for.
+
+    Members
+    -------
+    valid, ticket : In
+        A header.
+    placed : In
+    o : Out
+        With the header of this cycle.
+    """
+
+    def __init__(self):
+        ticket = EXTENDED_TICKET_WIDTH
+        super().__init__({"valid": In(1), "ticket": In(ticket), "placed": In(ticket), "o": Out(ticket)})
+
+    def elaborate(self, platform):
+        m = Module()
+        newest, behind, comes, left = Signal.like(self.o), Signal.like(self.o), Signal(), Signal(2)
+        # What is behind the placed one is asked of both at once.
+        for k, ticket in enumerate((newest, self.ticket)):
+            ahead = Signal.like(self.o, name=f"ahead{k}")
+            m.d.comb += [ahead.eq(ticket - self.placed), left[k].eq(ahead[-1])]
+        m.d.comb += [behind.eq(newest - self.ticket), comes.eq(self.valid & behind[-1]),
+                     self.o.eq(Mux(comes, self.ticket, newest))]
+        m.d.sync += newest.eq(Mux(Mux(comes, left[1], left[0]), self.placed, self.o))
+        return m
+
+
+class Fate(wiring.Component):
+    """Decides about a header when the state of its list has been read. Combinational.
+
+    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: what it is told comes late.
+
+    Members
+    -------
+    valid, new : In(1)
+        There is a header; it does not come from the match queue.
+    older : In(1)
+        An older one of its list waits.
+    live, list_generation, generation : In(1), In(8), In(8)
+        The list is there, and whose it is; whose the header is.
+    hit, head, behind : In(1)
+        Its node is cached; the list has a cached node; the header is behind that.
+    more : In(1)
+        Nodes are linked that are not cached.
+    probe : In(1)
+    ends : Out(1)
+        The header is done with: it marks its node (``hits``), or is refused for ``reason``.
+    hits, reason : Out(1), Out(8)
+    misses : Out(1)
+        It waits for a node that is not cached.
+    insert, put_back : Out(1)
+        It joins the match queue, or stays there.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "valid": In(1), "new": In(1), "older": In(1), "live": In(1), "list_generation": In(8),
+            "generation": In(8), "hit": In(1), "head": In(1), "behind": In(1), "more": In(1), "probe": In(1),
+            "ends": Out(1), "hits": Out(1), "reason": Out(8), "misses": Out(1), "insert": Out(1), "put_back": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        waits = self.older | self.misses
+        judged, current, absent = self.valid & ~self.older, Signal(), Signal()
+        m.d.comb += [
+            current.eq(self.live & (self.list_generation == self.generation)),
+            absent.eq(self.more & ~self.hit & ~self.behind & ~(self.probe & self.head)),
+            # Apart from its reason, for the match queue waits for it.
+            self.ends.eq(judged & ~(current & absent)), self.misses.eq(judged & current & absent),
+            self.hits.eq(judged & current & self.hit),
+        ]
+        with m.If(~current):
+            m.d.comb += self.reason.eq(abi.Reason.STALE_GENERATION.value)
+        with m.Elif(self.hit):
+            m.d.comb += self.reason.eq(abi.Reason.OK.value)
+        with m.Elif(self.behind | ~(self.head | self.more)):
+            m.d.comb += self.reason.eq(abi.Reason.STALE_RSN.value)
+        with m.Else():
+            m.d.comb += self.reason.eq(abi.Reason.NOT_IN_NODE.value)
+        m.d.comb += [
+            self.insert.eq(self.valid & waits & self.new), self.put_back.eq(self.valid & waits & ~self.new),
+        ]
+        return m
