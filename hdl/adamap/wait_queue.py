@@ -42,7 +42,7 @@ def spread(groups, width):
 
 
 class Elders(wiring.Component):
-    """Headers of a queue that are older than one of them. Combinational; a block of its own, as :class:`Older` is.
+    """Headers of a queue that are older than one of them. Combinational.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Elders(wiring.Component):
 class Older(wiring.Component):
     """Is one of some headers in the queue still, behind what this cycle does? Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: the next header waits for its answer.
+    Stays a block: folded into :class:`WaitQueue`, the estimated path of the matcher takes 2.94 ns, not 2.74.
 
     Parameters
     ----------
@@ -136,8 +136,7 @@ class OfQp(wiring.Component):
 class Oldest(wiring.Component):
     """The lowest bit that is set, and the value there. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is. Groups of bits are decided beside each other,
-    then the first group is taken.
+    Groups of bits are decided beside each other, then the first group is taken.
 
     Parameters
     ----------

@@ -227,16 +227,17 @@ def _map(group, missing, modules, digests):
     found = json.loads((where / "netlist.json").read_text())["modules"]
     whole = sum(len(modules[name]) for name in missing)
     for name in missing:
-        record, file = _record(name, found[name], modules), _file(digests[name])
-        counts = Counter(kind for kind, _ in record["cells"])
+        kept, file = record(name, found[name], modules), _file(digests[name])
+        counts = Counter(kind for kind, _ in kept["cells"])
         file.with_suffix(".cells").write_text(json.dumps([counts, seconds * len(modules[name]) / whole]))
-        file.with_suffix(".part").write_text(json.dumps(record, separators=(",", ":")))
+        file.with_suffix(".part").write_text(json.dumps(kept, separators=(",", ":")))
         file.with_suffix(".part").rename(file)
     (where / "netlist.json").unlink()                       # tens of megabytes
     return seconds
 
 
-def _record(name, module, modules):
+def record(name, module, modules):
+    """The netlist of a module, of the ``modules`` that were mapped, from what ``write_json`` of Yosys has of it."""
     cells, blocks, outputs = [], [], {}
     for instance, cell in module["cells"].items():
         kind = cell["type"]

@@ -112,7 +112,7 @@ def placed(name, found, only=(), console=None):
     only : tuple of str, optional
         Rooms; otherwise all.
     """
-    console, modules = console or Console(), mapped.modules_of(_verilog(name))
+    console, modules = console or Console(), mapped.modules_of(verilog(name))
     rooms = only or [block for block in found.blocks if block and "." not in block]
     blocks = list(dict.fromkeys([place.REFERENCE, *place.chosen(found.blocks, rooms)]))
 
@@ -126,7 +126,8 @@ def placed(name, found, only=(), console=None):
     return {block: {**each, "ratio": round(each["mhz"] / reference, 3)} for block, each in results.items()}
 
 
-def _verilog(name, **options):
+def verilog(name, **options):
+    """Verilog of the card of a preset, with other fields of ``CardParams``; kept by content."""
     card = preset(name).with_(**options)
     return kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda: card_verilog(card))
 
@@ -155,7 +156,7 @@ def run(names, depth=1, only=(), shown=1, console=None, **options):
     console, found = console or Console(), {}
     for name in names:
         with console.status(f"writing the card's Verilog, preset {name}") as status:
-            rooms = rooms_of(_verilog(name, **options))
+            rooms = rooms_of(verilog(name, **options))
             for room in only:
                 if room not in rooms or not room:
                     raise NoSuchRoom(f"there is no room {room!r}; choose of {', '.join(filter(None, rooms))}")

@@ -1,0 +1,109 @@
+"""A subsystem mapped with and without the boundaries of its blocks, to see what they cost or save.
+
+``python -m weft.tb.sim.flow.flattened adamap.second_level.matcher`` maps the subsystem of the preset `basic` in the forms
+
+- ``blocks``: every block alone, as :mod:`weft.tb.sim.synth.mapped` does for ``weft synth``;
+- ``folded``: blocks without registers and without sub-blocks become part of the block around them;
+- ``flat``: one block;
+- ``--form marks.is_open+fate``: these blocks become part of the blocks around them, others stay.
+
+Sizes and paths are counted as ``weft synth`` counts them. nextpnr (``weft synth --place``) flattens what it places, so
+its frequency is that of ``flat`` in any case. Results are kept by content in ``sim_build/flattened``.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+from collections import Counter
+
+from rich.console import Console
+from rich.table import Table
+
+from weft.hdl.verilog import CARD_MODULE
+from weft.tb.sim.flow import process
+from weft.tb.sim.flow.simulate import BUILD_ROOT
+from weft.tb.sim.synth import mapped, synth, yosys
+from weft.tb.sim.synth.path import linked, worst_paths
+
+KEPT = BUILD_ROOT / "flattened"
+FORMS = ("blocks", "folded", "flat")
+_NUMBER = re.compile(r"\$\d+$")     # of a block whose name another signal has
+
+
+def boundaries(form, top, modules):
+    """Names of the modules that stay blocks in a form; ``top`` always does."""
+    if form == "flat":
+        return {top}
+    if form == "blocks":
+        return set(modules)
+    if form == "folded":
+        return {name for name, text in modules.items()
+                if name == top or "posedge" in text or mapped.below(name, modules)}
+    folded = {f"{top}.{block}" for block in form.split("+")}
+    apart = {name for name in modules if _NUMBER.sub("", name) not in folded}
+    if len(modules) - len(apart) < len(folded):
+        raise ValueError(f"not all of {form} are blocks below {top}")
+    return apart
+
+
+def measure(form, top, modules):
+    """Map ``top`` in a form: ``{"blocks", "lut", "ff", "ns", "levels", "path", "seconds"}``.
+
+    Raises
+    ------
+    mapped.SynthesisFailed
+    """
+    apart, text = boundaries(form, top, modules), "\n".join(modules[name] for name in sorted(modules))
+    way = f"{mapped.command(text)} -flatten".replace("-top holder", f"-top \\{top}")
+    made = "\0".join((text, way, *sorted(apart), mapped.luts(), yosys.version()))
+    where = KEPT / hashlib.sha256(made.encode()).hexdigest()[:16]
+    result = where / "result.json"
+    if not result.exists():
+        where.mkdir(parents=True, exist_ok=True)
+        (where / "block.v").write_text(text)
+        (where / "luts.v").write_text(mapped.luts())
+        keep = "".join(f"setattr -mod -set keep_hierarchy 1 \\{name}; " for name in sorted(apart - {top}))
+        script = (f"read_verilog block.v; {keep}{way} -run begin:map_luts; "
+                  f"read_verilog -overwrite -lib -specify luts.v; scratchpad -set synth_xilinx.abc9.W 0; "
+                  f"{way} -run map_luts:; write_json netlist.json")
+        with open(where / "yosys.log", "wb") as log:
+            status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
+        if status:
+            raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and says\n"
+                                         + (where / "yosys.log").read_text(errors="replace")[-2000:])
+        result.write_text(json.dumps(_figures(where, top, modules, apart)))
+    return json.loads(result.read_text())
+
+
+def _figures(where, top, modules, apart):
+    found = json.loads((where / "netlist.json").read_text())["modules"]
+    records = {name: mapped.record(name, found[name], modules) for name in apart}
+    counts = Counter(kind for record in records.values() for kind, _ in record["cells"])
+    path = worst_paths(linked(top, lambda module: records[module]), 1)[0]
+    return {"blocks": len(apart), **{kind: sum(n for cell, n in counts.items() if synth.KINDS[kind](cell))
+                                     for kind in ("lut", "ff", "carry")},
+            "ns": path.ns, "levels": path.levels, "path": f"{path.start} to {path.end}",
+            "seconds": round(float((where / "spent").read_text()))}
+
+
+def run(block, preset, forms=FORMS):
+    """Print the figures of a subsystem in each form."""
+    top, modules = f"{CARD_MODULE}.{block}", mapped.modules_of(synth.verilog(preset))
+    modules = {name: text for name, text in modules.items() if f"{name}.".startswith(f"{top}.")}
+    table = Table("form", "blocks", "LUT", "flip-flops", "carry", "path, ns", "LUTs on it", "CPU, s", "path", box=None)
+    for form in forms:
+        each = measure(form, top, modules)
+        table.add_row(form, *(f"{each[name]:,}" for name in ("blocks", "lut", "ff", "carry")), f"{each['ns']:.2f}",
+                      str(each["levels"]), str(each["seconds"]), each["path"])
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("block", help="as in `weft synth`, for example adamap.second_level.matcher")
+    parser.add_argument("--preset", default="basic")
+    parser.add_argument("--form", action="append",
+                        help="blocks, folded, flat (all of them by default), or blocks to fold, joined by +")
+    options = parser.parse_args()
+    run(options.block, options.preset, options.form or FORMS)

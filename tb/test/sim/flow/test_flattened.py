@@ -1,0 +1,36 @@
+"""Blocks of a small design, mapped with and without their boundaries."""
+
+import pytest
+
+from weft.tb.sim.flow import flattened
+
+TOP = "top"
+MODULES = {
+    TOP: "module top(clk, a, o);\n  input clk;\n  input [7:0] a;\n  output o;\n  wire x;\n  wire y;\n"
+         "  \\top.any any (\n    .a(a),\n    .o(x)\n  );\n"
+         "  \\top.kept$3 kept (\n    .clk(clk),\n    .d(x),\n    .q(y)\n  );\n  assign o = ~y;\nendmodule\n",
+    "top.any": "module \\top.any (a, o);\n  input [7:0] a;\n  output o;\n  assign o = |a;\nendmodule\n",
+    "top.kept$3": "module \\top.kept$3 (clk, d, q);\n  input clk;\n  input d;\n  output q;\n  reg q;\n"
+                  "  always @(posedge clk) q <= ~d;\nendmodule\n",
+}
+
+
+@pytest.mark.parametrize(("form", "left"), [
+    ("blocks", {TOP, "top.any", "top.kept$3"}), ("folded", {TOP, "top.kept$3"}), ("flat", {TOP}),
+    ("kept", {TOP, "top.any"}), ("any+kept", {TOP})])
+def test_boundaries(form, left):
+    assert flattened.boundaries(form, TOP, MODULES) == left
+
+
+def test_a_block_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="not all of any.gone are blocks below top"):
+        flattened.boundaries("any.gone", TOP, MODULES)
+
+
+def test_what_crosses_a_boundary_is_mapped_together_without_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(flattened, "KEPT", tmp_path)
+    blocks, flat = (flattened.measure(form, TOP, MODULES) for form in ("blocks", "flat"))
+    assert (blocks["blocks"], flat["blocks"]) == (3, 1) and blocks["ff"] == flat["ff"] == 1
+    assert flat["lut"] < blocks["lut"] and flat["ns"] <= blocks["ns"]
+    monkeypatch.setattr(flattened.process, "run", None)      # what is kept is not mapped again
+    assert flattened.measure("flat", TOP, MODULES) == flat
