@@ -4,13 +4,12 @@ import math
 
 from weft.hdl.contract import abi, wire
 
-from ...link import Link
 from ..card import TimedCard
 from ..receive import TimedReceivePath
 from ..rings import TimedRings
 from . import run
 from .cells import cell
-from .host_side import CompiledPcie, Draws
+from .host_side import CompiledPcie
 from .machine import Machine
 from .state import CARD, DATA_LANE, RAW_LANE
 from .tables import CompiledTables
@@ -130,16 +129,8 @@ class CompiledCard(TimedCard):
     # --------------------------------------------------------------------------------------- its line
 
     def plugged(self, function):
-        """Frames that only get lost on a :class:`~weft.model.link.Link` to another compiled card stay machine code."""
-        link, self.line, self.cells.numbers[_LINE] = getattr(function, "__self__", None), None, False
-        peer = getattr(getattr(link, "deliver", None), "__self__", None)
-        if (isinstance(link, Link) and isinstance(peer, CompiledCard) and peer.machine is self.machine
-                and not isinstance(link.random, Draws)):
-            config = link.config
-            if not (config.duplicate or config.reorder or config.corrupt or config.loss_model):
-                self.line, self.peer, self.config = link, peer, config
-                link.random, link.changed = Draws(link.random, self, "line_draws", "line_draw"), self.look_at_line
-                self._line_numbers()
+        """All frames go through Python."""
+        self.line, self.cells.numbers[_LINE] = None, False
 
     def _line_numbers(self):
         card = self.machine.w.card[self.number]

@@ -10,8 +10,8 @@ import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.pcie.host import HostConfig
 
 VARIABLE = "WEFT_JOB"
@@ -89,7 +89,7 @@ class Job:
         return {VARIABLE: json.dumps(asdict(self))}
 
     def link_configs(self):
-        """The :class:`~weft.tb.sim.link.link.LinkConfig` of the data's direction and of the other one."""
+        """The :class:`~weft.model.impairments.LinkConfig` of the data's direction and of the other one."""
         delay_ns = self.rtt_us * 500
         there = LinkConfig(delay_ns=delay_ns, loss=self.loss, duplicate=self.dup, reorder=self.reorder,
                            corrupt=self.corrupt)

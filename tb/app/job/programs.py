@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from weft.driver.application.file_transfer import receive_file, send_file
-from weft.tb.sim.link.link import FrameKind
+from weft.model.impairments import FrameKind
 from weft.tb.sim.pair.job_settings import SERVICE_NS, SILENCE_NS
 
 

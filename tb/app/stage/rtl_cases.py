@@ -11,10 +11,10 @@ from cocotb.task import bridge
 from cocotb.triggers import Timer, gather
 
 from weft.hdl.contract.params import preset
+from weft.model.impairments import LinkConfig
 from weft.tb.app.stage.host import pair_of, raise_first
 from weft.tb.app.stage.rtl import VARIABLE
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.pair.link_settings import context_config
 from weft.tb.sim.pair.open_pair import OpenPair
 from weft.tb.sim.pair.two_cards import SIDES

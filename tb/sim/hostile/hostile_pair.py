@@ -8,8 +8,8 @@ from cocotb.triggers import Timer
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.pair.open_pair import OpenPair
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig

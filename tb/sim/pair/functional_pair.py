@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import Context, ContextConfig
-from weft.hdl.contract import wire
 from weft.model.functional.host import connected_pair, run_apps
+from weft.model.functional.parse import parse
 
 LIMIT_NS = 10**10
 
@@ -26,6 +26,9 @@ class FunctionalPair:
         ]
         for context, peer in zip(self.contexts, self.contexts[::-1], strict=True):
             context.neighbours.add(peer.ip, peer.mac)
+        for link, peer in zip(self.links, self.contexts[::-1], strict=True):
+            link.impairments.usable = (     # some bits are protected by nothing
+                lambda frame, to=peer: parse(frame, mac=to.mac, ip=to.ip)[0].kind in ("DATA", "PROBE"))
         return self
 
     def run(self, *functions):
@@ -68,7 +71,7 @@ def transfer(pair, ends, **options):
 
 def lost_data(link):
     """Data packets, retransmissions included, that the link did not carry."""
-    return sum(link.lost[o] + link.corrupted[o] for o in wire.DATA_OPCODES)
+    return link.counters.destroyed_data
 
 
 def close_and_check(pair, ends):

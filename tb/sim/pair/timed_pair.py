@@ -7,13 +7,11 @@ from weft.driver.verbs.context import Context
 from weft.model.card.host import TimedDevice
 from weft.model.functional.host import run_apps
 from weft.model.functional.parse import parse
-from weft.model.link import EventLoop
+from weft.model.link import EventLoop, Link
 from weft.tb.sim.judge.dma_guard import DmaGuard
 from weft.tb.sim.judge.ending import Ending
 from weft.tb.sim.judge.scoreboard import Scoreboard
-from weft.tb.sim.link.link import Impairments
 from weft.tb.sim.link.pcap import Captures
-from weft.tb.sim.link.timed_link import TimedLink
 from weft.tb.sim.pair.sides import IP, MAC, PEER, SIDES
 
 LINGER_NS = 3_000          # lets reports and writes that nobody waits for reach the hosts
@@ -52,8 +50,8 @@ class TimedPair:
         self.links = {}
         for side, config in (("a", a_to_b), ("b", b_to_a)):
             name = f"{side}_to_{PEER[side]}"
-            link = TimedLink(self.loop, Impairments(config, f"{seed}/{name}"), self.devices[PEER[side]].card.receive,
-                             *self._captures.taps(name))
+            link = Link(self.loop, self.devices[PEER[side]].card.receive, config, f"{seed}/{name}",
+                        *self._captures.taps(name))
             # Some bits are protected by nothing: a frame with one of them damaged is no lost frame.
             link.impairments.usable = (
                 lambda frame, peer=PEER[side]: parse(frame, mac=MAC[peer], ip=IP[peer])[0].kind in ("DATA", "PROBE"))

@@ -15,10 +15,10 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import abi, wire
+from weft.model.impairments import FrameKind, LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.judge.scoreboard import laps
-from weft.tb.sim.link.link import FrameKind, LinkConfig
 from weft.tb.sim.pair.card_pair import CardPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.hard_block import COMPLETION_HEADERS

@@ -15,9 +15,9 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import abi
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.pair.open_pair import OpenPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.faults import DAMAGED, ENDS_BADLY, FaultAgent

@@ -5,8 +5,8 @@ import cocotb
 from cocotb.task import bridge
 
 from weft.driver.verbs.context import ContextConfig
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.pair.open_pair import OpenPair
 from weft.tb.sim.pair.operation_pair import OperationPair
 from weft.tb.sim.pair.two_cards import SIDES

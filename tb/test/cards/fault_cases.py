@@ -11,9 +11,9 @@ from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.pair.card_pair import LINGER_NS
 from weft.tb.sim.pair.open_pair import OpenPair
 from weft.tb.sim.pair.two_hosts import EnvConfig

@@ -13,10 +13,10 @@ import cocotb
 from cocotb.utils import get_sim_time
 
 from weft.hdl.contract import abi, wire
+from weft.model.impairments import FrameKind, LinkConfig
 from weft.model.loss import Burst, Comb, GilbertElliott, Outage
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.tail import Tail
-from weft.tb.sim.link.link import FrameKind, LinkConfig
 from weft.tb.test.cards.crossing_cases import LOSS_REPORT, PACKETS, PROBE, Case, Crossing, psn_of
 
 PMTU = 256

@@ -16,8 +16,8 @@ from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.link.mac import wire_ps
 from weft.tb.sim.pair.open_pair import OpenPair
 from weft.tb.sim.pair.sides import PEER, SIDES

@@ -11,10 +11,10 @@ from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi
+from weft.model.impairments import FrameKind, LinkConfig, frame_kind
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.judge.scoreboard import Scoreboard
-from weft.tb.sim.link.link import FrameKind, LinkConfig, frame_kind
 from weft.tb.sim.pair.card_pair import CardPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.function_reset import msix_table, reset_function

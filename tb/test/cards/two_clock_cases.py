@@ -11,10 +11,10 @@ from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
+from weft.model.impairments import FrameKind, LinkConfig
 from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.link.link import FrameKind, LinkConfig
 from weft.tb.sim.pair.card_pair import CardPair
 from weft.tb.sim.pair.sides import PEER, SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig

@@ -9,9 +9,9 @@ from weft.driver.application.file_transfer import WINDOW, Endpoint, post_receive
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.hdl.contract.params import preset
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
 from weft.tb.sim.pcie.host import HostConfig

@@ -29,12 +29,12 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
+from weft.model.impairments import WIRE_OVERHEAD_BYTES, LinkConfig
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import bench_seed, simulate
 from weft.tb.sim.hostile.attacks import KINDS, Attacker, Mark
 from weft.tb.sim.judge.growth import sizes
-from weft.tb.sim.link.link import WIRE_OVERHEAD_BYTES, LinkConfig
 from weft.tb.sim.pair.open_pair import OpenPair
 from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
 from weft.tb.sim.pair.two_hosts import EnvConfig

@@ -19,10 +19,10 @@ from weft.driver.terms.enums import SendFlags, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
+from weft.model.impairments import FrameKind
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.link import mac
-from weft.tb.sim.link.link import FrameKind
 from weft.tb.sim.pair.two_cards import SIDES, TOP, cards_name, two_cards_text
 from weft.tb.sim.pair.two_hosts import CLOCKS
 from weft.tb.sim.pcie.host import HostConfig

@@ -101,7 +101,7 @@ class Play:
             link = self.links[side]
             self.seen[f"writes {side}"], self.seen[f"counters {side}"] = device.seen, +device.card.counters
             self.seen[f"memory {side}"] = self.ends[side].mr.read(2 * MEMORY_BYTES, 0)
-            self.seen[f"link {side}"] = [+link.sent, +link.lost, +link.reordered, +link.corrupted]
+            self.seen[f"link {side}"] = link.counters.as_dict()
 
     def _life(self, loop):
         """Drivers from their beginning until all messages are acknowledged."""

@@ -7,7 +7,7 @@ from weft.driver.soft.ports.pump import Pump
 from weft.model.link import EventLoop, Link, LinkConfig
 
 MACS = (0x02_0000_0000_0A, 0x02_0000_0000_0B)
-BAD_LINK = LinkConfig(loss=0.05, reorder=0.05, duplicate=0.02)
+BAD_LINK = LinkConfig(loss=0.05, reorder=0.05, duplicate=0.02, reorder_distance=4)
 
 
 class Host:

@@ -3,7 +3,7 @@
 import pytest
 
 from weft.hdl.contract import wire
-from weft.tb.sim.link.link import FrameKind, Impairments, LinkConfig, frame_kind
+from weft.model.impairments import FrameKind, Impairments, LinkConfig, frame_kind
 from weft.tb.sim.link.pcap import PcapWriter, read_pcap
 
 FRAMES = 4000
@@ -114,7 +114,7 @@ def test_corruption_flips_one_bit_anywhere():
 def test_control_frames_can_be_spared():
     ack = roce(wire.Opcode.ACKNOWLEDGE)
     assert Impairments(LinkConfig(loss=1.0)).fate(ack, 0) == []
-    spared = Impairments(LinkConfig(loss=1.0, corrupt=1.0, lose_control=False, delay_ns=5))
+    spared = Impairments(LinkConfig(loss=1.0, corrupt=1.0, control_loss=0.0, delay_ns=5))
     assert spared.fate(ack, 0) == [(5, ack)] and spared.fate(data(0), 0) == []
 
 

@@ -22,7 +22,7 @@ def test_fibers_and_threads_do_the_same_at_the_same_times():
     def seen(app_type):
         haul = Haul(4 * MESSAGE_BYTES, loss=loss, rtt_ns=rtt_ns, device_type=CompiledDevice, app_type=app_type).run()
         return (haul.loop.now_ns, haul.loop.number, haul.samples, [+device.card.counters for device in haul.devices],
-                [(+link.sent, +link.lost) for link in haul.links], [+context.counts for context in haul.contexts])
+                [link.counters.as_dict() for link in haul.links], [+context.counts for context in haul.contexts])
 
     assert seen(Fiber) == seen(App)
 
