@@ -101,7 +101,7 @@ class Checked:
         with needs("sim"):
             from weft.tb.app.perf.plan import ATOMICS, SIZE_LOG2_MAX, Plan
             from weft.tb.app.stage.stage import BACKENDS, Stage
-            from weft.tb.sim.pair.link_settings import timeout
+            from weft.tb.sim.pair.settings import timeout
         given, atomic, fetches = self.options, self.verb == "atomic", self.verb in ("read", "atomic")
         backend = BACKENDS[choice("--backend", given["backend"], BACKENDS)]
         card = card_params(given["preset"])

@@ -53,7 +53,7 @@ def counters(
         from weft.tb.app.stage.host import PeerFailed, ProgramFailed
         from weft.tb.app.stage.stage import play
         from weft.tb.sim.flow.failure import Failure
-        from weft.tb.sim.pair.link_settings import timeout
+        from weft.tb.sim.pair.settings import timeout
     if report is not None:
         try:
             sides = tool.of_report(readable_file(report))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.pair import settings
 from weft.tb.sim.pcie.host import HostConfig
 
 VARIABLE = "WEFT_JOB"
@@ -79,10 +80,10 @@ class Job:
     @classmethod
     def from_environment(cls):
         """The job of this bench."""
-        settings = json.loads(os.environ[VARIABLE])
+        given = json.loads(os.environ[VARIABLE])
         # What the shell's locale had no characters for came as bytes.
-        settings["file"] = settings["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
-        return cls(**settings)
+        given["file"] = given["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+        return cls(**given)
 
     def environment(self):
         """What :func:`weft.tb.sim.flow.simulate.simulate` passes to the bench."""
@@ -104,6 +105,14 @@ class Job:
         there, back = self.link_configs()
         return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
                          straddle=self.straddle, pcap_folder=Path(self.captures))
+
+    def context_config(self):
+        """Driver settings that fit the link."""
+        return settings.context_config(self.rtt_us, reorders=self.reorder > 0 or self.dup > 0, pfc_priority=self.pfc)
+
+    def wr_timeout(self):
+        """The verbs' timeout exponent."""
+        return settings.timeout(self.rtt_us)
 
     def tell(self, phase, *, done=0, total=0, time_ns=0, **numbers):
         """Append a line of progress: a phase, bytes done of all, simulated time, and other numbers worth showing."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from weft.driver.application.file_transfer import receive_file, send_file
 from weft.model.impairments import FrameKind
-from weft.tb.sim.pair.job_settings import SERVICE_NS, SILENCE_NS
+from weft.tb.sim.pair.settings import SERVICE_NS, SILENCE_NS
 
 
 class Programs:

@@ -23,6 +23,8 @@ class LoopPair(Pair):
         Folder of the captures.
     guarded, judged : bool
         As :class:`Pair` has them.
+    limit_ns : int
+        Of simulated time that :meth:`run` takes.
     card_options
         Passed to ``device_type``.
 
@@ -33,9 +35,9 @@ class LoopPair(Pair):
     """
 
     def __init__(self, device_type, context_config, *, forward=None, backward=None, seed=0, captures=None, guarded=True,
-                 judged=True, **card_options):
+                 judged=True, limit_ns=LIMIT_NS, **card_options):
         super().__init__(context_config, seed=seed, guarded=guarded, judged=judged)
-        self._captures = Captures(captures)
+        self._captures, self._limit_ns = Captures(captures), limit_ns
         self.loop, devices, links = connected_pair(seed=seed, forward=forward, backward=backward,
                                                    taps=self._captures.taps, device_type=device_type, **card_options)
         self.devices, self.links = BySide(devices), BySide(links)
@@ -61,9 +63,9 @@ class LoopPair(Pair):
         for side in SIDES:
             self._connect(side, **attributes)
 
-    def run(self, *functions, limit_ns=LIMIT_NS):
+    def run(self, *functions):
         """Run a function on each side at the same time; return their results."""
-        return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), limit_ns)
+        return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), self._limit_ns)
 
     def close(self):
         """Wait for the last frames, check the scoreboards, destroy everything.
