@@ -52,8 +52,8 @@ class EnvConfig:
         Where four captures go: ``a_to_b.sent.pcap``, ``a_to_b.arrived.pcap`` and the same for ``b_to_a``.
     """
 
-    a_to_b: LinkConfig = field(default_factory=LinkConfig)
-    b_to_a: LinkConfig = field(default_factory=LinkConfig)
+    a_to_b: LinkConfig = LinkConfig(delay_ns=10_000)
+    b_to_a: LinkConfig = LinkConfig(delay_ns=10_000)
     host: HostConfig = field(default_factory=HostConfig)
     mac_idle: float = 0.0
     vectors: int = DEFAULT_VECTORS

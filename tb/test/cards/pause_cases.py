@@ -22,7 +22,7 @@ from weft.tb.sim.link.mac import wire_ps
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import PEER, SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
-from weft.tb.sim.stream.pause_frame import pause_frame
+from weft.tb.test.pause_frame import pause_frame
 
 CABLE_NS, CABLE_TWO_CLOCKS_NS = 500, 450        # 100 m and 90 m
 LENGTH, MESSAGE, QPS, WINDOW = 384 << 10, 8 << 10, 2, 8

@@ -12,12 +12,12 @@ from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.model.impairments import FrameKind, LinkConfig
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import PEER, SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
+from weft.tb.test.rounds import rounds
 
 QPS, MESSAGE, LENGTH = 2, 3_000, 120_000
 RESETS, RESETS_MAX, APART_NS = 8, 80, (500, 2_500)
