@@ -22,7 +22,7 @@ class RtlPair(Pair):
     card : str
         Preset of the cards.
     seed : int
-    judged : bool
+    guarded, judged : bool
         As :class:`Pair` has it.
 
     Attributes
@@ -30,8 +30,8 @@ class RtlPair(Pair):
     env : TwoCards
     """
 
-    def __init__(self, dut, env_config, context_config, *, card="test", seed=0, judged=True):
-        super().__init__(context_config, seed=seed, judged=judged)
+    def __init__(self, dut, env_config, context_config, *, card="test", seed=0, guarded=True, judged=True):
+        super().__init__(context_config, seed=seed, guarded=guarded, judged=judged)
         self.env, self.card = TwoCards(dut, env_config, seed=seed), preset(card)
 
     def host(self, side):

@@ -143,8 +143,8 @@ class MessageLab(Lab):
         """Small messages."""
         self.tell(f"small messages, {stream.name}")
         job = stream.transfer
-        ends = await self.connect(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
-                                  inline=SMALL_BYTES * stream.inline)
+        ends = await self.join(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
+                               inline=SMALL_BYTES * stream.inline)
         for _ in range(stream.receives - 1):
             for side in SIDES:
                 await bridge(post_receives)(ends[side])

@@ -153,7 +153,7 @@ class OverloadLab(Lab):
         self.tell(f"overload, {load.name}")
         size = load.messages * MESSAGE_BYTES
         destination = size + 4096
-        ends = await self.connect(2 * destination, PMTU, load.window // load.qps, load.qps)
+        ends = await self.join(2 * destination, PMTU, load.window // load.qps, load.qps)
         data = os.urandom(size)
         ends["a"].mr.write(data)
         link = self.env.link("a_to_b").impairments
