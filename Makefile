@@ -8,41 +8,48 @@ export AMARANTH_USE_YOSYS := builtin
 # Every simulator starts a Python, a run of the tests hundreds: they are not to compile the same files each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What a person may set: of `make sim` and `make wave` (what is not given is left to `weft sim`), and of the others.
-PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM PRESET
-OTHERS := WAVES ONLY BUDGET SCHEDULER PREFIX PYTEST_ARGS PYTHON
-unexport $(PARAMETERS) WAVES ONLY BUDGET SCHEDULER PREFIX
+# Variables of `make sim` and `make wave`: those of tb/app/job/job_settings.py, which a test compares, and waves. What is not
+# given is left to `weft sim`, which checks the values.
+PARAMETERS := FILE LOSS REORDER DUP CORRUPT BACK_LOSS BACK_REORDER BACK_DUP BACK_CORRUPT RTT_US QPS SEED PMTU SIM PRESET \
+  BACKEND PFC
+FLAGS := STRADDLE MAC_CLOCK TIMELINE WAVES
+# Variables of the other targets.
+OTHERS := ONLY BUDGET SCHEDULER PREFIX PYTEST_ARGS PYTHON
+unexport $(PARAMETERS) $(FLAGS) ONLY BUDGET SCHEDULER PREFIX
+# Errors of `weft` name variables of make then.
+WEFT := WEFT_MAKE=1 $(BIN)/weft
 quoted = '$(subst ','\'',$(1))'
-option = $(if $($(1)),--$(subst _,-,$(shell tr A-Z a-z <<< $(1))) $(call quoted,$($(1))))
-OPTIONS = $(foreach name,$(PARAMETERS),$(call option,$(name)))
+name = --$(subst _,-,$(shell tr A-Z a-z <<< $(1)))
+option = $(if $($(1)),$(name) $(call quoted,$($(1))))
+flag = $(if $(filter 1 yes true,$($(1))),$(name))
+OPTIONS = $(foreach variable,$(PARAMETERS),$(call option,$(variable))) $(foreach variable,$(1),$(call flag,$(variable)))
 PRESET_OPTION = $(call option,PRESET)
 ONLY_OPTION = $(foreach name,$(ONLY),--only $(call quoted,$(name)))
-WAVES_OPTION = $(if $(filter 1 yes true,$(WAVES)),--waves)
 
 # A name that nobody reads is a slip of the pen, and no reason to run with something else than was meant.
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
-UNKNOWN := $(strip $(foreach name,$(filter-out $(PARAMETERS) $(OTHERS),$(GIVEN)),\
-  $(if $(filter sim wave,$(MAKECMDGOALS))$(filter $(PARAMETERS) $(OTHERS),$(shell tr a-z A-Z <<< '$(name)')),$(name))))
+UNKNOWN := $(strip $(foreach name,$(filter-out $(PARAMETERS) $(FLAGS) $(OTHERS),$(GIVEN)),\
+  $(if $(filter sim wave,$(MAKECMDGOALS))$(filter $(PARAMETERS) $(FLAGS) $(OTHERS),$(shell tr a-z A-Z <<< '$(name)')),$(name))))
 ifneq ($(UNKNOWN),)
-  $(error $(UNKNOWN) is no parameter; they are $(PARAMETERS) $(OTHERS))
+  $(error $(UNKNOWN) is no parameter; they are $(PARAMETERS) $(FLAGS) $(OTHERS))
 endif
-ifneq ($(filter-out 0 1 no yes false true,$(WAVES)),)
-  $(error WAVES is '$(WAVES)'; it must be 0 or 1)
-endif
+$(foreach flag,$(FLAGS),$(if $(filter-out 0 1 no yes false true,$($(flag))),\
+  $(error $(flag) is '$($(flag))'; it must be 0 or 1)))
 
 # A virtual environment holds the path it was made in: a checkout that was moved or copied gets a new one.
 MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
   [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
 
-.PHONY: help sim test soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint clean tools moved
+.PHONY: help sim check test test-all soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint clean tools moved
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make sim       a real file crosses a lossy link between two cards, RTL end to end'
-	@echo '               FILE= LOSS= REORDER= DUP= CORRUPT= RTT_US= QPS= SEED= PMTU= SIM= PRESET= WAVES=1'
-	@echo '               BACK_LOSS= BACK_REORDER= BACK_DUP= BACK_CORRUPT= for the way back'
+	@echo '$(PARAMETERS:%=%=) $(FLAGS:%=%=1)' | fold -s -w 90 | sed 's/^/               /'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
-	@echo 'make test      all tests; with WEFT_LONG=1 in the environment, more random draws in some'
+	@echo 'make check     lint, and the tests that need no RTL: minutes'
+	@echo 'make test      every module and feature at least once, both simulators'
+	@echo 'make test-all  all tests; with WEFT_LONG=1 in the environment, more random draws in some'
 	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds;'
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
 	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'
@@ -60,19 +67,25 @@ help:
 	@echo 'make clean     removes everything generated, but not .venv'
 
 sim: $(VENV)/.sim
-	@$(BIN)/weft sim $(OPTIONS) $(WAVES_OPTION)
+	@$(WEFT) sim $(call OPTIONS,$(FLAGS))
 
 wave: $(VENV)/.sim
-	@$(BIN)/weft sim $(OPTIONS) --waves --view
+	@$(WEFT) sim $(call OPTIONS,$(filter-out WAVES,$(FLAGS))) --waves --view
+
+check: lint
+	@WEFT_RTL=0 $(BIN)/python -m pytest -n 3 -m "not rtl and not long" $(PYTEST_ARGS)
 
 test: $(VENV)/.dev
+	@$(BIN)/python -m pytest -n 3 -m "not long" $(PYTEST_ARGS)
+
+test-all: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
 
 conformance: $(VENV)/.sim
 	@$(BIN)/python -m weft.tb.verify.conformance.run
 
 interop: $(VENV)/.sim
-	@$(BIN)/weft interop
+	@$(WEFT) interop
 
 ibverbs: $(VENV)/.sim
 	@$(BIN)/python -m weft.driver.ibverbs.$(if $(PREFIX),install $(call quoted,$(PREFIX)),build)
@@ -81,22 +94,22 @@ programs: $(VENV)/.sim
 	@$(BIN)/python -m weft.tb.verify.programs.run
 
 soak: $(VENV)/.dev
-	@$(BIN)/weft soak $(call option,BUDGET) $(call option,SCHEDULER)
+	@$(WEFT) soak $(call option,BUDGET) $(call option,SCHEDULER)
 
 verilog: $(VENV)/.sim
-	@for preset in $(if $(PRESET),$(call quoted,$(PRESET)),test basic full); do $(BIN)/weft verilog --preset "$$preset" || exit 1; done
+	@for preset in $(if $(PRESET),$(call quoted,$(PRESET)),test basic full); do $(WEFT) verilog --preset "$$preset" || exit 1; done
 
 synth: $(VENV)/.dev
-	@$(BIN)/weft synth $(if $(PRESET),$(PRESET_OPTION),--preset basic --preset full)
+	@$(WEFT) synth $(if $(PRESET),$(PRESET_OPTION),--preset basic --preset full)
 
 bench: $(VENV)/.dev
-	@$(BIN)/weft bench $(ONLY_OPTION)
+	@$(WEFT) bench $(ONLY_OPTION)
 
 formal: $(VENV)/.dev
-	@$(BIN)/weft formal $(ONLY_OPTION)
+	@$(WEFT) formal $(ONLY_OPTION)
 
 mutants: $(VENV)/.dev
-	@$(BIN)/weft mutants $(ONLY_OPTION)
+	@$(WEFT) mutants $(ONLY_OPTION)
 
 coverage: $(VENV)/.dev
 	@$(BIN)/weft coverage

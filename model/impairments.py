@@ -9,10 +9,13 @@ import enum
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from weft.hdl.contract import wire
 
-REORDER_MAX_NS = 1000
+from .settings import BadSetting, Setting, chance, check
+
+REORDER_MAX_NS, DELAY_MAX_NS = 1000, 1 << 62
 WIRE_OVERHEAD_BYTES = 24    # FCS, preamble, gap
 CHANCES = ("loss", "duplicate", "reorder", "corrupt")
 
@@ -74,30 +77,33 @@ class LinkConfig:
         as all others.
     loss_model : object of :mod:`weft.model.loss` or None
         Loses frames besides ``loss``; those without RDMA data only if ``control_loss`` is None.
+
+    Raises
+    ------
+    BadSetting
     """
 
-    delay_ns: float = 5_000
+    delay_ns: Annotated[float, Setting("Delay one way, half of the round trip time.", unit="nanoseconds", least=0,
+                                       most=DELAY_MAX_NS)] = 5_000
     rate_gbps: float | None = None
-    loss: float = 0.0
-    duplicate: float = 0.0
-    reorder: float = 0.0
-    corrupt: float = 0.0
-    reorder_max_ns: int = REORDER_MAX_NS
+    loss: Annotated[float, chance("Chance of a loss.")] = 0.0
+    duplicate: Annotated[float, chance("Chance of a second copy.")] = 0.0
+    reorder: Annotated[float, chance("Chance of a delay behind later frames.")] = 0.0
+    corrupt: Annotated[float, chance("Chance of a flipped bit.")] = 0.0
+    reorder_max_ns: Annotated[int, Setting("Longest time for which a frame is held back.", unit="nanoseconds", least=1,
+                                           most=DELAY_MAX_NS)] = REORDER_MAX_NS
     reorder_distance: int | None = None
     control_loss: float | None = None
     loss_model: object = None
 
     def __post_init__(self):
-        for name in (*CHANCES, "control_loss"):
-            chance = getattr(self, name)
-            if chance is not None and not 0 <= chance <= 1:
-                raise ValueError(f"{name} is {chance}; a probability lies between 0 and 1")
-        if self.delay_ns < 0 or self.reorder_max_ns < 1:
-            raise ValueError("delay_ns must not be negative, and reorder_max_ns at least 1")
+        check(self)
+        if self.control_loss is not None and not 0 <= self.control_loss <= 1:
+            raise BadSetting("control_loss", self.control_loss, "it must lie between 0 and 1")
         if self.reorder_distance is not None and self.reorder_distance < 1:
-            raise ValueError(f"reorder_distance is {self.reorder_distance}; it must be at least 1")
+            raise BadSetting("reorder_distance", self.reorder_distance, "it must be at least 1")
         if self.rate_gbps is not None and not self.rate_gbps > 0:
-            raise ValueError(f"rate_gbps is {self.rate_gbps}; it must be above 0")
+            raise BadSetting("rate_gbps", self.rate_gbps, "it must be above 0")
 
 
 @dataclass

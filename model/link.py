@@ -1,65 +1,6 @@
-"""Time and an Ethernet link in plain Python: an event loop, and one direction of a link that misbehaves by seed."""
-
-import heapq
-import math
+"""One direction of an Ethernet link that misbehaves by seed."""
 
 from .impairments import Impairments, LinkConfig
-
-
-class EventLoop:
-    """Simulated nanoseconds and what is to happen when.
-
-    Attributes
-    ----------
-    compiled : object or None
-        Has further events, as machine code, with numbers of the same count, and runs both.
-    """
-
-    def __init__(self):
-        self.now_ns = 0
-        self.queue = []             # (time, number of the call, function, arguments), a heap
-        self.number = 0             # of the next call
-        self.compiled = None
-
-    def call_at(self, time_ns, function, *args):
-        """Run ``function`` at a time, in order of the calls when times are equal."""
-        number = self.number
-        self.number = number + 1
-        heapq.heappush(self.queue, (time_ns if time_ns > self.now_ns else self.now_ns, number, function, args))
-
-    def call_in(self, delay_ns, function, *args):
-        self.call_at(self.now_ns + delay_ns, function, *args)
-
-    @property
-    def due_ns(self):
-        """When the next event is, or None."""
-        due = self.queue[0][0] if self.queue else math.inf
-        if self.compiled:
-            due = min(due, self.compiled.due)
-        return None if due == math.inf else due
-
-    def step(self):
-        """Run the next event; false if there is none."""
-        if self.compiled:
-            return self.compiled.step()
-        if not self.queue:
-            return False
-        self.now_ns, _, function, args = heapq.heappop(self.queue)
-        function(*args)
-        return True
-
-    def run(self, until, condition=lambda: False):
-        """Run events up to a time (inclusive), or until ``condition()`` holds after one; true for the latter."""
-        if self.compiled:
-            return self.compiled.run(until, condition)
-        queue = self.queue
-        while not condition():
-            if not queue or queue[0][0] > until:
-                self.now_ns = max(self.now_ns, until)
-                return False
-            self.now_ns, _, function, args = heapq.heappop(queue)
-            function(*args)
-        return True
 
 
 class LinkBase:

@@ -39,12 +39,6 @@ def inlined(function):
     return numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
 
 
-def viewing(function):
-    """As :func:`inlined`, for one that makes arrays of memory that others own, which are not counted either."""
-    return numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True,
-                      **_OPTIONS | {"_nrt": True})(function)
-
-
 def entries(files, *, nogil=False):
     """A decorator: a function as machine code that Python calls and that is kept.
 

@@ -1,30 +1,262 @@
-"""Settings that are impossible are refused when they are given, in one sentence."""
+"""Settings as data: a field of a dataclass carries its help, its range or choices, its unit, and who knows it.
 
-from weft.hdl.contract import wire
+A field is written ``loss: Annotated[float, Setting("Chance of a loss.", least=0, most=1)] = 0.0``. Checks, options of
+the command line, variables of make, the command that repeats a run and tables in the documents are made from it.
+"""
+
+import dataclasses
+import functools
+import os
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from weft.hdl.contract import params, wire
+
+SEED_MAX = (1 << 31) - 1
 
 
-def check(settings, ranges):
-    """Check a dataclass of settings: numbers, whole where the default is, and the names ``pmtu`` and those of flags.
+class BadSettings(ValueError):
+    """A sentence about settings that are impossible together."""
 
-    Parameters
+
+class BadSetting(BadSettings):
+    """A setting has an impossible value.
+
+    Attributes
     ----------
-    settings : dataclass instance
-        Its class holds the defaults. A setting whose default is None may be None.
-    ranges : sequence of (name, least, most)
+    name : str
+        The field.
+    value : object
+    reason : str
+        Second half of the sentence: "it must be …", "choose one of …".
+    """
+
+    def __init__(self, name, value, reason):
+        super().__init__(f"{name} is {value!r}; {reason}")
+        self.name, self.value, self.reason = name, value, reason
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Metadata of one setting.
+
+    Attributes
+    ----------
+    help : str
+        One sentence.
+    least, most : number or None
+        Range, both ends included.
+    choices : tuple
+        All values there are.
+    unit : str
+        Plural noun.
+    read : callable or None
+        Makes a value of a text that somebody typed; raises ValueError with the second half of a sentence.
+    backends : tuple of str
+        Back ends that know the setting; empty: all.
+    lack : str
+        What the other back ends lack, as the reason to refuse the setting there; empty: they ignore it.
+    names : tuple of str
+        Names of the option; empty: that of the field.
+    metavar : str
+        Placeholder of the value in the help.
+    default_text : str
+        Stands for the default in the help.
+    """
+
+    help: str
+    _: KW_ONLY
+    least: float | None = None
+    most: float | None = None
+    choices: tuple = ()
+    unit: str = ""
+    read: Callable | None = None
+    backends: tuple = ()
+    lack: str = ""
+    names: tuple = ()
+    metavar: str = ""
+    default_text: str = ""
+
+    @property
+    def about(self):
+        """The help with its unit."""
+        return f"{self.help.removesuffix('.')}, in {self.unit}." if self.unit else self.help
+
+
+@dataclass(frozen=True)
+class Field:
+    """A setting with the name, type and default of the field or parameter that carries it.
+
+    Attributes
+    ----------
+    name : str
+    kind : type
+        Of the value, or of each value of a list; without None.
+    optional, many : bool
+        It may be None; it is a list.
+    default : object
+    setting : Setting
+    """
+
+    name: str
+    kind: type
+    optional: bool
+    many: bool
+    default: object
+    setting: Setting
+
+    @classmethod
+    def of(cls, name, annotation, default):
+        """The field of an annotation ``Annotated[type, Setting(…)]``; None for any other annotation."""
+        kind, *more = typing.get_args(annotation) if typing.get_origin(annotation) is Annotated else (annotation,)
+        setting = next((one for one in more if isinstance(one, Setting)), None)
+        if setting is None:
+            return None
+        kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+        plain, = (one for one in kinds if one is not types.NoneType)
+        many = typing.get_origin(plain) is list
+        return cls(name, typing.get_args(plain)[0] if many else plain, types.NoneType in kinds, many, default, setting)
+
+    @property
+    def names(self):
+        """Names of the option on a command line, the longest last."""
+        return self.setting.names or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def ranged(self):
+        return self.setting.least is not None
+
+    @property
+    def reason(self):
+        """Second half of the sentence about an impossible value."""
+        setting = self.setting
+        if setting.choices:
+            return f"choose one of {', '.join(map(str, setting.choices))}"
+        if self.kind is bool:
+            return "it must be true or false"
+        what = "a whole number" if self.kind is int else "a number"
+        of = f" of {setting.unit}" if setting.unit else ""
+        return f"it must be {what}{of} from {setting.least} to {setting.most}"
+
+    def read(self, text):
+        """The value of a text.
+
+        Raises
+        ------
+        BadSetting
+        """
+        try:
+            return self.check(self._convert(text))
+        except BadSetting:
+            raise BadSetting(self.name, text, self.reason) from None
+        except ValueError as error:
+            raise BadSetting(self.name, text, str(error) if self.setting.read else self.reason) from None
+
+    def _convert(self, text):
+        if self.setting.read:
+            return self.setting.read(text)
+        if self.setting.choices:
+            return next((choice for choice in self.setting.choices if str(choice) == text), text)
+        if self.kind is bool:
+            return {"true": True, "false": False}.get(text.lower(), text)
+        return self.kind(text) if self.kind in (int, float, Path) else text
+
+    def check(self, value):
+        """``value``, if it is possible.
+
+        Raises
+        ------
+        BadSetting
+        """
+        setting, kind = self.setting, self.kind
+        if value is None and self.optional:
+            return None
+        if setting.choices:
+            good = value in setting.choices and not isinstance(value, bool)
+        elif setting.read:
+            good = True
+        elif kind is bool:
+            good = isinstance(value, bool)
+        elif kind in (int, float):
+            good = (isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+                    and setting.least <= value <= setting.most)
+        else:
+            good = True
+        if not good:
+            raise BadSetting(self.name, value, self.reason)
+        return value
+
+
+@functools.cache
+def fields(settings):
+    """``{name: Field}`` of a dataclass, of those fields that carry a :class:`Setting`."""
+    hints = typing.get_type_hints(settings, include_extras=True)
+    found = (Field.of(field.name, hints[field.name], field.default) for field in dataclasses.fields(settings))
+    return {field.name: field for field in found if field is not None}
+
+
+def check(settings):
+    """Check every field of a dataclass of settings.
+
+    Raises
+    ------
+    BadSetting
+    """
+    for name, field in fields(type(settings)).items():
+        field.check(getattr(settings, name))
+
+
+def unknown(settings):
+    """The fields that were set, and that the back end of the settings does not know."""
+    return [field for name, field in fields(type(settings)).items()
+            if field.setting.backends and settings.backend not in field.setting.backends
+            and getattr(settings, name) != field.default]
+
+
+def words(settings):
+    """Words of a command line that give these settings again: all that its back end knows and that are not off."""
+    for name, field in fields(type(settings)).items():
+        value, backends = getattr(settings, name), field.setting.backends
+        if value in (None, "") or value is False or (backends and settings.backend not in backends):
+            continue
+        yield field.names[-1]
+        if value is not True:
+            yield str(value)
+
+
+def readable_file(text):
+    """The absolute path of a regular file that can be read.
 
     Raises
     ------
     ValueError
+        With the second half of a sentence.
     """
-    for name, low, high in ranges:
-        value, default = getattr(settings, name), getattr(type(settings), name)
-        if value is None and default is None:
-            continue
-        whole = isinstance(default, int)
-        if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not low <= value <= high:
-            raise ValueError(f"{name} is {value!r}; it must be a {'whole ' * whole}number from {low} to {high}")
-    for name, value in vars(settings).items():
-        if isinstance(getattr(type(settings), name, None), bool) and not isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r}; it must be true or false")
-    if settings.pmtu not in wire.PMTUS.values():
-        raise ValueError(f"pmtu is {settings.pmtu!r}; choose one of {', '.join(map(str, wire.PMTUS.values()))}")
+    path = Path(text)
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError("the file does not exist") from None
+    except OSError as error:
+        raise ValueError(f"the file cannot be read: {error.strerror}") from None
+    if not path.is_file():
+        raise ValueError("it is not a file")
+    if not os.access(path, os.R_OK):
+        raise ValueError("the file cannot be read")
+    return path.absolute()
+
+
+def chance(text, **more):
+    """A probability."""
+    return Setting(text, least=0, most=1, **more)
+
+
+# Settings that many commands have.
+SEED = Setting("Seed of every random choice.", least=0, most=SEED_MAX)
+RTT_US = Setting("Round trip time of the link.", unit="microseconds", least=0, most=1_000_000)
+PRESET = Setting("Size of the cards.", choices=tuple(params.PRESETS))
+PMTUS = tuple(wire.PMTUS.values())

@@ -10,7 +10,8 @@ from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
-from weft.model.link import EventLoop, Link, LinkConfig
+from weft.model.link import Link, LinkConfig
+from weft.model.loop import EventLoop
 
 loop, ports, pumps = EventLoop(), [], []
 links = [Link(loop, lambda frame, to=to: ports[to].arrive(frame), LinkConfig(loss=0.05), seed=to) for to in (1, 0)]

@@ -1,7 +1,5 @@
 """The bytes of an Adamap node and the holes they stand for."""
 
-from dataclasses import dataclass
-
 from weft.hdl.contract import abi
 
 _SPAN = 1 << abi.OFFSET_BITS
@@ -9,62 +7,6 @@ _RUN_BITS = 2 * abi.OFFSET_BITS
 POINTER_BYTES = abi.NODE.shift_of("qpn") // 8
 _POINTER = ("next_phase", "next_adjacent", "next_line")
 _PHASE, _ADJACENT, _LINE, _CHECK = (abi.NODE.shift_of(name) for name in (*_POINTER, "next_check"))
-
-
-@dataclass(frozen=True)
-class Node:
-    """An Adamap node.
-
-    Attributes
-    ----------
-    qpn, generation : int
-        The receiving QP.
-    base_psn, rsn : int
-        32-bit PSN and RSN of the first hole.
-    encoding : abi.Encoding
-    holes : tuple of int
-        Lost PSNs as distances from ``base_psn``, rising, the first 0. Hole i has RSN ``rsn + i``.
-    """
-
-    qpn: int
-    generation: int
-    base_psn: int
-    rsn: int
-    encoding: abi.Encoding
-    holes: tuple
-
-    @classmethod
-    def unpack(cls, block):
-        """Read the 64 bytes of a block, or of a NODE report.
-
-        Raises
-        ------
-        ValueError
-            If encoding, count and body do not agree.
-        """
-        fields = abi.NODE.unpack(block)
-        holes = decode_body(fields.encoding, fields.count, fields.body)
-        return cls(fields.qpn, fields.generation, fields.base_psn, fields.rsn, abi.Encoding(fields.encoding), holes)
-
-    def pack(self, *, next_line=0, next_phase=0, next_adjacent=0):
-        """The 64 bytes of a block of the knitting buffer."""
-        return pack_block(
-            next_line=next_line,
-            next_phase=next_phase,
-            next_adjacent=next_adjacent,
-            qpn=self.qpn,
-            generation=self.generation,
-            count=len(self.holes),
-            encoding=self.encoding,
-            base_psn=self.base_psn,
-            rsn=self.rsn,
-            body=encode_body(self.encoding, self.holes),
-        )
-
-    @property
-    def psns(self):
-        """The lost PSNs, 32 bit."""
-        return [(self.base_psn + hole) % (1 << 32) for hole in self.holes]
 
 
 def pack_block(**fields):

@@ -44,7 +44,7 @@ class TimedCard(FunctionalCard):
     def _reset(self):
         if self.pcie:
             self.pcie.writes.ended = True
-        self.pcie = self._new_pcie()
+        self.pcie = Pcie(self.loop, self.timing, self._host, self._seed)
         self._paced = {}            # client -> when it may write again
         self._posts = {}            # client -> its writes that are not on their way
         self._asking = set()        # clients whose oldest writes are asked for
@@ -56,15 +56,6 @@ class TimedCard(FunctionalCard):
         self.interrupts = self.interrupts or Interrupts(self)       # a reset is not for them
         self.interrupts.renewed()
         super()._reset()
-
-    def plugged(self, function):
-        """Frames are sent with this function from now on."""
-
-    def pages_go(self, frames):
-        """These pages of the host's memory are about to be free."""
-
-    def _new_pcie(self):
-        return Pcie(self.loop, self.timing, self._host, self._seed)
 
     # ----------------------------------------------------------------------------------------- host memory
 

@@ -28,17 +28,7 @@ class DataFrame:
     __slots__ = ("_length", "_source", "opcode", "packet", "payload")
 
     def __init__(self, packet, payload, card):
-        self._fill(packet, payload, (card.mac, card.ip))
-
-    @classmethod
-    def of(cls, packet, payload, source):
-        """A frame with these bytes of payload from ``source``, a pair of MAC and IP addresses."""
-        frame = cls.__new__(cls)
-        frame._fill(packet, payload, source)
-        return frame
-
-    def _fill(self, packet, payload, source):
-        self.packet, self.payload, self._source = packet, payload, source
+        self.packet, self.payload, self._source = packet, payload, (card.mac, card.ip)
         self.opcode = packet.opcode
         self._length = wire.header_bytes(self.opcode) + packet.length + -packet.length % 4 + wire.ICRC_BYTES
 

@@ -14,22 +14,11 @@ class WatchedMemory(HostMemory):
     ----------
     dma_watchers, dma_taps : list
         ``callable(address, length)`` before each of the card's writes, ``callable(address, data)`` after it.
-    going : callable(frames)
-        Told of pages before they are free.
     """
 
     def __init__(self, seed=0):
         super().__init__(seed)
         self.dma_watchers, self.dma_taps = [], []
-        self.going = lambda frames: None
-
-    def free(self, buffer):
-        self.going(buffer.frames)
-        super().free(buffer)
-
-    def pages(self):
-        """Bytes of all pages there are, by number."""
-        return self._pages
 
     def dma(self):
         """The memory as the card reaches it."""
@@ -68,21 +57,9 @@ class TimedDevice(FunctionalDevice):
     memory_type, card_type = WatchedMemory, TimedCard
 
     def __init__(self, loop, *, seed=0, **card_options):
-        self._transmit = None
         super().__init__(loop, seed=seed, **card_options)
         self.card.memory = self.memory.dma()
-        self.memory.going = lambda frames: self.card.pages_go(frames)
         self._written = 0.0     # when the newest register write is at the card
-
-    @property
-    def transmit(self):
-        return self._transmit
-
-    @transmit.setter
-    def transmit(self, function):
-        self._transmit = function
-        if function:
-            self.card.plugged(function)
 
     def write32(self, offset, value):
         self._post(offset, value & 0xFFFF_FFFF, 4)

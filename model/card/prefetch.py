@@ -15,7 +15,7 @@ from .timing import CYCLE_NS
 
 LOOK = 4 * CYCLE_NS         # from the choice of a list to what comes of it
 PASS = LOOK + CYCLE_NS      # of a look that nothing comes of
-OWN = -CYCLE_NS             # a reason of the prefetcher's own is there so much sooner than one of the matcher's
+OWN = -CYCLE_NS             # lag of a look that the prefetcher itself asks for, against one of the matcher
 WORK = 2 * CYCLE_NS         # from the entry of a list in those that are to be looked at until it may be chosen
 BLOCK = 4 * CYCLE_NS        # between the blocks of a read
 LAND = 6 * CYCLE_NS         # from the choice of a read that came until its first block lands
@@ -23,7 +23,7 @@ KEPT = 4 * CYCLE_NS         # from a look at a list to the landing of what is ke
 SPARE_LOOKS = 4     # that prefer a last node to any other
 CHECK = 2 * CYCLE_NS        # before a node lands, its entry is chosen
 COUNTED = 2 * CYCLE_NS      # from when a node leaves the cache until the free entries are counted with its own
-LISTED = 3 * CYCLE_NS       # and until it is not counted among those of its list
+LISTED = 3 * CYCLE_NS       # from when a node leaves the cache until its list counts it no more
 
 
 class Fetch(Read):

@@ -13,12 +13,12 @@ from .timing import CYCLE_NS
 SHARE = 3           # waiting headers of one QP to free places of the match queue
 TRY = 2 * CYCLE_NS          # between the tries of two waiting headers, see hdl/adamap/matcher.py
 FORCED = 3 * CYCLE_NS       # from a header that wants the head gone until it goes
-TRY_AGAIN = 6 * CYCLE_NS    # and until that header is tried again
+TRY_AGAIN = 6 * CYCLE_NS    # from a header that wants the head gone until that header is tried again
 # From the try of a new header until an order to leave: of the first node that it passes over, and of one that it ends,
 # unless a header passes over that before. A header that waited is a cycle ahead of its try.
 PASSED, ENDED = -CYCLE_NS, 5 * CYCLE_NS
-NEXT = 2 * CYCLE_NS         # and from one node of a list that is passed over to the next one
-GONE = CYCLE_NS             # from such an order until the node is gone
+NEXT = 2 * CYCLE_NS         # between the orders to leave of two nodes that one header passes over
+GONE = CYCLE_NS             # from the order to leave until the node is gone
 QUEUED = CYCLE_NS           # from a header's miss until it counts as waiting; a miss is later for each node passed over
 Reason = abi.Reason
 

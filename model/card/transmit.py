@@ -18,22 +18,22 @@ Ring = abi.Ring
 # Packets between their choice and the first read of their payload: 1 in hdl/transmit/merge.py; 2 before, 5 in and 4
 # behind the translation of hdl/transmit/check.py; 1 in hdl/pcie/splitter.py.
 CHOSEN_MAX = 14
-AHEAD = 2           # of them wait for the translation
-TRANSLATE = 2 * CYCLE_NS        # between packets
-BEHIND = 6          # of them, with payload, are behind the translation when one without payload is through with it,
-THROUGH = 2 * CYCLE_NS          # so much later
-TAKEN = CYCLE_NS    # from a read on RQ until a packet moves up that waits for it
-HEADER = 15 * CYCLE_NS          # from a packet's choice until its headers are in the framer
-MERGED = CYCLE_NS               # from the framer to the merge
-SEALED = 8 * CYCLE_NS           # of a frame's last beat: its ICRC
-RAW_FRAMES = 4      # being read, see hdl/simple_nic.py
-RAW_WAITED = 2 * CYCLE_NS       # from the end of one of so many until another one is taken
-RAW_MERGED = 2 * CYCLE_NS       # from the reader of raw frames to the merge; so many beats are between
-BULK_SHARE = 8      # see hdl/pcie/dma_read.py
-FIFO_BEATS = 19     # between the framer and the MAC, besides the send buffer
-ROWS_AHEAD = 5      # that may be read before the framer takes them,
-ROW_AHEAD = 5 * CYCLE_NS        # and from when it takes one until the last of those that may then be read is
-HELD_AHEAD = 3 * CYCLE_NS       # by so much less than its frame is a slot late where the send buffer is full
+AHEAD = 2                   # packets that may wait for the translation
+TRANSLATE = 2 * CYCLE_NS    # between two packets that enter the translation
+BEHIND = 6                  # packets with payload that may stand between the translation and the bulk reader
+THROUGH = 2 * CYCLE_NS      # for a packet without payload to leave the translation, once BEHIND or fewer are ahead
+TAKEN = CYCLE_NS            # from a read on RQ until a packet moves up that waited for it
+HEADER = 15 * CYCLE_NS      # from the choice of a packet until its headers are in the framer
+MERGED = CYCLE_NS           # from the framer to the merge
+SEALED = 8 * CYCLE_NS       # latency of a frame's last beat while its ICRC is computed
+RAW_FRAMES = 4              # raw frames that are read at once, see hdl/simple_nic.py
+RAW_WAITED = 2 * CYCLE_NS   # from the end of one of RAW_FRAMES until another one is taken
+RAW_MERGED = 2 * CYCLE_NS   # from the reader of raw frames to the merge, a beat for each cycle
+BULK_SHARE = 8              # one of BULK_SHARE bulk tags is for raw frames, see hdl/pcie/dma_read.py
+FIFO_BEATS = 19             # capacity between the framer and the MAC, without the send buffer
+ROWS_AHEAD = 5              # rows of payload that may be read before the framer takes them
+ROW_AHEAD = 5 * CYCLE_NS    # from a row's entry into the framer until the row that takes its place is read
+HELD_AHEAD = 3 * CYCLE_NS   # by which a slot is released before its frame, where a full send buffer delays both
 
 
 class _Job:

@@ -36,20 +36,19 @@ class Group:
     ----------
     at : float
         When it is asked for.
-    address, length : int
-        Of each segment, one behind the other.
+    segments : sequence of (address, length)
+        One behind the other.
+    beats : int
+        Of all segments.
     granted : callable(last, packet), None
         Told when its last beat is taken, and its last packet, for :meth:`WriteEngine.then`.
     """
 
-    __slots__ = ("at", "client", "granted", "segments", "ticket")
+    __slots__ = ("at", "beats", "client", "granted", "segments", "ticket")
 
     def __init__(self, at, client, segments, granted=None, ticket=None):
         self.at, self.client, self.segments, self.granted, self.ticket = at, client, segments, granted, ticket
-
-    @property
-    def beats(self):
-        return sum(-(-length // BEAT_BYTES) for _, length in self.segments)
+        self.beats = sum([-(-length // BEAT_BYTES) for _, length in segments])
 
 
 class WriteEngine:

@@ -43,8 +43,7 @@ class FunctionalCard:
         Losses that came to light only by a probe: holes of a window, and what was left of nodes.
     """
 
-    rings_type, tables_type, transmit_type, receive_type, life_type = (
-        CardRings, Tables, TransmitPath, ReceivePath, QpLife)
+    rings_type, transmit_type, receive_type, life_type = CardRings, TransmitPath, ReceivePath, QpLife
 
     def __init__(self, memory, loop, send_frame, interrupt, *, preset="test", line_gbps=100.0, seed=None):
         self.params = params.preset(preset)
@@ -59,7 +58,7 @@ class FunctionalCard:
         self.found_by_probe = []
         self.registers = {r.name: r.reset for r in abi.REGISTERS if r.access is abi.Access.RW}
         self.rings = self.rings_type(self)
-        self.tables = self.tables_type(self)
+        self.tables = Tables(self)
         self.builder = NodeBuilder(self.params.builder_slots)
         self.qps = {}  # qpn -> QpLife
         self.mac = self.ip = 0

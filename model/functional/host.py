@@ -1,15 +1,15 @@
 """Hosts with a functional card, and applications that block in simulated time.
 
 Each application runs in a thread of its own, but only one thread runs at any moment: an
-application runs until it waits, so runs are deterministic. :mod:`weft.model.functional.fiber`
-has them take turns without a change of threads.
+application runs until it waits, so runs are deterministic.
 """
 
 import threading
 
 from weft.driver.device.buffers import Buffers
 from weft.driver.device.device import Device
-from weft.model.link import EventLoop, Link, LinkConfig
+from weft.model.link import Link, LinkConfig
+from weft.model.loop import EventLoop
 
 from .card import FunctionalCard
 from .memory import HostMemory
@@ -40,11 +40,11 @@ class FunctionalDevice(Device):
                                    seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False
-        self._apps = []          # programs on this host
+        self._apps = {}          # thread -> App of a program on this host
 
     def _interrupt(self, vector):
         self._latched = True
-        for app in self._apps:
+        for app in self._apps.values():
             if app.sleeping is not None and app.until_woken:
                 self.loop.call_in(0, app.wake, app.sleeping)
 
@@ -88,11 +88,8 @@ class FunctionalDevice(Device):
         return self.loop.now_ns
 
     def _app(self):
-        """The program of this host that asks, or None."""
-        for app in self._apps:
-            if app.here():
-                return app
-        return None
+        """The program of this host that calls, or None."""
+        return self._apps.get(threading.current_thread())
 
     def acquire(self, lock):
         app = self._app()
@@ -127,32 +124,22 @@ class App:
         self.ended = lambda: None
         self._function = function
         self.sleeping, self.until_woken, self._sleeps = None, True, 0
-        self._begin()
-        device._apps.append(self)
-
-    def _begin(self):
         self._go, self._back = threading.Lock(), threading.Lock()      # whose turn it is
         self._go.acquire()
         self._back.acquire()
-        self._thread = threading.Thread(target=self._run_in_turn, daemon=True)
-        self._thread.start()
-
-    def _run_in_turn(self):
-        self._go.acquire()
-        self._run()
-        self._back.release()
-
-    def here(self):
-        """Whether it is this application that asks."""
-        return threading.current_thread() is self._thread
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        device._apps[self.thread] = self
+        self.thread.start()
 
     def _run(self):
+        self._go.acquire()
         try:
             self.result = self._function()
         except BaseException as error:  # handed to the caller of run_apps
             self.error = error
         self.done = True
         self.ended()
+        self._back.release()
 
     def resume(self):
         """Let the application run until it waits."""
@@ -165,9 +152,6 @@ class App:
         self._sleeps += 1
         self.sleeping = self._sleeps
         self.device.loop.call_in(timeout_ns, self.wake, self.sleeping)
-        self._rest()
-
-    def _rest(self):
         self._back.release()
         self._go.acquire()
 
@@ -178,15 +162,15 @@ class App:
             self.resume()
 
 
-def run_apps(loop, apps, limit_ns, app_type=App):
-    """Run ``(device, function)`` applications, each an ``app_type``, until all have ended; their results.
+def run_apps(loop, apps, limit_ns):
+    """Run ``(device, function)`` applications until all have ended; return their results.
 
     Raises
     ------
     TimeoutError
         If one has not ended after ``limit_ns`` of simulated time.
     """
-    apps = [app_type(device, function) for device, function in apps]
+    apps = [App(device, function) for device, function in apps]
     for app in apps:
         loop.call_in(0, app.resume)
     until, left, ended = loop.now_ns + limit_ns, set(apps), []
@@ -196,7 +180,7 @@ def run_apps(loop, apps, limit_ns, app_type=App):
         left.difference_update(ended)
         ended.clear()
     for app in apps:
-        app.device._apps.remove(app)
+        del app.device._apps[app.thread]
         app.sleeping = None
     for app in apps:
         if app.error:

@@ -81,17 +81,7 @@ class TransmitPath:
                 if kept is None or (kept.sqpn, kept.psn) != (work.sqpn, work.psn):
                     return      # it got lost with the rest of its payload
                 work.data += kept.data.to_bytes(abi.INLINE_MAX - abi.INLINE_HEAD_BYTES, "little")
-        yield from self.checked(work, work_packets(work))
-
-    def payload(self, packet, segments):
-        """The bytes that a packet carries."""
-        if packet.work.inline:
-            return packet.work.data[:packet.length]
-        return b"".join([self.card.memory.read(address, n) for address, n in segments])
-
-    def checked(self, work, packets):
-        """Packets of a work and the pieces of their payload, until one must not be sent."""
-        for packet in packets:
+        for packet in work_packets(work):
             result = translate(
                 self.card.tables.qps,
                 self.card.tables.mrs,
@@ -102,6 +92,12 @@ class TransmitPath:
                 self._tx_error(work, result.reason)
                 return
             yield packet, result.segments
+
+    def payload(self, packet, segments):
+        """The bytes that a packet carries."""
+        if packet.work.inline:
+            return packet.work.data[:packet.length]
+        return b"".join([self.card.memory.read(address, n) for address, n in segments])
 
     def count(self, packet):
         """A packet is sent."""

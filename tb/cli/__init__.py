@@ -7,6 +7,7 @@ import typer
 from weft.tb.cli.calibrate import calibrate
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import told
+from weft.tb.cli.options import with_options
 from weft.tb.cli.perf import COMMANDS as TESTS
 from weft.tb.cli.perf import PANEL
 from weft.tb.cli.report import report
@@ -51,6 +52,6 @@ class CommandLine(typer.Typer):
 app = CommandLine(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Weft: an RDMA network card whose receive window lies in host memory.")
 for command in COMMANDS:
-    app.command()(told(command))
+    app.command()(told(with_options(command)))
 for test in TESTS:
-    app.command(test.__name__, rich_help_panel=PANEL)(told(test))
+    app.command(test.__name__, rich_help_panel=PANEL)(told(with_options(test)))

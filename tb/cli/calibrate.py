@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from weft.model.settings import Setting
 from weft.tb.cli.failures import needs
 
 
 def calibrate(
-    only: Annotated[list[str] | None, typer.Option(help="Only scenarios whose names begin so; may be repeated.",
-                                                   metavar="NAME")] = None,
+    only: Annotated[list[str] | None, Setting("Only scenarios whose names begin so; may be given several times.",
+                                              metavar="NAME")] = None,
 ):
     """The same traffic and losses on the gateware and in the model: time, stalls and sequences side by side."""
     with needs("sim"):

@@ -1,35 +1,35 @@
 """``weft verilog``, ``synth``, ``regs``: what the card is made of."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from weft.hdl.contract import params
+from weft.model.settings import PRESET, Setting
 from weft.tb.cli.failures import needs
-from weft.tb.cli.parameters import card_params, choice, number, option, refuse
+from weft.tb.cli.options import refuse
 
 
 def verilog(
-    preset: Annotated[str, option("Size of the card: test, basic or full.", "NAME")] = "basic",
-    output: Annotated[Path | None, option("Where it goes; sim_build/verilog/PRESET/weft_card.v by itself.",
-                                           "PATH")] = None,
-    lint: Annotated[bool, typer.Option(help="Check the result with Verilator -Wall.")] = True,
-    yosys: Annotated[bool, typer.Option("--yosys", help="Check it with Yosys too, as synthesis does.")] = False,
-    board: Annotated[str | None, option("u50: the files of a Vivado project around the card too, in its folder.",
-                                        "NAME")] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="With --board: logic analysers on the streams.")] = False,
-    straddle: Annotated[bool, typer.Option("--straddle", help="For a PCIe block with straddle.")] = False,
-    mac_clock: Annotated[bool, typer.Option("--mac-clock", help="For a MAC with a clock of its own; with --board "
-                                            "always.")] = False,
+    preset: Annotated[str, PRESET] = "basic",
+    output: Annotated[Path | None, Setting("File of the Verilog.", metavar="PATH",
+                                           default_text="sim_build/verilog/PRESET/weft_card.v")] = None,
+    lint: Annotated[bool, Setting("Check the result with Verilator -Wall.")] = True,
+    yosys: Annotated[bool, Setting("Check it with Yosys too, as synthesis does.")] = False,
+    board: Annotated[str | None, Setting("Write the files of a Vivado project around the card too, in its folder.",
+                                         choices=("u50",))] = None,
+    debug: Annotated[bool, Setting("With --board: logic analysers on the streams.")] = False,
+    straddle: Annotated[bool, Setting("For a PCIe block with straddle.")] = False,
+    mac_clock: Annotated[bool, Setting("For a MAC with a clock of its own; with --board always.")] = False,
 ):
     """Verilog of the card for an FPGA, linted; with --board all that Vivado needs for a bitstream."""
-    if board is not None:
-        choice("--board", board, ("u50",))
-    elif debug:
+    if debug and board is None:
         refuse("--debug belongs to --board")
     mac_clock |= board is not None
-    card, start = card_params(preset).with_(straddle=straddle, mac_clock=mac_clock), time.monotonic()
+    card, start = params.preset(preset).with_(straddle=straddle, mac_clock=mac_clock), time.monotonic()
     with needs("hdl"):
         from weft.hdl.verilog import CARD_MODULE, card_verilog
         text = card_verilog(card)
@@ -80,16 +80,15 @@ def _board(folder, card, debug, lint, yosys):
 
 
 def synth(
-    preset: Annotated[list[str] | None, option("Size of the card: test, basic or full; may be given several times.",
-                                               "NAME")] = None,
-    depth: Annotated[str, option("Levels of blocks shown.")] = "1",
-    only: Annotated[list[str] | None, option("This room alone, without a report; may be given several times.",
-                                             "NAME")] = None,
-    paths: Annotated[str, option("Paths shown of each room, with the signals on their way; up to 12.")] = "1",
-    place: Annotated[bool, typer.Option("--place", help="Place and route the first preset's rooms, too.")] = False,
-    straddle: Annotated[bool, typer.Option("--straddle", help="With --only: of a card with straddle.")] = False,
-    mac_clock: Annotated[bool, typer.Option("--mac-clock", help="With --only: of a card whose MAC has a clock of its "
-                                            "own.")] = False,
+    preset: Annotated[list[str] | None, replace(PRESET, help="Size of the card; may be given several times.",
+                                                default_text="test")] = None,
+    depth: Annotated[int, Setting("Levels of blocks shown.", least=1, most=9)] = 1,
+    only: Annotated[list[str] | None, Setting("This room alone, without a report; may be given several times.",
+                                              metavar="NAME")] = None,
+    paths: Annotated[int, Setting("Paths shown of each room, with the signals on their way.", least=1, most=12)] = 1,
+    place: Annotated[bool, Setting("Place and route the first preset's rooms, too.")] = False,
+    straddle: Annotated[bool, Setting("With --only: of a card with straddle.")] = False,
+    mac_clock: Annotated[bool, Setting("With --only: of a card whose MAC has a clock of its own.")] = False,
 ):
     """Cells, memories and longest path by block on an UltraScale+ FPGA, as Yosys estimates them.
 
@@ -100,9 +99,6 @@ def synth(
         if wanted and (place or not only):
             refuse(f"{name} belongs to --only, without --place")
     presets = preset or ["test"]
-    for name in presets:
-        card_params(name)
-    depth, paths = number("--depth", depth, int, 1, 9), number("--paths", paths, int, 1, 12)
     with needs("dev"):
         from weft.tb.sim.flow.figures import judged
         from weft.tb.sim.synth import synth as synthesis
@@ -121,7 +117,7 @@ def synth(
         raise typer.Exit(status)
 
 
-def regs(output: Annotated[Path | None, option("Write there instead of to the terminal.", "PATH")] = None):
+def regs(output: Annotated[Path | None, Setting("Write there instead of to the terminal.", metavar="PATH")] = None):
     """Register map and host-visible layouts, as Markdown."""
     from weft.tb.app.device.registers import registers_markdown
 

@@ -2,39 +2,56 @@
 
 from typing import Annotated
 
-import typer
-
+from weft.model.settings import Setting
 from weft.tb.cli.failures import fail, needs
-from weft.tb.cli.parameters import number, option, refuse
+from weft.tb.cli.options import refuse
 
+PORT_MAX = 0xFFFF
+
+
+def _address(mark, base, count):
+    """A reader of an address with ``count`` bytes, as a number."""
+    def read(text):
+        try:
+            words = [int(word, base) for word in text.split(mark)]
+            if len(words) == count:
+                return int.from_bytes(bytes(words), "big")
+        except ValueError:
+            pass
+        raise ValueError(f"it must be {count} numbers with {mark!r} between them")
+    return read
+
+
+def _host_and_port(text):
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 1 <= int(port) <= PORT_MAX:
+        raise ValueError(f"port {port!r} must be a whole number from 1 to {PORT_MAX}")
+    return host, int(port)
+
+
+_mac, _ip = _address(":", 16, 6), _address(".", 10, 4)
 MAC, IP = "02:00:00:00:00:0a", "10.0.0.10"
 
 
 def soft_server(
-    qemu: Annotated[str, option("QEMU's socket netdev: HOST:PORT of its listen=.", "ADDRESS")] = "",
-    tap: Annotated[str, option("Or a TAP interface, which is made.", "NAME")] = "",
-    listen: Annotated[str, option("TCP port that perftest's clients say hello to; 0: any.")] = "18515",
-    clients: Annotated[str, option("End after so many; 0: never.")] = "0",
-    mac: Annotated[str, option("MAC address of this host.", "ADDRESS")] = MAC,
-    ip: Annotated[str, option("IPv4 address of this host.", "ADDRESS")] = IP,
+    qemu: Annotated[tuple | None, Setting("QEMU's socket netdev: HOST:PORT of its listen=.", read=_host_and_port,
+                                          metavar="ADDRESS")] = None,
+    tap: Annotated[str, Setting("Or a TAP interface, which is made.", metavar="NAME")] = "",
+    listen: Annotated[int, Setting("TCP port that perftest's clients say hello to; 0: any.", least=0,
+                                   most=PORT_MAX)] = 18515,
+    clients: Annotated[int, Setting("End after so many; 0: never.", least=0, most=1 << 31)] = 0,
+    mac: Annotated[int, Setting("MAC address of this host.", read=_mac, metavar="ADDRESS",
+                                default_text=MAC)] = _mac(MAC),
+    ip: Annotated[int, Setting("IPv4 address of this host.", read=_ip, metavar="ADDRESS", default_text=IP)] = _ip(IP),
 ):
     """A host in software that serves perftest's clients: ib_write_bw, ib_send_bw, ib_read_bw, ib_atomic_bw."""
-    listen, clients = number("--listen", listen, int, 0, 65535), number("--clients", clients, int, 0, 1 << 31)
-    addresses = _number_of("--mac", mac, ":", 16, 6), _number_of("--ip", ip, ".", 10, 4)
     if bool(qemu) == bool(tap):
-        refuse("one of --qemu and --tap says where the frames go")
+        refuse("give --qemu or --tap, the port that frames go to")
     try:
-        _serve(_port(qemu, tap), *addresses, listen, clients)
+        _serve(_port(qemu, tap), mac, ip, listen, clients)
     except OSError as error:
-        fail(error.strerror and f"{qemu or tap}: {error.strerror}" or str(error))
-
-
-def _number_of(name, text, mark, base, count):
-    words = text.split(mark)
-    try:
-        return int.from_bytes(bytes(int(word, base) for word in words if len(words) == count) or None, "big")
-    except (ValueError, TypeError):
-        refuse(f"{name} is {text!r}; it must be {count} numbers with {mark!r} between them")
+        place = tap or ":".join(map(str, qemu))
+        fail(error.strerror and f"{place}: {error.strerror}" or str(error))
 
 
 def _port(qemu, tap):
@@ -45,8 +62,7 @@ def _port(qemu, tap):
             return TapPort(tap)
         except ValueError as error:
             refuse(str(error))
-    host, _, port = qemu.rpartition(":")
-    return QemuSocketPort.connect(host, number("--qemu", port, int, 1, 65535))
+    return QemuSocketPort.connect(*qemu)
 
 
 def _serve(port, mac, ip, listen, clients):
@@ -62,7 +78,7 @@ def _serve(port, mac, ip, listen, clients):
 
 
 def interop(
-    short: Annotated[bool, typer.Option("--short", help="Without perftest and RTL.")] = False,
+    short: Annotated[bool, Setting("Without perftest and RTL.")] = False,
 ):
     """A Linux guest with rxe against the endpoint in software, and against the card: functional model and RTL."""
     with needs("sim"):

@@ -8,34 +8,38 @@ from typing import Annotated
 
 import typer
 
+from weft.model.settings import Setting, readable_file
 from weft.tb.cli.failures import needs
-from weft.tb.cli.parameters import number, option, readable_file, refuse
+from weft.tb.cli.options import refuse
+
+SCHEDULER = Setting("A Dask cluster, tcp://HOST:PORT; without one, threads of this process.", metavar="ADDRESS")
+JOBS = Setting("Points at once, without a cluster; 0: one for each processor.", least=0, most=1024)
 
 
 def sweep(
     settings: Annotated[list[str] | None, typer.Argument(
         help="NAME=VALUE, or NAME=VALUE,VALUE to vary it; they come after those of the plan.",
         metavar="[SETTING]...")] = None,
-    plan: Annotated[Path | None, option("TOML file with the tables fixed, vary and picture.", "PATH")] = None,
-    of: Annotated[str | None, option("What the points are: wan, wide-area experiments, or cards, two cards on the RTL "
-                                     "or in the model. [default: wan, or what the plan says]", "NAME")] = None,
-    output: Annotated[Path, option("Parquet file; finished points in it are not run again.", "PATH")] = Path(
+    plan: Annotated[Path | None, Setting("TOML file with the tables fixed, vary and picture.", read=readable_file,
+                                         metavar="PATH")] = None,
+    of: Annotated[str | None, Setting("Kind of the points: wan, wide-area experiments, or cards, two cards on the RTL "
+                                      "or in the model.", metavar="NAME",
+                                      default_text="wan, or what the plan says")] = None,
+    output: Annotated[Path, Setting("Parquet file; finished points in it are not run again.", metavar="PATH")] = Path(
         "sim_build/reports/sweep.parquet"),
-    scheduler: Annotated[str | None, option("A Dask cluster, tcp://HOST:PORT; threads of this process by itself.",
-                                            "ADDRESS")] = None,
-    jobs: Annotated[str, option("Points at once, without a cluster; 0: one for each processor.")] = "0",
+    scheduler: Annotated[str | None, SCHEDULER] = None,
+    jobs: Annotated[int, JOBS] = 0,
 ):
     """Wide-area experiments of Adamap and its rivals, or runs of two cards: a table in Parquet, and a picture if the
     plan has one."""
-    jobs = number("--jobs", jobs, int, 0, 1024) or len(os.sched_getaffinity(0))
     with needs("model"):
         from weft.tb.app.sweep.plan import BadPlan, read
         from weft.tb.app.sweep.run import run
         from weft.tb.app.sweep.table import BadTable
         from weft.tb.app.sweep.workers import Unreachable
         try:
-            wanted = read(plan and readable_file(plan), settings or [], of)
+            wanted = read(plan, settings or [], of)
             raise typer.Exit(run(wanted, output, command=shlex.join(["weft", *sys.argv[1:]]), scheduler=scheduler,
-                                 jobs=jobs))
+                                 jobs=jobs or len(os.sched_getaffinity(0))))
         except (BadPlan, BadTable, Unreachable) as error:
             refuse(str(error))

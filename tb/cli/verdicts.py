@@ -5,14 +5,16 @@ from typing import Annotated
 
 import typer
 
+from weft.model.settings import SEED_MAX, Setting
 from weft.tb.cli.failures import needs
-from weft.tb.cli.parameters import choice, number, option
+from weft.tb.cli.options import check_names
 from weft.tb.verify.mutate.rooms import COUNT, SEED
 
 
 def bench(
-    only: Annotated[list[str] | None, option("Run this benchmark alone; may be given several times.", "NAME")] = None,
-    names: Annotated[bool, typer.Option("--list", help="Name the benchmarks and end.")] = False,
+    only: Annotated[list[str] | None, Setting("Run this benchmark alone; may be given several times.",
+                                              metavar="NAME")] = None,
+    names: Annotated[bool, Setting("Name the benchmarks and end.", names=("--list",))] = False,
 ):
     """Benchmarks: a table, and JSON in sim_build/reports/bench.json; fails when a figure is below its bar."""
     with needs("sim"):
@@ -21,14 +23,14 @@ def bench(
         if names:
             print_list()
             raise typer.Exit(0)
-        raise typer.Exit(run([choice("the benchmark", name, BENCHMARKS) for name in only or ()]))
+        raise typer.Exit(run(check_names("only", only, BENCHMARKS)))
 
 
 def formal(
-    only: Annotated[list[str] | None, option("Prove this specification alone; may be given several times.",
-                                              "NAME")] = None,
-    names: Annotated[bool, typer.Option("--list", help="Name the specifications and end.")] = False,
-    anew: Annotated[bool, typer.Option("--anew", help="Decide what is known already, too.")] = False,
+    only: Annotated[list[str] | None, Setting("Prove this specification alone; may be given several times.",
+                                              metavar="NAME")] = None,
+    names: Annotated[bool, Setting("Name the specifications and end.", names=("--list",))] = False,
+    anew: Annotated[bool, Setting("Decide what is known already, too.")] = False,
 ):
     """Formal proofs and broken copies that they must catch: a table, and JSON in sim_build/reports/formal.json."""
     with needs("formal"):
@@ -36,29 +38,28 @@ def formal(
         if names:
             print("\n".join(specifications()))
             raise typer.Exit(0)
-        raise typer.Exit(run([choice("the specification", name, specifications()) for name in only or ()], not anew))
+        raise typer.Exit(run(check_names("only", only, specifications()), not anew))
 
 
 def mutants(
-    only: Annotated[list[str] | None, option("Faults of this room alone; may be given several times.", "NAME")] = None,
-    names: Annotated[bool, typer.Option("--list", help="Name the rooms and end.")] = False,
-    count: Annotated[str, option("Faults over all rooms; small rooms get some more.")] = str(COUNT),
-    seed: Annotated[str, option("Of the drawing.")] = str(SEED),
-    jobs: Annotated[str, option("Simulations at once.")] = "2",
+    only: Annotated[list[str] | None, Setting("Faults of this room alone; may be given several times.",
+                                              metavar="NAME")] = None,
+    names: Annotated[bool, Setting("Name the rooms and end.", names=("--list",))] = False,
+    count: Annotated[int, Setting("Faults over all rooms; small rooms get some more.", least=1, most=100_000)] = COUNT,
+    seed: Annotated[int, Setting("Seed of the drawing.", least=0, most=1 << 30)] = SEED,
+    jobs: Annotated[int, Setting("Simulations at once.", least=1, most=256)] = 2,
 ):
     """Small faults in the gateware, each against the tests of its room; fails unless nearly all are noticed.
 
     An hour or two the first time; what is known is kept, and a run goes on where another was ended.
     """
-    count, seed, jobs = number("--count", count, int, 1, 100_000), number("--seed", seed, int, 0, 1 << 30), number(
-        "--jobs", jobs, int, 1, 256)
     with needs("dev"):
         from weft.tb.verify.mutate.rooms import ROOMS
         from weft.tb.verify.mutate.run import run
         if names:
             print("\n".join(ROOMS))
             raise typer.Exit(0)
-        raise typer.Exit(run([choice("the room", name, ROOMS) for name in only or ()], count, seed, jobs))
+        raise typer.Exit(run(check_names("only", only, ROOMS), count, seed, jobs))
 
 
 def coverage():
@@ -68,23 +69,24 @@ def coverage():
         raise typer.Exit(run())
 
 
-def soak(budget: Annotated[str, option("Seconds after which no other run is started.", "SECONDS")] = "600",
-         cards: Annotated[bool, typer.Option("--cards", help="Two real cards alone, seed after seed.")] = False,
-         seed: Annotated[str | None, option("Two real cards, the run of this seed alone.")] = None,
-         first: Annotated[str, option("With --cards: the first seed.")] = "1",
-         jobs: Annotated[str, option("With --cards: simulators at once.")] = "1",
-         scheduler: Annotated[str | None, option("With --cards: on the workers of this Dask scheduler, tcp://...",
-                                                 "ADDRESS")] = None):
+def soak(
+    budget: Annotated[float, Setting("Time after which no other run is started.", unit="seconds", least=1,
+                                     most=10**6)] = 600,
+    cards: Annotated[bool, Setting("Two real cards alone, seed after seed.")] = False,
+    seed: Annotated[int | None, Setting("Two real cards, the run of this seed alone.", least=0, most=SEED_MAX)] = None,
+    first: Annotated[int, Setting("With --cards: the first seed.", least=0, most=SEED_MAX)] = 1,
+    jobs: Annotated[int, Setting("With --cards: simulators at once.", least=1, most=1024)] = 1,
+    scheduler: Annotated[str | None, Setting("With --cards: on the workers of this Dask scheduler, tcp://...",
+                                             metavar="ADDRESS")] = None,
+):
     """Runs with seeds drawn anew, of cards, the main job and recovery, until the time is over or one fails."""
-    seconds = number("--budget", budget, float, 1, 10**6)
     if seed is not None:
         from weft.tb.verify.soak.report import repeat
-        raise typer.Exit(repeat(number("--seed", seed, int, 0, 2**31 - 1)))
+        raise typer.Exit(repeat(seed))
     if cards or scheduler:
         from weft.tb.verify.soak.report import report
         with needs("dask") if scheduler else contextlib.nullcontext():
-            raise typer.Exit(report(seconds, first_seed=number("--first", first, int, 0, 2**31 - 1),
-                                    jobs=number("--jobs", jobs, int, 1, 1024), scheduler=scheduler))
+            raise typer.Exit(report(budget, first_seed=first, jobs=jobs, scheduler=scheduler))
     with needs("dev"):
         from weft.tb.verify.soak.runs import run
-        raise typer.Exit(run(seconds))
+        raise typer.Exit(run(budget))

@@ -1,19 +1,35 @@
 """Settings that all tests share; the rest is in pyproject.toml."""
 
 import os
+from pathlib import Path
+
+import pytest
 
 from weft.tb.sim.flow.system import pytest_terminal_summary  # noqa: F401 pytest finds it here
+from weft.tb.test.tiers import tiers, unused
 
 # Amaranth finds the yosys of its own wheel; a yosys of the system may be of any version.
 os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
 
+HERE = Path(__file__).parent
 # Folders in which most tests simulate two whole cards, all with one simulator that takes long to build.
 CARDS = {"cards", "job", "lives", "bench"}
 
 
-def pytest_collection_modifyitems(items):
-    """The workers begin with a part each, and who is done takes the last tests of another: so what waits for the
-    simulator of two cards is all in the first part, and all end with short tests."""
+def name_of(item):
+    """Name of a test below ``tb/test``: its file and what pytest calls it in there."""
+    return f"{item.path.relative_to(HERE).as_posix()}::{item.nodeid.partition('::')[2]}"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Mark the tiers, and sort: first the tests that wait for the simulator of two cards, short ones last."""
+    names = {item: name_of(item) for item in items}
+    for item, name in names.items():
+        for tier in tiers(name):
+            item.add_marker(tier)
+    if config.args == config.getini("testpaths") and (left := unused(names.values())):
+        raise pytest.UsageError(f"tb/test/tiers.py names tests that do not exist: {', '.join(left)}")
+
     def turn(item):
         if item.path.parent.name in CARDS or item.get_closest_marker("cards"):
             return 0

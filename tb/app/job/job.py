@@ -1,4 +1,4 @@
-"""What ``weft sim`` and its bench tell each other: settings one way, progress and report the other.
+"""One run of the main job: settings go to the bench; progress and report come from it.
 
 The settings travel as JSON in ``WEFT_JOB``. The bench appends a line to the progress file whenever it has news, and
 leaves its report as one JSON object.
@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from weft.model.impairments import LinkConfig
+from weft.model.settings import words
+from weft.tb.app.job.job_settings import JobSettings
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.pair import settings
 from weft.tb.sim.pcie.host import HostConfig
@@ -18,64 +20,20 @@ from weft.tb.sim.pcie.host import HostConfig
 VARIABLE = "WEFT_JOB"
 
 
-@dataclass(frozen=True)
-class Job:
-    """Settings of the main job.
+@dataclass(frozen=True, kw_only=True)
+class Job(JobSettings):
+    """One run of the main job.
 
     Attributes
     ----------
-    file : str
-        What travels.
-    loss, reorder, dup, corrupt : float
-        Chances of the link in the direction of the data.
-    back_loss, back_reorder, back_dup, back_corrupt : float
-        The same for the way back: loss reports and acknowledgements.
-    rtt_us : float
-    qps, seed, pmtu : int
-    preset, sim : str
-        Size of the card, and the simulator.
-    backend : str
-        ``rtl``, the gateware in that simulator, or ``model``, the card in time of :mod:`weft.model.card`.
-    progress, report : str
-        Files the bench writes.
-    captures : str
-        Folder of the captures.
-    timeline : str
-        File of the timeline; empty: none is kept.
+    folder : str
+        Folder of what the bench writes.
     program : str
         How a shell calls the command line.
-    straddle : bool
-        The cards and their PCIe blocks have it (``CardParams.straddle``).
-    mac_clock : bool
-        The cards' MACs have clocks of their own (``CardParams.mac_clock``).
-    pfc : int or None
-        Priority for flow control of both cards (``ContextConfig.pfc_priority``).
     """
 
-    file: str
-    loss: float
-    reorder: float
-    dup: float
-    corrupt: float
-    rtt_us: float
-    qps: int
-    seed: int
-    pmtu: int
-    preset: str
-    sim: str
-    progress: str
-    report: str
-    captures: str
-    back_loss: float = 0.0
-    back_reorder: float = 0.0
-    back_dup: float = 0.0
-    back_corrupt: float = 0.0
-    timeline: str = ""
+    folder: str
     program: str = "weft"
-    backend: str = "rtl"
-    straddle: bool = False
-    mac_clock: bool = False
-    pfc: int | None = None
 
     @classmethod
     def from_environment(cls):
@@ -88,6 +46,22 @@ class Job:
     def environment(self):
         """What :func:`weft.tb.sim.flow.simulate.simulate` passes to the bench."""
         return {VARIABLE: json.dumps(asdict(self))}
+
+    @property
+    def progress(self):
+        return Path(self.folder, "progress.jsonl")
+
+    @property
+    def report(self):
+        return Path(self.folder, "report.json")
+
+    @property
+    def captures(self):
+        return Path(self.folder, "captures")
+
+    @property
+    def timeline_file(self):
+        return Path(self.folder, "timeline.json")
 
     def link_configs(self):
         """The :class:`~weft.model.impairments.LinkConfig` of the data's direction and of the other one."""
@@ -104,7 +78,7 @@ class Job:
 
         there, back = self.link_configs()
         return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
-                         straddle=self.straddle, pcap_folder=Path(self.captures))
+                         straddle=self.straddle, pcap_folder=self.captures)
 
     def context_config(self):
         """Driver settings that fit the link."""
@@ -120,8 +94,8 @@ class Job:
 
     def write_report(self, report):
         """Leave the report, an object that JSON can hold."""
-        Path(self.report).parent.mkdir(parents=True, exist_ok=True)
-        Path(self.report).write_text(json.dumps(report, indent=1) + "\n")
+        self.report.parent.mkdir(parents=True, exist_ok=True)
+        self.report.write_text(json.dumps(report, indent=1) + "\n")
 
     def judge_spurious(self, count):
         """What it means that ``count`` packets were sent again although the link had not lost them.
@@ -144,11 +118,4 @@ class Job:
     @property
     def command(self):
         """The command that runs this job again."""
-        apart = ("progress", "report", "captures", "program", "timeline", "straddle", "mac_clock",
-                 *(("pfc",) if self.pfc is None else ()))
-        usual = {"backend": "rtl"} if self.backend == "rtl" else {"sim": self.sim}
-        options = {name: value for name, value in asdict(self).items()
-                   if name not in apart and name not in usual and not (name.startswith("back_") and value == 0)}
-        return f"{self.program} sim " + " ".join(
-            f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items()) + (
-            " --straddle" * self.straddle + " --mac-clock" * self.mac_clock + " --timeline" * bool(self.timeline))
+        return f"{self.program} sim {shlex.join(words(self))}"

@@ -1,7 +1,6 @@
 """The main job: a file travels from host A's memory to host B's through two simulated cards."""
 
 import time
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -54,7 +53,7 @@ class MainJob:
         job.tell("closing", done=size, total=size, time_ns=get_sim_time("ns"))
         counters, blocks, complaints = await pair.close()
         if timeline:
-            timeline.write(Path(job.timeline))
+            timeline.write(job.timeline_file)
         programs.failures += complaints
         self._report(received, counters, blocks, wall)
 

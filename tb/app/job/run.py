@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -20,8 +21,6 @@ from weft.tb.sim.wave import view as wave
 CASES = Path(__file__).with_name("job_cases.py")
 RUN_LIMIT_S = 24 * 3600
 INTERRUPTED = 130
-REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME = (
-    "report.json", "captures", "progress.jsonl", "timeline.json")
 
 
 def default_file():
@@ -44,21 +43,18 @@ def program():
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def run(*, sim, preset, waves, view, backend="rtl", **settings):
+def run(settings, *, view=False):
     """Run the job; the exit status: 0 passed, 1 failed, 130 interrupted.
 
     Parameters
     ----------
-    sim, preset, backend : str
-    waves, view : bool
-        Record waves, and open them afterwards.
-    settings
-        The other settings of :class:`~weft.tb.app.job.job.Job`; an empty ``file`` stands for :func:`default_file`, and
-        ``timeline`` says whether one is kept.
+    settings : JobSettings
+        An empty ``file`` stands for :func:`default_file`.
+    view : bool
+        Open the waves afterwards.
     """
-    settings |= {"file": settings["file"] or str(default_file()), "sim": sim, "preset": preset, "backend": backend}
     try:
-        return _run(Console(), settings, waves=waves or view, view=view)
+        return _run(Console(), replace(settings, file=settings.file or str(default_file())), view)
     except KeyboardInterrupt:
         publish.withdraw()
         print("weft: stopped", file=sys.stderr)
@@ -68,23 +64,20 @@ def run(*, sim, preset, waves, view, backend="rtl", **settings):
         raise
 
 
-def _run(console, settings, *, waves, view):
-    model = settings["backend"] == "model"
+def _run(console, settings, view):
+    model = settings.backend == "model"
     if not model:
-        simulators.tool(settings["sim"]).check()
-    size = Path(settings["file"]).stat().st_size
-    wanted = settings.pop("timeline", False)
-    card = card_preset(settings["preset"]).with_(
-        straddle=settings.setdefault("straddle", False), mac_clock=settings.setdefault("mac_clock", False))
-    console.print(f"{settings['file']} ({size:,} bytes) crosses a link with loss {settings['loss']:g}, "
-                  f"RTT {settings['rtt_us']:g} µs, seed {settings['seed']}",
+        simulators.tool(settings.sim).check()
+    console.print(f"{settings.file} ({Path(settings.file).stat().st_size:,} bytes) crosses a link with loss "
+                  f"{settings.loss:g}, RTT {settings.rtt_us:g} µs, seed {settings.seed}",
                   soft_wrap=True, markup=False, highlight=False)
     if model:
-        return _run_model(console, settings, size, wanted)
-    names = {"top": TOP, "name": cards_name(card), "sim": settings["sim"], "waves": waves}
+        return _run_model(console, settings)
+    card = card_preset(settings.preset).with_(straddle=settings.straddle, mac_clock=settings.mac_clock)
+    names = {"top": TOP, "name": cards_name(card), "sim": settings.sim, "waves": settings.waves}
     with console.status("Elaborating the card") as status:
         text = two_cards_text(card)
-        status.update(f"Building the simulator ({settings['sim']}; minutes the first time, then kept)")
+        status.update(f"Building the simulator ({settings.sim}; minutes the first time, then kept)")
         try:
             where = build(text, optimize="run", **names)
         except AssertionError as error:
@@ -92,45 +85,46 @@ def _run(console, settings, *, waves, view):
             print(f"weft: {error}", file=sys.stderr)
             return 1
     with run_folder(where, run_name(CASES)) as folder:
-        report, captures, progress, timeline = (
-            folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
-        job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures),
-                  program=program(), timeline=str(timeline) if wanted else "")
+        job = _job(settings, folder)
         problem = None
         try:
-            beside_bar(console, progress, lambda: run_tests(
-                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names),
-                "starting", total=max(size, 1), notes=_notes)
+            _beside_bar(console, job, lambda: run_tests(
+                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names))
         except AssertionError as error:
             problem = error
-        passed = print_report(console, report) and problem is None
-        written = wave.write(folder, captures) if waves else None
-        publish.publish(report, captures, timeline)
+        passed = print_report(console, job.report) and problem is None
+        written = wave.write(folder, job.captures) if settings.waves else None
+        publish.publish(job.report, job.captures, job.timeline_file)
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
     _line(console, f"log {folder / 'sim.log'}")
-    _tell_places(console, wanted)
-    if waves:
+    _tell_places(console, job.timeline)
+    if settings.waves:
         wave.tell(folder, written, view)
     return 0 if passed else 1
 
 
-def _run_model(console, settings, size, wanted):
-    """The same over cards in time: nothing is built, and there are no waves."""
+def _run_model(console, settings):
+    """Run the job over cards in time: nothing is built, and there are no waves."""
     from weft.tb.app.job.timed_job import TimedJob
 
     where = BUILD_ROOT / "model-cards"
     where.mkdir(parents=True, exist_ok=True)
     with run_folder(where, run_name(CASES)) as folder:
-        report, captures, progress, timeline = (
-            folder / name for name in (REPORT_NAME, CAPTURES_NAME, PROGRESS_NAME, TIMELINE_NAME))
-        job = Job(**settings, progress=str(progress), report=str(report), captures=str(captures), program=program(),
-                  timeline=str(timeline) if wanted else "")
-        beside_bar(console, progress, TimedJob(job).run, "starting", total=max(size, 1), notes=_notes)
-        passed = print_report(console, report)
-        publish.publish(report, captures, timeline)
-    _tell_places(console, wanted)
+        job = _job(settings, folder)
+        _beside_bar(console, job, TimedJob(job).run)
+        passed = print_report(console, job.report)
+        publish.publish(job.report, job.captures, job.timeline_file)
+    _tell_places(console, job.timeline)
     return 0 if passed else 1
+
+
+def _job(settings, folder):
+    return Job(**asdict(settings), folder=str(folder), program=program())
+
+
+def _beside_bar(console, job, work):
+    beside_bar(console, job.progress, work, "starting", total=max(Path(job.file).stat().st_size, 1), notes=_notes)
 
 
 def _tell_places(console, timeline):

@@ -1,7 +1,6 @@
 """The main job over cards in time: ``weft sim --backend model``."""
 
 import time
-from pathlib import Path
 
 from weft.driver.application.file_transfer import Endpoint, post_receives
 from weft.driver.terms.enums import MTU
@@ -48,7 +47,7 @@ class TimedJob:
         job.tell("closing", done=size, total=size, time_ns=pair.loop.now_ns)
         counters, blocks, complaints = pair.close()
         if timeline:
-            timeline.write(Path(job.timeline))
+            timeline.write(job.timeline_file)
         report = outcome(job, programs.data, received, counters=counters, blocks=blocks,
                          links={way: pair.link(way).counters for way in WAYS},
                          exercised={side: board.exercised for side, board in pair.scoreboards.items()},

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from weft.driver.terms.enums import SendFlags, WROpcode
 from weft.driver.verbs.qp_attr import RD_ATOMIC_MAX
+from weft.tb.app.perf.options import ATOMIC_TYPES
 
 ATOMIC_BYTES = 8
 SIZE_LOG2_MAX = 23           # of all sizes, as perftest has them
 PEAK_ITERATIONS = 20_000     # with more there is no peak, as in perftest
 CQ_MODERATION, MODERATED_BYTES = 100, 8192    # longer messages complete one by one
-ATOMICS = {"FETCH_AND_ADD": WROpcode.ATOMIC_FETCH_AND_ADD, "CMP_AND_SWAP": WROpcode.ATOMIC_CMP_AND_SWP}
+ATOMICS = dict(zip(ATOMIC_TYPES, (WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP), strict=True))
 OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND, "read": WROpcode.RDMA_READ}
 TITLES = {"write": "RDMA_Write", "send": "Send", "read": "RDMA_Read", "atomic": "Atomic"}
 COMMANDS = tuple(f"{verb}_{what}" for verb in TITLES for what in ("bw", "lat"))

@@ -9,7 +9,8 @@ from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.model.functional.host import FunctionalDevice
 from weft.model.impairments import FrameKind
-from weft.model.link import EventLoop, Link, LinkConfig
+from weft.model.link import Link, LinkConfig
+from weft.model.loop import EventLoop
 from weft.tb.app.serve.switch import Switch
 from weft.tb.app.serve.udp_link import AWAY_NS
 

@@ -82,7 +82,7 @@ def serve_rtl(settings, say, on_end):
         settings = replace(settings, folder=str(Path(settings.folder).resolve()))
         asked = json.dumps({"settings": asdict(settings), "line": path})
         try:
-            simulate(verilog=two_cards_text(preset(settings.preset)), top=TOP, name=f"two-cards-{settings.preset}",
+            simulate(verilog=two_cards_text(preset(settings.card)), top=TOP, name=f"two-cards-{settings.card}",
                      cases=Path(__file__).with_name("rtl_cases.py"), sim="verilator", optimize="run",
                      seed=number_of(settings.seed), env={VARIABLE: asked}, timeout_s=RUN_LIMIT_S)
         except AssertionError as error:

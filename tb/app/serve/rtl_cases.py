@@ -10,7 +10,8 @@ from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
 from weft.tb.app.serve.rtl import VARIABLE, Line
 from weft.tb.app.serve.rtl_world import RtlWorld, ServedCards
-from weft.tb.app.serve.served import Settings, serve
+from weft.tb.app.serve.served import serve
+from weft.tb.app.serve.settings import Settings
 from weft.tb.sim.pair.two_hosts import EnvConfig
 
 
@@ -19,7 +20,7 @@ async def served(dut):
     asked = json.loads(os.environ[VARIABLE])
     settings, line = Settings(**asked["settings"]), Line(asked["line"])
     link = LinkConfig(delay_ns=settings.delay_ns, loss=settings.loss)
-    env = ServedCards(dut, EnvConfig(link, link, vectors=preset(settings.preset).msix_vectors), settings.seed,
+    env = ServedCards(dut, EnvConfig(link, link, vectors=preset(settings.card).msix_vectors), settings.seed,
                       names=settings.hosts, captures=settings.capture)
     await env.start()
 

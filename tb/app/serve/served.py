@@ -1,6 +1,5 @@
-"""What `weft serve` serves: settings, and the worlds and daemons that they name."""
+"""The worlds and daemons of `weft serve`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from weft.driver.serve.daemon import Daemon
@@ -10,49 +9,6 @@ from weft.tb.app.serve.functional import FunctionalWorld
 from weft.tb.app.serve.simulated import LoopWorld, ModelWorld, WallModelWorld
 from weft.tb.app.serve.udp_link import UdpLink
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Of a daemon and its world.
-
-    Attributes
-    ----------
-    folder : str
-        Where the sockets are made.
-    hosts : list of str
-    backend : str
-        ``"functional"``, ``"model"`` or ``"rtl"``.
-    time : str
-        ``"wall"`` or ``"sim"``.
-    loss : float
-        Chance of every frame to get lost.
-    delay_ns : int
-        From a host to another one.
-    seed : str
-        Of every random choice of link, cards and drivers.
-    preset : str
-        Size of the cards.
-    capture : str or None
-        Folder of captures.
-    link : tuple or None
-        Arguments of :class:`UdpLink` to another daemon.
-    first : int
-        The last byte of the first host's addresses.
-    """
-
-    folder: str
-    hosts: list
-    backend: str = "functional"
-    time: str = "wall"
-    loss: float = 0.0
-    delay_ns: int = 1_000
-    seed: str = "1"
-    preset: str = "full"
-    capture: str | None = None
-    link: tuple | None = None
-    first: int = 1
-
-
 WORLDS = {("functional", "wall"): FunctionalWorld, ("functional", "sim"): LoopWorld,
           ("model", "wall"): WallModelWorld, ("model", "sim"): ModelWorld}
 
@@ -60,8 +16,8 @@ WORLDS = {("functional", "wall"): FunctionalWorld, ("functional", "sim"): LoopWo
 def serve_here(settings, say, ended):
     """:func:`serve` cards in Python."""
     world = WORLDS[settings.backend, settings.time](
-        settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.preset,
-        first=settings.first, uplink=UdpLink(*settings.link) if settings.link else None)
+        settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
+        first=settings.first, uplink=UdpLink(*settings.peer()) if settings.link else None)
     captures = capture(world, settings.capture)
     serve(world, settings, say, ended)
     captures.close()

@@ -2,28 +2,27 @@
 
 import importlib
 from dataclasses import dataclass
+from typing import Annotated
+
+from weft.model.settings import PRESET, RTT_US, SEED, Setting, chance, check
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Two cards and what is between them.
+    """Two cards and the link between them.
 
-    Attributes
-    ----------
-    preset : str
-        Size of both cards.
-    loss : float
-        Chance of every frame, of both directions, to get lost.
-    rtt_us : float
-        Round trip time of the link.
-    seed : int
-        Of every random choice.
+    Raises
+    ------
+    BadSetting
     """
 
-    preset: str = "test"
-    loss: float = 0.0
-    rtt_us: float = 0.0
-    seed: int = 1
+    preset: Annotated[str, PRESET] = "test"
+    loss: Annotated[float, chance("Chance of a loss of each frame, in both directions.")] = 0.0
+    rtt_us: Annotated[float, RTT_US] = 0.0
+    seed: Annotated[int, SEED] = 1
+
+    def __post_init__(self):
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,8 @@ BACKENDS = {
         "simulated: clock cycles of the RTL at 250 MHz; PCIe and the link take their time, drivers take none",
         "rtl", messages=50, bytes=2 << 20),
 }
+
+BACKEND = Setting("Cards: functional in Python, a model in time, or the gateware.", choices=tuple(BACKENDS))
 
 
 def play(programs, *, backend="functional", stage=None, progress=None, **arguments):

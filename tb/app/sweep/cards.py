@@ -4,8 +4,10 @@ import functools
 import threading
 import time
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from weft.model.card.timing import CYCLE_NS
+from weft.model.settings import Setting
 from weft.tb.sim.pair.sides import SIDES
 from weft.tb.sim.scenario.scenario import Conditions, Scenario
 
@@ -19,20 +21,9 @@ class Unfinished(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class CardPoint(Conditions):
-    """Conditions, and on what they are tried.
+    """Conditions, and the back end that runs them."""
 
-    Attributes
-    ----------
-    backend : str
-        One of :data:`BACKENDS`.
-    """
-
-    backend: str = "rtl"
-
-    def __post_init__(self):
-        if self.backend not in BACKENDS:
-            raise ValueError(f"backend is {self.backend!r}; choose one of {', '.join(BACKENDS)}")
-        super().__post_init__()
+    backend: Annotated[str, Setting("The gateware, or the model in time.", choices=BACKENDS)] = "rtl"
 
 
 @dataclass(frozen=True)

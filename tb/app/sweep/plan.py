@@ -11,6 +11,7 @@ import itertools
 import tomllib
 from dataclasses import dataclass, field
 
+from weft.model.settings import BadSetting
 from weft.tb.app.sweep.subject import SUBJECTS, WAN, Subject
 
 POINTS_MAX = 100_000
@@ -42,19 +43,6 @@ class Plan:
     picture: dict = field(default_factory=dict)
 
 
-def _value(setting, text):
-    """A value typed on the command line, for a field of the settings."""
-    kind = type(setting.default)
-    if kind is bool:
-        return {"true": True, "false": False}.get(text.lower(), text)
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            pass
-    return text
-
-
 def read(path, options, of=None):
     """The Plan of a TOML file and of ``name=value`` or ``name=value,value`` options, which come after it.
 
@@ -79,7 +67,10 @@ def read(path, options, of=None):
         if not equals or name not in subject.fields:
             raise BadPlan(f"{option!r} is no setting; write one as NAME=VALUE or NAME=VALUE,VALUE, NAME being one of "
                           f"{', '.join(subject.fields)}")
-        values = [_value(subject.fields[name], one) for one in text.split(",")]
+        try:
+            values = [subject.fields[name].read(one) for one in text.split(",")]
+        except BadSetting as error:
+            raise BadPlan(str(error)) from None
         fixed.pop(name, None)
         vary.pop(name, None)
         if len(values) > 1:

@@ -83,7 +83,7 @@ def _show(console, plan, rows):
     shown, names = Table(box=None, pad_edge=False), (*plan.varied, *plan.subject.shown)
     for name in names:
         shown.add_column(name, justify="left" if plan.subject.outcomes.get(name) is None
-                         and plan.subject.fields[name].type is str else "right")
+                         and plan.subject.fields[name].kind is str else "right")
     for row in rows[:SHOWN_MAX]:
         shown.add_row(*(str(row[name]) if name in plan.varied else f"{row[name]:,.4g}" if row[name] < 1e4
                         else f"{row[name]:,.0f}" for name in names))

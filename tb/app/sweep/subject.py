@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from weft.model.settings import fields
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import Result, Unmeasured
 from weft.model.wan.result import measure as measure_experiment
@@ -41,8 +42,8 @@ class Subject:
 
     @property
     def fields(self):
-        """``{setting: its dataclass field}``."""
-        return {field.name: field for field in dataclasses.fields(self.settings)}
+        """``{setting: Field}``."""
+        return fields(self.settings)
 
     @property
     def outcomes(self):

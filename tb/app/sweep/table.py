@@ -1,6 +1,6 @@
 """The table of a sweep: a Parquet file with a row for each finished point, and the command and version that made it."""
 
-import dataclasses
+import typing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +13,8 @@ def _kind(subject):
 
 
 def _schema(subject):
-    return pa.schema([(field.name, _ARROW.get(field.type, pa.float64()))
-                      for kind in (subject.settings, subject.results) for field in dataclasses.fields(kind)])
+    return pa.schema([(name, _ARROW.get(hint, pa.float64())) for kind in (subject.settings, subject.results)
+                      for name, hint in typing.get_type_hints(kind).items()])
 
 
 class BadTable(Exception):

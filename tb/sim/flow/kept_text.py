@@ -73,9 +73,10 @@ def described(component):
 def used(component):
     """Tell Amaranth that a component was not forgotten, though nobody elaborates it; it has no other way."""
     component._MustUse__used = True
-    for part in vars(component).values():
-        if hasattr(part, "_MustUse__used") and not part._MustUse__used:
-            used(part)
+    for value in vars(component).values():
+        for part in value.values() if isinstance(value, dict) else (value,):
+            if hasattr(part, "_MustUse__used") and not part._MustUse__used:
+                used(part)
 
 
 def _class(kind):

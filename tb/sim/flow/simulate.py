@@ -71,6 +71,8 @@ def simulate(component=None, *, name, cases, sim="icarus", seed=None, env=None, 
     Path
         The run's folder.
     """
+    if os.environ.get("WEFT_RTL") == "0":
+        raise AssertionError(f"{name}: WEFT_RTL=0 forbids simulators; tb/test/tiers.py lists the tests that need one")
     try:
         simulators.tool(sim).check()
     except MissingSimulator as missing:

@@ -2,75 +2,50 @@
 
 import random
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract.abi import INLINE_MAX
-from weft.model.settings import check
+from weft.model.settings import PMTUS, BadSetting, Setting, check
 
 KIB = 1024
-_RANGES = (("bytes", 1, 16 << 20), ("message_bytes", 1, 1 << 20), ("qps", 1, 12), ("rtt_us", 0, 10_000),
-           ("loss", 0, 0.5), ("burst", 1, 100_000), ("again", 0, 0.5), ("latency_ns", 0, 100_000), ("jitter", 0, 0.9),
-           ("stall", 0, 0.9), ("depth", 1, 16), ("watermark", 1, 16), ("node_age_ns", 0, 1_000_000),
-           ("seed", 0, (1 << 63) - 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
     """What travels between two cards of preset ``test``, over which link, between which hosts.
 
-    Attributes
-    ----------
-    bytes, message_bytes, pmtu, qps : int
-    both : bool
-        Both sides send.
-    rtt_us : float
-    loss : float
-        Share of packets lost on their first way.
-    burst : int
-        So many packets in a row are lost together.
-    again : float
-        Share of retransmissions lost.
-    latency_ns, jitter : float
-        Of host memory.
-    stall : float
-        Chance per cycle that the hard block holds a stream back.
-    depth, watermark : int
-        Of the prefetcher.
-    node_age_ns : int
-    inline : bool
-        Messages are posted inline.
-    seed : int
-
     Raises
     ------
-    ValueError
-        With a sentence, if something is impossible.
+    BadSetting
     """
 
-    bytes: int = 256 * KIB
-    message_bytes: int = 64 * KIB
-    pmtu: int = 1024
-    qps: int = 1
-    both: bool = False
-    rtt_us: float = 10.0
-    loss: float = 0.0
-    burst: int = 1
-    again: float = 0.0
-    latency_ns: float = 1000.0
-    jitter: float = 0.0
-    stall: float = 0.0
-    depth: int = 4
-    watermark: int = 4
-    node_age_ns: int = 2000
-    inline: bool = False
-    seed: int = 1
+    bytes: Annotated[int, Setting("Bytes that each side sends.", least=1, most=16 << 20)] = 256 * KIB
+    message_bytes: Annotated[int, Setting("Length of a message.", unit="bytes", least=1, most=1 << 20)] = 64 * KIB
+    pmtu: Annotated[int, Setting("Largest payload of a packet.", unit="bytes", choices=PMTUS)] = 1024
+    qps: Annotated[int, Setting("Number of QPs.", least=1, most=12)] = 1
+    both: Annotated[bool, Setting("Both sides send.")] = False
+    rtt_us: Annotated[float, Setting("Round trip time of the link.", unit="microseconds", least=0, most=10_000)] = 10.0
+    loss: Annotated[float, Setting("Share of packets lost when they are first sent.", least=0, most=0.5)] = 0.0
+    burst: Annotated[int, Setting("Packets in a row that are lost together.", least=1, most=100_000)] = 1
+    again: Annotated[float, Setting("Share of retransmissions lost.", least=0, most=0.5)] = 0.0
+    latency_ns: Annotated[float, Setting("Latency of host memory.", unit="nanoseconds", least=0, most=100_000)] = 1000.0
+    jitter: Annotated[float, Setting("Share of the latency that varies.", least=0, most=0.9)] = 0.0
+    stall: Annotated[float, Setting("Chance per cycle that the hard block holds a stream back.",
+                                    least=0, most=0.9)] = 0.0
+    depth: Annotated[int, Setting("Depth of the prefetcher.", least=1, most=16)] = 4
+    watermark: Annotated[int, Setting("Watermark of the prefetcher.", least=1, most=16)] = 4
+    node_age_ns: Annotated[int, Setting("Age at which a node is sealed.",
+                                        unit="nanoseconds", least=0, most=1_000_000)] = 2000
+    inline: Annotated[bool, Setting("Messages are posted inline.")] = False
+    seed: Annotated[int, Setting("Seed of every random choice.", least=0, most=(1 << 63) - 1)] = 1
 
     def __post_init__(self):
-        check(self, _RANGES)
+        check(self)
         if self.bytes < self.qps:
-            raise ValueError(f"bytes is {self.bytes}; {self.qps} QPs send one each at least")
+            raise BadSetting("bytes", self.bytes, f"{self.qps} QPs send one each at least")
         if self.inline and self.message_bytes > INLINE_MAX:
-            raise ValueError(f"message_bytes is {self.message_bytes}; inline they have at most {INLINE_MAX}")
+            raise BadSetting("message_bytes", self.message_bytes, f"inline messages have at most {INLINE_MAX}")
 
     def as_dict(self):
         return asdict(self)

@@ -22,34 +22,34 @@ ROOT = Path(__file__).resolve().parents[3]
     (["--file", "/dev/null"], ["is not a file"]),
     (["--file", "/etc/passwd/x"], ["/etc/passwd/x", "does not exist"]),
     (["--file", "x" * 300], ["cannot be read", "too long"]),
-    (["--loss", ""], ["LOSS", "0 to 1"]),
-    (["--loss", "1.5"], ["LOSS", "0 to 1"]),
-    (["--loss", "nan"], ["LOSS", "0 to 1"]),
-    (["--reorder", "-0.1"], ["REORDER", "0 to 1"]),
-    (["--dup", "much"], ["DUP", "0 to 1"]),
-    (["--corrupt", "2"], ["CORRUPT", "0 to 1"]),
-    (["--rtt-us", "-1"], ["RTT_US"]),
-    (["--rtt-us", "1e7"], ["RTT_US", "0 to 1000000"]),
-    (["--back-loss", "7"], ["BACK_LOSS", "0 to 1"]),
-    (["--back-reorder", "-1"], ["BACK_REORDER", "0 to 1"]),
-    (["--back-dup", ""], ["BACK_DUP", "0 to 1"]),
-    (["--back-corrupt", "inf"], ["BACK_CORRUPT", "0 to 1"]),
-    (["--rtt-us", "nan"], ["RTT_US", "a number"]),
-    (["--qps", "0"], ["QPS", "whole number"]),
-    (["--qps", "1.5"], ["QPS", "whole number"]),
-    (["--qps", "15"], ["QPS", "1 to 14"]),   # preset test: 16 QPs, the first two are special
-    (["--qps", "1023", "--preset", "basic"], ["QPS", "1 to 1022"]),
-    (["--seed", "x"], ["SEED"]),
-    (["--seed", "-1"], ["SEED", "whole number"]),
-    (["--seed", "2147483648"], ["SEED", "0 to 2147483647"]),
-    (["--pmtu", "1024.0"], ["PMTU"]),
-    (["--pmtu", ""], ["PMTU", "256, 512, 1024, 2048, 4096"]),
-    (["--pmtu", "1500"], ["PMTU", "256, 512, 1024, 2048, 4096"]),
-    (["--sim", ""], ["SIM", "verilator, icarus"]),
-    (["--sim", "vcs"], ["SIM", "verilator, icarus"]),
-    (["--preset", "huge"], ["preset", "test, basic, full"]),
-    (["--pfc", "8"], ["PFC", "0 to 7"]),
-    (["--pfc", "high"], ["PFC", "whole number"]),
+    (["--loss", ""], ["--loss is", "0 to 1"]),
+    (["--loss", "1.5"], ["--loss is", "0 to 1"]),
+    (["--loss", "nan"], ["--loss is", "0 to 1"]),
+    (["--reorder", "-0.1"], ["--reorder is", "0 to 1"]),
+    (["--dup", "much"], ["--dup is", "0 to 1"]),
+    (["--corrupt", "2"], ["--corrupt is", "0 to 1"]),
+    (["--rtt-us", "-1"], ["--rtt-us is"]),
+    (["--rtt-us", "1e7"], ["--rtt-us is", "0 to 1000000"]),
+    (["--back-loss", "7"], ["--back-loss is", "0 to 1"]),
+    (["--back-reorder", "-1"], ["--back-reorder is", "0 to 1"]),
+    (["--back-dup", ""], ["--back-dup is", "0 to 1"]),
+    (["--back-corrupt", "inf"], ["--back-corrupt is", "0 to 1"]),
+    (["--rtt-us", "nan"], ["--rtt-us is", "a number"]),
+    (["--qps", "0"], ["--qps is", "whole number"]),
+    (["--qps", "1.5"], ["--qps is", "whole number"]),
+    (["--qps", "15"], ["--qps is", "1 to 14"]),   # preset test: 16 QPs, the first two are special
+    (["--qps", "1023", "--preset", "basic"], ["--qps is", "1 to 1022"]),
+    (["--seed", "x"], ["--seed is"]),
+    (["--seed", "-1"], ["--seed is", "whole number"]),
+    (["--seed", "2147483648"], ["--seed is", "0 to 2147483647"]),
+    (["--pmtu", "1024.0"], ["--pmtu is"]),
+    (["--pmtu", ""], ["--pmtu is", "256, 512, 1024, 2048, 4096"]),
+    (["--pmtu", "1500"], ["--pmtu is", "256, 512, 1024, 2048, 4096"]),
+    (["--sim", ""], ["--sim is", "verilator, icarus"]),
+    (["--sim", "vcs"], ["--sim is", "verilator, icarus"]),
+    (["--preset", "huge"], ["--preset is", "test, basic, full"]),
+    (["--pfc", "8"], ["--pfc is", "0 to 7"]),
+    (["--pfc", "high"], ["--pfc is", "whole number"]),
     (["--pfc", "3", "--backend", "model"], ["no flow control", "--backend rtl"]),
 ])
 def test_bad_parameter_is_one_sentence_and_status_2(arguments, words):
@@ -73,7 +73,7 @@ def test_unreadable_file_is_refused(tmp_path, monkeypatch):
 def test_file_that_the_card_cannot_map_is_refused(tmp_path, monkeypatch, preset, ptes):
     from weft.tb.app.job import run as run_sim
 
-    monkeypatch.setattr(run_sim, "run", lambda **settings: 0)
+    monkeypatch.setattr(run_sim, "run", lambda settings, **_: 0)
     file = tmp_path / "large"
     for size, status in ((ptes * 4096, 0), (ptes * 4096 + 1, 2)):
         file.touch()
@@ -87,14 +87,14 @@ def test_a_terminal_gets_status_2_and_one_sentence():
     done = subprocess.run([Path(sys.executable).with_name("weft"), "sim", "--loss", "1.5"], capture_output=True,
                           text=True, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "weft: LOSS is '1.5'; it must be a number from 0 to 1\n"
+    assert done.stderr == "weft: --loss is '1.5'; it must be a number from 0 to 1\n"
 
 
 def test_empty_file_and_every_limit_are_accepted(tmp_path, monkeypatch):
     from weft.tb.app.job import run as run_sim
 
     jobs = []
-    monkeypatch.setattr(run_sim, "run", lambda **settings: jobs.append(settings) or 0)
+    monkeypatch.setattr(run_sim, "run", lambda settings, **_: jobs.append(settings) or 0)
     file = tmp_path / "empty file"
     file.touch()
     arguments = {"file": str(file), "loss": "1", "reorder": "0.5", "back-loss": "0", "qps": "14", "pmtu": "4096",
@@ -102,8 +102,9 @@ def test_empty_file_and_every_limit_are_accepted(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, ["sim", *(word for name, value in arguments.items()
                                                for word in (f"--{name}", value))])
     assert result.exit_code == 0, result.output
-    assert jobs[0]["file"] == str(file) and jobs[0]["qps"] == 14 and jobs[0]["loss"] == 1.0
-    assert jobs[0]["pmtu"] == 4096 and jobs[0]["sim"] == "icarus" and not jobs[0]["waves"]
+    [settings] = jobs
+    assert settings.file == str(file) and settings.qps == 14 and settings.loss == 1.0
+    assert settings.pmtu == 4096 and settings.sim == "icarus" and not settings.waves
 
 
 @pytest.mark.parametrize(("text", "recorded"), [("1", True), ("true", True), ("0", False), ("", False)])
@@ -111,10 +112,10 @@ def test_waves_by_the_environment(monkeypatch, text, recorded):
     from weft.tb.app.job import run as run_sim
 
     jobs = []
-    monkeypatch.setattr(run_sim, "run", lambda **settings: jobs.append(settings) or 0)
+    monkeypatch.setattr(run_sim, "run", lambda settings, **_: jobs.append(settings) or 0)
     monkeypatch.setenv("WAVES", text)
     assert CliRunner().invoke(app, ["sim"]).exit_code == 0
-    assert jobs[0]["waves"] is recorded
+    assert jobs[0].waves is recorded
     monkeypatch.setenv("WAVES", "2")
     result = CliRunner().invoke(app, ["sim"])
     assert (result.exit_code, result.stderr) == (2, "weft: WAVES is '2'; it must be 1 or 0\n")
@@ -163,12 +164,13 @@ def test_job_travels_to_the_bench(monkeypatch):
     from weft.tb.app.job.job import Job
 
     job = Job(file="a b", loss=0.1, reorder=0, dup=0, corrupt=0, rtt_us=20, qps=2, seed=3, pmtu=1024, preset="test",
-              sim="icarus", progress="p", report="r", captures="c", back_loss=0.2)
+              sim="icarus", folder="f", back_loss=0.2)
     for name, value in job.environment().items():
         monkeypatch.setenv(name, value)
     assert Job.from_environment() == job
-    assert job.command == ("weft sim --file 'a b' --loss 0.1 --reorder 0 --dup 0 --corrupt 0 --rtt-us 20 --qps 2 "
-                           "--seed 3 --pmtu 1024 --preset test --sim icarus --back-loss 0.2")
+    assert job.command == ("weft sim --file 'a b' --loss 0.1 --reorder 0 --dup 0 --corrupt 0 --back-loss 0.2 "
+                           "--back-reorder 0.0 --back-dup 0.0 --back-corrupt 0.0 --rtt-us 20 --qps 2 --seed 3 "
+                           "--pmtu 1024 --sim icarus --preset test --backend rtl")
     config = job.env_config(vectors=8)
     assert config.a_to_b.delay_ns == 10_000 and config.a_to_b.loss == 0.1 and config.b_to_a.loss == 0.2
 
@@ -181,8 +183,8 @@ def test_packets_sent_again_for_nothing_are_told(name, failures, warnings):
     from weft.tb.app.job.job import Job
 
     chances = {"loss": 0, "reorder": 0, "dup": 0, "corrupt": 0, name: 0.1}
-    job = Job(file="", rtt_us=20, qps=1, seed=3, pmtu=1024, preset="test", sim="icarus", progress="", report="",
-              captures="", **chances)
+    job = Job(file="", rtt_us=20, qps=1, seed=3, pmtu=1024, preset="test", sim="icarus", folder="",
+              **chances)
     assert job.judge_spurious(0) == ([], [])
     failed, warned = job.judge_spurious(3)
     assert (len(failed), len(warned)) == (failures, warnings)

@@ -74,12 +74,12 @@ def test_drawn_jobs_are_jobs():
 
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "run", lambda **settings: seen.append(settings) or 0)
+        patch.setattr(run, "run", lambda settings, **_: seen.append(settings) or 0)
         for seed in range(20):
             _, command = soak.job(random.Random(seed))
             done = CliRunner().invoke(app, command[len(soak.SIM) - 1:])
             assert done.exit_code == 0, done.output
-    assert len({settings["seed"] for settings in seen}) == 20 and {settings["qps"] for settings in seen} > {1, 12}
+    assert len({settings.seed for settings in seen}) == 20 and {settings.qps for settings in seen} > {1, 12}
 
 
 def test_seeds_that_the_tests_leave_out_come_first():

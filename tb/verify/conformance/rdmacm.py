@@ -11,7 +11,7 @@ from weft.driver.cm.held import HELD
 from weft.driver.terms.errors import NotSupported
 from weft.driver.verbs.device import add_device, remove_device
 from weft.model.functional.live import LiveDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 NAME, ADDRESS = "weftcm", "10.0.0.77"
 SKIPPED, RAISED = 5, 2     # exit codes that the tests know

@@ -25,7 +25,7 @@ from weft.driver.terms.errors import NotSupported
 from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.device import add_device
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 from . import rdmacm
 from .names import install

@@ -19,7 +19,18 @@ from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.contract.params import preset
 from weft.hdl.ring.reader import RingReader
-from weft.tb.verify.document import board, house, imports, ports, qp_states, rooms, sizing, soft, state_machines
+from weft.tb.verify.document import (
+    board,
+    house,
+    imports,
+    ports,
+    qp_states,
+    rooms,
+    sizing,
+    soft,
+    state_machines,
+    variables,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = "docs/examples"
@@ -40,6 +51,7 @@ PARTS = {
     "default-pool": sizing.default_pool, "presets": sizing.preset_table,
     "qp-entry": sizing.qp_entry_table,
     "raw-header": soft.header_table,
+    "variables": variables.table,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
     "board-registers": board.register_table, "house": house.house_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),

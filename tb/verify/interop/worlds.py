@@ -10,7 +10,7 @@ from weft.driver.soft.rc.context import SoftContext
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.hdl.contract import abi
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 MAC, IP = 0x02_00_00_00_00_0A, 0x0A_00_00_0A
 QPNS = (0x40_0000, 256)     # of software at a card

@@ -20,7 +20,7 @@ from weft.driver.receive.receiver import CumDoorbell, Receiver
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import preset
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 GENERATIONS = 256
 REORDER = 4

@@ -15,6 +15,9 @@ import sys
 import time
 from pathlib import Path
 
+from weft.model.settings import PMTUS, words
+from weft.tb.app.job.job_settings import JobSettings
+
 SIM = [sys.executable, "-m", "weft.tb.cli", "sim"]
 CARDS = [sys.executable, "-m", "weft.tb.cli", "soak", "--seed"]
 TESTS = Path(__file__).resolve().parents[2] / "test"
@@ -31,13 +34,12 @@ CHANCES = {"loss": (0.001, 0.1), "reorder": (0.0, 0.05), "dup": (0.0, 0.05), "co
 
 def job(rng):
     """Command of a main job."""
-    options = {"seed": rng.randrange(1 << 31),
-               "qps": rng.choice([1, 2, 3, 8, 12]), "pmtu": rng.choice([256, 512, 1024, 2048, 4096]),
-               "rtt-us": rng.choice([2, 5, 20, 50])}
+    drawn = {"seed": rng.randrange(1 << 31), "qps": rng.choice([1, 2, 3, 8, 12]), "pmtu": rng.choice(PMTUS),
+             "rtt_us": rng.choice([2, 5, 20, 50])}
     for name, (low, high) in CHANCES.items():
-        for way in ("", "back-"):
-            options[way + name] = round(rng.uniform(low, high), 4) if rng.random() < 0.7 else 0
-    return {}, [*SIM, *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
+        for way in ("", "back_"):
+            drawn[way + name] = round(rng.uniform(low, high), 4) if rng.random() < 0.7 else 0
+    return {}, [*SIM, *words(JobSettings(**drawn))]
 
 
 def recovery(rng):

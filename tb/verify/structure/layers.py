@@ -27,7 +27,7 @@ LAYERS = (
     "model",
     "model/functional model/wan/path",
     "model/card model/wan/adamap",
-    "model/card/machine model/wan/scheme",
+    "model/wan/scheme",
     "model/wan",
     "tb tb/sim/flow",
     "tb/sim/stream tb/sim/synth tb/sim/judge",

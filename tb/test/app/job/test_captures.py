@@ -40,8 +40,7 @@ def run_main_job(folder, size, settings):
     file = folder / "file"
     file.write_bytes(random.Random(size).randbytes(size))
     job = Job(file=str(file), rtt_us=4.0, seed=5, preset="test", sim="verilator",
-              progress=str(folder / "progress.jsonl"), report=str(folder / "report.json"),
-              captures=str(folder / "captures"), timeline=str(folder / "timeline.json"), **settings)
+              folder=str(folder), timeline=True, **settings)
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator", optimize="run",
              cases=CASES, seed=5, env=job.environment())
     return folder / "captures", json.loads((folder / "report.json").read_text())

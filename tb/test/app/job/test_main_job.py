@@ -14,6 +14,7 @@ from weft.hdl.contract.params import preset
 from weft.tb.app.job import publish
 from weft.tb.app.job import run as run_sim
 from weft.tb.app.job.job import Job
+from weft.tb.app.job.job_settings import JobSettings
 from weft.tb.sim.flow.simulate import locked, simulate
 from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 
@@ -41,11 +42,10 @@ def weft_sim(root, *arguments):
 
 def run_job(folder, file, simulator="verilator", cases=run_sim.CASES, **settings):
     """The bench of the main job with files of its own; its report."""
-    job = Job(**{**DEFAULTS, "file": str(file), "sim": simulator, "progress": str(folder / "progress.jsonl"),
-                 "report": str(folder / "sim.json"), "captures": str(folder / "captures"), **settings})
+    job = Job(**{**DEFAULTS, "file": str(file), "sim": simulator, "folder": str(folder), **settings})
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim=simulator, optimize="run",
              cases=cases, seed=job.seed, env=job.environment())
-    return json.loads(Path(job.report).read_text())
+    return json.loads(job.report.read_text())
 
 
 def assert_exact(report):
@@ -148,7 +148,7 @@ def test_what_is_never_acknowledged_fails_the_run(tmp_path):
     cases = Path(__file__).with_name("impatient_cases.py")
     with pytest.raises(AssertionError, match="RETRY_EXC_ERR"):
         run_job(tmp_path, file, cases=cases, loss=0.0, back_loss=1.0, rtt_us=1.0)
-    report = json.loads((tmp_path / "sim.json").read_text())
+    report = json.loads((tmp_path / "report.json").read_text())
     assert not report["ok"] and report["failures"] and report["packets_lost"] == 0
     assert report["sha256_sent"] == report["sha256_received"] and report["blocks_missing"] == 0
 
@@ -161,7 +161,7 @@ def test_planted_fault_fails_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(publish, "REPORT", tmp_path / "sim.json")
     monkeypatch.setattr(publish, "CAPTURES", tmp_path / "captures")
     settings = {**DEFAULTS, "file": str(file), "pmtu": 256, "loss": 0.2, "seed": 6, "rtt_us": 2.0}
-    assert run_sim.run(sim="verilator", waves=False, view=False, **settings) == 1
+    assert run_sim.run(JobSettings(**settings)) == 1
     report = json.loads((tmp_path / "sim.json").read_text())
     printed = capsys.readouterr()
     assert not report["ok"] and report["packets_lost"] > 0

@@ -19,11 +19,10 @@ def run_model(folder, size=BYTES, **settings):
     """The job over cards in time; its report."""
     seed = settings.get("seed", drawn_seed())
     job = Job(**{**DEFAULTS, "sim": "verilator", "seed": seed, "file": str(some_file(folder / "file", size, seed)),
-                 "progress": str(folder / "progress.jsonl"), "report": str(folder / "sim.json"),
-                 "captures": str(folder / "captures"), "backend": "model", **settings})
+                 "folder": str(folder), "backend": "model", **settings})
     print(f"run it again with WEFT_SEED={seed}")
     report = TimedJob(job).run()
-    assert report == json.loads((folder / "sim.json").read_text())
+    assert report == json.loads(job.report.read_text())
     return report
 
 
@@ -91,4 +90,5 @@ def test_the_command_line_runs_it_and_names_a_command_that_does_it_again(tmp_pat
 def test_the_model_has_no_waves():
     with weft("sim", "--backend", "model", "--waves") as process:
         status, output, errors = ended(process)
-    assert (status, errors) == (2, "weft: the model has no signals; record waves with BACKEND=rtl\n")
+    assert (status, errors) == (
+        2, "weft: --waves is not possible with back end model, which has no signals; use --backend rtl\n")

@@ -33,6 +33,6 @@ def check(path, report):
 
 
 def test_timeline_of_a_model_run(tmp_path):
-    report = run_model(tmp_path, 50_000, loss=0.1, timeline=str(tmp_path / "timeline.json"))
+    report = run_model(tmp_path, 50_000, loss=0.1, timeline=True)
     assert report["ok"]
     check(tmp_path / "timeline.json", report)

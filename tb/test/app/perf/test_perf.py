@@ -122,7 +122,7 @@ def test_a_dead_link_is_told_in_a_sentence():
     (["write_bw", "--backend", "slow"], "functional"),
     (["write_bw", "-s", "0"], "1 to 8388608"), (["write_bw", "-s", "1e3"], "whole number"),
     (["write_bw", "-n", "0"], "--iters"), (["write_bw", "-q", "15"], "1 to 14"), (["write_bw", "-m", "1500"], "4096"),
-    (["write_bw", "-t", "0"], "--tx_depth"), (["write_bw", "-I", "257"], "0 to 256"),
+    (["write_bw", "-t", "0"], "--tx-depth"), (["write_bw", "-I", "257"], "0 to 256"),
     (["write_bw", "-l", "129"], "1 to 128"), (["write_bw", "-l", "4", "-Q", "4"], "-Q with -l"),
     (["write_bw", "-Q", "129"], "1 to 128"), (["write_bw", "-a", "-s", "4"], "-s with -a"),
     (["write_bw", "-a", "-D", "1ms"], "-a with -D"), (["write_bw", "-n", "4", "-D", "1ms"], "-n with -D"),

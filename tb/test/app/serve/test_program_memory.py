@@ -11,7 +11,7 @@ from weft.driver.device.page_table import page_list
 from weft.driver.serve.program_memory import PAGE, Pieces, SharedFile
 from weft.driver.terms.errors import InUse, InvalidValue
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 
 @pytest.fixture

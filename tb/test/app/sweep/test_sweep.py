@@ -1,13 +1,13 @@
 """``weft sweep``: points, what is kept, and what is refused."""
 
 import itertools
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from weft.tb.app.report.run import PLANS
 from weft.tb.app.sweep.plan import read
 from weft.tb.cli import app
 from weft.tb.test.model.wan.ready import compile_engine
@@ -119,7 +119,7 @@ def test_nobody_at_the_schedulers_address_is_told(tmp_path, monkeypatch):
     assert "no Dask scheduler" in refused("--scheduler", "nonsense://", "--output", tmp_path / "points.parquet")
 
 
-@pytest.mark.parametrize("plan", sorted((Path(__file__).parent / "sweep/plans").glob("*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("plan", sorted(PLANS.glob("*.toml")), ids=lambda p: p.stem)
 def test_the_plans_that_come_along_make_sense(plan):
     found = read(plan, [])
     assert len(found.points) > 1 and found.picture

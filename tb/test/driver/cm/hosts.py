@@ -13,7 +13,8 @@ from weft.driver.verbs.device import add_device, remove_device
 from weft.driver.verbs.qp import QPCap, QPInitAttr
 from weft.model.functional.host import connected_pair, run_apps
 from weft.model.functional.live import LiveDevice
-from weft.model.link import EventLoop, LinkConfig
+from weft.model.link import LinkConfig
+from weft.model.loop import EventLoop
 
 SERVER, CLIENT = "10.0.0.1", "10.0.0.2"
 PORT = "7471"

@@ -13,7 +13,7 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 from weft.tb.sim.flow.seed import drawn_seed
 
 SEED = drawn_seed(__name__)

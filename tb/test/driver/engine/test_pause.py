@@ -6,7 +6,7 @@ from weft.driver.terms.errors import InvalidValue
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.hdl.contract import abi, wire
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 from weft.tb.test.pause_frame import pause_frame
 
 MAC, IP, PEER_MAC = 0x02_0000_0000_0A, 0x0A00_000A, 0x02_0000_0000_0B

@@ -5,6 +5,8 @@ import threading
 import time
 from contextlib import closing
 
+import pytest
+
 from weft.driver.engine.card_lock import CardLock
 from weft.driver.terms.enums import AccessFlag, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ, CompChannel
@@ -15,7 +17,8 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.functional.host import FunctionalDevice, connected_pair, run_apps
 from weft.model.functional.live import LiveDevice
-from weft.model.link import EventLoop, LinkConfig
+from weft.model.link import LinkConfig
+from weft.model.loop import EventLoop
 
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 MESSAGES, LENGTH, THREADS = 40, 3000, 4
@@ -182,3 +185,22 @@ def test_whoever_waits_for_the_card_lets_others_in():
             order.append("first again")
         thread.join(10)
     assert order == ["first", "other", "first again"] and not lock.wanted
+
+
+def test_errors_and_the_time_limit_of_simulated_programs():
+    loop = EventLoop()
+    devices = [FunctionalDevice(loop, seed=side) for side in range(2)]
+
+    def fails():
+        devices[0].wait(1000)
+        raise KeyError("found")
+
+    def waits():
+        while True:
+            devices[1].wait(700)
+
+    with pytest.raises(KeyError, match="found"):
+        run_apps(loop, [(devices[0], fails), (devices[1], waits)], 10_000)
+    with pytest.raises(TimeoutError, match="still run"):
+        run_apps(loop, [(devices[1], waits)], 10_000)
+    assert loop.now_ns == 11_000

@@ -14,7 +14,7 @@ from weft.driver.receive.waiting import WaitingHoles
 from weft.hdl.contract import abi
 from weft.model.functional.host import FunctionalDevice
 from weft.model.functional.node import damage
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 
 class Card:

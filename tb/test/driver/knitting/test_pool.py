@@ -10,7 +10,8 @@ from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi, wire
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop, LinkConfig
+from weft.model.link import LinkConfig
+from weft.model.loop import EventLoop
 from weft.tb.sim.pair.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
 from weft.tb.verify.bench.small_pools import SHARES, guaranteed_blocks, pools, squeezed
 from weft.tb.verify.lives.functional import NodeLives, live

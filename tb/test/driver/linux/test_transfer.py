@@ -19,7 +19,8 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.model.functional.host import run_apps
-from weft.model.link import EventLoop, Link, LinkConfig
+from weft.model.link import Link, LinkConfig
+from weft.model.loop import EventLoop
 from weft.tb.test.driver.linux.process_memory import FakeIommu, ProcessDevice, ProcessMemory
 from weft.tb.test.driver.linux.test_memory import tells_addresses
 

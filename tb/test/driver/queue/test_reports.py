@@ -10,7 +10,7 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 from weft.tb.sim.pair.functional_pair import close_and_check, make_endpoints, make_pair
 
 COUNT = 200   # writes that nobody looks after

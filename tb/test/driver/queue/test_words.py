@@ -12,7 +12,7 @@ from weft.driver.queue.ring import HostToCardRing
 from weft.driver.queue.words import place, words
 from weft.hdl.contract import abi, wire
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 from weft.tb.sim.flow.seed import drawn_seed
 
 CONNECTION = ("pmtu", "sqpn", "dqpn", "dst_mac", "dst_ip", "sport")

@@ -12,7 +12,7 @@ from weft.driver.receive.hole_list import LinkDoorbell
 from weft.driver.receive.receiver import CumDoorbell, Receiver
 from weft.hdl.contract import abi, wire
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 PSN = (1 << 24) - 3
 

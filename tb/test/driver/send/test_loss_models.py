@@ -8,7 +8,8 @@ from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract import wire
 from weft.model.impairments import FrameKind
-from weft.model.link import EventLoop, Link, LinkConfig
+from weft.model.link import Link, LinkConfig
+from weft.model.loop import EventLoop
 from weft.model.loss import Burst, Comb, GilbertElliott, Outage
 from weft.tb.sim.pair.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
 from weft.tb.test.tail import Tail

@@ -20,7 +20,8 @@ from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
 from weft.model.functional.host import FunctionalDevice, run_apps
-from weft.model.link import EventLoop, Link, LinkConfig
+from weft.model.link import Link, LinkConfig
+from weft.model.loop import EventLoop
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.driver.soft.rc_pair import ALL, IPS
 from weft.tb.test.driver.soft.world import BAD_LINK, MACS, Host

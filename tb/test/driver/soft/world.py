@@ -4,7 +4,8 @@ import random
 
 from weft.driver.soft.ports.memory import MemoryPort
 from weft.driver.soft.ports.pump import Pump
-from weft.model.link import EventLoop, Link, LinkConfig
+from weft.model.link import Link, LinkConfig
+from weft.model.loop import EventLoop
 
 MACS = (0x02_0000_0000_0A, 0x02_0000_0000_0B)
 BAD_LINK = LinkConfig(loss=0.05, reorder=0.05, duplicate=0.02, reorder_distance=4)

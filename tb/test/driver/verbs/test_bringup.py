@@ -21,7 +21,7 @@ from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi, wire
 from weft.model.functional.host import FunctionalDevice, connected_pair
 from weft.model.functional.memory import AccessError
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 MAC, IP = 0x02_0000_0000_0A, 0x0A00_000A
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE

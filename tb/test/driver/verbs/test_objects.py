@@ -18,7 +18,7 @@ from weft.driver.verbs.qp_states import necessary
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import abi
 from weft.model.functional.host import FunctionalDevice
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair
 
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE

@@ -15,7 +15,7 @@ from weft.model.card.transmit import RAW_FRAMES, RAW_WAITED
 from weft.model.functional.memory import HostMemory
 from weft.model.functional.parse import parse
 from weft.model.functional.transmit import work_packets
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.bench.model_card import MIB, Haul
 

@@ -12,7 +12,7 @@ from weft.model.card.timing import CYCLE_NS, TIMING, HostTiming
 from weft.model.card.write_engine import RINGS
 from weft.model.functional.memory import HostMemory
 from weft.model.functional.node import Node
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 QPN, GENERATION = 3, 7
 LATENCY_NS = 1000

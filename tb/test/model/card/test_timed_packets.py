@@ -11,7 +11,7 @@ from weft.model.card.timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, TI
 from weft.model.card.transmit import BEHIND, CHOSEN_MAX, THROUGH
 from weft.model.functional.memory import HostMemory
 from weft.model.functional.window import ACCEPT, PROBE
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 
 
 class _Frame:

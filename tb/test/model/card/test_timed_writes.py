@@ -21,7 +21,7 @@ from weft.model.card.write_engine import (
     WriteEngine,
 )
 from weft.model.functional.memory import HostMemory
-from weft.model.link import EventLoop
+from weft.model.loop import EventLoop
 from weft.tb.sim.flow.seed import drawn_seed
 
 SEED = drawn_seed(__name__)

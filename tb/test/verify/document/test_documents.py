@@ -1,5 +1,6 @@
 """The documents say what the code says: parts made from it, programs, links, commands and settings."""
 
+import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from weft.tb.app.job.job_settings import make_variables
 from weft.tb.cli import app
 from weft.tb.verify.bench.benchmark import BENCHMARKS
 from weft.tb.verify.document import parts
@@ -100,10 +102,8 @@ def test_commands_that_are_named_exist():
 
 def test_readme_names_every_setting_and_stays_short():
     text = text_of("README.md")
-    settings = set(re.search(r"^PARAMETERS := (.*)$", text_of("Makefile"), re.MULTILINE)[1].split()) | {"WAVES"}
-    options = {name.upper() for name in (option.name for option in typer.main.get_command(app).commands["sim"].params)}
-    section = text.partition("| variable |")[2].partition("\n\n")[0]
-    assert settings <= set(re.findall(r"`([A-Z_]+)`", section)) <= settings | options
+    section = text.partition("| variable |")[2].partition("<!-- end -->")[0]
+    assert sorted(re.findall(r"`([A-Z_]+)`", section)) == sorted(itertools.chain(*make_variables()))
     assert text.count("\n") < README_LINES
 
 

@@ -1,6 +1,7 @@
-"""The Makefile: what it passes on, what it refuses, and a checkout that was moved."""
+"""The Makefile: variables that it passes on, variables that it refuses, and a checkout that was moved."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -8,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from weft.tb.app.job.job_settings import make_variables
+
+ROOT = Path(__file__).resolve().parents[3]
 GIVEN = {"FILE": "it's  a file", "LOSS": "0.5", "REORDER": "0.1", "DUP": "0.2", "CORRUPT": "0.3", "BACK_LOSS": "1",
          "BACK_REORDER": "0", "BACK_DUP": "0.4", "BACK_CORRUPT": "x", "RTT_US": "3", "QPS": "2", "SEED": "9",
-         "PMTU": "256", "SIM": "icarus", "PRESET": "basic"}
+         "PMTU": "256", "SIM": "icarus", "PRESET": "basic", "BACKEND": "model", "PFC": "3"}
+FLAGS = {"STRADDLE": "1", "MAC_CLOCK": "yes", "TIMELINE": "true"}
 
 
 def make(*words, folder=ROOT, **environment):
@@ -26,9 +30,17 @@ def weft(*words, **environment):
     """The words of the command of ``weft`` that make would run."""
     status, lines, errors = make(*words, **environment)
     assert status == 0, errors
-    program, *command = shlex.split(lines[-1])
-    assert program == ".venv/bin/weft"
+    from_make, program, *command = shlex.split(lines[-1])
+    assert (from_make, program) == ("WEFT_MAKE=1", ".venv/bin/weft")
     return command
+
+
+def test_variables_are_the_settings_of_the_main_job():
+    """``make`` must start fast, so the Makefile has a copy of the list."""
+    text = (ROOT / "Makefile").read_text().replace("\\\n", "")
+    values, flags = (re.search(rf"^{name} := (.*)$", text, re.MULTILINE)[1].split() for name in ("PARAMETERS", "FLAGS"))
+    assert (values, flags) == make_variables()
+    assert set(GIVEN) == set(values) and set(FLAGS) == set(flags) - {"WAVES"}
 
 
 @pytest.mark.parametrize(("target", "more"), [("sim", []), ("wave", ["--waves", "--view"])])
@@ -45,6 +57,13 @@ def test_what_is_not_given_is_left_to_the_command():
     assert weft("sim") == ["sim"] and weft("bench") == ["bench"]
     assert weft("sim", "WAVES=1") == ["sim", "--waves"] and weft("sim", "WAVES=0") == ["sim"]
     assert weft("wave", "WAVES=1") == ["sim", "--waves", "--view"]
+    assert weft("sim", "TIMELINE=no") == ["sim"]
+
+
+def test_flags_are_passed_on():
+    flags = ["--straddle", "--mac-clock", "--timeline"]
+    assert weft("sim", *(f"{name}={value}" for name, value in FLAGS.items())) == ["sim", *flags]
+    assert weft("wave", **FLAGS) == ["sim", *flags, "--waves", "--view"]
 
 
 def test_parts_and_presets_are_passed_on():
@@ -59,6 +78,7 @@ def test_parts_and_presets_are_passed_on():
     (["sim", "loss=.9"], "loss is no parameter; they are FILE LOSS"),
     (["wave", "TTR_US=3"], "TTR_US is no parameter"),
     (["sim", "WAVES=2"], "WAVES is '2'; it must be 0 or 1"),
+    (["sim", "STRADDLE=maybe"], "STRADDLE is 'maybe'; it must be 0 or 1"),
     (["bench", "only=latency"], "only is no parameter"),
 ])
 def test_a_slip_of_the_pen_is_refused(words, said):

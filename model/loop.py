@@ -1,0 +1,52 @@
+"""Simulated time in plain Python."""
+
+import heapq
+
+
+class EventLoop:
+    """Calls in order of simulated time.
+
+    Attributes
+    ----------
+    now_ns : float
+        Time of the call that runs, or at which the last run ended.
+    """
+
+    def __init__(self):
+        self.now_ns = 0
+        self._queue = []        # (time, number of the call, function, arguments), a heap
+        self._number = 0        # of the next call
+
+    def call_at(self, time_ns, function, *args):
+        """Run ``function`` at a time, in order of the calls when times are equal."""
+        number = self._number
+        self._number = number + 1
+        heapq.heappush(self._queue, (time_ns if time_ns > self.now_ns else self.now_ns, number, function, args))
+
+    def call_in(self, delay_ns, function, *args):
+        """Run ``function`` after a delay."""
+        self.call_at(self.now_ns + delay_ns, function, *args)
+
+    @property
+    def due_ns(self):
+        """Time of the next event, or None."""
+        return self._queue[0][0] if self._queue else None
+
+    def step(self):
+        """Run the next event; false if there is none."""
+        if not self._queue:
+            return False
+        self.now_ns, _, function, args = heapq.heappop(self._queue)
+        function(*args)
+        return True
+
+    def run(self, until, condition=lambda: False):
+        """Run events up to a time (inclusive), or until ``condition()`` holds after one; true for the latter."""
+        queue = self._queue
+        while not condition():
+            if not queue or queue[0][0] > until:
+                self.now_ns = max(self.now_ns, until)
+                return False
+            self.now_ns, _, function, args = heapq.heappop(queue)
+            function(*args)
+        return True

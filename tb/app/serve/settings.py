@@ -1,0 +1,100 @@
+"""Settings of a daemon and its world: options of ``weft serve``, what the bench of the RTL gets as JSON."""
+
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from weft.model.settings import PRESET, BadSetting, Setting, chance, check
+from weft.tb.app.serve.environment import FOLDER
+
+BACKENDS, TIMES = ("functional", "model", "rtl"), ("wall", "sim")
+HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
+UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
+
+
+def _hosts(text):
+    names = text.split(",")
+    if len(set(names)) < len(names) or not all(map(HOST.fullmatch, names)) or len(names) > HOSTS_MAX:
+        raise ValueError("different names are needed, of small letters and digits, with commas between")
+    return names
+
+
+def _link(text):
+    found = UDP.fullmatch(text)
+    if not found:
+        raise ValueError("udp:HOST:PORT is needed, and :OWN-PORT behind it if this daemon has another one")
+    for port in filter(None, found.groups()[1:]):
+        if not 1 <= int(port) <= PORT_MAX:
+            raise ValueError(f"port {port!r} must be a whole number from 1 to {PORT_MAX}")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Hosts with a card each, on which link.
+
+    Raises
+    ------
+    BadSetting
+    """
+
+    backend: Annotated[str, Setting("Cards: functional in Python, a model in time, or the gateware.",
+                                    choices=BACKENDS)] = "functional"
+    hosts: Annotated[list, Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
+                                   default_text="a,b")] = ("a", "b")
+    loss: Annotated[float, chance("Chance of a loss of each frame.")] = 0.0
+    delay_us: Annotated[float, Setting("Delay from one host to another.", unit="microseconds", least=0,
+                                       most=1_000_000)] = 1.0
+    time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
+                                 choices=TIMES)] = "wall"
+    preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
+                                          default_text="full, of RTL test")] = None
+    seed: Annotated[str, Setting("Seed of every random choice of link and cards; any text.", metavar="TEXT")] = "1"
+    folder: Annotated[str, Setting("Folder of the sockets.", metavar="PATH")] = str(FOLDER)
+    link: Annotated[str, Setting("Link to the hosts of another daemon, udp:HOST:PORT or udp:HOST:PORT:OWN-PORT.",
+                                 read=_link, metavar="ADDRESS", default_text="none")] = ""
+    first: Annotated[int, Setting("Number of the first host, 10.0.0.1 is that of number 1.", least=1,
+                                  most=HOSTS_MAX - 1)] = 1
+    capture: Annotated[str | None, Setting("Folder of the captures (pcap) of each host.", metavar="PATH")] = None
+
+    def __post_init__(self):
+        check(self)
+        if self.link and (self.backend == "rtl" or self.time == "sim"):
+            raise BadSetting("link", self.link, "it needs cards in Python, and the clock on the wall")
+        if self.first > (most := HOSTS_MAX + 1 - len(self.hosts)):
+            raise BadSetting("first", self.first, f"it must be a whole number from 1 to {most}")
+        if self.backend == "rtl" and len(self.hosts) != RTL_HOSTS:
+            raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
+
+    @property
+    def delay_ns(self):
+        return round(self.delay_us * 1000)
+
+    @property
+    def card(self):
+        """Name of the preset of the cards."""
+        return self.preset or ("test" if self.backend == "rtl" else "full")
+
+    def peer(self):
+        """Arguments of :class:`~weft.tb.app.serve.udp_link.UdpLink` to another daemon, or None.
+
+        Raises
+        ------
+        BadSetting
+            If its host is not found.
+        """
+        if not self.link:
+            return None
+        host, port, own_port = UDP.fullmatch(self.link).groups()
+        try:
+            (family, *_, address), *_ = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)
+        except (socket.gaierror, UnicodeError) as error:
+            raise BadSetting("link", self.link, f"host {host!r} is not found: "
+                                                f"{getattr(error, 'strerror', None) or error}") from None
+        return family, address, int(own_port or port)
+
+    def socket(self, host):
+        """Path of the socket of a host."""
+        return (Path(self.folder) / f"{host}.sock").resolve()
