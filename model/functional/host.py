@@ -190,12 +190,17 @@ def run_apps(loop, apps, limit_ns):
     return [a.result for a in apps]
 
 
-def connected_pair(*, seed=0, forward=None, backward=None, device_type=FunctionalDevice, **card_options):
-    """(loop, devices, links) of two hosts whose cards are connected; ``links[i]`` carries what host i sends."""
+def connected_pair(*, seed=0, forward=None, backward=None, device_type=FunctionalDevice, taps=lambda way: (),
+                   **card_options):
+    """(loop, devices, links) of two hosts whose cards are connected; ``links[i]`` carries what host i sends.
+
+    ``taps(way)`` returns the taps of the link ``"a_to_b"`` or ``"b_to_a"``.
+    """
     loop = EventLoop()
-    devices = [device_type(loop, seed=f"{seed}/{i}", **card_options) for i in range(2)]
+    devices = [device_type(loop, seed=f"{seed}/{side}", **card_options) for side in "ab"]
     configs = (forward or LinkConfig(), backward or forward or LinkConfig())
-    links = [Link(loop, devices[1 - i].card.receive, configs[i], f"{seed}/{i}") for i in range(2)]
+    links = [Link(loop, peer.card.receive, config, f"{seed}/{way}", *taps(way))
+             for peer, config, way in zip(devices[::-1], configs, ("a_to_b", "b_to_a"), strict=True)]
     for device, link in zip(devices, links, strict=True):
         device.transmit = link.send
     return loop, devices, links

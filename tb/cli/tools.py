@@ -34,7 +34,7 @@ def counters(
         from weft.tb.app.device import short_run
         from weft.tb.app.stage.host import PeerFailed, ProgramFailed
         from weft.tb.sim.flow.failure import Failure
-        from weft.tb.sim.pair.link_settings import timeout
+        from weft.tb.sim.pair.settings import timeout
     if report is not None:
         try:
             sides = tool.of_report(report)

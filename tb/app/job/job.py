@@ -10,10 +10,11 @@ import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from weft.model.impairments import LinkConfig
 from weft.model.settings import words
 from weft.tb.app.job.job_settings import JobSettings
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.link.link import LinkConfig
+from weft.tb.sim.pair import settings
 from weft.tb.sim.pcie.host import HostConfig
 
 VARIABLE = "WEFT_JOB"
@@ -37,10 +38,10 @@ class Job(JobSettings):
     @classmethod
     def from_environment(cls):
         """The job of this bench."""
-        settings = json.loads(os.environ[VARIABLE])
+        given = json.loads(os.environ[VARIABLE])
         # What the shell's locale had no characters for came as bytes.
-        settings["file"] = settings["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
-        return cls(**settings)
+        given["file"] = given["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+        return cls(**given)
 
     def environment(self):
         """What :func:`weft.tb.sim.flow.simulate.simulate` passes to the bench."""
@@ -63,7 +64,7 @@ class Job(JobSettings):
         return Path(self.folder, "timeline.json")
 
     def link_configs(self):
-        """The :class:`~weft.tb.sim.link.link.LinkConfig` of the data's direction and of the other one."""
+        """The :class:`~weft.model.impairments.LinkConfig` of the data's direction and of the other one."""
         delay_ns = self.rtt_us * 500
         there = LinkConfig(delay_ns=delay_ns, loss=self.loss, duplicate=self.dup, reorder=self.reorder,
                            corrupt=self.corrupt)
@@ -78,6 +79,14 @@ class Job(JobSettings):
         there, back = self.link_configs()
         return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
                          straddle=self.straddle, pcap_folder=self.captures)
+
+    def context_config(self):
+        """Driver settings that fit the link."""
+        return settings.context_config(self.rtt_us, reorders=self.reorder > 0 or self.dup > 0, pfc_priority=self.pfc)
+
+    def wr_timeout(self):
+        """The verbs' timeout exponent."""
+        return settings.timeout(self.rtt_us)
 
     def tell(self, phase, *, done=0, total=0, time_ns=0, **numbers):
         """Append a line of progress: a phase, bytes done of all, simulated time, and other numbers worth showing."""

@@ -14,8 +14,8 @@ from weft.tb.app.job.job import Job
 from weft.tb.app.job.outcome import outcome
 from weft.tb.app.job.programs import Programs
 from weft.tb.app.job.timeline import Timeline
-from weft.tb.sim.pair.card_pair import CardPair
-from weft.tb.sim.pair.job_settings import context_config, wr_timeout
+from weft.tb.sim.pair.rtl_pair import RtlPair
+from weft.tb.sim.pair.sides import WAYS
 
 PROGRESS_NS = 5_000
 
@@ -25,7 +25,7 @@ class MainJob:
 
     def __init__(self, dut, job):
         self.job, self.programs = job, Programs(job)
-        self.pair = CardPair(dut, job.env_config(preset(job.preset).msix_vectors), context_config(job), card=job.preset,
+        self.pair = RtlPair(dut, job.env_config(preset(job.preset).msix_vectors), job.context_config(), card=job.preset,
                          seed=job.seed)
 
     def _endpoint(self, side):
@@ -39,7 +39,7 @@ class MainJob:
         timeline = self._timeline() if job.timeline else None
         sender, receiver = [await bridge(self._endpoint)(side) for side in ("a", "b")]
         await pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"],
-                           timeout=wr_timeout(job))
+                           timeout=job.wr_timeout())
         sender.mr.write(programs.data)
         await bridge(post_receives)(receiver)
 
@@ -62,8 +62,8 @@ class MainJob:
         for side, context in self.pair.contexts.items():
             timeline.watch_host(side, env.device(side), env.host(side).memory, context)
             env.device(side).interrupted = lambda vector, side=side: timeline.interrupt(side, vector)
-        for name in ("a_to_b", "b_to_a"):
-            timeline.watch_link(name, env.link(name).impairments)
+        for way in WAYS:
+            timeline.watch_link(way, env.link(way).impairments)
         return timeline
 
     async def _tell_progress(self):
@@ -72,7 +72,7 @@ class MainJob:
             self.programs.tell_progress(self.pair.env.link("a_to_b").counters, get_sim_time("ns"))
 
     def _report(self, received, counters, blocks, wall):
-        links = {name: self.pair.env.link(name).counters for name in ("a_to_b", "b_to_a")}
+        links = {way: self.pair.link(way).counters for way in WAYS}
         report = outcome(self.job, self.programs.data, received, counters=counters, blocks=blocks, links=links,
                          exercised={side: board.exercised for side, board in self.pair.scoreboards.items()},
                          failures=self.programs.failures, nanoseconds=self.nanoseconds, wall=wall)

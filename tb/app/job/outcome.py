@@ -3,8 +3,8 @@
 import hashlib
 
 from weft.model.card.timing import CYCLE_NS
+from weft.model.impairments import FrameKind
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.link.link import FrameKind
 
 
 def outcome(job, data, received, *, counters, blocks, links, exercised, failures, nanoseconds, wall):
@@ -17,7 +17,7 @@ def outcome(job, data, received, *, counters, blocks, links, exercised, failures
     counters, blocks, exercised : dict of side
         Counters of the cards, uses of the knitting blocks, what the scoreboards saw.
     links : dict
-        :class:`~weft.tb.sim.link.link.LinkCounters` of ``a_to_b`` and ``b_to_a``.
+        :class:`~weft.model.impairments.LinkCounters` of ``a_to_b`` and ``b_to_a``.
     failures : list of str
         What went wrong so far.
     nanoseconds, wall : float

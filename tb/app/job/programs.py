@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from weft.driver.application.file_transfer import receive_file, send_file
-from weft.tb.sim.link.link import FrameKind
-from weft.tb.sim.pair.job_settings import SERVICE_NS, SILENCE_NS
+from weft.model.impairments import FrameKind
+from weft.tb.sim.pair.settings import SERVICE_NS, SILENCE_NS
 
 
 class Programs:

@@ -4,11 +4,12 @@ import time
 
 from weft.driver.application.file_transfer import Endpoint, post_receives
 from weft.driver.terms.enums import MTU
+from weft.model.card.host import TimedDevice
 from weft.tb.app.job.outcome import outcome
 from weft.tb.app.job.programs import Programs
 from weft.tb.app.job.timeline import Timeline
-from weft.tb.sim.pair.job_settings import context_config, wr_timeout
-from weft.tb.sim.pair.timed_pair import TimedPair
+from weft.tb.sim.pair.loop_pair import LoopPair
+from weft.tb.sim.pair.sides import WAYS
 from weft.tb.sim.pcie.host import HostConfig
 
 PROGRESS_NS = 200_000
@@ -25,8 +26,8 @@ class TimedJob:
     def __init__(self, job):
         self.job, self.programs = job, Programs(job)
         there, back = job.link_configs()
-        self.pair = TimedPair(a_to_b=there, b_to_a=back, host=HostConfig(), context_config=context_config(job),
-                              card=job.preset, seed=job.seed, captures=job.captures)
+        self.pair = LoopPair(TimedDevice, job.context_config(), forward=there, backward=back, seed=job.seed,
+                             captures=job.captures, preset=job.preset, host=HostConfig())
 
     def run(self):
         """Everything; leaves the report and returns it."""
@@ -34,13 +35,12 @@ class TimedJob:
         job.tell("bringing hosts and cards up", total=size)
         timeline = self._timeline() if job.timeline else None
         sender, receiver = (Endpoint(pair.contexts[side], size, qps=job.qps) for side in ("a", "b"))
-        pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"], timeout=wr_timeout(job))
+        pair.connect({"a": sender, "b": receiver}, path_mtu=MTU[f"MTU_{job.pmtu}"], timeout=job.wr_timeout())
         sender.mr.write(programs.data)
         post_receives(receiver)
         started_ns, started = pair.loop.now_ns, time.perf_counter()
         self._tell_progress()
-        sent, _ = pair.run({"a": lambda: programs.send(sender, receiver.offer),
-                            "b": lambda: programs.receive(receiver)})
+        sent, _ = pair.run(lambda: programs.send(sender, receiver.offer), lambda: programs.receive(receiver))
         nanoseconds = (sent or {}).get("nanoseconds") or pair.loop.now_ns - started_ns
         wall = time.perf_counter() - started
         received = receiver.mr.read(size, 0)
@@ -49,7 +49,7 @@ class TimedJob:
         if timeline:
             timeline.write(job.timeline_file)
         report = outcome(job, programs.data, received, counters=counters, blocks=blocks,
-                         links={name: link.counters for name, link in pair.links.items()},
+                         links={way: pair.link(way).counters for way in WAYS},
                          exercised={side: board.exercised for side, board in pair.scoreboards.items()},
                          failures=programs.failures + complaints, nanoseconds=nanoseconds, wall=wall)
         job.write_report(report)
@@ -62,8 +62,8 @@ class TimedJob:
             reached = device.card.interrupt
             device.card.interrupt = lambda vector, side=side, reached=reached: (
                 timeline.interrupt(side, vector), reached(vector))
-        for name, link in pair.links.items():
-            timeline.watch_link(name, link.impairments)
+        for way in WAYS:
+            timeline.watch_link(way, pair.link(way).impairments)
         return timeline
 
     def _tell_progress(self):

@@ -83,7 +83,7 @@ class Timeline:
         decide = impairments.fate
 
         def fate(frame, time_ns):
-            deliveries = decide(frame, time_ns)
+            frame, deliveries = bytes(frame), decide(frame, time_ns)
             what, facts = _frame_name(frame)
             begin = time_ns - (PREAMBLE_BYTES + len(frame)) * 8 / BITS_PER_NS
             self.add(f"link {name}", LINE, what, begin, time_ns - begin, bytes=len(frame), **facts)

@@ -81,7 +81,7 @@ class Options:
         BadSettings
         """
         from weft.tb.app.perf.plan import ATOMIC_BYTES, SIZE_LOG2_MAX, Plan
-        from weft.tb.sim.pair.link_settings import timeout
+        from weft.tb.sim.pair.settings import timeout
 
         verb, bandwidth = name.partition("_")[0], name.endswith("_bw")
         self._check_test(name, verb, bandwidth)

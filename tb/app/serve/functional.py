@@ -7,8 +7,8 @@ from dataclasses import replace
 from weft.driver.serve.daemon import World
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device_list import add_device, remove_device
-from weft.hdl.contract import wire
 from weft.model.functional.host import FunctionalDevice
+from weft.model.impairments import FrameKind
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.app.serve.switch import Switch
@@ -29,9 +29,10 @@ def config_for(delay_ns):
     return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, departed_qps=64)
 
 
-def sentence_of(host, sent, lost, data_lost, again):
-    """What became of the frames that a host sent."""
-    return f"host {host}: {sent} frames sent, {lost} lost; {data_lost} packets lost, {again} sent again"
+def sentence_of(host, counters):
+    """A sentence about the frames that a host sent, from the :class:`LinkCounters` of its link."""
+    return (f"host {host}: {counters.sent.total()} frames sent, {counters.lost.total()} lost; "
+            f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
 
 
 class FunctionalWorld(World):
@@ -105,9 +106,7 @@ class FunctionalWorld(World):
     def summary(self):
         """A sentence for each host: what became of its frames."""
         for name, link in self.links.items():
-            lost = sum(link.lost[opcode] for opcode in wire.DATA_OPCODES)
-            again = sum(link.sent[opcode] for opcode in wire.RETX_OPCODES)
-            yield sentence_of(name, link.sent.total(), link.lost.total(), lost, again)
+            yield sentence_of(name, link.counters)
 
     def close(self):
         """Stop the cards."""

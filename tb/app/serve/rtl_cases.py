@@ -7,11 +7,11 @@ import cocotb
 from cocotb.task import bridge
 
 from weft.hdl.contract.params import preset
+from weft.model.impairments import LinkConfig
 from weft.tb.app.serve.rtl import VARIABLE, Line
 from weft.tb.app.serve.rtl_world import RtlWorld, ServedCards
 from weft.tb.app.serve.served import serve
 from weft.tb.app.serve.settings import Settings
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.pair.two_hosts import EnvConfig
 
 

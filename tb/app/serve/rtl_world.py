@@ -13,7 +13,6 @@ from weft.driver.verbs.device_list import add_device, remove_device
 from weft.tb.app.serve.capture import CapturesOfCards
 from weft.tb.app.serve.functional import IP, MAC, REST_S, config_for, sentence_of
 from weft.tb.app.serve.notices import PAGE, Mapping, Notices, beginning_after, driver_due_ns, settle
-from weft.tb.sim.link.link import FrameKind
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import TwoCards
 from weft.tb.sim.pcie.card_device import CardDevice
@@ -109,7 +108,7 @@ class RtlWorld(SimulatedWorld):
             self._pass(begin)
         for side in SIDES:
             self._env.host(side).rng.seed(f"{self._seed}/{number}/host {side}")
-            self._env.sides[side].link.impairments.draw_anew(f"{self._seed}/{number}/link {side}")
+            self._env.sides[side].link.impairments.seed(f"{self._seed}/{number}/link {side}")
 
     def settle(self):
         self._active_ns = self.now_ns
@@ -144,9 +143,7 @@ class RtlWorld(SimulatedWorld):
     def summary(self):
         """See :meth:`FunctionalWorld.summary`."""
         for name, side in zip(self._names, SIDES, strict=True):
-            count = self._env.sides[side].link.counters
-            lost = count.destroyed[FrameKind.DATA] + count.destroyed[FrameKind.RETX]
-            yield sentence_of(name, count.sent.total(), count.lost.total(), lost, count.sent[FrameKind.RETX])
+            yield sentence_of(name, self._env.sides[side].link.counters)
 
     def close(self):
         """Stop the cards."""

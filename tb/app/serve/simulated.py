@@ -68,7 +68,7 @@ class LoopWorld(FunctionalWorld, SimulatedWorld):
 
     def _random(self, name, device):
         """Names and random sequences of a host and what belongs to it."""
-        return [("link", self.links[name].random), ("card", device.card.random)]
+        return [("link", self.links[name].impairments), ("card", device.card.random)]
 
     def advance(self, until_ns, watched):
         notices, due = self.notices, self._driver_due_ns
@@ -89,7 +89,7 @@ class ModelWorld(LoopWorld):
     device_type = ServedTimedDevice
 
     def _random(self, name, device):
-        return [("link", self.links[name].random), ("pcie", device.card.pcie.random)]
+        return [("link", self.links[name].impairments), ("pcie", device.card.pcie.random)]
 
 
 class WallModelWorld(FunctionalWorld):

@@ -1,19 +1,16 @@
 """Programs on cards in Python: functional ones, and others by their ``Device``."""
 
-import random
-
 from weft.model.functional.host import FunctionalDevice
 from weft.model.link import LinkConfig
 from weft.tb.app.stage.host import pair_of, raise_first
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.pair.functional_pair import make_pair
-from weft.tb.sim.pair.link_settings import context_config
+from weft.tb.sim.pair.settings import context_config
 
 
 def play(stage, programs, arguments, progress, device_type=FunctionalDevice):
     """See :func:`weft.tb.app.stage.stage.play`."""
-    config = context_config(stage.rtt_us, random=random.Random(f"{stage.seed}/drivers"))
-    pair = make_pair(config, seed=stage.seed, preset=stage.preset, device_type=device_type,
+    pair = make_pair(context_config(stage.rtt_us), seed=stage.seed, preset=stage.preset, device_type=device_type,
                      forward=LinkConfig(delay_ns=round(stage.rtt_us * 500), loss=stage.loss))
     hosts = pair_of(pair.contexts, lambda *news: tell(progress, *news), stage.rtt_us)
     try:

@@ -11,12 +11,12 @@ from cocotb.task import bridge
 from cocotb.triggers import Timer, gather
 
 from weft.hdl.contract.params import preset
+from weft.model.impairments import LinkConfig
 from weft.tb.app.stage.host import pair_of, raise_first
 from weft.tb.app.stage.rtl import VARIABLE
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.link.link import LinkConfig
-from weft.tb.sim.pair.link_settings import context_config
-from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
+from weft.tb.sim.pair.settings import context_config
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
 
@@ -45,7 +45,7 @@ async def stage(dut):
     told("bringing hosts and cards up")
     link = LinkConfig(delay_ns=wanted["rtt_us"] * 500, loss=wanted["loss"])
     config = EnvConfig(link, link, vectors=preset(wanted["preset"]).msix_vectors)
-    pair = OpenPair(dut, config, context_config(wanted["rtt_us"]), seed=wanted["seed"])
+    pair = RtlPair(dut, config, context_config(wanted["rtt_us"]), seed=wanted["seed"], judged=False)
     await pair.start()
     hosts = pair_of([pair.contexts[side] for side in SIDES], told, wanted["rtt_us"])
     programs = [found(*program) for program in settings["programs"]]

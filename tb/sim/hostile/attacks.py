@@ -6,7 +6,7 @@ from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import preset
 from weft.hdl.contract.wire import Opcode, Syndrome
 from weft.tb.sim.hostile.hostile_frames import IP_AT
-from weft.tb.sim.pair.open_pair import IP, MAC, PEER
+from weft.tb.sim.pair.sides import IP, MAC, PEER
 
 QPN_WIDTH = preset("test").qpn_width
 FREE_INDEX = (1 << QPN_WIDTH) - 1      # no QP: drivers give the low ones first

@@ -8,9 +8,9 @@ from cocotb.triggers import Timer
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.link.link import LinkConfig
-from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.host import HostConfig
@@ -37,8 +37,8 @@ class Spy:
         self._take(kind, report)
 
 
-class HostilePair(OpenPair):
-    """:class:`~weft.tb.sim.pair.open_pair.OpenPair` whose reports are seen and whose MACs take frames from outside.
+class HostilePair(RtlPair):
+    """:class:`~weft.tb.sim.pair.rtl_pair.RtlPair` whose reports are seen and whose MACs take frames from outside.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class HostilePair(OpenPair):
         link = LinkConfig(delay_ns=delay_ns)
         super().__init__(dut, EnvConfig(a_to_b=link, b_to_a=link, host=HostConfig(read_latency_ns=READ_LATENCY_NS),
                                         vectors=preset("test").msix_vectors), config or ContextConfig(),
-                         seed=bench_seed())
+                         seed=bench_seed(), judged=False)
         self.raw, self.errors, self._seen = {side: [] for side in SIDES}, [], {}
 
     def _open(self, side):

@@ -1,41 +1,17 @@
 """Two drivers over two functional cards: what the tests of recovery share."""
 
-from dataclasses import dataclass, field
-
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
-from weft.driver.verbs.context import Context, ContextConfig
-from weft.hdl.contract import wire
-from weft.model.functional.host import connected_pair, run_apps
+from weft.driver.verbs.context import ContextConfig
+from weft.model.functional.host import FunctionalDevice
+from weft.tb.sim.pair.loop_pair import LoopPair
 
 LIMIT_NS = 10**10
 
 
-@dataclass
-class FunctionalPair:
-    """Two hosts with connected cards."""
-
-    loop: object
-    devices: list
-    links: list
-    contexts: list = field(default_factory=list)
-
-    def open(self, config):
-        self.contexts = [
-            Context(d, mac=0x02_0000_0000_01 + i, ip=0x0A00_0001 + i, config=config) for i, d in enumerate(self.devices)
-        ]
-        for context, peer in zip(self.contexts, self.contexts[::-1], strict=True):
-            context.neighbours.add(peer.ip, peer.mac)
-        return self
-
-    def run(self, *functions):
-        return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), LIMIT_NS)
-
-
-def make_pair(config=None, *, seed=0, forward=None, backward=None, **card_options):
-    return FunctionalPair(*connected_pair(seed=seed, forward=forward, backward=backward, **card_options)).open(
-        config or ContextConfig()
-    )
+def make_pair(config=None, *, device_type=FunctionalDevice, **options):
+    """Return a :class:`LoopPair` of functional cards that nobody watches."""
+    return LoopPair(device_type, config or ContextConfig(), guarded=False, judged=False, limit_ns=LIMIT_NS, **options)
 
 
 def make_endpoints(pair, length, *, qps=1, psns=None, path_mtu=MTU.MTU_1024, window=16, inline=0, **attributes):
@@ -68,7 +44,7 @@ def transfer(pair, ends, **options):
 
 def lost_data(link):
     """Data packets, retransmissions included, that the link did not carry."""
-    return sum(link.lost[o] + link.corrupted[o] for o in wire.DATA_OPCODES)
+    return link.counters.destroyed_data
 
 
 def close_and_check(pair, ends):

@@ -1,6 +1,21 @@
 """The two ends of the end-to-end benches, and their addresses."""
 
 SIDES = ("a", "b")
+WAYS = ("a_to_b", "b_to_a")
 PEER = {"a": "b", "b": "a"}
 MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
 IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
+
+
+class BySide(list):
+    """A thing of each side, by its number or by a name that begins with that of the side: ``"a"``, ``"a_to_b"``."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(SIDES.index(key[0]) if isinstance(key, str) else key)
+
+    def __setitem__(self, key, thing):
+        super().__setitem__(SIDES.index(key[0]) if isinstance(key, str) else key, thing)
+
+    def items(self):
+        """Pairs of the name of a side and its thing."""
+        return zip(SIDES, self, strict=True)

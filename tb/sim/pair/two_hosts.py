@@ -9,7 +9,8 @@ import cocotb
 from cocotb.triggers import ClockCycles, Timer
 
 from weft.hdl.mac.reset_release import HOLD_LOG2
-from weft.tb.sim.link.link import Impairments, LinkConfig, LinkDirection
+from weft.model.link import LinkConfig
+from weft.tb.sim.link.link import LinkDirection
 from weft.tb.sim.link.mac import MacRx, MacTx
 from weft.tb.sim.link.pcap import Captures
 from weft.tb.sim.pair.two_cards import SIDES
@@ -51,8 +52,8 @@ class EnvConfig:
         Where four captures go: ``a_to_b.sent.pcap``, ``a_to_b.arrived.pcap`` and the same for ``b_to_a``.
     """
 
-    a_to_b: LinkConfig = field(default_factory=LinkConfig)
-    b_to_a: LinkConfig = field(default_factory=LinkConfig)
+    a_to_b: LinkConfig = LinkConfig(delay_ns=10_000)
+    b_to_a: LinkConfig = LinkConfig(delay_ns=10_000)
     host: HostConfig = field(default_factory=HostConfig)
     mac_idle: float = 0.0
     vectors: int = DEFAULT_VECTORS
@@ -112,9 +113,8 @@ class TwoCards:
             mac_ticker = Ticker.of(mac_clk)
             rng = random.Random(f"{self.seed}/host {name}")
             direction = "a_to_b" if name == "a" else "b_to_a"
-            link = LinkDirection(
-                Impairments(getattr(config, direction), f"{self.seed}/{direction}"),
-                self._deliver_to("b" if name == "a" else "a"), *self._captures.taps(direction))
+            link = LinkDirection(self._deliver_to("b" if name == "a" else "a"), getattr(config, direction),
+                                 f"{self.seed}/{direction}", *self._captures.taps(direction))
             # A host begins before its hard block: in a cycle both act in this order.
             self.sides[name] = Side(
                 name, Host(config.host, rng),

@@ -3,6 +3,7 @@ depends on."""
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 
 from weft.hdl.contract.params import preset
@@ -10,8 +11,8 @@ from weft.model.card.host import TimedDevice, WatchedMemory
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
+from weft.tb.sim.pair.loop_pair import LoopPair
 from weft.tb.sim.pair.sides import PEER, SIDES
-from weft.tb.sim.pair.timed_pair import TimedPair
 from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 from weft.tb.sim.scenario.recorder import Recorder
 from weft.tb.sim.scenario.result import result
@@ -22,7 +23,7 @@ KEPT = BUILD_ROOT / "calibration"
 CASES = Path(__file__).with_name("scenario_cases.py")
 TIMEOUT_S = 3600
 # What a run on the gateware depends on besides the gateware and the scenario.
-DEPENDS_ON = ("driver", "tb/sim",
+DEPENDS_ON = ("driver", "model/impairments.py", "model/link.py", "tb/sim",
               *(f"tb/sim/scenario/{name}.py" for name in ("scenario_cases", "traffic", "recorder", "result")))
 
 
@@ -44,10 +45,10 @@ def run_functional(scenario):
 def run_model(scenario, device_type=TimedDevice):
     """The result of a scenario in the model."""
     a_to_b, b_to_a = scenario.links()
-    pair = TimedPair(a_to_b=a_to_b, b_to_a=b_to_a, host=scenario.host(), context_config=scenario.context_config(),
-                     seed=scenario.seed, device_type=device_type)
+    pair = LoopPair(device_type, scenario.context_config(), forward=a_to_b, backward=b_to_a, seed=scenario.seed,
+                    preset="test", host=scenario.host())
     for side, peer in PEER.items():
-        pair.links[f"{side}_to_{peer}"].impairments.drop_when(Losses(scenario, side))
+        pair.link(f"{side}_to_{peer}").impairments.drop_when(Losses(scenario, side))
     recorders = {side: Recorder(pair.devices[side].memory, pair.contexts[side]) for side in SIDES}
     traffic = Traffic(scenario, pair.contexts)
     for side in SIDES:
@@ -55,7 +56,7 @@ def run_model(scenario, device_type=TimedDevice):
     pair.connect(traffic.endpoints, **traffic.attributes)
     for side in SIDES:
         traffic.post_receives(side)
-    pair.run({side: lambda side=side: traffic.run(side) for side in SIDES})
+    pair.run(*(partial(traffic.run, side) for side in SIDES))
     problems = traffic.problems()
     counters, _, complaints = pair.close()
     return json.loads(json.dumps(result(traffic, counters, recorders, problems + complaints)))

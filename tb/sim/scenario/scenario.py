@@ -58,7 +58,7 @@ class Conditions:
 
     def links(self):
         """The LinkConfig of both directions: the losses are :class:`Losses`."""
-        from weft.tb.sim.link.link import LinkConfig
+        from weft.model.impairments import LinkConfig
 
         return LinkConfig(delay_ns=self.rtt_us * 500), LinkConfig(delay_ns=self.rtt_us * 500)
 
@@ -166,7 +166,7 @@ class Losses:
         self._scenario, self._side, self._again = scenario, side, {}
 
     def __call__(self, frame, kind):
-        """Whether a frame is lost; ``kind`` as :func:`weft.tb.sim.link.link.frame_kind` says."""
+        """Whether a frame is lost; ``kind`` as :func:`weft.model.impairments.frame_kind` says."""
         scenario = self._scenario
         if kind not in ("data", "retx"):
             return False

@@ -10,7 +10,7 @@ from cocotb.task import bridge
 from cocotb.triggers import gather
 
 from weft.hdl.contract.params import preset
-from weft.tb.sim.pair.card_pair import CardPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import PEER, SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.card_device import CardDevice
@@ -34,7 +34,7 @@ async def scenario(dut):
     chosen = Scenario(**json.loads(os.environ["WEFT_SCENARIO"]))
     a_to_b, b_to_a = chosen.links()
     config = EnvConfig(a_to_b=a_to_b, b_to_a=b_to_a, host=chosen.host(), vectors=preset("test").msix_vectors)
-    pair = CardPair(dut, config, chosen.context_config(), seed=chosen.seed)
+    pair = RtlPair(dut, config, chosen.context_config(), seed=chosen.seed)
     pair.env.device_type = _FarDevice
     await pair.start()
     for side, peer in PEER.items():

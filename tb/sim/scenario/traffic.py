@@ -3,7 +3,7 @@
 from weft.driver.application.file_transfer import Endpoint, TransferError, shares
 from weft.driver.terms.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
-from weft.tb.sim.pair.job_settings import SERVICE_NS, SILENCE_NS
+from weft.tb.sim.pair.settings import SERVICE_NS, SILENCE_NS
 
 WINDOW = 16
 

@@ -15,11 +15,11 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import abi, wire
+from weft.model.impairments import FrameKind, LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.judge.scoreboard import laps
-from weft.tb.sim.link.link import FrameKind, LinkConfig
-from weft.tb.sim.pair.card_pair import CardPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.hard_block import COMPLETION_HEADERS
 from weft.tb.sim.pcie.host import HostConfig
@@ -77,7 +77,7 @@ class Crossing:
 
     Attributes
     ----------
-    pair : CardPair
+    pair : RtlPair
     dropped : Counter
         What the planted losses took, by the name they were given.
     counters : dict of side
@@ -91,7 +91,7 @@ class Crossing:
     def __init__(self, dut, case, prepare=None):
         self.case, self.prepare, self.rng = case, prepare, random.Random(bench_seed())
         config = EnvConfig(a_to_b=case.there, b_to_a=case.back, host=case.host, mac_idle=case.mac_idle)
-        self.pair = CardPair(dut, config, case.context_config(), seed=bench_seed())
+        self.pair = RtlPair(dut, config, case.context_config(), seed=bench_seed())
         self.endpoints, self.sources, self.data, self.done = {}, {}, {}, set()
         self.dropped, self.counters, self.sums, self.low_water = Counter(), {}, {}, {}
 

@@ -15,10 +15,10 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import abi
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.link.link import LinkConfig
-from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.faults import DAMAGED, ENDS_BADLY, FaultAgent
 from weft.tb.sim.pcie.host import HostConfig
@@ -64,7 +64,8 @@ class DamageRun:
         self.message, self.inline, self.length = message, inline, QPS * MESSAGES * message
         self.rng = random.Random(bench_seed())
         config = EnvConfig(a_to_b=LINK, b_to_a=LINK, host=HostConfig(read_latency_ns=300))
-        self.pair = OpenPair(dut, config, ContextConfig(probe_timeout_ns=25_000, node_age_ns=300), seed=bench_seed())
+        self.pair = RtlPair(dut, config, ContextConfig(probe_timeout_ns=25_000, node_age_ns=300), seed=bench_seed(),
+                            judged=False)
         self.ends, self.agents, self.spoiled, self.done = {}, {}, {}, False
 
     async def start(self):

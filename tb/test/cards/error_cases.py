@@ -5,10 +5,10 @@ import cocotb
 from cocotb.task import bridge
 
 from weft.driver.verbs.context import ContextConfig
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.link.link import LinkConfig
-from weft.tb.sim.pair.open_pair import OpenPair
 from weft.tb.sim.pair.operation_pair import OperationPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.test.driver.operation.error_table import TABLE, check, failed_card, no_room_to_read, no_room_to_receive
@@ -59,7 +59,8 @@ class _Hosts:
 @cocotb.test(timeout_time=50, timeout_unit="ms")
 async def errors(dut):
     link = LinkConfig(delay_ns=DELAY_NS)
-    pair = OpenPair(dut, EnvConfig(link, link), ContextConfig(ring_log2=7, probe_timeout_ns=10_000), seed=bench_seed())
+    pair = RtlPair(dut, EnvConfig(link, link), ContextConfig(ring_log2=7, probe_timeout_ns=10_000), seed=bench_seed(),
+                   judged=False)
     await pair.start()
     await bridge(_run)(_Hosts(pair))
     for guard in pair.guards.values():

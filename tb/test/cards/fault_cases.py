@@ -11,11 +11,11 @@ from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.link.link import LinkConfig
-from weft.tb.sim.pair.card_pair import LINGER_NS
-from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.pair import LINGER_NS
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.faults import ENDS_BADLY, HARMLESS, FaultAgent
 from weft.tb.sim.pcie.host import HostConfig
@@ -42,7 +42,7 @@ class PayloadRun:
         self.rng = random.Random(bench_seed())
         link = LinkConfig(delay_ns=500)
         config = EnvConfig(a_to_b=link, b_to_a=link, host=HostConfig(read_latency_ns=500, read_jitter=0.3))
-        self.pair = OpenPair(dut, config, ContextConfig(probe_timeout_ns=25_000), seed=bench_seed())
+        self.pair = RtlPair(dut, config, ContextConfig(probe_timeout_ns=25_000), seed=bench_seed(), judged=False)
         self.ends, self.ended, self.done, self.faults = {}, {}, False, {}
 
     async def run(self):

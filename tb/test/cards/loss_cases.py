@@ -13,11 +13,11 @@ import cocotb
 from cocotb.utils import get_sim_time
 
 from weft.hdl.contract import abi, wire
+from weft.model.impairments import FrameKind, LinkConfig
 from weft.model.loss import Burst, Comb, GilbertElliott, Outage
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.judge.tail import Tail
-from weft.tb.sim.link.link import FrameKind, LinkConfig
 from weft.tb.test.cards.crossing_cases import LOSS_REPORT, PACKETS, PROBE, Case, Crossing, psn_of
+from weft.tb.test.tail import Tail
 
 PMTU = 256
 SOON = 200      # packets; a random pattern loses something among the first so many

@@ -16,13 +16,13 @@ from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.link.mac import wire_ps
-from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import PEER, SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
-from weft.tb.sim.stream.pause_frame import pause_frame
+from weft.tb.test.pause_frame import pause_frame
 
 CABLE_NS, CABLE_TWO_CLOCKS_NS = 500, 450        # 100 m and 90 m
 LENGTH, MESSAGE, QPS, WINDOW = 384 << 10, 8 << 10, 2, 8
@@ -86,7 +86,7 @@ class PausedPair:
         config = ContextConfig(ring_log2=8, probe_timeout_ns=25_000, pfc_priority=priority)
         two_clocks = TwoCards(dut).two_clocks
         cable = LinkConfig(delay_ns=(CABLE_TWO_CLOCKS_NS if two_clocks else CABLE_NS) - whole_ns(pmtu))
-        self.pair = OpenPair(dut, EnvConfig(a_to_b=cable, b_to_a=cable), config, seed=bench_seed())
+        self.pair = RtlPair(dut, EnvConfig(a_to_b=cable, b_to_a=cable), config, seed=bench_seed(), judged=False)
         self.held, self.counters, self.pauses, self.raw = held, {}, {side: [] for side in SIDES}, []
         self.senders, self.pmtu, self.deaf, self.ends, self.done = senders, pmtu, deaf, {}, set()
         self.rng = random.Random(bench_seed())

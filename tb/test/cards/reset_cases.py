@@ -11,11 +11,11 @@ from weft.driver.terms.enums import MTU, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi
+from weft.model.impairments import FrameKind, LinkConfig, frame_kind
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.judge.scoreboard import Scoreboard
-from weft.tb.sim.link.link import FrameKind, LinkConfig, frame_kind
-from weft.tb.sim.pair.card_pair import CardPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.function_reset import msix_table, reset_function
 from weft.tb.sim.pcie.host import HostConfig
@@ -48,7 +48,7 @@ class ResetRun:
         self.rng = random.Random(bench_seed())
         config = EnvConfig(a_to_b=LOSSY, b_to_a=LOSSY, host=HostConfig(read_latency_ns=1_500, read_jitter=0.5))
         context = ContextConfig(probe_timeout_ns=25_000, node_age_ns=300, silence_ns=self.silence_ns)
-        self.pair = CardPair(dut, config, context, seed=bench_seed())
+        self.pair = RtlPair(dut, config, context, seed=bench_seed())
         self.ends, self.completions, self.again = {}, {"a": [], "b": []}, []
         self.posted, self.stopping, self.last_words = {}, False, False
         self.busy, self.sent, self.done, self.arrived_late = {}, {}, set(), []

@@ -11,13 +11,13 @@ from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
-from weft.tb.sim.flow.rounds import rounds
+from weft.model.impairments import FrameKind, LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.link.link import FrameKind, LinkConfig
-from weft.tb.sim.pair.card_pair import CardPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import PEER, SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
+from weft.tb.test.rounds import rounds
 
 QPS, MESSAGE, LENGTH = 2, 3_000, 120_000
 RESETS, RESETS_MAX, APART_NS = 8, 80, (500, 2_500)
@@ -38,7 +38,7 @@ class MacResets:
     def __init__(self, dut):
         self.rng, self.done = random.Random(bench_seed()), set()
         context = ContextConfig(probe_timeout_ns=25_000, node_age_ns=300)
-        self.pair = CardPair(dut, EnvConfig(a_to_b=LINK, b_to_a=LINK), context, seed=bench_seed())
+        self.pair = RtlPair(dut, EnvConfig(a_to_b=LINK, b_to_a=LINK), context, seed=bench_seed())
         self.data, self.ends, self.over = {}, {}, False
 
     async def run(self):

@@ -11,9 +11,9 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import RegisterWrite
 from weft.hdl.part.registers import group_of
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
+from weft.tb.test.rounds import rounds
 
 Access = abi.Access
 REGISTERS = {register.name: register for register in abi.REGISTERS}

@@ -12,12 +12,12 @@ from cocotb.utils import get_sim_time
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import DmaRequest
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.sim.stream.payload import beats, receive
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
 from weft.tb.test.hdl.pcie.dma_write_sink import DmaWriteSink
+from weft.tb.test.rounds import rounds
 
 Reason = abi.Reason
 TX = os.environ.get("WEFT_HALF") == "tx"

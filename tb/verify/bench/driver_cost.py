@@ -44,7 +44,7 @@ class DriverCost:
 
 def _run_lists(count):
     """The least microseconds per chunk of so many pairs that take turns, and how often their doorbells rang."""
-    pairs, costs = [_TimedPair() for _ in range(count)], []
+    pairs, costs = [_MeasuredPair() for _ in range(count)], []
     for _ in range(CHAINS):
         _run_list(pairs)
         costs.append([pair.take_us() / CHAIN for pair in pairs])
@@ -73,7 +73,7 @@ def _run_list(pairs):
             pair.let_cards_work()
 
 
-class _TimedPair(OperationPair):
+class _MeasuredPair(OperationPair):
     """Two hosts whose drivers' calls are timed."""
 
     def __init__(self):

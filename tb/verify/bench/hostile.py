@@ -29,13 +29,13 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
+from weft.model.impairments import WIRE_OVERHEAD_BYTES, LinkConfig
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import bench_seed, simulate
 from weft.tb.sim.hostile.attacks import KINDS, Attacker, Mark
 from weft.tb.sim.judge.growth import sizes
-from weft.tb.sim.link.link import WIRE_OVERHEAD_BYTES, LinkConfig
-from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.card_device import CardDevice
@@ -201,8 +201,8 @@ class Battle:
 async def battle(dut):
     settings = json.loads(os.environ[VARIABLE])
     wide, narrow = LinkConfig(delay_ns=0), LinkConfig(delay_ns=0, rate_gbps=HONEST_GBPS)
-    pair = OpenPair(dut, EnvConfig(narrow, wide, vectors=preset(PRESET).msix_vectors), ContextConfig(ring_log2=8),
-                    seed=bench_seed())
+    pair = RtlPair(dut, EnvConfig(narrow, wide, vectors=preset(PRESET).msix_vectors), ContextConfig(ring_log2=8),
+                   seed=bench_seed(), judged=False)
     await pair.start()
     fight = Battle(pair, settings["payload"], random.Random(f"{bench_seed()}/attack"))
     await fight.open()

@@ -36,7 +36,7 @@ AT_MOST = {"post_send_to_receiver_completion_ns": 1_519, "doorbell_to_mac_cycles
 
 async def measure_pings(lab):
     """Small writes, one at a time; leaves the medians."""
-    ends = await lab.connect(4096, 4096, inline=PING_BYTES)
+    ends = await lab.join(4096, 4096, inline=PING_BYTES)
     for kind, flags in (("latency", 0), ("inline", SendFlags.INLINE)):
         found = []
         for number in range(PINGS):

@@ -19,16 +19,17 @@ from weft.driver.terms.enums import SendFlags, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
+from weft.model.impairments import FrameKind
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.link import mac
-from weft.tb.sim.link.link import FrameKind
+from weft.tb.sim.pair.sides import PEER
 from weft.tb.sim.pair.two_cards import SIDES, TOP, cards_name, two_cards_text
 from weft.tb.sim.pair.two_hosts import CLOCKS
 from weft.tb.sim.pcie.host import HostConfig
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.verify.bench.benchmark import CARDS
-from weft.tb.verify.bench.card_lab import PEER, PRESET, SILENCE_NS, Lab
+from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.meters import meter_placed, meter_sent, steady_gbps
 
 VARIABLE = "WEFT_BENCH"
@@ -191,7 +192,7 @@ def exchange(endpoint, offer, job, sends, receives):
 
 async def transfer(lab, job):
     """Run a :class:`Transfer`; leaves its figures."""
-    ends = await lab.connect(job.memory_bytes, job.pmtu, job.window, job.qps)
+    ends = await lab.join(job.memory_bytes, job.pmtu, job.window, job.qps)
     mac.BITS_PER_SECOND = job.line_gbps * 1e9
     links = {side: lab.env.link(f"{side}_to_{PEER[side]}").impairments for side in SIDES}
     for link in links.values():

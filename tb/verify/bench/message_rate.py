@@ -26,9 +26,9 @@ from cocotb.triggers import gather
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
 from weft.hdl.contract.params import DEEP, preset
+from weft.model.impairments import FrameKind
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
-from weft.tb.sim.link.link import FrameKind
 from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
 from weft.tb.verify.bench import overload
 from weft.tb.verify.bench.benchmark import CARDS
@@ -143,8 +143,8 @@ class MessageLab(Lab):
         """Small messages."""
         self.tell(f"small messages, {stream.name}")
         job = stream.transfer
-        ends = await self.connect(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
-                                  inline=SMALL_BYTES * stream.inline)
+        ends = await self.join(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
+                               inline=SMALL_BYTES * stream.inline)
         for _ in range(stream.receives - 1):
             for side in SIDES:
                 await bridge(post_receives)(ends[side])

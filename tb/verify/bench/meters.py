@@ -10,7 +10,7 @@ from cocotb.utils import get_sim_time
 from cocotbext.pcie.core.tlp import TlpType
 
 from weft.hdl.contract import wire
-from weft.tb.sim.link.link import FrameKind
+from weft.model.impairments import FrameKind
 
 STEADY_FROM, STEADY_TO = 0.2, 0.8
 

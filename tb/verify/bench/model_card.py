@@ -180,7 +180,7 @@ def driver(progress):
     haul = Haul(LONG_BYTES, progress=progress).run()
     conditions = (f"two cards in time under the real driver, {haul.size // MIB} MiB, 1 QP, 100 Gb/s, RTT 30 ms, PMTU "
                   f"{PMTU}, loss {LOSS:g}, after a round trip and as long as there is new work")
-    lost = sum(haul.links[0].lost.values())
+    lost = sum(haul.links[0].counters.lost.values())
     again = haul.devices[0].card.counters["tx_retransmissions"]
     return [
         Row("model_driver_goodput", "of 1 - loss", haul.goodput / (1 - LOSS), at_least=OF_ONE_MIN,

@@ -33,9 +33,9 @@ from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import DEEP, preset
+from weft.model.impairments import WIRE_OVERHEAD_BYTES, FrameKind
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
-from weft.tb.sim.link.link import WIRE_OVERHEAD_BYTES, FrameKind
 from weft.tb.sim.link.mac import BITS_PER_SECOND
 from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
 from weft.tb.verify.bench.benchmark import CARDS
@@ -153,7 +153,7 @@ class OverloadLab(Lab):
         self.tell(f"overload, {load.name}")
         size = load.messages * MESSAGE_BYTES
         destination = size + 4096
-        ends = await self.connect(2 * destination, PMTU, load.window // load.qps, load.qps)
+        ends = await self.join(2 * destination, PMTU, load.window // load.qps, load.qps)
         data = os.urandom(size)
         ends["a"].mr.write(data)
         link = self.env.link("a_to_b").impairments

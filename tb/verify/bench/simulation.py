@@ -11,9 +11,9 @@ from cocotb.triggers import Timer
 
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import preset
+from weft.model.impairments import Impairments, LinkConfig
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import bench_seed, simulate
-from weft.tb.sim.link.link import Impairments, LinkConfig
 from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 from weft.tb.sim.pair.two_hosts import TwoCards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS

@@ -22,10 +22,11 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.simulate import simulate
+from weft.tb.sim.pair.sides import PEER
 from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
 from weft.tb.verify.bench import fairness
 from weft.tb.verify.bench.benchmark import CARDS
-from weft.tb.verify.bench.card_lab import PEER, PRESET, SILENCE_NS, Lab
+from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.driver_cost import CHAIN, DriverCost
 
 VARIABLE = "WEFT_VERBS"
@@ -44,7 +45,7 @@ class VerbsLab(Lab):
         self.tell(name)
         self.ends = {side: await bridge(self._make)(side) for side in SIDES}
         for side in SIDES:
-            await bridge(self._connect)(side)
+            await bridge(self._connect_qps)(side)
         data = os.urandom(WINDOW * MESSAGE_BYTES)
         source, target = ("b", "a") if name == "read" else ("a", "b")
         self.ends[source][2].write(data)
@@ -60,7 +61,7 @@ class VerbsLab(Lab):
         mr = MR(pd, WINDOW * MESSAGE_BYTES, ACCESS)
         return pd, cq, mr, QP(pd, rc_init_attr(cq, max_send_wr=WINDOW, max_recv_wr=2 * WINDOW))
 
-    def _connect(self, side):
+    def _connect_qps(self, side):
         self.ends[side][3].connect(self.ends[PEER[side]][3].connection, path_mtu=MTU.MTU_4096, qp_access_flags=ACCESS)
 
     def _close(self, side):

@@ -16,8 +16,7 @@ from cocotb.triggers import ClockCycles, RisingEdge, SimTimeoutError, Timer, wit
 
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
-from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench
-from weft.tb.sim.block.pcie.partners import group
+from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, group
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.pcie.faults import READ_FAULTS, FaultAgent, Weather
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack

@@ -19,7 +19,7 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.hostile.hostile_pair import HostilePair
-from weft.tb.sim.pair.open_pair import PEER
+from weft.tb.sim.pair.sides import PEER
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.verify.fuzz.traffic import LENGTH, PART, Overheard, check_quiet, check_write, has_ended, post_write
 

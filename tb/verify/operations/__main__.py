@@ -36,7 +36,7 @@ def functional(count: Annotated[int, typer.Option(help="Number of operations.", 
     for name, number in sorted(counts.items()):
         print(f"{name:24}{number:14}")
     for name, link in zip(("lost there", "lost back"), links, strict=True):
-        print(f"{name:24}{sum(link.lost.values()):14}")
+        print(f"{name:24}{sum(link.counters.lost.values()):14}")
 
 
 @app.command()

@@ -6,9 +6,9 @@ import cocotb
 from cocotb.task import bridge
 
 from weft.driver.verbs.context import ContextConfig
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.link.link import LinkConfig
-from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.verify.operations.traffic import KINDS, Traffic
@@ -23,7 +23,7 @@ DISTANCE = 64      # covers a microsecond of the smallest frames
 async def operations(dut):
     """Losses, and fewer memory regions on the cards than all operations would like to have windows."""
     config = ContextConfig(ring_log2=7, probe_timeout_ns=25_000, reorder_distance=DISTANCE, retransmit_slack=DISTANCE)
-    pair = OpenPair(dut, EnvConfig(ROUGH, ROUGH), config, seed=bench_seed())
+    pair = RtlPair(dut, EnvConfig(ROUGH, ROUGH), config, seed=bench_seed(), judged=False)
     await pair.start()
     done = {}
     await bridge(_run)(pair, done)

@@ -28,7 +28,7 @@ WORDS = 8              # that atomics of all QPs work on
 GUARD, GUARDED = b"\xA5", 16
 INLINE_MAX, SGES_MAX, WINDOW = 256, 16, 12
 SILENCE_NS = 20_000_000
-LINK = LinkConfig(delay_ns=2_000, loss=0.02, reorder=0.02, duplicate=0.02)
+LINK = LinkConfig(delay_ns=2_000, loss=0.02, reorder=0.02, duplicate=0.02, reorder_distance=4)
 
 
 def functional_traffic(seed, *, qps=64, longest=1 << 20, arena=48 << 20):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract.params import preset
-from weft.tb.sim.link.link import LinkConfig
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.host import HostConfig
 from weft.tb.verify.soak.bins import OUTAGES

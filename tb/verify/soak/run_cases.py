@@ -16,7 +16,7 @@ from weft.driver.device.capabilities import read_register
 from weft.hdl.contract import wire
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.pair.open_pair import OpenPair
+from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.verify.soak import bins
@@ -44,7 +44,7 @@ class Run:
 
     def __init__(self, dut, plan):
         self.plan, self.rng, self.met = plan, random.Random(f"soak {plan.seed}"), Counter()
-        self.pair = OpenPair(dut, plan.env, plan.context, seed=plan.seed)
+        self.pair = RtlPair(dut, plan.env, plan.context, seed=plan.seed, judged=False)
         self.finishing, self.done = False, set()
         self.outages, self.away = {}, set()       # what is planned by side; sides whose cards are away
 
@@ -59,7 +59,7 @@ class Run:
         self.end_ns = self._now() + plan.cycles * CLOCK_PERIOD_NS
         self._plan_outages()
         agents = self._bad_hosts() if "PCIe faults" in plan.hazards else []
-        for context in pair.contexts.values():
+        for context in pair.contexts:
             context.knitting.calm_ns = CALM_NS
             self._set_generations(context)
         tasks = [bridge(self._serve)(side) for side in SIDES]

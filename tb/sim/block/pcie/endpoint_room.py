@@ -11,10 +11,9 @@ from cocotb.triggers import RisingEdge, Timer, with_timeout
 
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
-from weft.hdl.part.layouts import LineData, LineRequest
+from weft.hdl.part.layouts import DmaRequest, LineData, LineRequest
 from weft.hdl.pcie.endpoint import Endpoint
 from weft.hdl.pcie.usplus import connect_hard_block, hard_block_members
-from weft.tb.sim.block.pcie.partners import group
 from weft.tb.sim.block.pcie.straddle import STRADDLE, environment
 from weft.tb.sim.block.pcie.usplus_host import UsplusHost
 from weft.tb.sim.flow.simulate import bench_seed, simulate
@@ -29,6 +28,11 @@ SILENT = 0x4000            # reads at and above it, below the MSI-X range, are n
 SCRATCH_WORDS = 64
 REGION_BYTES = 1 << 18
 HALF = REGION_BYTES // 2   # of a region: the lower one is read, the upper one written
+
+
+def group(pieces):
+    """Packed DmaRequests of one group from (address, length) pairs."""
+    return [pack(DmaRequest, address=a, length=n, last=int(k == len(pieces) - 1)) for k, (a, n) in enumerate(pieces)]
 
 
 class PcieRoom(wiring.Component):

@@ -3,4 +3,4 @@
 from weft.tb.app.job import job_cases
 from weft.tb.app.job.job_cases import main_job  # noqa: F401, which is what cocotb finds here and runs
 
-job_cases.wr_timeout = lambda job: 3
+job_cases.Job.wr_timeout = lambda job: 3

@@ -11,11 +11,11 @@ from weft.hdl.contract.params import preset
 from weft.tb.app.job.job import Job
 from weft.tb.app.job.run import CASES
 from weft.tb.sim.flow.simulate import simulate
-from weft.tb.sim.judge.decoder import DecodeError, decode
-from weft.tb.sim.judge.tshark import MALFORMED, fields, need_tshark, number
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 from weft.tb.test.app.job.test_timeline import check as check_timeline
+from weft.tb.test.decoder import DecodeError, decode
+from weft.tb.test.tshark import MALFORMED, fields, need_tshark, number
 
 CAPTURES = [f"{direction}.{what}.pcap" for direction in ("a_to_b", "b_to_a") for what in ("sent", "arrived")]
 ACKNOWLEDGE, DATA = 0x11, {0x0A, 0x0B}

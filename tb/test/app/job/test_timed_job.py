@@ -7,10 +7,10 @@ import pytest
 from weft.tb.app.job.job import Job
 from weft.tb.app.job.timed_job import TimedJob
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.sim.judge.decoder import decode
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.test.app.job.test_entry import ended, line, some_file, weft
 from weft.tb.test.app.job.test_main_job import DEFAULTS, assert_exact
+from weft.tb.test.decoder import decode
 
 BYTES = 200_000
 

@@ -53,7 +53,7 @@ def test_each_of_several_hosts_reaches_every_other(simulated):
             for _ in range(3):
                 works(*ends)
                 works(*ends[::-1])
-        sent = {name: link.sent.total() for name, link in daemon.world.links.items()}
+        sent = {name: link.counters.sent.total() for name, link in daemon.world.links.items()}
         assert all(sent.values()), sent
 
 

@@ -13,10 +13,10 @@ from weft.driver.serve.ports import Ports
 from weft.driver.serve.quota import OF_ALL, What
 from weft.driver.terms.enums import MTU, QPAttrMask, QPState
 from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.test.app.serve.raw_ids import IPS, QPN, RawIds, connected, param
 from weft.tb.verify.programs.hostile import settle
 from weft.tb.verify.programs.local import local_daemon
 from weft.tb.verify.programs.raw_client import Gone, Refused
-from weft.tb.verify.programs.raw_ids import IPS, QPN, RawIds, connected, param
 
 PORT, CALLS, TURNS_MAX = 4000, 600, 100_000
 OF_IDS = tuple(range(Opcode.DESTROY_ID, Opcode.INIT_QP_ATTR + 1))

@@ -105,7 +105,7 @@ def run(messages, seed, loss=LOSS):
     link = LinkConfig(delay_ns=DELAY_NS, loss=loss)
     pair = make_pair(ContextConfig(random=random.Random(seed)), seed=seed, forward=link, backward=link)
     total = run_lives(messages, seed, lambda *arguments, **options: CardLife(pair, *arguments, **options))
-    total["frames_lost"] = sum(sum(link.lost.values()) for link in pair.links)
+    total["frames_lost"] = sum(sum(link.counters.lost.values()) for link in pair.links)
     for context in pair.contexts:
         context.close()
     return total

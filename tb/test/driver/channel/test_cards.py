@@ -77,4 +77,4 @@ def test_all_messages_arrive_both_ways(data, imm, message_bytes):
         pair.loop.run(pair.loop.now_ns + 2_000)
     assert all(wc.status is WCStatus.SUCCESS for end in ends for wc in end.channel.completions) and sum(reads)
     assert not any(end.qp.sender._rnr for end in ends)
-    assert sum(sum(link.lost.values()) for link in pair.links)
+    assert sum(sum(link.counters.lost.values()) for link in pair.links)

@@ -20,7 +20,7 @@ SERVER, CLIENT = "10.0.0.1", "10.0.0.2"
 PORT = "7471"
 LIMIT_NS = 10**12
 PATIENCE = Patience(response_timeout=7)     # half a millisecond
-LOSSY = LinkConfig(loss=0.1, duplicate=0.1, reorder=0.2)
+LOSSY = LinkConfig(loss=0.1, duplicate=0.1, reorder=0.2, reorder_distance=4)
 
 
 def rc(**caps):

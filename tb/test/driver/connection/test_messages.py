@@ -8,8 +8,8 @@ from weft.driver.connection import messages
 from weft.driver.connection.messages import LAYOUTS, MAD, Attribute, build, parse, private_bytes
 from weft.driver.connection.service import HEADER, header, parse_header, service_id
 from weft.hdl.contract import wire
-from weft.tb.sim.judge import tshark
 from weft.tb.sim.link.pcap import PcapWriter
+from weft.tb.test import tshark
 
 CM = "infiniband.cm"
 # Fields of each message, and what tshark calls them. It does not know MRA, and cuts flow label and packet rate from the

@@ -7,7 +7,7 @@ from weft.driver.verbs.context import Context, ContextConfig
 from weft.hdl.contract import abi, wire
 from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
-from weft.tb.sim.stream.pause_frame import pause_frame
+from weft.tb.test.pause_frame import pause_frame
 
 MAC, IP, PEER_MAC = 0x02_0000_0000_0A, 0x0A00_000A, 0x02_0000_0000_0B
 

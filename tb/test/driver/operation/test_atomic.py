@@ -42,7 +42,7 @@ def test_compare_and_swap_swaps_only_what_is_the_same(same):
 
 
 def test_atomics_are_executed_once_whatever_gets_lost():
-    loss = LinkConfig(loss=0.2, duplicate=0.1, reorder=0.1, delay_ns=2_000)
+    loss = LinkConfig(loss=0.2, duplicate=0.1, reorder=0.1, delay_ns=2_000, reorder_distance=4)
     pair = OperationPair(qps=4, seed=5, forward=loss, backward=loss)
     a, b = pair.hosts
     for n in range(4 * 40):
@@ -52,7 +52,7 @@ def test_atomics_are_executed_once_whatever_gets_lost():
     pair.run_until(lambda: len(a.cq) == 160)
     assert pair.statuses(0, 160) == [WCStatus.SUCCESS] * 160
     assert word(b, 0) == 160 and sorted(word(a, 8 * n) for n in range(160)) == list(range(160))
-    assert sum(pair.pair.links[0].lost.values()) > 10 and sum(pair.pair.links[1].lost.values()) > 10
+    assert sum(pair.pair.links[0].counters.lost.values()) > 10 and sum(pair.pair.links[1].counters.lost.values()) > 10
 
 
 @pytest.mark.parametrize(("what", "fields", "status"), [

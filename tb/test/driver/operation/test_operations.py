@@ -19,7 +19,7 @@ def test_random_operations():
         assert counts[what] > 20, counts
     assert counts["completed"] >= 700
     for link in links:
-        assert min(c.total() for c in (link.lost, link.reordered, link.duplicated)) > 20
+        assert min(c.total() for c in (link.counters.lost, link.counters.reordered, link.counters.duplicated)) > 20
 
 
 def test_random_operations_of_a_few_bytes():

@@ -112,7 +112,7 @@ def test_a_bad_write_fails_in_its_turn(fault, at):
 def test_lists_of_anything_arrive_whatever_gets_lost(seed):
     """Writes with whatever else in between, fenced or not, empty or not: all complete in order, and bytes are right."""
     rng = random.Random(seed)
-    loss = LinkConfig(loss=0.03, reorder=0.05, duplicate=0.02)
+    loss = LinkConfig(loss=0.03, reorder=0.05, duplicate=0.02, reorder_distance=4)
     pair = OperationPair(2 * HALF, forward=loss, backward=loss, seed=seed, path_mtu=MTU.MTU_256)
     a, b = pair.hosts
     seen = set()

@@ -7,11 +7,12 @@ import pytest
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract import wire
+from weft.model.impairments import FrameKind
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 from weft.model.loss import Burst, Comb, GilbertElliott, Outage
-from weft.tb.sim.judge.tail import Tail
 from weft.tb.sim.pair.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
+from weft.tb.test.tail import Tail
 
 QPS, PMTU_BYTES = 2, 256
 MODELS = {
@@ -32,9 +33,9 @@ def watched(pair):
     tail, there, back = Tail(), *pair.links
 
     def send(frame):
-        before = there.lost.total()
+        before = there.counters.lost.total()
         there.send(frame)
-        tail.sent(frame, there.lost.total() > before)
+        tail.sent(frame, there.counters.lost.total() > before)
 
     def answer(frame):
         tail.answered(frame)
@@ -130,4 +131,4 @@ def test_a_model_loses_control_frames_only_if_these_are_treated_alike():
     for control_loss, lost in ((None, 1), (0.0, 0)):
         link = Link(EventLoop(), lambda _: None, LinkConfig(loss_model=Comb(1), control_loss=control_loss))
         link.send(frame)
-        assert link.lost[wire.Opcode.PROBE] == lost
+        assert link.counters.lost[FrameKind.PROBE] == lost

@@ -9,8 +9,8 @@ import pytest
 from weft.driver.soft.dissector import CARD, OWN_OPCODES, RAW, lua
 from weft.driver.soft.raw.packet import HEADER, Opcode, Packet, build, parse
 from weft.hdl.contract import wire
-from weft.tb.sim.judge import tshark
 from weft.tb.sim.link.pcap import PcapWriter
+from weft.tb.test import tshark
 from weft.tb.test.driver.soft.raw_pair import RawPair
 from weft.tb.test.driver.soft.test_raw_packet import random_packet
 from weft.tb.test.driver.soft.world import BAD_LINK

@@ -82,7 +82,7 @@ def test_every_operation_over_two_cards_at_the_largest_packet_size():
     added = int.from_bytes(data[:8], "little") + 1
     assert there.read(LENGTH) == added.to_bytes(9, "little")[:8] + data[8:] and there.read(LENGTH, LENGTH) == data
     assert mine.read(LENGTH, LENGTH) == data and mine.read(8) == data[:8]
-    assert sum(links[0].lost.values()) and hosts[0].soft.counts["resent"]
+    assert sum(links[0].counters.lost.values()) and hosts[0].soft.counts["resent"]
     frames = [host.context.statistics()["rx_raw_frames"] for host in hosts]
     assert min(frames) >= 10 and not any(host.port.lost for host in hosts)
     for host in hosts:

@@ -7,8 +7,8 @@ import pytest
 from weft.driver.soft.rc.opcodes import ATOMICS, EXTENSIONS, RcOpcode
 from weft.driver.soft.rc.packet import Addresses, BadPacket, Fault, RcPacket, build, parse
 from weft.hdl.contract import wire
-from weft.tb.sim.judge import tshark
 from weft.tb.sim.link.pcap import PcapWriter
+from weft.tb.test import tshark
 from weft.tb.test.driver.soft.rc_traffic import traffic
 
 TO = Addresses(mac=0x02_0000_0000_0B, ip=0x0A00_000B, own_mac=0x02_0000_0000_0A, own_ip=0x0A00_000A, sport=0xC000)

@@ -89,7 +89,7 @@ def test_the_card_writes_to_a_standard_peer_over_a_bad_link():
     assert pair.peer_mr.read(LENGTH) == data, again
     received = pair.peer_cq.poll(9)[1]
     assert [(wc.wr_id, wc.status, wc.imm_data) for wc in received] == [(99, WCStatus.SUCCESS, 77)], again
-    lost = sum(pair.links[0].lost.values())
+    lost = sum(pair.links[0].counters.lost.values())
     assert not lost or pair.qp.sender.counts["retransmissions"], again
     assert pair.opcodes() <= {wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.ACKNOWLEDGE}, again
     pair.context.close()

@@ -8,7 +8,7 @@ from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 
 MACS = (0x02_0000_0000_0A, 0x02_0000_0000_0B)
-BAD_LINK = LinkConfig(loss=0.05, reorder=0.05, duplicate=0.02)
+BAD_LINK = LinkConfig(loss=0.05, reorder=0.05, duplicate=0.02, reorder_distance=4)
 
 
 class Host:

@@ -5,7 +5,7 @@ import pytest
 from weft.driver.terms.enums import AccessFlag, QPState, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
-from weft.hdl.contract import wire
+from weft.model.impairments import FrameKind
 from weft.model.link import LinkConfig
 from weft.tb.sim.pair.functional_pair import close_and_check, make_endpoints, make_pair
 
@@ -122,7 +122,7 @@ def test_dead_peer_exhausts_the_retries():
     assert [w.status for w in wcs] == [WCStatus.RETRY_EXC_ERR, WCStatus.WR_FLUSH_ERR]
     timeout_ns, probe_ns = 4096 << 4, 50_000
     # 50 us after the last transmission, 50 later, then 65.5 each, and each of these but the first up to an eighth more
-    assert pair.links[0].sent[wire.Opcode.PROBE] == 4
+    assert pair.links[0].counters.sent[FrameKind.PROBE] == 4
     assert 0 <= pair.loop.now_ns - start - probe_ns - 4 * timeout_ns < 20_000
 
 
@@ -131,12 +131,12 @@ def test_a_timeout_shorter_than_the_silence_before_a_probe_leaves_every_retry_it
     pair = make_pair()
     ends = make_endpoints(pair, 4_096, retry_cnt=7, timeout=timeout)
     forth, back = pair.links
-    back.drop = lambda frame: back.sent.total() < 8      # seven answers get lost
+    back.drop = lambda frame: back.counters.sent.total() < 8      # seven answers get lost
     assert [wc.status for wc in one_write(pair, ends)] == [WCStatus.SUCCESS]
-    forth.sent.clear()
+    forth.counters.sent.clear()
     forth.drop = lambda frame: True
     assert [wc.status for wc in one_write(pair, ends)] == [WCStatus.RETRY_EXC_ERR]
-    assert forth.sent[wire.Opcode.PROBE] == 8
+    assert forth.counters.sent[FrameKind.PROBE] == 8
 
 
 def test_receiver_not_ready():

@@ -7,8 +7,8 @@ import pytest
 
 from weft.hdl.contract import abi
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
-from weft.tb.sim.flow.volume import volume
 from weft.tb.test.hdl.adamap.matcher_traffic import Bench, room
+from weft.tb.test.volume import volume
 
 WANTED = [*(("retired", encoding, how) for encoding in abi.Encoding for how in ("with residue", "finished")),
           "OK", "STALE_GENERATION", "STALE_RSN", "NOT_IN_NODE", "DUPLICATE",

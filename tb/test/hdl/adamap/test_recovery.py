@@ -11,10 +11,10 @@ from cocotb.triggers import RisingEdge, with_timeout
 from weft.hdl.adamap.adamap import Adamap
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
-from weft.tb.sim.flow.volume import volume
 from weft.tb.test.hdl.adamap.closed_loop import PARAMS, room, set_up
 from weft.tb.test.hdl.adamap.connection import MASK
 from weft.tb.test.hdl.adamap.peer import Sender
+from weft.tb.test.volume import volume
 
 WANTED = ("nodes_residue", "cache_misses", "DUPLICATE", "NOT_IN_NODE", "LIST", "verdict LATE", "begins again",
           "read again for its pointer")

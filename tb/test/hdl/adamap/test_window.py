@@ -15,11 +15,11 @@ from weft.hdl.contract.abi import HOLES_BITS
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import HoleRun, JudgeRequest
 from weft.model.functional import window as model
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack, unpack
 from weft.tb.test.hdl.adamap.window_bench import BITS, ROWS, Ports, WindowBench, control, tables
+from weft.tb.test.rounds import rounds
 
 
 def first_psn(rng):

@@ -28,8 +28,8 @@ from weft.hdl.table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from weft.model.functional.translate import MrEntry, QpEntry
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.stream.clock import start_clock
-from weft.tb.sim.stream.reserved import junk
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.hdl.reserved import junk
 
 PARAMS = preset("test").with_(ptes=1024)
 Op, Status = CommandOpcode, CommandStatus

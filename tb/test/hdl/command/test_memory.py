@@ -7,9 +7,9 @@ import pytest
 from weft.hdl.contract import abi
 from weft.hdl.contract.abi import PAGE_2M, PAGE_4K
 from weft.model.functional.translate import MrEntry, page_count
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
 from weft.tb.test.hdl.command.surroundings import PARAMS, CommandBench, Op, Status, limit, start
+from weft.tb.test.rounds import rounds
 
 
 @limit(200)

@@ -9,10 +9,10 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from weft.hdl.contract import wire
 from weft.hdl.mac.rx_crossing import FRAME_BYTES
 from weft.hdl.part.layouts import BEAT_BYTES
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import bench_seed, simulate
 from weft.tb.test.hdl.mac.bench import BUFFER_BEATS, Bench, BothCrossings
 from weft.tb.test.hdl.mac.line import FIFO_BYTES, OVERHEAD_BYTES
+from weft.tb.test.rounds import rounds
 
 PPM = 200                 # more than both ends of a link may differ by
 TYPE = slice(12, 14)      # of a frame: its EtherType

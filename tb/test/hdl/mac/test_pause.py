@@ -21,9 +21,9 @@ from weft.hdl.part.layouts import BEAT_BYTES, Beat
 from weft.hdl.part.registers import register_port
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
-from weft.tb.sim.stream.pause_frame import pause_frame as frame_of
 from weft.tb.sim.stream.payload import beats, receive
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.pause_frame import pause_frame as frame_of
 
 LIMIT = 1 << 9
 PARAMS = preset("test").with_(pause_limit_log2=9)

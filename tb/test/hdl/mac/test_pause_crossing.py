@@ -9,11 +9,11 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from weft.hdl.contract import wire
 from weft.hdl.mac.rx_crossing import FRAME_BYTES
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import bench_seed, simulate
-from weft.tb.sim.stream.pause_frame import pause_frame
 from weft.tb.test.hdl.mac.bench import Bench, BothCrossings
 from weft.tb.test.hdl.mac.test_crossing import PPM, arrive, frames, passes
+from weft.tb.test.pause_frame import pause_frame
+from weft.tb.test.rounds import rounds
 
 OWN_MAC, PEER_MAC = 0x02_00_00_00_00_0A, 0x02_00_00_00_00_0B
 # Cycles of the MAC: from a pause that is asked for to its frame; from ``pause`` until no frame leaves the buffer.

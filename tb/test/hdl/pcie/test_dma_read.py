@@ -12,13 +12,14 @@ from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import Beat, LineData, LineRequest
 from weft.hdl.pcie.completion_room import COMPLETION_HEADERS, COMPLETION_LINES, TRUST
 from weft.hdl.pcie.dma_read import BULK_SHARE, DmaRead
-from weft.tb.sim.block.pcie.partners import Completer, group
+from weft.tb.sim.block.pcie.endpoint_room import group
 from weft.tb.sim.block.pcie.straddle import STRADDLE, environment
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
-from weft.tb.sim.flow.volume import volume
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack, unpack
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.hdl.pcie.partners import Completer
+from weft.tb.test.volume import volume
 
 PARAMS = preset("test")
 BULKS, LINES = 2, 3

@@ -9,11 +9,12 @@ from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.contract.params import preset
 from weft.hdl.pcie.dma_write import DmaWrite
-from weft.tb.sim.block.pcie.partners import WriteMemory, group
+from weft.tb.sim.block.pcie.endpoint_room import group
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import beats
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.hdl.pcie.partners import WriteMemory
 
 CLIENTS = 3
 

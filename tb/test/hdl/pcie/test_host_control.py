@@ -10,12 +10,11 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
 from weft.hdl.pcie.few_tags import FEW
-from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, run_room
-from weft.tb.sim.block.pcie.partners import group
-from weft.tb.sim.flow.rounds import rounds
+from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, group, run_room
 from weft.tb.sim.flow.simulate import SIMULATORS
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
+from weft.tb.test.rounds import rounds
 
 QUIET_NS = 1_500
 TAKEN_AFTER_NS = (0, 600, 1_500, 2_500)     # bus mastering, amid traffic

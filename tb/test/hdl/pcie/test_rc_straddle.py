@@ -10,11 +10,11 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from weft.hdl.pcie.rc_straddle import StraddledCompletionShim
 from weft.hdl.pcie.tlp import LANES, CompletionBeat
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import unpack
 from weft.tb.test.hdl.pcie.rc_packets import CODES, DISCONTINUE, HEADER_DWORDS, NORMAL, STATUSES, any_packet
+from weft.tb.test.rounds import rounds
 
 # PG213, sideband of RC at 512 bit, with straddle: lowest bits of the fields.
 SOP, SOP_LANE, EOP, EOP_LANE = 64, 68, 76, 80

@@ -11,12 +11,12 @@ from weft.hdl.pcie.rq import RequestShim
 from weft.hdl.pcie.rq_straddle import StraddledRequestShim
 from weft.hdl.pcie.tlp import ReadTlp, WriteTlp
 from weft.tb.sim.block.pcie.straddle import STRADDLE, environment
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack
 from weft.tb.sim.stream.stream import StreamSource
 from weft.tb.test.hdl.pcie.rq_packets import StraddledSink, WholeSink
+from weft.tb.test.rounds import rounds
 
 
 class Bench:

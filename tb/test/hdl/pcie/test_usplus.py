@@ -10,8 +10,17 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
 from weft.hdl.pcie.completion_room import COMPLETION_HEADERS
-from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, SCRATCH_WORDS, SILENT, WRITERS, Bench, run_room
-from weft.tb.sim.block.pcie.partners import group
+from weft.tb.sim.block.pcie.endpoint_room import (
+    BULKS,
+    HALF,
+    LINES,
+    SCRATCH_WORDS,
+    SILENT,
+    WRITERS,
+    Bench,
+    group,
+    run_room,
+)
 from weft.tb.sim.block.pcie.straddle import STRADDLE
 from weft.tb.sim.flow.simulate import SIMULATORS
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS

@@ -11,10 +11,10 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl.contract import abi
 from weft.hdl.part.layouts import LineData, LineRequest, PushedDescriptor
-from weft.tb.sim.flow.rounds import rounds
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.sim.stream.stream import StreamSink
+from weft.tb.test.rounds import rounds
 
 BASE = 0x1_2345_6FC0  # one line before a 4 KiB boundary
 PREFETCH = 16

@@ -14,8 +14,8 @@ from weft.hdl.part.layouts import DmaRequest
 from weft.hdl.table.translate import TranslateRequest, Translation
 from weft.tb.sim.flow.simulate import elaborate, simulate
 from weft.tb.sim.stream.payload import beats
-from weft.tb.sim.stream.reserved import junk
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.hdl.reserved import junk
 
 BAD_KEY, POISON_KEY = 0xBAD0_0000, 0xDEAD_0000  # refused; read with an error
 NO_QP = 13                                      # a QPN that is not ready to send

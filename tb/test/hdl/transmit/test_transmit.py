@@ -13,10 +13,10 @@ from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import Report
 from weft.hdl.transmit.transmit import Transmit
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, elaborate
-from weft.tb.sim.judge.decoder import decode, is_roce
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS, start_clock
 from weft.tb.sim.stream.payload import beats, receive
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.decoder import decode, is_roce
 from weft.tb.test.hdl.transmit.agents import (
     BAD_KEY,
     NO_QP,

@@ -11,8 +11,8 @@ from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
 from cocotbext.pcie.core.tlp import Tlp
 
+from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, elaborate, simulate
-from weft.tb.sim.link.link import LinkConfig
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.sim.pair.two_cards import TOP, two_cards_verilog
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from weft.tb.verify.proof import checkers, engine
 from weft.tb.verify.proof.crew import crew
-from weft.tb.verify.proof.sample import CounterSpec
+from weft.tb.test.verify.proof.sample import CounterSpec
 checkers.yosys.yosys = lambda script: [sys.argv[1]]
 engine.BUILD_ROOT = Path(sys.argv[2])
 def work():

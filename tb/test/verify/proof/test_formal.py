@@ -4,6 +4,14 @@ import json
 
 import pytest
 
+from weft.tb.test.verify.proof.sample import (
+    Counter,
+    CounterSpec,
+    GivenCounterSpec,
+    HastyCounterSpec,
+    HolderSpec,
+    LateCounterSpec,
+)
 from weft.tb.verify.proof import ledger
 from weft.tb.verify.proof.broken import mutant
 from weft.tb.verify.proof.checkers import write_bits
@@ -15,14 +23,6 @@ from weft.tb.verify.proof.return_path import HoldSpec, ReporterSpec
 from weft.tb.verify.proof.ring_reader import RingReaderSpec
 from weft.tb.verify.proof.ring_writer import RingWriterSpec
 from weft.tb.verify.proof.run import MODULES, broken_copies, specifications
-from weft.tb.verify.proof.sample import (
-    Counter,
-    CounterSpec,
-    GivenCounterSpec,
-    HastyCounterSpec,
-    HolderSpec,
-    LateCounterSpec,
-)
 from weft.tb.verify.proof.specification import MARGIN, Spec
 from weft.tb.verify.proof.splitter import SplitterSpec
 from weft.tb.verify.proof.unmatched import UnmatchedSpec

@@ -1,10 +1,9 @@
-"""The link's decisions, without a simulator: what it loses, delays, doubles, reorders and damages."""
+"""Decisions of a link without a simulator: loss, delay, duplicates, order and damage."""
 
 import pytest
 
 from weft.hdl.contract import wire
-from weft.tb.sim.link.link import FrameKind, Impairments, LinkConfig, frame_kind
-from weft.tb.sim.link.pcap import PcapWriter, read_pcap
+from weft.model.impairments import FrameKind, Impairments, LinkConfig, frame_kind
 
 FRAMES = 4000
 
@@ -90,6 +89,24 @@ def test_reordered_frames_are_late_by_at_most_the_bound():
     assert order != sorted(order) and sorted(order) == list(range(FRAMES))
 
 
+def test_a_frame_is_overtaken_by_no_more_frames_than_the_distance():
+    """Or arrives when its time comes, and once."""
+    link = Impairments(LinkConfig(delay_ns=10, reorder=0.2, duplicate=0.1, reorder_distance=3, reorder_max_ns=50_000))
+    order, waiting = [], []
+    for psn in range(FRAMES):
+        for at, arriving in link.fate(data(psn), 100 * psn):
+            if at > 100 * psn + 10:
+                waiting.append((at, arriving))
+            else:
+                order.append(psn_of(arriving))
+    assert waiting and all(50_010 <= at for at, _ in waiting)
+    behind = [max(order[:k]) - psn for k, psn in enumerate(order) if k and max(order[:k]) > psn]
+    assert set(behind) == {1, 2, 3}
+    left = [psn_of(frame) for frame in (link.released(arriving) for _, arriving in waiting) if frame is not None]
+    assert len(left) <= 3 and set(order + left) == set(range(FRAMES))
+    assert len(order + left) == FRAMES + link.counters.duplicated.total()
+
+
 def test_duplicates_arrive_twice_later():
     link = Impairments(LinkConfig(delay_ns=0, duplicate=0.1), seed=4)
     times = {}
@@ -114,7 +131,7 @@ def test_corruption_flips_one_bit_anywhere():
 def test_control_frames_can_be_spared():
     ack = roce(wire.Opcode.ACKNOWLEDGE)
     assert Impairments(LinkConfig(loss=1.0)).fate(ack, 0) == []
-    spared = Impairments(LinkConfig(loss=1.0, corrupt=1.0, lose_control=False, delay_ns=5))
+    spared = Impairments(LinkConfig(loss=1.0, corrupt=1.0, control_loss=0.0, delay_ns=5))
     assert spared.fate(ack, 0) == [(5, ack)] and spared.fate(data(0), 0) == []
 
 
@@ -128,15 +145,7 @@ def test_directed_drop_until_it_ends():
 
 
 @pytest.mark.parametrize("bad", [{"loss": 1.5}, {"corrupt": -0.1}, {"delay_ns": -1}, {"rate_gbps": 0},
-                                 {"reorder_max_ns": 0}])
+                                 {"reorder_max_ns": 0}, {"reorder_distance": 0}, {"control_loss": 2}])
 def test_bad_settings_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         LinkConfig(**bad)
-
-
-def test_pcap_keeps_nanoseconds(tmp_path):
-    frames = [(0, data(0)), (1_999_999_999, data(1)), (5_000_000_001, b"x" * 60)]
-    with PcapWriter(tmp_path / "x.pcap") as pcap:
-        for time_ns, frame in frames:
-            pcap.write(time_ns, frame)
-    assert read_pcap(tmp_path / "x.pcap") == frames

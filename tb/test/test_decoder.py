@@ -5,7 +5,7 @@ import random
 import pytest
 
 from weft.hdl.contract import wire
-from weft.tb.sim.judge.decoder import DecodeError, crc32_bits, crc32_register, decode, invariant_crc, is_roce
+from weft.tb.test.decoder import DecodeError, crc32_bits, crc32_register, decode, invariant_crc, is_roce
 
 BASE = {"dst_mac": 0x0200_0000_0002, "src_mac": 0x0200_0000_0001, "src_ip": 0x0A00_0001, "dst_ip": 0x0A00_0002,
         "sport": 0xC123}

@@ -5,16 +5,10 @@ from collections import deque
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.part.layouts import DmaRequest
 from weft.hdl.pcie.tlp import CompletionBeat, ReadTlp, WriteTlp
 from weft.tb.sim.stream.payload import pack, unpack
 
 RC_HEADER_DWORDS = 3
-
-
-def group(pieces):
-    """Packed DmaRequests of one group from (address, length) pairs."""
-    return [pack(DmaRequest, address=a, length=n, last=int(k == len(pieces) - 1)) for k, (a, n) in enumerate(pieces)]
 
 
 def enabled_span(tlp):

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from weft.tb.sim.flow.rounds import rounds
+from weft.tb.test.rounds import rounds
 
 
 def test_rounds_go_on_until_everything_has_occurred():

@@ -8,6 +8,8 @@ from weft.driver.verbs.context import ContextConfig
 REORDER_DISTANCE = 64
 TIMEOUT_UNIT_US = 4.096    # of the verbs' timeout exponent
 ROUND_TRIPS, HOSTS_US = 16, 10    # that a timeout lasts, and what the two hosts add to one
+SERVICE_NS = 2_000         # how often a host that has finished looks whether its peer has
+SILENCE_NS = 20_000_000    # a transfer without a completion for so long has failed
 
 
 def context_config(rtt_us, *, reorders=False, **more):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.tb.sim.flow.volume import LONG, volume
+from weft.tb.test.volume import LONG, volume
 
 
 @pytest.mark.parametrize(("said", "tried"), [(None, 3), ("", 3), ("0", 3), ("1", 40)])
