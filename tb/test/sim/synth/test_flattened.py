@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.tb.sim.flow import flattened
+from weft.tb.sim.synth import flattened
 
 TOP = "top"
 MODULES = {
