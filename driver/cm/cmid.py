@@ -4,6 +4,7 @@ import errno
 
 from ..connection.connection import State
 from ..terms.checks import between, member
+from ..terms.closing import Closing
 from ..terms.enums import QPState
 from ..terms.errors import InvalidValue, NotSupported, PyverbsRDMAError, PyverbsUserError
 from .addr_info import AddrInfo, check_port_space
@@ -30,7 +31,7 @@ class ConnectionFailed(PyverbsRDMAError):
         self.event = record
 
 
-class CMID(Work):
+class CMID(Work, Closing):
     """An end of a connection, or a listener.
 
     With an :class:`AddrInfo` its calls wait until what they ask for is done. With a :class:`CMEventChannel` they
@@ -252,12 +253,6 @@ class CMID(Work):
         raise NotSupported("Failed to leave multicast: there are only RC queue pairs")
 
     # ------------------------------------------------------------------------------------- the end
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def close(self):
         """Destroy it, its QP and its memory; what is established is ended."""

@@ -3,6 +3,7 @@
 import collections
 
 from ..connection.connection import State
+from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, NotSupported, TimedOut
 from ..verbs.locking import NO_LOCK
 from .enums import EventType
@@ -33,7 +34,7 @@ class Record:
             self.id.channel.records.remove(self)
 
 
-class CMEventChannel:
+class CMEventChannel(Closing):
     """Where CMIDs tell of what happens to them.
 
     Attributes
@@ -86,12 +87,6 @@ class CMEventChannel:
         """Destroy it."""
         self.closed = True
         self.records.clear()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 def _settled(record):

@@ -144,28 +144,24 @@ class QpEngine:
         """It is done by a write alone, of which the peer's driver need not know."""
         return op.opcode in WRITES and not self.operations.requester.needs_mailbox(op)
 
-    def post_send(self, op):
-        """Take an :class:`~weft.driver.operation.operation.Operation`.
+    def prepare(self, op):
+        """Get what an :class:`~weft.driver.operation.operation.Operation` that is not plain takes beyond a write.
 
         Raises
         ------
         MemoryError
-            If what it takes beyond a write finds no room on the card.
+            If the card has no room for it.
         """
-        self.operations.post_send(op)
-        self._posted_something()
+        self.operations.requester.prepare(op)
 
-    def post_writes(self, ops):
-        """Take operations that are plain."""
+    def post_send(self, ops):
+        """Take operations that are plain or prepared, in order."""
         if ops:
             self._posted.extend(ops)
-            self._posted_something()
-
-    def _posted_something(self):
-        if self.on_card:
-            self._mark_active(self)
-        else:
-            self.operations.requester.pump()
+            if self.on_card:
+                self._mark_active(self)
+            else:
+                self.operations.requester.pump()
 
     def post_recv(self, receive):
         """Take a :class:`~weft.driver.operation.receives.Receive`."""

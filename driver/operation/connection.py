@@ -4,7 +4,7 @@ from weft.hdl.contract import wire
 
 from ..protocol.message_end import REQUESTS, Kind
 from ..protocol.segment import Request
-from ..terms.enums import WCStatus, WROpcode
+from ..terms.enums import WCStatus
 from .mailbox import Mailbox
 from .requester import Requester
 from .responder import INVALID, OPERATIONAL, Answer, Responder
@@ -119,21 +119,6 @@ class Connection:
         self.engine.flush_receives()
 
     # --------------------------------------------------------------------------------- for the engine
-
-    def post_send(self, op):
-        """Take an operation.
-
-        Raises
-        ------
-        MemoryError
-            If there is no memory for the mailbox.
-        """
-        requester = self.requester
-        if requester.failed is None and requester.needs_mailbox(op):
-            self.mailbox.open()
-        if op.inline is not None and op.opcode is WROpcode.RDMA_WRITE:
-            op.plain = not requester.needs_mailbox(op)
-        requester.waiting.append(op)
 
     def on_message(self, psn, end):
         """The next message of the peer."""

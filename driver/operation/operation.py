@@ -143,6 +143,10 @@ class Operation:
         by_the_card = self.opcode is WROpcode.RDMA_WRITE and self.length    # of all others the peer's driver has a say
         return self.acked and (by_the_card or msn > self.sequence)
 
+    def refuse(self, status):
+        """It is impossible: nothing is sent for it, and it fails so when it is its turn."""
+        self.status, self.plain = status, False
+
     def on_sent(self, message):
         """A message arrived, all of it."""
         self.acked = message is self.messages[-1] and (message.end is None or message.end.kind is not Kind.SEND_REQUEST)

@@ -89,6 +89,20 @@ class Requester:
 
     # ------------------------------------------------------------------------------------- starting
 
+    def prepare(self, op):
+        """Open the mailbox if an operation takes it.
+
+        Raises
+        ------
+        MemoryError
+            If there is no memory for it.
+        """
+        if self.needs_mailbox(op):
+            if self.failed is None:
+                self.conn.mailbox.open()
+        else:
+            op.plain = op.opcode is WROpcode.RDMA_WRITE
+
     def pump(self):
         """Start what may start, and complete what is done."""
         if self.failed is None:
@@ -107,6 +121,8 @@ class Requester:
     def _may_start(self, op):
         if op.plain:
             return not self._ungranted and not (op.fence and self._fetches)
+        if op.status is not None:
+            return True
         if op.fence and self._fetches or not self._reachable(op):
             return False
         if op.opcode in WRITES:
@@ -173,7 +189,7 @@ class Requester:
     def _start(self, op):
         op.sequence, self.started = self.started, self.started + 1
         self.open.append(op)
-        if op.opcode in WRITES:     # of which the card finds out what is wrong
+        if op.opcode in WRITES and op.status is None:     # of which the card finds out what is wrong
             op.messages.append(self.conn.post_write(op, sequence=op.sequence % _SEQUENCES, **self._data(op)))
             return
         if op.status is None:

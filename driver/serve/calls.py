@@ -1,4 +1,5 @@
-"""What a program can ask for: a function for each opcode, from the fields of a request to those of its answer."""
+"""Calls of a program, a function for each opcode: ``(client, request, tail, files)`` to the fields of the answer and
+files to hand over."""
 
 import os
 from ipaddress import IPv6Address
@@ -22,15 +23,6 @@ from .work_queues import ServedQP, ServedSRQ
 
 NAME = b"weft0"      # of the only device that a host has
 ANY = 1 << 64
-CALLS = {}
-
-
-def call(opcode):
-    """A function ``(client, request, tail, files)`` that returns the fields of the answer, and files to hand over."""
-    def register(function):
-        CALLS[opcode] = function
-        return function
-    return register
 
 
 # ------------------------------------------------------------------------------------------------- the device
@@ -40,7 +32,6 @@ def field_of(gid):
     return int.from_bytes(IPv6Address(str(gid)).packed, "little")
 
 
-@call(Opcode.HELLO)
 def hello(client, _request, _tail, _files):
     if client.context is not None:
         raise Violation("a second greeting")
@@ -50,7 +41,6 @@ def hello(client, _request, _tail, _files):
             [client.bell_file.give(), os.dup(client.doorbell), client.wake.give(), client.async_events.theirs.give()])
 
 
-@call(Opcode.QUERY_DEVICE)
 def query_device(client, _request, _tail, _files):
     device, port = client.open().query_device(), client.context.query_port(1)
     major, minor, patch = client.context.capabilities.version
@@ -68,12 +58,10 @@ def query_device(client, _request, _tail, _files):
 
 # ---------------------------------------------------------------------------------------------------- memory
 
-@call(Opcode.ALLOC_PD)
 def alloc_pd(client, _request, _tail, _files):
     return {"handle": client.add(Kind.PD, PD(client.open()))}, []
 
 
-@call(Opcode.SHARE)
 def share(client, request, _tail, files):
     if len(files) != 1:
         raise Violation(f"{len(files)} files where one is shared")
@@ -92,7 +80,12 @@ def _pieces(client, request, tail):
 
 
 class ServedMR(MR):
-    """A memory region of a client."""
+    """A memory region of a client; parameters are those of :class:`MR`, with a :class:`Pieces` as ``buffer``."""
+
+    def __init__(self, creator, length, access, address, *, buffer):
+        super().__init__(creator, length, access, address, buffer=buffer)
+        self.pieces = buffer
+        buffer.use(1)
 
     def _place(self, lent, buffer, address, length):
         self._page_bytes = buffer.page_bytes      # the files say: what is around the region may be nobody's
@@ -101,29 +94,24 @@ class ServedMR(MR):
     def take_over(self, pieces):
         """It is of these pieces from now on."""
         pieces.use(1)
-        if hasattr(self, "pieces"):
-            self.pieces.use(-1)
+        self.pieces.use(-1)
         self.pieces = pieces
 
     def forget(self):
         super().forget()
-        if hasattr(self, "pieces"):
-            self.pieces.use(-1)
+        self.pieces.use(-1)
 
 
 def _keys(handle, mr):
     return {"handle": handle, "lkey": mr.lkey, "rkey": mr.rkey}
 
 
-@call(Opcode.REG_MR)
 def reg_mr(client, request, tail, _files):
     pieces = _pieces(client, request, tail)
     mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=pieces)
-    mr.take_over(pieces)
     return _keys(client.add(Kind.MR, mr), mr), []
 
 
-@call(Opcode.REREG_MR)
 def rereg_mr(client, request, tail, _files):
     mr, flags = client.find(Kind.MR, request.handle), ReregFlag(request.flags)
     pd = client.find(Kind.PD, request.pd) if flags & ReregFlag.CHANGE_PD else None
@@ -136,7 +124,6 @@ def rereg_mr(client, request, tail, _files):
 
 # -------------------------------------------------------------------------------------------------- completions
 
-@call(Opcode.CREATE_CHANNEL)
 def create_channel(client, _request, _tail, _files):
     amounts = {What.DESCRIPTORS: 1}
     client.account.check(amounts)
@@ -150,7 +137,6 @@ def _slots(asked, what):
     return asked
 
 
-@call(Opcode.CREATE_CQ)
 def create_cq(client, request, _tail, _files):
     channel = client.find(Kind.CHANNEL, request.channel) if request.channel else None
     cq = ServedCQ(client.open(), _slots(request.cqe, "cqe"), client=client, user=request.user, channel=channel,
@@ -158,7 +144,6 @@ def create_cq(client, request, _tail, _files):
     return {"handle": client.add(Kind.CQ, cq, cq.ring.amounts), "slots": cq.ring.slots}, [cq.ring.file.give()]
 
 
-@call(Opcode.RESIZE_CQ)
 def resize_cq(client, request, _tail, _files):
     cq = client.find(Kind.CQ, request.handle)
     cq.resize(_slots(request.cqe, "cqe"), lambda ring: client.recharge(Kind.CQ, request.handle, ring.amounts))
@@ -173,7 +158,6 @@ def _of_requests(*rings):
             What.REQUESTS: sum(ring.slots for ring in rings)}
 
 
-@call(Opcode.CREATE_SRQ)
 def create_srq(client, request, _tail, _files):
     attr = SrqAttr(_slots(request.max_wr, "max_wr"), request.max_sge, request.srq_limit)
     srq = ServedSRQ(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
@@ -182,7 +166,6 @@ def create_srq(client, request, _tail, _files):
             "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.give()]
 
 
-@call(Opcode.MODIFY_SRQ)
 def modify_srq(client, request, _tail, _files):
     srq = client.find(Kind.SRQ, request.handle)
     if request.max_wr > srq.ring.slots:
@@ -191,7 +174,6 @@ def modify_srq(client, request, _tail, _files):
     return {}, []
 
 
-@call(Opcode.QUERY_SRQ)
 def query_srq(client, request, _tail, _files):
     attr = client.find(Kind.SRQ, request.handle).query()
     return {"max_wr": attr.max_wr, "max_sge": attr.max_sge, "srq_limit": attr.srq_limit}, []
@@ -200,7 +182,6 @@ def query_srq(client, request, _tail, _files):
 _CAPS = [name for name, _ in QP_CAP]
 
 
-@call(Opcode.CREATE_QP)
 def create_qp(client, request, _tail, _files):
     srq = client.find(Kind.SRQ, request.srq) if request.srq else None
     caps = {name: getattr(request, name) for name in _CAPS}
@@ -222,7 +203,6 @@ _PLAIN = ("cur_qp_state", "path_mtu", "path_mig_state", "qkey", "rq_psn", "sq_ps
           "timeout", "retry_cnt", "rnr_retry")
 
 
-@call(Opcode.MODIFY_QP)
 def modify_qp(client, request, _tail, _files):
     qp = client.find(Kind.QP, request.handle)
     qp.take_work()      # what was posted before this call
@@ -237,7 +217,6 @@ def modify_qp(client, request, _tail, _files):
     return {"qp_state": qp.qp_state}, []
 
 
-@call(Opcode.QUERY_QP)
 def query_qp(client, request, _tail, _files):
     attr, _init = client.find(Kind.QP, request.handle).query()
     return qp_attr_fields(attr), []
@@ -264,7 +243,6 @@ def _users(kind, thing):
     return thing.users if kind is Kind.CHANNEL else 0
 
 
-@call(Opcode.DESTROY)
 def destroy(client, request, _tail, _files):
     if request.kind not in Kind.__members__.values():
         raise Violation(f"kind {request.kind}")
@@ -277,3 +255,12 @@ def destroy(client, request, _tail, _files):
     if kind is Kind.QP:
         client.qps.pop(thing.qp_num, None)
     return {}, []
+
+
+CALLS = {
+    Opcode.HELLO: hello, Opcode.QUERY_DEVICE: query_device, Opcode.ALLOC_PD: alloc_pd, Opcode.SHARE: share,
+    Opcode.REG_MR: reg_mr, Opcode.REREG_MR: rereg_mr, Opcode.CREATE_CHANNEL: create_channel,
+    Opcode.CREATE_CQ: create_cq, Opcode.RESIZE_CQ: resize_cq, Opcode.CREATE_SRQ: create_srq,
+    Opcode.MODIFY_SRQ: modify_srq, Opcode.QUERY_SRQ: query_srq, Opcode.CREATE_QP: create_qp,
+    Opcode.MODIFY_QP: modify_qp, Opcode.QUERY_QP: query_qp, Opcode.DESTROY: destroy,
+}

@@ -8,7 +8,7 @@ from ..terms.enums import EventType, QPType
 from ..terms.errors import InvalidValue, NotSupported, PyverbsRDMAError
 from ..verbs.addr import GID
 from ..verbs.device_list import guid_of
-from .calls import call, field_of, qp_attr_fields
+from .calls import field_of, qp_attr_fields
 from .connection_channel import ConnectionChannel
 from .connection_ids import ConnectionId
 from .quota import What
@@ -17,7 +17,6 @@ ACK_TIMEOUT_MAX = 31
 REASONS = (0, 35)      # consumer defined; vendor option not supported
 
 
-@call(Opcode.CREATE_CM_CHANNEL)
 def create_channel(client, _request, _tail, _files):
     amounts = {What.DESCRIPTORS: 1}
     client.account.check(amounts)
@@ -25,12 +24,10 @@ def create_channel(client, _request, _tail, _files):
     return {"handle": client.add(Kind.CM_CHANNEL, channel, amounts)}, [channel.theirs.give()]
 
 
-@call(Opcode.GET_CM_EVENT)
 def get_event(client, request, _tail, _files):
     return client.find(Kind.CM_CHANNEL, request.handle).take() or {}, []
 
 
-@call(Opcode.CREATE_ID)
 def create_id(client, request, _tail, _files):
     channel = client.find(Kind.CM_CHANNEL, request.channel)
     if request.port_space != PortSpace.TCP or request.qp_type != QPType.RC:
@@ -46,7 +43,6 @@ def _find(client, request):
     return client.find(Kind.CM_ID, request.handle)
 
 
-@call(Opcode.DESTROY_ID)
 def destroy_id(client, request, _tail, _files):
     one = _find(client, request)
     dropped = one.close()
@@ -54,14 +50,12 @@ def destroy_id(client, request, _tail, _files):
     return {"reported": one.reported, "dropped": dropped}, []
 
 
-@call(Opcode.MIGRATE_ID)
 def migrate_id(client, request, _tail, _files):
     one = _find(client, request)
     moved = one.migrate(client.find(Kind.CM_CHANNEL, request.channel))
     return {"reported": one.reported, "moved": moved}, []
 
 
-@call(Opcode.SET_OPTION)
 def set_option(client, request, _tail, _files):
     one = _find(client, request)
     if request.level != RDMA_OPTION_ID or request.name not in list(Option):
@@ -75,26 +69,22 @@ def set_option(client, request, _tail, _files):
     return {}, []
 
 
-@call(Opcode.BIND_ADDR)
 def bind_addr(client, request, _tail, _files):
     _find(client, request).bind(request.ip, request.port)
     return {}, []
 
 
-@call(Opcode.RESOLVE_ADDR)
 def resolve_addr(client, request, _tail, _files):
     _find(client, request).resolve(request.src_ip, request.src_port, request.dst_ip, request.dst_port,
                                    request.timeout_ms)
     return {}, []
 
 
-@call(Opcode.RESOLVE_ROUTE)
 def resolve_route(client, request, _tail, _files):
     _find(client, request).resolve_route()
     return {}, []
 
 
-@call(Opcode.QUERY_ROUTE)
 def query_route(client, request, _tail, _files):
     one = _find(client, request)
     route = {name: getattr(one, name) for name in ("src_ip", "src_port", "dst_ip", "dst_port")}
@@ -106,19 +96,16 @@ def query_route(client, request, _tail, _files):
     return route, []
 
 
-@call(Opcode.LISTEN)
 def listen(client, request, _tail, _files):
     _find(client, request).listen(request.backlog)
     return {}, []
 
 
-@call(Opcode.CONNECT)
 def connect(client, request, _tail, _files):
     _find(client, request).connect(request)
     return {}, []
 
 
-@call(Opcode.ACCEPT)
 def accept(client, request, _tail, _files):
     one = _find(client, request)
     if request.valid:
@@ -128,7 +115,6 @@ def accept(client, request, _tail, _files):
     return {}, []
 
 
-@call(Opcode.REJECT)
 def reject(client, request, _tail, _files):
     if request.reason not in REASONS:
         raise InvalidValue(f"{request.reason} is no reason that a program has")
@@ -136,13 +122,11 @@ def reject(client, request, _tail, _files):
     return {}, []
 
 
-@call(Opcode.DISCONNECT)
 def disconnect(client, request, _tail, _files):
     _find(client, request).disconnect()
     return {}, []
 
 
-@call(Opcode.NOTIFY)
 def notify(client, request, _tail, _files):
     _find(client, request)
     if request.event != EventType.COMM_EST:
@@ -150,7 +134,15 @@ def notify(client, request, _tail, _files):
     return {}, []
 
 
-@call(Opcode.INIT_QP_ATTR)
 def init_qp_attr(client, request, _tail, _files):
     attr, mask = _find(client, request).qp_attr(request.qp_state)
     return qp_attr_fields(attr) | {"mask": int(mask)}, []
+
+
+CALLS = {
+    Opcode.CREATE_CM_CHANNEL: create_channel, Opcode.GET_CM_EVENT: get_event, Opcode.CREATE_ID: create_id,
+    Opcode.DESTROY_ID: destroy_id, Opcode.MIGRATE_ID: migrate_id, Opcode.SET_OPTION: set_option,
+    Opcode.BIND_ADDR: bind_addr, Opcode.RESOLVE_ADDR: resolve_addr, Opcode.RESOLVE_ROUTE: resolve_route,
+    Opcode.QUERY_ROUTE: query_route, Opcode.LISTEN: listen, Opcode.CONNECT: connect, Opcode.ACCEPT: accept,
+    Opcode.REJECT: reject, Opcode.DISCONNECT: disconnect, Opcode.NOTIFY: notify, Opcode.INIT_QP_ATTR: init_qp_attr,
+}

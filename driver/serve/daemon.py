@@ -21,8 +21,7 @@ from ..ibverbs.messages import (
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.errors import NoRoom, PyverbsRDMAError
 from ..verbs.device_list import open_card
-from . import connection_calls  # noqa: F401 - it adds to CALLS
-from .calls import CALLS
+from . import calls, connection_calls
 from .client import Client
 from .quota import Account, of_this_process
 from .ring import Violation
@@ -31,6 +30,7 @@ from .shared_memory import fence
 ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
           (CommandTimeout, errno.EIO), (CommandError, errno.EIO), (DeviceFatal, errno.EIO), (ValueError, errno.EINVAL),
           (TypeError, errno.EINVAL), (OSError, errno.ENOMEM))     # the last: no mapping or descriptor is left
+CALLS = calls.CALLS | connection_calls.CALLS
 
 
 class World:

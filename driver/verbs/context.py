@@ -10,6 +10,7 @@ from ..device.capabilities import IncompatibleCard
 from ..device.health import DeviceFatal
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import instance
+from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, PyverbsUserError
 from .card import Card
 from .config import ContextConfig
@@ -27,7 +28,7 @@ _OF_ENGINE = ("lock", "commands", "qps", "rings", "counts", "neighbours", "raw_f
               "host_qpns")
 
 
-class Context(Queries):
+class Context(Queries, Closing):
     """An open device.
 
     By its ``name`` in :func:`~weft.driver.verbs.device_list.get_device_list` any number of contexts of a program share
@@ -153,12 +154,6 @@ class Context(Queries):
             return self.async_events.popleft()
 
     # ------------------------------------------------------------------------------------------ end
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def close(self):
         """End what was made of it: QPs first, then MRs and PDs, then CQs and channels, each oldest first. The last

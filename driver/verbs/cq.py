@@ -3,6 +3,7 @@
 import collections
 
 from ..terms.checks import between, instance, unsigned
+from ..terms.closing import Closing
 from ..terms.enums import EventType, WCStatus
 from ..terms.errors import InvalidValue, PyverbsRDMAError, PyverbsUserError, QueueOverrun
 from .events import AsyncEvent
@@ -20,7 +21,7 @@ def check_creator(made, context, table="cqs"):
     context.check_open()
 
 
-class CompChannel:
+class CompChannel(Closing):
     """Where CQs tell of completions: one event per :meth:`CQ.req_notify`.
 
     Attributes
@@ -64,12 +65,6 @@ class CompChannel:
         if self.closed:
             raise InvalidValue("the completion channel is closed")
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
     @locked
     def close(self):
         """Destroy it, and before it the CQs that tell it; who waits for an event is told."""
@@ -80,7 +75,7 @@ class CompChannel:
         self.context.channels.pop(self, None)
 
 
-class CQ:
+class CQ(Closing):
     """A completion queue.
 
     Parameters
@@ -263,12 +258,6 @@ class CQ:
 
     def __bool__(self):
         return True
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     @locked
     def close(self):

@@ -7,6 +7,7 @@ from weft.hdl.contract import abi
 from ..device.page_table import pack_ptes, page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
+from ..terms.closing import Closing
 from ..terms.enums import AccessFlag, ReregFlag
 from ..terms.errors import InvalidValue, NoRoom, NotSupported, PyverbsUserError
 from .locking import locked, made_locked
@@ -17,7 +18,7 @@ _LENGTH_MAX = (1 << 64) - 1
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
 
-class MR:
+class MR(Closing):
     """Registered memory.
 
     Parameters
@@ -194,12 +195,6 @@ class MR:
     def handle(self):
         """Its place in the card's table."""
         return self.index
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     @locked
     def close(self):

@@ -1,10 +1,11 @@
 """Protection domains."""
 
+from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
 from .locking import locked, made_locked
 
 
-class PD:
+class PD(Closing):
     """A protection domain: QPs may only use MRs of their own.
 
     Attributes
@@ -36,12 +37,6 @@ class PD:
         if self.closed:
             raise InvalidValue("the protection domain is closed")
         self.context.check_open()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     @locked
     def close(self):

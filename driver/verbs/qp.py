@@ -8,6 +8,7 @@ from weft.hdl.contract import wire
 
 from ..receive.receiver import RNR_TIMER
 from ..terms.checks import instance, unsigned
+from ..terms.closing import Closing
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
@@ -16,7 +17,7 @@ from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
 from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
 from .qp_life import QPLife
 from .qp_states import necessary
-from .requests import plain_write, receive_request, send_operation
+from .requests import receive_request, send_operation
 from .wr import RecvWR, SendWR, chain, note_bad
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr", "QPInitAttrEx", "rc_init_attr"]
@@ -35,7 +36,7 @@ def connected_attr(peer, **attributes):
     return QPAttr(**{"rq_psn": peer.psn, "dest_qp_num": peer.qpn, "ah_attr": route} | _USUAL | attributes)
 
 
-class QP(QPLife):
+class QP(QPLife, Closing):
     """A reliable connection.
 
     Parameters
@@ -154,40 +155,38 @@ class QP(QPLife):
         NoRoom
             If the card has no room for what the first request takes that is no write.
         """
-        engine, cap, signal_all = self.engine, self.cap, bool(self.init_attr.sq_sig_all)
-        memory, writes, room = engine.card.lender.memory, [], 0     # plain writes are handed over together
+        cap, memory, signal_all = self.cap, self.engine.card.lender.memory, bool(self.init_attr.sq_sig_all)
+        posted, room = [], 0
         try:
             for one in chain(wr, SendWR):
                 try:
                     if not room:
                         self._check_able()
-                    operation = (plain_write(one, cap, memory.card_keys, signal_all=signal_all)
-                                 or send_operation(one, cap, memory, signal_all=signal_all))
-                    if not operation.plain and self.attr.standard and not engine.is_write(operation):
-                        raise NotSupported("of what the verbs know, this card does to a standard peer nothing but "
-                                           "writes")
-                    room = room or self._room_behind(writes)
-                    if operation.plain:
-                        writes.append(operation)
-                    else:
-                        engine.post_writes(writes)
-                        writes.clear()
-                        engine.post_send(operation)
+                    operation = send_operation(one, cap, memory, signal_all=signal_all)
+                    room = room or self._room_behind(posted)
+                    if not operation.plain:
+                        self._prepare(operation)
+                    posted.append(operation)
                     room -= 1
                 except Exception:
                     note_bad(one, bad_wr)
                     raise
         finally:
-            engine.post_writes(writes)
+            self.engine.post_send(posted)
+
+    def _prepare(self, operation):
+        if self.attr.standard and not self.engine.is_write(operation):
+            raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
+        self.engine.prepare(operation)
 
     def _check_able(self):
         if self.engine.sender is None or self.qp_state is QPState.RTR:
             raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
 
-    def _room_behind(self, writes):
+    def _room_behind(self, posted):
         """How many requests may be posted when these are, which they are now."""
-        self.engine.post_writes(writes)
-        writes.clear()
+        self.engine.post_send(posted)
+        posted.clear()
         room = self.cap.max_send_wr - self.engine.outstanding
         if room <= 0:
             raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
@@ -221,12 +220,6 @@ class QP(QPLife):
                 raise
 
     # ------------------------------------------------------------------------------------- the end
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     @locked
     def close(self):

@@ -1,4 +1,4 @@
-"""From work requests of the application to what the engine takes: checked here, before anything is queued."""
+"""Work requests of the verbs and of served programs, checked before anything is queued."""
 
 import struct
 
@@ -11,74 +11,80 @@ from ..terms.errors import InvalidValue, NotSupported
 
 ADDRESS_BITS, WORD_BITS = 64, 32
 LENGTH_MAX = (1 << 31) - 1
+OPCODES = {int(opcode): opcode for opcode in COMPLETION_OPCODE}
 _WITH_IMM = (WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM)
 _EXISTING = SendFlags.FENCE | SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE
 _NEEDS_ADDRESS = WRITES | FETCHES
-_OPCODES = {int(opcode): opcode for opcode in COMPLETION_OPCODE}
 _ADDRESSES = 1 << ADDRESS_BITS
-_WRITE, _ONE_SGE = int(WROpcode.RDMA_WRITE), (0, 1)     # an SGE that is there counts, said or not
 # Flags -> whether they have each of these.
-_FLAGS = {flags: tuple(bool(flags & one) for one in (
+FLAGS = {flags: tuple(bool(flags & one) for one in (
     SendFlags.SIGNALED, SendFlags.FENCE, SendFlags.SOLICITED, SendFlags.INLINE)) for flags in range(_EXISTING + 1)}
 # What fits these is an integer of that many bits; what does not is looked at field by field, for a sentence.
-_USUAL = struct.Struct("<QQIIQQQII")
 _NUMBERS, _SGE = struct.Struct("<QQIIQQ"), struct.Struct("<QII")
 _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_BITS), ("imm_data", WORD_BITS),
           ("compare_add", ADDRESS_BITS), ("swap", ADDRESS_BITS))
 
 
-def plain_write(wr, cap, card_keys, *, signal_all):
-    """The same as :func:`send_operation` of a write from one SGE in which nothing is wrong, or None: a short way for
-    what is posted most."""
-    try:
-        signaled, fence, solicited, inlined = _FLAGS[wr.send_flags]
-        (sge,) = wr.sg
-        wr_id, remote, rkey, _, _, _, va, length, lkey = _USUAL.unpack(_USUAL.pack(
-            wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
-        if (wr.opcode != _WRITE or inlined or wr.num_sge not in _ONE_SGE or not cap.max_send_sge
-                or length > LENGTH_MAX or va + length > _ADDRESSES or remote + length > _ADDRESSES):
-            return None
-    except (struct.error, TypeError, ValueError, AttributeError, KeyError):
-        return None
-    return WriteOperation(wr_id, va, length, card_keys[lkey], remote, rkey, signal_all or signaled, fence, solicited,
-                          wr.next_wr is not None)
-
-
 def send_operation(wr, cap, memory, *, signal_all):
-    """:class:`~weft.driver.operation.operation.Operation`, or ``WriteOperation``, of a
-    :class:`~weft.driver.verbs.wr.SendWR`.
+    """Return the :class:`~weft.driver.operation.operation.Operation` of a :class:`~weft.driver.verbs.wr.SendWR`.
 
-    Inline data are read now, from ``memory``, whatever their keys say; other entries get the card's keys.
+    Inline data is read now, from ``memory``, whatever its keys say; other entries get the card's keys.
 
     Raises
     ------
     ValueError, TypeError
         If one of its values is impossible.
     """
-    opcode, (signaled, fence, solicited, inlined) = _kind(wr)
-    wr_id, remote, rkey, imm, compare_add, swap, sges, length = _usual(wr, cap, memory) or _checked(wr, cap, memory)
-    if length > LENGTH_MAX:
-        raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
-    inline = None
-    if inlined:
-        if opcode in FETCHES:
-            raise InvalidValue(f"{opcode.name} has no data that could be inline")
-        if length > cap.max_inline_data:
+    opcode, flags = _kind(wr)
+    numbers, sges, inline = _numbers(wr), _sges(wr, cap.max_send_sge, memory), None
+    if flags[3] and opcode not in FETCHES:
+        if (length := total(sges)) > cap.max_inline_data:
             raise InvalidValue(f"{length} bytes inline; max_inline_data is {cap.max_inline_data}")
         inline = memory.gather(sges)
-    if opcode in _NEEDS_ADDRESS and remote + length > _ADDRESSES:
+    return operation_of(opcode, (True, *flags[1:]) if signal_all else flags, numbers, sges, inline,
+                        wr.next_wr is not None)
+
+
+def operation_of(opcode, flags, numbers, sges, inline=None, followed=False):
+    """Return the :class:`~weft.driver.operation.operation.Operation` of a send work request.
+
+    Parameters
+    ----------
+    opcode : WROpcode
+    flags : tuple of bool
+        As in :data:`FLAGS`.
+    numbers : tuple of int
+        ``wr_id, remote_addr, rkey, imm_data, compare_add, swap``; each fits its field.
+    sges : list of (va, length, card's key)
+    inline : bytes or None
+        The data, in place of those of ``sges``.
+    followed : bool
+        The next request is posted together with it.
+
+    Raises
+    ------
+    InvalidValue
+        If a range ends behind the last address, or the data is too long, or inline and to be fetched.
+    """
+    wr_id, remote, rkey, imm, compare_add, swap = numbers
+    signaled, fence, solicited, inlined = flags
+    length = _length(sges)
+    if length > LENGTH_MAX:
+        raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
+    if inlined and opcode in FETCHES:
+        raise InvalidValue(f"{opcode.name} has no data that could be inline")
+    if remote + (length if inline is None else len(inline)) > _ADDRESSES and opcode in _NEEDS_ADDRESS:
         _raise_end("the remote range", remote, length)
     if opcode is WROpcode.RDMA_WRITE and inline is None and len(sges) == 1:
-        return WriteOperation(wr_id, *sges[0], remote, rkey, signal_all or signaled, fence, solicited,
-                              wr.next_wr is not None)
-    return Operation(wr_id, opcode, sges, remote, rkey, imm if opcode in _WITH_IMM else None, signal_all or signaled,
-                     fence, solicited, inline, compare_add, swap, wr.next_wr is not None)
+        return WriteOperation(wr_id, *sges[0], remote, rkey, signaled, fence, solicited, followed)
+    return Operation(wr_id, opcode, sges, remote, rkey, imm if opcode in _WITH_IMM else None, signaled, fence,
+                     solicited, inline, compare_add, swap, followed)
 
 
 def _kind(wr):
-    """The opcode of a request, and what its flags say."""
+    """The opcode of a request, and its flags as in :data:`FLAGS`."""
     try:
-        opcode, flags = _OPCODES.get(wr.opcode), _FLAGS.get(wr.send_flags)
+        opcode, flags = OPCODES.get(wr.opcode), FLAGS.get(wr.send_flags)
     except TypeError:
         raise TypeError(f"opcode is {wr.opcode!r}, send_flags {wr.send_flags!r}; numbers are needed") from None
     if opcode is None:
@@ -87,25 +93,6 @@ def _kind(wr):
         flags = member("send_flags", wr.send_flags, SendFlags)
         raise NotSupported(f"send_flags is {flags!r}; of these only {_EXISTING!r} exist here")
     return opcode, flags
-
-
-def _usual(wr, cap, memory):
-    """What :func:`_checked` says of a request with one entry, or None if it is not that, or not all right."""
-    try:
-        (sge,) = wr.sg
-        *numbers, va, length, lkey = _USUAL.unpack(_USUAL.pack(
-            wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
-        if wr.num_sge not in (0, 1) or not cap.max_send_sge or va + length > _ADDRESSES:
-            return None
-    except (struct.error, TypeError, ValueError, AttributeError):
-        return None
-    return *numbers, [(va, length, memory.card_keys[lkey])], length
-
-
-def _checked(wr, cap, memory):
-    """The numbers of a request, its scatter-gather list, and how many bytes that is."""
-    sges = _sges(wr, cap.max_send_sge, memory)
-    return *_numbers(wr), sges, total(sges)
 
 
 def _numbers(wr):
@@ -118,7 +105,9 @@ def _numbers(wr):
 
 def receive_request(wr, max_sge, memory):
     """:class:`~weft.driver.operation.receives.Receive` of a :class:`~weft.driver.verbs.wr.RecvWR`."""
-    return Receive(unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _sges(wr, max_sge, memory))
+    receive = Receive(unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _sges(wr, max_sge, memory))
+    _length(receive.sges)
+    return receive
 
 
 def sges_of(wr, most):
@@ -149,15 +138,22 @@ def _sge(sge):
 
 
 def _sges(wr, most, memory):
-    """(va, length, the card's key); the list is also as long as it says, and within the addresses that there are."""
+    """(va, length, the card's key); the list is also as long as it says."""
     sges = sges_of(wr, most)
     if wr.num_sge not in (0, len(sges)):
         raise InvalidValue(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
-    for va, length, _ in sges:
-        if va + length > _ADDRESSES:
-            _raise_end("an SGE", va, length)
     card_keys = memory.card_keys
     return [(va, length, card_keys[lkey]) for va, length, lkey in sges]
+
+
+def _length(sges):
+    """Bytes of a scatter-gather list none of whose entries ends behind the last address."""
+    length = 0
+    for va, size, _ in sges:
+        if va + size > _ADDRESSES:
+            _raise_end("an SGE", va, size)
+        length += size
+    return length
 
 
 def _raise_end(what, va, length):

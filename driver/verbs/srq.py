@@ -5,6 +5,7 @@ from itertools import count
 
 from ..operation.receives import Receives
 from ..terms.checks import between, instance, member, unsigned
+from ..terms.closing import Closing
 from ..terms.enums import EventType, SrqAttrMask
 from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from ..terms.init_enums import SrqInitAttrMask, SrqType
@@ -69,7 +70,7 @@ class SrqInitAttrEx(SrqAttr):
             raise NotSupported("Failed to create SRQ: only basic ones exist, without XRC and tag matching")
 
 
-class SRQ:
+class SRQ(Closing):
     """Receive requests for any of several QPs, in the order in which their messages come.
 
     Parameters
@@ -163,12 +164,6 @@ class SRQ:
         """:class:`SrqAttr` as it is now."""
         self._check()
         return SrqAttr(self._attr.max_wr, self._attr.max_sge, self.receives.limit)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     @locked
     def close(self):

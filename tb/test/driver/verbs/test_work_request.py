@@ -5,10 +5,10 @@ import random
 import pytest
 
 from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
-from weft.driver.terms.errors import InvalidValue, QueueFull
+from weft.driver.terms.errors import InvalidValue, NotSupported, QueueFull
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.qp import QPCap
-from weft.driver.verbs.requests import plain_write, send_operation
+from weft.driver.verbs.requests import send_operation
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import abi
 from weft.tb.sim.pair.operation_pair import OperationPair
@@ -198,30 +198,45 @@ class _NoMemory:
         return b""
 
 
-def test_the_short_way_of_a_write_leads_to_the_same_operation():
-    """And whatever is wrong, or is no plain write, does not go that way."""
+def test_only_a_right_write_of_one_entry_becomes_a_plain_operation():
+    """It has what was asked for; what is wrong is refused, and what is no plain write does not become one."""
     rng, cap, seen = random.Random(5), QPCap(max_inline_data=256), set()
     wrong = {"wr_id": [-1, 1 << 64, "a"], "remote_addr": [-1, (1 << 64) - 10], "rkey": [1 << 32], "num_sge": [2, 5],
-             "imm_data": [1 << 32], "send_flags": [32, INLINE, []],
-             "opcode": [SEND, READ, 99, WROpcode.RDMA_WRITE_WITH_IMM]}
+             "imm_data": [1 << 32], "send_flags": [32, []], "opcode": [99]}
+    other = {"send_flags": [INLINE], "opcode": [SEND, READ, WROpcode.RDMA_WRITE_WITH_IMM]}
     flags = [0, SIGNALED, FENCE | SIGNALED, SendFlags.SOLICITED]
-    for _ in range(500):
+    for _ in range(800):
         wr = SendWR(rng.getrandbits(64), WRITE, rng.randrange(2), sg=[SGE(rng.getrandbits(40), rng.getrandbits(20), 7)],
                     send_flags=rng.choice(flags), rkey=rng.getrandbits(32),
                     remote_addr=rng.getrandbits(40), next_wr=rng.choice([None, SendWR()]))
-        signal_all, fault = rng.random() < 0.5, rng.choice([None, None, *wrong, "length", "many"])
+        signal_all, fault = rng.random() < 0.5, rng.choice([None, None, *wrong, "length", "end", "many", "other"])
         if fault == "length":
             wr.sg[0].length = rng.choice([-1, (1 << 31), 1 << 32])
+        elif fault == "end":
+            wr.sg[0].addr = (1 << 64) - wr.sg[0].length + 1
         elif fault == "many":
-            wr.sg = rng.choice([[], wr.sg * 2, None])
+            wr.sg, wr.num_sge = rng.choice([wr.sg * 2, [wr.sg[0], None]]), 0
+        elif fault == "other":
+            name = rng.choice([*other])
+            wr.sg[0].length %= 200
+            setattr(wr, name, rng.choice(other[name]))
         elif fault is not None:
             setattr(wr, fault, rng.choice(wrong[fault]))
-        short = plain_write(wr, cap, _NoMemory.card_keys, signal_all=signal_all)
-        assert (short is None) == (fault is not None), (wr, fault)
-        if short is not None:
-            long = send_operation(wr, cap, _NoMemory, signal_all=signal_all)
-            for name in ("wr_id", "opcode", "sges", "remote_va", "rkey", "signaled", "fence", "solicited", "followed",
-                         "length", "plain", "inline", "imm"):
-                assert getattr(short, name) == getattr(long, name), name
         seen.add(fault)
-    assert seen == {None, *wrong, "length", "many"}
+        if fault not in (None, "other"):
+            with pytest.raises((InvalidValue, NotSupported, TypeError)):
+                send_operation(wr, cap, _NoMemory, signal_all=signal_all)
+            continue
+        operation = send_operation(wr, cap, _NoMemory, signal_all=signal_all)
+        assert operation.plain == (fault is None)
+        if fault is None:
+            (sge,), flag = wr.sg, wr.send_flags
+            found = {name: getattr(operation, name) for name in (
+                "wr_id", "opcode", "sges", "remote_va", "rkey", "signaled", "fence", "solicited", "followed", "length",
+                "inline", "imm")}
+            assert found == {
+                "wr_id": wr.wr_id, "opcode": WRITE, "sges": [(sge.addr, sge.length, 8)], "remote_va": wr.remote_addr,
+                "rkey": wr.rkey, "signaled": signal_all or bool(flag & SIGNALED), "fence": bool(flag & FENCE),
+                "solicited": bool(flag & SendFlags.SOLICITED), "followed": wr.next_wr is not None,
+                "length": sge.length, "inline": None, "imm": None}
+    assert seen == {None, *wrong, "length", "end", "many", "other"}
