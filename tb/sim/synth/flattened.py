@@ -1,6 +1,6 @@
 """A subsystem mapped with and without the boundaries of its blocks, to see what they cost or save.
 
-``python -m weft.tb.sim.synth.flattened adamap.second_level.matcher`` maps the subsystem of the preset `basic` in the forms
+``python -m weft.tb.sim.synth.flattened adamap.second_level.matcher`` maps the subsystem of preset ``basic`` as:
 
 - ``blocks``: every block alone, as :mod:`weft.tb.sim.synth.mapped` does for ``weft synth``;
 - ``folded``: blocks without registers and without sub-blocks become part of the block around them;
