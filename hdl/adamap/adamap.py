@@ -11,11 +11,11 @@ from ..part.interfaces import QpLife
 from ..part.registers import register_port
 from ..part.stream import Fifo
 from ..table.kinds import QP_STATES
-from .builder import NodeBuilder
-from .control import ListControl
-from .cum import CumTable
+from .builder.builder import NodeBuilder
 from .second_level import SecondLevel
-from .window import Window
+from .window.control import ListControl
+from .window.cum import CumTable
+from .window.window import Window
 
 
 class Adamap(wiring.Component):

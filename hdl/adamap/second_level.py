@@ -9,17 +9,17 @@ from ..part import layouts
 from ..part.arbiter import Arbiter
 from ..part.counting import Refusal, count_outputs, merged, pass_counts
 from ..part.layouts import TICKET_WIDTH, Report
+from ..part.select import AnyOf
 from ..part.stream import Fifo
 from ..part.ticket import EXTENDED_TICKET_WIDTH, follow
 from ..table.kinds import QP_STATES
-from .ahead import AheadTable
-from .block import extent_member, held
-from .control import ControlOp
-from .head_cache import HeadCache
-from .matcher import Matcher
-from .prefetch import Prefetch
-from .retire import LongReport
-from .select import AnyOf
+from .cache.cached import extent_member, held
+from .cache.head_cache import HeadCache
+from .match.matcher import Matcher
+from .match.retire import LongReport
+from .prefetch.ahead import AheadTable
+from .prefetch.prefetch import Prefetch
+from .window.control import ControlOp
 
 
 class ReportHold(wiring.Component):

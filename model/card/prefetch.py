@@ -1,6 +1,6 @@
 """The prefetcher in time: one look after the other at lists that may want nodes, reads of blocks, nodes that land.
 
-The steps and their lengths are those of ``hdl/adamap/prefetch.py``; a step is a cycle.
+The steps and their lengths are those of ``hdl/adamap/prefetch/prefetch.py``; a step is a cycle.
 """
 
 from collections import deque

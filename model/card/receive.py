@@ -15,7 +15,7 @@ from .write_engine import NIC
 Reason, Ring = abi.Reason, abi.Ring
 TRANSLATION = 9 * CYCLE_NS      # of a request, see hdl/table/translate.py; longer by what answers stand at its end
 ASK_PACE = 2 * CYCLE_NS         # between requests
-# Of the window, see hdl/adamap/window.py, and of the builder behind it, see hdl/adamap/builder.py.
+# Of the window, see hdl/adamap/window/window.py, and of the builder behind it, see hdl/adamap/builder/builder.py.
 WINDOW = 2 * CYCLE_NS           # for a packet that does not slide it
 STEP = 2                        # cycles from a run that the window slides over to the next one
 MARK = 2                        # for the mark of a packet that slid it, behind the last of them

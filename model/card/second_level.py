@@ -11,7 +11,7 @@ from .prefetch import Prefetcher
 from .timing import CYCLE_NS
 
 SHARE = 3           # waiting headers of one QP to free places of the match queue
-TRY = 2 * CYCLE_NS          # between the tries of two waiting headers, see hdl/adamap/matcher.py
+TRY = 2 * CYCLE_NS          # between the tries of two waiting headers, see hdl/adamap/match/matcher.py
 FORCED = 3 * CYCLE_NS       # from a header that wants the head gone until it goes
 TRY_AGAIN = 6 * CYCLE_NS    # from a header that wants the head gone until that header is tried again
 # From the try of a new header until an order to leave: of the first node that it passes over, and of one that it ends,

@@ -111,14 +111,14 @@ class Timing:
         From the descriptor of a PAGE_TABLE_WRITE to the first request for its entries, and from the last entry in the
         table until the answer is at its ring.
     look, linked, ask : float
-        Prefetcher, see ``hdl/adamap/prefetch.py``: from the matcher's reason to look at a list, or a doorbell at the
-        card, until it may be chosen; from the step that asks for blocks to the request.
+        Prefetcher, see ``hdl/adamap/prefetch/prefetch.py``: from the matcher's reason to look at a list, or a doorbell
+        at the card, until it may be chosen; from the step that asks for blocks to the request.
     line : float
         From the end of a read until its blocks may be chosen.
     wake : float
         From a node in the cache until a header that waited is tried.
     match : float
-        Matcher, see ``hdl/adamap/matcher.py``: from a verdict to its hit or miss.
+        Matcher, see ``hdl/adamap/match/matcher.py``: from a verdict to its hit or miss.
     """
 
     register_write: float = 16.4

@@ -1,4 +1,4 @@
-"""The node builder, without time: the oracle of ``hdl/adamap/builder.py``."""
+"""The node builder, without time: the oracle of ``hdl/adamap/builder/builder.py``."""
 
 from weft.hdl.contract import abi
 

@@ -1,4 +1,4 @@
-"""The head cache, without time: the oracle of ``hdl/adamap/head_cache.py``."""
+"""The head cache, without time: the oracle of ``hdl/adamap/cache/head_cache.py``."""
 
 import enum
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The matcher, without time: the oracle of ``hdl/adamap/matcher.py``."""
+"""The matcher, without time: the oracle of ``hdl/adamap/match/matcher.py``."""
 
 from collections import deque
 from itertools import islice

@@ -1,4 +1,4 @@
-"""The bitmap window of one QP, without time: the oracle of ``hdl/adamap/window.py``."""
+"""The bitmap window of one QP, without time: the oracle of ``hdl/adamap/window/window.py``."""
 
 from dataclasses import dataclass, field
 

@@ -9,7 +9,7 @@ RTL = """
 app/job
 app/serve/test_page.py
 app/serve/test_simulated_time.py::test_a_program_measures_cards_in_time[rtl]
-app/test_examples.py::test_an_example_runs_over_rtl
+app/test_examples.py::test_an_example_runs_on_the_rtl
 cards
 hdl
 model/card

@@ -1,4 +1,5 @@
-"""The head cache and its prefetch: which nodes of a list are on the card. The rules of ``hdl/adamap/prefetch.py``.
+"""The head cache and its prefetch: which nodes of a list are on the card. The rules of
+``hdl/adamap/prefetch/prefetch.py``.
 
 One read of a list is in flight at a time, takes ``dma_slots`` and brings ``fetch_blocks`` nodes at most. It starts
 when fewer than ``watermark`` nodes of the list are cached, or when somebody waits. The first node of a list may have

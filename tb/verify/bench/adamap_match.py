@@ -18,8 +18,8 @@ from pathlib import Path
 import cocotb
 from cocotb.triggers import Event, RisingEdge
 
-from weft.hdl.adamap.control import ControlKind
 from weft.hdl.adamap.second_level import SecondLevel
+from weft.hdl.adamap.window.control import ControlKind
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import MatchRequest

@@ -11,10 +11,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from weft.hdl.adamap.arrival import Arrival
-from weft.hdl.adamap.builder import NodeBuilder
-from weft.hdl.adamap.prefetch import Prefetch
-from weft.hdl.adamap.turn_out import TurnOut
+from weft.hdl.adamap.builder.builder import NodeBuilder
+from weft.hdl.adamap.prefetch.arrival import Arrival
+from weft.hdl.adamap.prefetch.prefetch import Prefetch
+from weft.hdl.adamap.prefetch.turn_out import TurnOut
 from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.contract.params import preset

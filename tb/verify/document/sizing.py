@@ -3,7 +3,7 @@
 from math import ceil, inf
 
 from weft.driver.verbs.config import ContextConfig
-from weft.hdl.adamap.fetches import LINES
+from weft.hdl.adamap.prefetch.fetches import LINES
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import PRESETS
 from weft.hdl.part.layouts import qp_entry

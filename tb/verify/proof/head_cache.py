@@ -3,9 +3,9 @@
 from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
-from weft.hdl.adamap.cached import cached_record, cached_tag
-from weft.hdl.adamap.chains import Chains
-from weft.hdl.adamap.head_cache import Comparison, HeadCache, Tags
+from weft.hdl.adamap.cache.cached import cached_record, cached_tag
+from weft.hdl.adamap.cache.chains import Chains
+from weft.hdl.adamap.cache.head_cache import Comparison, HeadCache, Tags
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken
 from weft.tb.verify.proof.specification import Spec

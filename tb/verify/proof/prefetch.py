@@ -6,16 +6,15 @@ from types import SimpleNamespace
 from amaranth.hdl import Mux, Signal
 from amaranth.lib import wiring
 
-from weft.hdl.adamap.ahead import AheadTable
-from weft.hdl.adamap.arrival import Arrival
-from weft.hdl.adamap.chains import Chains
-from weft.hdl.adamap.fetches import Fetches
-from weft.hdl.adamap.head_cache import Comparison, HeadCache
-from weft.hdl.adamap.list_row import ListRow, ReadReach
-from weft.hdl.adamap.node_check import NodeCheck
-from weft.hdl.adamap.prefetch import Prefetch
-from weft.hdl.adamap.turn_out import TurnOut
-from weft.hdl.adamap.work_list import WorkList
+from weft.hdl.adamap.cache.chains import Chains
+from weft.hdl.adamap.cache.head_cache import Comparison, HeadCache
+from weft.hdl.adamap.prefetch.ahead import AheadTable
+from weft.hdl.adamap.prefetch.arrival import Arrival
+from weft.hdl.adamap.prefetch.fetches import Fetches, NodeCheck
+from weft.hdl.adamap.prefetch.list_row import ListRow, ReadReach
+from weft.hdl.adamap.prefetch.prefetch import Prefetch
+from weft.hdl.adamap.prefetch.turn_out import TurnOut
+from weft.hdl.adamap.prefetch.work_list import WorkList
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken, mutant, named
 from weft.tb.verify.proof.prefetch_checks import PLACES, bookkeeping, pointers, progress, rests, waiting

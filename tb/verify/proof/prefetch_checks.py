@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
-from weft.hdl.adamap.ahead import AheadKind, ahead_place, ahead_row
-from weft.hdl.adamap.block import dead, line_of
-from weft.hdl.adamap.cached import cached_tag
+from weft.hdl.adamap.cache.cached import cached_tag, dead, line_of
+from weft.hdl.adamap.prefetch.ahead import AheadKind, ahead_place, ahead_row
 from weft.hdl.contract import abi
 from weft.hdl.part.layouts import REPORT_EVENT
 from weft.tb.verify.proof.prefetch_world import IDLE, QPS, RSN_BITS, inside

@@ -2,10 +2,8 @@
 
 from amaranth.hdl import Cat, Mux, Signal, Value
 
-from weft.hdl.adamap.block import dead, stray
-from weft.hdl.adamap.cached import cached_record
-from weft.hdl.adamap.fetches import LINES, fetch_layout
-from weft.hdl.adamap.node_check import VERDICT
+from weft.hdl.adamap.cache.cached import cached_record, dead, stray
+from weft.hdl.adamap.prefetch.fetches import LINES, VERDICT, fetch_layout
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import TURN_OUT_PATIENCE
 from weft.hdl.part.layouts import NODE

@@ -3,8 +3,8 @@
 from amaranth.hdl import Array, Cat, Const, Signal
 from amaranth.lib import data
 
-from weft.hdl.adamap.block import line_of
-from weft.hdl.adamap.retire import RetireLane
+from weft.hdl.adamap.cache.cached import line_of
+from weft.hdl.adamap.match.retire import RetireLane
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import REPORT_RETIRE
 from weft.tb.verify.proof.broken import Broken

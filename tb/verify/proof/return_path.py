@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
-from weft.hdl.adamap.retire import LongReport
+from weft.hdl.adamap.match.retire import LongReport
 from weft.hdl.adamap.second_level import ReportHold
 from weft.hdl.contract.params import exact_log2, preset
 from weft.hdl.part.arbiter import Arbiter

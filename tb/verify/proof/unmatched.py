@@ -2,8 +2,8 @@
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from weft.hdl.adamap.match_entry import SLACK_MAX, Unmatched, passed
-from weft.hdl.adamap.wait_queue import MatchItem
+from weft.hdl.adamap.match.match_entry import SLACK_MAX, Unmatched, passed
+from weft.hdl.adamap.match.wait_queue import MatchItem
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken
 from weft.tb.verify.proof.specification import Spec

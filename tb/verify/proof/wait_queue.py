@@ -3,7 +3,7 @@
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data
 
-from weft.hdl.adamap.wait_queue import MatchItem, WaitQueue, group_of
+from weft.hdl.adamap.match.wait_queue import MatchItem, WaitQueue, group_of
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken
 from weft.tb.verify.proof.specification import Spec

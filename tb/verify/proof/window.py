@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from amaranth.hdl import Array, Cat, Mux, Signal, Value, signed
 from amaranth.lib import data
 
-from weft.hdl.adamap.cum import CUM_BITS
-from weft.hdl.adamap.step import RUN_ON, STEP, LowBits, RunOn
-from weft.hdl.adamap.window import Window
+from weft.hdl.adamap.window.cum import CUM_BITS
+from weft.hdl.adamap.window.step import RUN_ON, STEP, LowBits, RunOn
+from weft.hdl.adamap.window.window import Window
 from weft.hdl.contract.abi import HOLES_BITS
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import JudgeRequest, Verdict

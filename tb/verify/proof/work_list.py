@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Array, Cat, Mux, Signal
 
-from weft.hdl.adamap.work_list import WorkList
+from weft.hdl.adamap.prefetch.work_list import WorkList
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken, mutant, named
 from weft.tb.verify.proof.specification import Spec

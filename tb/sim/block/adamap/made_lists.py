@@ -4,7 +4,7 @@ import cocotb
 from cocotb.triggers import Lock, RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
-from weft.hdl.adamap.control import ControlKind, ControlOp
+from weft.hdl.adamap.window.control import ControlKind, ControlOp
 from weft.hdl.contract import abi
 from weft.hdl.part.layouts import Extent, LineData, LineRequest
 from weft.tb.sim.block.adamap.with_qp_table import write_qp

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from weft.hdl.adamap.cached import NODE_BASE, REACH, CachedNode, Pending, cached_record
+from weft.hdl.adamap.cache.cached import NODE_BASE, REACH, CachedNode, Pending, cached_record
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.model.functional.head_cache import HeadCache, State

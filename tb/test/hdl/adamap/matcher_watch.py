@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.matcher import ListView
-from weft.hdl.adamap.retire import LongReport
+from weft.hdl.adamap.match.matcher import ListView
+from weft.hdl.adamap.match.retire import LongReport
 from weft.hdl.contract import abi
 from weft.hdl.part.ticket import EXTENDED_TICKET_WIDTH
 from weft.tb.sim.stream.payload import pack, unpack

@@ -5,8 +5,8 @@ from itertools import takewhile
 
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.cached import cached_record
-from weft.hdl.adamap.control import ControlKind, ControlOp
+from weft.hdl.adamap.cache.cached import cached_record
+from weft.hdl.adamap.window.control import ControlKind, ControlOp
 from weft.hdl.part.layouts import QpRef
 from weft.tb.sim.stream.payload import pack, unpack
 from weft.tb.sim.stream.stream import StreamSink

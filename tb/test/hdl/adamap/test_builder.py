@@ -9,7 +9,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from weft.hdl.adamap.builder import NodeBuilder
+from weft.hdl.adamap.builder.builder import NodeBuilder
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import NODE_ENCODINGS, preset
 from weft.hdl.part.layouts import HoleRun, Report

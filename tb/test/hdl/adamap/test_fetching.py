@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from weft.hdl.adamap.adamap import Adamap
-from weft.hdl.adamap.fetches import LINES, fetch_slots
+from weft.hdl.adamap.prefetch.fetches import LINES, fetch_slots
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
 from weft.tb.test.hdl.adamap.closed_loop import PARAMS, set_up

@@ -6,7 +6,7 @@ import random
 import cocotb
 import pytest
 
-from weft.hdl.adamap.head_cache import HeadCache
+from weft.hdl.adamap.cache.head_cache import HeadCache
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.model.functional.node import Node

@@ -7,8 +7,8 @@ import cocotb
 import pytest
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from weft.hdl.adamap.cached import NODE_BASE, CachedNode
-from weft.hdl.adamap.hole import HoleCheck
+from weft.hdl.adamap.cache.cached import NODE_BASE, CachedNode
+from weft.hdl.adamap.match.hole import HoleCheck
 from weft.hdl.contract import abi
 from weft.model.functional.node import encode_body, runs_of
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate

@@ -7,8 +7,8 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from weft.hdl.adamap.match_entry import SHARE
-from weft.hdl.adamap.retire import REPORTS, UNDER_WAY
+from weft.hdl.adamap.match.match_entry import SHARE
+from weft.hdl.adamap.match.retire import REPORTS, UNDER_WAY
 from weft.hdl.contract import abi
 from weft.model.functional.node import Node
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate

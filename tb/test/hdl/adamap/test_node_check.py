@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.node_check import VERDICT, NodeCheck
+from weft.hdl.adamap.prefetch.fetches import VERDICT, NodeCheck
 from weft.hdl.contract import abi
 from weft.model.functional.node import Node, choose_encoding, damage
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate

@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.block import Pointed, dead, stray
+from weft.hdl.adamap.cache.cached import Pointed, dead, stray
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock

@@ -8,9 +8,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge, with_timeout
 
-from weft.hdl.adamap.control import ControlKind
-from weft.hdl.adamap.step import STEP
-from weft.hdl.adamap.window import Window
+from weft.hdl.adamap.window.control import ControlKind
+from weft.hdl.adamap.window.step import STEP
+from weft.hdl.adamap.window.window import Window
 from weft.hdl.contract.abi import HOLES_BITS
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import HoleRun, JudgeRequest

@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import FallingEdge
 
-from weft.hdl.adamap.work_list import WorkList
+from weft.hdl.adamap.prefetch.work_list import WorkList
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.control import ControlKind, ControlOp
+from weft.hdl.adamap.window.control import ControlKind, ControlOp
 from weft.hdl.contract.abi import HOLES_BITS
 from weft.hdl.part.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest
 from weft.model.functional import window as model

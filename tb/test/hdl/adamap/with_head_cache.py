@@ -4,9 +4,9 @@ from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hdl.adamap.cached import fill_port
-from weft.hdl.adamap.head_cache import HeadCache
-from weft.hdl.adamap.matcher import Matcher
+from weft.hdl.adamap.cache.cached import fill_port
+from weft.hdl.adamap.cache.head_cache import HeadCache
+from weft.hdl.adamap.match.matcher import Matcher
 from weft.tb.sim.block.adamap.with_qp_table import pass_through
 
 

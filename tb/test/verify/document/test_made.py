@@ -7,7 +7,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from weft.hdl.adamap.fetches import LINES
+from weft.hdl.adamap.prefetch.fetches import LINES
 from weft.hdl.contract import wire
 from weft.tb.verify.document import sizing
 from weft.tb.verify.document.imports import arrows, without_detours

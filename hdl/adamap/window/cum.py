@@ -5,9 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract.abi import GENERATION_BITS, QpState
-from ..contract.params import CardParams
-from ..table.kinds import QP_STATES
+from ...contract.abi import GENERATION_BITS, QpState
+from ...contract.params import CardParams
+from ...table.kinds import QP_STATES
 
 
 class DoorbellCheck(wiring.Component):

@@ -4,13 +4,13 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams, exact_log2
-from ..part.layouts import REPORT_EVENT, Report
-from ..part.logic import above, at_most, height, steps_of_least, to_overflow
-from ..table.kinds import QP_STATES
+from ...contract import abi
+from ...contract.params import CardParams, exact_log2
+from ...part.layouts import REPORT_EVENT, Report
+from ...part.logic import above, at_most, height, steps_of_least, to_overflow
+from ...table.kinds import QP_STATES
+from ..cache.cached import extent_member, in_extent, split
 from .ahead import ahead_row
-from .block import extent_member, in_extent, split
 from .fetches import LINES
 
 
@@ -45,7 +45,7 @@ class ListRow(wiring.Component):
     post_stb, post_qpn : In
         Nodes were linked.
     row_en, row_index, ahead, qp
-        As :class:`~weft.hdl.adamap.prefetch.Prefetch` has them.
+        As :class:`~weft.hdl.adamap.prefetch.prefetch.Prefetch` has them.
     waiting : In(1)
         A header waits for a node of ``qpn``, when ``kept`` is high.
     extent_base, extent_lines : arrays of In
@@ -106,7 +106,7 @@ def reserve(params):
 
 class ReadReach(wiring.Component):
     """What a list may have in the cache, and how much of it lies where. Combinational; a block of its own, as
-    :class:`~weft.hdl.adamap.select.IndexOf` is.
+    :class:`~weft.hdl.part.select.IndexOf` is.
 
     A read stays within the page, the extent, the nodes that are linked, and the room that the list has in the cache. An
     eighth of the cache is left free, but for one node.

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..part.logic import below, height, passed_over
+from ...part.logic import below, height, passed_over
 
 RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
 STEP = 16      # PSNs the window slides over in one cycle while it holds received ones
@@ -58,7 +58,7 @@ class LowBits(wiring.Component):
 class RunOn(wiring.Component):
     """A window marks a packet and slides over what was received from its base on. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is.
+    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..part.layouts import ListCreate, QpRef
+from ...part.layouts import ListCreate, QpRef
 
 
 class ControlKind(enum.Enum, shape=2):

@@ -4,10 +4,10 @@ from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams
-from ..part.counting import Refusal
-from .cached import COUNT_WIDTH, NODE_BASE, CachedNode, Pending, index_width
+from ...contract import abi
+from ...contract.params import CardParams
+from ...part.counting import Refusal
+from ..cache.cached import COUNT_WIDTH, NODE_BASE, CachedNode, Pending, index_width
 from .hole import HoleCheck
 
 
@@ -17,7 +17,7 @@ class IsOpen(wiring.Component):
     Members
     -------
     open : In(NODE_BODY_BITS)
-        Of :class:`~weft.hdl.adamap.cached.Pending`.
+        Of :class:`~weft.hdl.adamap.cache.cached.Pending`.
     bit : In(9)
         Which one.
     o : Out(1)

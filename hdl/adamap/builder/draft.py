@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams
-from ..part.logic import above, one_hot, sums_to
-from .cached import COUNT_WIDTH, ENCODING_WIDTH
+from ...contract import abi
+from ...contract.params import CardParams
+from ...part.logic import above, one_hot, sums_to
+from ..cache.cached import COUNT_WIDTH, ENCODING_WIDTH
 
 SPAN = 1 << abi.OFFSET_BITS
 RUN_BITS = 2 * abi.OFFSET_BITS
@@ -294,7 +294,7 @@ class DraftEntries(wiring.Component):
 
 class DraftGrowth(wiring.Component):
     """Adds consecutive holes to a body. Combinational; a block of its own, as
-    :class:`~weft.hdl.adamap.select.IndexOf` is.
+    :class:`~weft.hdl.part.select.IndexOf` is.
 
     Behind its entries a body is zero, so what is new is OR-ed to it; only the length of the last run is added to.
 

@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract.params import CardParams
-from ..part.stream import Fifo
+from ...contract.params import CardParams
+from ...part.stream import Fifo
 
 PLACES = 64
 

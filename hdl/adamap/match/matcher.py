@@ -6,14 +6,14 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract.params import CardParams
-from ..part.counting import Refusal, count_outputs, merged, pass_counts
-from ..part.layouts import MatchRequest, QpRef
-from ..part.logic import above
-from ..part.stream import Fifo
-from ..part.ticket import EXTENDED_TICKET_WIDTH
-from .cached import index_width, match_port, retire_port
-from .control import ControlKind, ControlOp
+from ...contract.params import CardParams
+from ...part.counting import Refusal, count_outputs, merged, pass_counts
+from ...part.layouts import MatchRequest, QpRef
+from ...part.logic import above
+from ...part.stream import Fifo
+from ...part.ticket import EXTENDED_TICKET_WIDTH
+from ..cache.cached import index_width, match_port, retire_port
+from ..window.control import ControlKind, ControlOp
 from .decisions import Chooser, Fate, Newest, Passing, Source, chosen_header
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
@@ -87,7 +87,7 @@ class Matcher(wiring.Component):
     space : Out(1)
         For the header that ``i`` shows, valid or not.
     unmatched : In(1)
-        The header that ``i`` shows, not valid, found no space: :class:`~weft.hdl.adamap.match_entry.Unmatched`.
+        The header that ``i`` shows, not valid, found no space: :class:`~weft.hdl.adamap.match.match_entry.Unmatched`.
     share_en, share_index, share : In, In, Out(1)
         Whether a QP may have another header in the queue, a cycle later: its waiting ones take no more than three
         times the places that are free, so that a list that waits for its node leaves space for others.

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..part.logic import choose, encoded
+from .logic import choose, encoded
 
 
 class IndexOf(wiring.Component):

@@ -4,15 +4,14 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams
-from ..part.counting import count_outputs
-from ..part.layouts import BEAT_BITS, REPORT_RETIRE
-from ..part.logic import above
-from ..part.stream import Fifo
-from ..part.ticket import EXTENDED_TICKET_WIDTH
-from .block import line_of
-from .cached import Pending, index_width, retire_port
+from ...contract import abi
+from ...contract.params import CardParams
+from ...part.counting import count_outputs
+from ...part.layouts import BEAT_BITS, REPORT_RETIRE
+from ...part.logic import above
+from ...part.stream import Fifo
+from ...part.ticket import EXTENDED_TICKET_WIDTH
+from ..cache.cached import Pending, index_width, line_of, retire_port
 from .mark_lane import MarkForward
 
 UNDER_WAY = 3       # retirements between the order and the queue

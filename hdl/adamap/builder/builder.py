@@ -7,11 +7,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams
-from ..part.counting import count_outputs
-from ..part.layouts import NODE, REPORT_NODE, HoleRun, Report
-from .cached import ENCODING_WIDTH
+from ...contract import abi
+from ...contract.params import CardParams
+from ...part.counting import count_outputs
+from ...part.layouts import NODE, REPORT_NODE, HoleRun, Report
+from ..cache.cached import ENCODING_WIDTH
 from .draft import Counts, Draft, DraftAddition, DraftEntries, DraftFit, DraftGrowth, encoding_of
 from .draft_places import DraftPlaces
 

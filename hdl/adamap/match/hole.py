@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..part.logic import sum_of_three
-from .cached import COUNT_WIDTH, NODE_BASE, CachedNode
+from ...contract import abi
+from ...part.logic import sum_of_three
+from ..cache.cached import COUNT_WIDTH, NODE_BASE, CachedNode
 
 
 class Matches(wiring.Component):

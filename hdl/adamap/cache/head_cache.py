@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract.params import CardParams
-from ..part.logic import one_hot
+from ...contract.params import CardParams
+from ...part.logic import one_hot
 from .cached import REACH, WHOSE, cached_record, cached_tag, fill_port, index_width, match_port, retire_port, says
 from .chains import Chains
 
@@ -54,7 +54,7 @@ class Comparison(wiring.Component):
 class Compared(wiring.Component):
     """A bit for each entry. Latency 1.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: whether there is another header comes late.
+    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: whether there is another header comes late.
 
     Parameters
     ----------

@@ -5,11 +5,11 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract.abi import LINK_DOORBELL
-from ..contract.params import CardParams
-from ..table.kinds import QP_STATES
-from .block import dead, stray
-from .cum import DoorbellCheck
+from ...contract.abi import LINK_DOORBELL
+from ...contract.params import CardParams
+from ...table.kinds import QP_STATES
+from ..cache.cached import dead, stray
+from ..window.cum import DoorbellCheck
 
 NODES_BITS = LINK_DOORBELL.by_name["nodes"].width       # in which a doorbell counts
 

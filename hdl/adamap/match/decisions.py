@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams
-from ..part.layouts import QpRef
-from ..part.stages import Pair
-from ..part.ticket import EXTENDED_TICKET_WIDTH
+from ...contract import abi
+from ...contract.params import CardParams
+from ...part.layouts import QpRef
+from ...part.stages import Pair
+from ...part.ticket import EXTENDED_TICKET_WIDTH
 from .wait_queue import MatchItem
 
 
@@ -43,7 +43,7 @@ class Chooser(wiring.Component):
     i : In(stream.Signature(MatchItem))
         New headers.
     offered, pick_en, picked, picked_place
-        As :class:`~weft.hdl.adamap.wait_queue.WaitQueue` has them.
+        As :class:`~weft.hdl.adamap.match.wait_queue.WaitQueue` has them.
     i_force : In(stream.Signature(QpRef))
         The head of this list must go, whichever it is.
     force : In(FORCE)
@@ -112,7 +112,7 @@ class Chooser(wiring.Component):
 class Passing(wiring.Component):
     """What becomes of a header that is looked up, and of the head of its list. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: the next header waits for its answer.
+    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: the next header waits for its answer.
 
     Members
     -------
@@ -190,7 +190,7 @@ class Newest(wiring.Component):
 class Fate(wiring.Component):
     """Decides about a header when the state of its list has been read. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: what it is told comes late.
+    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: what it is told comes late.
 
     Members
     -------

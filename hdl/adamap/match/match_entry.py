@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract.params import CardParams
-from ..part.layouts import MatchRequest
-from ..part.logic import above, choose
-from ..part.stream import Fifo
-from ..part.ticket import EXTENDED_TICKET_WIDTH, extended
-from .select import Among, OneOf
+from ...contract.params import CardParams
+from ...part.layouts import MatchRequest
+from ...part.logic import above, choose
+from ...part.select import Among, OneOf
+from ...part.stream import Fifo
+from ...part.ticket import EXTENDED_TICKET_WIDTH, extended
 from .wait_queue import MatchItem
 
 SLACK_MAX = 1 << 22     # with more, headers pass nothing over
@@ -134,7 +134,7 @@ SHARE = 3       # waiting headers of one QP to free places
 class MatchEntry(wiring.Component):
     """Gives each header its place in the match queue, which it holds until it is done; or an order in its stead.
 
-    Takes a header per cycle, latency 1. An order of :class:`~weft.hdl.adamap.match_entry.Unmatched` comes in when
+    Takes a header per cycle, latency 1. An order of :class:`~weft.hdl.adamap.match.match_entry.Unmatched` comes in when
     no header does and another place stays free.
 
     Parameters
@@ -144,7 +144,7 @@ class MatchEntry(wiring.Component):
     Members
     -------
     i, space, unmatched, share : In, Out, In, Out
-        As :class:`~weft.hdl.adamap.matcher.Matcher` has them.
+        As :class:`~weft.hdl.adamap.match.matcher.Matcher` has them.
     count : In(range(match_queue + 1))
         Waiting headers of the QP that ``share`` speaks of.
     o : Out(stream.Signature(MatchItem))

@@ -4,16 +4,16 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract.params import TURN_OUT_PATIENCE, CardParams
-from ..part.layouts import QpRef
-from ..part.logic import above
-from .cached import cached_record, index_width
+from ...contract.params import TURN_OUT_PATIENCE, CardParams
+from ...part.layouts import QpRef
+from ...part.logic import above
+from ..cache.cached import cached_record, index_width
 
 FEW = 4
 
 
 class Misses(wiring.Component):
-    """Counts up to a limit. A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is.
+    """Counts up to a limit. A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class TurnOut(wiring.Component):
     landed : In(1)
         A node found a place.
     spare, spare_index, peek_index, peek, peek_valid, peek_touched, peek_last
-        As :func:`~weft.hdl.adamap.cached.fill_port` has them.
+        As :func:`~weft.hdl.adamap.cache.cached.fill_port` has them.
     waiting : In(1)
         A header waits for the list of ``peek``.
     reads, whose : Out
@@ -77,7 +77,7 @@ class TurnOut(wiring.Component):
     read, goes_on : In(1)
         ``goes_on``: it lives, and nothing behind its last node is on its way.
     exclusive, granted : Out(1), In(1)
-        As :class:`~weft.hdl.adamap.matcher.Matcher` has them.
+        As :class:`~weft.hdl.adamap.match.matcher.Matcher` has them.
     back, back_ready : Out(1), In(1)
         The node at ``peek_index`` is taken back: it is ahead of the card again.
     release_en : Out(1)

@@ -4,18 +4,17 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams
-from .cached import index_width
-from .fetches import LINES, fetch_layout
+from ...contract import abi
+from ...contract.params import CardParams
+from ..cache.cached import index_width
+from .fetches import LINES, VERDICT, fetch_layout
 from .list_row import list_view
-from .node_check import VERDICT
 
 
 class Landing(wiring.Component):
     """Decides about a block for which an entry of the cache was asked. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: the cache waits for its answer.
+    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: the cache waits for its answer.
 
     Members
     -------
@@ -71,7 +70,7 @@ class Arrival(wiring.Component):
     Members
     -------
     start : In(1)
-        The read that :class:`~weft.hdl.adamap.fetches.Fetches` shows from the next cycle on has come.
+        The read that :class:`~weft.hdl.adamap.prefetch.fetches.Fetches` shows from the next cycle on has come.
     list : In
         Its list, from the second cycle after ``start`` on; it goes on with ``found`` when a node lands.
     posted : In(1)

@@ -1,10 +1,14 @@
-"""A node in the head cache, and the three ports of the cache: matcher, retirement, prefetcher."""
+"""Nodes on the card: block numbers and their lookup in the extents, cached nodes, ports of the head cache."""
 
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..part.layouts import NODE
+from ...contract import abi
+from ...contract.params import CardParams
+from ...part.layouts import NODE
+from ...part.logic import encoded, lowest
+from ...part.select import OneOf
 
 COUNT_WIDTH = 9         # of the holes of one node
 ENCODING_WIDTH = 2      # of the encodings there are
@@ -62,9 +66,9 @@ def match_port(params):
     ``look_en`` takes ``qpn``, ``generation``, ``rsn`` and ``reach``. From the next cycle to that of the next
     ``look_en`` the port shows of the entries as they then are: ``hit``, ``index`` of the node with that RSN, ``next``
     (it follows the list's head), and ``head``, ``head_index`` of the list's first node, with ``behind`` and ``passed``
-    of :class:`~weft.hdl.adamap.head_cache.Comparison` (both 0 without one); a cycle later ``head_rsn``, where that node
-    begins, two cycles later ``full``: it has ``depth`` nodes or more. ``ripening``: a head has no open holes. ``ripe``
-    shows it two cycles later, unless a flush, or what comes behind it changes meanwhile.
+    of :class:`~weft.hdl.adamap.cache.head_cache.Comparison` (both 0 without one); a cycle later ``head_rsn``, where
+    that node begins, two cycles later ``full``: it has ``depth`` nodes or more. ``ripening``: a head has no open holes.
+    ``ripe`` shows it two cycles later, unless a flush, or what comes behind it changes meanwhile.
     ``retire_head`` and ``retire_ripe`` take the one or the other out of its list, one per cycle; the first not while
     the list ``settles``: its head left in the cycle before, and ``next`` is 0.
 
@@ -126,6 +130,91 @@ def fill_port(params):
 
 
 def says(params):
-    """Bits for each entry, see :class:`~weft.hdl.adamap.head_cache.Tags`."""
+    """Bits for each entry, see :class:`~weft.hdl.adamap.cache.head_cache.Tags`."""
     return wiring.Signature({name: Out(params.cache_entries) for name in (
         "own", "inside", "behind", "passed", "touched", "done", "flushed", "listed")})
+
+
+def dead(params: CardParams):
+    """Stands in the place of a block number: the list was given up, or there is none."""
+    return (1 << params.block_bits) - 1
+
+
+def stray(params: CardParams):
+    """Stands in the place of a block number: the pointer led outside the extents."""
+    return dead(params) - 1
+
+
+def extent_member(params: CardParams):
+    """Shape of how many blocks an extent has; there are no numbers for more."""
+    return params.extent_blocks_log2 + 1
+
+
+def held(params: CardParams, lines):
+    """How many blocks of an extent of so many lines have numbers."""
+    most = params.extent_blocks_log2
+    return Mux(lines[most:].any(), 1 << most, lines[:most])
+
+
+def split(params: CardParams, block):
+    """(extent, offset in it) of a block number."""
+    return block[params.extent_blocks_log2:], block[:params.extent_blocks_log2]
+
+
+def in_extent(params: CardParams, values, extent):
+    """The value of an extent."""
+    values = [Value.cast(value) for value in values]
+    return Cat(values).word_select(extent, len(values[0])) if params.knit_extents > 1 else values[0]
+
+
+def line_of(params: CardParams, bases, block):
+    """Physical address divided by 64 of a block; ``bases`` are those of the extents."""
+    extent, offset = split(params, block)
+    return (in_extent(params, bases, extent) + offset)[:58]
+
+
+class Pointed(wiring.Component):
+    """Looks a line up in the extents. One per cycle, latency 3.
+
+    Where extents overlap, the last one counts. A line in none is that of a stray block.
+
+    Parameters
+    ----------
+    params : CardParams
+
+    Members
+    -------
+    extent_base, extent_lines : arrays of In
+        Where blocks may lie; ``lines`` 0: nowhere. A change counts a cycle later.
+    line : In(58)
+    o : Out(params.block_bits)
+        Three cycles later.
+    """
+
+    def __init__(self, params: CardParams):
+        self.params = params
+        super().__init__({
+            "extent_base": In(58).array(params.knit_extents),
+            "extent_lines": In(extent_member(params)).array(params.knit_extents),
+            "line": In(58), "o": Out(params.block_bits),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        p, n = self.params, self.params.knit_extents
+        size_log2, strayed = p.extent_blocks_log2, stray(p)
+        inside, last, beyond = Signal(n), Signal(n), Signal(2)      # `beyond`: the last two numbers are no blocks
+        line, later = Signal(size_log2), Signal(size_log2)
+        for k, (base, lines) in enumerate(zip(self.extent_base, self.extent_lines, strict=True)):
+            end = Signal(59, name=f"end{k}")        # two comparisons beside each other, none of what is subtracted
+            m.d.sync += [end.eq(base + lines), inside[k].eq((self.line >= base) & (self.line < end))]
+        offset = (self.line - base)[:size_log2]     # in the last one
+        m.d.sync += [line.eq(self.line), later.eq(line), last.eq(Cat(reversed(lowest(m, reversed(inside), "last")))),
+                     beyond.eq(Cat(offset[1:].all(), beyond[0] & inside[n - 1]))]
+
+        m.submodules.base = base = OneOf(size_log2, n)
+        number = Signal(p.block_bits)
+        m.d.comb += [base.chosen.eq(last), number.eq(Cat((later - base.o)[:size_log2], encoded(last))),
+                     *[value.eq(each) for value, each in zip(base.values, self.extent_base, strict=True)]]
+        m.d.sync += self.o.eq(Mux(last.any() & ~beyond[1], number, strayed))
+        return m

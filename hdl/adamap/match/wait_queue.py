@@ -8,10 +8,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract.params import CardParams
-from ..part.logic import choose, group_counts, total, tree
-from ..part.ticket import EXTENDED_TICKET_WIDTH
-from .select import Among, LateChoice
+from ...contract.params import CardParams
+from ...part.logic import choose, group_counts, total, tree
+from ...part.select import Among, LateChoice
+from ...part.ticket import EXTENDED_TICKET_WIDTH
 
 
 def group_of(width):

@@ -1,17 +1,23 @@
-"""Node reads in flight, and the blocks they brought: those for which the head cache has no entry stay here."""
+"""Node reads in flight, and the blocks they brought: their check, and their wait for an entry of the head cache."""
+
+from functools import reduce
+from operator import or_, xor
 
 from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract.params import NODE_READS_MAX, REQUEST_LINES_MAX, CardParams
-from ..part.layouts import NODE, LineData
-from ..part.logic import encoded, first, one_hot, word_of
-from .block import Pointed, extent_member
-from .node_check import VERDICT, NodeCheck
+from ...contract import abi
+from ...contract.params import NODE_READS_MAX, REQUEST_LINES_MAX, CardParams
+from ...part.layouts import NODE, LineData
+from ...part.logic import encoded, first, one_hot, word_of
+from ..cache.cached import Pointed, extent_member
 
 LINES = REQUEST_LINES_MAX   # consecutive blocks that one read may fetch
+WORD_BITS, NIBBLE_BITS = (abi.NODE.by_name[name].width for name in ("check", "next_check"))
+POINTER_BITS = abi.NODE.shift_of("qpn")
+VERDICT = data.StructLayout({"bad": 1, "ends": 1})
 
 
 def fetch_slots(params):
@@ -23,6 +29,45 @@ def fetch_layout(params):
     """A read of ``lines`` blocks from ``block`` on; ``all``: of all that were linked."""
     return data.StructLayout({
         "qpn": params.qpn_width, "generation": 8, "block": params.block_bits, "lines": range(LINES + 1), "all": 1})
+
+
+class NodeCheck(wiring.Component):
+    """Looks at a block when it comes, with what the card knows of the list. Latency 2, one block per cycle.
+
+    The check word covers all but the first 8 bytes, so any damage within 16 bits is noticed and of wider damage all but
+    one in 65536. The pointer there is written again when the list grows, and has a check of 4 bits; a wrong one that
+    passes leads to a block that is not the list's next one. Whether its RSN is the next one is not known yet.
+
+    Members
+    -------
+    node : In(NODE)
+    qpn, generation : In
+        Whose list it is read for.
+    o : Out(VERDICT)
+        Two cycles later. ``bad``: it is no node, or not one of that list; ``ends``: it points to no other.
+    """
+
+    def __init__(self):
+        super().__init__({"node": In(NODE), "qpn": In(24), "generation": In(8), "o": Out(VERDICT)})
+
+    def elaborate(self, platform):
+        m = Module()
+        node, block = self.node, self.node.as_value()
+        pointer, rest = block[:POINTER_BITS], block[POINTER_BITS:]
+        damage, astray, illegal = Signal(WORD_BITS), Signal(NIBBLE_BITS), Signal()
+        said, listed = (Signal(len(node.qpn) + len(node.generation), name=name) for name in ("said", "listed"))
+        null = Signal()         # of its pointer
+        legal = reduce(or_, ((node.encoding == encoding.value) & (node.count <= most)
+                             for encoding, most in abi.HOLES_MAX.items()))
+        m.d.sync += [
+            damage.eq(reduce(xor, (rest.word_select(k, WORD_BITS) for k in range(len(rest) // WORD_BITS)))),
+            astray.eq(reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))),
+            illegal.eq((node.count == 0) | ~legal),
+            said.eq(Cat(node.qpn, node.generation)), listed.eq(Cat(self.qpn, self.generation)),
+            null.eq(node.next_line == 0), self.o.ends.eq(null),
+            self.o.bad.eq((damage != 0) | (astray != 0) | illegal | (said != listed)),
+        ]
+        return m
 
 
 class Fetches(wiring.Component):
@@ -40,7 +85,7 @@ class Fetches(wiring.Component):
     i_line : In(stream.Signature(LineData))
         ``ready`` is always high.
     extent_base, extent_lines : arrays of In
-        As :class:`~weft.hdl.adamap.block.Pointed` has them.
+        As :class:`~weft.hdl.adamap.cache.cached.Pointed` has them.
     free, free_slot : Out
         A place for another read.
     start_en, start : In
@@ -53,7 +98,7 @@ class Fetches(wiring.Component):
     fetch : Out(fetch_layout(params))
         That read, a cycle later.
     node, pointed, verdict, error : Out
-        That block, the number of the one that its pointer leads to, what :class:`~weft.hdl.adamap.node_check.NodeCheck`
+        That block, the number of the one that its pointer leads to, what :class:`NodeCheck`
         says of it, and whether reading it failed; a cycle later.
     finish_en : In(1)
         The read at ``slot`` is done with.

@@ -7,15 +7,15 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract.abi import HOLES_BITS
-from ..contract.params import CardParams, exact_log2
-from ..contract.wire import PSN_OUTSTANDING_LOG2
-from ..part.counting import count_outputs
-from ..part.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
-from ..part.logic import below, one_hot, sum_of_three
+from ...contract.abi import HOLES_BITS
+from ...contract.params import CardParams, exact_log2
+from ...contract.wire import PSN_OUTSTANDING_LOG2
+from ...part.counting import count_outputs
+from ...part.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
+from ...part.logic import below, one_hot, sum_of_three
+from ...part.select import LateChoice
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
-from .select import LateChoice
 from .step import RUN_ON, STEP, LowBits, RunOn, Step
 
 

@@ -4,17 +4,16 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams
-from ..part.counting import count_outputs
-from ..part.layouts import LineData, LineRequest, QpRef, Report
-from ..part.logic import above, at_most
-from ..table.kinds import QP_STATES
+from ...contract import abi
+from ...contract.params import CardParams
+from ...part.counting import count_outputs
+from ...part.layouts import LineData, LineRequest, QpRef, Report
+from ...part.logic import above, at_most
+from ...table.kinds import QP_STATES
+from ..cache.cached import extent_member, fill_port
+from ..window.control import ControlKind, ControlOp
 from .ahead import AheadKind, ahead_row, ahead_step
 from .arrival import Arrival
-from .block import extent_member
-from .cached import fill_port
-from .control import ControlKind, ControlOp
 from .fetches import LINES, Fetches, fetch_slots
 from .list_row import Job, ListBreak, ListRow, ReadReach, reserve
 from .turn_out import TurnOut
@@ -41,10 +40,11 @@ class Prefetch(wiring.Component):
     untouched and not its first.
 
     Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
-    reason to: :class:`~weft.hdl.adamap.list_row.ListRow` reads what is known of it. A look takes 5 cycles and one more
-    if it reads, an arriving read 6 and 4 per further block (:class:`~weft.hdl.adamap.arrival.Arrival`), one that was
-    kept 8, and then its list is looked at once more. When a list with a waiting header finds no entry, or one without a
-    node, another list gives one up: :class:`~weft.hdl.adamap.turn_out.TurnOut`.
+    reason to: :class:`~weft.hdl.adamap.prefetch.list_row.ListRow` reads what is known of it. A look takes 5 cycles and
+    one more if it reads, an arriving read 6 and 4 per further block
+    (:class:`~weft.hdl.adamap.prefetch.arrival.Arrival`), one that was kept 8, and then its list is looked at once more.
+    When a list with a waiting header finds no entry, or one without a node, another list gives one up:
+    :class:`~weft.hdl.adamap.prefetch.turn_out.TurnOut`.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Prefetch(wiring.Component):
         A list changed.
     waiting_qpn, waiting : Out, In
     exclusive, granted : Out(1), In(1)
-        As :class:`~weft.hdl.adamap.matcher.Matcher` has them.
+        As :class:`~weft.hdl.adamap.match.matcher.Matcher` has them.
     o_force : Out(stream.Signature(QpRef))
     o_line, i_line
     o_report : Out(stream.Signature(Report))

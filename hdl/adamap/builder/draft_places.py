@@ -5,10 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import NS_PER_CYCLE, CardParams, exact_log2
-from ..part.logic import above, one_hot
-from .select import Among, IndexOf
+from ...contract import abi
+from ...contract.params import NS_PER_CYCLE, CardParams, exact_log2
+from ...part.logic import above, one_hot
+from ...part.select import Among, IndexOf
 
 GROUP = 4
 

@@ -5,9 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..contract import abi
-from ..contract.params import CardParams
-from ..part.logic import below, encoded, first, group_counts, lowest, one_hot, sums_to, total, word_of
+from ...contract import abi
+from ...contract.params import CardParams
+from ...part.logic import below, encoded, first, group_counts, lowest, one_hot, sums_to, total, word_of
+from ...part.select import AnyOf, BitOf, IndexOf
 from .cached import (
     COUNT_WIDTH,
     ENCODING_WIDTH,
@@ -20,13 +21,12 @@ from .cached import (
     retire_port,
     says,
 )
-from .select import AnyOf, BitOf, IndexOf
 
 
 class Standing(wiring.Component):
     """Six bits for each entry. Latency 1.
 
-    A block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: that something comes or goes is known last.
+    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: that something comes or goes is known last.
     Of all that names an entry, one bit is set at most.
 
     Parameters
@@ -95,7 +95,7 @@ KEPT = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})
 
 
 class HolesLeft(wiring.Component):
-    """Combinational; a block of its own, as :class:`~weft.hdl.adamap.select.IndexOf` is: the mark waits for it.
+    """Combinational; a block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: the mark waits for it.
 
     Of an untouched node nothing is kept: all its holes are open. A BITMAP says itself which are.
 
@@ -165,7 +165,7 @@ class Chains(wiring.Component):
     tags : In(says(params))
         Of the header that was looked up last.
     match, retire, fill : In
-        As :class:`~weft.hdl.adamap.head_cache.HeadCache` has them, but for what goes to the tags.
+        As :class:`~weft.hdl.adamap.cache.head_cache.HeadCache` has them, but for what goes to the tags.
     idle : Out(1)
         No entry is reserved for a fetch.
     """

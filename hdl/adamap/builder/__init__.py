@@ -1,0 +1,1 @@
+"""Node builder: holes become nodes in the best encoding."""

@@ -1,0 +1,1 @@
+"""Head cache: nodes at the heads of lists, and how its entries are chained."""

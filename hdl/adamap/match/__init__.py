@@ -1,0 +1,1 @@
+"""Matcher: retransmissions, the holes that they fill, and retirement of nodes."""

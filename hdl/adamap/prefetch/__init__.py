@@ -1,0 +1,1 @@
+"""Prefetcher: reads of nodes ahead from host memory, and the work list."""

@@ -1,0 +1,1 @@
+"""Bitmap window: verdicts, holes, cumulative PSN, and the control operations of a QP's lists."""
