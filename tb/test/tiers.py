@@ -7,10 +7,14 @@ the beginning of a test's name below ``tb/test``.
 # Tests that simulate, elaborate or prove RTL. The simulator refuses to start for other tests in `make check`.
 RTL = """
 app/job
+app/perf/test_perf.py::test_the_model_finds_what_the_rtl_finds
 app/serve/test_page.py
 app/serve/test_simulated_time.py::test_a_program_measures_cards_in_time[rtl]
+app/sweep/test_sweep.py::test_runs_of_two_cards_are_points_on_the_rtl_and_in_the_model
 app/test_examples.py::test_an_example_runs_on_the_rtl
 cards
+driver/soft/test_two_cards.py::test_every_operation_of_rocev2[rtl]
+driver/soft/test_two_cards.py::test_phase_two_of_the_document[rtl]
 hdl
 model/card
 sim/flow
