@@ -31,7 +31,7 @@ again() { for n in $(seq 200); do if "$@"; then return 0; fi; sleep 0.1; done; r
 """
 # The page's names of two machines, and a namespace for each.
 MACHINES = {"one.example": "a", "other.example": "b"}
-CAMPAIGN = "python -m weft.tb.app.serve."
+CAMPAIGN = "python -m weft.tb.verify.programs."
 
 
 def page():
@@ -123,7 +123,9 @@ def test_a_program_crosses_between_the_two_machines_of_the_page(library, tmp_pat
 
 
 def test_campaigns_of_the_page_are_those_that_tests_run_in_short():
-    for line in filter(lambda line: CAMPAIGN in line, commands()):
+    campaigns = [line for line in commands() if CAMPAIGN in line]
+    assert campaigns and not any("python -m" in line for line in commands() if line not in campaigns)
+    for line in campaigns:
         module, count = re.search(r"-m (weft\.[\w.]+) (\d+)$", line).groups()
         loaded = importlib.import_module(module)
         assert line.strip() == loaded.COMMAND.format(count=count, seed="").strip()

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from weft.tb.sim.flow import figures
 from weft.tb.sim.scenario import runs
 from weft.tb.sim.scenario.compare import Comparison, worst
 from weft.tb.sim.scenario.runs import Gateware, run_functional, run_model
 from weft.tb.sim.scenario.scenario import ALL, FIT, JUDGE, Scenario
-from weft.tb.verify.bench import run as bench
 from weft.tb.verify.calibrate import run as command
 
 FITTING = {scenario.name: scenario for scenario in FIT}
@@ -118,15 +118,15 @@ class _Fake:
 def test_the_command_shows_both_and_keeps_the_figures(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(command, "Gateware", _Fake)
     monkeypatch.setattr(command, "REPORT", tmp_path / "calibration.json")
-    monkeypatch.setattr(bench, "REPORT", tmp_path / "bench.json")
+    monkeypatch.setattr(figures, "REPORT", tmp_path / "bench.json")
     assert command.run(scenarios=[SMALL, replace(SMALL, name="chosen", judges=False)]) == 0
     printed = capsys.readouterr().out
     assert "small" in printed and "judges" in printed and "chosen by" in printed
     kept = json.loads((tmp_path / "calibration.json").read_text())
     assert [one["name"] for one in kept] == ["small", "chosen"] and kept[0]["scenario"]["loss"] == SMALL.loss
-    figures = {row["name"]: row["value"] for row in json.loads((tmp_path / "bench.json").read_text())}
-    assert figures == {"calibration_scenarios": 1, "calibration_time_error_max": 0.0,
-                       "calibration_stall_error_max": 0.0, "calibration_sequence_mismatches": 0}
+    found = {row["name"]: row["value"] for row in json.loads((tmp_path / "bench.json").read_text())}
+    assert found == {"calibration_scenarios": 1, "calibration_time_error_max": 0.0,
+                     "calibration_stall_error_max": 0.0, "calibration_sequence_mismatches": 0}
 
 
 @pytest.mark.parametrize(("changes", "words"), [
