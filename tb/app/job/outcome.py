@@ -21,19 +21,22 @@ def outcome(job, data, received, *, counters, blocks, links, exercised, failures
     failures : list of str
         What went wrong so far.
     nanoseconds, wall : float
-        What the transfer took, in simulated nanoseconds and in seconds.
+        Duration of the transfer, in simulated nanoseconds and in seconds.
+
+    Figures that only a whole transfer has (``goodput_gbps``, ``spurious_retransmissions``) are None after a failure.
     """
     link, counters_a, counters_b = links["a_to_b"], counters["a"], counters["b"]
     lost = link.destroyed[FrameKind.DATA] + link.destroyed[FrameKind.RETX]
     retransmitted = counters_a["tx_retransmissions"]
     missing = sum(map(missing_blocks, blocks.values()))
+    complete = not failures and received == data
     failures = list(failures)
     if received != data:
         failures.append("the bytes received differ from those sent")
     if missing:
         failures.append(f"{missing} blocks of the knitting buffer are not back on the free list")
-    spurious = retransmitted - lost
-    more, warnings = job.judge_spurious(spurious)
+    spurious = retransmitted - lost if complete else None
+    more, warnings = job.judge_spurious(spurious or 0)
     failures += more
     cycles = round(nanoseconds / CYCLE_NS)
     return {
@@ -44,7 +47,7 @@ def outcome(job, data, received, *, counters, blocks, links, exercised, failures
         "packets_sent": counters_a["tx_packets"], "packets_lost": lost,
         "packets_retransmitted": retransmitted,
         "spurious_retransmissions": spurious,
-        "goodput_gbps": len(data) * 8 / nanoseconds if nanoseconds else 0.0,
+        "goodput_gbps": len(data) * 8 / nanoseconds if complete and nanoseconds else None,
         "cycles": cycles, "wall_seconds": wall, "cycles_per_second": cycles / wall,
         "nodes_linked": counters_b["nodes_linked"], "nodes_retired": counters_b["nodes_retired"],
         "cache_hits": counters_b["cache_hits"], "cache_misses": counters_b["cache_misses"],
