@@ -1,5 +1,6 @@
 """The command line: clear refusals, the register map, and no heavy imports."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -195,3 +196,13 @@ def test_default_file_is_a_megabyte():
     from weft.tb.app.job.run import default_file
 
     assert default_file().stat().st_size >= 1 << 20
+
+
+def test_cards_with_different_ports_have_folders_of_their_own():
+    from weft.tb.cli.card import _folder
+
+    options = itertools.product(["test", "basic"], [None, "u50"], [False, True], [False, True], [False, True])
+    wanted = {given for given in options if given[1] or not given[2]}                 # --debug belongs to --board
+    wanted = {(*given[:4], given[4] or given[1] is not None) for given in wanted}     # --board has the MAC clock
+    assert len({_folder(*given) for given in wanted}) == len(wanted)
+    assert _folder("basic", None, False, False, False) == "basic"
