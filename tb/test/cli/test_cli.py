@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -206,3 +207,22 @@ def test_cards_with_different_ports_have_folders_of_their_own():
     wanted = {(*given[:4], given[4] or given[1] is not None) for given in wanted}     # --board has the MAC clock
     assert len({_folder(*given) for given in wanted}) == len(wanted)
     assert _folder("basic", None, False, False, False) == "basic"
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("command", [[], ["sim"], ["write_bw"]])
+def test_both_options_of_help_work_everywhere(command, option):
+    done = CliRunner().invoke(app, [*command, option])
+    assert done.exit_code == 0 and "Usage:" in done.output
+
+
+def test_the_version_is_that_of_the_package():
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"weft {version('weft-rnic')}\n")
+
+
+def test_json_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+    file = tmp_path / "none" / "x.json"
+    done = CliRunner().invoke(app, ["write_bw", "--out_json", "--out_json_file", str(file)])
+    assert done.exit_code == 2 and done.stdout == ""
+    assert done.stderr == f"weft: --out_json_file is '{file}', but '{file.parent}' is no folder\n"
