@@ -11,15 +11,16 @@ from weft.hdl.contract import abi, wire
 from weft.model.functional.transmit import work_packets
 
 
-def packets_of(fields, pmtu_code):
-    work = abi.WORK.unpack(abi.WORK.pack(pmtu=pmtu_code, **fields))
+def packets_of(work, pmtu_code):
+    fields = {name: value for name, value in work._asdict().items() if value is not None}
+    work = abi.WORK.unpack(abi.WORK.pack(pmtu=pmtu_code, retransmit=int(work.rsn is not None), **fields))
     return list(work_packets(work))
 
 
 def end_of(fields):
     """What a packet without payload says."""
-    assert fields["opcode"] is abi.WorkOpcode.WRITE_IMM and not fields["length"] and fields["ack_req"]
-    return message_end(fields["remote_va"], fields["rkey"], fields["imm"])
+    assert fields.opcode is abi.WorkOpcode.WRITE_IMM and not fields.length and fields.ack_req
+    return message_end(fields.remote_va, fields.rkey, fields.imm)
 
 
 def random_targets(rng, length):
@@ -51,9 +52,9 @@ def test_chunks_carry_every_byte_once(seed):
     chunks = [(p, c) for p in pieces for c in p.chunks(8_192)]
     for i, (piece, chunk) in enumerate(chunks):
         fields = piece.work(*chunk)
-        assert fields["length"] <= 8_192 and fields["psn"] == psn % (1 << 32)
-        assert fields["ack_req"] == (last := i == len(chunks) - 1)
-        assert (fields["opcode"] is abi.WorkOpcode.WRITE_IMM) == (
+        assert fields.length <= 8_192 and fields.psn == psn % (1 << 32)
+        assert fields.ack_req == (last := i == len(chunks) - 1)
+        assert (fields.opcode is abi.WorkOpcode.WRITE_IMM) == (
             last and (request.imm is not None or request.end is not None))
         got = packets_of(fields, code)
         assert len(got) == chunk[1]
@@ -72,7 +73,7 @@ def test_chunks_carry_every_byte_once(seed):
     elif request.imm is not None and request.packets > 1:
         assert end_of(ended) == MessageEnd(Kind.WRITE_IMM, 9, length, imm=5, has_imm=1)
     else:
-        assert ended["rkey"] == 7 or not length
+        assert ended.rkey == 7 or not length
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -91,15 +92,15 @@ def test_any_packets_sent_again_are_the_same_packets(seed):
         for p in again:
             o = original[p.psn]
             assert (p.local_va, p.remote_va, p.length) == (o.local_va, o.remote_va, o.length)
-        assert piece.work(first, count, 50)["ack_req"] == (first + count == request.packets)
+        assert piece.work(first, count, 50).ack_req == (first + count == request.packets)
 
 
 def test_write_of_zero_length_is_one_packet():
     (piece,) = split(request := Request(1, [], 0x1234, 7), 5, 1024)
     fields = piece.work(0, 1)
-    assert (request.packets, list(piece.chunks()), fields["length"], fields["remote_va"], fields["rkey"]) == (
+    assert (request.packets, list(piece.chunks()), fields.length, fields.remote_va, fields.rkey) == (
         1, [(0, 1)], 0, 0x1234, 7)
-    assert fields["opcode"] is abi.WorkOpcode.WRITE and fields["ack_req"]
+    assert fields.opcode is abi.WorkOpcode.WRITE and fields.ack_req
 
 
 @pytest.mark.parametrize(("sges", "solicited", "packets"), [
@@ -109,7 +110,7 @@ def test_what_does_not_fit_a_packet_with_data_has_one_of_its_own(sges, solicited
     *data, end = split(request, 100, 1024)
     assert not any(piece.last for piece in data) and request.packets == packets
     fields = end.work(0, 1)
-    assert fields["psn"] == 100 + packets - 1
+    assert fields.psn == 100 + packets - 1
     assert end_of(fields) == MessageEnd(Kind.WRITE_IMM, 77, request.length, imm=5, has_imm=1, solicited=solicited)
     without = Request(1, sges, 0x1F00, 7)
     assert split(without, 100, 1024)[-1].last and without.packets == max(1, packets - 1)
@@ -118,7 +119,7 @@ def test_what_does_not_fit_a_packet_with_data_has_one_of_its_own(sges, solicited
 def test_short_write_with_an_immediate_is_one_packet():
     (piece,) = split(Request(1, [(0x5000, 100, 3)], 0x1F00, 7, imm=5), 100, 1024)
     fields = piece.work(0, 1)
-    assert (fields["opcode"], fields["imm"], fields["length"], fields["rkey"]) == (
+    assert (fields.opcode, fields.imm, fields.length, fields.rkey) == (
         abi.WorkOpcode.WRITE_IMM, 5, 100, 7)
 
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from weft.driver.protocol.control import ControlFrame
+from weft.driver.protocol.segment import Work
 from weft.driver.queue.arrival import arrival
 from weft.driver.queue.control_frames import ControlFrames, control_extension
 from weft.driver.queue.descriptor import Descriptors
@@ -40,9 +41,9 @@ def test_descriptors():
     of_chunk = named(abi.WORK, "phase", "check", "retransmit", "rsn", "inline", *CONNECTION)
     for again in [False, True] * 50:
         connection, fields = values(rng, abi.WORK, CONNECTION), values(rng, abi.WORK, of_chunk)
-        if again:
-            fields |= {"retransmit": 1} | values(rng, abi.WORK, ["rsn"])
-        assert Descriptors(**connection).pack(fields) == abi.WORK.pack(**connection, **fields)
+        rsn = values(rng, abi.WORK, ["rsn"]) if again else {}
+        assert Descriptors(**connection).pack([Work(**fields, **rsn)]) == [
+            abi.WORK.pack(retransmit=int(again), **connection, **fields, **rsn)]
 
 
 def test_descriptors_with_payload():
@@ -50,16 +51,15 @@ def test_descriptors_with_payload():
     here = named(abi.WORK_INLINE, "phase", "check", "retransmit", "rsn", "inline", "data", *CONNECTION)
     for length in [*range(1, abi.INLINE_MAX + 1)] * 2:
         connection, fields = values(rng, abi.WORK, CONNECTION), values(rng, abi.WORK, here) | {"length": length}
-        again = {"retransmit": 1} | values(rng, abi.WORK, ["rsn"]) if rng.random() < 0.5 else {}
+        rsn = values(rng, abi.WORK, ["rsn"]) if rng.random() < 0.5 else {}
         payload = rng.randbytes(length)
         first, rest = (int.from_bytes(part, "little")
                        for part in (payload[:abi.INLINE_HEAD_BYTES], payload[abi.INLINE_HEAD_BYTES:]))
         before = abi.INLINE_DATA.pack(opcode=abi.WorkOpcode.INLINE_DATA, sqpn=connection["sqpn"], psn=fields["psn"],
                                       data=rest)
-        entry = abi.WORK_INLINE.pack(inline=1, data=first, **connection, **fields, **again)
-        assert Descriptors(**connection).pack(
-            {"local_va": 0, "lkey": 0, "inline": payload} | fields | again) == (
-                before * (length > abi.INLINE_HEAD_BYTES) + entry)
+        entry = abi.WORK_INLINE.pack(inline=1, data=first, retransmit=len(rsn), **connection, **fields, **rsn)
+        assert Descriptors(**connection).pack([Work(local_va=0, lkey=0, inline=payload, **fields, **rsn)]) == [
+            before * (length > abi.INLINE_HEAD_BYTES) + entry]
 
 
 def test_arrivals():
