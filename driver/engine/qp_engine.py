@@ -303,10 +303,10 @@ class QpEngine:
 
     def _take_sent(self, completions):
         """Messages arrived at the peer, or will not."""
-        while completions:
-            request, status = completions.popleft()
+        for request, status in completions:
             if status is _SUCCESS:
                 request.on_sent()
+        completions.clear()
 
     def _carry_out(self, actions):
         while actions:

@@ -12,7 +12,7 @@ from ..terms.errors import InvalidValue, NotSupported
 ADDRESS_BITS, WORD_BITS = 64, 32
 LENGTH_MAX = (1 << 31) - 1
 OPCODES = {int(opcode): opcode for opcode in COMPLETION_OPCODE}
-_WITH_IMM = (WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM)
+_WITH_IMM = frozenset({WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM})
 _EXISTING = SendFlags.FENCE | SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE
 _NEEDS_ADDRESS = WRITES | FETCHES
 _ADDRESSES = 1 << ADDRESS_BITS
@@ -89,10 +89,10 @@ def _usual(wr, most, card_keys):
     """Opcode, flags, numbers and entries of a request with one entry in which each value fits its field, or None."""
     try:
         (sge,) = wr.sg
-        *numbers, va, length, lkey = _USUAL.unpack(_USUAL.pack(
+        values = _USUAL.unpack(_USUAL.pack(
             wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
         if most and wr.num_sge in _ONE_SGE:
-            return OPCODES[wr.opcode], FLAGS[wr.send_flags], numbers, [(va, length, card_keys[lkey])]
+            return OPCODES[wr.opcode], FLAGS[wr.send_flags], values[:6], [(values[6], values[7], card_keys[values[8]])]
     except (struct.error, TypeError, ValueError, AttributeError, KeyError):
         pass
     return None
