@@ -16,6 +16,7 @@ COMPLETION_OPCODE = {
 ATOMIC_KIND = {WROpcode.ATOMIC_FETCH_AND_ADD: Kind.FETCH_AND_ADD,
                WROpcode.ATOMIC_CMP_AND_SWP: Kind.COMPARE_AND_SWAP}
 ATOMIC_BYTES = 8
+_WRITE = WROpcode.RDMA_WRITE
 WRITES = frozenset({WROpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM})
 SENDS = frozenset({WROpcode.SEND, WROpcode.SEND_WITH_IMM})
 FETCHES = frozenset({WROpcode.RDMA_READ, *ATOMIC_KIND})
@@ -64,7 +65,7 @@ class Operation(Request):
         self.signaled, self.fence, self.solicited = signaled, fence, solicited
         self.inline, self.followed = inline, followed
         self.compare_add, self.swap = compare_add, swap
-        self.plain = inline is None and opcode is WROpcode.RDMA_WRITE
+        self.plain = inline is None and opcode is _WRITE
         self.end = self.targets = self.psn = self.packets = self.sequence = None
         self.question = self.status = self.slot = self.grant_slot = self.unready = None
         self.acked = self.answered = False
@@ -79,7 +80,7 @@ class Operation(Request):
         """Everything that it takes has happened; the peer is done with ``msn`` requests."""
         if self.opcode in FETCHES:
             return self.answered
-        by_the_card = self.opcode is WROpcode.RDMA_WRITE and self.length    # of all others the peer's driver has a say
+        by_the_card = self.opcode is _WRITE and self.length    # of all others the peer's driver has a say
         return self.acked and (by_the_card or msn > self.sequence)
 
     def refuse(self, status):

@@ -120,20 +120,28 @@ class Requester:
             self._flush()
 
     def _start_waiting(self):
-        waiting, messages = self.waiting, []
+        waiting, started, messages, queue = self.waiting, self.open, [], self._resources.sender.queue
+        pmtu, most = queue.pmtu, queue.acked_at_once
         while waiting and not (self._blocked or self.closed):
             op = waiting[0]
-            if self._ungranted or op.fence and self._fetches if op.plain else not self._may_start(op):
+            plain = op.plain
+            if self._ungranted or op.fence and self._fetches if plain else not self._may_start(op):
                 break
-            self.open.append(waiting.popleft())
+            started.append(waiting.popleft())
             op.sequence = self.started
-            op.followed = op.followed and op.plain and self._goes_on(op)
+            # A message goes on from a plain write to the next one of the same list.
+            if op.followed and plain and op.length and waiting and waiting[0].plain and not waiting[0].fence:
+                op.packets = 1 if op.inline else packet_count(op.remote_va, op.length, pmtu)
+                self._unheard += op.packets
+                op.followed = self._unheard < most
+            else:
+                op.followed = False
             if not op.followed:
                 self.started += 1
                 self._unheard = 0
             if op.status is not None:
                 self._blocked = True
-            elif (message := op if op.plain and op.inline is None else self._message(op)) is not None:
+            elif (message := op if plain and op.inline is None else self._message(op)) is not None:
                 messages.append(message)
         if messages:
             self._resources.sender.post(messages)
@@ -203,15 +211,6 @@ class Requester:
             op.unready = len(found)
             op.windows = [res.windows.make(mr, va, length, res.index, ready) for mr, (va, length, _) in found]
         return True
-
-    def _goes_on(self, op):
-        """The message of a plain write goes on with the next operation, which is a plain write of the same list."""
-        queue, waiting = self._resources.sender.queue, self.waiting
-        if not waiting or not waiting[0].plain or waiting[0].fence or not op.length:
-            return False
-        op.packets = 1 if op.inline else packet_count(op.remote_va, op.length, queue.pmtu)
-        self._unheard += op.packets
-        return self._unheard < queue.acked_at_once
 
     def _message(self, op):
         """The message that an operation begins with, or None if it will fail."""

@@ -10,8 +10,8 @@ from .message_end import SEQUENCE_BITS, Kind, MessageEnd
 CHUNK_BYTES = 64 * 1024
 MESSAGE_BYTES_MAX = 1 << 31
 _SEQUENCES = 1 << SEQUENCE_BITS
-_WRITE, _WRITE_IMM = abi.WorkOpcode.WRITE, abi.WorkOpcode.WRITE_IMM
-_new_work = tuple.__new__     # of a named tuple; at half of its constructor's time
+WRITE, _WRITE_IMM = abi.WorkOpcode.WRITE, abi.WorkOpcode.WRITE_IMM
+new_work = tuple.__new__     # of a named tuple; at half of its constructor's time
 _BULK = frozenset({Kind.SEND_DATA, Kind.READ_DATA})
 
 
@@ -81,8 +81,8 @@ class Piece:
             local_va, remote_va, length = self.span(first, count)
             ends = self.last and first + count == self.packets
         imm = self.imm if ends else None
-        return _new_work(Work, (_WRITE if imm is None else _WRITE_IMM, ends, local_va, self.lkey, remote_va, self.rkey,
-                                self.psn + first & 0xFFFF_FFFF, length, imm or 0, self.inline, rsn))
+        return new_work(Work, (WRITE if imm is None else _WRITE_IMM, ends, local_va, self.lkey, remote_va, self.rkey,
+                               self.psn + first & 0xFFFF_FFFF, length, imm or 0, self.inline, rsn))
 
     def chunks(self, chunk_bytes=CHUNK_BYTES):
         """(first, count) of the chunks, each at most ``chunk_bytes`` long and cut at remote PMTU boundaries."""
@@ -168,13 +168,6 @@ def split(request, psn, pmtu):
     a packet with data, comes in one of its own: without payload, its address, key and immediate are a MESSAGE_END.
     """
     request.psn, inline, imm, end, at = psn, request.inline, request.imm, request.end, request.remote_va
-    if len(request.sges) == 1 and inline is None and imm is None and end is None and request.targets is None:
-        ((request.local_va, length, request.lkey),) = request.sges     # the usual case
-        if length:
-            request.pmtu, request.last = pmtu, not request.followed
-            if request.packets is None:
-                request.packets = wire.packet_count(at, length, pmtu)
-            return (request,)
     pieces, next_psn = [], psn
     for va, lkey, to, rkey, length in request.writes():
         count = 1 if inline else wire.packet_count(to, length, pmtu)

@@ -31,16 +31,18 @@ class Descriptors:
     """
 
     def __init__(self, **connection):
-        self._head, *_, self._sport, _, self._ip, self._mac = _WORDS.unpack(abi.WORK.pack(**connection))
+        head, *_, self._sport, _, self._ip, self._mac = _WORDS.unpack(abi.WORK.pack(**connection))
+        self._heads = [[head | opcode << _OPCODE | ack_req << _ACK_REQ for ack_req in range(2)]
+                       for opcode in range(1 << abi.WORK.by_name["opcode"].width)]
         self._data_head, _ = _DATA_WORDS.unpack(
             abi.INLINE_DATA.pack(opcode=abi.WorkOpcode.INLINE_DATA, sqpn=connection["sqpn"]))
 
     def pack(self, works):
         """The descriptors of a list of :class:`~weft.driver.protocol.segment.Work`: each an entry, or two if it brings
         more payload than fits the first."""
-        pack, connection, sport, ip, mac, packed = _WORDS.pack, self._head, self._sport, self._ip, self._mac, []
+        pack, heads, sport, ip, mac, packed = _WORDS.pack, self._heads, self._sport, self._ip, self._mac, []
         for opcode, ack_req, local_va, lkey, remote_va, rkey, psn, length, imm, inline, rsn in works:
-            head = connection | opcode << _OPCODE | ack_req << _ACK_REQ
+            head = heads[opcode][ack_req]
             if rsn is not None:
                 head |= 1 << _RETRANSMIT
                 length |= (rsn & _RSN_MASK) << _RSN

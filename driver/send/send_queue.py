@@ -2,7 +2,9 @@
 
 import collections
 
-from ..protocol.segment import split
+from weft.hdl.contract.wire import packet_count
+
+from ..protocol.segment import WRITE, Work, new_work, split
 from .piece_log import PieceLog
 
 ACKED_AT_ONCE = 256     # packets between two that ask for an acknowledgement, as with mlx5 (its log_ack_req_freq is 8)
@@ -73,13 +75,28 @@ class SendQueue:
     def _cut(self):
         """Cut what comes next: as many requests as are a chunk each, and one that is more; data that others may
         overtake only if it is first."""
-        waiting, chunks, step, psn, pieces = self.waiting, self.chunks, self._step, self.next_psn, []
+        waiting, requests, chunks, pieces = self.waiting, self.requests, self.chunks, []
+        psn, pmtu, step = self.next_psn, self.pmtu, self._step
         while waiting and self.refused is None and not (chunks and waiting[0].end is not None and waiting[0].bulk):
             request = waiting.popleft()
-            self.requests.append(request)
-            cut = split(request, psn, self.pmtu)
-            pieces += cut
-            psn += request.packets
+            requests.append(request)
+            if ((length := request.length) and len(request.sges) == 1 and request.imm is None
+                    and request.inline is None and request.end is None and request.targets is None):
+                # Its own only piece; with no call and no list, as nearly all requests are so.
+                request.psn, request.pmtu, request.last = psn, pmtu, not request.followed
+                ((request.local_va, _, request.lkey),) = request.sges
+                if (count := request.packets) is None:
+                    count = request.packets = packet_count(request.remote_va, length, pmtu)
+                psn += count
+                pieces.append(request)
+                if count <= step:
+                    chunks.append((request, 0, count))
+                    continue
+                cut = (request,)
+            else:
+                cut = split(request, psn, pmtu)
+                pieces += cut
+                psn += request.packets
             for piece in cut:
                 if piece.packets <= step:
                     chunks.append((piece, 0, piece.packets))
@@ -113,11 +130,13 @@ class SendQueue:
         works, chunks, end, length = [], self.chunks, self._end, 0
         while entries > 0 and length < most_bytes:
             if not chunks:
-                self._cut()
+                if self.waiting:
+                    self._cut()
                 if not chunks:
                     break
             piece, first, count = chunks[0]
-            allowed = end - piece.psn - first
+            psn, inline = piece.psn, piece.inline
+            allowed = end - psn - first
             if count <= allowed:
                 chunks.popleft()
             elif allowed > 0:
@@ -125,10 +144,15 @@ class SendQueue:
                 count = allowed
             else:
                 break
-            works.append(work := piece.work(first, count))
-            self.sent_psn = piece.psn + first + count
-            length += work.length
-            entries -= 1 if piece.inline is None else piece.entries
+            if count == piece.packets and piece.imm is None:     # without the call, as nearly all are so
+                works.append(new_work(Work, (WRITE, piece.last, piece.local_va, piece.lkey, piece.remote_va, piece.rkey,
+                                             psn & 0xFFFF_FFFF, piece.length, 0, inline, None)))
+                length += piece.length
+            else:
+                works.append(work := piece.work(first, count))
+                length += work.length
+            self.sent_psn = psn + first + count
+            entries -= 1 if inline is None else piece.entries
         return works
 
     @property

@@ -21,6 +21,7 @@ FLAGS = {flags: tuple(bool(flags & one) for one in (
     SendFlags.SIGNALED, SendFlags.FENCE, SendFlags.SOLICITED, SendFlags.INLINE)) for flags in range(_EXISTING + 1)}
 # What fits these is an integer of that many bits; what does not is looked at field by field, for a sentence.
 _USUAL, _SGE = struct.Struct("<QQIIQQQII"), struct.Struct("<QII")
+_pack_usual, _unpack_usual = _USUAL.pack, _USUAL.unpack
 _ONE_SGE = (0, 1)     # an entry that is there counts, whether ``num_sge`` says so or not
 _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_BITS), ("imm_data", WORD_BITS),
           ("compare_add", ADDRESS_BITS), ("swap", ADDRESS_BITS))
@@ -36,8 +37,18 @@ def send_operation(wr, cap, memory, *, signal_all):
     ValueError, TypeError
         If one of its values is impossible.
     """
-    opcode, flags, numbers, sges = (_usual(wr, cap.max_send_sge, memory.card_keys)
-                                    or (*_kind(wr), _numbers(wr), _listed(wr, cap.max_send_sge, memory.card_keys)))
+    try:      # one entry, and every value fits its field
+        (sge,) = wr.sg
+        wr_id, remote, rkey, imm, compare, swap, va, length, lkey = _unpack_usual(_pack_usual(
+            wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
+        opcode, flags, numbers = OPCODES[wr.opcode], FLAGS[wr.send_flags], (wr_id, remote, rkey, imm, compare, swap)
+        sges = [(va, length, memory.card_keys[lkey])]
+        usual = wr.num_sge in _ONE_SGE and cap.max_send_sge
+    except (struct.error, TypeError, ValueError, AttributeError, KeyError):
+        usual = False
+    if not usual:
+        opcode, flags = _kind(wr)
+        numbers, sges = _numbers(wr), _listed(wr, cap.max_send_sge, memory.card_keys)
     inline = None
     if flags[3] and opcode not in FETCHES:
         if (length := total(sges)) > cap.max_inline_data:
@@ -83,19 +94,6 @@ def operation_of(opcode, flags, numbers, sges, inline=None, followed=False):
         _raise_end("the remote range", remote, length)
     return Operation(wr_id, opcode, sges, length, remote, rkey, imm if opcode in _WITH_IMM else None, signaled, fence,
                      solicited, inline, compare_add, swap, followed)
-
-
-def _usual(wr, most, card_keys):
-    """Opcode, flags, numbers and entries of a request with one entry in which each value fits its field, or None."""
-    try:
-        (sge,) = wr.sg
-        values = _USUAL.unpack(_USUAL.pack(
-            wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
-        if most and wr.num_sge in _ONE_SGE:
-            return OPCODES[wr.opcode], FLAGS[wr.send_flags], values[:6], [(values[6], values[7], card_keys[values[8]])]
-    except (struct.error, TypeError, ValueError, AttributeError, KeyError):
-        pass
-    return None
 
 
 def _kind(wr):
