@@ -74,7 +74,7 @@ class Loopback:
         if peer is None:
             return False
         entry, inline = self.card.tables.qps[peer.index], work.inline
-        at, left, psn, pmtu = 0, work.length, work.psn, wire.PMTUS[qp.path.mtu]
+        at, left, psn, pmtu = 0, work.length, work.psn & _WORD, wire.PMTUS[qp.path.mtu]
         while True:
             length = left if inline else min(left, pmtu - (work.remote_va + at) % pmtu)
             packet = SimpleNamespace(psn=psn, va=work.remote_va + at, length=length, rkey=work.rkey, inline=inline)
@@ -83,9 +83,8 @@ class Loopback:
             at, left, psn = at + length, left - length, (psn + 1) & _WORD
             if not left:
                 break
-        if work.ack_req:
-            self._report(peer, abi.ReportKind.MESSAGE_END, packet, imm=work.imm,
-                         has_imm=int(work.opcode is abi.WorkOpcode.WRITE_IMM))
+        if work.last:
+            self._report(peer, abi.ReportKind.MESSAGE_END, packet, imm=work.imm or 0, has_imm=int(work.imm is not None))
         return True
 
     def _packet(self, qp, peer, entry, packet, local_va, lkey):

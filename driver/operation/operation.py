@@ -54,8 +54,8 @@ class Operation(Request):
         Why it fails when it is its turn.
     """
 
-    __slots__ = ("acked", "answered", "compare_add", "fence", "grant_slot", "length", "opcode", "plain", "question",
-                 "signaled", "slot", "status", "swap", "unready", "windows")
+    __slots__ = ("acked", "answered", "compare_add", "fence", "grant_slot", "opcode", "plain", "question",
+                 "signaled", "single", "slot", "status", "swap", "unready", "windows")
 
     def __init__(self, wr_id, opcode, sges, length, remote_va=0, rkey=0, imm=None, signaled=True, fence=False,
                  solicited=False, inline=None, compare_add=0, swap=0, followed=False):
@@ -66,6 +66,9 @@ class Operation(Request):
         self.inline, self.followed = inline, followed
         self.compare_add, self.swap = compare_add, swap
         self.plain = inline is None and opcode is _WRITE
+        self.single = self.plain and length > 0 and len(sges) == 1
+        if self.single:
+            ((self.local_va, _, self.lkey),) = sges
         self.end = self.targets = self.psn = self.packets = self.sequence = None
         self.question = self.status = self.slot = self.grant_slot = self.unready = None
         self.acked = self.answered = False

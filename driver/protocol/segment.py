@@ -1,7 +1,7 @@
 """From a request to chunks and packets: who carries which bytes under which PSN."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from weft.hdl.contract import abi, wire
 
@@ -10,33 +10,32 @@ from .message_end import SEQUENCE_BITS, Kind, MessageEnd
 CHUNK_BYTES = 64 * 1024
 MESSAGE_BYTES_MAX = 1 << 31
 _SEQUENCES = 1 << SEQUENCE_BITS
-WRITE, _WRITE_IMM = abi.WorkOpcode.WRITE, abi.WorkOpcode.WRITE_IMM
-new_work = tuple.__new__     # of a named tuple; at half of its constructor's time
 _BULK = frozenset({Kind.SEND_DATA, Kind.READ_DATA})
 
 
 class Work(NamedTuple):
     """Fields of a WORK descriptor, without those of its connection.
 
-    ``rsn`` makes it a retransmission, whose first packet has that RSN; ``inline`` is the payload, or None.
+    ``last`` asks for an acknowledgement of the last packet, ``imm`` is the immediate of that one, or None. ``inline``
+    is the payload, or None. ``rsn`` makes it a retransmission, whose first packet has that RSN.
     """
 
-    opcode: abi.WorkOpcode
-    ack_req: bool
     local_va: int
     lkey: int
     remote_va: int
     rkey: int
     psn: int
     length: int
-    imm: int = 0
+    last: bool
+    imm: int | None = None
     inline: bytes | None = None
     rsn: int | None = None
 
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """The part of a request that comes from one SGE: consecutive PSNs, local and remote addresses.
+    """The part of a request that comes from one SGE: consecutive PSNs, local and remote addresses. It is the
+    :class:`Work` of all its packets as well.
 
     Attributes
     ----------
@@ -61,6 +60,7 @@ class Piece:
     last: bool = False
     imm: int | None = None
     inline: bytes | None = None
+    rsn: ClassVar = None
 
     def _edge(self, packet):
         """Remote address where packet number ``packet`` of the piece starts."""
@@ -80,9 +80,8 @@ class Piece:
         else:
             local_va, remote_va, length = self.span(first, count)
             ends = self.last and first + count == self.packets
-        imm = self.imm if ends else None
-        return new_work(Work, (WRITE if imm is None else _WRITE_IMM, ends, local_va, self.lkey, remote_va, self.rkey,
-                               self.psn + first & 0xFFFF_FFFF, length, imm or 0, self.inline, rsn))
+        return Work(local_va, self.lkey, remote_va, self.rkey, self.psn + first, length, ends,
+                    self.imm if ends else None, self.inline, rsn)
 
     def chunks(self, chunk_bytes=CHUNK_BYTES):
         """(first, count) of the chunks, each at most ``chunk_bytes`` long and cut at remote PMTU boundaries."""
@@ -102,8 +101,7 @@ class Piece:
 
 
 class Request(Piece):
-    """A message on its way: what is written, and what its end says. One without an end that comes from one SGE is its
-    own only piece.
+    """A message on its way: what is written, and what its end says.
 
     Attributes
     ----------
@@ -128,8 +126,11 @@ class Request(Piece):
     inline : bytes or None
         The data themselves, which go into the descriptor; ``sges`` is one piece of their length, of no memory. There is
         one target at most.
+    single : bool
+        The request is its own only piece: one SGE that is not empty goes to one place, and its end says nothing.
     """
 
+    single = False
     __slots__ = ("end", "followed", "sequence", "sges", "solicited", "targets", "wr_id")
 
     def __init__(self, wr_id, sges, remote_va, rkey, *, imm=None, end=None, targets=None, sequence=0, solicited=False,
@@ -139,6 +140,8 @@ class Request(Piece):
         self.end, self.targets, self.inline = end, targets, inline
         self.sequence, self.solicited, self.followed = sequence, solicited, followed
         self.psn = self.packets = None
+        if self.length > MESSAGE_BYTES_MAX:
+            raise ValueError(f"a request of {self.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
 
     def on_sent(self):
         """All of it arrived."""

@@ -33,7 +33,7 @@ class Descriptors:
     def __init__(self, **connection):
         head, *_, self._sport, _, self._ip, self._mac = _WORDS.unpack(abi.WORK.pack(**connection))
         self._heads = [[head | opcode << _OPCODE | ack_req << _ACK_REQ for ack_req in range(2)]
-                       for opcode in range(1 << abi.WORK.by_name["opcode"].width)]
+                       for opcode in (abi.WorkOpcode.WRITE, abi.WorkOpcode.WRITE_IMM)]
         self._data_head, _ = _DATA_WORDS.unpack(
             abi.INLINE_DATA.pack(opcode=abi.WorkOpcode.INLINE_DATA, sqpn=connection["sqpn"]))
 
@@ -41,14 +41,16 @@ class Descriptors:
         """The descriptors of a list of :class:`~weft.driver.protocol.segment.Work`: each an entry, or two if it brings
         more payload than fits the first."""
         pack, heads, sport, ip, mac, packed = _WORDS.pack, self._heads, self._sport, self._ip, self._mac, []
-        for opcode, ack_req, local_va, lkey, remote_va, rkey, psn, length, imm, inline, rsn in works:
-            head = heads[opcode][ack_req]
-            if rsn is not None:
+        for work in works:
+            psn, length, imm, inline = work.psn & 0xFFFF_FFFF, work.length, work.imm, work.inline
+            head = heads[imm is not None][work.last]
+            if work.rsn is not None:
                 head |= 1 << _RETRANSMIT
-                length |= (rsn & _RSN_MASK) << _RSN
+                length |= (work.rsn & _RSN_MASK) << _RSN
             if inline:
                 head |= 1 << _INLINE
-            entry = pack(head, local_va, lkey, remote_va, rkey, psn, sport | length, imm, ip, mac)
+            entry = pack(head, work.local_va, work.lkey, work.remote_va, work.rkey, psn, sport | length, imm or 0, ip,
+                         mac)
             packed.append(self._with_payload(entry, psn, inline) if inline else entry)
         return packed
 

@@ -163,13 +163,15 @@ class TransmitTurns:
             works = sender.next_work(send.room - ENTRIES_MAX + 1 if alone else 1, most - in_card)
             if not works:
                 break
-            send.push_all(qp.descriptors(works), [(qp, work.length) for work in works])
+            cookies = []
             for work in works:
                 length = work.length
+                cookies.append((qp, length))
                 in_card += length
                 credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
                 if credit < -DEBT_BYTES_MAX:
                     credit = -DEBT_BYTES_MAX
+            send.push_all(qp.descriptors(works), cookies)
         self._in_card, self._credit[qp] = in_card, credit
         if not sender.has_work:
             self._served_all(qp, credit)

@@ -4,7 +4,7 @@ import collections
 
 from weft.hdl.contract.wire import packet_count
 
-from ..protocol.segment import WRITE, Work, new_work, split
+from ..protocol.segment import split
 from .piece_log import PieceLog
 
 ACKED_AT_ONCE = 256     # packets between two that ask for an acknowledgement, as with mlx5 (its log_ack_req_freq is 8)
@@ -62,7 +62,7 @@ class SendQueue:
         granted sends at the end of the queue: the peer has what to do while these are on their way."""
         waiting = self.waiting
         for request in requests:
-            if not waiting or request.end is None or request.bulk:
+            if request.end is None or request.bulk:
                 waiting.append(request)
                 continue
             at = len(waiting)
@@ -80,13 +80,10 @@ class SendQueue:
         while waiting and self.refused is None and not (chunks and waiting[0].end is not None and waiting[0].bulk):
             request = waiting.popleft()
             requests.append(request)
-            if ((length := request.length) and len(request.sges) == 1 and request.imm is None
-                    and request.inline is None and request.end is None and request.targets is None):
-                # Its own only piece; with no call and no list, as nearly all requests are so.
+            if request.single:
                 request.psn, request.pmtu, request.last = psn, pmtu, not request.followed
-                ((request.local_va, _, request.lkey),) = request.sges
                 if (count := request.packets) is None:
-                    count = request.packets = packet_count(request.remote_va, length, pmtu)
+                    count = request.packets = packet_count(request.remote_va, request.length, pmtu)
                 psn += count
                 pieces.append(request)
                 if count <= step:
@@ -127,7 +124,7 @@ class SendQueue:
         Each takes one of ``entries`` at least, the last one perhaps more than are left; and none comes behind
         ``most_bytes`` or more.
         """
-        works, chunks, end, length = [], self.chunks, self._end, 0
+        works, chunks, end, sent, length = [], self.chunks, self._end, self.sent_psn, 0
         while entries > 0 and length < most_bytes:
             if not chunks:
                 if self.waiting:
@@ -135,8 +132,7 @@ class SendQueue:
                 if not chunks:
                     break
             piece, first, count = chunks[0]
-            psn, inline = piece.psn, piece.inline
-            allowed = end - psn - first
+            allowed = end - piece.psn - first
             if count <= allowed:
                 chunks.popleft()
             elif allowed > 0:
@@ -144,15 +140,11 @@ class SendQueue:
                 count = allowed
             else:
                 break
-            if count == piece.packets and piece.imm is None:     # without the call, as nearly all are so
-                works.append(new_work(Work, (WRITE, piece.last, piece.local_va, piece.lkey, piece.remote_va, piece.rkey,
-                                             psn & 0xFFFF_FFFF, piece.length, 0, inline, None)))
-                length += piece.length
-            else:
-                works.append(work := piece.work(first, count))
-                length += work.length
-            self.sent_psn = psn + first + count
-            entries -= 1 if inline is None else piece.entries
+            works.append(work := piece if count == piece.packets else piece.work(first, count))
+            length += work.length
+            sent = piece.psn + first + count
+            entries -= 1 if piece.inline is None else piece.entries
+        self.sent_psn = sent
         return works
 
     @property

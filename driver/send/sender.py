@@ -11,11 +11,10 @@ from weft.hdl.contract import wire
 
 from ..protocol.aeth import ANSWERS, Answer, rnr_wait_ns
 from ..protocol.control import ControlFrame
-from ..protocol.segment import CHUNK_BYTES, MESSAGE_BYTES_MAX
+from ..protocol.segment import CHUNK_BYTES
 from ..protocol.timer import Expiry, ProgressTimer
 from ..protocol.wrap import near
 from ..terms.enums import WCStatus
-from ..terms.errors import InvalidValue
 from .recovery import Recovery
 from .send_queue import SendQueue
 
@@ -82,16 +81,7 @@ class Sender:
     # ---------------------------------------------------------------------------- from the application
 
     def post(self, requests):
-        """Accept requests.
-
-        Raises
-        ------
-        ValueError
-            If one is longer than 2^31 bytes.
-        """
-        for request in requests:
-            if request.length > MESSAGE_BYTES_MAX:
-                raise InvalidValue(f"a request of {request.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
+        """Accept requests."""
         if self.failed is not None:
             self.completions.extend([(request, WCStatus.WR_FLUSH_ERR) for request in requests])
         else:

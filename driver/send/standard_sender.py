@@ -1,7 +1,13 @@
 """Sending side of a QP whose peer speaks RoCEv2 as the standard has it, and nothing else."""
 
+from ..protocol.segment import Work
 from .go_back import GoBack
 from .sender import Sender
+
+
+def _asking(work):
+    """Return the same :class:`Work`, whose last packet asks for an acknowledgement."""
+    return Work(*(getattr(work, name) for name in Work._fields))._replace(last=True)
 
 
 class StandardSender(Sender):
@@ -22,11 +28,11 @@ class StandardSender(Sender):
         self._asked_for_all = True
 
     def next_work(self, entries=1, most_bytes=1):
-        return [work._replace(ack_req=True) for work in super().next_work(entries, most_bytes)]
+        return [_asking(work) for work in super().next_work(entries, most_bytes)]
 
     def next_retransmission(self):
         work = super().next_retransmission()
-        return work and work._replace(ack_req=True)
+        return work and _asking(work)
 
     def on_transmitted(self, now, again=False, descriptors=1):
         if not again:

@@ -8,7 +8,7 @@ import pytest
 from weft.driver.knitting.holes import encode
 from weft.driver.operation.operation import Operation
 from weft.driver.protocol.message_end import Kind, MessageEnd
-from weft.driver.protocol.segment import CHUNK_BYTES, Request
+from weft.driver.protocol.segment import CHUNK_BYTES, Request, Work
 from weft.driver.send.sender import Sender
 from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.hdl.contract import wire
@@ -235,7 +235,7 @@ def test_a_request_that_needs_more_psns_than_may_be_outstanding_goes_in_parts():
             ack(sender, PSN + arrived)
         works = list(iter(sender.next_work, []))
         assert sender.queue.sent_psn == PSN + ahead and sender.queue.una == PSN + arrived
-        assert [work.ack_req for (work,) in works][-1:] in ([], [ahead == 25])
+        assert [work.last for (work,) in works][-1:] in ([], [ahead == 25])
     assert statuses(sender) == [(0, WCStatus.SUCCESS)]
 
 
@@ -312,6 +312,11 @@ def test_a_far_limit_does_not_void_the_true_one():
     assert sender.queue.limit is None
 
 
+def fields_of(works):
+    """Fields of each :class:`Work`, or of each piece that stands for one."""
+    return [[getattr(work, name) for name in Work._fields] for work in works]
+
+
 def test_runs_of_descriptors_keep_to_what_is_allowed():
     """Descriptors handed over in runs are the same, and end where their number, their bytes or the PSNs say so."""
     seed = drawn_seed()
@@ -329,7 +334,7 @@ def test_runs_of_descriptors_keep_to_what_is_allowed():
         single = []
         while works := one.next_work():
             assert len(works) == 1
-            single += works
+            single += fields_of(works)
         handed = []
         while True:
             most, most_bytes = rng.randint(1, 10), rng.randint(1, 4 * CHUNK_BYTES)
@@ -337,7 +342,7 @@ def test_runs_of_descriptors_keep_to_what_is_allowed():
             assert len(run) <= most and sum(work.length for work in run[:-1]) < most_bytes
             if not run:
                 break
-            handed += run
+            handed += fields_of(run)
             if len(run) < most:
                 ended.add("bytes" if sum(work.length for work in run) >= most_bytes else "other")
             else:
