@@ -4,7 +4,6 @@ from weft.hdl.contract import abi, wire
 
 from ..operation.connection import Connection
 from ..operation.operation import WRITES
-from ..operation.queues import Queues
 from ..operation.resources import Resources
 from ..protocol.control import ControlFrame
 from ..queue.command import PendingCommand
@@ -33,15 +32,12 @@ class QpEngine:
     Parameters
     ----------
     card : CardEngine
-    qp_num : int
-    scq, rcq
-        Completion queues: they have ``push(wc, solicited)`` and ``push_all(wcs)``.
+    queues : Queues
+        Of this life.
     pd : int
         The protection domain.
     rights : callable
         See :class:`~weft.driver.operation.resources.Resources`.
-    receives : Receives
-        Of this QP, unless they are ``shared`` with others.
     tell : callable(EventType)
         Gets what happens that no completion speaks of.
     start_answering : callable(psn)
@@ -59,7 +55,6 @@ class QpEngine:
         From RTS on.
     operations : Connection
         What was posted, and what the peer asked for.
-    queues : Queues
     on_card : bool
         The card knows the QP.
     in_error : bool
@@ -75,10 +70,9 @@ class QpEngine:
         No request is begun any more, and not all that were are finished.
     """
 
-    def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None,
-                 start_answering=lambda psn: None):
-        self.card, self.qp_num = card, qp_num
-        self.index, self.generation = card.qps.parts(qp_num)
+    def __init__(self, card, queues, *, pd, rights, tell, start_answering):
+        self.card, self.queues, self.qp_num = card, queues, queues.qp_num
+        self.index, self.generation = card.qps.parts(self.qp_num)
         self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
         self._mark_active = card.qps.mark_active
         self.path = self.receiver = self.sender = self._way = None
@@ -86,10 +80,9 @@ class QpEngine:
         self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
         self._news = True        # the receiver heard of something since it last worked out what is complete
-        self.queues = Queues(qp_num, scq, rcq, receives, shared=shared, wake=self.wake,
-                             tell=lambda event_type: self._tell(event_type))
+        queues.wake, queues.tell = self.wake, lambda event_type: self._tell(event_type)
         self._resources = Resources(self.index, pd, card.lender, rights, card.inline_bytes)
-        self.operations = Connection(self._resources, self.queues, card.lender, wake=self.wake, fail=self.fail,
+        self.operations = Connection(self._resources, queues, card.lender, wake=self.wake, fail=self.fail,
                                      start_answering=start_answering)
         self._posted = self.operations.requester.waiting
 

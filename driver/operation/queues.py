@@ -18,15 +18,19 @@ class Queues:
         Completion queues: they have ``push(wc, solicited)`` and ``push_all(wcs)``.
     receives : Receives
         Of this QP, unless they are ``shared`` with others.
+
+    Attributes
+    ----------
     wake : callable()
         Called when a receive request is there that was missing.
     tell : callable(EventType)
         Called when a QP with shared receive requests takes no more of them.
     """
 
-    def __init__(self, qp_num, scq, rcq, receives, *, shared, wake, tell):
+    def __init__(self, qp_num, scq, rcq, receives, *, shared):
         self.qp_num, self.scq, self.rcq, self.receives = qp_num, scq, rcq, receives
-        self._shared, self._wake, self._tell, self._left = shared, wake, tell, False
+        self.wake = self.tell = None
+        self._shared, self._left = shared, False
 
     def complete_sends(self, ops, status):
         """Complete send work requests, in order."""
@@ -45,7 +49,7 @@ class Queues:
 
     def take_receive(self):
         """The next receive request, or None: then ``wake`` is called when there is one."""
-        return self.receives.take(self._wake)
+        return self.receives.take(self.wake)
 
     def flush_receives(self):
         """Complete the receive requests that no message took; shared ones stay."""
@@ -56,11 +60,11 @@ class Queues:
         self.leave()
         if not self._left:
             self._left = True
-            self._tell(EventType.QP_LAST_WQE_REACHED)
+            self.tell(EventType.QP_LAST_WQE_REACHED)
 
     def leave(self):
         """Wait for no receive request any more."""
-        self.receives.leave(self._wake)
+        self.receives.leave(self.wake)
 
     def forget_receives(self):
         """Drop the receive requests without a completion; shared ones stay."""
