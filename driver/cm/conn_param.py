@@ -1,18 +1,22 @@
 """What a connection is asked for or accepted with (rdma_conn_param)."""
 
+from dataclasses import dataclass, field
+from typing import Annotated
+
 from ..connection.connection import Offer
-from ..terms.checks import between, unsigned
+from ..terms.checks import Range, check_ranges, unsigned
 from ..terms.errors import InvalidValue
 from ..verbs.qp_attr import RD_ATOMIC_MAX
 
 _RETRIES_MAX = 7
-_RANGES = (("resources", RD_ATOMIC_MAX), ("depth", RD_ATOMIC_MAX), ("retry", _RETRIES_MAX), ("rnr_retry", _RETRIES_MAX))
+_Depth, _Retries = Annotated[int, Range(0, RD_ATOMIC_MAX)], Annotated[int, Range(0, _RETRIES_MAX)]
 
 
+@dataclass(eq=False)
 class ConnParam:
     """Parameters of a connection.
 
-    Parameters
+    Attributes
     ----------
     resources : int
         Reads and atomics of the peer that may be under way at a time.
@@ -23,22 +27,28 @@ class ConnParam:
     retry, rnr_retry : int
         As ``retry_cnt`` and ``rnr_retry`` of a QP.
     srq : int
-        Whether the QP uses one; of a CMID's own QP it is known.
+        True if the QP uses one; of a CMID's own QP it is known.
     qp_num : int
         The QP, if the CMID has none of its own.
     data_len : int
         Bytes of private data there can be: up to 56 of a request, 196 of an acceptance.
+    private_data : bytes
     """
 
-    def __init__(self, resources=1, depth=1, flow_control=0, retry=5, rnr_retry=5, srq=0, qp_num=0, data_len=0):
-        self.resources, self.depth, self.retry, self.rnr_retry = resources, depth, retry, rnr_retry
-        self.flow_control, self.srq, self.qpn = flow_control, srq, qp_num
-        self._data_len, self.private_data = data_len, b""
+    resources: _Depth = 1
+    depth: _Depth = 1
+    flow_control: int = 0
+    retry: _Retries = 5
+    rnr_retry: _Retries = 5
+    srq: int = 0
+    qp_num: int = 0
+    data_len: int = 0
+    private_data: bytes = field(default=b"", init=False)
 
     def set_private_data(self, data):
         """What the peer gets with it, as much of it as there is room for."""
         data = data.encode() if isinstance(data, str) else bytes(data)
-        self.private_data = data[: self._data_len]
+        self.private_data = data[: self.data_len]
 
     @classmethod
     def most(cls):
@@ -52,9 +62,8 @@ class ConnParam:
         ------
         InvalidValue, TypeError
         """
-        for name, most in _RANGES:
-            between(name, getattr(self, name), 0, most)
-        qpn = qp.qp_num if qp is not None else unsigned("qp_num", self.qpn, 24)
+        check_ranges(self)
+        qpn = qp.qp_num if qp is not None else unsigned("qp_num", self.qp_num, 24)
         if not qpn:
             raise InvalidValue("there is no QP: create one with create_qp, or name one in the ConnParam")
         srq = int(qp.srq is not None if qp is not None else bool(self.srq))
@@ -63,5 +72,5 @@ class ConnParam:
     def __str__(self):
         lines = (("responder resources", self.resources), ("initiator depth", self.depth),
                  ("flow control", self.flow_control), ("retry count", self.retry),
-                 ("rnr retry count", self.rnr_retry), ("srq", self.srq), ("qp number", self.qpn))
+                 ("rnr retry count", self.rnr_retry), ("srq", self.srq), ("qp number", self.qp_num))
         return "Connection parameters: \n" + "".join(f"{name:<4}: {value:<4}\n" for name, value in lines)

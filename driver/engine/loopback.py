@@ -52,29 +52,29 @@ class Loopback:
     def carry(self, qp, now):
         """Do what a QP has to send."""
         for _ in range(BURST):
-            fields = qp.sender.next_work() if qp.sender is not None else None
-            if fields is None:
+            works = qp.sender.next_work() if qp.sender is not None else ()
+            if not works:
                 return
-            self._deliver(qp, fields)
+            self._deliver(qp, *works)
             qp.sender.on_transmitted(now)
         self.card.mark_active(qp)
 
-    def _deliver(self, qp, fields):
-        if self._lost.get(qp) or not self._do(qp, fields):
-            self._lost.setdefault(qp, collections.deque()).append(fields)
+    def _deliver(self, qp, work):
+        if self._lost.get(qp) or not self._do(qp, work):
+            self._lost.setdefault(qp, collections.deque()).append(work)
 
     def _peer(self, qp):
         """Who hears a QP, or None."""
         peer = self.card.qps.find_life(qp.path.qpn)
         return peer if peer is not None and peer.path.ip == self.card.ip else None
 
-    def _do(self, qp, fields):
+    def _do(self, qp, work):
         """Carry out one descriptor; false if nobody is there to take it."""
-        peer, work = self._peer(qp), SimpleNamespace(**fields)
+        peer = self._peer(qp)
         if peer is None:
             return False
-        entry, inline = self.card.tables.qps[peer.index], fields.get("inline")
-        at, left, psn, pmtu = 0, work.length, work.psn, wire.PMTUS[qp.path.mtu]
+        entry, inline = self.card.tables.qps[peer.index], work.inline
+        at, left, psn, pmtu = 0, work.length, work.psn & _WORD, wire.PMTUS[qp.path.mtu]
         while True:
             length = left if inline else min(left, pmtu - (work.remote_va + at) % pmtu)
             packet = SimpleNamespace(psn=psn, va=work.remote_va + at, length=length, rkey=work.rkey, inline=inline)
@@ -83,9 +83,8 @@ class Loopback:
             at, left, psn = at + length, left - length, (psn + 1) & _WORD
             if not left:
                 break
-        if work.ack_req:
-            self._report(peer, abi.ReportKind.MESSAGE_END, packet, imm=work.imm,
-                         has_imm=int(work.opcode is abi.WorkOpcode.WRITE_IMM))
+        if work.last:
+            self._report(peer, abi.ReportKind.MESSAGE_END, packet, imm=work.imm or 0, has_imm=int(work.imm is not None))
         return True
 
     def _packet(self, qp, peer, entry, packet, local_va, lkey):

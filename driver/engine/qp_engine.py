@@ -3,14 +3,13 @@
 from weft.hdl.contract import abi, wire
 
 from ..operation.connection import Connection
-from ..operation.operation import COMPLETION_OPCODE, WRITES
+from ..operation.operation import WRITES
+from ..operation.resources import Resources
 from ..protocol.control import ControlFrame
-from ..protocol.message_end import Kind
 from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
-from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
-from ..terms.wc import WC
+from ..terms.enums import EventType, WCStatus
 from .way import Way
 
 _OF_PACKETS = frozenset({
@@ -18,7 +17,7 @@ _OF_PACKETS = frozenset({
     abi.ReportKind.UNMATCHED})
 _REFUSED = {wire.Syndrome.NAK_REMOTE_ACCESS: EventType.QP_ACCESS_ERR,
             wire.Syndrome.NAK_INVALID_REQUEST: EventType.QP_REQ_ERR}
-_SUCCESS, _ACKNOWLEDGE, _MESSAGE_END = WCStatus.SUCCESS, wire.Opcode.ACKNOWLEDGE, abi.ReportKind.MESSAGE_END
+_SUCCESS, _ACKNOWLEDGE = WCStatus.SUCCESS, wire.Opcode.ACKNOWLEDGE
 _LINK, _CUM = (abi.REGISTER[name].offset for name in ("link_doorbell", "cum_doorbell"))
 _VALUE_SHIFT = abi.CUM_DOORBELL.shift_of("psn")     # that of ``nodes`` as well
 _BLOCK_SHIFT = abi.LINK_DOORBELL.shift_of("block")
@@ -33,15 +32,12 @@ class QpEngine:
     Parameters
     ----------
     card : CardEngine
-    qp_num : int
-    scq, rcq
-        Completion queues: they have ``push(wc, solicited)`` and ``push_all(wcs)``.
+    queues : Queues
+        Of this life.
     pd : int
         The protection domain.
-    rights
-        What the QP permits: see :class:`~weft.driver.operation.connection.Connection`.
-    receives : Receives
-        Of this QP, unless they are ``shared`` with others.
+    rights : callable
+        See :class:`~weft.driver.operation.resources.Resources`.
     tell : callable(EventType)
         Gets what happens that no completion speaks of.
     start_answering : callable(psn)
@@ -74,34 +70,35 @@ class QpEngine:
         No request is begun any more, and not all that were are finished.
     """
 
-    def __init__(self, card, qp_num, scq, rcq, *, pd, rights, receives, shared=False, tell=lambda event_type: None,
-                 start_answering=lambda psn: None):
-        self.card, self.qp_num, self.scq, self.rcq = card, qp_num, scq, rcq
-        self.index, self.generation = card.qps.parts(qp_num)
+    def __init__(self, card, queues, *, pd, rights, tell, start_answering):
+        self.card, self.queues, self.qp_num = card, queues, queues.qp_num
+        self.index, self.generation = card.qps.parts(self.qp_num)
         self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
         self._mark_active = card.qps.mark_active
         self.path = self.receiver = self.sender = self._way = None
         self.on_card = self.in_error = self.leaving = self.draining = self.looped = False
-        self.start_answering = start_answering
-        self._tell, self._tell_drained, self._heard, self._left = tell, False, False, False
+        self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
         self._news = True        # the receiver heard of something since it last worked out what is complete
-        self._receives, self._shared = receives, shared
-        self.operations = Connection(self, card.lender, rights, pd, receives)
+        queues.wake, queues.tell = self.wake, lambda event_type: self._tell(event_type)
+        self._resources = Resources(self.index, pd, card.lender, rights, card.inline_bytes)
+        self.operations = Connection(self._resources, queues, card.lender, wake=self.wake, fail=self.fail,
+                                     start_answering=start_answering)
         self._posted = self.operations.requester.waiting
 
     # ------------------------------------------------------------------------------- from the QP
 
     def start_receiving(self, path, receiver):
         """The card has the QP, which receives from ``path``."""
-        self.path, self.receiver, self.on_card = path, receiver, True
+        self.path, self.on_card = path, True
+        self.receiver = self._resources.receiver = receiver
         self.looped = self.card.loopback.serves(self)
         self.card.qps.add(self)
         self.card.find_way(self)
 
     def start_sending(self, sender):
         """It sends as well."""
-        self.sender = sender
+        self.sender = self._resources.sender = sender
         sender.in_turn = self.operations.fail_in_turn
         self.wake()
 
@@ -122,19 +119,15 @@ class QpEngine:
             self.card.remove_qp(self)
             self.receiver.close()
         self.on_card = False
-        self._leave_receives()
+        self.queues.forget_receives()
 
     def depart(self):
         """Its program destroyed it, and the card keeps it in ERR: it completes nothing and says nothing but what
         :meth:`~weft.driver.receive.receiver.Receiver.repeat_last` says."""
         self.card.stop_sending(self)
-        self.sender, self.in_error, self._tell = None, True, lambda event_type: None
-        self._leave_receives()
-
-    def _leave_receives(self):
-        self.operations.receives.leave(self.operations.wake)
-        if not self._shared:
-            self._receives.clear()
+        self.sender = self._resources.sender = None
+        self.in_error, self._tell = True, lambda event_type: None
+        self.queues.forget_receives()
 
     def wake(self):
         """There is something to do in the next round."""
@@ -166,9 +159,9 @@ class QpEngine:
     def post_recv(self, receive):
         """Take a :class:`~weft.driver.operation.receives.Receive`."""
         if self.in_error:
-            self.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
+            self.queues.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
         else:
-            self._receives.post(receive)
+            self.queues.receives.post(receive)
 
     @property
     def outstanding(self):
@@ -178,7 +171,7 @@ class QpEngine:
     @property
     def receives(self):
         """Receive requests that no message took."""
-        return len(self._receives)
+        return len(self.queues.receives)
 
     # ----------------------------------------------------------------------------- from the card
 
@@ -193,21 +186,13 @@ class QpEngine:
                 self._tell(EventType.COMM_EST)
         self._mark_active(self)
         self._news = True
-        if kind is _MESSAGE_END:
-            self.receiver.on_message_end(report)
-        elif kind is abi.ReportKind.NODE:
-            self.receiver.on_node(report)
-        elif kind is abi.ReportKind.RETIRE:
-            self.receiver.on_retire(report)
-        elif kind is abi.ReportKind.UNMATCHED:
-            self.receiver.on_unmatched(report)
-        elif kind is abi.ReportKind.TX_ERROR:
+        if kind is abi.ReportKind.TX_ERROR:
             self._on_refused(report)
-        else:
-            self.receiver.on_event(report)
-            if kind is abi.ReportKind.QP_ERROR:
-                self._tell(EventType.QP_FATAL)
-                self.fail(WCStatus.FATAL_ERR)
+            return
+        self.receiver.on_report(kind, report)
+        if kind is abi.ReportKind.QP_ERROR:
+            self._tell(EventType.QP_FATAL)
+            self.fail(WCStatus.FATAL_ERR)
 
     def _on_refused(self, report):
         """The own card refused a descriptor."""
@@ -225,7 +210,8 @@ class QpEngine:
         self._mark_active(self)
         if frame.opcode is _ACKNOWLEDGE:
             if self.sender:
-                self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn)
+                requester = self.operations.requester
+                self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn, requester.started, requester.oldest_psn)
         elif frame.opcode is wire.Opcode.LOSS_REPORT:
             if self.sender and len(frame.payload) >= abi.BLOCK_BYTES:
                 self.sender.on_loss_report(abi.NODE.unpack(frame.payload), now)
@@ -291,10 +277,8 @@ class QpEngine:
 
     def _progress_sender(self, now):
         sender, requester, mailbox = self.sender, self.operations.requester, self.operations.mailbox
-        sender.requests, sender.oldest_psn = requester.started, requester.oldest_psn
-        sender.spares = not requester.open and not requester.waiting
         sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
-        sender.poll(now)
+        sender.poll(now, spares=not requester.open and not requester.waiting)
         if sender.frames:
             self._carry_out(sender.frames)
         taken = bool(sender.completions)
@@ -312,14 +296,10 @@ class QpEngine:
 
     def _take_sent(self, completions):
         """Messages arrived at the peer, or will not."""
-        while completions:
-            request, status = completions.popleft()
-            if status is not _SUCCESS:
-                continue
-            if request.plain:
-                request.acked = True
-            elif request.cookie is not None:
-                request.cookie.on_sent(request)
+        for request, status in completions:
+            if status is _SUCCESS:
+                request.on_sent()
+        completions.clear()
 
     def _carry_out(self, actions):
         while actions:
@@ -347,10 +327,9 @@ class QpEngine:
             self._way = Way(self.path, self.card, self.index, self.sport)
         return self._way
 
-    @property
-    def work_descriptor(self):
-        """What makes WORK entries of this connection, of their fields."""
-        return self.way.descriptors.pack
+    def descriptors(self, works):
+        """The WORK descriptors of several :class:`~weft.driver.protocol.segment.Work`, as ring entries."""
+        return self.way.descriptors.pack(works)
 
     def own_memory(self, key):
         """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
@@ -364,33 +343,7 @@ class QpEngine:
             return 0xC000 | (label ^ label >> 14) & 0x3FFF
         return 0xC000 | (self.qp_num * 0x9E37 >> 2) & 0x3FFF
 
-    # ------------------------------------------------------------------------------- completions
-
-    def complete_sends(self, ops, status):
-        """Send work requests are done with."""
-        number, failed = self.qp_num, status is not _SUCCESS
-        self.scq.push_all([WC(op.wr_id, status, COMPLETION_OPCODE[op.opcode], 0, op.length, number)
-                           for op in ops if failed or op.signaled])
-
-    def complete_receive(self, receive, status, end=None):
-        """A receive work request is: by the message with this end, if it succeeded."""
-        if end is None:
-            self.rcq.push(WC(receive.wr_id, status, WCOpcode.RECV, qp_num=self.qp_num))
-            return
-        opcode = WCOpcode.RECV_RDMA_WITH_IMM if end.kind is Kind.WRITE_IMM else WCOpcode.RECV
-        self.rcq.push(WC(receive.wr_id, status, opcode, qp_num=self.qp_num, byte_len=end.length, imm_data=end.imm,
-                         wc_flags=WCFlags.WITH_IMM if end.has_imm else WCFlags(0)), bool(end.solicited))
-
-    def flush_receives(self):
-        """Those that no message took; shared ones stay."""
-        if self._shared:
-            self._receives.leave(self.operations.wake)
-            if not self._left:
-                self._left = True
-                self._tell(EventType.QP_LAST_WQE_REACHED)
-            return
-        for receive in self._receives.clear():
-            self.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
+    # ------------------------------------------------------------------------------------- the end
 
     def fail(self, status):
         """Into ERR: the oldest send request gets ``status``, everything else is flushed."""

@@ -2,7 +2,6 @@
 
 from weft.hdl.contract.abi import KEY_TAG_BITS
 
-from .memory import Memory
 from .window import WindowTable
 
 
@@ -13,27 +12,25 @@ class Lender:
     ----------
     device : Device
     commands : CommandQueue
-    mrs : dict of int to MR
-        Registered memory by index.
+    memory : Memory
+        Registered.
     indices : IndexPool
         Of memory regions.
     tags : KeyTags
-    keys : LocalKeys
     pte_ranges : RangeAllocator
     kept : list
         Gets what is to be called after a reset.
 
     Attributes
     ----------
-    memory : Memory
     windows : WindowTable
     """
 
-    def __init__(self, device, commands, *, mrs, indices, tags, keys, pte_ranges, kept):
+    def __init__(self, device, commands, memory, *, indices, tags, pte_ranges, kept):
         self.device, self.commands, self.indices, self.tags, self.pte_ranges = (
             device, commands, indices, tags, pte_ranges)
         self._kept = kept
-        self.memory = Memory(mrs, keys)
+        self.memory = memory
         self.windows = WindowTable(commands, indices, tags)
 
     def buffer_of(self, key):

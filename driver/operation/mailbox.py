@@ -46,8 +46,8 @@ class Mailbox:
     lender
         It has ``device``, ``indices``, ``tags``, ``pte_ranges`` and ``commands``: what memory is registered with.
     qp_index : int
-    post : callable(sges, end)
-        Sends a message.
+    post : callable(end)
+        Sends a message without data.
     wake : callable
         Called when the card has it.
 
@@ -187,7 +187,7 @@ class Mailbox:
             self._tell(Kind.MAILBOX)
 
     def _tell(self, kind):
-        self._post([], end=MessageEnd(kind, length=self.own_slots, argument=self.key))
+        self._post(MessageEnd(kind, length=self.own_slots, argument=self.key))
 
     # ----------------------------------------------------------------------------------------- slots
 

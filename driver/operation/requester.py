@@ -10,7 +10,7 @@ from ..protocol.segment import Request
 from ..terms.enums import WCStatus, WROpcode
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets
 from .memory import Refused, cut
-from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES, WriteOperation
+from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES
 from .returns import Returns
 
 _SEQUENCES = 1 << SEQUENCE_BITS
@@ -37,7 +37,13 @@ class Requester:
 
     Parameters
     ----------
-    conn : Connection
+    resources : Resources
+    queues : Queues
+    mailbox : Mailbox
+    wake : callable()
+        Called when something may go on in the next round.
+    fail : callable(status)
+        Called when everything ends: the oldest operation with ``status``.
 
     Attributes
     ----------
@@ -51,15 +57,16 @@ class Requester:
         Requests ever started, as the peer counts them.
     """
 
-    def __init__(self, conn):
-        self.conn = conn
+    def __init__(self, resources, queues, mailbox, *, wake, fail):
+        self._resources, self._queues, self._mailbox, self._wake, self._fail = resources, queues, mailbox, wake, fail
         self.waiting, self.open = collections.deque(), collections.deque()
         self.failed = None
         self.closed = False
         self.started = 0
         self._answers = {}       # sequence mod 2^24 -> operation that waits for an answer of its own
         self._fetches = self._ungranted = 0
-        self._returns = Returns(conn.windows, conn.wake)
+        self._unheard = 0        # packets of the message that the last plain write is part of
+        self._returns = Returns(resources.windows, wake)
         self._blocked = False    # an operation will fail when it is its turn: nothing is started behind it
         self._slots, self._grants = set(), set()     # in use
 
@@ -69,12 +76,9 @@ class Requester:
     @property
     def oldest_psn(self):
         """Of the oldest operation that is not complete, or None."""
-        for op in self.open:
-            if type(op) is WriteOperation:
-                return op.psn
-            if op.messages:
-                return op.messages[0].psn
-        return None
+        if not self.open:
+            return None
+        return (self.open[0].question or self.open[0]).psn
 
     @property
     def lends(self):
@@ -84,7 +88,7 @@ class Requester:
     def needs_mailbox(self, op):
         """It cannot do with writes alone."""
         if op.opcode in WRITES:
-            return op.inline is not None and len(op.inline) > self.conn.inline_bytes
+            return op.inline is not None and len(op.inline) > self._resources.inline_bytes
         return bool(op.length or op.opcode in FETCHES)
 
     # ------------------------------------------------------------------------------------- starting
@@ -99,7 +103,7 @@ class Requester:
         """
         if self.needs_mailbox(op):
             if self.failed is None:
-                self.conn.mailbox.open()
+                self._mailbox.open()
         else:
             op.plain = op.opcode is WROpcode.RDMA_WRITE
 
@@ -108,19 +112,41 @@ class Requester:
         if self.failed is None:
             if self.open:
                 self._complete()
-            while self.waiting and not (self._blocked or self.closed) and self._may_start(self.waiting[0]):
-                if self.waiting[0].plain:
-                    self._start_writes()
-                else:
-                    self._start(self.waiting.popleft())
+            if self.waiting:
+                self._start_waiting()
             if self.open and self.open[0].status is not None:
-                self.conn.fail(self.open[0].status)
+                self._fail(self.open[0].status)
         elif not self.lends:
             self._flush()
 
+    def _start_waiting(self):
+        waiting, started, messages, queue = self.waiting, self.open, [], self._resources.sender.queue
+        pmtu, most = queue.pmtu, queue.acked_at_once
+        while waiting and not (self._blocked or self.closed):
+            op = waiting[0]
+            plain = op.plain
+            if self._ungranted or op.fence and self._fetches if plain else not self._may_start(op):
+                break
+            started.append(waiting.popleft())
+            op.sequence = self.started
+            # A message goes on from a plain write to the next one of the same list.
+            if op.followed and plain and op.length and waiting and waiting[0].plain and not waiting[0].fence:
+                op.packets = 1 if op.inline else packet_count(op.remote_va, op.length, pmtu)
+                self._unheard += op.packets
+                op.followed = self._unheard < most
+            else:
+                op.followed = False
+            if not op.followed:
+                self.started += 1
+                self._unheard = 0
+            if op.status is not None:
+                self._blocked = True
+            elif (message := op if plain and op.inline is None else self._message(op)) is not None:
+                messages.append(message)
+        if messages:
+            self._resources.sender.post(messages)
+
     def _may_start(self, op):
-        if op.plain:
-            return not self._ungranted and not (op.fence and self._fetches)
         if op.status is not None:
             return True
         if op.fence and self._fetches or not self._reachable(op):
@@ -129,20 +155,21 @@ class Requester:
             return not self._ungranted and (not self.needs_mailbox(op) or self._take_slot(op))
         if op.opcode in SENDS:
             return not op.length or self._take_slot(op)
-        return self._fetches < self.conn.max_rd_atomic and self._take_slot(op) and self._prepared()
+        return (self._fetches < self._resources.rights().max_rd_atomic and self._take_slot(op)
+                and self._prepared())
 
     def _reachable(self, op):
         """The mailboxes that it needs are there; otherwise they will be."""
         if not self.needs_mailbox(op):
             return True
-        mailbox = self.conn.mailbox
+        mailbox = self._mailbox
         return mailbox.ready if op.opcode in WRITES else mailbox.reach()
 
     def _take_slot(self, op):
         used, name = ((self._grants, "grant_slot") if op.opcode in SENDS and op.length > EAGER_BYTES
                       else (self._slots, "slot"))
         if getattr(op, name) is None:
-            slot = next((s for s in range(self.conn.mailbox.slots) if s not in used), None)
+            slot = next((s for s in range(self._mailbox.slots) if s not in used), None)
             if slot is None:
                 return False
             used.add(slot)
@@ -151,7 +178,7 @@ class Requester:
 
     def _prepared(self):
         """The oldest operation has its windows. Those behind it get theirs meanwhile."""
-        ahead = self.conn.max_rd_atomic - self._fetches
+        ahead = self._resources.rights().max_rd_atomic - self._fetches
         for op in self.waiting:
             if not ahead or op.opcode not in FETCHES:
                 break
@@ -162,9 +189,9 @@ class Requester:
 
     def _make_windows(self, op):
         """Destinations of a read; false if there is no index for one at present."""
-        conn, op.unready = self.conn, 0
+        res, op.unready = self._resources, 0
         try:
-            found = [(conn.memory.local(conn.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
+            found = [(res.memory.local(res.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
                      for sge in cut(op.sges, op.length)]
         except Refused:
             op.status = WCStatus.LOC_PROT_ERR
@@ -172,71 +199,28 @@ class Requester:
         if op.opcode is WROpcode.RDMA_READ:
             def ready():
                 op.unready -= 1
-                conn.wake()
+                self._wake()
 
             try:
-                if not conn.windows.room(len(found), conn.wake, RESERVE):
+                if not res.windows.room(len(found), self._wake, RESERVE):
                     op.unready = None
                     return False
             except MemoryError:
                 op.status = WCStatus.LOC_QP_OP_ERR
                 return True
-            for mr, (va, length, _) in found:
-                op.unready += 1
-                op.windows.append(conn.windows.make(mr, va, length, conn.index, ready))
+            op.unready = len(found)
+            op.windows = [res.windows.make(mr, va, length, res.index, ready) for mr, (va, length, _) in found]
         return True
 
-    def _start(self, op):
-        op.sequence, self.started = self.started, self.started + 1
-        self.open.append(op)
-        if op.opcode in WRITES and op.status is None:     # of which the card finds out what is wrong
-            op.messages.append(self.conn.post_write(op, sequence=op.sequence % _SEQUENCES, **self._data(op)))
-            return
-        if op.status is None:
-            self._check(op)
+    def _message(self, op):
+        """The message that an operation begins with, or None if it will fail."""
+        if op.opcode in WRITES:     # of which the card finds out what is wrong
+            return self._loaded(op)
+        self._check(op)
         if op.status is not None:
             self._blocked = True
-        elif op.opcode in SENDS:
-            self._start_send(op)
-        else:
-            self._start_fetch(op)
-
-    def _start_writes(self):
-        """The plain writes that come next."""
-        ops, requests, sender = self._take_writes(), [], self.conn.engine.sender
-        pmtu, most, unheard, sequence, final = sender.queue.pmtu, sender.queue.acked_at_once, 0, self.started, ops[-1]
-        for op in ops:
-            single = type(op) is WriteOperation
-            if single:
-                unheard += op.packed(pmtu)
-            else:
-                unheard += 1 if op.inline else packet_count(op.remote_va, op.length, pmtu)
-            followed = op.followed and op is not final and op.length > 0 and unheard < most
-            op.sequence = sequence
-            if single:
-                op.last = not followed
-                requests.append(op)
-            else:
-                request = Request(0, remote_va=op.remote_va, rkey=op.rkey, cookie=op, followed=followed,
-                                  **self._data(op))
-                op.messages.append(request)
-                requests.append(request)
-            if not followed:
-                sequence += 1
-                unheard = 0
-        self.started = sequence
-        self.open.extend(ops)
-        sender.post_all(requests)
-
-    def _take_writes(self):
-        """The oldest waiting write, and all plain writes behind it up to a fence."""
-        waiting = self.waiting
-        for count, op in enumerate(waiting):
-            if not op.plain or count and op.fence:
-                return [waiting.popleft() for _ in range(count)]
-        ops = list(waiting)
-        waiting.clear()
-        return ops
+            return None
+        return self._start_send(op) if op.opcode in SENDS else self._start_fetch(op)
 
     def _check(self, op):
         """What the card would find out, but too late."""
@@ -244,7 +228,7 @@ class Requester:
             return
         try:
             for sge in op.sges:
-                self.conn.memory.local(self.conn.pd, *sge)
+                self._resources.memory.local(self._resources.pd, *sge)
         except Refused:
             op.status = WCStatus.LOC_PROT_ERR
         if op.opcode in ATOMIC_KIND and op.length != ATOMIC_BYTES:
@@ -253,16 +237,15 @@ class Requester:
     def _number(self, op):
         return op.sequence % _SEQUENCES
 
-    def _data(self, op):
-        """What is sent, as fields of a message."""
-        return {"sges": op.sges} if op.inline is None else self._known(op, op.inline)
-
     def _known(self, op, data):
-        """The same of bytes that the driver has."""
-        return self.conn.known(data, lambda data: self.conn.mailbox.stage_request(op.slot, data))
+        """``sges`` and ``inline`` of bytes that the driver has."""
+        return self._resources.known(data, lambda data: self._mailbox.stage_request(op.slot, data))
 
-    def _send(self, op, sges, **fields):
-        op.messages.append(self.conn.post(sges, cookie=op, **fields))
+    def _loaded(self, op):
+        """The operation, as the message that brings its data."""
+        if op.inline is not None:
+            op.sges, op.inline = self._known(op, op.inline)
+        return op
 
     def _end(self, op, kind, argument=0, imm=None):
         return MessageEnd(kind, self._number(op), op.length, argument, imm or 0, int(imm is not None),
@@ -272,11 +255,11 @@ class Requester:
         if op.length > EAGER_BYTES:
             self._ungranted += 1
             self._answers[self._number(op)] = op
-            self._send(op, [], end=self._end(op, Kind.SEND_REQUEST, place(op.grant_slot), op.imm))
-            return
-        target = [self.conn.mailbox.request_place(op.slot, op.length)] if op.length else []
-        self._send(op, **self._data(op) if op.length else {"sges": []}, targets=target,
-                   end=self._end(op, Kind.SEND, place(op.slot or 0), op.imm))
+            op.question = Request(0, [], 0, 0, end=self._end(op, Kind.SEND_REQUEST, place(op.grant_slot), op.imm))
+            return op.question
+        op.targets = [self._mailbox.request_place(op.slot, op.length)] if op.length else []
+        op.end = self._end(op, Kind.SEND, place(op.slot or 0), op.imm)
+        return self._loaded(op)
 
     def _start_fetch(self, op):
         self._fetches += 1
@@ -289,9 +272,10 @@ class Requester:
                              else (op.swap, op.compare_add))
             targets, kind = [], ATOMIC_KIND[op.opcode]
             data = ATOMIC_ETH.pack(va=op.remote_va, rkey=op.rkey, swap_or_add=first, compare=second)
-        self._send(op, **self._known(op, data),
-                   targets=[self.conn.mailbox.request_place(op.slot, len(data))],
-                   end=self._end(op, kind, place(op.slot, len(targets))))
+        sges, inline = self._known(op, data)
+        op.question = Request(0, sges, 0, 0, inline=inline, targets=[self._mailbox.request_place(op.slot, len(data))],
+                              end=self._end(op, kind, place(op.slot, len(targets))))
+        return op.question
 
     # -------------------------------------------------------------------------------------- answers
 
@@ -309,12 +293,13 @@ class Requester:
     def _granted(self, op, end):
         if op.opcode not in SENDS or not 1 <= end.targets <= SGES_MAX:
             return False
-        targets = self.conn.mailbox.read_grant(op.grant_slot, end.targets)
+        targets = self._mailbox.read_grant(op.grant_slot, end.targets)
         if not fit(targets, op.length):
             return False
         del self._answers[end.sequence]
         self._ungranted -= 1
-        self._send(op, op.sges, targets=targets, end=self._end(op, Kind.SEND_DATA))
+        op.targets, op.end = targets, self._end(op, Kind.SEND_DATA)
+        self._resources.sender.post([op])
         return True
 
     def _read(self, op, end):
@@ -336,7 +321,7 @@ class Requester:
             return False
         del self._answers[end.sequence]
         try:
-            self.conn.memory.store(self.conn.pd, op.sges, end.value.to_bytes(ATOMIC_BYTES, "little"))
+            self._resources.memory.store(self._resources.pd, op.sges, end.value.to_bytes(ATOMIC_BYTES, "little"))
         except Refused:
             op.status = WCStatus.LOC_PROT_ERR
             return True
@@ -346,8 +331,7 @@ class Requester:
     # ---------------------------------------------------------------------------------- completions
 
     def _complete(self):
-        queue, msn, complete = self.open, self.conn.engine.sender.msn, self.conn.complete_sends
-        done = []
+        queue, msn, done = self.open, self._resources.sender.msn, []
         while queue and (op := queue[0]).status is None and (op.acked if op.plain and op.length else op.done(msn)):
             done.append(queue.popleft())
             if op.plain:
@@ -357,9 +341,9 @@ class Requester:
                 self._grants.discard(op.grant_slot)
             self._fetches -= op.opcode in FETCHES
         if done:
-            complete(done, WCStatus.SUCCESS)
+            self._queues.complete_sends(done, WCStatus.SUCCESS)
         if queue and queue[0].status is not None:
-            self.conn.fail(queue[0].status)
+            self._fail(queue[0].status)
 
     def fail_in_turn(self, psn, status):
         """The operation whose message has this PSN will not succeed, but those before it may; false if there is
@@ -398,5 +382,5 @@ class Requester:
         status, self.failed = self.failed, WCStatus.WR_FLUSH_ERR
         for queue in (self.open, self.waiting):
             while queue:
-                self.conn.complete_sends([queue.popleft()], status)
+                self._queues.complete_sends([queue.popleft()], status)
                 status = WCStatus.WR_FLUSH_ERR

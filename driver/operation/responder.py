@@ -7,6 +7,7 @@ from weft.hdl.contract import wire
 from weft.hdl.contract.abi import AccessFlag
 
 from ..protocol.message_end import ATOMICS, SEQUENCE_BITS, Kind, MessageEnd, place
+from ..protocol.segment import Request
 from ..terms.enums import WCStatus
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets, unpack_targets
 from .memory import Refused, cut, total
@@ -61,11 +62,15 @@ class Responder:
 
     Parameters
     ----------
-    conn : Connection
+    resources : Resources
+    queues : Queues
+    mailbox : Mailbox
+    wake : callable()
+        Called when something may go on in the next round.
     """
 
-    def __init__(self, conn):
-        self.conn = conn
+    def __init__(self, resources, queues, mailbox, *, wake):
+        self._resources, self._queues, self._mailbox, self._wake = resources, queues, mailbox, wake
         self.entries = collections.deque()
         self.failed = False
         self._started = 0        # of the entries
@@ -74,7 +79,7 @@ class Responder:
         self._by_sequence = {}   # sends that were granted memory
         self._promised = 0       # sends with data that are not complete
         self._fetches = 0        # reads and atomics not started
-        self._returns = Returns(conn.windows, conn.wake)
+        self._returns = Returns(resources.windows, wake)
 
     def __len__(self):
         return len(self.entries)
@@ -108,7 +113,7 @@ class Responder:
             return
         if end.kind is Kind.WRITE and not self.entries and (end.length or self._writable):
             self._sequence += 1
-            self.conn.completed(1)
+            self._resources.receiver.completed()
             return
         syndrome = self._fault(end)
         self._sequence += 1
@@ -118,7 +123,7 @@ class Responder:
 
     @property
     def _writable(self):
-        return AccessFlag.REMOTE_WRITE & self.conn.access
+        return AccessFlag.REMOTE_WRITE & self._resources.rights().qp_access_flags
 
     def _fault(self, end):
         """Why a request cannot be, or None."""
@@ -126,14 +131,14 @@ class Responder:
             return None if end.length or self._writable else ACCESS
         if end.kind is Kind.WRITE_IMM and not self._writable:
             return ACCESS
-        slots = self.conn.mailbox.own_slots if self.conn.mailbox.ready else 0
+        slots = self._mailbox.own_slots if self._mailbox.ready else 0
         wrong = (
             end.sequence not in (None, self._sequence % _SEQUENCES)
             or end.kind is Kind.SEND and (end.length > EAGER_BYTES or end.length and end.slot >= slots)
             or end.kind is Kind.SEND_REQUEST and (end.length <= EAGER_BYTES or self._promised >= slots
-                                                  or end.slot >= slots or self.conn.mailbox.peer_key is None)
+                                                  or end.slot >= slots or self._mailbox.peer_key is None)
             or end.kind in _FETCHES and (end.slot >= slots or end.targets > SGES_MAX
-                                         or self._fetches >= self.conn.max_dest_rd_atomic)
+                                         or self._fetches >= self._resources.rights().max_dest_rd_atomic)
         )
         return INVALID if wrong else None
 
@@ -172,7 +177,7 @@ class Responder:
             if not entry.granted and not entry.unready:
                 self._grant(entry)
         if self.entries and self.entries[0].syndrome is not None and not self._unanswered:
-            self.conn.refuse(self.entries[0].psn, self.entries[0].syndrome)
+            self._resources.receiver.refuse(self.entries[0].psn, self.entries[0].syndrome)
 
     def _start(self, entry):
         """False if it has to wait."""
@@ -182,10 +187,10 @@ class Responder:
         if kind is Kind.WRITE:
             entry.done = True
             return True
-        if kind is Kind.SEND_REQUEST and not self.conn.may_answer:
+        if kind is Kind.SEND_REQUEST and self._resources.sender is None:
             return False
         if entry.wr is None:
-            entry.wr = self.conn.take_receive()
+            entry.wr = self._queues.take_receive()
         if entry.wr is None:
             return False
         if kind is Kind.WRITE_IMM:
@@ -206,46 +211,46 @@ class Responder:
 
     def _take_data(self, entry):
         """A short send: its data is in the mailbox."""
-        conn, end = self.conn, entry.end
+        res, end = self._resources, entry.end
         if end.length:
-            conn.memory.store(conn.pd, entry.wr.sges, conn.mailbox.read_request(end.slot, end.length))
+            res.memory.store(res.pd, entry.wr.sges, self._mailbox.read_request(end.slot, end.length))
         entry.done = True
 
     def _make_windows(self, entry):
         """On the memory of its receive request; false if the card has no room for them at present."""
-        conn, end = self.conn, entry.end
-        places = [(conn.memory.local(conn.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
+        res, end = self._resources, entry.end
+        places = [(res.memory.local(res.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
                   for sge in cut(entry.wr.sges, end.length)]
-        if not conn.windows.room(len(places), conn.wake):
+        if not res.windows.room(len(places), self._wake):
             return False
 
         def ready():
             entry.unready -= 1
-            conn.wake()
+            self._wake()
 
         entry.unready = len(places)
-        entry.windows = [conn.windows.make(mr, va, length, conn.index, ready) for mr, (va, length, _) in places]
+        entry.windows = [res.windows.make(mr, va, length, res.index, ready) for mr, (va, length, _) in places]
         self._by_sequence[end.sequence] = entry
         return True
 
     def _grant(self, entry):
         entry.granted = True
         data = pack_targets([window.target for window in entry.windows])
-        slot, mailbox = entry.end.slot, self.conn.mailbox
-        known = self.conn.known(data, lambda data: mailbox.stage_grant(slot, data))
+        slot, mailbox = entry.end.slot, self._mailbox
+        sges, inline = self._resources.known(data, lambda data: mailbox.stage_grant(slot, data))
         end = MessageEnd(Kind.GRANT, entry.end.sequence, entry.end.length, place(slot, len(entry.windows)))
-        self._answer(entry, **known, targets=[mailbox.grant_place(slot, len(data))], end=end)
+        self._answer(entry, sges, [mailbox.grant_place(slot, len(data))], end, inline)
 
     def _answer(self, entry, sges, targets, end, inline=None):
         self._unanswered += 1
-        self.conn.post(sges, targets=targets, end=end, inline=inline, cookie=Answer(self, entry.psn))
+        self._resources.sender.post([Answer(sges, targets, end, inline, entry.psn, self._arrived)])
 
-    def on_sent(self):
-        """An answer arrived."""
+    def _arrived(self):
         self._unanswered -= 1
 
     def _start_fetch(self, entry):
-        if self._started or not self.conn.may_answer or self._unanswered >= self.conn.max_dest_rd_atomic:
+        res = self._resources
+        if self._started or res.sender is None or self._unanswered >= res.rights().max_dest_rd_atomic:
             return False
         self._fetches -= 1
         try:
@@ -256,22 +261,23 @@ class Responder:
         return True
 
     def _read(self, entry):
-        conn, end = self.conn, entry.end
+        res, end = self._resources, entry.end
         size = wire.RETH.size_bytes
-        (va, rkey, length), *targets = unpack_targets(conn.mailbox.read_request(end.slot, size * (1 + end.targets)))
+        (va, rkey, length), *targets = unpack_targets(self._mailbox.read_request(end.slot, size * (1 + end.targets)))
         if length != end.length or not fit(targets, length):
             return INVALID
-        mr = conn.memory.remote(conn.pd, va, length, rkey, AccessFlag.REMOTE_READ, conn.access)
+        mr = res.memory.remote(res.pd, va, length, rkey, AccessFlag.REMOTE_READ, res.rights().qp_access_flags)
         self._answer(entry, [(va, length, mr.rkey)] if length else [], targets,
                      MessageEnd(Kind.READ_DATA, end.sequence, length))
         return None
 
     def _atomic(self, entry):
-        conn, end = self.conn, entry.end
-        what = ATOMIC_ETH.unpack(conn.mailbox.read_request(end.slot, ATOMIC_ETH.size_bytes))
+        res, end = self._resources, entry.end
+        what = ATOMIC_ETH.unpack(self._mailbox.read_request(end.slot, ATOMIC_ETH.size_bytes))
         if what.va % ATOMIC_BYTES or end.length != ATOMIC_BYTES:
             return INVALID
-        mr = conn.memory.remote(conn.pd, what.va, ATOMIC_BYTES, what.rkey, AccessFlag.REMOTE_ATOMIC, conn.access)
+        mr = res.memory.remote(res.pd, what.va, ATOMIC_BYTES, what.rkey, AccessFlag.REMOTE_ATOMIC,
+                               res.rights().qp_access_flags)
         old = int.from_bytes(mr.read(ATOMIC_BYTES, what.va - mr.buf), "little")
         if end.kind is Kind.FETCH_AND_ADD:
             new = (old + what.swap_or_add) % (1 << 64)
@@ -287,9 +293,9 @@ class Responder:
             entry = self.entries.popleft()
             self._started -= 1
             self._promised -= entry.end.kind is Kind.SEND_REQUEST
-            self.conn.completed(1)
+            self._resources.receiver.completed()
             if entry.wr is not None:
-                self.conn.complete_receive(entry.wr, WCStatus.SUCCESS, entry.end)
+                self._queues.complete_receive(entry.wr, WCStatus.SUCCESS, entry.end)
 
     # --------------------------------------------------------------------------------------- endings
 
@@ -319,17 +325,18 @@ class Responder:
         while self.entries:
             entry = self.entries.popleft()
             if entry.wr is not None:
-                self.conn.complete_receive(entry.wr, entry.status)
-        self.conn.flush_receives()
+                self._queues.complete_receive(entry.wr, entry.status)
+        self._queues.flush_receives()
 
 
-class Answer:
-    """What an answer is known by; ``psn`` is that of the request."""
+class Answer(Request):
+    """A message that answers the request of the peer with the PSN ``asked``; ``arrived()`` is called when it did."""
 
-    __slots__ = ("psn", "responder")
+    __slots__ = ("_arrived", "asked")
 
-    def __init__(self, responder, psn):
-        self.responder, self.psn = responder, psn
+    def __init__(self, sges, targets, end, inline, asked, arrived):
+        super().__init__(0, sges, 0, 0, targets=targets, end=end, inline=inline)
+        self.asked, self._arrived = asked, arrived
 
-    def on_sent(self, _):
-        self.responder.on_sent()
+    def on_sent(self):
+        self._arrived()

@@ -7,10 +7,9 @@ from .words import place, words
 _WORDS = words(abi.WORK, ("phase", 64), "local_va", "lkey", "remote_va", "rkey", "psn", ("length", 64), "imm", "dst_ip",
                ("dst_mac", 64))
 _DATA_WORDS = words(abi.INLINE_DATA, ("phase", 64), "psn")
-_PSN_MASK = (1 << abi.WORK.by_name["psn"].width) - 1
 _OPCODE, _ACK_REQ, _RETRANSMIT, _INLINE = (
     place(abi.WORK, "phase", 64, name)[0] for name in ("opcode", "ack_req", "retransmit", "inline"))
-_RSN = place(abi.WORK, "length", 64, "rsn")[0]
+_RSN, _RSN_MASK = place(abi.WORK, "length", 64, "rsn")[0], (1 << abi.WORK.by_name["rsn"].width) - 1
 
 
 def _field(layout, name):
@@ -23,7 +22,7 @@ _HEAD, _REST = _field(abi.WORK_INLINE, "data"), _field(abi.INLINE_DATA, "data")
 
 
 class Descriptors:
-    """From WORK fields to ring entries; what is the same in all of them is packed once.
+    """From work to ring entries; what is the same in all of them is packed once.
 
     Parameters
     ----------
@@ -32,32 +31,28 @@ class Descriptors:
     """
 
     def __init__(self, **connection):
-        self._head, *_, self._sport, _, self._ip, self._mac = _WORDS.unpack(abi.WORK.pack(**connection))
+        head, *_, self._sport, _, self._ip, self._mac = _WORDS.unpack(abi.WORK.pack(**connection))
+        self._heads = [[head | opcode << _OPCODE | ack_req << _ACK_REQ for ack_req in range(2)]
+                       for opcode in (abi.WorkOpcode.WRITE, abi.WorkOpcode.WRITE_IMM)]
         self._data_head, _ = _DATA_WORDS.unpack(
             abi.INLINE_DATA.pack(opcode=abi.WorkOpcode.INLINE_DATA, sqpn=connection["sqpn"]))
 
-    def pack_writes(self, writes):
-        """The entries of whole :class:`~weft.driver.protocol.segment.PlainWrite`."""
-        pack, mac, ip, sport = _WORDS.pack, self._mac, self._ip, self._sport
-        going_on = self._head | abi.WorkOpcode.WRITE << _OPCODE
-        last = going_on | 1 << _ACK_REQ
-        return [pack(last if write.last else going_on, write.local_va, write.lkey, write.remote_va, write.rkey,
-                     write.psn & _PSN_MASK, sport | write.length, 0, ip, mac) for write in writes]
-
-    def pack(self, fields):
-        """The descriptor with these fields, as :meth:`~weft.driver.protocol.segment.Piece.work` makes them: an entry,
-        or two if it brings more payload than fits the first."""
-        head = self._head | fields["opcode"] << _OPCODE | fields["ack_req"] << _ACK_REQ
-        rsn = fields.get("rsn")
-        if rsn is not None:
-            head |= 1 << _RETRANSMIT
-        inline = fields.get("inline")
-        if inline is not None:
-            head |= 1 << _INLINE
-        entry = _WORDS.pack(head, fields["local_va"], fields["lkey"], fields["remote_va"], fields["rkey"],
-                            fields["psn"], self._sport | (rsn or 0) << _RSN | fields["length"], fields["imm"],
-                            self._ip, self._mac)
-        return entry if inline is None else self._with_payload(entry, fields["psn"], inline)
+    def pack(self, works):
+        """The descriptors of a list of :class:`~weft.driver.protocol.segment.Work`: each an entry, or two if it brings
+        more payload than fits the first."""
+        pack, heads, sport, ip, mac, packed = _WORDS.pack, self._heads, self._sport, self._ip, self._mac, []
+        for work in works:
+            psn, length, imm, inline = work.psn & 0xFFFF_FFFF, work.length, work.imm, work.inline
+            head = heads[imm is not None][work.last]
+            if work.rsn is not None:
+                head |= 1 << _RETRANSMIT
+                length |= (work.rsn & _RSN_MASK) << _RSN
+            if inline:
+                head |= 1 << _INLINE
+            entry = pack(head, work.local_va, work.lkey, work.remote_va, work.rkey, psn, sport | length, imm or 0, ip,
+                         mac)
+            packed.append(self._with_payload(entry, psn, inline) if inline else entry)
+        return packed
 
     def _with_payload(self, entry, psn, payload):
         """A WORK_INLINE, behind the INLINE_DATA that it needs for as much payload."""

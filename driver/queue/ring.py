@@ -122,20 +122,18 @@ class HostToCardRing(_Ring):
         self.prod = index + 1
         return index
 
-    def push_all(self, entries, cookies):
-        """Add entries with a cookie each.
-
-        Raises
-        ------
-        BufferError
-            If the ring has not so much room.
-        """
-        if len(entries) > self.room:
+    def push_all(self, descriptors, cookies):
+        """Add descriptors with a cookie each; see :meth:`push`."""
+        if max(map(len, descriptors)) > abi.BLOCK_BYTES:
+            for descriptor, cookie in zip(descriptors, cookies, strict=True):
+                self.push(descriptor, cookie)
+            return
+        if len(descriptors) > self.room:
             raise BufferError(f"{self.ring.name} has room for {self.room}")
-        self._pushed.extend(entries)
+        self._pushed.extend(descriptors)
         self._cookies.extend(cookies)
-        self._new += len(entries)
-        self.prod += len(entries)
+        self._new += len(descriptors)
+        self.prod += len(descriptors)
 
     def ring_doorbell(self):
         """Tell the card of what was pushed since the last time."""

@@ -141,10 +141,10 @@ class TransmitTurns:
         while (self._again and retransmit.room >= ENTRIES_MAX
                and not (self._ahead >= AHEAD_BYTES and send.prod != send.cons)):
             qp = self._again.popleft()
-            if fields := qp.sender.next_retransmission():
-                retransmit.push(qp.work_descriptor(fields), (qp, fields["length"]))
-                self._ahead += fields["length"]
-                self._credit[qp] = _charged(self._credit.get(qp, 0), fields["length"])
+            if work := qp.sender.next_retransmission():
+                retransmit.push_all(qp.descriptors([work]), [(qp, work.length)])
+                self._ahead += work.length
+                self._credit[qp] = _charged(self._credit.get(qp, 0), work.length)
             if qp.sender.has_retransmission:
                 self._again.append(qp)
         retransmit.ring_doorbell()
@@ -158,22 +158,21 @@ class TransmitTurns:
             self._turn.rotate(-1)
             return
         sender, self._served = qp.sender, qp
-        if alone:
-            credit = self._serve_writes(qp, send, most, credit)
-            if not sender.has_work:
-                self._served_all(qp, credit)
-                return
-        room, descriptor, in_card = send.room, qp.work_descriptor, self._in_card
-        while (credit > 0 or alone) and room >= ENTRIES_MAX and in_card < most and (fields := sender.next_work()):
-            length, entries = fields["length"], descriptor(fields)
-            send.push(entries, (qp, length))
-            room -= len(entries) // abi.BLOCK_BYTES
-            in_card += length
-            credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
-            if credit < -DEBT_BYTES_MAX:
-                credit = -DEBT_BYTES_MAX
-        self._in_card = in_card
-        self._credit[qp] = credit
+        in_card = self._in_card
+        while (credit > 0 or alone) and send.room >= ENTRIES_MAX and in_card < most:
+            works = sender.next_work(send.room - ENTRIES_MAX + 1 if alone else 1, most - in_card)
+            if not works:
+                break
+            cookies = []
+            for work in works:
+                length = work.length
+                cookies.append((qp, length))
+                in_card += length
+                credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
+                if credit < -DEBT_BYTES_MAX:
+                    credit = -DEBT_BYTES_MAX
+            send.push_all(qp.descriptors(works), cookies)
+        self._in_card, self._credit[qp] = in_card, credit
         if not sender.has_work:
             self._served_all(qp, credit)
 
@@ -184,19 +183,6 @@ class TransmitTurns:
             self._credit.pop(qp, None)
         else:
             self._credit[qp] = credit
-
-    def _serve_writes(self, qp, send, most, credit):
-        """The plain writes that come first, of a QP that is alone; what is left of its credit."""
-        writes = qp.sender.next_writes(send.room - ENTRIES_MAX + 1, most - self._in_card)
-        if writes:
-            send.push_all(qp.way.descriptors.pack_writes(writes), [(qp, write.length) for write in writes])
-            for write in writes:
-                length = write.length
-                self._in_card += length
-                credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
-                if credit < -DEBT_BYTES_MAX:
-                    credit = -DEBT_BYTES_MAX
-        return credit
 
     @property
     def busy(self):

@@ -150,25 +150,32 @@ class Receiver:
         rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS)
         self.counts["unmatched"] += self.holes.fill(near(report.psn, self.cum, 32), rsn)
 
-    def on_event(self, report):
-        """MESSAGE_END, PROGRESS, PROBE, ERROR or QP_ERROR."""
-        kind = report.kind
-        if kind is abi.ReportKind.MESSAGE_END:
-            self.on_message_end(report)
-            return
-        if kind is abi.ReportKind.QP_ERROR:
-            self.broken = report.reason
-            return
-        if kind is abi.ReportKind.ERROR:
-            self._refused(
-                near(report.psn % (1 << wire.PSN_BITS), self.cum, wire.PSN_BITS), _NAK_SYNDROME.get(report.reason)
-            )
-            return
-        if kind is abi.ReportKind.PROBE and report.reason is not abi.Reason.OK:
+    def on_report(self, kind, report):
+        """Take any report of the QP but TX_ERROR, which is the sender's.
+
+        Raises
+        ------
+        RuntimeError
+            See :meth:`on_retire`.
+        """
+        _TAKES[kind](self, report)
+
+    def _on_qp_error(self, report):
+        self.broken = report.reason
+
+    def _on_error(self, report):
+        self._refused(near(report.psn % (1 << wire.PSN_BITS), self.cum, wire.PSN_BITS),
+                      _NAK_SYNDROME.get(report.reason))
+
+    def _on_progress(self, report):
+        self._events.append((near(report.base, self.base, 32), report.holes, None))
+
+    def _on_probe(self, report):
+        if report.reason is abi.Reason.OK:
+            rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS)
+            self._events.append((near(report.base, self.base, 32), report.holes, rsn))
+        else:
             self._on_probe_in_error(report.psn)
-            return
-        rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS) if kind is abi.ReportKind.PROBE else None
-        self._events.append((near(report.base, self.base, 32), report.holes, rsn))
 
     def _on_probe_in_error(self, psn):
         """The QP is in ERR, and its peer, which sends ``psn`` next, does not know. If all that it sent had been
@@ -191,7 +198,7 @@ class Receiver:
         else:
             self.counts["messages_refused"] += 1
             self._refused(psn, wire.Syndrome.NAK_REMOTE_OPERATIONAL)
-        self._events.append((near(report.base, self.base, 32), report.holes, None))
+        self._on_progress(report)
 
     def _refused(self, psn, syndrome):
         """The oldest refused packet is what the NAK will name, once everything before it is complete."""
@@ -285,3 +292,15 @@ class Receiver:
     def close(self):
         """Give all blocks back: the QP is destroyed, the card does not know them any more."""
         self.holes.close()
+
+
+_TAKES = {
+    abi.ReportKind.NODE: Receiver.on_node,
+    abi.ReportKind.RETIRE: Receiver.on_retire,
+    abi.ReportKind.UNMATCHED: Receiver.on_unmatched,
+    abi.ReportKind.MESSAGE_END: Receiver.on_message_end,
+    abi.ReportKind.PROGRESS: Receiver._on_progress,
+    abi.ReportKind.PROBE: Receiver._on_probe,
+    abi.ReportKind.ERROR: Receiver._on_error,
+    abi.ReportKind.QP_ERROR: Receiver._on_qp_error,
+}

@@ -29,7 +29,7 @@ class GoBack:
         return self._psn < self._end and self._queue.piece_at(self._psn) is not None
 
     def next(self):
-        """WORK fields of the oldest, and how many packets they are; there is one if :attr:`has_work`."""
+        """Work of the oldest, and how many packets it is; there is one if :attr:`has_work`."""
         piece = self._queue.piece_at(self._psn)
         first = self._psn - piece.psn
         count = min(piece.packets - first, self._longest, self._end - self._psn)

@@ -15,10 +15,7 @@ class PieceLog:
         self._pieces = []
         self._first = 0   # the first one that is not acknowledged
 
-    def add(self, piece):
-        self._pieces.append(piece)
-
-    def add_all(self, pieces):
+    def add(self, pieces):
         self._pieces.extend(pieces)
 
     def acknowledge(self, cum):

@@ -44,7 +44,7 @@ class Recovery:
         return self._queue.packets > 0
 
     def next(self):
-        """WORK fields of the oldest retransmission and how many packets they are; there is one if :attr:`has_work`."""
+        """Work of the oldest retransmission and how many packets it is; there is one if :attr:`has_work`."""
         piece, first, count, rsn = self._queue.next()
         return piece.work(first, count, rsn), count
 

@@ -2,8 +2,9 @@
 
 import collections
 
-from ..protocol.segment import MESSAGE_BYTES_MAX, split
-from ..terms.errors import InvalidValue
+from weft.hdl.contract.wire import packet_count
+
+from ..protocol.segment import split
 from .piece_log import PieceLog
 
 ACKED_AT_ONCE = 256     # packets between two that ask for an acknowledgement, as with mlx5 (its log_ack_req_freq is 8)
@@ -35,8 +36,6 @@ class SendQueue:
         Oldest unacknowledged.
     limit : int or None
         PSN from which on nothing is handed over for now.
-    closed : bool
-        Requests that were not begun wait.
     waiting, requests, chunks : deque
         Requests that are not cut yet, those that are and are not complete, and what is left to be handed over of
         these, as (piece, first, count).
@@ -50,7 +49,6 @@ class SendQueue:
         self._step = max(1, chunk_bytes // pmtu)     # packets of a chunk
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
-        self.closed = False
         self.waiting, self.requests, self.chunks = collections.deque(), collections.deque(), collections.deque()
         self._pieces = PieceLog()
         self.refused = None
@@ -59,58 +57,52 @@ class SendQueue:
         """Requests not complete."""
         return len(self.waiting) + len(self.requests)
 
-    def check(self, request):
-        """Raise ValueError if a request is longer than 2^31 bytes."""
-        if (length := request.length) > MESSAGE_BYTES_MAX:
-            raise InvalidValue(f"a request of {length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
-
-    def post(self, request):
-        """Accept a request that :meth:`check` let pass. What asks for something, or grants it, overtakes the data of
-        answers and of granted sends at the end of the queue: the peer has what to do while these are on their way."""
-        if request.end is None or request.bulk:
-            self.waiting.append(request)
-            return
-        at = len(self.waiting)
-        while at and self.waiting[at - 1].bulk:
-            at -= 1
-        self.waiting.insert(at, request)
-
-    def post_all(self, requests):
-        """The same for requests without an end."""
-        self.waiting.extend(requests)
+    def post(self, requests):
+        """Accept requests, in order. What asks for something, or grants it, overtakes the data of answers and of
+        granted sends at the end of the queue: the peer has what to do while these are on their way."""
+        waiting = self.waiting
+        for request in requests:
+            if request.end is None or request.bulk:
+                waiting.append(request)
+                continue
+            at = len(waiting)
+            while at and waiting[at - 1].bulk:
+                at -= 1
+            waiting.insert(at, request)
 
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        while self.waiting and not (self.chunks or self.closed) and self.refused is None:
-            if self.waiting[0].plain:
-                self._cut_writes()
-                continue
-            request = self.waiting.popleft()
-            self.requests.append(request)
-            for piece in split(request, self.next_psn, self.pmtu):
-                self._pieces.add(piece)
-                if piece.packets <= self._step:
-                    self.chunks.append((piece, 0, piece.packets))
+        """Cut what comes next: as many requests as are a chunk each, and one that is more; data that others may
+        overtake only if it is first."""
+        waiting, requests, chunks, pieces = self.waiting, self.requests, self.chunks, []
+        psn, pmtu, step = self.next_psn, self.pmtu, self._step
+        while waiting and self.refused is None and not (chunks and waiting[0].end is not None and waiting[0].bulk):
+            request = waiting.popleft()
+            requests.append(request)
+            if request.single:
+                request.psn, request.pmtu, request.last = psn, pmtu, not request.followed
+                if (count := request.packets) is None:
+                    count = request.packets = packet_count(request.remote_va, request.length, pmtu)
+                psn += count
+                pieces.append(request)
+                if count <= step:
+                    chunks.append((request, 0, count))
+                    continue
+                cut = (request,)
+            else:
+                cut = split(request, psn, pmtu)
+                pieces += cut
+                psn += request.packets
+            for piece in cut:
+                if piece.packets <= step:
+                    chunks.append((piece, 0, piece.packets))
                 else:
-                    self.chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
-            self.next_psn = request.psn + request.packets
-
-    def _cut_writes(self):
-        """The writes that come next, as many as are one piece and one chunk each; the first one whatever its size."""
-        waiting, writes, chunks, psn, step = self.waiting, [], self.chunks, self.next_psn, self._step
-        while waiting and waiting[0].plain:
-            write = waiting.popleft()
-            writes.append(write)
-            write.psn, packets = psn, write.packets
-            psn += packets
-            if packets > step:
-                chunks.extend([(write, *part) for part in write.chunks(self.chunk_bytes)])
+                    chunks.extend([(piece, *part) for part in piece.chunks(self.chunk_bytes)])
+            if request.packets > step:
                 break
-            chunks.append((write, 0, packets))
         self.next_psn = psn
-        self.requests.extend(writes)
-        self._pieces.add_all(writes)
+        self._pieces.add(pieces)
 
     @property
     def has_work(self):
@@ -126,40 +118,34 @@ class SendQueue:
         most = self.una + self.max_outstanding
         return most if self.limit is None or self.limit > most else self.limit
 
-    def next(self):
-        """(piece, first, count) of the next descriptor, or None if there is none, or none may be sent."""
-        if not self.chunks:
-            self._cut()
-            if not self.chunks:
-                return None
-        end = self.una + self.max_outstanding
-        if self.limit is not None and self.limit < end:
-            end = self.limit
-        if self.sent_psn >= end:
-            return None
-        chunk = piece, first, count = self.chunks.popleft()
-        if (allowed := end - piece.psn - first) < count:
-            self.chunks.appendleft((piece, first + allowed, count - allowed))
-            chunk = piece, first, count = piece, first, allowed
-        self.sent_psn = piece.psn + first + count
-        return chunk
+    def next(self, entries=1, most_bytes=1):
+        """:class:`~weft.driver.protocol.segment.Work` of the next descriptors that may be handed over.
 
-    def next_whole(self, most, most_bytes):
-        """The next descriptors that are whole plain writes, ``most`` at most, until they are ``most_bytes`` or more, or
-        no more may be sent."""
-        if not self.chunks:
-            self._cut()
-        chunks, end, found, length = self.chunks, self._end, [], 0
-        while chunks and length < most_bytes and len(found) < most:
-            piece, _, count = chunks[0]
-            if not piece.plain or count != piece.packets or piece.psn + count > end:
+        Each takes one of ``entries`` at least, the last one perhaps more than are left; and none comes behind
+        ``most_bytes`` or more.
+        """
+        works, chunks, end, sent, length = [], self.chunks, self._end, self.sent_psn, 0
+        while entries > 0 and length < most_bytes:
+            if not chunks:
+                if self.waiting:
+                    self._cut()
+                if not chunks:
+                    break
+            piece, first, count = chunks[0]
+            allowed = end - piece.psn - first
+            if count <= allowed:
+                chunks.popleft()
+            elif allowed > 0:
+                chunks[0] = piece, first + allowed, count - allowed
+                count = allowed
+            else:
                 break
-            chunks.popleft()
-            found.append(piece)
-            length += piece.length
-        if found:
-            self.sent_psn = found[-1].end_psn
-        return found
+            works.append(work := piece if count == piece.packets else piece.work(first, count))
+            length += work.length
+            sent = piece.psn + first + count
+            entries -= 1 if piece.inline is None else piece.entries
+        self.sent_psn = sent
+        return works
 
     @property
     def drained(self):

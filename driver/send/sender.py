@@ -51,17 +51,11 @@ class Sender:
         Descriptors handed over and not reported finished.
     msn : int
         Requests that the peer says are complete.
-    requests : int
-        Requests there were: the peer cannot be done with more.
     awaiting : bool
         The owner waits for more than that what was sent arrived: for the peer to be done with it, or for an answer.
-    oldest_psn : int or None
-        First PSN of the oldest request that the owner waits for so: the peer may still refuse it.
     in_turn : callable(psn, status) or None
         Told of a request that will not succeed, instead of everything failing at once: its owner calls :meth:`fail`
         when all before it are complete.
-    spares : bool
-        Nobody waits for what is on its way: if the peer does not answer any more, sending rests until it speaks.
     counts : Counter
         Statistics by name.
     """
@@ -77,35 +71,21 @@ class Sender:
         self.failed = None
         self.counts = collections.Counter()
         self.in_card = 0
-        self.msn = self.requests = 0
-        self.awaiting = self.spares = False
-        self.oldest_psn = self.in_turn = None
+        self.msn = 0
+        self.awaiting = False
+        self.in_turn = None
         self._recovery = Recovery(longest=max(1, chunk_bytes // pmtu), counts=self.counts)
         self._rnr = 0
         self._limit_serial = 0
 
     # ---------------------------------------------------------------------------- from the application
 
-    def post(self, request):
-        """Accept a request.
-
-        Raises
-        ------
-        ValueError
-            If it is longer than 2^31 bytes.
-        """
-        self.queue.check(request)
-        if self.failed is not None:
-            self.completions.append((request, WCStatus.WR_FLUSH_ERR))
-        else:
-            self.queue.post(request)
-
-    def post_all(self, requests):
-        """Accept requests without an end of their own, none of them too long."""
+    def post(self, requests):
+        """Accept requests."""
         if self.failed is not None:
             self.completions.extend([(request, WCStatus.WR_FLUSH_ERR) for request in requests])
         else:
-            self.queue.post_all(requests)
+            self.queue.post(requests)
 
     @property
     def outstanding(self):
@@ -129,34 +109,26 @@ class Sender:
     def has_work(self):
         return self.queue.has_work
 
-    def next_work(self):
-        """WORK fields for the SEND ring, or None."""
-        if (found := self.queue.next()) is None:
-            return None
-        piece, first, count = found
-        self.in_card += 1
-        self.counts["packets"] += count
-        return piece.work(first, count)
-
-    def next_writes(self, most, most_bytes):
-        """The plain writes whose descriptors come next, each whole: see :meth:`SendQueue.next_whole`."""
-        writes = self.queue.next_whole(most, most_bytes)
-        self.in_card += len(writes)
-        self.counts["packets"] += sum([write.packets for write in writes])
-        return writes
+    def next_work(self, entries=1, most_bytes=1):
+        """List of :class:`~weft.driver.protocol.segment.Work` for the SEND ring; see :meth:`SendQueue.next`."""
+        before = self.queue.sent_psn
+        works = self.queue.next(entries, most_bytes)
+        self.in_card += len(works)
+        self.counts["packets"] += self.queue.sent_psn - before
+        return works
 
     @property
     def has_retransmission(self):
         return self._recovery.has_work
 
     def next_retransmission(self):
-        """WORK fields for the RETRANSMIT ring, or None."""
+        """:class:`~weft.driver.protocol.segment.Work` for the RETRANSMIT ring, or None."""
         if not self._recovery.has_work:
             return None
-        fields, count = self._recovery.next()
+        work, count = self._recovery.next()
         self.in_card += 1
         self.counts["retransmissions"] += count
-        return fields
+        return work
 
     def on_transmitted(self, now, again=False, descriptors=1):
         """The card finished so many descriptors of this QP: new work, of which there is not without end, or such that
@@ -191,34 +163,46 @@ class Sender:
 
     # --------------------------------------------------------------------------------- from the peer
 
-    def on_ack(self, psn, syndrome, now, msn=None):
-        """An ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. What its ``syndrome`` does not say is not done."""
+    def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None):
+        """An ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. What its ``syndrome`` does not say is not done.
+
+        The peer cannot be done with more than ``requests``, and may still refuse the one whose first PSN is
+        ``oldest_psn``, the oldest that the owner waits for.
+        """
         if self.failed is not None:
             return
+        if msn is not None and not self.msn < (msn := near(msn, self.msn, wire.PSN_BITS)) <= requests:
+            msn = None
         answer = ANSWERS[syndrome]
         named = near(psn, self.queue.una - 1, wire.PSN_BITS)
         if answer is Answer.ACK:
             self._acknowledge(named + 1, now, msn)
-        elif answer is Answer.NAK:
-            self._on_nak(named, _NAK_STATUS[syndrome], now, msn)
-        elif answer is Answer.RNR_NAK:
-            self._on_rnr_nak(named, rnr_wait_ns(syndrome), now, msn)
+        elif answer in (Answer.NAK, Answer.RNR_NAK):
+            if self._nameable(named, oldest_psn):
+                asked = self.timer.round_trip.asking
+                self._acknowledge(max(named, self.queue.una), now, msn)
+                if self.failed is None and answer is Answer.NAK:
+                    self._fail_in_turn(named, _NAK_STATUS[syndrome])
+                elif self.failed is None:
+                    self.timer.not_ready(now, rnr_wait_ns(syndrome))
+                    self._count_not_ready(named, asked)
         elif answer is Answer.SEQUENCE_NAK:
             self._on_sequence_nak(named, now)
         else:
             self.counts["bad_syndromes"] += 1
 
     def _acknowledge(self, cum, now, msn):
-        """Every PSN below ``cum`` arrived, and the peer is done with ``msn`` requests, as far as it says; false if
+        """Every PSN below ``cum`` arrived, and the peer is done with ``msn`` requests, if that is news; false if
         that was never sent, or is known to have arrived."""
         queue = self.queue
         if not queue.una <= cum <= queue.sent_psn:
             self.counts["stray_acks"] += 1
             return False
         self.timer.answered(now)
-        more_done = msn is not None and self._on_msn(msn)
+        if msn is not None:
+            self.msn, self._rnr = msn, 0
         if cum == queue.una:
-            if more_done:
+            if msn is not None:
                 self.moved(now)
             return True
         if not self.awaiting:
@@ -229,16 +213,6 @@ class Sender:
         self.moved(now)
         if queue.refused is not None:
             self._fail_if_refused()
-        return True
-
-    def _on_msn(self, msn):
-        """The peer is done with so many requests, of which the owner knows how many there were; true if that is
-        news."""
-        msn = near(msn, self.msn, wire.PSN_BITS)
-        if not self.msn < msn <= self.requests:
-            return False
-        self.msn = msn
-        self._rnr = 0
         return True
 
     @property
@@ -260,34 +234,19 @@ class Sender:
             if awaiting != (self.timer.deadline is not None):
                 self.moved(now)
 
-    def _nameable(self, psn):
+    def _nameable(self, psn, oldest_psn=None):
         """A packet that the peer may say something bad of."""
-        oldest = self.queue.una if self.oldest_psn is None else min(self.oldest_psn, self.queue.una)
+        oldest = self.queue.una if oldest_psn is None else min(oldest_psn, self.queue.una)
         if oldest <= psn < self.queue.sent_psn:
             return True
         self.counts["stray_acks"] += 1
         return False
 
-    def _on_rnr_nak(self, psn, wait_ns, now, msn):
-        """Everything before the packet it names arrived; that one found no receive request. One for each probe counts,
-        however many come."""
-        if not self._nameable(psn):
-            return
-        asked = self.timer.round_trip.asking
-        self._acknowledge(max(psn, self.queue.una), now, msn)
-        if self.failed is not None:
-            return
-        self.timer.not_ready(now, wait_ns)
+    def _count_not_ready(self, psn, asked):
+        """A packet found no receive request. One such answer for each probe counts, however many come."""
         self._rnr += asked
         if self.rnr_retry != RNR_RETRY_FOREVER and self._rnr > self.rnr_retry:
             self._fail_in_turn(psn, WCStatus.RNR_RETRY_EXC_ERR)
-
-    def _on_nak(self, psn, status, now, msn):
-        if not self._nameable(psn):
-            return
-        self._acknowledge(max(psn, self.queue.una), now, msn)
-        if self.failed is None:
-            self._fail_in_turn(psn, status)
 
     def _on_sequence_nak(self, psn, now):
         """The peer misses this packet; what it misses altogether its report says."""
@@ -340,8 +299,9 @@ class Sender:
 
     # ------------------------------------------------------------------------------------ the clock
 
-    def poll(self, now):
-        """Let time pass: probes, repeated requests, giving up."""
+    def poll(self, now, spares=False):
+        """Let time pass: probes, repeated requests, giving up. With ``spares`` nobody waits for what is on its way: if
+        the peer does not answer any more, sending rests until it speaks."""
         if self.failed is not None:
             return
         if self._recovery.held:
@@ -354,7 +314,7 @@ class Sender:
             self.counts["probes_midway"] += self.queue.has_more
             self._probe()
         elif expiry is Expiry.EXHAUSTED:
-            if self.spares:
+            if spares:
                 self.counts["rests"] += 1
             else:
                 self.fail(WCStatus.RETRY_EXC_ERR)

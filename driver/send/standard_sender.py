@@ -1,7 +1,13 @@
 """Sending side of a QP whose peer speaks RoCEv2 as the standard has it, and nothing else."""
 
+from ..protocol.segment import Work
 from .go_back import GoBack
 from .sender import Sender
+
+
+def _asking(work):
+    """Return the same :class:`Work`, whose last packet asks for an acknowledgement."""
+    return Work(*(getattr(work, name) for name in Work._fields))._replace(last=True)
 
 
 class StandardSender(Sender):
@@ -21,16 +27,12 @@ class StandardSender(Sender):
         self._recovery = GoBack(self.queue, max(1, self.queue.chunk_bytes // self.queue.pmtu))
         self._asked_for_all = True
 
-    def next_work(self):
-        fields = super().next_work()
-        return fields and fields | {"ack_req": 1}
-
-    def next_writes(self, most, most_bytes):
-        return []     # one by one: the end of each asks
+    def next_work(self, entries=1, most_bytes=1):
+        return [_asking(work) for work in super().next_work(entries, most_bytes)]
 
     def next_retransmission(self):
-        fields = super().next_retransmission()
-        return fields and fields | {"ack_req": 1}
+        work = super().next_retransmission()
+        return work and _asking(work)
 
     def on_transmitted(self, now, again=False, descriptors=1):
         if not again:
@@ -39,8 +41,8 @@ class StandardSender(Sender):
         self.in_card -= descriptors
         self.timer.asked_late(now)
 
-    def on_ack(self, psn, syndrome, now, msn=None):
-        super().on_ack(psn, syndrome, now)
+    def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None):
+        super().on_ack(psn, syndrome, now, oldest_psn=oldest_psn)
 
     def _acknowledge(self, cum, now, msn=None):
         before = len(self.queue)

@@ -120,13 +120,13 @@ class ServedQP(QP):
         try:
             return operation_of(opcode, flags, (wr_id, remote, rkey, imm, compare, swap), sges, inline)
         except InvalidValue:
-            operation = Operation(wr_id, opcode, [])
+            operation = Operation(wr_id, opcode, [], 0)
             operation.refuse(WCStatus.LOC_LEN_ERR)
             return operation
 
     def _post(self, operations):
         if self.sender is None:      # in ERR by way of INIT or RTR: the library lets nothing through before RTS
-            self.engine.complete_sends(operations, WCStatus.WR_FLUSH_ERR)
+            self.engine.queues.complete_sends(operations, WCStatus.WR_FLUSH_ERR)
             return
         for operation in operations:
             if not operation.plain and operation.status is None:

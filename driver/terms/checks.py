@@ -1,6 +1,9 @@
 """Arguments that make no sense are refused when they are given, in one wording."""
 
+import functools
 import operator
+import typing
+from typing import NamedTuple
 
 from .enums import AccessFlag
 from .errors import InvalidValue, NotSupported
@@ -27,6 +30,26 @@ def between(name, value, low, high):
     if not low <= value <= high:
         raise InvalidValue(f"{name} is {value}; {low} to {high} are possible")
     return value
+
+
+class Range(NamedTuple):
+    """Integers that a field of a dataclass may have, ends included: ``depth: Annotated[int, Range(0, 16)] = 1``."""
+
+    low: int
+    high: int
+
+
+def check_ranges(settings):
+    """Check every field of a dataclass that has a :class:`Range`; raise as :func:`between` does."""
+    for name, limits in _ranges(type(settings)).items():
+        between(name, getattr(settings, name), *limits)
+
+
+@functools.cache
+def _ranges(kind):
+    """``{field name: Range}`` of a dataclass."""
+    return {name: one for name, hint in typing.get_type_hints(kind, include_extras=True).items()
+            for one in getattr(hint, "__metadata__", ()) if isinstance(one, Range)}
 
 
 def unsigned(name, value, bits):

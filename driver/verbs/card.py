@@ -14,6 +14,7 @@ from ..device.page_table import RangeAllocator
 from ..engine.card_engine import CardEngine
 from ..knitting.buffer import KnittingBuffer
 from ..operation.lender import Lender
+from ..operation.memory import Memory
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned
 from ..terms.enums import EventType
@@ -84,8 +85,8 @@ class Card:
         self.mr_indices = IndexPool(can.max_mr, "memory regions")
         self.pte_ranges = RangeAllocator(can.max_pte)
         self.key_tags, self.local_keys = KeyTags(config.random), LocalKeys(config.random)
-        self.engine.lender = Lender(device, self.engine.commands, mrs=self.mrs, indices=self.mr_indices,
-                                    tags=self.key_tags, keys=self.local_keys, pte_ranges=self.pte_ranges,
+        self.engine.lender = Lender(device, self.engine.commands, Memory(self.mrs, self.local_keys),
+                                    indices=self.mr_indices, tags=self.key_tags, pte_ranges=self.pte_ranges,
                                     kept=self.kept)
         self._start()
         self.knitting = KnittingBuffer(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
+from typing import Annotated
 
 from weft.hdl.contract import abi, wire
 
@@ -9,17 +10,10 @@ from ..connection.connection import Patience
 from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
 from ..protocol.segment import CHUNK_BYTES
 from ..receive.hole_list import WAITING_RUNS_MAX
-from ..terms.checks import between
+from ..terms.checks import Range, between, check_ranges
 from ..terms.errors import InvalidValue
 
-_WORD = (1 << 32) - 1
-_RANGES = (
-    ("nic_slot_log2", 9, 14), ("reorder_distance", 1, _WORD), ("retransmit_slack", 0, _WORD),
-    ("node_age_ns", 0, abi.NODE_AGE_MAX_NS), ("prefetch_depth", 1, _WORD), ("prefetch_watermark", 1, _WORD),
-    ("probe_timeout_ns", 1, 1 << 62),
-    ("chunk_bytes", 1, abi.CHUNK_MAX), ("extent_bytes", abi.BLOCK_BYTES, 1 << 62), ("max_extents", 1, _WORD),
-    ("waiting_runs_max", 1, _WORD), ("tx_poll_ns", 1, 1 << 62), ("silence_ns", 1, 1 << 62),
-    ("departed_qps", 0, _WORD), ("pfc_quanta", 1, 0xFFFF))
+_WORD, _LONG = (1 << 32) - 1, 1 << 62
 
 
 @dataclass
@@ -63,32 +57,31 @@ class ContextConfig:
     """
 
     ring_log2: object = 6
-    nic_slot_log2: int = 11
-    reorder_distance: int = 1
-    retransmit_slack: int = 1
-    node_age_ns: int = 2000
-    prefetch_depth: int = 4
-    prefetch_watermark: int = 4
-    probe_timeout_ns: int = 50_000
-    chunk_bytes: int = CHUNK_BYTES
-    extent_bytes: int = EXTENT_BYTES
-    max_extents: int = 8
+    nic_slot_log2: Annotated[int, Range(9, 14)] = 11
+    reorder_distance: Annotated[int, Range(1, _WORD)] = 1
+    retransmit_slack: Annotated[int, Range(0, _WORD)] = 1
+    node_age_ns: Annotated[int, Range(0, abi.NODE_AGE_MAX_NS)] = 2000
+    prefetch_depth: Annotated[int, Range(1, _WORD)] = 4
+    prefetch_watermark: Annotated[int, Range(1, _WORD)] = 4
+    probe_timeout_ns: Annotated[int, Range(1, _LONG)] = 50_000
+    chunk_bytes: Annotated[int, Range(1, abi.CHUNK_MAX)] = CHUNK_BYTES
+    extent_bytes: Annotated[int, Range(abi.BLOCK_BYTES, _LONG)] = EXTENT_BYTES
+    max_extents: Annotated[int, Range(1, _WORD)] = 8
     knitting_alpha: float = QUOTA_ALPHA
-    waiting_runs_max: int = WAITING_RUNS_MAX
-    tx_poll_ns: int = 2_000
-    silence_ns: int = 10_000_000
+    waiting_runs_max: Annotated[int, Range(1, _WORD)] = WAITING_RUNS_MAX
+    tx_poll_ns: Annotated[int, Range(1, _LONG)] = 2_000
+    silence_ns: Annotated[int, Range(1, _LONG)] = 10_000_000
     reset: bool = True
     keep_qp_num: bool = False
-    departed_qps: int = 0
+    departed_qps: Annotated[int, Range(0, _WORD)] = 0
     pfc_priority: int | None = None
-    pfc_quanta: int = 0xFFFF
+    pfc_quanta: Annotated[int, Range(1, 0xFFFF)] = 0xFFFF
     cm_patience: Patience = Patience()
     random: Random = field(default_factory=SystemRandom)
 
     def check(self):
         """Raise ValueError or TypeError if a setting is impossible for any card."""
-        for name, low, high in _RANGES:
-            between(name, getattr(self, name), low, high)
+        check_ranges(self)
         if self.pfc_priority is not None:
             between("pfc_priority", self.pfc_priority, 0, wire.PRIORITIES - 1)
         if self.extent_bytes % abi.BLOCK_BYTES:

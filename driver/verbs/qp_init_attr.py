@@ -1,9 +1,10 @@
 """What a queue pair is created with."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from ..operation.mailbox import EAGER_BYTES
-from ..terms.checks import between, instance, member, unsigned
+from ..terms.checks import Range, between, check_ranges, instance, member, unsigned
 from ..terms.enums import QPType
 from ..terms.errors import InvalidValue, NotSupported
 from ..terms.init_enums import QPInitAttrMask
@@ -18,17 +19,15 @@ MASK_BITS = 32
 class QPCap:
     """Capacities of a QP."""
 
-    max_send_wr: int = 1
-    max_recv_wr: int = 10
-    max_send_sge: int = 1
-    max_recv_sge: int = 1
+    max_send_wr: Annotated[int, Range(0, QP_WR_MAX)] = 1
+    max_recv_wr: Annotated[int, Range(0, QP_WR_MAX)] = 10
+    max_send_sge: Annotated[int, Range(0, SGE_MAX)] = 1
+    max_recv_sge: Annotated[int, Range(0, SGE_MAX)] = 1
     max_inline_data: int = 0
 
     def check(self):
         """Raise InvalidValue or TypeError if a capacity is impossible."""
-        for name, most in (("max_send_wr", QP_WR_MAX), ("max_recv_wr", QP_WR_MAX), ("max_send_sge", SGE_MAX),
-                           ("max_recv_sge", SGE_MAX)):
-            between(name, getattr(self, name), 0, most)
+        check_ranges(self)
         if between("max_inline_data", self.max_inline_data, 0, (1 << 32) - 1) > INLINE_MAX:
             raise NotSupported(f"max_inline_data is {self.max_inline_data}; {INLINE_MAX} at most is possible")
 

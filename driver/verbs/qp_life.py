@@ -5,6 +5,7 @@ import copy
 from weft.hdl.contract import abi, wire
 
 from ..engine.qp_engine import QpEngine
+from ..operation.queues import Queues
 from ..operation.receives import Receives
 from ..protocol.path import Path
 from ..protocol.timer import ack_timeout_ns
@@ -43,10 +44,10 @@ class QPLife:
 
     def _begin_life(self, qp_num, psn=None):
         self.qp_num = qp_num
+        receives = Receives() if self.srq is None else self.srq.receives
         self.engine = QpEngine(
-            self.context.engine, qp_num, self.scq, self.rcq, pd=self.pd.handle, rights=lambda: self.attr,
-            receives=Receives() if self.srq is None else self.srq.receives, shared=self.srq is not None,
-            tell=self._tell, start_answering=self._start_answering)
+            self.context.engine, Queues(qp_num, self.scq, self.rcq, receives, shared=self.srq is not None),
+            pd=self.pd.handle, rights=lambda: self.attr, tell=self._tell, start_answering=self._start_answering)
         self.attr = QPAttr(qp_state=QPState.RESET)
         self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
 

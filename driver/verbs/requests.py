@@ -3,7 +3,7 @@
 import struct
 
 from ..operation.memory import total
-from ..operation.operation import COMPLETION_OPCODE, FETCHES, WRITES, Operation, WriteOperation
+from ..operation.operation import COMPLETION_OPCODE, FETCHES, WRITES, Operation
 from ..operation.receives import Receive
 from ..terms.checks import member, unsigned
 from ..terms.enums import SendFlags, WROpcode
@@ -12,7 +12,7 @@ from ..terms.errors import InvalidValue, NotSupported
 ADDRESS_BITS, WORD_BITS = 64, 32
 LENGTH_MAX = (1 << 31) - 1
 OPCODES = {int(opcode): opcode for opcode in COMPLETION_OPCODE}
-_WITH_IMM = (WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM)
+_WITH_IMM = frozenset({WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM})
 _EXISTING = SendFlags.FENCE | SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE
 _NEEDS_ADDRESS = WRITES | FETCHES
 _ADDRESSES = 1 << ADDRESS_BITS
@@ -20,7 +20,9 @@ _ADDRESSES = 1 << ADDRESS_BITS
 FLAGS = {flags: tuple(bool(flags & one) for one in (
     SendFlags.SIGNALED, SendFlags.FENCE, SendFlags.SOLICITED, SendFlags.INLINE)) for flags in range(_EXISTING + 1)}
 # What fits these is an integer of that many bits; what does not is looked at field by field, for a sentence.
-_NUMBERS, _SGE = struct.Struct("<QQIIQQ"), struct.Struct("<QII")
+_USUAL, _SGE = struct.Struct("<QQIIQQQII"), struct.Struct("<QII")
+_pack_usual, _unpack_usual = _USUAL.pack, _USUAL.unpack
+_ONE_SGE = (0, 1)     # an entry that is there counts, whether ``num_sge`` says so or not
 _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_BITS), ("imm_data", WORD_BITS),
           ("compare_add", ADDRESS_BITS), ("swap", ADDRESS_BITS))
 
@@ -35,8 +37,19 @@ def send_operation(wr, cap, memory, *, signal_all):
     ValueError, TypeError
         If one of its values is impossible.
     """
-    opcode, flags = _kind(wr)
-    numbers, sges, inline = _numbers(wr), _sges(wr, cap.max_send_sge, memory), None
+    try:      # one entry, and every value fits its field
+        (sge,) = wr.sg
+        wr_id, remote, rkey, imm, compare, swap, va, length, lkey = _unpack_usual(_pack_usual(
+            wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
+        opcode, flags, numbers = OPCODES[wr.opcode], FLAGS[wr.send_flags], (wr_id, remote, rkey, imm, compare, swap)
+        sges = [(va, length, memory.card_keys[lkey])]
+        usual = wr.num_sge in _ONE_SGE and cap.max_send_sge
+    except (struct.error, TypeError, ValueError, AttributeError, KeyError):
+        usual = False
+    if not usual:
+        opcode, flags = _kind(wr)
+        numbers, sges = _numbers(wr), _listed(wr, cap.max_send_sge, memory.card_keys)
+    inline = None
     if flags[3] and opcode not in FETCHES:
         if (length := total(sges)) > cap.max_inline_data:
             raise InvalidValue(f"{length} bytes inline; max_inline_data is {cap.max_inline_data}")
@@ -68,16 +81,18 @@ def operation_of(opcode, flags, numbers, sges, inline=None, followed=False):
     """
     wr_id, remote, rkey, imm, compare_add, swap = numbers
     signaled, fence, solicited, inlined = flags
-    length = _length(sges)
-    if length > LENGTH_MAX:
-        raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
     if inlined and opcode in FETCHES:
         raise InvalidValue(f"{opcode.name} has no data that could be inline")
-    if remote + (length if inline is None else len(inline)) > _ADDRESSES and opcode in _NEEDS_ADDRESS:
+    length = 0 if inline is None else len(inline)
+    for va, size, _ in sges if inline is None else ():
+        if va + size > _ADDRESSES:
+            _raise_end("an SGE", va, size)
+        length += size
+    if length > LENGTH_MAX:
+        raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
+    if remote + length > _ADDRESSES and opcode in _NEEDS_ADDRESS:
         _raise_end("the remote range", remote, length)
-    if opcode is WROpcode.RDMA_WRITE and inline is None and len(sges) == 1:
-        return WriteOperation(wr_id, *sges[0], remote, rkey, signaled, fence, solicited, followed)
-    return Operation(wr_id, opcode, sges, remote, rkey, imm if opcode in _WITH_IMM else None, signaled, fence,
+    return Operation(wr_id, opcode, sges, length, remote, rkey, imm if opcode in _WITH_IMM else None, signaled, fence,
                      solicited, inline, compare_add, swap, followed)
 
 
@@ -97,17 +112,16 @@ def _kind(wr):
 
 def _numbers(wr):
     """The numbers of a work request, in the order of ``_NAMES``."""
-    try:
-        return _NUMBERS.unpack(_NUMBERS.pack(wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap))
-    except struct.error:
-        return [unsigned(name, getattr(wr, name), bits) for name, bits in _NAMES]
+    return [unsigned(name, getattr(wr, name), bits) for name, bits in _NAMES]
 
 
-def receive_request(wr, max_sge, memory):
+def receive_request(wr, most, memory):
     """:class:`~weft.driver.operation.receives.Receive` of a :class:`~weft.driver.verbs.wr.RecvWR`."""
-    receive = Receive(unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _sges(wr, max_sge, memory))
-    _length(receive.sges)
-    return receive
+    wr_id, sges = unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _listed(wr, most, memory.card_keys)
+    for va, length, _ in sges:
+        if va + length > _ADDRESSES:
+            _raise_end("an SGE", va, length)
+    return Receive(wr_id, sges)
 
 
 def sges_of(wr, most):
@@ -129,31 +143,20 @@ def sges_of(wr, most):
         raise TypeError(f"sg is {sg!r}; a list of SGE is needed") from None
 
 
+def _listed(wr, most, card_keys):
+    """(va, length, the card's key) of the entries, of which there are as many as the request says."""
+    sges = sges_of(wr, most)
+    if wr.num_sge not in (0, len(sges)):
+        raise InvalidValue(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
+    return [(va, length, card_keys[lkey]) for va, length, lkey in sges]
+
+
 def _sge(sge):
     try:
         return _SGE.unpack(_SGE.pack(sge.addr, sge.length, sge.lkey))
     except struct.error:
         return (unsigned("addr", sge.addr, ADDRESS_BITS), unsigned("length", sge.length, WORD_BITS),
                 unsigned("lkey", sge.lkey, WORD_BITS))
-
-
-def _sges(wr, most, memory):
-    """(va, length, the card's key); the list is also as long as it says."""
-    sges = sges_of(wr, most)
-    if wr.num_sge not in (0, len(sges)):
-        raise InvalidValue(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
-    card_keys = memory.card_keys
-    return [(va, length, card_keys[lkey]) for va, length, lkey in sges]
-
-
-def _length(sges):
-    """Bytes of a scatter-gather list none of whose entries ends behind the last address."""
-    length = 0
-    for va, size, _ in sges:
-        if va + size > _ADDRESSES:
-            _raise_end("an SGE", va, size)
-        length += size
-    return length
 
 
 def _raise_end(what, va, length):

@@ -157,15 +157,8 @@ class HostSide:
         """The driver's QP table says that a report is for ``host``."""
         self.sums["stale_accepts"] += host.life != self.ring.life
         self.table.mark_active(host)
-        if kind is abi.ReportKind.NODE:
-            host.receiver.on_node(report)
-        elif kind is abi.ReportKind.UNMATCHED:
-            host.receiver.on_unmatched(report)
-        elif kind is abi.ReportKind.RETIRE:
-            host.receiver.on_retire(report)
-            self.sums["retired"] += 1
-        else:
-            host.receiver.on_event(report)
+        host.receiver.on_report(kind, report)
+        self.sums["retired"] += kind is abi.ReportKind.RETIRE
 
     def _carry_out(self, host):
         receiver = host.receiver

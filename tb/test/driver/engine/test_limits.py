@@ -27,11 +27,11 @@ class Sent:
         self.room, self.entries, self.cookies = room, [], collections.deque()
         self.prod = self.cons = 0
 
-    def push(self, entry, cookie):
-        self.room -= 1
-        self.prod += 1
-        self.entries.append(entry)
-        self.cookies.append(cookie)
+    def push_all(self, entries, cookies):
+        self.room -= len(entries)
+        self.prod += len(entries)
+        self.entries += entries
+        self.cookies += cookies
 
     def advance(self, cons):
         done = [self.cookies.popleft() for _ in range(cons - self.cons)]
@@ -54,19 +54,15 @@ class Busy:
 
     def next_retransmission(self):
         self.again -= 1
-        return {"length": self.length, "again": True}
+        return SimpleNamespace(length=self.length, again=True)
 
-    def next_work(self):
-        if not self.new:
-            return None
-        self.new -= 1
-        return {"length": 65_536, "again": False}
+    def next_work(self, entries, most_bytes):
+        count = min(self.new, entries, -(-most_bytes // 65_536))
+        self.new -= count
+        return [SimpleNamespace(length=65_536, again=False)] * count
 
-    def next_writes(self, most, most_bytes):
-        return []
-
-    def work_descriptor(self, fields):
-        return self.name, fields["again"]
+    def descriptors(self, works):
+        return [(self.name, work.again) for work in works]
 
     def on_transmitted(self, now, again, descriptors):
         pass

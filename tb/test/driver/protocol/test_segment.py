@@ -7,19 +7,20 @@ import pytest
 from weft.driver.protocol.message_end import Kind, MessageEnd, message_end, place
 from weft.driver.protocol.segment import Request, split
 from weft.driver.protocol.wrap import near
+from weft.driver.queue.descriptor import Descriptors
 from weft.hdl.contract import abi, wire
 from weft.model.functional.transmit import work_packets
 
 
-def packets_of(fields, pmtu_code):
-    work = abi.WORK.unpack(abi.WORK.pack(pmtu=pmtu_code, **fields))
-    return list(work_packets(work))
+def packets_of(work, pmtu_code):
+    (entry,) = Descriptors(pmtu=pmtu_code, sqpn=1, dqpn=2, dst_mac=3, dst_ip=4, sport=0xC000).pack([work])
+    return list(work_packets(abi.WORK.unpack(entry)))
 
 
-def end_of(fields):
+def end_of(work):
     """What a packet without payload says."""
-    assert fields["opcode"] is abi.WorkOpcode.WRITE_IMM and not fields["length"] and fields["ack_req"]
-    return message_end(fields["remote_va"], fields["rkey"], fields["imm"])
+    assert work.imm is not None and not work.length and work.last
+    return message_end(work.remote_va, work.rkey, work.imm)
 
 
 def random_targets(rng, length):
@@ -50,12 +51,11 @@ def test_chunks_carry_every_byte_once(seed):
     found, psn, ended = [], request.psn, None
     chunks = [(p, c) for p in pieces for c in p.chunks(8_192)]
     for i, (piece, chunk) in enumerate(chunks):
-        fields = piece.work(*chunk)
-        assert fields["length"] <= 8_192 and fields["psn"] == psn % (1 << 32)
-        assert fields["ack_req"] == (last := i == len(chunks) - 1)
-        assert (fields["opcode"] is abi.WorkOpcode.WRITE_IMM) == (
-            last and (request.imm is not None or request.end is not None))
-        got = packets_of(fields, code)
+        work = piece.work(*chunk)
+        assert work.length <= 8_192 and work.psn == psn
+        assert work.last == (last := i == len(chunks) - 1)
+        assert (work.imm is not None) == (last and (request.imm is not None or request.end is not None))
+        got = packets_of(work, code)
         assert len(got) == chunk[1]
         for packet in got:
             assert (
@@ -65,14 +65,14 @@ def test_chunks_carry_every_byte_once(seed):
             found += [((packet.local_va + k, piece.lkey), (packet.remote_va + k, piece.rkey))
                       for k in range(packet.length)]
         psn += chunk[1]
-        ended = fields
+        ended = work
     assert found == expected and psn == request.end_psn == request.psn + request.packets
     if request.end is not None:
         assert end_of(ended) == request.end
     elif request.imm is not None and request.packets > 1:
         assert end_of(ended) == MessageEnd(Kind.WRITE_IMM, 9, length, imm=5, has_imm=1)
     else:
-        assert ended["rkey"] == 7 or not length
+        assert ended.rkey == 7 or not length
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -91,15 +91,15 @@ def test_any_packets_sent_again_are_the_same_packets(seed):
         for p in again:
             o = original[p.psn]
             assert (p.local_va, p.remote_va, p.length) == (o.local_va, o.remote_va, o.length)
-        assert piece.work(first, count, 50)["ack_req"] == (first + count == request.packets)
+        assert piece.work(first, count, 50).last == (first + count == request.packets)
 
 
 def test_write_of_zero_length_is_one_packet():
     (piece,) = split(request := Request(1, [], 0x1234, 7), 5, 1024)
-    fields = piece.work(0, 1)
-    assert (request.packets, list(piece.chunks()), fields["length"], fields["remote_va"], fields["rkey"]) == (
+    work = piece.work(0, 1)
+    assert (request.packets, list(piece.chunks()), work.length, work.remote_va, work.rkey) == (
         1, [(0, 1)], 0, 0x1234, 7)
-    assert fields["opcode"] is abi.WorkOpcode.WRITE and fields["ack_req"]
+    assert work.imm is None and work.last
 
 
 @pytest.mark.parametrize(("sges", "solicited", "packets"), [
@@ -108,18 +108,17 @@ def test_what_does_not_fit_a_packet_with_data_has_one_of_its_own(sges, solicited
     request = Request(1, sges, 0x1F00, 7, imm=5, sequence=77, solicited=solicited)
     *data, end = split(request, 100, 1024)
     assert not any(piece.last for piece in data) and request.packets == packets
-    fields = end.work(0, 1)
-    assert fields["psn"] == 100 + packets - 1
-    assert end_of(fields) == MessageEnd(Kind.WRITE_IMM, 77, request.length, imm=5, has_imm=1, solicited=solicited)
+    work = end.work(0, 1)
+    assert work.psn == 100 + packets - 1
+    assert end_of(work) == MessageEnd(Kind.WRITE_IMM, 77, request.length, imm=5, has_imm=1, solicited=solicited)
     without = Request(1, sges, 0x1F00, 7)
     assert split(without, 100, 1024)[-1].last and without.packets == max(1, packets - 1)
 
 
 def test_short_write_with_an_immediate_is_one_packet():
     (piece,) = split(Request(1, [(0x5000, 100, 3)], 0x1F00, 7, imm=5), 100, 1024)
-    fields = piece.work(0, 1)
-    assert (fields["opcode"], fields["imm"], fields["length"], fields["rkey"]) == (
-        abi.WorkOpcode.WRITE_IMM, 5, 100, 7)
+    work = piece.work(0, 1)
+    assert (work.imm, work.length, work.rkey) == (5, 100, 7)
 
 
 def test_end_of_a_message_is_16_bytes_and_comes_back():

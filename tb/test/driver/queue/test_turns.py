@@ -30,9 +30,9 @@ class FakeRing:
     def room(self):
         return self.depth - (self.prod - self.cons)
 
-    def push(self, descriptor, cookie):
-        self.prod += 1
-        self.pushed.append(cookie)
+    def push_all(self, descriptors, cookies):
+        self.prod += len(descriptors)
+        self.pushed += cookies
 
     def advance(self, cons):
         done, self.cons = self.pushed[self.cons:cons], cons
@@ -53,21 +53,17 @@ class FakeQP:
     has_work = property(lambda self: self.left > 0)
     has_retransmission = property(lambda self: self.again > 0)
 
-    def next_work(self):
-        if not self.left:
-            return None
-        self.left -= 1
-        return {"length": self.length}
-
-    def next_writes(self, most, most_bytes):
-        return []
+    def next_work(self, entries, most_bytes):
+        count = min(self.left, entries, -(-most_bytes // self.length) if self.length else entries)
+        self.left -= count
+        return [SimpleNamespace(length=self.length)] * count
 
     def next_retransmission(self):
         self.again -= 1
-        return {"length": self.again_length}
+        return SimpleNamespace(length=self.again_length)
 
-    def work_descriptor(self, fields):
-        return bytes(abi.BLOCK_BYTES)
+    def descriptors(self, works):
+        return [bytes(abi.BLOCK_BYTES)] * len(works)
 
     def on_transmitted(self, now, again, descriptors):
         if again:

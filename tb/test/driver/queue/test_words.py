@@ -5,6 +5,7 @@ import random
 import pytest
 
 from weft.driver.protocol.control import ControlFrame
+from weft.driver.protocol.segment import Work
 from weft.driver.queue.arrival import arrival
 from weft.driver.queue.control_frames import ControlFrames, control_extension
 from weft.driver.queue.descriptor import Descriptors
@@ -35,31 +36,42 @@ def named(layout, *absent):
     return [f.name for f in layout.fields if not f.name.startswith("_") and f.name not in absent]
 
 
+def random_work(rng, names):
+    """(Fields of a :class:`Work`, those of its descriptor), each with the fields ``names``."""
+    fields, last = values(rng, abi.WORK, names), rng.randrange(2)
+    imm = values(rng, abi.WORK, ["imm"]) if rng.random() < 0.5 else {}
+    opcode = abi.WorkOpcode.WRITE_IMM if imm else abi.WorkOpcode.WRITE
+    grown = {"psn": fields["psn"] + (rng.randrange(3) << 32), "last": last}     # a PSN grows, of which 32 bits are sent
+    return fields | imm | grown, fields | imm | {"opcode": opcode, "ack_req": last}
+
+
 def test_descriptors():
     rng = seeded()
-    of_chunk = named(abi.WORK, "phase", "check", "retransmit", "rsn", "inline", *CONNECTION)
+    of_chunk = named(abi.WORK, "phase", "check", "opcode", "ack_req", "retransmit", "rsn", "inline", "imm",
+                     *CONNECTION)
     for again in [False, True] * 50:
-        connection, fields = values(rng, abi.WORK, CONNECTION), values(rng, abi.WORK, of_chunk)
-        if again:
-            fields |= {"retransmit": 1} | values(rng, abi.WORK, ["rsn"])
-        assert Descriptors(**connection).pack(fields) == abi.WORK.pack(**connection, **fields)
+        connection, (work, fields) = values(rng, abi.WORK, CONNECTION), random_work(rng, of_chunk)
+        rsn = values(rng, abi.WORK, ["rsn"]) if again else {}
+        assert Descriptors(**connection).pack([Work(**work, **rsn)]) == [
+            abi.WORK.pack(retransmit=int(again), **connection, **fields, **rsn)]
 
 
 def test_descriptors_with_payload():
     rng = seeded()
-    here = named(abi.WORK_INLINE, "phase", "check", "retransmit", "rsn", "inline", "data", *CONNECTION)
+    here = named(abi.WORK_INLINE, "phase", "check", "opcode", "ack_req", "retransmit", "rsn", "inline", "imm", "length",
+                 "data", *CONNECTION)
     for length in [*range(1, abi.INLINE_MAX + 1)] * 2:
-        connection, fields = values(rng, abi.WORK, CONNECTION), values(rng, abi.WORK, here) | {"length": length}
-        again = {"retransmit": 1} | values(rng, abi.WORK, ["rsn"]) if rng.random() < 0.5 else {}
+        connection, (work, fields) = values(rng, abi.WORK, CONNECTION), random_work(rng, here)
+        rsn = values(rng, abi.WORK, ["rsn"]) if rng.random() < 0.5 else {}
         payload = rng.randbytes(length)
         first, rest = (int.from_bytes(part, "little")
                        for part in (payload[:abi.INLINE_HEAD_BYTES], payload[abi.INLINE_HEAD_BYTES:]))
         before = abi.INLINE_DATA.pack(opcode=abi.WorkOpcode.INLINE_DATA, sqpn=connection["sqpn"], psn=fields["psn"],
                                       data=rest)
-        entry = abi.WORK_INLINE.pack(inline=1, data=first, **connection, **fields, **again)
-        assert Descriptors(**connection).pack(
-            {"local_va": 0, "lkey": 0, "inline": payload} | fields | again) == (
-                before * (length > abi.INLINE_HEAD_BYTES) + entry)
+        entry = abi.WORK_INLINE.pack(inline=1, data=first, length=length, retransmit=len(rsn), **connection, **fields,
+                                     **rsn)
+        assert Descriptors(**connection).pack([Work(0, 0, length=length, inline=payload, **work, **rsn)]) == [
+            before * (length > abi.INLINE_HEAD_BYTES) + entry]
 
 
 def test_arrivals():

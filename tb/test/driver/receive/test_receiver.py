@@ -34,7 +34,8 @@ def node(receiver, *runs):
 
 
 def event(receiver, kind, psn, base, holes, *, imm=None, rsn=0):
-    receiver.on_event(
+    receiver.on_report(
+        kind,
         SimpleNamespace(
             kind=kind,
             psn=psn % (1 << 32),
@@ -46,7 +47,7 @@ def event(receiver, kind, psn, base, holes, *, imm=None, rsn=0):
             va=0,
             rsn=rsn,
             reason=abi.Reason.OK,
-        )
+        ),
     )
 
 

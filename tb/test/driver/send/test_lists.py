@@ -186,14 +186,14 @@ def recorded(transmit, loop, frames):
 
 def test_runs_of_descriptors_are_what_one_after_the_other_would_be(seed, monkeypatch):
     handed = []
-    in_runs = Sender.next_writes
+    in_runs = Sender.next_work
 
-    def counted(self, most, most_bytes):
-        writes = in_runs(self, most, most_bytes)
-        handed.append(len(writes))
-        return writes
+    def counted(self, entries, most_bytes):
+        works = in_runs(self, entries, most_bytes)
+        handed.append(len(works))
+        return works
 
-    monkeypatch.setattr(Sender, "next_writes", counted)
+    monkeypatch.setattr(Sender, "next_work", counted)
     frames = frames_of(seed)
-    monkeypatch.setattr(Sender, "next_writes", lambda self, most, most_bytes: [])
+    monkeypatch.setattr(Sender, "next_work", lambda self, entries, most_bytes: in_runs(self))
     assert frames_of(seed) == frames and max(handed) > 1

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from weft.driver.knitting.holes import encode
-from weft.driver.operation.operation import WriteOperation
+from weft.driver.operation.operation import Operation
 from weft.driver.protocol.message_end import Kind, MessageEnd
-from weft.driver.protocol.segment import CHUNK_BYTES, Request
+from weft.driver.protocol.segment import CHUNK_BYTES, Request, Work
 from weft.driver.send.sender import Sender
-from weft.driver.terms.enums import WCStatus
+from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.hdl.contract import wire
 from weft.tb.sim.flow.seed import drawn_seed
 
@@ -20,7 +20,7 @@ PSN = (1 << 24) - 3
 def make_sender(messages=3, packets=4, **options):
     sender = Sender(psn=PSN, pmtu=256, **({"probe_ns": 100, "timeout_ns": 200, "retry_cnt": 2} | options))
     for n in range(messages):
-        sender.post(Request(n, [(n * 10_000, packets * 256, 1)], n << 20, 2))
+        sender.post([Request(n, [(n * 10_000, packets * 256, 1)], n << 20, 2)])
     while sender.next_work():
         sender.on_transmitted(0)
     return sender
@@ -33,7 +33,7 @@ def loss_report(rsn, *runs):
 
 
 def drain(sender):
-    return [(f["psn"], f["rsn"], f["length"] // 256) for f in iter(sender.next_retransmission, None)]
+    return [(w.psn, w.rsn, w.length // 256) for w in iter(sender.next_retransmission, None)]
 
 
 def ack(sender, psn, now=0, syndrome=wire.Syndrome.ACK):
@@ -59,7 +59,7 @@ def test_what_asks_for_something_overtakes_data_but_nothing_else():
     write, ask, grant = Request(3, [(0, 256, 1)], 0, 2), *(
         Request(n, [], 0, 2, end=MessageEnd(kind, n)) for n, kind in ((4, Kind.SEND_REQUEST), (5, Kind.GRANT)))
     for request in (data[0], write, data[1], data[2], ask, grant):
-        sender.post(request)
+        sender.post([request])
     while sender.next_work():
         pass
     assert sorted((0, 3, 4, 5, 1, 2), key=lambda n: {r.wr_id: r.psn for r in (*data, write, ask, grant)}[n]) == [
@@ -100,7 +100,7 @@ def test_nak_fails_its_request_only_after_those_before_it():
     sender = make_sender()
     sender.on_ack((PSN + 5) % (1 << 24), wire.Syndrome.NAK_REMOTE_ACCESS, 0)
     assert statuses(sender) == [(0, WCStatus.SUCCESS), (1, WCStatus.REM_ACCESS_ERR), (2, WCStatus.WR_FLUSH_ERR)]
-    sender.post(Request(7, [], 0, 0))
+    sender.post([Request(7, [], 0, 0)])
     assert statuses(sender) == [(7, WCStatus.WR_FLUSH_ERR)]
 
 
@@ -122,12 +122,12 @@ def test_refused_descriptor_fails_its_request_only_after_those_before_it():
 def test_nothing_is_handed_over_behind_a_refused_descriptor():
     sender = Sender(psn=PSN, pmtu=256, probe_ns=100, timeout_ns=200, retry_cnt=2)
     for n in range(3):
-        sender.post(Request(n, [(n * 10_000, 1024, 1)], n << 20, 2))
+        sender.post([Request(n, [(n * 10_000, 1024, 1)], n << 20, 2)])
     sender.next_work()
     sender.next_work()
     sender.on_refused((PSN + 4) % (1 << 32), WCStatus.LOC_PROT_ERR, 0)
-    assert not sender.has_work and sender.next_work() is None
-    sender.post(Request(3, [(0, 100, 1)], 0, 2))
+    assert not sender.has_work and not sender.next_work()
+    sender.post([Request(3, [(0, 100, 1)], 0, 2)])
     ack(sender, PSN + 4)
     assert [s for _, s in statuses(sender)] == [WCStatus.SUCCESS, WCStatus.LOC_PROT_ERR, *[WCStatus.WR_FLUSH_ERR] * 2]
 
@@ -164,7 +164,7 @@ def test_probe_names_what_was_sent_and_what_is_expected():
 
 def test_no_probe_while_the_card_has_work():
     sender = make_sender(messages=0)
-    sender.post(Request(0, [(0, 100, 1)], 0, 2))
+    sender.post([Request(0, [(0, 100, 1)], 0, 2)])
     sender.next_work()
     for now in range(0, 5_000, 50):
         sender.poll(now)
@@ -177,11 +177,11 @@ def test_no_probe_while_the_card_has_work():
 def test_the_clock_stands_while_it_is_the_cards_turn():
     """Nobody has to look at a sender again at once, and again, while its descriptors are in the card."""
     sender = make_sender(messages=0)
-    sender.post(Request(0, [(0, 300, 1)], 0, 2))
+    sender.post([Request(0, [(0, 300, 1)], 0, 2)])
     sender.next_work()
     sender.on_transmitted(0)
     assert sender.deadline == 100
-    sender.post(Request(1, [(0, 100, 1)], 0, 2))
+    sender.post([Request(1, [(0, 100, 1)], 0, 2)])
     sender.poll(100)
     assert sender.deadline is None and not sender.frames, "new work waits for the card"
     sender.next_work()
@@ -212,16 +212,16 @@ def test_a_request_that_is_too_long_is_refused(pmtu):
     length = (1 << 31) + 1
     sender = Sender(psn=0, pmtu=pmtu, probe_ns=1, timeout_ns=1)
     with pytest.raises(ValueError, match=f"{length} bytes"):
-        sender.post(Request(1, [(0, length, 1)], 0, 1))
-    sender.post(Request(1, [(0, length - 1, 1)], 0, 1))
+        sender.post([Request(1, [(0, length, 1)], 0, 1)])
+    sender.post([Request(1, [(0, length - 1, 1)], 0, 1)])
     assert sender.outstanding == 1
 
 
 def test_outstanding_psns_are_bounded():
     sender = make_sender(messages=0, max_outstanding=10)
     for n in range(4):
-        sender.post(Request(n, [(0, 4 * 256, 1)], 0, 2))
-    count = len(list(iter(sender.next_work, None)))
+        sender.post([Request(n, [(0, 4 * 256, 1)], 0, 2)])
+    count = len(list(iter(sender.next_work, [])))
     assert count == 3 and sender.queue.sent_psn - sender.queue.una == 10
     ack(sender, PSN + 4)
     assert sender.has_work
@@ -229,13 +229,13 @@ def test_outstanding_psns_are_bounded():
 
 def test_a_request_that_needs_more_psns_than_may_be_outstanding_goes_in_parts():
     sender = make_sender(messages=0, max_outstanding=10)
-    sender.post(Request(0, [(0, 25 * 256, 1)], 0, 2))
+    sender.post([Request(0, [(0, 25 * 256, 1)], 0, 2)])
     for arrived, ahead in ((0, 10), (10, 20), (13, 23), (20, 25), (25, 25)):
         if arrived:
             ack(sender, PSN + arrived)
-        works = list(iter(sender.next_work, None))
+        works = list(iter(sender.next_work, []))
         assert sender.queue.sent_psn == PSN + ahead and sender.queue.una == PSN + arrived
-        assert [work["ack_req"] for work in works][-1:] in ([], [ahead == 25])
+        assert [work.last for (work,) in works][-1:] in ([], [ahead == 25])
     assert statuses(sender) == [(0, WCStatus.SUCCESS)]
 
 
@@ -253,9 +253,9 @@ def test_reports_that_cannot_be_true_take_no_effect_and_void_nothing():
 
 def test_nothing_is_sent_again_that_was_not_sent():
     sender = make_sender(messages=0, packets=64)
-    sender.post(Request(0, [(0, 64 * 256, 1)], 0, 2))
+    sender.post([Request(0, [(0, 64 * 256, 1)], 0, 2)])
     sender.on_receive_limit(PSN % (1 << 24), True, 1, 0)
-    assert sender.next_work() is None
+    assert not sender.next_work()
     sender.on_receive_limit(0, False, 2, 0)
     sender.next_work()
     sender.queue.sent_psn -= 54      # as if a limit had cut the descriptor
@@ -312,7 +312,12 @@ def test_a_far_limit_does_not_void_the_true_one():
     assert sender.queue.limit is None
 
 
-def test_runs_of_plain_writes_keep_to_what_is_allowed():
+def fields_of(works):
+    """Fields of each :class:`Work`, or of each piece that stands for one."""
+    return [[getattr(work, name) for name in Work._fields] for work in works]
+
+
+def test_runs_of_descriptors_keep_to_what_is_allowed():
     """Descriptors handed over in runs are the same, and end where their number, their bytes or the PSNs say so."""
     seed = drawn_seed()
     print(f"seed {seed}")
@@ -324,25 +329,22 @@ def test_runs_of_plain_writes_keep_to_what_is_allowed():
                      for _ in range(2))
         runs.queue.max_outstanding = one.queue.max_outstanding
         for sender in (one, runs):
-            writes = [WriteOperation(n, 7 * at, length, 1, at, 2, True, False, False)
-                      for n, (at, length) in enumerate(zip(starts, lengths, strict=True))]
-            for write in writes:
-                write.packed(1024)
-                write.last = write.wr_id % 3 == 0
-            sender.post_all(writes)
+            sender.post([Operation(n, WROpcode.RDMA_WRITE, [(7 * at, length, 1)], length, at, 2, followed=n % 3 != 0)
+                          for n, (at, length) in enumerate(zip(starts, lengths, strict=True))])
         single = []
-        while (fields := one.next_work()) is not None:
-            single.append(fields)
+        while works := one.next_work():
+            assert len(works) == 1
+            single += fields_of(works)
         handed = []
         while True:
             most, most_bytes = rng.randint(1, 10), rng.randint(1, 4 * CHUNK_BYTES)
-            run = runs.next_writes(most, most_bytes)
-            assert len(run) <= most and sum(write.length for write in run[:-1]) < most_bytes
-            if not run and (fields := runs.next_work()) is None:      # a part of one goes by itself
+            run = runs.next_work(most, most_bytes)
+            assert len(run) <= most and sum(work.length for work in run[:-1]) < most_bytes
+            if not run:
                 break
-            handed += [write.work(0, write.packets) for write in run] or [fields]
+            handed += fields_of(run)
             if len(run) < most:
-                ended.add("bytes" if sum(write.length for write in run) >= most_bytes else "other")
+                ended.add("bytes" if sum(work.length for work in run) >= most_bytes else "other")
             else:
                 ended.add("number")
         assert handed == single and runs.in_card == one.in_card and runs.queue.sent_psn == one.queue.sent_psn

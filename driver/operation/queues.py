@@ -1,0 +1,73 @@
+"""The queues of a QP: where its completions go and where its receive requests come from."""
+
+from ..protocol.message_end import Kind
+from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
+from ..terms.wc import WC
+from .operation import COMPLETION_OPCODE
+
+_SUCCESS = WCStatus.SUCCESS
+
+
+class Queues:
+    """Completion queues and receive queue of one life of a QP.
+
+    Parameters
+    ----------
+    qp_num : int
+    scq, rcq
+        Completion queues: they have ``push(wc, solicited)`` and ``push_all(wcs)``.
+    receives : Receives
+        Of this QP, unless they are ``shared`` with others.
+
+    Attributes
+    ----------
+    wake : callable()
+        Called when a receive request is there that was missing.
+    tell : callable(EventType)
+        Called when a QP with shared receive requests takes no more of them.
+    """
+
+    def __init__(self, qp_num, scq, rcq, receives, *, shared):
+        self.qp_num, self.scq, self.rcq, self.receives = qp_num, scq, rcq, receives
+        self.wake = self.tell = None
+        self._shared, self._left = shared, False
+
+    def complete_sends(self, ops, status):
+        """Complete send work requests, in order."""
+        number, failed = self.qp_num, status is not _SUCCESS
+        self.scq.push_all([WC(op.wr_id, status, COMPLETION_OPCODE[op.opcode], 0, op.length, number)
+                           for op in ops if failed or op.signaled])
+
+    def complete_receive(self, receive, status, end=None):
+        """Complete a receive work request: by the message with this end, if it succeeded."""
+        if end is None:
+            self.rcq.push(WC(receive.wr_id, status, WCOpcode.RECV, qp_num=self.qp_num))
+            return
+        opcode = WCOpcode.RECV_RDMA_WITH_IMM if end.kind is Kind.WRITE_IMM else WCOpcode.RECV
+        self.rcq.push(WC(receive.wr_id, status, opcode, qp_num=self.qp_num, byte_len=end.length, imm_data=end.imm,
+                         wc_flags=WCFlags.WITH_IMM if end.has_imm else WCFlags(0)), bool(end.solicited))
+
+    def take_receive(self):
+        """The next receive request, or None: then ``wake`` is called when there is one."""
+        return self.receives.take(self.wake)
+
+    def flush_receives(self):
+        """Complete the receive requests that no message took; shared ones stay."""
+        if not self._shared:
+            for receive in self.receives.clear():
+                self.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
+            return
+        self.leave()
+        if not self._left:
+            self._left = True
+            self.tell(EventType.QP_LAST_WQE_REACHED)
+
+    def leave(self):
+        """Wait for no receive request any more."""
+        self.receives.leave(self.wake)
+
+    def forget_receives(self):
+        """Drop the receive requests without a completion; shared ones stay."""
+        self.leave()
+        if not self._shared:
+            self.receives.clear()
