@@ -1,4 +1,4 @@
-"""The second level of the window: matcher, head cache, prefetcher and what the driver posted, wired."""
+"""Second level of the window: top level of matcher, head cache, prefetcher and posted values."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -23,10 +23,10 @@ from .window.control import ControlOp
 
 
 class ReportHold(wiring.Component):
-    """Queue of reports; the first leaves once its ticket was placed.
+    """Queue of reports; the first leaves once the packet of its ticket was placed.
 
-    Tickets are extended before they wait, so a report may wait for any length: behind this block its 8-bit
-    ticket says nothing any more and need not be looked at.
+    Tickets are extended before they wait, so a report may wait for any length: after this block its 8-bit
+    ticket has no meaning and need not be checked.
 
     Members
     -------
@@ -52,7 +52,7 @@ class ReportHold(wiring.Component):
         m = Module()
         m.submodules.queue = queue = Fifo(LongReport, self.depth)
         behind = Signal(EXTENDED_TICKET_WIDTH)
-        due = Signal()          # stays while the first report waits for its taker
+        due = Signal()          # stays high while the first report waits for `ready`
         follow(m, self.placed, self.placed_ticket)
         m.d.comb += [
             behind.eq(self.placed - queue.o.p.ticket),
@@ -67,7 +67,7 @@ class ReportHold(wiring.Component):
 
 
 class SecondLevel(wiring.Component):
-    """Matches retransmissions with the nodes in host memory, fetched ahead.
+    """Matches retransmissions with the nodes in host memory, which are prefetched.
 
     Throughput and latency are those of :class:`Matcher`.
 
@@ -78,11 +78,11 @@ class SecondLevel(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``space`` was high for it in the cycle before.
+        Accepted at once if ``space`` was high in the cycle before.
     space : Out(1)
     unmatched : In(1)
     share_en, share_index, share : In, In, Out(1)
-        As :class:`Matcher` has them.
+        As for :class:`Matcher`.
     i_matcher, i_prefetch : In(stream.Signature(ControlOp))
     create_stb, create_qpn, create_done
         Start of a QP's count of linked nodes, held until done.
@@ -93,13 +93,13 @@ class SecondLevel(wiring.Component):
     o_line, i_line
         Node reads.
     o_report : Out(stream.Signature(Report))
-        Retirements and QP errors, when what they speak of was placed.
+        Retirements and QP errors, when the packets that they refer to were placed.
     o_qp_error : Out(stream.Signature(24))
     qp : Out(QP_STATES.read_port(params)).array(3)
         The QP table, for generations.
     query_ahead, query_cached : Out(32)
     judged : Out(1)
-        A header was matched or refused.
+        A header was matched or dropped.
     refuse, broken : Out(Refusal)
     count_* : Out
     idle : Out(1)

@@ -14,7 +14,7 @@ from .logic import total as summed
 
 COUNTS = len(abi.COUNTERS)
 INDEX_WIDTH = (COUNTS - 1).bit_length()
-FEW = 8             # accumulators, of which one is taken in a cycle
+FEW = 8             # accumulators in a group; at most one of a group is read per cycle
 DROPS = {reason: f"drop_{reason.name.lower()}" for reason in abi.Reason if reason is not abi.Reason.OK}
 
 CounterRead = wiring.Signature({"index": Out(INDEX_WIDTH), "data": In(abi.COUNTER_WIDTH)})
@@ -31,9 +31,9 @@ class Counters(wiring.Component):
     ----------
     widths : dict of str to int
         Counters that have an input, and its width: 1 for a strobe, wider for an amount. The others
-        count refusals (``drop_*``) or stay zero.
+        count drops (``drop_*``) or stay zero.
     refusals : int
-        Blocks that report refusals.
+        Number of blocks that report drops.
     reads : int
         Read ports.
 
@@ -66,10 +66,10 @@ class Counters(wiring.Component):
         m.submodules.memory = memory = Memory(shape=abi.COUNTER_WIDTH, depth=COUNTS, init=[])
         walk_read, write = memory.read_port(), memory.write_port()
 
-        # The number of the counter whose turn it is, stage by stage, and in stage 0 a bit for each.
+        # Index of the counter that is updated, for each stage; `at` is that of stage 0, one-hot.
         turn, turn_1, turn_2, turn_3 = (Signal(range(COUNTS), name=f"turn{stage}") for stage in range(4))
         at = Signal(COUNTS, init=1)
-        clearing = Signal(init=1)          # first lap after reset: the memory's old contents do not count
+        clearing = Signal(init=1)          # first round after reset: the contents of the memory are undefined
         clearing_1 = Signal(init=1)
         m.d.sync += [turn.eq(turn + 1), turn_1.eq(turn), turn_2.eq(turn_1), turn_3.eq(turn_2), clearing_1.eq(clearing),
                      at.eq(at.rotate_left(1))]
@@ -86,7 +86,7 @@ class Counters(wiring.Component):
             m.d.sync += accumulator.eq(Mux(at[index], 0, accumulator) + amount)
             accumulated.append((at[index], accumulator))
 
-        # Stage 1: what is taken, of each few accumulators; 2: of all, and what was counted before; 3: the sum.
+        # Stage 1: one accumulator of each group; 2: the one of all groups, and the count before; 3: the sum.
         few = []
         for first in range(0, len(accumulated), FEW):
             theirs = accumulated[first:first + FEW]
@@ -110,7 +110,7 @@ class Counters(wiring.Component):
         return m
 
     def _amount(self, m, name):
-        """What is added to a counter this cycle, registered; None if nothing ever is."""
+        """Return the registered amount that is added to a counter this cycle, or None if the counter has no input."""
         terms = [getattr(self, f"count_{name}")] if name in self.widths else []
         for reason, drop in DROPS.items():
             if drop == name:

@@ -1,25 +1,25 @@
-"""How events get from the block that sees them to the counters.
+"""Connection of event counters: from the block that sees an event to the counter memory.
 
 A block that counts has ``COUNTS``, ``{name: width}`` of its counters of :data:`weft.hdl.contract.abi.COUNTERS`, and an
-output ``count_<name>`` for each: an amount that is added in every cycle. What it refuses it tells at ``refuse``, a
-:data:`Refusal`. A room has the ``COUNTS`` of its blocks and passes them on; so does the card, to
+output ``count_<name>`` for each: an amount that is added in every cycle. It reports drops at ``refuse``, a
+:data:`Refusal`. A subsystem has the ``COUNTS`` of its blocks and passes them on; so does the card, to
 :class:`~weft.hdl.part.counters.Counters`.
 """
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-# A strobe, and the abi.Reason.
+# A strobe and the `abi.Reason` of the drop.
 Refusal = wiring.Signature({"stb": Out(1), "reason": Out(8)})
 
 
 def merged(*counts):
-    """The ``COUNTS`` of several blocks as one.
+    """Merge the ``COUNTS`` of several blocks.
 
     Raises
     ------
     ValueError
-        If two blocks count the same.
+        If two blocks count the same event.
     """
     every = {}
     for some in counts:
@@ -30,11 +30,11 @@ def merged(*counts):
 
 
 def count_outputs(counts):
-    """Signature members of a block with these ``COUNTS``."""
+    """Return the signature members of a block with these ``COUNTS``."""
     return {f"count_{name}": Out(width) for name, width in counts.items()}
 
 
 def pass_counts(m, blocks, room):
-    """Connect every count of the blocks with that of the same name of what they are in."""
+    """Connect every count of the blocks to the count of the same name of the subsystem that contains them."""
     for block in blocks:
         m.d.comb += [getattr(room, f"count_{name}").eq(getattr(block, f"count_{name}")) for name in block.COUNTS]

@@ -1,4 +1,4 @@
-"""The memory and the pointers of a queue."""
+"""FIFO memory and pointers."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -9,23 +9,23 @@ from .stages import Pair
 
 
 class Queue(wiring.Component):
-    """First-in first-out queue, cycle by cycle that of Amaranth (``SyncFIFO``, or ``SyncFIFOBuffered`` with ``block``).
+    """First-in first-out queue, cycle-equivalent to Amaranth's ``SyncFIFO``, or to ``SyncFIFOBuffered`` with ``block``.
 
-    What may be written or read is often known late in a cycle: two levels of logic lead from ``w_en`` and ``r_en`` to
-    every register here. Amaranth's queue has an adder behind them, of four.
+    There are two levels of logic from ``w_en`` and ``r_en``, which are often late, to every register; Amaranth's queue
+    has an adder of four levels there.
 
     One item per cycle each way. Latency 1 cycle, with ``block`` 2.
 
     Parameters
     ----------
     width, depth : int
-        Of an item in bits; of the queue in items, with ``block`` at least 2.
+        Bits of an item; number of items, at least 2 with ``block``.
     block : bool
-        For block memory, which answers a cycle late: the last item read is in its output register.
+        Use block memory, whose read takes a cycle: the last item read is in its output register.
     standing : int
-        How many of the next items stand in registers, 2 at most, not in distributed memory: what is decided by the next
-        one begins a read earlier. The cycles are the same. Two take turns, as
-        :class:`~weft.hdl.part.stages.Pair` has it, for wide items. Not with ``block``.
+        Output registers: number of next items (0 to 2) held in registers instead of distributed memory, so that a read
+        that depends on the next item begins earlier. The cycles are the same. Two alternate, as in
+        :class:`~weft.hdl.part.stages.Pair`, for wide items. Not with ``block``.
 
     Members
     -------
@@ -53,9 +53,9 @@ class Queue(wiring.Component):
         consume = Signal(range(places), init=1 % places if self.standing == 1 else 0)
         stored = Signal(range(places + 1), name="inner_level") if self.block else self.level
         put, take, some, last = Signal(), Signal(), Signal(), Signal()
-        leaves = take           # the memory
+        leaves = take           # strobe: an item leaves the memory
         m.d.comb += [
-            # Of a power of two the top bit says whether all are taken, without a comparison.
+            # For a power of two, the top bit of the level says whether the queue is full.
             self.w_rdy.eq(~stored[-1] if whole else stored != places),
             some.eq(stored != 0),
             put.eq(self.w_en & self.w_rdy),
@@ -68,8 +68,9 @@ class Queue(wiring.Component):
                          self.level.eq(stored + self.r_rdy)]
             m.d.sync += self.r_rdy.eq(take | (self.r_rdy & ~self.r_en))
         elif self.standing == 2:
-            # What is put when none is behind the item that is shown goes there at once, and `consume` follows a cycle
-            # later: until then nothing is read. `w_en` is late, and items wide: a free place takes whatever is there.
+            # An item written while the memory holds none goes to the output directly, and `consume` follows a cycle
+            # later; nothing is read until then. `w_en` is late and items are wide, so a free entry is written in every
+            # cycle.
             m.submodules.heads = heads = Pair(self.width)
             passed = Signal()
             m.d.sync += passed.eq(put & last & heads.i.ready)
@@ -80,7 +81,7 @@ class Queue(wiring.Component):
                 take.eq(self.r_rdy & self.r_en),
             ]
         elif self.standing:
-            # `consume` is a place ahead. What comes when nothing is left behind the item that goes is the next one.
+            # `consume` is one entry ahead. An item written while the memory is empty becomes the next output item.
             m.d.comb += take.eq(self.r_rdy & self.r_en)
             m.d.sync += self.r_rdy.eq(put | (self.r_rdy & ~(take & last)))
             with m.If(~self.r_rdy | take):
@@ -90,7 +91,7 @@ class Queue(wiring.Component):
         for pointer, moves in ((produce, put), (consume, leaves)):
             with m.If(moves):
                 m.d.sync += pointer.eq(pointer + 1 if whole else Mux(pointer == places - 1, 0, pointer + 1))
-        # A bit turns if all below it are ones, or zeros: without an adder, and late.
+        # A bit toggles if all lower bits are ones (up) or zeros (down): no adder after the late `put` and `take`.
         more, fewer = put & ~take, take & ~put
         turns = ((more & stored[:k].all()) | (fewer & ~stored[:k].any()) for k in range(1, len(stored)))
         m.d.sync += stored.eq(stored ^ Cat(more | fewer, turns))

@@ -1,4 +1,4 @@
-"""Registers that streams pass through."""
+"""Register stages of streams."""
 
 from amaranth import Module, Mux, Shape, Signal, Value
 from amaranth.lib import stream, wiring
@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 
 class _Stage(wiring.Component):
-    """A part that items of one shape pass through, from ``i`` to ``o``."""
+    """Base of stream stages: items of one shape, from ``i`` to ``o``."""
 
     def __init__(self, shape, **more):
         self.shape = shape
@@ -26,7 +26,7 @@ class PipelineRegister(_Stage):
     def elaborate(self, platform):
         m = Module()
         m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
-        with m.If(self.i.ready):    # whether something comes or not: `valid` is late where the payload is wide
+        with m.If(self.i.ready):    # valid or not: `valid` is late where the payload is wide
             m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
         return m
 
@@ -67,28 +67,28 @@ class Skid(_Stage):
     def elaborate(self, platform):
         m = Module()
         spare = Signal(Shape.cast(self.shape))
-        empty = Signal(init=1)      # nothing is in `spare`; as it is, it is `ready`
+        empty = Signal(init=1)      # `spare` is empty; equal to `i.ready`
         m.d.comb += self.i.ready.eq(empty)
         with m.If(~self.o.valid | self.o.ready):
             m.d.sync += [self.o.valid.eq(~empty | self.i.valid), empty.eq(1),
                          Value.cast(self.o.payload).eq(Mux(empty, Value.cast(self.i.payload), spare))]
         with m.Elif(self.i.valid):
             m.d.sync += empty.eq(0)
-        with m.If(empty):       # whether or not something comes: that is known late
+        with m.If(empty):       # valid or not: `i.valid` is late
             m.d.sync += spare.eq(self.i.payload)
         return m
 
 
 class Pair(_Stage):
-    """Two registers in turns, cycle by cycle a :class:`Skid`: where ``o.ready`` comes late and the payload is wide.
+    """Ping-pong buffer, cycle-equivalent to :class:`Skid`, for a wide payload and a late ``o.ready``.
 
-    ``o.ready`` reaches no register of the payload, which comes through a choice of two instead.
+    ``o.ready`` drives no enable of the payload registers; the payload comes through a multiplexer of two instead.
 
     Members
     -------
     i, o : In/Out(stream.Signature(shape))
     takes, next : Out(1), Out(shape)
-        ``o`` shows another item from the next cycle on, if any: this one.
+        The item of ``o`` in the next cycle, if there is one, is ``next``; valid while ``takes`` is high.
     """
 
     def __init__(self, shape):

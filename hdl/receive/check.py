@@ -1,4 +1,4 @@
-"""Whether a packet may take effect, and where its payload goes."""
+"""Check of received packets against QP and memory region."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -10,7 +10,7 @@ from ..table.translate import Translation
 
 
 def _is_raw(header):
-    """Whether a frame is no packet of a QP of the card."""
+    """Return whether a frame is no packet of a QP of the card."""
     return (header.kind == RxKind.RAW) & ~header.roce
 
 
@@ -19,11 +19,11 @@ class RxCheck(wiring.Component):
 
     One packet per cycle, latency 1 cycle once header, fate and translation are there. Stalls when ``o`` does.
 
-    RAW frames pass, unless they are packets of a QP (``roce``): then the QP is checked. What is wrong with it comes
-    first: there is none that receives (UNKNOWN_QP), it is in another life than the QPN says (STALE_GENERATION), its
-    peer has another address (WRONG_PEER). Of probes, of control frames, and of data packets with a wrong length,
-    nothing else is looked at. A write without payload names no memory that counts: key, permission, protection domain
-    and bounds are not looked at.
+    RAW frames pass, unless they are packets of a QP (``roce``): then the QP is checked. Errors of the QP have
+    priority: no QP that receives (UNKNOWN_QP), another generation than that of the QPN (STALE_GENERATION), a
+    peer with another address (WRONG_PEER). Probes, control frames, and data packets with a wrong length are
+    not checked further. A write without payload accesses no memory: key, permission, protection domain
+    and bounds are ignored.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class RxCheck(wiring.Component):
     Members
     -------
     i : In(stream.Signature(RxHeader))
-        Those that are packets of QPs were asked for: see :class:`~weft.hdl.receive.early.Early`.
+        A translation was requested for those that are packets of QPs: see :class:`~weft.hdl.receive.early.Early`.
     i_fate : In(stream.Signature(1))
-        Of each frame that was asked for, in order: its header comes, behind those of the frames before.
+        For each frame with a requested translation, in order: its header comes, after those of earlier frames.
     i_translate : In(stream.Signature(Translation))
-        Of each frame that was asked for, in order.
+        For each frame with a requested translation, in order.
     o : Out(stream.Signature(RxPacket))
         With the index of the QP in place of its number.
     """
@@ -54,7 +54,7 @@ class RxCheck(wiring.Component):
         m = Module()
         header, answer = self.i.p, self.i_translate.p
         raw, free, take = Signal(), Signal(), Signal()
-        answered, refused, used = Signal(), Signal(), Signal()       # the oldest answer and its fate
+        answered, refused, used = Signal(), Signal(), Signal()       # the oldest response and its fate
         no_qp, stranger, sound = Signal(), Signal(), Signal()
         m.d.comb += [
             raw.eq(_is_raw(header)),
@@ -69,7 +69,7 @@ class RxCheck(wiring.Component):
             no_qp.eq((answer.reason == Reason.UNKNOWN_QP) | (answer.reason == Reason.STALE_GENERATION)),
             stranger.eq(header.src_ip != answer.qp_peer_ip), sound.eq((answer.reason == Reason.OK) & ~stranger),
         ]
-        with m.If(free):        # whether something comes or not: that is known late
+        with m.If(free):        # valid or not: `i.valid` is late
             m.d.sync += [
                 self.o.valid.eq(take),
                 self.o.p.header.eq(header),

@@ -1,34 +1,34 @@
-"""Tells when everything received before a moment has been placed."""
+"""Drain of the receive path: detects that all packets received before a request have been placed."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-COUNT_BITS = 16     # far more than packets fit into the receive path
-PATIENCE = 1 << 10  # cycles that a frame may take to arrive; the longest has 65 beats
-TO_VERDICT = 16     # more than there are between a frame's last beat and its decision
+COUNT_BITS = 16     # far more than the packets that fit into the receive path
+PATIENCE = 1 << 10  # limit in cycles for the arrival of a frame; the longest has 65 beats
+TO_VERDICT = 16     # upper bound of the cycles from a frame's last beat to its decision
 
 
 class Drain(wiring.Component):
     """Counts packets into and out of the receive path.
 
-    The moment is over in two steps: first every frame that was asked for then is decided on, which turns it into a
-    packet of the path or into nothing; then every packet that entered until that was so leaves. A frame whose end does
-    not come is given up after ``PATIENCE`` cycles.
+    A drain has two steps: first, every frame with a translation request at that time is decided, and becomes a
+    packet of the path or is dropped; then every packet that entered until then leaves. A frame whose end does
+    not come is dropped after ``PATIENCE`` cycles.
 
     Members
     -------
     ask_stb, decide_stb : In(1)
-        A translation was asked for a frame that is still arriving; such a frame was decided on. In the same order.
+        A translation was requested for a frame that is still arriving; such a frame was decided. In the same order.
         A frame enters with ``decide_stb``, or later.
     give_up : Out(1)
         The frame that is arriving now must not become a packet.
     enter_stb, leave_stb : In(1)
-        A packet comes into the path; a packet is placed. In the same order.
+        A packet enters the path; a packet is placed. In the same order.
     request : In(1)
-        A rising edge marks the moment. It may stay high until ``done``, or be a strobe.
+        A rising edge requests a drain. It may stay high until ``done``, or be a strobe.
     done : Out(1)
-        Every packet that entered before the moment has left. Stays high while ``request`` does,
+        Every packet that entered before the request has left. Stays high while ``request`` does,
         and for one cycle at least.
     idle : Out(1)
         Every packet that entered has left.
@@ -41,12 +41,13 @@ class Drain(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         entered, left, target = Signal(COUNT_BITS), Signal(COUNT_BITS), Signal(COUNT_BITS)
-        asked, before = Signal(COUNT_BITS), Signal(COUNT_BITS)      # undecided frames, those of the moment
+        # undecided frames; those of them at the time of the request
+        asked, before = Signal(COUNT_BITS), Signal(COUNT_BITS)
         asked_next = Signal(COUNT_BITS)
         waiting, pending, patience = Signal(), Signal(), Signal(range(PATIENCE + TO_VERDICT + 1))
-        decided = Signal()              # a cycle ago: `enter_stb` comes late, and is counted by now
+        decided = Signal()              # a cycle ago: `enter_stb` is late, and has been counted by now
         request_q = Signal()
-        missing = Signal(COUNT_BITS)    # packets before the target, as a signed number
+        missing = Signal(COUNT_BITS)    # packets left before the target, signed
         m.d.comb += [missing.eq(target - left), self.idle.eq(entered == left)]
         m.d.comb += asked_next.eq(asked + self.ask_stb - self.decide_stb)
         m.d.sync += asked.eq(asked_next)

@@ -1,4 +1,4 @@
-"""Asks what a packet may do while the rest of its frame is still on its way."""
+"""Early translation: starts the checks of a packet while the rest of its frame is arriving."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -10,18 +10,19 @@ from ..part.stream import Fifo
 from ..table.translate import Translate, TranslateRequest
 from .classify import FrameType, headers
 
-DEPTH = 64          # requests that wait for the translation
-SAID = 2            # in this cycle after its last beat, and in no other, it is known what was asked for a frame
-FATES = DEPTH + Translate.LATENCY + 1       # requests there and in the translation
+DEPTH = 64          # requests waiting for the translation
+SAID = 2            # `asked` and `lost` are valid in this cycle after the frame's last beat, and in no other
+FATES = DEPTH + Translate.LATENCY + 1       # requests waiting and in the translation
 
 
 class Early(wiring.Component):
-    """Asks for the translation of each packet of a QP when its headers are here, long before its last byte and its ICRC
-    are; says afterwards what became of the packet, so that answers nobody needs are thrown away.
+    """Requests the translation of each packet of a QP when its headers have arrived, long before its last byte and its ICRC.
+
+    Afterwards it passes on whether the packet was kept, so that unused responses are discarded.
 
     A request is offered 2 cycles after the last beat that it needs: the first of a frame of one, or the second. Tables
-    are only read, so what is asked in vain leaves no trace. One frame per cycle; the input is never stalled: a packet
-    that finds no room is ``lost``.
+    are only read, so an unused request has no effect. One frame per cycle; the input is never stalled: a packet
+    for whose request there is no space is ``lost``.
 
     Members
     -------
@@ -31,16 +32,16 @@ class Early(wiring.Component):
     kind : In(FrameType)
         Of the newest frame whose first beat came before this cycle.
     give_up : In(1)
-        The frame that is arriving now is lost, if it is one of those that are asked for.
+        The frame that is arriving now is lost, if it needs a translation.
     shed : In(1)
-        Data packets that come for the first time are lost. Looked at when a packet's request would be offered.
+        Original data packets are lost. Sampled when a packet's request would be offered.
     level : Out(range(DEPTH + 1))
-        Requests that wait for the translation.
+        Requests waiting for the translation.
     asked, lost : Out(1)
-        Of a frame, :data:`SAID` cycles after its last beat: its translation was asked for; there was no room, or it
+        Of a frame, :data:`SAID` cycles after its last beat: its translation was requested; there was no space, or it
         was given up.
     fate_stb, keep : In(1)
-        A frame that was ``asked`` for was decided on; its header was passed on.
+        A frame with a requested translation (``asked``) was decided; its header was passed on.
     ask_stb : Out(1)
         A request was accepted.
     o_translate : Out(stream.Signature(TranslateRequest))
@@ -72,9 +73,9 @@ class Early(wiring.Component):
         connect(m, requests.o, flipped(self.o_translate))
         connect(m, fates.o, flipped(self.o_fate))
 
-        # The first beat is held until the second one is here, or known not to come.
+        # The first beat is held until the second one has arrived, or the frame turns out to have none.
         held, alone, pending, ask = Signal(BEAT_BITS, reset_less=True), Signal(), Signal(), Signal()
-        arriving = Signal()         # a frame that was asked for is not yet whole
+        arriving = Signal()         # a frame with a requested translation is not complete
         m.d.comb += ask.eq(pending & (alone | self.i.valid))
         with m.If(ask):
             m.d.sync += pending.eq(0)

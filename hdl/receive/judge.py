@@ -1,4 +1,4 @@
-"""What is done with a checked packet, and what the driver is told of it."""
+"""Use of the window's verdict on a checked packet: placement and reports."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
@@ -24,20 +24,20 @@ from ..part.stream import Fifo, pass_unless
 from ..table.kinds import QP_STATES
 from .refusals import Refusals
 
-DEPTH = 16          # packets that may wait for their judgement
+DEPTH = 16          # packets that may wait for their verdict
 
 
 class Action(enum.Enum, shape=2):
-    """What becomes of a packet's payload."""
+    """Action for a packet's payload."""
 
-    NOTHING = 0     # there is none
+    NOTHING = 0     # no payload
     DISCARD = 1
     WRITE = 2       # to the segments
     RAW = 3         # to the driver, as a frame
 
 
 class Placement(data.Struct):
-    """One packet for :class:`~weft.hdl.receive.place.Place`."""
+    """Placement of one packet, for :class:`~weft.hdl.receive.place.Place`."""
 
     action: Action
     length: FRAME_LENGTH_WIDTH     # bytes on the payload stream
@@ -45,7 +45,7 @@ class Placement(data.Struct):
     host: 1
     segment0: Segment
     segment1: Segment
-    two: 1              # there are bytes for the second one
+    two: 1              # the second segment is used
     ticket: TICKET_WIDTH
 
 
@@ -62,20 +62,20 @@ REFUSAL = {
 
 
 class Judge(wiring.Component):
-    """Asks the window about every packet of a live QP, and acts on the answer, in order.
+    """Requests the window's verdict on every packet of an active QP, and acts on it, in order.
 
-    One packet per cycle while the window answers as fast; a packet with two reports takes two.
-    Up to ``DEPTH`` packets wait for their judgement. A request to the window is held back while
-    ``space`` is low, so that a packet is never marked without its reports having a place.
+    One packet per cycle while the window responds as fast; a packet with two reports takes two.
+    Up to ``DEPTH`` packets wait for their verdict. A request to the window is held back while
+    ``space`` is low, so that a packet is never marked without space for its reports.
 
     Every packet gets the next ticket. Reports: MESSAGE_END for an accepted original and for a
-    retransmission with ``ack_req``, PROGRESS when the window owes one, PROBE, UNMATCHED for a retransmission that the
-    match queue had no place for. As far as :class:`~weft.hdl.receive.refusals.Refusals` permits also ERROR for a
-    refused packet if the peer asked for what it must not (BAD_KEY to LENGTH_MISMATCH), and PROBE for a QP in ERR, of
-    whose window nothing is said: these take a cycle more.
+    retransmission with ``ack_req``, PROGRESS when one is pending in the window, PROBE, UNMATCHED for a retransmission
+    without an entry of the match queue. If :class:`~weft.hdl.receive.refusals.Refusals` permits, also ERROR for a
+    dropped packet whose access was rejected (BAD_KEY to LENGTH_MISMATCH), and PROBE for a QP in ERR, without the state
+    of its window: these take a cycle more.
 
-    The QP is looked at once more in the last moment: payload of one that does not receive any more is discarded, though
-    the window took its packet. That costs no cycle, as the table answers when the placement is offered.
+    The QP is checked once more at the end: payload of a QP that does not receive any more is discarded, although
+    the window accepted its packet. That costs no cycle, as the table responds when the placement is offered.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Judge(wiring.Component):
         m = Module()
         m.submodules.waiting = waiting = Fifo(_Waiting, DEPTH, standing=2)
         m.submodules.gate = gate = Refusals(self.params)
-        # The window does not wait within a cycle for what takes placements and reports.
+        # No combinational path from the sinks of placements and reports to the window.
         m.submodules.answers = answers = ReadyRegister(Judgement)
         wiring.connect(m, wiring.flipped(self.i_judgement), answers.i)
         wiring.connect(m, wiring.flipped(self.refusals), gate.reports)
@@ -130,13 +130,13 @@ class Judge(wiring.Component):
         return m
 
     def _ask(self, m, waiting):
-        """Numbers the packets, sends the live ones to the window and all of them to the queue."""
+        """Number the packets; send those of active QPs to the window, and all of them to the queue."""
         header, live = self.i.p.header, self.i.p.live
         ticket = Signal(TICKET_WIDTH)
-        # The check does not wait within a cycle for the window or for what takes packets from the queue.
+        # No combinational path from the window or the queue's reader to the check.
         m.submodules.requests = requests = ReadyRegister(JudgeRequest)
         asked, room = requests.i.p, Signal()
-        m.d.sync += room.eq(waiting.level < DEPTH - 1)      # in the next cycle, whatever comes in this one
+        m.d.sync += room.eq(waiting.level < DEPTH - 1)      # in the next cycle, independent of this one's input
         m.d.comb += [
             self.i.ready.eq((requests.i.ready | ~live) & room),
             requests.i.valid.eq(self.i.valid & live & room),
@@ -158,7 +158,7 @@ class Judge(wiring.Component):
             m.d.sync += ticket.eq(ticket + 1)
 
     def _answer(self, m, waiting, judgement, gate):
-        """Joins packets with judgements; a register holds one packet until all it causes was handed on."""
+        """Join packets with verdicts; a register holds one packet until its placement and reports were accepted."""
         head, packet, header = waiting.o.p, waiting.o.p.packet, waiting.o.p.packet.header
         verdict, live = judgement.p.verdict, packet.live
         free, take, placed = Signal(), Signal(), Signal()
@@ -188,7 +188,7 @@ class Judge(wiring.Component):
             self.count_rx_late_originals.eq(placed & (verdict == Verdict.LATE)),
         ]
 
-        # The placement goes out on its own; the reports, at most two, one behind the other.
+        # The placement goes out independently; the reports, at most two, one after the other.
         action = Signal(Action)
         receives = (self.qp_read.entry.state == QpState.RTR) | (self.qp_read.entry.state == QpState.RTS)
         m.d.comb += [
@@ -211,8 +211,8 @@ class Judge(wiring.Component):
         with m.Elif(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
 
-        first, second = Signal(), Signal()      # reports to be sent
-        asking = Signal()                       # whether the first is one
+        first, second = Signal(), Signal()      # reports to send
+        asking = Signal()                       # the gate decides whether the first one is sent
         first_kind, second_kind = Signal(ReportKind), Signal(ReportKind)
         told, judged, last = Signal(_Waiting), Signal(Judgement), Signal(8)
         sent = self.o_report.valid & self.o_report.ready

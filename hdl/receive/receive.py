@@ -1,4 +1,4 @@
-"""The receive room: from the MAC to payload in place."""
+"""Receive subsystem: from the MAC to payload in host memory."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -18,7 +18,7 @@ from .place import Place
 
 
 class Receive(wiring.Component):
-    """Wires :class:`Parse`, :class:`RxCheck`, :class:`Judge`, :class:`Place` and :class:`Drain`.
+    """Top level of :class:`Parse`, :class:`RxCheck`, :class:`Judge`, :class:`Place` and :class:`Drain`.
 
     One beat per cycle, one packet every two cycles; everything in the order of arrival.
 
@@ -50,9 +50,9 @@ class Receive(wiring.Component):
     patient, pause_high, pause_low : In(1), Out(1), Out(1)
         See :class:`Parse`.
     idle : Out(1)
-        No packet is between the parser's output and its place.
+        No packet is between the parser's output and its placement.
     refuse : Out(Refusal).array(2)
-        Refusals of the parser, and those behind it.
+        Drops of the parser, and those after it.
     count_... : Out
         Amounts to be added each cycle.
     """

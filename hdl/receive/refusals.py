@@ -1,4 +1,4 @@
-"""Which refused packets the driver is told of: one of each QP, until it has taken the report."""
+"""Filter for reports of dropped packets: one per QP, until the driver has consumed it."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -12,15 +12,15 @@ ON_WAY_WIDTH = 6    # of the number of reports between here and the ring: more t
 
 
 class Refusals(wiring.Component):
-    """Coalesces the reports of refused packets of each QP.
+    """Coalesces the reports of dropped packets of each QP.
 
-    What a peer may cause at line rate must not fill the report ring, for the reports of all others go through it. So
-    the driver is told of one refused packet of a QP, and of no other until it has consumed every such report that it
-    was told; nor while half of the ring is taken. What it is not told of is counted. A QP's peer is all that comes so
-    far, so that no source keeps another's reports back.
+    A peer that sends bad packets at line rate must not fill the report ring, which all other reports share. So
+    one dropped packet of a QP is reported, and no other until the driver has consumed all such reports;
+    and none while half of the ring is taken. Packets that are not reported are counted. All packets that come this far
+    are from the QP's peer, so that no source suppresses another's reports.
 
-    A bit of memory for each QP. The bits are cleared one after the other, when all told is consumed and after a reset;
-    meanwhile the driver is told of nothing. Whoever gets no report asks again: its packet counts as lost.
+    A bit of memory for each QP. The bits are cleared one after the other, when all reports are consumed and after a
+    reset; nothing is reported meanwhile. A peer without a report sends again: its packet counts as lost.
 
     Parameters
     ----------
@@ -29,10 +29,10 @@ class Refusals(wiring.Component):
     Members
     -------
     ask : In(1)
-        A packet of the QP ``index`` was refused. Not in two cycles running.
+        A packet of the QP ``index`` was dropped. Not in two cycles in a row.
     index : In(24)
     tell : Out(1)
-        In the cycle after ``ask``: the driver is to be told of it. Then it must be.
+        In the cycle after ``ask``: the packet must be reported.
     reports : In(RefusalReports)
     count_reports_coalesced : Out(1)
     """

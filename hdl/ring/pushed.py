@@ -1,4 +1,4 @@
-"""A descriptor that the host pushed: what it says of the ring, and whether it has to be read."""
+"""Check of a pushed descriptor against the indices of its ring."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,19 +9,19 @@ from .size import INDEX_WIDTH
 
 
 class Pushed(wiring.Component):
-    """Compares a pushed descriptor with the ring's indices, then says what becomes of it, two cycles after it came.
+    """Compares a pushed descriptor with the ring's indices and decides on it two cycles after it came.
 
-    A doorbell meanwhile makes it compare again. Interval: 3 cycles.
+    A doorbell in between repeats the comparison. Interval: 3 cycles.
 
     Members
     -------
     i : In(stream.Signature(PushedDescriptor))
     prod, cons, fetch, mask, size : In(16)
-        Indices of the ring and their shape.
+        Indices of the ring, their mask, and the size of the ring.
     running, bell, place : In(1)
         The ring runs; its producer index is about to change; the buffer can take a descriptor now.
     rung, placed, refused : Out(1)
-        Strobes: one descriptor more is in the ring; it is ``data``, and need not be read; it means nothing.
+        Strobes: advance the producer index by one; the descriptor is ``data`` and need not be read; drop it.
     data : Out(512)
     """
 

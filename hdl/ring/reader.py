@@ -19,24 +19,24 @@ from .size import INDEX_WIDTH, RingSize
 class RingReader(wiring.Component):
     """Reads the descriptors of one ring, several fetches in flight.
 
-    A request asks for up to 4 lines: never past ``prod``, the end of the ring or a 4 KiB page, and only
-    when all its lines have a place in the buffer of ``prefetch`` descriptors; one request
-    per 3 cycles. Answers may come in any order. Descriptors are delivered in ring order, one per cycle
+    A request reads up to 4 lines: never past ``prod``, the end of the ring or a 4 KiB page, and only
+    when the buffer of ``prefetch`` descriptors has an entry for each line; one request
+    per 3 cycles. Responses may come in any order. Descriptors are delivered in ring order, one per cycle
     while the buffer holds the next one, 4 cycles after its line came.
 
-    A descriptor that is damaged (its words do not XOR to 0) or has a wrong phase, or whose read failed, is refused:
-    when everything before it is
-    retired it is skipped and counts as finished. A producer index that moves backwards or holds more
-    than the ring is ignored and refused.
+    A descriptor that is damaged (its words do not XOR to 0), has a wrong phase, or whose read failed, is dropped: when
+    everything before it is retired it is skipped and counts as finished. A producer index that moves backwards or holds
+    more than the ring is ignored and reported.
 
-    A pushed descriptor is a doorbell for one more. When none is fetched or left to fetch, and the ring's
-    buffer has a place, it goes there as a line would that was read, and is delivered 6 cycles after it came. What is
-    not whole, or comes while others are to be fetched, is read from the ring. One that is not the next, or comes while
-    the ring does not run or is full, is refused; one for the newest index says nothing new.
+    A pushed descriptor is also a doorbell for one more descriptor. When none is being fetched or left to fetch, and the
+    buffer has a free entry, it goes there like a line that was read, and is delivered 6 cycles after it came. A
+    descriptor that is not whole, or comes while others are to be fetched, is read from the ring. One that is not the
+    next, or comes while the ring does not run or is full, is dropped and reported; one for the newest index has no
+    effect.
 
-    While ``enable`` is 0 nothing is fetched or delivered; the ring starts anew at index zero when reads in
-    flight have come back, the buffer was cleared, a place per cycle, and delivered descriptors are retired. Doorbells
-    rung meanwhile, after ``enable`` went up again, are kept. ``base`` and ``log2`` may only change while ``enable`` is
+    While ``enable`` is 0 nothing is fetched or delivered; the ring restarts at index zero when reads in
+    flight have come back, the buffer was cleared, an entry per cycle, and delivered descriptors are retired. Doorbells
+    in the meantime, after ``enable`` went up again, are held. ``base`` and ``log2`` may only change while ``enable`` is
     0.
 
     Parameters
@@ -44,7 +44,7 @@ class RingReader(wiring.Component):
     prefetch : int
         Descriptors held or in flight: a power of two, at least 4.
     pushed : bool
-        Whether descriptors can be pushed.
+        Add the input for pushed descriptors.
 
     Members
     -------
@@ -96,7 +96,7 @@ class RingReader(wiring.Component):
         running = Signal()
         start = Signal()
         prod, fetch, deliver, cons = (Signal(INDEX_WIDTH, name=n) for n in ("prod_q", "fetch", "deliver", "cons_q"))
-        in_flight = Signal(range(slots + 1))             # requests, each answered by a line with `last`
+        in_flight = Signal(range(slots + 1))             # requests, each ended by a line with `last`
 
         push = Pushed() if self._pushed else None
         bad_doorbell = self._doorbell(m, ring, running, start, prod, cons, push)
@@ -104,7 +104,7 @@ class RingReader(wiring.Component):
         self._live(m, places, running, start, in_flight, deliver == cons)
 
         # Fetching.
-        lines, room = Signal(REQUEST_LINES_MAX), Signal()   # `lines`: a bit for each
+        lines, room = Signal(REQUEST_LINES_MAX), Signal()   # `lines`: thermometer code
         to_prod, to_end, to_page, count = (Signal(range(REQUEST_LINES_MAX + 1), name=n)
                                            for n in ("to_prod", "to_end", "to_page", "count"))
         position = Signal(INDEX_WIDTH - 1)               # of `fetch` in the ring
@@ -161,10 +161,11 @@ class RingReader(wiring.Component):
                 m.d.sync += [fetch.eq((fetch + 1) & ring.mask), position.eq((position + 1) & ring.last)]
 
         # Delivery.
-        leaving = Signal(INDEX_WIDTH - 1)        # position in the ring of what leaves its place next, and its phase
+        # position in the ring, and phase, of the next descriptor to leave the buffer
+        leaving = Signal(INDEX_WIDTH - 1)
         phase = Signal(init=1)
         bad, pop = Signal(), Signal()
-        retired, popped = Signal(), Signal()     # everything was, a cycle ago; but for one that was delivered then
+        retired, popped = Signal(), Signal()     # all were retired a cycle ago; one was delivered a cycle ago
         m.submodules.outlet = out = Outlet()
         descriptor = places.o.p
         m.d.sync += [retired.eq(deliver == cons), popped.eq(pop)]
@@ -198,7 +199,7 @@ class RingReader(wiring.Component):
         return m
 
     def _live(self, m, places, running, start, in_flight, finished):
-        """Life of the ring: ``running`` from a clean start until ``enable`` goes down."""
+        """Start and stop the ring: ``running`` from a clean start until ``enable`` goes low."""
         slots = self._prefetch
         stopped, cleared = Signal(), Signal(range(slots + 1))
         m.d.comb += [
@@ -214,15 +215,16 @@ class RingReader(wiring.Component):
             m.d.sync += running.eq(0)
 
     def _doorbell(self, m, ring, running, start, prod, cons, push):
-        """Checks a new producer index; one that comes before the ring has started is kept. A descriptor that is pushed
-        is a new index as well.
+        """Check a new producer index; hold one that comes before the ring has started.
 
-        Returns the strobe of one that is refused.
+        A pushed descriptor is a new index, too.
+
+        Returns the strobe of a rejected one.
         """
         m.submodules.doorbell = bell = Doorbell()
         bad = Signal(name="bad_doorbell")
         ahead, step = bell.from_cons, bell.from_prod
-        # A step back is one forward of more than the ring, or of the whole ring while there is less space.
+        # A step back is a forward step of more than the ring, or of the whole ring while less is free.
         m.d.comb += [
             bell.index.eq(self.prod), bell.stb.eq(self.prod_stb), bell.hears.eq(running), bell.clear.eq(~self.enable),
             bell.cons.eq(cons), bell.prod.eq(prod), bell.mask.eq(ring.mask),

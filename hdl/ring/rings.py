@@ -1,4 +1,4 @@
-"""The ring room: every ring of the card, its registers and the status block."""
+"""Ring subsystem: every ring of the card, its registers and the status block."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring

@@ -1,4 +1,4 @@
-"""Checks and translates each packet and asks for its payload."""
+"""Check and translation of each packet, and the request for its payload."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -10,19 +10,19 @@ from ..part.stream import Fifo
 from ..table.translate import TranslateRequest, Translation
 from .segment import TxJob
 
-TRANSLATING = 16  # packets between request and answer
+TRANSLATING = 16  # packets between translation request and response
 
 
 class TxCheck(wiring.Component):
     """Local translation of every packet, then the read of its payload.
 
     The QP must be ready to send and the MR readable; a local key needs no access right for that. Of a packet whose
-    payload is inline the QP alone is checked.
-    A packet that fails is passed on with its reason and without a read; what still comes of its
-    descriptor is then passed on ``silent``, so that one descriptor is reported once.
+    payload is inline, only the QP is checked.
+    A packet that fails is passed on with its reason and without a read; the rest of its
+    descriptor is passed on ``silent``, so that one descriptor is reported once.
 
-    One packet per cycle as far as ``Translate`` gives it, two cycles when the payload crosses a page. A read is asked
-    for when its packet has found space in ``o``, so what follows bounds the packets in flight.
+    One packet per cycle if ``Translate`` is as fast, two cycles when the payload crosses a page. A read is
+    requested when its packet has found space in ``o``, so the following blocks bound the packets in flight.
 
     Members
     -------
@@ -34,7 +34,7 @@ class TxCheck(wiring.Component):
         One group per packet with payload in host memory, in the order of ``o``.
     o : Out(stream.Signature(TxJob))
     refused : Out(2)
-        Per ring: a packet of the descriptor under way was refused; its last one is still to come.
+        Per ring: a packet of the current descriptor was rejected; its last one is still to come.
     checked_stb : Out(2)
         Per ring: the last packet of a descriptor goes out.
     """

@@ -1,4 +1,4 @@
-"""What becomes known when a packet is finished: counts, ring progress, error reports."""
+"""Completion of packets: counts, ring progress, error reports."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -14,7 +14,7 @@ REPORTS = 4  # error reports waiting; then the transmit path waits
 
 
 class Outcome(wiring.Component):
-    """Counts finished packets, retires finished descriptors and reports refused ones.
+    """Counts finished packets, retires finished descriptors and reports rejected ones.
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""Makes the unused bytes of payload beats zero, so that they can serve as padding."""
+"""Clears the unused bytes of payload beats, so that they can serve as padding."""
 
 from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import stream, wiring
@@ -9,7 +9,7 @@ from ..part.stages import Skid
 
 
 def used_bytes(beat):
-    """Data of a beat with zeros for the bytes that ``empty`` counts."""
+    """Return the data of a beat with its unused bytes cleared."""
     return Cat(*[
         Mux(beat.empty < BEAT_BYTES - index, beat.data.word_select(index, 8), 0) if index else beat.data[:8]
         for index in range(BEAT_BYTES)
@@ -17,7 +17,7 @@ def used_bytes(beat):
 
 
 class PayloadCleaner(wiring.Component):
-    """One beat per cycle, latency 1; registered in both directions.
+    """Clears the unused bytes of beats. One beat per cycle, latency 1; registered in both directions.
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""The transmit room, wired."""
+"""Transmit subsystem: top level of its blocks."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -28,13 +28,13 @@ from .send_crossing import SendCrossing
 class Transmit(wiring.Component):
     """Work descriptors to RoCEv2 frames, merged with raw frames, complete before they leave.
 
-    One beat per cycle: a data frame takes ceil(bytes / 64) cycles, ICRC included, as long as
-    payload comes; ``bulk_tags`` packets wait for their payload at a time, or for those before them if they brought it
-    along; an INLINE_DATA takes one cycle more. RETRANSMIT packets
-    overtake SEND packets until their payload is asked for. Raw and data frames alternate when both wait.
+    One beat per cycle: a data frame takes ceil(bytes / 64) cycles, ICRC included, as long as payload comes;
+    ``bulk_tags`` packets wait for their payload at a time, or, with inline payload, for those before them; an
+    INLINE_DATA takes one cycle more. RETRANSMIT packets overtake SEND packets until their payload is requested. Raw and
+    data frames alternate when both wait.
 
     A packet that must not be sent is reported once per descriptor and dropped; the descriptor ends there and is
-    retired like any other. While the report ring is full refused packets make the transmit path wait.
+    retired like any other. While the report ring is full, rejected packets stall the transmit path.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Transmit(wiring.Component):
     i_send, i_retransmit : In(stream.Signature(512))
         WORK, WORK_INLINE and INLINE_DATA descriptors.
     retire_send, retire_retransmit : Out(1)
-        Strobes: a descriptor's last packet has got its payload (or was refused), in ring order.
+        Strobes: a descriptor's last packet has its payload (or was rejected), in ring order.
     o_translate : Out(stream.Signature(TranslateRequest)), i_translate : In(stream.Signature(Translation))
     o_request : Out(stream.Signature(DmaRequest)), i_payload : In(stream.Signature(Beat))
         A bulk client of the DMA reader.
@@ -59,10 +59,10 @@ class Transmit(wiring.Component):
     enable : In(1)
         While low no packet and no raw frame begins.
     drain_request : In(1), drain_done : Out(1)
-        While requested no packet begins; done once none is between its check and its end. It comes from registers, so
-        that it stays for a cycle behind the request.
+        While requested no packet begins; done once none is between its check and its end. Registered: it stays
+        high for a cycle after the request.
     idle : Out(1)
-        Nothing is in the room.
+        The subsystem is empty.
     hold, sending, pause, mac_up, mac_dropped, mac_aborted
         With ``mac_clock``: see :class:`~weft.hdl.transmit.send_crossing.SendCrossing`.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes, count_tx_raw_frames, count_tx_stall_cycles : Out
@@ -138,7 +138,7 @@ class Transmit(wiring.Component):
                 frame.i_payload.valid.eq(Mux(came_along, inline.o_payload.valid, payload.o.valid)),
                 frame.i_payload.payload.eq(Mux(came_along, inline.o_payload.payload, payload.o.payload)),
                 payload.o.ready.eq(frame.i_payload.ready & ~came_along),
-                inline.o_payload.ready.eq(frame.done_stb & frame.done.packet.inline),   # what is refused takes none
+                inline.o_payload.ready.eq(frame.done_stb & frame.done.packet.inline),   # a rejected packet takes none
             ]
         else:
             m.d.comb += [check.i.payload.eq(merge.o.p.job), check.i.valid.eq(merge.o.valid),
@@ -171,7 +171,7 @@ class Transmit(wiring.Component):
         pass_counts(m, (outcome,), self)
         m.d.sync += in_flight.eq(in_flight + begins - frame.done_stb)
 
-        # A frame too long for the buffer gives way to a refused packet of the same cycle.
+        # The drop of a frame too long for the buffer is reported after a rejected packet of the same cycle.
         too_long = Signal()
         m.d.comb += [
             self.refuse.stb.eq(outcome.refuse.stb | too_long),

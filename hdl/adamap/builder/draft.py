@@ -1,4 +1,4 @@
-"""A node being built: its state, how much of a run fits it, and how its body grows."""
+"""An open node: its state, how much of a run fits, and how its body grows."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -11,20 +11,20 @@ from ..cache.cached import COUNT_WIDTH, ENCODING_WIDTH
 
 SPAN = 1 << abi.OFFSET_BITS
 RUN_BITS = 2 * abi.OFFSET_BITS
-LIST_LOW = abi.LIST_HOLES.bit_length()      # bits of the number of an entry of a LIST
-RUN_LENGTH_BITS = abi.RUNS_HOLES.bit_length()       # that are ever set of the length of a run of RUNS
+LIST_LOW = abi.LIST_HOLES.bit_length()      # bits of the index of an entry of a LIST
+RUN_LENGTH_BITS = abi.RUNS_HOLES.bit_length()       # bits of the length of a run of RUNS that can be set
 
 
 class Counts(data.Struct):
-    """What tells which encodings can hold a draft."""
+    """Counts that decide which encodings can hold an open node."""
 
     count: range(abi.NODE_HOLES_MAX + 1)
-    end: range(SPAN + abi.RUNS_HOLES + 1)   # offset behind the last hole
-    runs: range(abi.RUNS_MAX + 2)           # stays at one more than the encoding RUNS can hold
+    end: range(SPAN + abi.RUNS_HOLES + 1)   # offset after the last hole
+    runs: range(abi.RUNS_MAX + 2)           # saturates at one more than the encoding RUNS can hold
 
 
 class Draft(data.Struct):
-    """A node being built, in the first encoding that can hold it; the counters say which one that is."""
+    """An open node, in the first encoding that can hold it; the counts determine that encoding."""
 
     base: 32
     counts: Counts
@@ -32,7 +32,7 @@ class Draft(data.Struct):
 
 
 def fits(params, counts):
-    """By name of the encoding: whether it can hold a draft."""
+    """Return, by name of the encoding, whether it can hold an open node."""
     can = {
         "LIST": ~above(counts.count, abi.LIST_HOLES) & ~above(counts.end, SPAN),
         "RUNS": ~above(counts.count, abi.RUNS_HOLES) & ~above(counts.runs, abi.RUNS_MAX),
@@ -42,7 +42,7 @@ def fits(params, counts):
 
 
 def encoding_of(params, counts):
-    """The first encoding that can hold a draft, if any can."""
+    """Return the first encoding that can hold an open node; undefined if none can."""
     can, found = fits(params, counts), None
     for name in reversed(params.node_encodings):
         code = Const(abi.Encoding[name].value, ENCODING_WIDTH)
@@ -51,18 +51,18 @@ def encoding_of(params, counts):
 
 
 class Sums(data.Struct):
-    """Of a run and the draft that it comes to, in registers."""
+    """Sums of a run and the open node that it is added to, registered."""
 
-    merge: 1                    # it goes on where the last run of the draft ends
-    far: 1                      # it begins behind the span of a node
-    long: 1                     # it is longer than any node; the next two count only its low bits
-    count: COUNT_WIDTH + 1      # holes with the whole run
-    end: abi.OFFSET_BITS + 1    # offset behind the run
-    first: abi.OFFSET_BITS      # where it begins less the holes before: entry i of a list is `first + i`
+    merge: 1                    # the run continues the last run of the open node
+    far: 1                      # it begins beyond the span of a node
+    long: 1                     # it is longer than any node; the next two contain its low bits only
+    count: COUNT_WIDTH + 1      # number of holes including the whole run
+    end: abi.OFFSET_BITS + 1    # offset after the run
+    first: abi.OFFSET_BITS      # offset of the run minus the number of holes before: entry i of a list is `first + i`
 
 
 class Encodings(data.Struct):
-    """A bit for each."""
+    """One-hot encoding."""
 
     list: 1
     runs: 1
@@ -70,11 +70,11 @@ class Encodings(data.Struct):
 
 
 class DraftFit(wiring.Component):
-    """Finds how much of a run fits a draft, and in which encoding that is: the first of those that hold most of it.
+    """Finds how much of a run fits an open node, and in which encoding: the first of those that hold most of it.
 
-    Latency 2: ``sums`` and ``before`` one cycle late, the rest two. One question per cycle.
+    Latency 2: ``sums`` and ``before`` one cycle late, the rest two. One request per cycle.
 
-    No number is compared with another one: what an encoding still holds ends where a sum reaches a constant.
+    There is no comparison of two signals: the capacity of an encoding ends where a sum reaches a constant.
 
     Parameters
     ----------
@@ -83,22 +83,22 @@ class DraftFit(wiring.Component):
     Members
     -------
     counts, offset, run_length : In(Counts), In(32), In(24)
-        Of the draft, and of the run, which is not empty; they stay for two cycles.
+        Of the open node, and of the run, which is not empty; held for two cycles.
     sums : Out(Sums)
     before : Out(Encodings)
-        That of the body, if there are holes in it.
+        Encoding of the body, if it has holes.
     none : Out(1)
-        No encoding takes any of it; the rest counts only if one does.
+        No encoding takes any of the run; the other outputs are valid only if one does.
     whole : Out(1)
-        All of it fits.
+        All of the run fits.
     length : Out(9)
-        So much of it does.
+        Number of holes that fit.
     encoding : Out(Encodings)
-        For the draft with that; no bit is set if there is none.
+        Of the open node with these holes; no bit is set if there is none.
     changes : Out(1)
-        Its body has another one.
+        The body has another encoding.
     fills : Out(1)
-        With that it has as many holes as a node may have.
+        With these holes the node is full.
     """
 
     def __init__(self, params: CardParams):
@@ -116,7 +116,7 @@ class DraftFit(wiring.Component):
         low_offset, low_length, some = offset[:abi.OFFSET_BITS], length[:COUNT_WIDTH], old.count != 0
         by_list, by_bitmap, may_merge, may_begin = (Signal(name=name) for name in (
             "by_list", "by_bitmap", "may_merge", "may_begin"))
-        # What is left of each encoding's holes, and of the span of a node where little is.
+        # Free capacity of each encoding, and of the span of a node where that is less.
         places, run_places = Signal(range(abi.LIST_HOLES + 1)), Signal(range(abi.RUNS_HOLES + 1))
         bits, space = Signal(COUNT_WIDTH), Signal.like(places)
         m.d.sync += [
@@ -140,12 +140,12 @@ class DraftFit(wiring.Component):
             m.d.sync += by_bitmap.eq(~offset[COUNT_WIDTH:].any()
                                      & ~above(offset[:COUNT_WIDTH], abi.NODE_BODY_BITS - 1))
 
-        # Whether each takes all of the run; above: whether it takes something.
+        # `by_*`: the encoding takes some of the run; `*_all`: it takes all.
         by_runs, list_all, runs_all, bitmap_all = (Signal(name=name) for name in (
             "by_runs", "list_all", "runs_all", "bitmap_all"))
         near = ~sums.far & ~sums.long
         if "LIST" in encodings:
-            # Of a run as short as that, only low bits can be set behind the span.
+            # The end of a run this short exceeds the span in its low bits only.
             beyond = sums.end[abi.OFFSET_BITS] & sums.end[:LIST_LOW].any()
             m.d.comb += list_all.eq(near & ~above(sums.count, abi.LIST_HOLES) & ~beyond)
         if "RUNS" in encodings:
@@ -153,7 +153,7 @@ class DraftFit(wiring.Component):
                          runs_all.eq(by_runs & ~sums.long & ~above(sums.count, abi.RUNS_HOLES))]
         if "BITMAP" in encodings:
             m.d.comb += bitmap_all.eq(near & ~above(sums.end, abi.NODE_BODY_BITS))
-        # Where RUNS takes something, that is more than a LIST does; where `first` is large, a BITMAP takes no more.
+        # If RUNS takes anything, it takes more than LIST; if `first` is large, BITMAP takes no more.
         whole, most_list, most_runs = Signal(), Signal(), Signal()
         m.d.comb += [
             whole.eq(list_all | runs_all | bitmap_all),
@@ -180,8 +180,11 @@ ROWS = abi.NODE_BODY_BITS // STEPS
 
 
 class Reach(data.Struct):
-    """Which bits of a BITMAP are below a number, row by row: in rows that begin below it the first steps are, in those
-    that end below it all."""
+    """Thermometer code over the bits of a BITMAP, by rows.
+
+    ``begun``: rows that begin below the number, whose first ``steps`` bits are set; ``whole``: rows that end below it,
+    all of whose bits are set.
+    """
 
     steps: STEPS
     begun: ROWS
@@ -189,40 +192,41 @@ class Reach(data.Struct):
 
 
 def reach_of(number):
-    """:class:`Reach` of a number; beyond the last row it is all."""
+    """Return the :class:`Reach` of a number; all bits if it is beyond the last row."""
     low, high = number[:STEPS.bit_length() - 1], number[STEPS.bit_length() - 1:]
     return Cat(Cat(above(low, k) for k in range(STEPS)), Cat(above(high, row - 1) for row in range(ROWS)),
                Cat(above(high, row) for row in range(ROWS)))
 
 
 class Addition(data.Struct):
-    """Consecutive holes."""
+    """Consecutive holes to add."""
 
     offset: abi.OFFSET_BITS
-    merge: 1                        # they go on where the ones before end
-    runs: abi.RUNS_MAX + 1          # one-hot: how many runs are before them
-    skipped: Reach                  # of a BITMAP
+    merge: 1                        # the holes continue the ones before
+    runs: abi.RUNS_MAX + 1          # number of runs before them, one-hot
+    skipped: Reach                  # bits of a BITMAP before them; `passed`: before their end
     passed: Reach
-    endless: 1                      # all bits are passed
-    listed: abi.LIST_HOLES          # which entries of a LIST are theirs
-    entries: data.ArrayLayout(LIST_LOW + 1, abi.LIST_HOLES)     # their low bits, and whether the high ones are `next`
+    endless: 1                      # their end is beyond the BITMAP
+    listed: abi.LIST_HOLES          # their entries of a LIST
+    # low bits of each entry, and whether its high bits are `next`
+    entries: data.ArrayLayout(LIST_LOW + 1, abi.LIST_HOLES)
     high: abi.OFFSET_BITS - LIST_LOW
     next: abi.OFFSET_BITS - LIST_LOW
 
 
 class DraftAddition(wiring.Component):
-    """Decodes what is to be added: the piece of a run that fits, or an entry of an older body. Latency 1.
+    """Decodes an addition: the part of a run that fits, or an entry of the body to convert. Latency 1.
 
     Members
     -------
     counts, offset, sums : In(Counts), In(32), In(Sums)
-        Of the draft, and of the run.
+        Of the open node, and of the run.
     entry_en, entry_first : In(1)
-        It is an entry; the first one, if there is none behind it.
+        Decode an entry; the first one, if no entry was decoded before it.
     entry_offset, entry_end, entry_merge : In
-        As :class:`DraftEntries` has them.
+        Of :class:`DraftEntries`.
     o : Out(Addition)
-        Of an entry without what is said of a LIST.
+        The fields for a LIST are undefined for an entry.
     """
 
     def __init__(self):
@@ -261,17 +265,17 @@ class DraftAddition(wiring.Component):
 
 
 class DraftEntries(wiring.Component):
-    """Entries of a body of LIST or RUNS: the first one two cycles after ``body_en``, then one per cycle.
+    """Entries of a LIST or RUNS body: the first one two cycles after ``body_en``, then one per cycle.
 
     Members
     -------
     body, body_en : In(320), In(1)
     of_list : In(1)
-        The body is a LIST; it counts from the cycle after ``body_en`` on.
+        The body is a LIST; valid from the cycle after ``body_en`` on.
     offset, end : Out(16), Out(9)
-        Of an entry; ``end`` is that behind it, if it is one of a BITMAP.
+        Of an entry; ``end`` is the offset after it, valid if the entry fits a BITMAP.
     merge : Out(1)
-        The entry begins where the one before it ended, of a LIST; not to be looked at with the first one.
+        The entry, of a LIST, begins where the one before it ended; undefined for the first one.
     """
 
     def __init__(self):
@@ -282,7 +286,7 @@ class DraftEntries(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        left = Signal(abi.NODE_BODY_BITS)       # from the next one on
+        left = Signal(abi.NODE_BODY_BITS)       # entries from the next one on
         offset, length = left[:abi.OFFSET_BITS], left[abi.OFFSET_BITS:][:RUN_LENGTH_BITS]
         m.d.sync += [
             left.eq(Mux(self.body_en, self.body, Mux(self.of_list, left >> abi.OFFSET_BITS, left >> RUN_BITS))),
@@ -293,17 +297,19 @@ class DraftEntries(wiring.Component):
 
 
 class DraftGrowth(wiring.Component):
-    """Adds consecutive holes to a body. Combinational; a block of its own, as
-    :class:`~weft.hdl.part.select.IndexOf` is.
+    """Adds consecutive holes to a body. Combinational.
 
-    Behind its entries a body is zero, so what is new is OR-ed to it; only the length of the last run is added to.
+    Kept as a block because per-module mapping trades depth for area: see "Size and longest paths" in
+    docs/development.md.
+
+    A body is zero after its entries, so a new one is OR-ed to it; only the length of the last run is an addition.
 
     Members
     -------
     before : In(320)
         The body so far.
     added, length : In(Addition), In(7)
-        They fit; ``length`` is looked at for RUNS.
+        Holes that fit; ``length`` is used for RUNS.
     encoding : In(Encodings)
         Of the body.
     body : Out(320)
@@ -316,7 +322,7 @@ class DraftGrowth(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         added, encoding = self.added, self.encoding
-        begun, ended = Signal(abi.RUNS_MAX), Signal(abi.RUNS_MAX)   # the run that is new, or longer than it was
+        begun, ended = Signal(abi.RUNS_MAX), Signal(abi.RUNS_MAX)   # the run that begins, or grows
         skipped, passed = added.skipped, added.passed
         m.d.comb += [
             begun.eq(added.runs[:-1] & (encoding.runs & ~added.merge).replicate(len(begun))),

@@ -1,4 +1,4 @@
-"""Lists of cached nodes: which entries hold a node, the order of the nodes, and all that is in memory."""
+"""State and order of the entries of the head cache, and all of it that is in memories."""
 
 from amaranth.hdl import Array, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -24,10 +24,11 @@ from .cached import (
 
 
 class Standing(wiring.Component):
-    """Six bits for each entry. Latency 1.
+    """State bits of each entry. Latency 1.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: that something comes or goes is known last.
-    Of all that names an entry, one bit is set at most.
+    Kept as a block: the enables are late, and per-module mapping would trade depth for area (docs/development.md, "Size
+    and longest paths"; the head cache as one module is 7 % smaller and 0.30 ns faster). All vectors that name an entry
+    have at most one bit set.
 
     Parameters
     ----------
@@ -36,26 +37,26 @@ class Standing(wiring.Component):
     Members
     -------
     head_en, heads, after_head, head_last : In
-        ``heads`` goes, and ``after_head`` becomes the first one of that list; or it is the one that ``filled`` would
-        come behind.
+        ``heads`` leaves, and ``after_head`` becomes the first node of that list; ``head_last``: it is the entry that
+        ``filled`` would follow.
     ripe_en, ripe, after_ripe, ripe_last : In
-        As those.
+        The same for a ripe head.
     flush_en, flushed : In
-        All these go.
+        All these leave.
     release_en, released, before : In
-        This one goes, or was reserved only; none comes behind ``before`` any more.
+        This one leaves, or was only reserved; ``before`` has no successor any more.
     fill_en, filled, begins, last, behind_head : In
-        This one comes; it is the first of its list, or comes behind ``last``, a head, unless that goes.
+        This one becomes valid; it is the first of its list, or follows ``last``, which is a head (``behind_head``),
+        unless that leaves.
     seconds : In
-        This one comes behind what was ``promoted``.
+        This one follows the ``promoted`` one.
     reserve_en, free : In
         This one is reserved.
     valid, head, linked, reserved : Out(width)
-        It holds a node; the first one of a list; one that another one in the cache comes behind (said of nodes alone);
-        it waits for one.
+        It holds a node; the first one of a list; one with a cached successor (valid for nodes only); it is reserved for
+        one.
     second, promoted : Out(width)
-        It comes behind the first one of a list, but of that which was promoted; it has been the first one since this
-        cycle.
+        It follows the first node of a list, except a promoted one; it has become the first one in this cycle.
     """
 
     def __init__(self, width):
@@ -90,14 +91,14 @@ class Standing(wiring.Component):
         return m
 
 
-# What is kept of a node of which a hole was filled: one bit per hole of LIST or RUNS, and how many are left.
+# Record of a node with filled holes: one bit per hole of LIST or RUNS, and the number of open holes.
 KEPT = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})
 
 
 class HolesLeft(wiring.Component):
-    """Combinational; a block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: the mark waits for it.
+    """Open holes of a node. Combinational; kept as a block because the mark depends on it.
 
-    Of an untouched node nothing is kept: all its holes are open. A BITMAP says itself which are.
+    Nothing is stored for an untouched node: all its holes are open. For a BITMAP the body itself is the open holes.
 
     Members
     -------
@@ -128,32 +129,32 @@ EIGHT = 8       # bits that are counted in a cycle
 
 
 def _count(m, count, bits):
-    """``count`` says how many of ``bits`` were set two cycles ago."""
+    """Count the set bits of ``bits`` into ``count``, two cycles late."""
     m.d.sync += count.eq(total(group_counts(m, bits, EIGHT, f"{count.name}_of_")))
 
 
 def _bit(m, name, i, among, bits):
-    """The one of ``bits`` that is set in both others, by a block of its own."""
+    """Return the bit of ``bits`` selected by the bit that is set in both others, through a separate block."""
     m.submodules[name] = it = BitOf(len(bits))
     m.d.comb += [it.i.eq(i), it.among.eq(among), it.bits.eq(bits)]
     return it.o
 
 
 def _any(m, name, i, among):
-    """Whether a bit is set in both, at most one of which is."""
+    """Return whether a bit is set in both; at most one may be."""
     return _bit(m, name, i, among, among)
 
 
 class Chains(wiring.Component):
-    """Which entries of the head cache hold a node, where that stands in its list, and all that is in memory.
+    """State and links of the entries of the head cache, and all of the cache that is in memories.
 
-    Every node names the entry of the next one of its list. Which one comes behind a head is kept beside it: when the
-    head leaves, that one is the head at once, and names the one behind it in the next cycle, in which the list
-    ``settles``. Of the entries that a header is for, those that hold a node count.
+    Every node stores the entry of its successor. The successor of a head is also held in registers: when the
+    head leaves, its successor is the head at once; the successor of that is read in the next cycle, in which the list
+    ``settles``. Lookup results are masked by the valid bits.
 
-    A head that is done is picked in one cycle, in the next one what comes behind it is read: then it may leave.
+    A head that is done is picked in one cycle, its successor is read in the next; then it may leave.
 
-    Which holes are open takes a bit per hole of a LIST or RUNS node, beside the node; a BITMAP says it itself: a mark
+    Open holes take a bit per hole of a LIST or RUNS node, beside the node; a mark to a BITMAP
     writes its body. Nodes are filled in cycles without such a mark.
 
     Parameters
@@ -165,7 +166,7 @@ class Chains(wiring.Component):
     tags : In(says(params))
         Of the header that was looked up last.
     match, retire, fill : In
-        As :class:`~weft.hdl.adamap.cache.head_cache.HeadCache` has them, but for what goes to the tags.
+        As for :class:`~weft.hdl.adamap.cache.head_cache.HeadCache`, except the inputs of the tags.
     idle : Out(1)
         No entry is reserved for a fetch.
     """
@@ -193,7 +194,7 @@ class Chains(wiring.Component):
         successor, predecessor = self._links(m, n, last, goes_on)
         ripe, after_ripe = self._ripe(m, tags, standing, successor, at_last)
 
-        # What is given back may have one before it; where it is peeked at is known a cycle before.
+        # The predecessor of a released node; the peek index is stable a cycle before the release.
         before = Signal(data.StructLayout({"there": 1, "of": len(last), "index": len(last)}), name="before_peeked")
         m.d.sync += [before.there.eq(fill.peek_valid & ~Array(head)[fill.peek_index]),
                      before.of.eq(fill.peek_index), before.index.eq(predecessor)]
@@ -227,7 +228,7 @@ class Chains(wiring.Component):
         return m
 
     def _records(self, m, n):
-        """What reads the record of an entry, at once."""
+        """Build the record memory; return a function that reads the record of an entry, combinationally."""
         fill, node = self.fill, self.fill.fill_node
         m.submodules.records = records = Memory(shape=cached_record(self.params), depth=n, init=[])
         write = records.write_port()
@@ -245,7 +246,7 @@ class Chains(wiring.Component):
         return record
 
     def _look_up(self, m, tags, standing, record):
-        """Show what is there of a header's list. Its head, one-hot."""
+        """Show the entries of the looked-up header's list; return its head, one-hot."""
         match, n, head, heads = self.match, self.params.cache_entries, standing.head, Signal.like(standing.head)
         m.submodules.head, m.submodules.hit = own_head, hit = IndexOf(n), IndexOf(n)
         own, inside = tags.own, tags.inside
@@ -265,14 +266,14 @@ class Chains(wiring.Component):
         shown = Signal.like(match.head_index, name="head_shown")
         m.d.sync += shown.eq(match.head_index)
         m.d.comb += match.head_rsn.eq(record(shown).rsn)
-        # What is compared is subtracted from the number of the first ones, beside the numbers of the others.
+        # The depth is subtracted from the count of the first entries, in parallel with the other counts.
         cached, few = own & standing.valid, Signal(signed(len(match.depth) + 1), name="cached_of_first")
         m.d.sync += few.eq(total(cached[:EIGHT]) - match.depth)
         m.d.sync += match.full.eq(total([few, *group_counts(m, cached[EIGHT:], EIGHT, "cached_of_")]) >= 0)
         return heads
 
     def _promote(self, m, standing, after_ripe, successor):
-        """What came behind a head that left is the head; a cycle later, it says which one comes behind it."""
+        """Promote the successor of a head that left; a cycle later, read the successor of that."""
         match, n = self.match, len(standing.valid)
         m.submodules.second_one = second = IndexOf(n)
         index = Signal(index_width(self.params), name="promoted_index")
@@ -281,7 +282,7 @@ class Chains(wiring.Component):
         m.d.sync += index.eq(Mux(match.retire_head, second.index, after_ripe))
 
     def _ripe(self, m, tags, standing, successor, at_end):
-        """Pick a head that is done; one-hot, and which entry comes behind it. If that changes, it is picked again."""
+        """Pick a head that is done; return it, one-hot, and its successor. If that changes, it is picked again."""
         match, fill, n, heads = self.match, self.fill, self.params.cache_entries, standing.head
         index = Signal(index_width(self.params), name="picked_index")
         after = Signal(data.StructLayout({"there": 1, "index": index_width(self.params)}), name="behind_ripe")
@@ -299,7 +300,7 @@ class Chains(wiring.Component):
         return shown, after
 
     def _end(self, m, of_qp, valid, linked, record):
-        """The entry with which the list spoken of ended in the cycle before; one-hot too, 0 if there was none."""
+        """Return the entry at the end of the list selected in the cycle before, and the same one-hot, or 0."""
         fill, n = self.fill, self.params.cache_entries
         listed, ends = Signal(n, name="listed"), Signal(n, name="ends")
         at_end = Signal(n, name="at_end")
@@ -313,7 +314,8 @@ class Chains(wiring.Component):
         return end, at_end
 
     def _links(self, m, n, last, goes_on):
-        """Reads which entry comes after another one; and the entry before the one that is peeked at."""
+        """Build the link memories; return a function for an entry's successor, and the predecessor of the peeked entry.
+        """
         fill, shape = self.fill, index_width(self.params)
         m.submodules.nexts = nexts = Memory(shape=shape, depth=n, init=[])
         m.submodules.befores = befores = Memory(shape=shape, depth=n, init=[])
@@ -325,7 +327,7 @@ class Chains(wiring.Component):
         return (lambda index: word_of(m, nexts, index)), word_of(m, befores, fill.peek_index)
 
     def _memories(self, m, tags):
-        """Bodies, pending holes and blocks of the entries."""
+        """Build the memories of bodies, open holes and blocks."""
         match, retire, fill, n = self.match, self.retire, self.fill, self.params.cache_entries
         m.submodules.bases = bases = Memory(shape=NODE_BASE, depth=n, init=[])
         m.submodules.bodies = bodies = Memory(shape=abi.NODE_BODY_BITS, depth=n, init=[])

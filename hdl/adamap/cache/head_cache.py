@@ -1,4 +1,4 @@
-"""Shared cache of the first Adamap nodes of every list in recovery."""
+"""Head cache: shared cache of the first Adamap nodes of every list in recovery."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -11,7 +11,7 @@ from .chains import Chains
 
 
 class Comparison(wiring.Component):
-    """A header beside one node. Combinational.
+    """Compares a header with one node. Combinational.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ class Comparison(wiring.Component):
     qpn, generation, rsn, count : In
         Of the node.
     of_list, holds : Out(1)
-        The node is of the header's list; and has its RSN.
+        The node is in the header's list; and contains its RSN.
     behind, passed : Out(1)
-        If the node is the head of the header's list: the header is behind it; the head has to go.
+        If the node is the head of the header's list: the header is behind it; the head must be retired.
     """
 
     def __init__(self, qpn_width):
@@ -52,9 +52,10 @@ class Comparison(wiring.Component):
 
 
 class Compared(wiring.Component):
-    """A bit for each entry. Latency 1.
+    """Match bit of each entry. Latency 1.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: whether there is another header comes late.
+    Kept as a block: ``look_en`` is late, and per-module mapping would trade depth for area (docs/development.md, "Size
+    and longest paths").
 
     Parameters
     ----------
@@ -63,9 +64,9 @@ class Compared(wiring.Component):
     Members
     -------
     look_en, entries : In(1), In(width)
-        There is another header, and what comparing it with the entries says.
+        There is a new header, and the results of its comparison with the entries.
     written, said : In(width), In(1)
-        The entry that was written in the cycle before, and what comparing it with the header of now said.
+        The entry that was written in the cycle before, and its comparison with the current header.
     bits : Out(width)
     """
 
@@ -87,8 +88,8 @@ class Compared(wiring.Component):
 class Tags(wiring.Component):
     """Tags of all entries of the head cache, compared with a header in parallel. A header per cycle, latency 1.
 
-    What is written meanwhile is compared on its way, and what was found said of its entry a cycle later: two cycles
-    after it was written, when it may become a node of a list. Nothing here knows which entries hold one.
+    A tag being written is compared on its way, and the result is merged a cycle later: two cycles after the write,
+    when the entry may become valid. This block does not know which entries are valid.
 
     Parameters
     ----------
@@ -97,18 +98,18 @@ class Tags(wiring.Component):
     Members
     -------
     look_en, whose, reach : In(1), In(WHOSE), In(REACH)
-        Another header.
+        A new header.
     write_en, write_index, node : In(1), In, In(cached_record(params))
-        A node comes into an entry that holds none.
+        Write the tag of an entry that is not valid.
     mark_en, mark_index, mark_last : In(1), In, In(1)
-        A hole of an entry is filled, the last one.
+        A hole of an entry is filled; it is the last one.
     flush_qpn, listed_qpn : In(24)
-        QPs of which to know all entries.
+        QPs whose entries ``flushed`` and ``listed`` show.
     says : Out(says(params))
-        ``own``, ``inside``, ``behind``, ``passed``: what :class:`Comparison` says of an entry and the last header:
-        it is of the header's list, has its RSN, the header is behind it, it is passed over.
-        ``touched``, ``done``: a hole was filled since the node came; all were. ``flushed``, ``listed``: it is of that
-        QP; combinational.
+        ``own``, ``inside``, ``behind``, ``passed``: results of :class:`Comparison` with the last header: the entry is
+        of the header's list, contains its RSN, the header is behind it, it is passed over. ``touched``, ``done``: a
+        hole was filled since the tag was written; all were. ``flushed``, ``listed``: the entry is of that QP;
+        combinational.
     """
 
     def __init__(self, params: CardParams):
@@ -143,7 +144,7 @@ class Tags(wiring.Component):
         return m
 
     def _same(self, a, b):
-        """Two numbers of QPs are the same; there are no others than those of the card."""
+        """Return whether two QPNs are equal; only QPNs of the card occur."""
         return a[:self.params.qpn_width] == b[:self.params.qpn_width]
 
     def _compare(self, m, tags, writes):
@@ -175,11 +176,11 @@ class Tags(wiring.Component):
 
 
 class HeadCache(wiring.Component):
-    """Nodes of all QPs in one pool: tags compared in parallel, all else in memory.
+    """Cached nodes of all QPs: a fully associative cache with tags in registers and everything else in memories.
 
-    A lookup has two stages. The first one compares the tags with a header. The second one knows which of the nodes
-    found are still there and which one is the head. The tag of a node is written when its entry is reserved, so that
-    it is compared before the node is there.
+    A lookup has two stages. The first one compares the tags with a header. The second one masks the matches with the
+    valid bits and finds the head. The tag of a node is written when its entry is reserved, so it is compared before the
+    node is valid.
 
     One lookup, one read, one mark and one retirement per cycle. Entries grow with ``params.cache_entries`` alone,
     not with QPs. The cached nodes of a list are consecutive and begin with its head.

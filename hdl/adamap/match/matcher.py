@@ -1,4 +1,4 @@
-"""Matches retransmissions against the nodes of their QP's list, and retires nodes."""
+"""Matcher: matches retransmissions with the nodes of their QP's list, and retires nodes."""
 
 from dataclasses import dataclass
 
@@ -20,20 +20,20 @@ from .match_entry import MatchEntry
 from .retire import LongReport, RetireLane
 from .wait_queue import MatchItem, WaitQueue
 
-DEMANDS = 8     # QPs that the prefetcher has yet to hear of
-# A header without a node: its list, and the head of that if there is one. And, there or not, of which list to tell the
-# prefetcher: it `retired` a node, or there is `space` to tell of the header's own.
+DEMANDS = 8     # queue of QPs for the prefetcher
+# A header without a node: its list, and the head of that if there is one. Independently of that, the QP to report to
+# the prefetcher: that of a `retired` node, or, if there is `space`, the header's own.
 MISSED = data.StructLayout({
     "valid": 1, "head": 1, "head_rsn": 24, "qp": QpRef, "retired": 1, "told_qpn": 24, "space": 1})
 
 
 def look_layout(params):
-    """What is looked up."""
+    """Return the layout of the lookup stage."""
     return data.StructLayout({"valid": 1, "chosen": chosen_header(params)})
 
 
 def resolve_layout(params):
-    """A header that was looked up."""
+    """Return the layout of a header after the lookup."""
     return data.StructLayout({
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
         "hit": 1, "index": index_width(params), "head": 1, "behind": 1})
@@ -55,7 +55,7 @@ class _Pipeline:
 
 
 class ListView(data.Struct):
-    """What the matcher knows of a QP's list."""
+    """State of a QP's list for the matcher."""
 
     live: 1
     generation: 8
@@ -63,17 +63,17 @@ class ListView(data.Struct):
 
 
 class Matcher(wiring.Component):
-    """Level-2 control path: one subtraction, one compare, one bit.
+    """Matches retransmissions with nodes: one subtraction, one comparison, one bit per header.
 
-    One header per cycle, latency 6 cycles, whatever the list's length, its encoding, or that a node ends there: a
-    header whose node is cached passes, and the heads it finishes or leaves behind go beside it. Two more cycles only
-    for each further node that a header passes over at once; it waits while the report queue is full. A header whose
-    node is not cached waits in the match queue, and behind it those of its QP; others go on. The oldest header of a QP
-    is tried again when something changed for the QP. If the list has as many nodes in the cache as it may, its head
-    goes with its residue, and the header is tried until it is gone.
+    One header per cycle, latency 6 cycles, independent of the list's length and encoding, and of the end of a node: a
+    header whose node is cached passes, and the heads that it finishes or passes over retire in parallel. Two more
+    cycles only for each further node that a header passes over at once; it waits while the report queue is full. A
+    header whose node is not cached waits in the match queue, and later headers of its QP wait after it; others go on.
+    The oldest header of a QP is tried again when something changed for the QP. If the list has as many nodes in the
+    cache as it may, its head retires with its residue, and the header is tried until that has happened.
 
-    Stages: choose; compare with all nodes; look up (retires heads; the point where the order of headers counts);
-    resolve (list state: go on, wait or refuse); read, or miss (ask for a node, or for space); mark.
+    Stages: choose; compare with all nodes; look up (retires heads; from here on the order of headers matters);
+    resolve (list state: go on, wait or drop); read, or miss (request a node, or space); mark.
 
     Parameters
     ----------
@@ -82,17 +82,17 @@ class Matcher(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``space`` was high for it in the cycle before. ``space`` does not know yet of a header that
-        comes in its cycle: headers come every other cycle, or while more than one place is free.
+        Accepted at once if ``space`` was high in the cycle before. ``space`` does not include a header that
+        comes in its cycle: headers come every other cycle, or while more than one entry is free.
     space : Out(1)
-        For the header that ``i`` shows, valid or not.
+        For the header at ``i``, valid or not.
     unmatched : In(1)
-        The header that ``i`` shows, not valid, found no space: :class:`~weft.hdl.adamap.match.match_entry.Unmatched`.
+        There was no space for the header at ``i``, not valid: :class:`~weft.hdl.adamap.match.match_entry.Unmatched`.
     share_en, share_index, share : In, In, Out(1)
-        Whether a QP may have another header in the queue, a cycle later: its waiting ones take no more than three
-        times the places that are free, so that a list that waits for its node leaves space for others.
+        Whether a QP may have another header in the queue, a cycle later: its waiting headers take at most three
+        times the number of free entries, so that a list that waits for its node leaves space for others.
     i_control : In(stream.Signature(ControlOp))
-        CREATE empties the list; DESTROY takes the QP's nodes out of the cache.
+        CREATE empties the list; DESTROY removes the QP's nodes from the cache.
     i_force : In(stream.Signature(QpRef))
         Retire the QP's head with its residue: its cache entry is needed.
     exclusive, granted : In(1), Out(1)
@@ -108,13 +108,13 @@ class Matcher(wiring.Component):
     o_demand : Out(stream.Signature(24))
         QPs for which a fetch may have become possible or urgent.
     waiting_qpn, waiting : In(24), Out(1)
-        Has this QP a waiting header?
+        Does this QP have a waiting header?
     placed : In(24)
         Extended placed ticket.
     o_report : Out(stream.Signature(LongReport))
         Kind RETIRE.
     judged : Out(1)
-        The hole of a header was marked or the header refused, 6 cycles after it came if its node was cached.
+        The hole of a header was marked or the header dropped, 6 cycles after it came if its node was cached.
     refuse : Out(Refusal)
     count_nodes_retired, count_nodes_residue, count_cache_hits, count_cache_misses, count_match_stall_cycles : Out(1)
     idle : Out(1)
@@ -173,7 +173,7 @@ class Matcher(wiring.Component):
         m.submodules.newest = newest = Newest()
         look, resolve = Signal(look_layout(p)), Signal(resolve_layout(p))
         looked, free = Signal(), Signal()
-        exclusive = Signal()        # a cycle late: what the prefetcher wants decides nothing in its own cycle
+        exclusive = Signal()        # a cycle late: the prefetcher's request has no effect in its own cycle
         m.d.sync += exclusive.eq(self.exclusive)
         quiet = exclusive | self.i_control.valid
         stages = _Pipeline(look, resolve, looked, free, quiet)
@@ -209,7 +209,7 @@ class Matcher(wiring.Component):
         return m
 
     def _compare(self, m, waits, chosen, stages, short):
-        """Second stage: the header is compared with all nodes, and how far it passes over is subtracted."""
+        """Build the second stage: compare the header with all nodes; subtract the slack."""
         cache, choice, beyond = self.cache, chosen.p, Signal(24)
         m.d.comb += [
             beyond.eq(Mux(choice.item.probe, 0, short)),
@@ -223,14 +223,14 @@ class Matcher(wiring.Component):
             m.d.sync += [stages.look.valid.eq(chosen.valid), stages.look.chosen.eq(choice)]
 
     def _look_up(self, m, waits, lane, stages, space, newest):
-        """Third stage: find the header's node; take the list's head out if it is finished or passed over."""
+        """Build the third stage: find the header's node; retire the list's head if it is finished or passed over."""
         m.submodules.passing = passing = Passing()
         cache, look, resolve = self.cache, stages.look, stages.resolve
         item, source = look.chosen.item, look.chosen.source
         is_header, older, retires = source != Source.FORCE, Signal(), passing.retires
         m.d.comb += [
             self.row_en.eq(look.valid), self.row_index.eq(item.qpn), older.eq(waits.older & is_header),
-            # A header of the same QP that may join or leave the queue right now is waited for.
+            # Wait for a header of the same QP that may enter or leave the queue in this cycle.
             passing.held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
                                & (~resolve.hit | (resolve.source == Source.WAITING))),
             passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.passed.eq(cache.passed),
@@ -251,7 +251,7 @@ class Matcher(wiring.Component):
         ]
 
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
-        """Fourth stage: the header goes on to its node, waits, or is refused. Reads the node."""
+        """Build the fourth stage: the header goes on to its node, waits, or is dropped. Read the node."""
         m.submodules.fate = fate = Fate()
         cache, item = self.cache, resolve.item
         judge = Signal(judged_header(self.params))
@@ -272,14 +272,14 @@ class Matcher(wiring.Component):
                      missed.space.eq(~lane.left & ~above(demands.level, DEMANDS - 2)),
                      missed.told_qpn.eq(Mux(lane.left, lane.left_qpn, item.qpn)), missed.qp.qpn.eq(item.qpn),
                      missed.qp.generation.eq(item.generation), missed.head_rsn.eq(cache.head_rsn)]
-        # The head that was seen must go, no other: it may have left already. Then the header tries again.
+        # Only the head that was seen must retire: it may have left already. Then the header is tried again.
         m.d.comb += [
             cache.depth.eq(self.prefetch_depth), full.eq(missed.head & cache.full),
             tell.eq(missed.valid & ~full & missed.space),
             demands.i.valid.eq(missed.retired | tell), demands.i.payload.eq(missed.told_qpn),
             force.valid.eq(missed.valid & full), force.qp.eq(missed.qp), force.rsn.eq(missed.head_rsn),
         ]
-        # The match queue hears of it a cycle later: what it says of older headers counts that.
+        # The match queue is updated a cycle later; its `older` output accounts for that.
         m.d.comb += [waits.place_next.eq(resolve.place), waits.qpn_next.eq(item.qpn),
                      waits.insert_awake.eq(~tell), waits.sleep.eq(tell)]
         m.d.sync += [
@@ -289,7 +289,7 @@ class Matcher(wiring.Component):
         return judge, missed.valid
 
     def _mark(self, m, lane, marks, coming, judge):
-        """Last stages: the node that was read is marked, and whoever still reads it hears of that."""
+        """Build the last stages: mark the node that was read, and forward the mark to pending reads."""
         cache = self.cache
         m.d.comb += [
             marks.base.eq(cache.read_base), marks.slot.eq(coming.rsn - cache.read_node.rsn), marks.psn.eq(coming.psn),

@@ -1,4 +1,4 @@
-"""Reports of nodes that leave their list."""
+"""Reports of retired nodes."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -26,12 +26,12 @@ class LongReport(data.Struct):
 
 
 def retirement(params):
-    """A node that was taken out of its list: its cache entry, and the ticket to wait for."""
+    """Return the layout of a retirement: cache entry of the node, and the ticket to wait for."""
     return data.StructLayout({"index": index_width(params), "ticket": EXTENDED_TICKET_WIDTH})
 
 
 class RetireLane(wiring.Component):
-    """Reads what is left of a retired node and queues the report.
+    """Reads the open holes of a retired node and queues the report.
 
     One retirement per cycle while there is ``space``; latency 4 cycles.
 
@@ -54,7 +54,7 @@ class RetireLane(wiring.Component):
         Kind RETIRE.
     count_nodes_retired, count_nodes_residue : Out(1)
     busy, idle : Out(1)
-        Not all orders have left the pipeline; nothing is left, in the queue either.
+        Orders are in the pipeline; there are none, and the queue is empty.
     """
 
     COUNTS = {"nodes_retired": 1, "nodes_residue": 1}

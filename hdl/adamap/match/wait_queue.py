@@ -1,4 +1,4 @@
-"""Queue of the retransmission headers that wait for a node of their QP."""
+"""Match queue: retransmission headers that wait for a node of their QP."""
 
 from functools import partial
 from operator import or_
@@ -15,34 +15,34 @@ from ...part.ticket import EXTENDED_TICKET_WIDTH
 
 
 def group_of(width):
-    """How many bits are looked at before groups of them are: as many as a LUT has inputs, if that makes two groups."""
+    """Return the size of a group of bits: the inputs of a LUT, if that makes two groups."""
     return min(4, max(width // 2, 1))
 
 
 def in_groups(bits):
-    """Whether each bit or one before it is set, in its group."""
+    """Return the prefix OR of the bits within each group."""
     bits = Cat(bits)
     return Cat(bits[k - k % group_of(len(bits)):k + 1].any() for k in range(len(bits)))
 
 
 def before_groups(bits):
-    """Whether one before each group is set."""
+    """Return, for each group, whether a bit before it is set."""
     bits = Cat(bits)
     return Cat(bits[:start].any() for start in range(0, len(bits), group_of(len(bits))))
 
 
 def moved_up(gone, values, end=0):
-    """Values as they lie when those that are ``gone``, all from one place on, gave way to the ones behind them."""
+    """Return the values after the entries that are ``gone``, all from one on, are replaced by their successors."""
     return [Mux(gone[k], after, value) for k, (value, after) in enumerate(zip(values, [*values[1:], end], strict=True))]
 
 
 def spread(groups, width):
-    """A bit of each group as one of each of its bits."""
+    """Replicate a bit of each group for all bits of the group."""
     return Cat(bit.replicate(group_of(width)) for bit in groups)
 
 
 class Elders(wiring.Component):
-    """Headers of a queue that are older than one of them. Combinational.
+    """Mask of the headers of a queue that are older than one of them. Combinational.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Elders(wiring.Component):
     Members
     -------
     mates, passed : In(width)
-        The headers of its QP; itself, if it is there, with those behind it in its group.
+        The headers of its QP; the header itself, if it is queued, and those after it in its group.
     queued : In(1)
         Otherwise all are older.
     o : Out(width)
@@ -64,16 +64,16 @@ class Elders(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         group = group_of(self.width)
-        ends = self.passed[group - 1::group]    # of a group in which it is
+        ends = self.passed[group - 1::group]    # of the group that contains it
         so_far = Cat(self.passed[k] | ends[:k // group].any() for k in range(self.width))
         m.d.comb += self.o.eq(self.mates & ~(so_far & self.queued.replicate(self.width)))
         return m
 
 
 class Older(wiring.Component):
-    """Is one of some headers in the queue still, behind what this cycle does? Combinational.
+    """Returns whether an older header remains in the queue after this cycle. Combinational.
 
-    Stays a block: folded into :class:`WaitQueue`, the estimated path of the matcher takes 2.94 ns, not 2.74.
+    Kept as a block: folded into :class:`WaitQueue`, the estimated path of the matcher becomes 2.94 instead of 2.74 ns.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Older(wiring.Component):
 
 
 class OfQp(wiring.Component):
-    """Compares the headers of a queue with a QP. Latency 1: the answer is of the queue as it lies then.
+    """QP compare of the headers of a queue. Latency 1: the result is for the queue in the next cycle.
 
     Parameters
     ----------
@@ -109,13 +109,13 @@ class OfQp(wiring.Component):
     Members
     -------
     en, qpn : In(1), In(width)
-        The QP, if one is asked for.
+        The QP to look up.
     present, numbers : In(places), In(width).array(places)
-        Where a header waits, and its QP.
+        Valid entries, and their QPs.
     gone : In(places)
-        From there on all move up by one place.
+        All entries from there on move up by one.
     joins, joined : In(places), In(width)
-        Where a header of that QP joins them; never while one is gone.
+        A header of QP ``joined`` enters at ``joins``; never while one is gone.
     bits : Out(places)
     """
 
@@ -134,14 +134,14 @@ class OfQp(wiring.Component):
 
 
 class Oldest(wiring.Component):
-    """The lowest bit that is set, and the value there. Combinational.
+    """Lowest set bit and its value. Combinational.
 
-    Groups of bits are decided beside each other, then the first group is taken.
+    Groups of bits are decided in parallel, then the first group is taken.
 
     Parameters
     ----------
     width, places : int
-        Of a value; how many there are.
+        Bits of a value; number of values.
 
     Members
     -------
@@ -178,7 +178,7 @@ class Oldest(wiring.Component):
 
 
 class MatchItem(data.Struct):
-    """A MatchRequest whose ticket was extended, so that it may wait for long."""
+    """A MatchRequest with an extended ticket, so that it may wait for long."""
 
     qpn: 24
     generation: 8
@@ -189,9 +189,9 @@ class MatchItem(data.Struct):
 
 
 class WaitQueue(wiring.Component):
-    """Waiting headers in arrival order; those of a woken QP are offered for another try.
+    """Waiting headers in arrival order; those of a woken QP are offered again.
 
-    All waiting headers of a QP are awake or asleep together. A header picked stays in its place until it is
+    All waiting headers of a QP are awake or asleep together. A picked header keeps its entry until it is
     removed or put back. At most one of ``insert_en``, ``remove_en``, ``put_back_en`` per cycle.
 
     Parameters
@@ -203,27 +203,27 @@ class WaitQueue(wiring.Component):
     insert_en, insert_awake, item : In
         A new header at the end. It is awake if ``insert_awake``, or like the others of its QP if there are any.
     place_next, qpn_next : In
-        Where the header lies of which a try ends in the next cycle, if one does; whose ``item`` is then.
+        Entry of the header whose attempt ends in the next cycle, if one does; the QP of ``item`` in that cycle.
     remove_en, put_back_en, sleep : In
-        The end of a try: the header is gone, or stays; with ``sleep`` its whole QP, that of ``item``, falls asleep.
+        End of an attempt: the header leaves, or stays; with ``sleep`` all headers of the QP of ``item`` fall asleep.
     wake_stb, wake_qpn : In
         Something changed for a QP: its headers are awake, from the cycle after the next one on.
     offered : Out(1)
         An awake header exists.
     pick_en : In(1)
-        Take the oldest, if one is offered; ``picked`` and ``picked_place`` come a cycle later.
+        Pick the oldest, if one is offered; ``picked`` and ``picked_place`` come a cycle later.
     picked, picked_place : Out
     show_en, show_place : In
-        Where the header lies that may be asked for from the next cycle on, if it is queued; it stays until then.
+        Entry of the header that may be looked up from the next cycle on, if it is queued; held until then.
     ask_en, ask_qpn, ask_queued : In
-        Which header is asked for from the next cycle on.
+        The header that ``older`` is about, from the next cycle on.
     older : Out(1)
-        Is there an older header of its QP than this one (all, if it is not queued), behind what this cycle does?
+        An older header of its QP (any header of its QP, if it is not queued) remains after this cycle.
     waiting_qpn : In(24).array(2)
     waiting : Out(2)
         A header of each of these QPs waits.
     count_en, count_qpn, count : In, In, Out
-        How many headers of that QP wait, a cycle later.
+        Number of waiting headers of that QP, a cycle later.
     empty : Out(1)
     """
 
@@ -246,14 +246,15 @@ class WaitQueue(wiring.Component):
         m = Module()
         n, width = self.params.match_queue, self.params.qpn_width
         entry = data.StructLayout({"qpn": width, "awake": 1, "busy": 1, "place": range(n)})
-        # In arrival order; behind the first `used`, those of `there`, stand the free places.
+        # In arrival order; free entries follow the first `used` ones, those of `there`.
         line = [Signal(entry, name=f"line{k}", init={"place": k}) for k in range(n)]
         used = Signal(range(n + 1))
         m.submodules.items = items = Memory(shape=MatchItem, depth=n, init=[])
         write, read = items.write_port(), items.read_port(domain="comb")
 
         free_place, there = Signal(range(n), name="free_place"), Signal(n, name="there")
-        # Which of the line lies there, and it with those behind it, in its group and by groups: they move together.
+        # Position of that entry in the order; `inside`: that and later ones in its group, `groups`: later groups. These
+        # move together.
         place, here = Signal(range(n), name="place"), Signal(n, name="here", init=1)
         size = group_of(n)
         inside, groups = Signal(n, name="inside", init=(1 << size) - 1), Signal(n // size, init=(1 << n // size) - 2)
@@ -272,7 +273,7 @@ class WaitQueue(wiring.Component):
         item_woken = Signal()
         m.d.sync += item_woken.eq(self.wake_stb & (self.wake_qpn[:width] == self.qpn_next[:width]))
         m.d.comb += [
-            last.eq(~there & Cat(Const(1, 1), there[:-1])),      # where the next one comes
+            last.eq(~there & Cat(Const(1, 1), there[:-1])),      # where the next header enters
             joins.eq(last & self.insert_en.replicate(n)),
             gone.eq((inside | spread(groups, n)) & self.remove_en.replicate(n)),
         ]
@@ -286,11 +287,11 @@ class WaitQueue(wiring.Component):
         ]
         m.submodules.oldest = oldest = Oldest(len(place), n)
         m.d.comb += [
-            free_place.eq(choose(last, places)),        # no two entries have the same place
+            free_place.eq(choose(last, places)),        # no two elements have the same entry
             *[value.eq(its) for value, its in zip(oldest.values, places, strict=True)],
         ]
 
-        # As they lie behind this cycle, but for one that joins: there is none while one goes.
+        # State after this cycle, except a header that joins: there is none while one leaves.
         moved = partial(moved_up, gone)
         # All mates are awake or none is.
         mates_awake = (mates.bits & Cat(e.awake for e in line)).any()
@@ -300,7 +301,7 @@ class WaitQueue(wiring.Component):
             awake.eq(woken.bits | (Cat(e.awake for e in line)
                                    & ~((self.put_back_en & self.sleep).replicate(n) & mates.bits))),
             busy.eq(Cat(e.busy for e in line) & ~(self.put_back_en.replicate(n) & here)),
-            # Which may be tried, but for the one that is picked.
+            # Headers that may be tried, except the one that is picked.
             may.eq(Cat(moved(there & awake & ~busy)) | (joins & joins_awake.replicate(n))), oldest.i.eq(ready),
         ]
         picks = Cat(moved(oldest.picks)) & self.pick_en.replicate(n)
@@ -325,14 +326,14 @@ class WaitQueue(wiring.Component):
         return m
 
     def _ask(self, m, line, last, there, gone, here):
-        """Keep a bit for each header that is older than the one asked for, while headers come and go."""
+        """Keep a bit for each header that is older than the looked-up one, while headers come and go."""
         n, width = len(line), self.params.qpn_width
         m.submodules.asked_mates = mates = Among(width, n)
         m.submodules.elders = elders = Elders(n)
         m.submodules.older_ones = older = LateChoice(n)
         m.submodules.shown_ones = shown = LateChoice(n)
         coming = Signal(2)
-        m.submodules.newer = newer = LateChoice(1)      # `item` is of the QP asked for
+        m.submodules.newer = newer = LateChoice(1)      # `item` is of the QP of the looked-up header
         asked_qpn, asked_queued = Signal(width), Signal()
         m.submodules.answer = answer = Older(n)
         m.d.comb += [
@@ -359,7 +360,7 @@ class WaitQueue(wiring.Component):
         ]
 
         def moved(bits, comes):
-            """Of the headers as they lie after this cycle."""
+            """Return bits of the headers after this cycle."""
             return Cat(Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k] | (comes & last[k])) for k in range(n))
 
         m.d.comb += [older.late_en.eq(self.ask_en), older.late.eq(moved(elders.o, coming[1])),

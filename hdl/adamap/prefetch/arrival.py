@@ -1,4 +1,4 @@
-"""Fill of the head cache with the blocks that a read brought, one after the other."""
+"""Fill of the head cache with the blocks of a read, one after the other."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -12,30 +12,31 @@ from .list_row import list_view
 
 
 class Landing(wiring.Component):
-    """Decides about a block for which an entry of the cache was asked. Combinational.
+    """Decision about a block for which a cache entry was requested. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: the cache waits for its answer.
+    Kept as a block because per-module mapping trades depth for area (docs/development.md, "Size and longest paths"):
+    the cache waits for its outputs.
 
     Members
     -------
     here : In(1)
-        There is one.
+        There is a block.
     other : In(1)
         It is not the list's next one, or not wanted.
     bad : In(1)
         It is damaged, of another list, or could not be read.
     ends, more : In(1)
-        It names no successor; but there is one by now.
+        It has a null pointer; but there is a successor by now.
     taken : In(1)
         It has an entry.
     fill_ready, step_ready : In(1)
-        Cache and table take a node.
+        Cache and table accept a node.
     breaks, grew : Out(1)
         The list breaks; the block is read again.
     offers, lands : Out(1)
-        The table is asked for a step; the node enters the cache.
+        A step is requested from the table; the node fills the entry.
     releases : Out(1)
-        Its entry is given back.
+        Its entry is released.
     """
 
     def __init__(self):
@@ -57,11 +58,12 @@ class Landing(wiring.Component):
 
 
 class Arrival(wiring.Component):
-    """Goes through the blocks of a read: each is checked, and lands in the cache if it is where its list goes on.
+    """Fills the cache with the blocks of a read: each is checked, and fills an entry if it is the next one of its list.
 
-    Four cycles per block, the first one in the third cycle after ``start``; more while cache or table take none. At the
-    first block that is not the list's next one, that breaks it, that is to be read again, or that finds no entry and is
-    not the read's first, the rest is given up. A first one that finds no entry ends it at once: it is ``homeless``.
+    Four cycles per block, the first one in the third cycle after ``start``; more while cache or table do not accept. At
+    the first block that is not the list's next one, that breaks it, that is to be read again, or that finds no entry
+    and is not the read's first, the rest is discarded. A first one that finds no entry ends the fill at once
+    (``homeless``).
 
     Parameters
     ----------
@@ -70,27 +72,27 @@ class Arrival(wiring.Component):
     Members
     -------
     start : In(1)
-        The read that :class:`~weft.hdl.adamap.prefetch.fetches.Fetches` shows from the next cycle on has come.
+        The read that :class:`~weft.hdl.adamap.prefetch.fetches.Fetches` shows from the next cycle on is complete.
     list : In
-        Its list, from the second cycle after ``start`` on; it goes on with ``found`` when a node lands.
+        Its list, from the second cycle after ``start`` on; it goes on with ``found`` after a fill.
     posted : In(1)
         More nodes were linked since its row was read; a cycle late.
     fetch, pointed, verdict, error, part
-        As ``Fetches`` has them.
+        As for ``Fetches``.
     may_take, free_index : In
         An entry that the list may have.
     reserve_en, release_en, entry : Out
-        It is taken, and given back.
+        Reserve and release it.
     follows : In(1)
         The RSN of the block is the next one of the list.
     fill_ready, step_ready : In(1)
-        Cache and table of the nodes ahead take a node.
+        Cache and table of the nodes ahead accept a node.
     offers, lands, found : Out
-        They are asked to; they do; the list goes on with block ``found``.
+        Request to them; both accept; the list goes on with block ``found``.
     homeless : Out(1)
-        No entry for the first block, which goes to be kept.
+        No entry for the first block, which will be kept.
     finished : Out(1)
-        The read is done with. Then ``dead`` says that its list is no longer, and ``reason`` why it breaks, or 0.
+        The read is finished. ``dead``: its list does not exist any more; ``reason``: why it breaks, or 0.
     """
 
     def __init__(self, params: CardParams):
@@ -109,13 +111,13 @@ class Arrival(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         fetch, part, of = self.fetch, self.part, self.list
-        bad, ends = Signal(), Signal()      # the block, if it does not follow either; there is none behind it
-        other = Signal()                    # the list does not go on with the block; a cycle late
+        bad, ends = Signal(), Signal()      # `bad`: also if it does not follow; `ends`: it has no successor
+        other = Signal()                    # the block is not the next one of the list; a cycle late
         taken = Signal()                    # there is an entry for it
-        given_up = Signal()                 # what is left of the read is not wanted
+        given_up = Signal()                 # the rest of the read is not wanted
         final = Signal()                    # the block is the read's last one
-        more = Signal()                     # there is one behind it, as the list's row says
-        # What arrived is looked at a cycle before it is taken.
+        more = Signal()                     # it has a successor according to the list's row
+        # Inputs are registered a cycle before the decision.
         m.d.comb += self.dead.eq(~of.live | (of.generation != fetch.generation))
         m.d.sync += [
             other.eq(self.dead | (of.block != (fetch.block + part)[:self.params.block_bits])),
@@ -134,13 +136,13 @@ class Arrival(wiring.Component):
                 with m.If(self.start):
                     m.d.sync += [part.eq(0), given_up.eq(0), self.reason.eq(0)]
                     m.next = "SETTLE"
-            with m.State("SETTLE"):  # lets the block come out
+            with m.State("SETTLE"):  # waits for the block to be read
                 m.next = "CHECK"
-            with m.State("CHECK"):  # takes an entry for it
+            with m.State("CHECK"):  # reserves an entry for it
                 m.d.comb += self.reserve_en.eq(self.may_take)
                 m.d.sync += [taken.eq(self.may_take), self.entry.eq(self.free_index)]
                 m.next = "LAND"
-            with m.State("LAND"):  # lands it, or gives up the rest
+            with m.State("LAND"):  # fills the entry, or discards the rest
                 m.d.comb += landing.here.eq(1)
                 m.d.sync += given_up.eq(1)
                 m.next = "NEXT"
@@ -158,10 +160,10 @@ class Arrival(wiring.Component):
                 with m.Elif(~landing.other & (part == 0)):      # a further one is read again when there is space
                     m.d.comb += self.homeless.eq(1)
                     m.next = "IDLE"
-            with m.State("NEXT"):  # goes to the next block that came
+            with m.State("NEXT"):  # goes to the next block of the read
                 m.d.sync += part.eq(part + 1)
                 m.next = "SETTLE"
-            with m.State("FINISHED"):  # tells that the read is done with
+            with m.State("FINISHED"):  # reports the end of the read
                 m.d.comb += self.finished.eq(1)
                 m.next = "IDLE"
         return m

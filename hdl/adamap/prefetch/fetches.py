@@ -1,4 +1,4 @@
-"""Node reads in flight, and the blocks they brought: their check, and their wait for an entry of the head cache."""
+"""Node reads in flight, and their blocks: check, and storage until there is an entry of the head cache."""
 
 from functools import reduce
 from operator import or_, xor
@@ -21,30 +21,30 @@ VERDICT = data.StructLayout({"bad": 1, "ends": 1})
 
 
 def fetch_slots(params):
-    """Reads that may be in flight, or have brought what is kept."""
+    """Return the number of reads that may be in flight or stored."""
     return min(NODE_READS_MAX, params.cache_entries)
 
 
 def fetch_layout(params):
-    """A read of ``lines`` blocks from ``block`` on; ``all``: of all that were linked."""
+    """Return the layout of a read of ``lines`` blocks from ``block`` on; ``all``: all blocks that were linked."""
     return data.StructLayout({
         "qpn": params.qpn_width, "generation": 8, "block": params.block_bits, "lines": range(LINES + 1), "all": 1})
 
 
 class NodeCheck(wiring.Component):
-    """Looks at a block when it comes, with what the card knows of the list. Latency 2, one block per cycle.
+    """Checks a block when it comes, against the list that it is read for. Latency 2, one block per cycle.
 
-    The check word covers all but the first 8 bytes, so any damage within 16 bits is noticed and of wider damage all but
-    one in 65536. The pointer there is written again when the list grows, and has a check of 4 bits; a wrong one that
-    passes leads to a block that is not the list's next one. Whether its RSN is the next one is not known yet.
+    The check word covers all but the first 8 bytes: any damage within 16 bits is detected, and of wider damage all but
+    one in 65536. The pointer in these 8 bytes is rewritten when the list grows, and has a check of 4 bits; a wrong one
+    that passes leads to a block that is not the list's next one. The RSN is not checked here.
 
     Members
     -------
     node : In(NODE)
     qpn, generation : In
-        Whose list it is read for.
+        The list that it is read for.
     o : Out(VERDICT)
-        Two cycles later. ``bad``: it is no node, or not one of that list; ``ends``: it points to no other.
+        Two cycles later. ``bad``: it is no node, or not one of that list; ``ends``: null pointer.
     """
 
     def __init__(self):
@@ -71,10 +71,10 @@ class NodeCheck(wiring.Component):
 
 
 class Fetches(wiring.Component):
-    """Records of the reads in flight; what they bring waits in a memory until it is looked at.
+    """Records of the reads in flight; their blocks are stored until they are taken.
 
-    Takes a line per cycle. A block is out one cycle after ``slot`` and ``part`` name it. Which block it points to is
-    looked up when it comes, and whether it is a node of the list; both are there five cycles after it.
+    One line per cycle. A block is out one cycle after ``slot`` and ``part`` select it. The block that it points to is
+    looked up when it comes, and it is checked; both results are valid five cycles after it.
 
     Parameters
     ----------
@@ -85,31 +85,31 @@ class Fetches(wiring.Component):
     i_line : In(stream.Signature(LineData))
         ``ready`` is always high.
     extent_base, extent_lines : arrays of In
-        As :class:`~weft.hdl.adamap.cache.cached.Pointed` has them.
+        As for :class:`~weft.hdl.adamap.cache.cached.Pointed`.
     free, free_slot : Out
-        A place for another read.
+        A slot for another read.
     start_en, start : In
-        The read at ``free_slot`` goes out.
+        The read at ``free_slot`` is issued.
     done, done_slot, done_qpn : Out
-        A read of which all blocks have come, and that is not kept; whose it is. A cycle late; not shown in the cycle
-        after one was done with or kept.
+        A complete read that is not kept, and its QP. A cycle late; not shown in the cycle after one was finished or
+        kept.
     slot, part : In
-        What is looked at: a read, and which block of it.
+        Selects a read, and a block of it.
     fetch : Out(fetch_layout(params))
         That read, a cycle later.
     node, pointed, verdict, error : Out
-        That block, the number of the one that its pointer leads to, what :class:`NodeCheck`
-        says of it, and whether reading it failed; a cycle later.
+        That block, the number of the one that its pointer leads to, the result of :class:`NodeCheck`, and whether the
+        read failed; a cycle later.
     finish_en : In(1)
-        The read at ``slot`` is done with.
+        Free the read at ``slot``.
     keep_en, keep_loose : In(1)
-        What the read at ``slot`` brought is kept; ``loose``: until its place is needed.
+        Keep the blocks of the read at ``slot``; ``loose``: until its slot is needed.
     loose, loose_slot : Out
-        One that is kept loosely; two cycles late.
+        A loosely kept read; two cycles late.
     qpn, of_qpn : In(24).array(2), Out(1).array(2)
-        Is a read of this QP in flight, or kept? A cycle late.
+        A read of this QP is in flight or kept. A cycle late.
     kept, kept_slot : Out
-        Is that of the first QP kept? Where it is, in flight or kept. A cycle late.
+        The read of the first QP is kept; its slot, in flight or kept. A cycle late.
     quiet : Out(1)
         None is in flight.
     empty : Out(1)
@@ -136,17 +136,18 @@ class Fetches(wiring.Component):
         m = Module()
         count, line = fetch_slots(self.params), self.i_line
         m.submodules.fetches = fetches = Memory(shape=fetch_layout(self.params), depth=count, init=[])
-        qpns = Array(Signal(self.params.qpn_width, name=f"qpn{k}") for k in range(count))    # theirs, all at once
+        # QPs of the reads, accessible in parallel
+        qpns = Array(Signal(self.params.qpn_width, name=f"qpn{k}") for k in range(count))
         valid = Signal(count)
         whole = Signal(count)       # all its blocks have come
-        keeps = Signal(count)       # what it brought waits for an entry
+        keeps = Signal(count)       # its blocks wait for an entry
         loosely = Signal(count)
         m.submodules.errors = errors = Memory(shape=1, depth=count * LINES, init=[])
         m.submodules.landing = landing = Memory(shape=NODE, depth=count * LINES, init=[])
         land, landed = landing.write_port(), landing.read_port()
         begin, err = fetches.write_port(), errors.write_port()
         land_slot = Signal(range(count))
-        of = word_of(m, fetches, land_slot)        # the read that a line comes for
+        of = word_of(m, fetches, land_slot)        # the read that a line belongs to
         m.submodules.pointers = pointers = Memory(shape=self.params.block_bits, depth=count * LINES, init=[])
         m.submodules.verdicts = verdicts = Memory(shape=VERDICT, depth=count * LINES, init=[])
         m.submodules.look_up = look_up = Pointed(self.params)

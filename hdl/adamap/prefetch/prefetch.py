@@ -1,4 +1,4 @@
-"""Fetches the nodes of every list ahead of the matcher."""
+"""Prefetcher: fetches the nodes of every list ahead of the matcher."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -21,29 +21,28 @@ from .work_list import WorkList
 
 
 class Prefetch(wiring.Component):
-    """Watermark prefetcher: pointer chase of many lists at once, one read in flight per list.
+    """Watermark prefetcher: follows the pointers of many lists concurrently, one read in flight per list.
 
-    It keeps nothing of a list: which block comes next and how many nodes are linked ahead stands in
-    :class:`AheadTable`, RSNs and the number of nodes in the cache. A node has to go on where its list ends in the
-    cache; the first one of an empty list may have any RSN. A list whose last node was fetched goes on where the next
-    doorbell says. A last node that another one was linked behind since it was read is read again, for its pointer.
+    It has no state per list: the next block and the number of nodes linked ahead are in :class:`AheadTable`, RSNs and
+    the number of cached nodes in the cache. A node must go on where its list ends in the cache; the first one of an
+    empty list may have any RSN. A list whose last node was fetched goes on at the block of the next doorbell. A last
+    node that got a successor after it was read is read again, for its pointer.
 
-    Where a list's nodes lie in consecutive blocks (the one just fetched says so of its successor), a read fetches up
-    to 4 of them, as far as they are linked and there is space; a block that turns out not to be the successor is
-    forgotten.
+    Where a list's nodes are in consecutive blocks (the one just fetched says so of its successor), a read fetches up
+    to 4 of them, as far as they are linked and there is space; a block that is not the successor is discarded.
 
     The cache is shared by need. The first node of a list may have any entry, and further ones leave an eighth of the
-    cache free, unless a header waits for them. A read needs no entry: what it brought is kept beside the cache until
-    its list may have one, mostly when the list's head retires; so the successor of every head is at hand, although
-    heads alone may fill the cache. What is kept is forgotten, and read again later, when its place is needed for a list
-    with a waiting header or without a node. For such a list another one's last node is turned out, too, if it is
-    untouched and not its first.
+    cache free, unless a header waits for them. A read needs no entry: its blocks are kept beside the cache until the
+    list may have one, usually when the list's head retires; so the successor of every head is at hand, although heads
+    alone may fill the cache. Kept blocks are discarded, and read again later, when their slot is needed for a list with
+    a waiting header or without a node. For such a list the untouched tail node of another list may be evicted, too,
+    unless it is also that list's head.
 
-    Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
-    reason to: :class:`~weft.hdl.adamap.prefetch.list_row.ListRow` reads what is known of it. A look takes 5 cycles and
-    one more if it reads, an arriving read 6 and 4 per further block
-    (:class:`~weft.hdl.adamap.prefetch.arrival.Arrival`), one that was kept 8, and then its list is looked at once more.
-    When a list with a waiting header finds no entry, or one without a node, another list gives one up:
+    Independent of QP control state. A list is examined after a doorbell, a request of the matcher, or a completed
+    read: :class:`~weft.hdl.adamap.prefetch.list_row.ListRow` reads its state. That takes 5 cycles and
+    one more if a read is issued, a completed read 6 and 4 per further block
+    (:class:`~weft.hdl.adamap.prefetch.arrival.Arrival`), a kept one 8, and then its list is examined again.
+    When a list with a waiting header finds no entry, or one without a node, an entry of another list is evicted:
     :class:`~weft.hdl.adamap.prefetch.turn_out.TurnOut`.
 
     Parameters
@@ -63,19 +62,19 @@ class Prefetch(wiring.Component):
     row_en, row_index : Out
         Reads ``ahead`` (a cycle later).
     ahead : In(ahead_row(params))
-        Nodes linked and not fetched, and where they begin.
+        Nodes linked and not fetched, and the first of them.
     step : Out(stream.Signature(ahead_step(params)))
-        One was fetched, or is fetched again, or the list ends. The QP has stood there for a cycle.
+        One was fetched, or is fetched again, or the list ends. The QP has been stable for a cycle.
     qp : Out(QP_STATES.read_port(params))
         For the QP's generation.
     extent_base, extent_lines : arrays of In
-        Where blocks may lie; ``lines`` 0: nowhere.
+        Extents; ``lines`` 0: empty.
     prefetch_depth, prefetch_watermark : In(32)
     wake_stb, wake_qpn : Out
         A list changed.
     waiting_qpn, waiting : Out, In
     exclusive, granted : Out(1), In(1)
-        As :class:`~weft.hdl.adamap.match.matcher.Matcher` has them.
+        As for :class:`~weft.hdl.adamap.match.matcher.Matcher`.
     o_force : Out(stream.Signature(QpRef))
     o_line, i_line
     o_report : Out(stream.Signature(Report))
@@ -120,14 +119,13 @@ class Prefetch(wiring.Component):
         self._connect_turn_out(m)
         self._connect_fetches(m)
         step = self.step
-        # A wake is two cycles late: by then all has changed. That a list ended is seen a cycle later.
+        # A wake is two cycles late: by then all state has changed. The end of a list is visible a cycle later.
         waked, waked_qpn, ended = Signal(), Signal.like(self._qpn), Signal()
         m.d.sync += [ended.eq(step.valid & step.ready & (step.p.kind == AheadKind.END)),
                      waked.eq(self._arrival.lands | ended), waked_qpn.eq(self._qpn),
                      self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
-        # From IDLE a list is chosen; its row is read (ROW); then comes what the row was read for (`Job`), with IDLE
-        # behind it.
-        dying = Signal()    # the QP being destroyed is dead already; its fetches are not all back
+        # IDLE chooses a list; ROW reads its row; then follows the state of its use (`Job`), and IDLE again.
+        dying = Signal()    # the QP being destroyed has no list any more; some of its fetches are in flight
         with m.FSM():
             self._choose_list(m, dying)
             self._control_list(m, dying)
@@ -138,7 +136,7 @@ class Prefetch(wiring.Component):
         return m
 
     def _make_blocks(self, m):
-        """Add the blocks, and the signals that the stages share."""
+        """Add the blocks, and the signals that the states share."""
         p = self.params
         m.submodules.work = self._work = WorkList(p)
         m.submodules.row = self._row = ListRow(p)
@@ -147,16 +145,17 @@ class Prefetch(wiring.Component):
         m.submodules.arrival = self._arrival = Arrival(p)
         m.submodules.turn_out = self._turn_out = TurnOut(p)
         m.submodules.broken = self._broken = ListBreak(p)
-        # The list whose turn it is, and what its row is read for; there are no other QPs than those of the card.
+        # The selected list, and the use of its row; only QPNs of the card occur.
         self._qpn, self._job = Signal(p.qpn_width), Signal(Job, name="job")
-        self._filling = Signal(name="filling")      # go on until the depth is reached
-        self._lines, self._line = Signal(range(LINES + 1)), Signal(58, name="line")      # blocks to read, and where
-        self._slot = Signal(range(fetch_slots(p)), name="slot")       # the read that is looked at
-        # Few nodes of the list are there; another one is wanted.
+        self._filling = Signal(name="filling")      # fetch until the depth is reached
+        # blocks to read, and their address
+        self._lines, self._line = Signal(range(LINES + 1)), Signal(58, name="line")
+        self._slot = Signal(range(fetch_slots(p)), name="slot")       # the read that is being handled
+        # The list has few cached nodes; it needs another one.
         self._few, self._wanted = Signal(), Signal(name="wanted")
 
     def _connect_row(self, m):
-        """The row of a list, with what doorbells and headers say of it."""
+        """Connect the row of a list, doorbells and waiting headers."""
         row, qpn = self._row, self._qpn
         m.d.comb += [
             row.qpn.eq(qpn), row.post_stb.eq(self.post_stb), row.post_qpn.eq(self.post_qpn),
@@ -168,7 +167,7 @@ class Prefetch(wiring.Component):
         wiring.connect(m, row.qp, wiring.flipped(self.qp))
 
     def _connect_reach(self, m):
-        """How far a read may go from where the list goes on, by what is free and by what the driver set."""
+        """Connect the size of the next read, limited by free entries and the driver's settings."""
         cache, reach, row, most = self.cache, self._reach, self._row, 2 * self.params.cache_entries
         m.d.comb += [
             reach.block.eq(row.o.block), reach.base.eq(row.base), reach.size.eq(row.size), reach.ahead.eq(row.o.ahead),
@@ -178,7 +177,7 @@ class Prefetch(wiring.Component):
                      reach.watermark.eq(at_most(most, self.prefetch_watermark))]
 
     def _connect_arrival(self, m):
-        """What a read brought, on its way into the cache."""
+        """Connect the fill of the cache."""
         cache, arrival, fetches, row = self.cache, self._arrival, self._fetches, self._row
         m.d.comb += [
             arrival.list.eq(row.o), arrival.posted.eq(row.posted),
@@ -194,7 +193,7 @@ class Prefetch(wiring.Component):
         ]
 
     def _connect_turn_out(self, m):
-        """Who finds an entry for what has none."""
+        """Connect the eviction."""
         cache, turn_out, arrival, row = self.cache, self._turn_out, self._arrival, self._row
         m.d.comb += [
             turn_out.homeless.eq(arrival.homeless), turn_out.urgent.eq(row.o.waiting),
@@ -212,7 +211,7 @@ class Prefetch(wiring.Component):
         wiring.connect(m, turn_out.o_force, wiring.flipped(self.o_force))
 
     def _connect_fetches(self, m):
-        """Reads that go out and come back, the work list, and what a list needs."""
+        """Connect reads, the work list, and the needs of a list."""
         fetches, row, reach, arrival, work, broken = (
             self._fetches, self._row, self._reach, self._arrival, self._work, self._broken)
         cache, step, qpn, lines, view = self.cache, self.step, self._qpn, self._lines, row.o
@@ -243,10 +242,10 @@ class Prefetch(wiring.Component):
         m.d.sync += self._line.eq(reach.line)
 
     def _choose_list(self, m, dying):
-        """Choose a list, and read its row."""
+        """Build the states that choose a list, and read its row."""
         work, row, fetches, arrival, turn_out = self._work, self._row, self._fetches, self._arrival, self._turn_out
         qpn, op = self._qpn, self.i_control.p
-        with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
+        with m.State("IDLE"):  # waits for a control operation, a node, or a list to examine
             m.d.comb += [turn_out.at_rest.eq(1), self.idle.eq(
                 fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~work.i[0].valid
             )]
@@ -273,9 +272,9 @@ class Prefetch(wiring.Component):
                             m.next = "ARRIVAL" if case is Job.LAND else case.name
 
     def _control_list(self, m, dying):
-        """Carry a control operation out."""
+        """Build the state that executes a control operation."""
         work, fetches, step, op = self._work, self._fetches, self.step, self.i_control.p
-        with m.State("CONTROL"):  # starts, ends or shows a list
+        with m.State("CONTROL"):  # creates, destroys or queries a list
             m.d.comb += self.i_control.ready.eq(1)
             m.next = "IDLE"
             with m.Switch(op.kind):
@@ -292,10 +291,10 @@ class Prefetch(wiring.Component):
                         m.next = "FORGET"
 
     def _look_at_list(self, m):
-        """Issue a read for the list, if it wants one."""
+        """Build the states that issue a read for the list, if it needs one."""
         row, reach, fetches, arrival, broken = self._row, self._reach, self._fetches, self._arrival, self._broken
         view, few, wanted = row.o, self._few, self._wanted
-        with m.State("LOOK"):  # issues a fetch if the list needs one and everything is there for it
+        with m.State("LOOK"):  # issues a read if the list needs one and there is a slot and space for it
             m.next = "IDLE"
             with m.If(fetches.kept):
                 m.d.comb += arrival.start.eq(1)
@@ -312,10 +311,10 @@ class Prefetch(wiring.Component):
                 m.next = "MAKE_PLACE"
             with m.Elif(wanted & (view.waiting | ~fetches.quiet)):
                 m.next = "AGAIN"
-        with m.State("MAKE_PLACE"):  # forgets what another list's read brought
+        with m.State("MAKE_PLACE"):  # discards the kept blocks of another list
             m.d.comb += fetches.finish_en.eq(1)
             m.next = "AGAIN"
-        with m.State("FORGET"):  # forgets what the last read of a dead list brought
+        with m.State("FORGET"):  # discards the kept blocks of a destroyed list
             m.d.comb += fetches.finish_en.eq(1)
             m.next = "IDLE"
         with m.State("ISSUE"):  # waits for the read engine
@@ -325,9 +324,9 @@ class Prefetch(wiring.Component):
                 m.next = "IDLE"
 
     def _take_arrival(self, m):
-        """Fill the cache with the blocks of a read."""
+        """Build the state that fills the cache with the blocks of a read."""
         row, fetches, arrival, broken, step = self._row, self._fetches, self._arrival, self._broken, self.step
-        with m.State("ARRIVAL"):  # waits for the blocks of a read to land; then the list may want more
+        with m.State("ARRIVAL"):  # waits for the blocks of a read to be filled; then the list may need more
             m.d.comb += [
                 step.valid.eq(arrival.offers), step.p.kind.eq(AheadKind.LAND), step.p.block.eq(arrival.found),
                 step.p.adjacent.eq(fetches.node.next_adjacent), fetches.finish_en.eq(arrival.finished),
@@ -349,13 +348,13 @@ class Prefetch(wiring.Component):
                     m.next = "ROW"
 
     def _evict(self, m):
-        """Take an entry from another list."""
+        """Build the states that evict an entry of another list."""
         row, fetches, turn_out, qpn, step = self._row, self._fetches, self._turn_out, self._qpn, self.step
         again = self._work.i[0]
-        with m.State("TURN_OUT"):  # waits for an entry that another list gives up
+        with m.State("TURN_OUT"):  # waits for an entry of another list
             m.d.comb += [
                 step.valid.eq(turn_out.back), step.p.kind.eq(AheadKind.BACK), step.p.block.eq(self.cache.peek_block),
-                fetches.finish_en.eq(turn_out.release_en & fetches.kept),   # what was read behind it is forgotten
+                fetches.finish_en.eq(turn_out.release_en & fetches.kept),   # discard kept blocks after the evicted node
             ]
             m.d.sync += self._slot.eq(fetches.kept_slot)
             with m.If(turn_out.reads):
@@ -369,20 +368,20 @@ class Prefetch(wiring.Component):
                 m.next = "AGAIN"
                 with m.If(turn_out.given_up):
                     m.next = "IDLE"
-        with m.State("READ_AGAIN"):  # waits for a place in the work list, to keep what was taken back
+        with m.State("READ_AGAIN"):  # waits for space in the work list, to add the list of the evicted node
             m.d.comb += again.valid.eq(1)
             with m.If(again.ready):
                 m.d.sync += qpn.eq(turn_out.hungry)
                 m.next = "AGAIN"
 
     def _finish(self, m):
-        """End a broken list, or keep a list for another look."""
+        """Build the states that end a broken list, or queue a list again."""
         broken, again = self._broken, self._work.i[0]
-        with m.State("BREAK"):  # waits for the list to end, and for all who hear of it
+        with m.State("BREAK"):  # waits for the list to end, and for its reports
             m.d.comb += self.step.valid.eq(broken.end)
             with m.If(broken.done):
                 m.next = "IDLE"
-        with m.State("AGAIN"):  # waits for a place in the work list
+        with m.State("AGAIN"):  # waits for space in the work list
             m.d.comb += again.valid.eq(1)
             with m.If(again.ready):
                 m.next = "IDLE"

@@ -1,4 +1,4 @@
-"""Eviction: finds an entry of the head cache for a list that waits, at the cost of another list."""
+"""Eviction: frees an entry of the head cache for a list that waits, at the cost of another list."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,7 +13,9 @@ FEW = 4
 
 
 class Misses(wiring.Component):
-    """Counts up to a limit. A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is.
+    """Saturating counter of misses.
+
+    Kept as a block because per-module mapping trades depth for area (docs/development.md, "Size and longest paths").
 
     Parameters
     ----------
@@ -24,7 +26,7 @@ class Misses(wiring.Component):
     miss, clear : In(1)
         At most one of them.
     few, half, all : Out(1)
-        Fewer than ``FEW``; half of the limit, or more; the limit.
+        Fewer than ``FEW`` misses; half of the limit, or more; the limit.
     """
 
     def __init__(self, limit):
@@ -44,13 +46,14 @@ class Misses(wiring.Component):
 
 
 class TurnOut(wiring.Component):
-    """Takes back the last node of another list, which is fetched again later, or has that list's head retired.
+    """Evicts the last node of another list, which is fetched again later, or has that list's head retired.
 
-    One entry is looked at each time a node has no place: the node there goes if it is untouched, the last one of its
-    list, and no header waits for it. When none was found for half of ``4 * entries + TURN_OUT_PATIENCE`` looks, the
-    head of the list looked at is retired early where no header waits, and after all of them in any case. For a list
-    that has no node and no waiting header, a node goes only if it is not the first of its list. Ends in the cycle after
-    it ``starts``, but where a node may go: then when the row of its list was read, between two matches.
+    One entry is examined each time a node finds none: the node in it is evicted if it is untouched, the last one of its
+    list, and no header waits for it. After half of ``4 * entries + TURN_OUT_PATIENCE`` examined entries without a
+    victim, the head of the examined list is retired early if no header waits, and after all of them in any case. For a
+    list that has no node and no waiting header, a node is evicted only if it is not the first of its list. Ends in the
+    cycle after it ``starts``, except for a possible victim: then when the row of its list was read, between two
+    matches.
 
     Parameters
     ----------
@@ -59,33 +62,33 @@ class TurnOut(wiring.Component):
     Members
     -------
     at_rest : In(1)
-        Another start may come soon: a spare node is remembered for it.
+        Another start may come soon: remember an eviction candidate for it.
     homeless, urgent, none : In(1)
-        A node has no place; a header waits for it; its list has none.
+        There is no entry for a node; a header waits for it; its list has no cached node.
     qpn : In
-        Its list, which is ``hungry`` from then on.
+        Its list, which becomes the requester (``hungry``).
     starts, hungry : Out
-        An entry is looked for.
+        The search for a victim starts.
     landed : In(1)
-        A node found a place.
+        A node was filled.
     spare, spare_index, peek_index, peek, peek_valid, peek_touched, peek_last
-        As :func:`~weft.hdl.adamap.cache.cached.fill_port` has them.
+        As for :func:`~weft.hdl.adamap.cache.cached.fill_port`.
     waiting : In(1)
         A header waits for the list of ``peek``.
     reads, whose : Out
-        The row of this list shall be read; ``read`` answers.
+        Request to read the row of this list; ``read`` is the response.
     read, goes_on : In(1)
-        ``goes_on``: it lives, and nothing behind its last node is on its way.
+        ``goes_on``: it exists, and no read of nodes after its last one is in flight.
     exclusive, granted : Out(1), In(1)
-        As :class:`~weft.hdl.adamap.match.matcher.Matcher` has them.
+        As for :class:`~weft.hdl.adamap.match.matcher.Matcher`.
     back, back_ready : Out(1), In(1)
-        The node at ``peek_index`` is taken back: it is ahead of the card again.
+        Evict the node at ``peek_index``: it is ahead of the card again.
     release_en : Out(1)
-        It leaves the cache. List ``qpn``, whose it was, shall be looked at again, to keep what was taken back.
+        It leaves the cache. Its list ``qpn`` must be queued again, to fetch the node later.
     o_force : Out(stream.Signature(QpRef))
-        The head of this list shall retire.
+        Retire the head of this list.
     ends, given_up : Out(1)
-        It is done; without a place being looked for.
+        The search is finished; without having examined an entry.
     """
 
     def __init__(self, params: CardParams):
@@ -107,8 +110,8 @@ class TurnOut(wiring.Component):
         m.submodules.misses = misses = Misses(4 * self.params.cache_entries + TURN_OUT_PATIENCE)
         victim, urgent = Signal.like(self.peek_index), self.urgent
         sparing = Signal()      # `victim` is not the first node of its list
-        last = Signal()         # it is what was looked at, and may go
-        # At `victim`; `waiting`: a header of its list does.
+        last = Signal()         # it is the examined node, and may be evicted
+        # The entry at `victim`; `waiting`: a header of its list waits.
         looked_at = Signal(data.StructLayout({
             "valid": 1, "touched": 1, "waiting": 1, "node": cached_record(self.params)}))
         node, now, same = looked_at.node, self.peek, Signal()
@@ -122,7 +125,7 @@ class TurnOut(wiring.Component):
             m.d.sync += [looked_at.valid.eq(self.peek_valid), looked_at.touched.eq(self.peek_touched),
                          looked_at.waiting.eq(self.waiting), looked_at.node.eq(now), self.hungry.eq(self.qpn)]
         with m.FSM():
-            with m.State("IDLE"):  # waits for a node without a place
+            with m.State("IDLE"):  # waits for a miss
                 m.d.comb += misses.clear.eq(self.landed)
                 with m.If(self.at_rest):
                     m.d.sync += sparing.eq(self.spare & misses.few)
@@ -130,7 +133,7 @@ class TurnOut(wiring.Component):
                         m.d.sync += victim.eq(self.spare_index)
                 with m.If(self.starts):
                     m.next = "CHOOSE"
-            with m.State("CHOOSE"):  # looks at the next entry
+            with m.State("CHOOSE"):  # examines the next entry
                 m.d.comb += [self.ends.eq(1), self.given_up.eq(~urgent)]
                 m.d.sync += victim.eq(victim + 1)
                 m.next = "IDLE"
@@ -145,17 +148,17 @@ class TurnOut(wiring.Component):
                 with m.If(self.read):
                     m.d.sync += self.exclusive.eq(1)
                     m.next = "EVICT"
-            with m.State("EVICT"):  # waits for a moment between two matches
+            with m.State("EVICT"):  # waits for a cycle between two matches
                 m.d.sync += last.eq(self.goes_on & self.peek_last & self.peek_valid & ~self.peek_touched & same)
                 with m.If(self.granted):
                     m.next = "TAKE_BACK"
-            with m.State("TAKE_BACK"):  # takes the list's last node back
+            with m.State("TAKE_BACK"):  # evicts the list's last node
                 m.d.comb += self.back.eq(last)
                 with m.If(~last | self.back_ready):
                     m.d.comb += [self.release_en.eq(last), self.ends.eq(1)]
                     m.d.sync += [victim.eq(victim + 1), self.exclusive.eq(0)]
                     m.next = "IDLE"
-            with m.State("FORCE"):  # waits for the matcher to take the order
+            with m.State("FORCE"):  # waits for the matcher to accept the order
                 m.d.comb += [self.o_force.valid.eq(1), misses.clear.eq(self.o_force.ready),
                              self.ends.eq(self.o_force.ready)]
                 with m.If(self.o_force.ready):

@@ -1,4 +1,4 @@
-"""What a bitmap of received PSNs says: how far a window slides in one cycle."""
+"""Slide of a bitmap window: how far it moves in one cycle."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from ...part.logic import below, height, passed_over
 
-RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
-STEP = 16      # PSNs the window slides over in one cycle while it holds received ones
+RUN_ON = 8     # largest number of received PSNs to slide over in the cycle that finishes a packet
+STEP = 16      # largest number of PSNs to slide over in one cycle otherwise
 
 
 class LowBits(wiring.Component):
-    """What the lowest bits of a window say, a cycle behind it: how far a window slides is decided from registers.
+    """Lookahead over the lowest bits of a window, registered: the slide is decided from registers.
 
     Parameters
     ----------
@@ -21,18 +21,18 @@ class LowBits(wiring.Component):
     Members
     -------
     bitmap, limited, runs : In(bits), In(STEP), In(1)
-        The second as :class:`Step` has it, of the next cycle; the third: in that, a packet is received at the base.
+        The window; ``limited`` of :class:`Step` in the next cycle; a packet is received at the base in the next cycle.
     ahead : Out(STEP)
-        Bit k: the k PSNs behind the first one were received.
+        Bit k: the k PSNs after the first one were received.
     run : Out(range(RUN_ON + 1))
-        Of how many PSNs a run of received ones is that begins at the base, as far as ``RUN_ON`` goes; 0 if that is not.
+        Number of consecutive received PSNs from the base on, at most ``RUN_ON``; 0 if ``runs`` was low.
     steps, end : Out(STEP), Out(range(STEP + 1))
-        Over which of the ``limited`` ones it slides at once: until one was received and the one before it was not. As
-        bits of which low ones are set, and how many those are.
+        The part of ``limited`` to slide over at once: up to the first received PSN after a missing one. As a
+        thermometer code, and as a number.
     gap : Out(1)
-        Of the ``limited`` ones, some are missing.
+        Some of the ``limited`` PSNs are missing.
     none, rest : Out(1)
-        Nothing was received; something was that a window does not run over which was received at its base.
+        No PSN was received; some were received that the run from the base does not cover.
     """
 
     def __init__(self, bits):
@@ -56,9 +56,10 @@ class LowBits(wiring.Component):
 
 
 class RunOn(wiring.Component):
-    """A window marks a packet and slides over what was received from its base on. Combinational.
+    """Marks a packet and slides the window over the run of received PSNs at its base. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is.
+    Kept as a block because per-module mapping trades depth for area: see "Size and longest paths" in
+    docs/development.md.
 
     Parameters
     ----------
@@ -70,9 +71,9 @@ class RunOn(wiring.Component):
     bitmap, mark : In(bits), In(bits)
         The window, and the bit of the packet, if any: at the base, or where nothing follows the base.
     run : In(range(RUN_ON + 1))
-        As :class:`LowBits` has it.
+        Of :class:`LowBits`.
     advanced : Out(bits)
-        What the window is then.
+        The window afterwards.
     """
 
     def __init__(self, bits):
@@ -85,9 +86,9 @@ class RunOn(wiring.Component):
 
 
 class Step(wiring.Component):
-    """One step of a window that slides: it skips received PSNs, then counts missing ones. Combinational.
+    """One step of a sliding window: skips received PSNs, then counts missing ones. Combinational.
 
-    A block of its own, too. It adds and subtracts itself, for how far it goes comes late.
+    Kept as a block, like :class:`RunOn`. The sums are inside because the length of the step is late.
 
     Parameters
     ----------
@@ -99,16 +100,16 @@ class Step(wiring.Component):
     base, bitmap : In(32), In(bits)
         The window.
     ahead, steps, end, none : In(STEP), In(STEP), In(range(STEP + 1)), In(1)
-        What :class:`LowBits` knows of it.
+        Of :class:`LowBits`.
     slide, limited, position : In(24), In(STEP), In(range(bits))
-        Over how many PSNs it has yet to slide; that again, as many low bits, as far as ``STEP`` goes. Where the packet
-        is marked then.
+        Number of PSNs left to slide over; its thermometer code, at most ``STEP``; the position at which the packet is
+        marked afterwards.
     skip, holes : Out(range(STEP + 1)), Out(24)
-        Received ones first, then missing ones.
+        Number of received PSNs, then of missing ones.
     moved, shifted : Out(32), Out(bits)
-        The window behind both.
+        Base and bitmap after both.
     left, limiting, place : Out(24), Out(STEP), Out(range(bits))
-        What becomes of ``slide``, ``limited`` and ``position``.
+        Next values of ``slide``, ``limited`` and ``position``.
     """
 
     def __init__(self, bits):
@@ -124,7 +125,7 @@ class Step(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        received, advance = Signal(STEP), Signal(24)        # the first as `steps`
+        received, advance = Signal(STEP), Signal(24)        # `received` is a thermometer code
         m.d.comb += [
             received.eq(self.limited & self.ahead & self.bitmap[0].replicate(STEP)), self.skip.eq(height(received)),
             self.shifted.eq(passed_over(self.bitmap, self.steps)),
