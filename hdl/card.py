@@ -1,4 +1,4 @@
-"""The card: rooms and the wires between them."""
+"""Top level of the card: subsystems and their connections."""
 
 from amaranth import Cat, ClockDomain, DomainRenamer, Module, ResetInserter
 from amaranth.lib import wiring
@@ -27,7 +27,7 @@ from .table.tables import RECEIVE, TRANSMIT, Tables
 from .transmit.transmit import Transmit
 
 # Clients of the DMA engines, in the order of their ports.
-LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = DOWN, DOWN + 1, DOWN + 2        # behind the rings
+LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = DOWN, DOWN + 1, DOWN + 2        # after the rings
 BULK_TRANSMIT, BULK_NIC, BULK_CLIENTS = range(3)
 WRITE_PLACE, WRITE_NIC, WRITE_COMMAND, WRITE_RINGS = range(4)
 WRITE_CLIENTS = WRITE_RINGS + UP + 1
@@ -37,8 +37,8 @@ REPORT_JUDGE, REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT, REPORT_SOURCES = range
 class Card(wiring.Component):
     """One RDMA card: 512 bit at 250 MHz, one beat per cycle each way.
 
-    Control bit 1 resets everything but the PCIe room and the registers, whatever is waiting there: it holds new DMA
-    and frames back, and resets once the DMA that was begun has ended; status bit 1 rises when that is done. Clear bit
+    Control bit 1 resets everything but the PCIe subsystem and the registers, whatever is waiting there: it holds new
+    DMA and frames back, and resets once the DMA in progress has ended; status bit 1 rises when that is done. Clear bit
     0 first. A reset of the function by the host resets the registers, too: see
     :class:`~weft.hdl.supervisor.Supervisor`.
 
@@ -55,17 +55,17 @@ class Card(wiring.Component):
     s_axis_rx : In(axis)
         Frames from the MAC, without FCS. ``tready`` is always 1.
 
-    With ``mac_clock`` these two are in domain ``mac``, whose clock has nothing to do with the other one; a frame to the
-    MAC that a reset cut ends with the error bit. Then there are besides:
+    With ``mac_clock`` these two are in domain ``mac``, whose clock is unrelated to the other one; a frame to the
+    MAC that a reset cut ends with the error bit. There are additional ports:
 
     clk, rst, mac_clk, mac_rst : In(1)
-        Clocks, and resets that may come at any moment, for any time: they last 32 cycles longer inside. A MAC's clock
-        that stops has to be in reset, or a reset of the card waits for it.
+        Clocks, and resets of any timing and duration: they last 32 cycles longer inside. While the MAC's clock
+        is stopped its reset must be active, or a reset of the card waits for it.
     mac_up : In(1)
-        Domain ``mac``: the link is there. While low, frames to the MAC are lost, so that the card does not stand still.
+        Domain ``mac``: link up. While low, frames to the MAC are dropped, so that the card does not block.
     mac_tx_dropped, mac_tx_aborted, mac_rx_dropped : Out(1)
         Strobes, domain ``mac``: a frame to the MAC was lost because of ``mac_up`` or a reset; one was cut by a reset
-        of the card; a frame from the MAC did not reach the card: no room, too long, or a reset.
+        of the card; a frame from the MAC did not reach the card: no space, too long, or a reset.
     """
 
     def __init__(self, params: CardParams):
@@ -161,7 +161,7 @@ class Card(wiring.Component):
         supervisor, command = self.supervisor, self.command
         rooms = (self.endpoint, self.rings, self.transmit, self.receive, self.adamap, self.reporter, self.nic_tx,
                  self.nic_rx)
-        last = self.transmit if self.params.mac_clock else self.mac_tx       # where a frame can be held back
+        last = self.transmit if self.params.mac_clock else self.mac_tx       # the block that can hold frames back
         m.d.comb += [
             supervisor.idle.eq(Cat(*(room.idle for room in rooms), ~command.busy).all()),
             supervisor.dma_idle.eq(self.endpoint.idle), supervisor.dma_lost.eq(self.endpoint.lost),
@@ -224,7 +224,7 @@ class Card(wiring.Component):
             wiring.connect(m, self.pause.o, self.pause_gate.i_pause)
         wiring.connect(m, transmit.o_report, self.reporter.i[REPORT_TRANSMIT])
         m.d.comb += [
-            # At a clock of its own, what has left the buffer is on its way.
+            # With a MAC clock, frames that have left the buffer cannot be held any more.
             (transmit.pause if self.params.mac_clock else self.pause_gate.hold).eq(self.pause.hold),
             rings.retire[send].eq(transmit.retire_send),
             rings.retire[retransmit].eq(transmit.retire_retransmit),

@@ -1,4 +1,4 @@
-"""Merges the reports of all blocks into the Meta Report ring, never ahead of the data they speak of."""
+"""Merge of all reports into the Meta Report ring, ordered after the data that they refer to."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,29 +13,29 @@ from .part.logic import one_hot
 from .part.stages import PipelineRegister
 from .part.stream import Fifo
 
-FIRST_DEPTH = 16              # places of source 0, the receive path
-DEPTH = 4                     # places of each other source
+FIRST_DEPTH = 16              # queue entries of source 0, the receive path
+DEPTH = 4                     # queue entries of each other source
 SPACE = 4
 
 
 class Reporter(wiring.Component):
-    """Merge of report sources; an entry waits until its ticket was placed.
+    """Merge of report sources; an entry waits until the packet of its ticket was placed.
 
-    Source 0 goes first, the others take turns: so the events of a packet stand in the ring before a
+    Source 0 has priority, the others alternate: so the events of a packet come in the ring before a
     retirement that the same packet caused, which its source releases only when the packet is placed.
-    One report per cycle, latency 2 when nothing waits, 3 for sources behind the first. Reports of one
-    source keep their order; a source whose head waits blocks no other source. Tickets on ``i`` must lie
+    One report per cycle, latency 2 when nothing waits, 3 for sources other than the first. Reports of one
+    source keep their order; a source whose head waits blocks no other source. Tickets on ``i`` must be
     within 127 of ``placed_ticket``.
 
     Parameters
     ----------
     params : CardParams
     n : int
-        Sources. Source 0 is the receive path.
+        Number of sources. Source 0 is the receive path.
     unticketed : iterable of int
-        Sources whose reports speak of no received packet: their ``ticket`` is ignored.
+        Sources whose reports refer to no received packet: their ``ticket`` is ignored.
     first_depth : int
-        Places of source 0, a power of two.
+        Queue entries of source 0, a power of two.
 
     Members
     -------
@@ -45,9 +45,9 @@ class Reporter(wiring.Component):
     o : Out(stream.Signature(512))
         Entries without phase, for the ring writer.
     refusal : Out(1)
-        The entry that is being taken at ``o`` tells of a refused packet: ERROR, or PROBE with a reason.
+        The entry that is transferred at ``o`` reports a dropped packet: ERROR, or PROBE with a reason.
     space : Out(1)
-        Source 0 has at least 4 free places. Registered.
+        Source 0 has at least 4 free queue entries. Registered.
     idle : Out(1)
         No report is held.
     count_reports : Out(1)
@@ -117,9 +117,10 @@ class Reporter(wiring.Component):
         return m
 
     def _due(self, m, queue, ticket, k):
-        """Whether the ticket of what is first in a queue was placed, from a register: kept for every place, and chosen
-        a cycle ahead. A ticket is ahead of what was placed by 127 at most until it is due, for good.
-        """
+        """Return whether the packet of a queue's first report was placed, registered.
+
+        The state is kept for every queue entry, and selected a cycle ahead. A ticket is at most 127 ahead of the placed
+        one until it is due; it stays due. """
         into, at = Signal(range(queue.depth), name=f"into_{k}"), Signal(range(queue.depth), name=f"at_{k}")
         after = Signal(range(queue.depth), name=f"after_{k}", init=1)
         waiting, waits = Signal(queue.depth, name=f"waiting_{k}"), Signal(queue.depth, name=f"waits_{k}")
@@ -127,9 +128,9 @@ class Reporter(wiring.Component):
         put = one_hot(queue.i.valid & queue.i.ready, into, queue.depth)
 
         def ahead(ticket, name):
-            """Of what is placed now."""
+            """Return whether a ticket is ahead of the placed one."""
             beyond = Signal(TICKET_WIDTH, name=name)
-            m.d.comb += beyond.eq(ticket + ~self.placed_ticket)      # one less than how far it is ahead
+            m.d.comb += beyond.eq(ticket + ~self.placed_ticket)      # one less than the distance
             return ~beyond[-1]
 
         with m.If(queue.i.valid & queue.i.ready):

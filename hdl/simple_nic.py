@@ -29,15 +29,15 @@ IN_FLIGHT = 4              # NIC_TX frames being read; NIC_RX frames being writt
 
 class _Move(data.Struct):
     entry: NIC_RX
-    discard: 1      # the frame has no slot: its bytes go nowhere
+    discard: 1      # the frame has no slot: drop its bytes
 
 
 class SimpleNicTx(wiring.Component):
     """Reads the frames of NIC_TX descriptors and sends them.
 
-    Reads of up to 4 frames are in flight. One beat per cycle, latency 1 behind the DMA data; a descriptor
+    Reads of up to 4 frames are in flight. One beat per cycle, latency 1 after the DMA data; a descriptor
     takes 2 cycles and one more per 4096 bytes. Frames shorter than 60 bytes are padded with zeros. A frame whose read
-    failed ends with ``error``: whoever sends it must drop it. Descriptors with a bad length are refused. Descriptors
+    failed ends with ``error``: the sink must drop it. Descriptors with a bad length are rejected. Descriptors
     are retired in order, when their frame was read.
 
     Parameters
@@ -75,14 +75,14 @@ class SimpleNicTx(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.pending = pending = Fifo(1, IN_FLIGHT)    # in order; 1: refused
+        m.submodules.pending = pending = Fifo(1, IN_FLIGHT)    # in order; 1: rejected
 
         descriptor = data.View(NIC_TX, self.i.payload)
         address, left = Signal(64), Signal(FRAME_LENGTH_WIDTH)
         request, final = self.o_bulk_request.p, Signal()
         with m.FSM() as fsm:
             with m.State("CHECK"):
-                # waits for a descriptor and a place in the queue
+                # waits for a descriptor and space in the queue
                 bad = (descriptor.length < wire.ETH.size_bytes) | (descriptor.length > FRAME_MAX)
                 m.d.comb += [
                     pending.i.payload.eq(bad),
@@ -145,15 +145,15 @@ class SimpleNicTx(wiring.Component):
 class SimpleNicRx(wiring.Component):
     """Writes raw frames into the slots of the NIC_RX ring, then their entries.
 
-    One beat per cycle, a frame every 4 cycles at most, and what the consumers of ``o_*`` take: while a frame is
-    written, up to 3 behind it have their slots, and ask. It never waits for the host: a frame that finds no free slot,
-    or is longer than its slot, is read and dropped at once. Half of the slots are kept for the packets of QPs of the
-    card (``roce``): no other frame takes one when half are taken. ``o_request`` and ``o_data`` go straight to
-    ``DmaWrite`` and ``o_entry`` to the ring writer, so that a frame is ordered before its entry.
+    One beat per cycle, at most a frame every 4 cycles, limited by the sinks of ``o_*``: while a frame is written, up to
+    3 after it have their slots, and issue requests. It never waits for the host: a frame without a free slot, or longer
+    than its slot, is read and dropped at once. Half of the slots are reserved for the packets of QPs of the card
+    (``roce``): no other frame gets one when half are taken. ``o_request`` and ``o_data`` go straight to ``DmaWrite``
+    and ``o_entry`` to the ring writer, so that a frame is ordered before its entry.
 
-    A frame's info is taken when its requests were accepted, or the frame refused. So whoever sends frames and
-    payload over one stream, and asks for a place of the next payload behind the info, never has a group granted
-    whose data is behind a frame that waits for its own grant.
+    A frame's info is accepted when its requests were accepted, or the frame was dropped. So a source that sends frames
+    and payload over one stream, and requests writes of the next payload after the info, never has a group granted whose
+    data comes after a frame that waits for a grant itself.
 
     Parameters
     ----------
@@ -162,13 +162,13 @@ class SimpleNicRx(wiring.Component):
     Members
     -------
     registers : In(register_port("nic"))
-        Slots in host memory; ``nic_rx_slot_log2`` counts as 9 below and as 14 above.
+        Slots in host memory; ``nic_rx_slot_log2`` is clamped to 9 .. 14.
     slot : In(RingSlot)
         Of the NIC_RX ring writer.
     time_ns : In(64)
         Arrival time.
     i_info : In(stream.Signature(RawFrame))
-        One per frame, not behind its first beat.
+        One per frame, at the latest with its first beat.
     i : In(stream.Signature(Beat))
         Whole frames, 1 to 16383 bytes.
     o_request : Out(stream.Signature(DmaRequest))
@@ -210,7 +210,8 @@ class SimpleNicRx(wiring.Component):
             m.d.sync += slot_log2.eq(self.SLOT_LOG2_MAX)
         m.d.sync += slot_bytes.eq(1 << slot_log2)
 
-        # `moving` are taken and their bytes not yet gone; `written` wait for their entry. `promised` have a slot.
+        # `moving`: accepted frames whose bytes are not written; `written`: they wait for their entry; `promised`: have
+        # a slot.
         m.submodules.moving = moving = Fifo(_Move, IN_FLIGHT)
         m.submodules.written = written = Fifo(NIC_RX, IN_FLIGHT)
         promised = Signal(range(IN_FLIGHT + 1))
@@ -231,13 +232,13 @@ class SimpleNicRx(wiring.Component):
             request.length.eq(Mux(final, left, PAYLOAD_MAX)),
             moving.i.p.eq(move),
         ]
-        # Which slot is next changes only with a frame: it is known early. That slots are free is heard a cycle late.
+        # The next slot changes only with a frame, so it is known early. The number of free slots is a cycle late.
         m.d.sync += [self.refuse.stb.eq(0), promised.eq(promised + taken - told),
                      all_taken.eq(self.slot.free <= promised), half_taken.eq(self.slot.free <= half + promised),
                      position.eq((self.slot.position + promised) & (self.slot.size - 1))]
         with m.FSM() as fsm:
             with m.State("INFO"):
-                # waits for a frame, and for a place for it; decides about it
+                # waits for a frame, and for space in the queue; decides about it
                 entry = move.entry
                 m.d.sync += [
                     move.discard.eq(no_slot | too_long),
@@ -265,7 +266,7 @@ class SimpleNicRx(wiring.Component):
                     with m.If(final):
                         m.next = "TAKEN"
             with m.State("TAKEN"):
-                # one cycle to take the info: whoever gives it hears nothing of requests within a cycle
+                # one cycle to accept the info: no combinational path from the requests to its `ready`
                 m.d.comb += [self.i_info.ready.eq(1), moving.i.valid.eq(1)]
                 m.next = "INFO"
 

@@ -1,4 +1,4 @@
-"""Where a signal changes its clock on the board: around the card, and in it."""
+"""Clock-domain crossings on the board: around the card, and in it."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ BOARD_CROSSINGS = (
     Crossing(Kind.STATIC, "registers/loopback", "cmac.gt_loopback_in", "sync", "mac"),
     Crossing(Kind.STATIC, "init_release/rst", "cmac.sys_reset", "init", "mac"),
 )
-DRIVEN = {"mac_up": "mac_side/tx_enable"}      # by which register of the board a port of the card
+DRIVEN = {"mac_up": "mac_side/tx_enable"}      # register of the board that drives a port of the card
 CROSSINGS = BOARD_CROSSINGS + tuple(
     replace(one, source=DRIVEN.get(one.source, f"card/{one.source}"), sink=f"card/{one.sink}")
     for one in CARD_CROSSINGS)

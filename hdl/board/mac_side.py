@@ -1,4 +1,4 @@
-"""The MAC's side of a board: the link's state and counters, at the MAC's clock."""
+"""MAC side of a board: link state and counters in the MAC's clock domain."""
 
 from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import data, wiring
@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 
 COUNTER_BITS = 48
 
-# What is counted: name, width of the increment, what it says. The first ones come from the MAC, by the names of its
-# ports without `stat_`; the others from the MAC, the card, and here.
+# Counters: name, width of the increment, description. The first ones come from the MAC, by the names of its
+# ports without `stat_`; the others from the MAC, the card, and this block.
 MAC_EVENTS = (
     ("tx_total_packets", 1, "Frames sent."),
     ("tx_total_bytes", 6, "Their bytes, with FCS."),
@@ -30,12 +30,14 @@ OWN_EVENTS = (
     ("link_lost", 1, "Times that the link was lost."),
 )
 EVENTS = MAC_EVENTS + OWN_EVENTS
-# Levels that the MAC tells, bits of a register.
+# Levels from the MAC, bits of a register.
 LEVELS = ("rx_aligned", "rx_local_fault", "rx_remote_fault", "rx_hi_ber", "rx_rsfec_hi_ser", "tx_local_fault")
 
 
 class MacSide(wiring.Component):
-    """What the MAC tells, for a card at another clock: domains ``sync`` and ``mac``. Frames pass in the card itself.
+    """Status and counters of the MAC, for a card in another clock domain: domains ``sync`` and ``mac``.
+
+    Frames cross domains in the card itself.
 
     Members
     -------
@@ -44,14 +46,14 @@ class MacSide(wiring.Component):
     events : In(struct)
         ``EVENTS`` but the last, domain ``mac``.
     tx_enable : Out(1)
-        To card and MAC, domain ``mac``: frames may be sent. Otherwise the MAC is to send remote fault, and the card
+        To card and MAC, domain ``mac``: frames may be sent. Otherwise the MAC must send remote fault, and the card
         drops its frames.
     status : Out(len(LEVELS))
         The levels in domain ``sync``.
     counter_address, counter_stb : In
-        Domain ``sync``. Asks for a counter, held until the answer; no second one before it.
+        Domain ``sync``. Read a counter; the address is held until ``counter_ack``, and no second read begins before it.
     counter_data, counter_ack : Out
-        Domain ``sync``: the answer, about ten cycles later; never while the MAC has no clock.
+        Domain ``sync``: the response, about ten cycles later; never while the MAC has no clock.
     """
 
     def __init__(self):
@@ -71,12 +73,12 @@ class MacSide(wiring.Component):
         return m
 
     def _count(self, m, events):
-        """Counters at the MAC's clock, and the way by which one at a time is read."""
+        """Build the counters in the MAC's clock domain, and the handshake that reads one of them."""
         counters = [Signal(COUNTER_BITS, name=name) for name, _, _ in EVENTS]
         for counter, event in zip(counters, events, strict=True):
             event_q = Signal(len(event), name=f"{counter.name}_event")
             m.d.mac += [event_q.eq(event), counter.eq(counter + event_q)]
-        # No reset where counters are read: it would look like a question.
+        # No reset in the handshake: it would look like a request.
         asked_toggle = Signal(reset_less=True)
         asked_mac = Signal()
         known = Signal(3, reset_less=True)
@@ -89,7 +91,7 @@ class MacSide(wiring.Component):
         m.submodules.told_cdc = FFSynchronizer(known[2], told)
         with m.If(self.counter_stb):
             m.d.sync += [asked_toggle.eq(~asked_toggle), address.eq(self.counter_address)]
-        # The question stands still since before `asked_toggle` changed, and the answer until it changes again.
+        # The address is stable from before `asked_toggle` changes, and the value until it changes again.
         m.d.mac += known.eq((known << 1) | asked_mac)
         with m.If(known[0] != asked_mac):
             m.d.mac += address_mac.eq(address)

@@ -12,7 +12,7 @@ from .qp_port import QpOperation, QpPort
 
 
 class QpCommands(wiring.Component):
-    """Carries out one QP command whose fields are already checked; errors found by the card pass meanwhile.
+    """Executes one QP command whose fields are already checked; errors detected by the card pass in parallel.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class QpCommands(wiring.Component):
     status : Out(8)
         With ``done``: its :class:`~weft.hdl.contract.abi.CommandStatus`.
     results : Out(ArrayLayout(32, 4))
-        With ``done``: the answer of QP_QUERY, otherwise zero.
+        With ``done``: the response to QP_QUERY, otherwise zero.
     i_error, read, write
         See :class:`~weft.hdl.command.qp_port.QpPort`.
     life, drain_request, drain_done
@@ -75,7 +75,7 @@ class QpCommands(wiring.Component):
             with m.State("IDLE"):  # waits for a command
                 with m.If(self.start):
                     m.next = "LOOK_UP"
-            with m.State("LOOK_UP"):  # waits until the port takes the operation
+            with m.State("LOOK_UP"):  # waits until the port accepts the operation
                 m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.READ)]
                 with m.Switch(opcode):
                     with m.Case(CommandOpcode.QP_MODIFY):
@@ -86,7 +86,7 @@ class QpCommands(wiring.Component):
                                      update.entry.state.eq(QpState.RESET)]
                 with m.If(port.i.ready):
                     m.next = "OLD"
-            with m.State("OLD"):  # waits for the entry as it was
+            with m.State("OLD"):  # waits for the old entry
                 m.d.sync += generation.eq(old.generation)
                 with m.If(port.o.valid):
                     with m.If(opcode == CommandOpcode.QP_CREATE):
@@ -107,7 +107,7 @@ class QpCommands(wiring.Component):
                 m.d.comb += self.life.create.valid.eq(1)
                 with m.If(self.life.create.ready):
                     m.next = "WRITE"
-            with m.State("WRITE"):  # waits until the port takes the entry
+            with m.State("WRITE"):  # waits until the port accepts the entry
                 m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.CREATE),
                              update.entry.state.eq(QpState.RTS)]
                 with m.If(port.i.ready):
@@ -118,19 +118,19 @@ class QpCommands(wiring.Component):
             with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
                 m.d.comb += self.drain_request.eq(1)
                 m.next = "DRAIN"
-            with m.State("DRAIN"):  # waits until no packet that saw the old entry may still come to the list
+            with m.State("DRAIN"):  # waits until no packet that read the old entry may still come to the list
                 m.d.comb += self.drain_request.eq(1)
                 with m.If(self.drain_done):
                     m.next = "LIST_DESTROY"
                     with m.If(opcode == CommandOpcode.QP_MODIFY):
                         end(CommandStatus.OK)
-            with m.State("LIST_DESTROY"):  # waits until the order is taken
+            with m.State("LIST_DESTROY"):  # waits until the order is accepted
                 m.d.comb += self.life.destroy.valid.eq(1)
                 with m.If(self.life.destroy.ready):
                     m.next = "LIST_DESTROYED"
                     with m.If(self.life.destroyed):
                         end(CommandStatus.OK)
-            with m.State("LIST_DESTROYED"):  # waits until it is carried out
+            with m.State("LIST_DESTROYED"):  # waits until it is executed
                 with m.If(self.life.destroyed):
                     end(CommandStatus.OK)
             with m.State("QUERY"):  # one-cycle request
@@ -139,7 +139,7 @@ class QpCommands(wiring.Component):
                 with m.If(self.life.query_done):
                     m.d.comb += self.results.eq(self.life.query_result)
                     end(CommandStatus.OK)
-            with m.State("QUERY_RESULT"):  # waits for the answer
+            with m.State("QUERY_RESULT"):  # waits for the response
                 with m.If(self.life.query_done):
                     m.d.comb += self.results.eq(self.life.query_result)
                     end(CommandStatus.OK)

@@ -22,7 +22,7 @@ PAGE_LINES = PAGE_4K // BLOCK_BYTES
 
 
 def damage(block):
-    """XOR of the 16-bit words of a block: 0 if nothing happened to it since its check word was set."""
+    """Return the XOR of the 16-bit words of a block: 0 if it is unchanged since its check word was set."""
     word, bits = int.from_bytes(block, "little"), 4 * len(block)
     while bits >= 16:
         word ^= word >> bits
@@ -31,7 +31,7 @@ def damage(block):
 
 
 def sealed(entry):
-    """An entry of a host-to-card ring whose check word, the last one, was 0, with the right one."""
+    """Return an entry of a host-to-card ring with its check word, the last one, which must be 0 before."""
     return entry[:-2] + damage(entry).to_bytes(2, "little")
 
 
@@ -42,13 +42,13 @@ def _host(name, doc, *fields):
 # ---------------------------------------------------------------------------------------- rings
 
 class Ring(enum.IntEnum):
-    """The rings, in the order of their register blocks."""
+    """Rings, in the order of their register blocks."""
 
     SEND = 0          # new work
     RETRANSMIT = 1    # retransmissions, strict priority over SEND
     COMMAND = 2
     NIC_TX = 3        # raw frames out
-    RESPONSE = 4      # answers to COMMAND
+    RESPONSE = 4      # responses to COMMAND
     META_REPORT = 5
     NIC_RX = 6        # raw frames in
 
@@ -66,7 +66,7 @@ VECTOR_STATUS = 3         # MSI-X vector of the status block
 # ------------------------------------------------------------------------------------ registers
 
 class Access(enum.Enum):
-    """How the host may use a register."""
+    """Access of the host to a register."""
 
     RO = "ro"        # hardware drives it
     RW = "rw"        # host writes, hardware reads
@@ -75,7 +75,7 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True)
 class Register:
-    """A register of BAR0: byte offset, width in bits (32 or 64), access, reset value, a sentence."""
+    """A register of BAR0: byte offset, width in bits (32 or 64), access, reset value, description."""
 
     name: str
     offset: int
@@ -89,9 +89,10 @@ _RO, _RW, _DB = Access.RO, Access.RW, Access.DOORBELL
 RING_BASE, RING_STRIDE = 0x200, 0x20
 COUNTER_BASE = 0x1000
 MSIX_TABLE_OFFSET = 0x8000
-# A page of windows of 64 bytes. One write of a descriptor of PUSH_RING, in one piece, to the window of its index modulo
-# their number says what its doorbell says; a card that has read all before it then takes it from there, and reads no
-# host memory. Any other write into the window is the doorbell alone. The descriptor is in the ring in either case.
+# A page of windows of 64 bytes. A write of a whole descriptor of PUSH_RING, in one transaction, to the window of its
+# index modulo the number of windows acts as its doorbell; a card that has read all descriptors before takes it from
+# there without a read of host memory. Any other write into the window is the doorbell only. The descriptor must be in
+# the ring in either case.
 PUSH_BASE, PUSH_WINDOWS = 0x4000, 64
 PUSH_RING = Ring.SEND
 MSIX_PBA_OFFSET = 0xC000
@@ -154,28 +155,28 @@ ARM_BIT = 31
 
 
 class Reason(enum.IntEnum):
-    """Why a packet, descriptor or command was refused. Also the order of the `drop_*` counters."""
+    """Reason why a packet, descriptor or command was dropped or rejected. Also the order of the `drop_*` counters."""
 
     OK = 0
-    BAD_FRAME = 1            # the MAC marked the frame bad
-    TRUNCATED = 2            # shorter than its headers or its IP/UDP length says
+    BAD_FRAME = 1            # marked bad by the MAC
+    TRUNCATED = 2            # shorter than its headers or its IP/UDP length
     BAD_ICRC = 3
     BAD_HEADER = 4           # a fixed field or the IPv4 checksum is wrong, or the frame is for another card
     UNKNOWN_OPCODE = 5
     UNKNOWN_QP = 6           # no QP, or not ready to receive
     BAD_KEY = 7              # no such MR, or the key's tag is wrong
-    OUT_OF_RANGE = 8         # outside the MR
+    OUT_OF_RANGE = 8         # beyond the MR
     NO_PERMISSION = 9        # the MR, or the QP, does not allow it
     WRONG_PD = 10            # MR and QP are of different protection domains
     LENGTH_MISMATCH = 11     # RETH length and packet length differ, or more than 4096 bytes
-    STALE_GENERATION = 12    # for another life of the QPN
+    STALE_GENERATION = 12    # for another incarnation of the QPN
     STALE_PSN = 13           # below the cumulative PSN
-    DUPLICATE = 14           # received already; of a BITMAP node: no hole that is open
+    DUPLICATE = 14           # received already; for a BITMAP node: the hole is not open
     STALE_RSN = 15           # behind the head node
-    NOT_IN_NODE = 16         # PSN and RSN do not name the same hole
+    NOT_IN_NODE = 16         # PSN and RSN belong to different holes
     BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full
-    NIC_RING_FULL = 18       # no NIC_RX slot; frames that are no packets of a QP of the card get half of them at most
-    FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card carries
+    NIC_RING_FULL = 18       # no NIC_RX slot; frames that are not for a QP of the card get at most half of them
+    FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card supports
     BAD_DESCRIPTOR = 20      # a descriptor with a wrong phase, opcode, QP, inline length or PMTU
     DMA_ERROR = 21           # a read completed with an error
     BAD_POINTER = 22         # next pointer outside the knitting extents
@@ -184,10 +185,10 @@ class Reason(enum.IntEnum):
     WRONG_PEER = 25          # from another address than that of the QP's peer
     FAR_PSN = 26             # further ahead than the QP's peer may be
     NIC_BUSY = 27            # too many raw frames wait in the receive path already
-    BAD_PAUSE = 28           # a MAC control frame that is no sound frame of priority-based flow control
+    BAD_PAUSE = 28           # a MAC control frame that is no valid frame of priority-based flow control
 
 
-# (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
+# (name, description); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
 # one).
 COUNTERS = [
     ("tx_packets", "Data packets sent, retransmissions included."),
@@ -227,18 +228,18 @@ COUNTERS = [
 COUNTER_INDEX = {name: i for i, (name, _) in enumerate(COUNTERS)}
 COUNTER_WIDTH = 48
 
-# A QPN, as it is on the wire and in commands, is the index of a QP in the card's table (low bits) and the generation of
-# its life (the rest). Doorbells, reports and nodes have the index and the low 8 bits of the generation.
+# A QPN, on the wire and in commands, is the index of a QP in the card's table (low bits) and the generation of
+# its incarnation (the rest). Doorbells, reports and nodes have the index and the low 8 bits of the generation.
 GENERATION_BITS = 8
 
 
 def make_qpn(index, generation, index_bits):
-    """QPN of a life of the QP with this index, on a card of ``2 ** index_bits`` QPs."""
+    """Return the QPN of an incarnation of the QP with this index, on a card of ``2 ** index_bits`` QPs."""
     return (generation << index_bits | index) % (1 << QPN_BITS)
 
 
 def split_qpn(qpn, index_bits):
-    """(index, generation) of a QPN."""
+    """Return (index, generation) of a QPN."""
     return qpn % (1 << index_bits), qpn >> index_bits
 
 
@@ -259,7 +260,7 @@ PFC_WORD = Layout("PFC_WORD", "Priority-based flow control (IEEE 802.1Qbb).", [
 
 
 def is_host_qpn(word, qpn):
-    """Whether a HOST_QPNS word, as a number, includes a QPN."""
+    """Return whether a HOST_QPNS word, as a number, includes a QPN."""
     qpns = HOST_QPNS.unpack(word.to_bytes(HOST_QPNS.size_bytes, "little"))
     return bool(qpns.qp1 and qpn == HOST_QPNS_QP1 or qpns.ranged and qpn >> qpns.log2 == qpns.first >> qpns.log2)
 
@@ -281,11 +282,11 @@ STATUS_BLOCK = _host("STATUS_BLOCK", "Written by the card after host-to-card rin
 # ----------------------------------------------------------------------------- work descriptors
 
 class WorkOpcode(enum.IntEnum):
-    """What a SEND or RETRANSMIT descriptor asks for."""
+    """Operation of a SEND or RETRANSMIT descriptor."""
 
     WRITE = 1
     WRITE_IMM = 2     # the last packet carries the immediate
-    INLINE_DATA = 3   # nothing by itself: payload of the next descriptor
+    INLINE_DATA = 3   # no operation: payload of the next descriptor
 
 
 WRITES = (WorkOpcode.WRITE, WorkOpcode.WRITE_IMM)
@@ -295,7 +296,7 @@ _CHECK = ("check", 16, "Makes the XOR of the entry's 16-bit words 0.")
 
 
 def _work(name, doc, *source):
-    """A descriptor of a write whose data are, or lie, where 16 bytes of it say."""
+    """Return the layout of a write descriptor; ``source`` are the 16 bytes for its data, or their location."""
     return _host(name, doc,
         ("phase", 1, "Lap phase."),
         ("opcode", 4, "Operation.", WorkOpcode),
@@ -352,12 +353,12 @@ NIC_RX = _host("NIC_RX", "A raw frame arrived in this entry's slot.",
 # ------------------------------------------------------------------------------------- commands
 
 class CommandOpcode(enum.IntEnum):
-    """Commands. Each is answered by one RESPONSE with the same tag."""
+    """Commands. The card sends one RESPONSE for each, with the same tag."""
 
     SET_NETWORK = 1       # mac, ip
     QP_CREATE = 2         # qpn, pd, psn, psn_guard, ip, access: the QP can receive and send
-    QP_MODIFY = 3         # qpn, qp_state, access: answered when nothing of what they forbid is in flight
-    QP_DESTROY = 4        # qpn: answered when nothing of it is in flight
+    QP_MODIFY = 3         # qpn, qp_state, access: the response comes when nothing that they forbid is in flight
+    QP_DESTROY = 4        # qpn: the response comes when nothing of the QP is in flight
     MR_CREATE = 5         # mr_index, key_tag, va, length, access, pd, page_2m, pte_index
     MR_DESTROY = 6        # mr_index
     PAGE_TABLE_WRITE = 7  # pte_index, count, address: copies `count` 8-byte entries from host memory
@@ -368,18 +369,18 @@ class CommandOpcode(enum.IntEnum):
 
 
 class CommandStatus(enum.IntEnum):
-    """How a command ended."""
+    """Result of a command."""
 
     OK = 0
     BAD_OPCODE = 1
     BAD_INDEX = 2
     BAD_VALUE = 3
-    IN_USE = 4        # QP_CREATE or MR_CREATE on a live index
+    IN_USE = 4        # QP_CREATE or MR_CREATE on a used index
     DMA_ERROR = 5
 
 
 class QpState(enum.IntEnum):
-    """State of a QP as the card sees it."""
+    """State of a QP on the card."""
 
     RESET = 0   # nothing is sent or received
     RTR = 2     # receives
@@ -396,7 +397,8 @@ class AccessFlag(enum.IntFlag):
     REMOTE_ATOMIC = 8
 
 
-REMOTE_ACCESS = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC   # the QP must grant it too
+# the QP must grant it, too
+REMOTE_ACCESS = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 
 
 COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
@@ -441,7 +443,8 @@ NODE_BODY_BITS = 320
 NODE_HOLES_MAX = 320      # of any encoding
 LIST_HOLES = 20
 RUNS_MAX = 10
-RUNS_HOLES = 64           # the matcher keeps one bit per hole of LIST and RUNS; a BITMAP shows itself what is open
+# the matcher keeps one bit per hole of LIST and RUNS; for a BITMAP the body itself is the open holes
+RUNS_HOLES = 64
 HOLES_MAX = {Encoding.LIST: LIST_HOLES, Encoding.RUNS: RUNS_HOLES, Encoding.BITMAP: NODE_HOLES_MAX}
 OFFSET_BITS = 16
 NEXT_PHASE_BIT, NEXT_ADJACENT_BIT = 0, 1
@@ -472,10 +475,10 @@ class ReportKind(enum.IntEnum):
     MESSAGE_END = 3  # a packet with ack_req was accepted for the first time: REPORT_EVENT
     PROGRESS = 4     # the window is empty again after a message end it could not yet cover: REPORT_EVENT
     PROBE = 5        # a probe arrived and took effect, or came to a QP in ERR: REPORT_EVENT
-    ERROR = 6        # a packet of a known QP was refused: REPORT_EVENT
+    ERROR = 6        # a packet of a known QP was dropped: REPORT_EVENT
     QP_ERROR = 7     # the list of a QP is broken; the QP is in ERR: REPORT_EVENT
-    TX_ERROR = 8     # a work descriptor was refused: REPORT_EVENT
-    UNMATCHED = 9    # a retransmission was placed that the card keeps no book of, its hole is filled: REPORT_EVENT
+    TX_ERROR = 8     # a work descriptor was rejected: REPORT_EVENT
+    UNMATCHED = 9    # a retransmission was placed without matching, its hole is filled: REPORT_EVENT
 
 
 _REPORT_HEADER = (("phase", 1, "Lap phase."), ("kind", 5, "", ReportKind))
@@ -512,11 +515,11 @@ KEY_TAG_BITS = 8
 
 
 def make_key(index, tag):
-    """lkey or rkey: 24-bit MR index and 8-bit random tag."""
+    """Return an lkey or rkey: 24-bit MR index and 8-bit random tag."""
     return index << KEY_TAG_BITS | tag
 
 
-# Table entries, little-endian bit order; widths of indices are the contract's, a build uses fewer bits.
+# Table entries, little-endian bit order; index widths are maxima of the contract, a build uses fewer bits.
 QP_ENTRY_FIELDS = [("state", 3), ("generation", QPN_BITS), ("pd", 24), ("access", 4), ("peer_ip", 32), ("psn_guard", 5)]
 MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1),
                    ("va", 64), ("length", 48), ("pte_index", 32)]
@@ -527,7 +530,7 @@ PTE_PAGE_BITS, PTE_CHECK_BITS = PTE.by_name["page"].width, PTE.by_name["check"].
 
 
 def pte_damage(entry):
-    """The check of a page-table entry, a number, whose own check is 0; 0 for an entry that is whole."""
+    """Return the check of a page-table entry, a number, whose check field is 0; 0 for a valid entry."""
     ones, folded = (1 << PTE_CHECK_BITS) - 1, 0
     while entry:
         entry, folded = entry >> PTE_CHECK_BITS, folded ^ entry & ones

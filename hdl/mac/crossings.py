@@ -1,4 +1,4 @@
-"""Where a signal changes its clock: all of it, by name, and what a vendor's tools are to do about it."""
+"""Clock-domain crossings of the card, by name, and their constraints for a vendor's tools."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +16,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Crossing:
-    """``source`` and ``sink`` are registers, ports, or ``block.port``; a path of instances, parted by ``/``."""
+    """A crossing: ``source`` and ``sink`` are registers, ports, or ``block.port``; paths of instances use ``/``."""
 
     kind: Kind
     source: str
@@ -25,7 +25,7 @@ class Crossing:
     read: str
 
     def constraints(self):
-        """Lines of XDC."""
+        """Return lines of XDC."""
         cells = {end: f"[get_cells -hierarchical -filter {{NAME =~ {getattr(self, end)}_reg*}}]"
                  for end in ("source", "sink") if "." not in getattr(self, end) and "/" in getattr(self, end)}
         if self.kind is Kind.STATIC or "source" not in cells and self.kind is not Kind.RESET:
@@ -51,7 +51,7 @@ class Crossing:
 
 
 def _frames(path, write, read, fifos):
-    """Of a :class:`~weft.hdl.mac.frame_crossing.FrameCrossing`."""
+    """Generate the crossings of a :class:`~weft.hdl.mac.frame_crossing.FrameCrossing`."""
     for fifo in (f"{path}/{name}" for name in fifos):
         yield Crossing(Kind.GRAY, f"{fifo}/produce_w_gry", f"{fifo}/produce_cdc/stage0", write, read)
         yield Crossing(Kind.GRAY, f"{fifo}/consume_r_gry", f"{fifo}/consume_cdc/stage0", read, write)
@@ -79,7 +79,7 @@ CARD_CROSSINGS = (
 
 
 def crossings_xdc(crossings=CARD_CROSSINGS):
-    """XDC to be read after synthesis, when registers have their names: every place where a clock changes."""
+    """Return the XDC of all crossings, to be read after synthesis, when registers have their names."""
     lines = ["# Between clocks. Nothing else may cross: report_cdc has to find no other path."]
     seen = set()
     for crossing in crossings:

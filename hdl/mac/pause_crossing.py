@@ -1,4 +1,4 @@
-"""A pause to be sent, on its way to a MAC at a clock of its own."""
+"""Clock-domain crossing of a pause frame to a MAC in another clock domain."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,11 +9,11 @@ from ..part.layouts import PauseFrame
 
 
 class PauseCrossing(wiring.Component):
-    """One pause at a time from domain ``sync`` to domain ``mac``, offered 4 cycles of the MAC after it was taken.
+    """One pause at a time from domain ``sync`` to domain ``mac``, offered 4 cycles of the MAC after it was accepted.
 
-    Question and answer are levels that go there and back, while what is asked stands still: the next one is taken some
-    10 cycles of each clock after the one before was sent. Either side may be reset at any time, for 16 cycles of the
-    slower clock at least; a pause on its way may then be lost, or sent twice.
+    A handshake of two levels, while the data are stable: the next one is accepted some 10 cycles of each clock after
+    the one before was sent. Either side may be reset at any time, for at least 16 cycles of the slower clock; a pause
+    in the crossing may then be lost, or sent twice.
 
     Members
     -------
@@ -28,7 +28,7 @@ class PauseCrossing(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        ask = Signal()                  # each on a line of its own: so it has the name that constraints know
+        ask = Signal()                  # one signal per line: it gets the name that the constraints use
         asked = Signal()
         done = Signal()
         done_sync = Signal()

@@ -1,4 +1,4 @@
-"""What happens to requests while the card may not be bus master: they end here."""
+"""Gate for requests while the card may not be bus master."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,11 +9,11 @@ from .tlp import TAG_BITS, TAGS, CompletionBeat, ReadTlp, WriteTlp
 
 
 class BusMaster(wiring.Component):
-    """Passes requests on while the host lets the card be bus master.
+    """Passes requests while the host lets the card be bus master.
 
-    While it does not, a write vanishes and a read is answered with an error: nobody behind waits for ever, and a reset
-    of the card finds it at rest. A request that was shown on the other side goes there, a packet as a whole.
-    One beat per cycle, no latency. Answers given here go into cycles without a completion from the host.
+    Otherwise a write is dropped and a read gets a completion with an error: no client waits for ever, and a reset
+    of the card finds it idle. A request that was already offered at the output goes there, a packet as a whole.
+    One beat per cycle, no latency. Completions generated here use cycles without a completion from the host.
 
     Members
     -------
@@ -22,11 +22,11 @@ class BusMaster(wiring.Component):
     i_read, o_read : In/Out(stream.Signature(ReadTlp))
     i_write, o_write : In/Out(stream.Signature(WriteTlp))
     i_completion, o_completion : In/Out(stream.Signature(CompletionBeat))
-        ``ready`` of neither is looked at.
+        ``ready`` of both is ignored.
     refused : Out(1)
-        Strobe: a request ended here.
+        Strobe: a request was dropped here.
     busy : Out(1)
-        A read was accepted and not yet answered here.
+        A read was accepted and not yet completed here.
     """
 
     enable: In(1)
@@ -56,7 +56,7 @@ class BusMaster(wiring.Component):
         with m.Else():
             m.d.comb += self.i_read.ready.eq(failed.i.ready)
 
-        # The fate of a packet is decided at its first beat.
+        # A packet is passed or dropped as a whole, decided at its first beat.
         with m.If(inside):
             m.d.comb += pass_write.eq(passing)
         with m.Else():

@@ -16,7 +16,7 @@ DESCRIPTOR_DWORDS = 4
 WINDOW_DWORDS = abi.BLOCK_BYTES * 8 // DWORD_BITS
 CC_HEADER_DWORDS = 3
 REGISTER_BAR = 0
-READ_TIMEOUT_LOG2 = 6      # cycles the register bus has to answer
+READ_TIMEOUT_LOG2 = 6      # limit in cycles for a response of the register bus
 
 
 class HostDescriptor(data.Struct):
@@ -64,18 +64,18 @@ STATUS_OK, STATUS_UNSUPPORTED = 0, 1
 
 
 class RegisterShim(wiring.Component):
-    """Serves host reads and writes of 4 and 8 aligned bytes in BAR0, one at a time and in order, and writes of up to 64
-    bytes into its windows for descriptors.
+    """Serves host reads and writes of BAR0: registers and push windows.
 
-    Everything else is refused: writes and messages are dropped, what asks for an answer gets
-    "unsupported request". So does a read that the register bus leaves unanswered for 64 cycles. A read of part of a
-    double word is served. Three cycles per write, four for a whole descriptor, which leaves as one; a read takes four
-    more than the register bus.
+    Registers are accessed by 4 or 8 aligned bytes, one access at a time and in order; the windows for descriptors by
+    writes of up to 64 bytes. Everything else is rejected: writes and messages are dropped, requests that need a
+    completion get "unsupported request". So does a read without a response of the register bus within 64 cycles. A read
+    of part of a double word is served. Three cycles per write, four for a whole descriptor, which leaves as one; a read
+    takes four more than the register bus.
 
     Parameters
     ----------
     windows : bool
-        Whether there are such windows; without them these writes are refused.
+        Accept writes to the push windows; otherwise they are rejected.
 
     Members
     -------
@@ -84,7 +84,7 @@ class RegisterShim(wiring.Component):
     registers : Out(RegisterBus)
     o_push : Out(stream.Signature(PushedDescriptor))
     refused : Out(1)
-        A host request was refused.
+        A host request was rejected.
     """
 
     def __init__(self, *, windows=True):
@@ -104,7 +104,7 @@ class RegisterShim(wiring.Component):
         head = Signal(HostDescriptor)
         payload, first_be, last_be = Signal(BEAT_BITS), Signal(4), Signal(4)
         first_bits = BEAT_BITS - DESCRIPTOR_DWORDS * DWORD_BITS      # of the payload, in the first beat
-        more = Signal()                  # the request has beats that are skipped, but for what a descriptor needs
+        more = Signal()                  # the request has more beats, skipped except for the data of a descriptor
         offset = Signal(16)
         timer = Signal(READ_TIMEOUT_LOG2 + 1)
 
@@ -123,7 +123,7 @@ class RegisterShim(wiring.Component):
             self.o_push.p.window.eq(offset[6:6 + PUSH_WINDOW_WIDTH]),
             self.o_push.p.whole.eq((head.dwords == WINDOW_DWORDS) & (offset[:6] == 0) & (first_be & last_be).all()),
         ]
-        # First byte and number of bytes that a read of one double word asks for; none counts as one.
+        # First byte and number of bytes of a read of one double word; zero bytes count as one.
         with m.If(single):
             with m.Switch(first_be):
                 for enables in range(1, 16):

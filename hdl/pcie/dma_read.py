@@ -20,9 +20,9 @@ class DmaRead(wiring.Component):
     """Reads host memory for bulk clients (byte streams) and line clients (64-byte lines).
 
     Tags 0 to ``bulk_tags - 1`` are the bulk clients', ``line_tags`` more the line clients'. Every bulk
-    client has tags and a reorder buffer of its own, so none waits for another's data to be taken: the
+    client has separate tags and a separate reorder buffer, so none waits for another to take its data: the
     first client has most tags, every further one an eighth. Requests of all share the link round-robin.
-    What is in flight fits the completion buffer of the hard block: see
+    Outstanding reads fit the completion buffer of the hard block: see
     :class:`~weft.hdl.pcie.completion_room.CompletionRoom`.
 
     Throughput: one beat per cycle and bulk client, one line per cycle; one read request per two cycles.

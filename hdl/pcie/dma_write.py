@@ -31,14 +31,14 @@ class DmaWrite(wiring.Component):
     params : CardParams
     clients : int
     late : int, optional
-        The client that asks late in its cycle.
+        The client whose request is late in its cycle.
 
     Members
     -------
     cfg_max_payload : In(3)
         128 bytes << code, code 5 at most.
     i_request, i_data : In(stream DmaRequest).array(clients), In(stream Beat).array(clients)
-        ``last`` ends the group on both; ``error`` of a beat is not looked at. Lengths from 1 to 4096.
+        ``last`` ends the group on both; ``error`` of a beat is ignored. Lengths from 1 to 4096.
     o : Out(stream.Signature(WriteTlp))
     busy : Out(1)
         Something was accepted and has not left on ``o``.
@@ -86,7 +86,7 @@ class DmaWrite(wiring.Component):
         with m.If(moves):
             m.d.sync += inside.eq(~arbiter.o.p.last)
 
-        # A bit for each client: whose data is taken.
+        # One-hot: the client whose data is taken.
         owns, owned = Signal(self._clients), Signal()
         group_ends = Signal()
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""Reads of descriptors, Adamap nodes and page-table entries: whole lines, latency first."""
+"""Line reader: descriptors, Adamap nodes and page-table entries, in whole lines with low latency."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -38,10 +38,10 @@ class LineReader(wiring.Component):
         Largest read request, 128 bytes << ``size``.
     i : In(stream.Signature(LineRequest)).array(clients)
     o : Out(stream.Signature(LineData)).array(clients)
-        ``ready`` is not looked at.
+        ``ready`` is ignored.
     o_read : Out(stream.Signature(ReadTlp))
     completion : In(ScatteredBeat)
-        Completions of any tag; others' are passed over.
+        Completions of any tag; those of other clients are ignored.
     completion_valid : In(1)
     busy : Out(1)
         Something was accepted and not yet delivered.
@@ -79,7 +79,7 @@ class LineReader(wiring.Component):
         for k in range(self._clients):
             connect(m, flipped(self.i[k]), arbiter.i[k])
 
-        # Requests. Tags never used yet are counted up; used ones come back through the queue.
+        # Requests. Unused tags are counted up; used ones come back through the queue.
         fresh = Signal(range(tags + 1))
         slot = Signal(self._tag_width)
         slot_ready = Signal()
@@ -151,7 +151,7 @@ class LineReader(wiring.Component):
         ]
         m.d.sync += in_flight.eq(in_flight + record_write.en - free.i.valid)
         m.d.sync += [now_row.eq(now_row + 1), now_index.eq(now_index + 1)]
-        # What is not to be read out, or again, does no harm there: that comes late, out of the records.
+        # These registers load without waiting for the decision, which comes late from the records.
         with m.If(~active | final):
             m.d.sync += [
                 active.eq(complete.o.valid & ~second), now.eq(record), now_slot.eq(complete.o.p.slot),

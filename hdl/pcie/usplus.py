@@ -24,7 +24,7 @@ def _axis(user_width):
 
 
 def hard_block_members():
-    """Signature members that face the hard block."""
+    """Return the signature members that face the hard block."""
     return {
         "m_axis_rq": Out(_axis(rq.USER_WIDTH)),
         "s_axis_rc": In(_axis(rc.USER_WIDTH)),
@@ -41,7 +41,7 @@ def hard_block_members():
 
 
 def connect_hard_block(m, inner, outer):
-    """Give ``outer``'s members that face the hard block to ``inner``, a part of it."""
+    """Connect the members of ``outer`` that face the hard block to those of ``inner``, a block in it."""
     for name, member in hard_block_members().items():
         if member.is_signature:
             connect(m, getattr(inner, name), flipped(getattr(outer, name)))
@@ -52,7 +52,7 @@ def connect_hard_block(m, inner, outer):
 
 
 class UsplusShim(wiring.Component):
-    """Joins the vendor-neutral side of the card to RQ, RC, CQ and CC.
+    """Connects the vendor-neutral side of the card to RQ, RC, CQ and CC.
 
     A read takes a cycle before it comes to them. Throughput and latency of the parts:
     :class:`~weft.hdl.pcie.rq.RequestShim`, :class:`~weft.hdl.pcie.rc.CompletionShim`,
@@ -69,19 +69,19 @@ class UsplusShim(wiring.Component):
     m_axis_rq, s_axis_rc, s_axis_cq, m_axis_cc
         AXI streams of the hard block.
     cfg_max_payload, cfg_max_read_req : In(3)
-        As the hard block gives them: 128 bytes << code.
+        Codes of the hard block: 128 bytes << code.
     max_payload, max_read_req : Out(3)
         The same, registered and limited to legal values, for the DMA engines.
     pcie_rq_seq_num0, pcie_rq_seq_num1, pcie_rq_seq_num_vld0, pcie_rq_seq_num_vld1, pcie_tfc_nph_av
         See ``sequence`` and ``nonposted_credits`` of :class:`~weft.hdl.pcie.rq.RequestShim`.
     cfg_function_status, cfg_interrupt_msix_enable, cfg_interrupt_msix_mask, cfg_flr_in_process, cfg_flr_done
-        As PG213 has them, of all functions; the card looks at the first.
+        See PG213, of all functions; the card uses the first.
     cfg_ext_tag_enable : In(1)
         Extended tag field enable of the Device Control register.
     bus_master, msix_enable, function_reset : Out(1)
         Registered. The card may be bus master; it may send interrupts; its function is being reset.
     function_reset_done : In(1)
-        Strobe: the card has forgotten everything.
+        Strobe: the reset of the card is finished.
     i_read : In(stream.Signature(ReadTlp))
     i_write : In(stream.Signature(WriteTlp))
     o_completion : Out(stream.Signature(CompletionBeat))
@@ -90,12 +90,12 @@ class UsplusShim(wiring.Component):
     stop : In(1)
         The card reads and writes no host memory, as if it might not be bus master.
     refused : Out(1)
-        Strobe: a request of the card ended in an error or in nothing, or may have, because it may not be bus master or
-        is to stop.
+        Strobe: a request of the card was dropped or ended in an error, or may have been, because the card may not be
+        bus master or must stop.
     busy : Out(1)
         A request was accepted and has not left; a write may still be in the hard block.
     count_host_refused : Out(1)
-        A host request was refused.
+        A host request was rejected.
     """
 
     COUNTS = {"host_refused": 1}
@@ -123,9 +123,9 @@ class UsplusShim(wiring.Component):
         m.submodules.bus_master = bus_master = BusMaster()
         m.submodules.tags = tags = FewTags()
         m.submodules.watch = watch = ReadWatch()
-        m.submodules.reads = reads = Skid(ReadTlp)      # cuts the readiness of RQ off from the readers
+        m.submodules.reads = reads = Skid(ReadTlp)      # separates `ready` of RQ from the readers
         enable, master_q = Signal(), Signal()
-        dropped = Signal()      # writes that the hard block has may never leave it
+        dropped = Signal()      # writes in the hard block may never leave it
         m.d.sync += [master_q.eq(self.bus_master), enable.eq(self.bus_master & ~self.stop)]
         m.d.comb += dropped.eq(master_q & ~self.bus_master & requests.busy)
         silence = Signal(self._silence_log2 + 1)

@@ -1,4 +1,4 @@
-"""Places a contiguous byte stream into memory writes, at any byte offset."""
+"""Alignment of a contiguous byte stream to memory writes at any byte offset."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,16 +10,16 @@ from .piece_beats import PieceBeats
 from .rotate import Rotate
 from .tlp import Piece, WriteTlp
 
-WRITES = 16             # beats on their way out
-COMING = 5              # of them, that no level tells of yet
+WRITES = 16             # beats in the output queue
+COMING = 5              # of them, not included in the level yet
 
 
 class WriteAlign(wiring.Component):
     """Makes a :class:`WriteTlp` of every piece from the next bytes of the stream.
 
     The stream is a packet per group: as many bytes as the group's pieces. One beat per cycle, also
-    across pieces; one cycle more between groups. Five cycles of latency. What begins has a place at the end: a late
-    ``o.ready`` stops nothing on the way.
+    across pieces; one cycle more between groups. Five cycles of latency. A beat that begins has a place in the output
+    queue: a late ``o.ready`` stalls nothing inside.
 
     Members
     -------

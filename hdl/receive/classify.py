@@ -76,7 +76,7 @@ def _is_roce(beat):
 
 
 def padded(beat):
-    """Return whether a frame, given its first beat, is a packet of HOST_MIN_BYTES padded to the shortest Ethernet frame.
+    """Return whether a frame, given its first beat, is a packet of HOST_MIN_BYTES padded to the minimum frame size.
 
     The ICRC of such a frame is not at its end.
     """

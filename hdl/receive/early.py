@@ -16,7 +16,7 @@ FATES = DEPTH + Translate.LATENCY + 1       # requests waiting and in the transl
 
 
 class Early(wiring.Component):
-    """Requests the translation of each packet of a QP when its headers have arrived, long before its last byte and its ICRC.
+    """Requests the translation of each packet of a QP when its headers have arrived, long before its end and ICRC.
 
     Afterwards it passes on whether the packet was kept, so that unused responses are discarded.
 
