@@ -1,4 +1,4 @@
-"""BAR decoder: two register blocks behind one hard block."""
+"""BAR decoder: two register blocks at one hard block."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring

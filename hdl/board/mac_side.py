@@ -19,15 +19,15 @@ MAC_EVENTS = (
     ("rx_undersize", 3, "Received with less than 64 bytes."),
     ("rx_toolong", 1, "Received longer than the limit."),
     ("rx_rsfec_corrected_cw_inc", 1, "RS-FEC code words that were corrected."),
-    ("rx_rsfec_uncorrected_cw_inc", 1, "RS-FEC code words that could not be."),
+    ("rx_rsfec_uncorrected_cw_inc", 1, "RS-FEC code words that could not be corrected."),
 )
 OWN_EVENTS = (
-    ("tx_overflow", 1, "The MAC could not take a beat that it had asked for."),
+    ("tx_overflow", 1, "The MAC could not accept a beat that it had requested."),
     ("tx_underflow", 1, "The MAC found no beat inside a frame. Never, unless the crossing is broken."),
     ("tx_aborted", 1, "Frames cut off because the card was reset."),
-    ("tx_dropped", 1, "Frames of the card that did not leave: the link is down, or a reset."),
-    ("rx_dropped", 1, "Frames received that did not reach the card: no room, too long, or a reset."),
-    ("link_lost", 1, "Times that the link was lost."),
+    ("tx_dropped", 1, "Frames of the card that were not sent: link down, or a reset."),
+    ("rx_dropped", 1, "Frames received that did not reach the card: no space, too long, or a reset."),
+    ("link_lost", 1, "Number of times that the link was lost."),
 )
 EVENTS = MAC_EVENTS + OWN_EVENTS
 # Levels from the MAC, bits of a register.

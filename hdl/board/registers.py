@@ -11,7 +11,7 @@ MAGIC = 0x57454654_00000050      # "WEFT", U50
 BAR_BYTES = 4096
 ID, CONTROL, STATUS, COUNTERS = 0x000, 0x008, 0x010, 0x100
 CONTROL_BITS = (
-    ("loopback", "Near-end loopback in the transceivers (PMA): what is sent is received. Set `mac_reset` meanwhile."),
+    ("loopback", "Near-end loopback in the transceivers (PMA). Set `mac_reset` during a change."),
     ("mac_reset", "MAC and transceivers are held in reset."),
 )
 STATUS_BITS = (*LEVELS, "gt_power_good", "pcie_link_up")

@@ -42,7 +42,7 @@ def card_block():
 
 
 def stubs_text(*, debug=False):
-    """Return Verilog of empty modules in place of the card and of the vendor's blocks."""
+    """Return Verilog of empty modules instead of the card and of the vendor's blocks."""
     blocks = {CARD_MODULE: card_block(), **BLOCKS}
     if debug:
         blocks |= {name: ila(widths) for name, widths in PROBES.items()}

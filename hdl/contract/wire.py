@@ -87,9 +87,9 @@ def _wire(name, doc, fields, size):
 ETH = _wire("Ethernet", "Ethernet II header.", [
     ("dst", 48, "Destination MAC address."), ("src", 48, "Source MAC address."),
     ("ethertype", 16, "Protocol that follows.")], 14)
-PFC = _wire("PFC", "Priority-based flow control: a MAC control frame, filled up to the shortest frame with zeros.", [
+PFC = _wire("PFC", "Priority-based flow control: a MAC control frame, padded to the minimum frame size with zeros.", [
     ("opcode", 16, "", MacControl), ("_resv8", 8), ("classes", 8, "Bit *n*: `time`*n* counts."),
-    *[(f"time{n}", 16, f"How long priority {n} pauses from now on, in 512 bits of the line; 0: no longer.")
+    *[(f"time{n}", 16, f"Duration of the pause of priority {n} from now on, in 512 bit times; 0: end of the pause.")
       for n in range(PRIORITIES)]], 20)
 IPV4 = _wire("IPv4", "IPv4 header without options.", [
     ("version", 4, "4."), ("ihl", 4, "Header length in 32-bit words, 5."), ("tos", 8, "DSCP and ECN."),
@@ -102,15 +102,15 @@ UDP = _wire("UDP", "UDP header; the checksum is zero, as RoCEv2 allows.", [
     ("checksum", 16, "0.")], 8)
 BTH = _wire("BTH", "Base transport header.", [
     ("opcode", 8, "", Opcode), ("solicited", 1, "Solicited event."), ("migreq", 1, "Migration state, 1."),
-    ("pad_count", 2, "Bytes of padding behind the payload."), ("version", 4, "0."), ("pkey", 16, "0xFFFF."),
+    ("pad_count", 2, "Bytes of padding after the payload."), ("version", 4, "0."), ("pkey", 16, "0xFFFF."),
     ("_resv8", 8), ("dest_qp", 24, "Destination QPN."), ("ack_req", 1, "Last packet of a message: report it."),
     ("_resv7", 7), ("psn", 24, "Packet sequence number.")], 12)
-RETH = _wire("RETH", "RDMA extended header: where the payload goes.", [
+RETH = _wire("RETH", "RDMA extended header: destination of the payload.", [
     ("va", 64, "Virtual address of the first byte."), ("rkey", 32, "Remote key."),
     ("dma_length", 32, "Bytes of payload.")], 16)
 AETH = _wire("AETH", "Acknowledge extended header.", [
     ("syndrome", 8, "", Syndrome), ("msn", 24, "Messages completed, modulo 2^24.")], 4)
-DETH = _wire("DETH", "Datagram extended header: of datagrams, which the card leaves to the host.", [
+DETH = _wire("DETH", "Datagram extended header; datagrams are handled by the host.", [
     ("qkey", 32, "Of the destination."), ("_resv8", 8), ("src_qp", 24, "QPN of the sender.")], 8)
 IMMDT = _wire("ImmDt", "Immediate data.", [("imm", 32, "")], 4)
 RSNH = _wire("RSNH", "Retransmission header (Weft).", [
@@ -118,7 +118,7 @@ RSNH = _wire("RSNH", "Retransmission header (Weft).", [
     ("rsn", 24, "Retransmission sequence number, modulo 2^24.")], 4)
 LIMH = _wire("LIMH", "Receive-limit header (Weft).", [
     ("_resv8", 8),
-    ("limited", 1, "Whether there is a limit at present."),
+    ("limited", 1, "There is a limit."),
     ("serial", LIMIT_SERIAL_BITS,
      "Counts the changes of the limit, modulo 2^23: an older frame that comes late is ignored.")], 4)
 

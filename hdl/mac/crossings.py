@@ -8,10 +8,10 @@ PERIODS_NS = {"sync": 4.0, "mac": 3.103, "init": 10.0}
 
 class Kind(Enum):
     GRAY = "pointer in Gray code: bits may arrive at different times, but less than a cycle apart"
-    LEVEL = "single bits, each of which stands long enough"
-    HELD = "a bus that stands still while it is read: a synchronised bit says when"
-    RESET = "reset that comes at once and goes with the clock"
-    STATIC = "set by hand while the block that reads it is in reset"
+    LEVEL = "single bits, each of which is stable long enough"
+    HELD = "a bus that is stable while it is read: a synchronised bit is its enable"
+    RESET = "reset with asynchronous assertion and synchronous release"
+    STATIC = "set by software while the block that reads it is in reset"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ CARD_CROSSINGS = (
 
 def crossings_xdc(crossings=CARD_CROSSINGS):
     """Return the XDC of all crossings, to be read after synthesis, when registers have their names."""
-    lines = ["# Between clocks. Nothing else may cross: report_cdc has to find no other path."]
+    lines = ["# Clock-domain crossings. report_cdc must find no other path."]
     seen = set()
     for crossing in crossings:
         lines += ["", f"# {crossing.source} -> {crossing.sink}: {crossing.kind.value}"]

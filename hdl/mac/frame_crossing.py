@@ -101,7 +101,7 @@ class FrameCrossing(wiring.Component):
     def _write(self, m, beats):
         """Write the beats of frames into their FIFO.
 
-        Returns two signals: the first is high once for each end of a frame in it, and then the second says whether the
+        Returns two signals: the first is high once for each end of a frame in it, and then the second shows whether the
         frame must be dropped. """
         quiet, waited = self.quiet, Signal(QUIET_LOG2)
         m.submodules.reader_reset_cdc = FFSynchronizer(ResetSignal("read"), self.read_reset, o_domain="write", init=1)

@@ -88,7 +88,7 @@ class PauseTimer(wiring.Component):
     enable : In(1)
         While low, pauses end and none begins.
     stb, quanta : In(1), In(16)
-        A pause of ``quanta`` times 512 bit times from now on, in place of the previous one.
+        A pause of ``quanta`` times 512 bit times from now on; replaces the previous one.
     hold : Out(1)
         Registered.
     count_pause_cycles, count_pause_storms : Out(1)

@@ -17,7 +17,7 @@ MARKED_BEAT = data.StructLayout({**Beat.as_shape().members, "control": 1})     #
 class RxCrossing(wiring.Component):
     """:class:`~weft.hdl.mac.edge.MacRx` in domain ``mac``, its beats in domain ``sync``. Never stalls the MAC.
 
-    Beats are passed on as they come, about eight cycles later. The card takes a beat per cycle; what exceeds that is
+    Beats are passed on as they come, about eight cycles later. The card takes a beat per cycle; the excess is
     dropped as whole frames when the FIFO is full to its last frame. A frame that a reset of the MAC's side cuts ends
     with ``error``.
 

@@ -56,7 +56,7 @@ class PacketArbiter(wiring.Component):
 
     def __init__(self, shape, n, late=None):
         if n < 1:
-            raise ValueError(f"an arbiter of {n} inputs has nothing to do")
+            raise ValueError(f"an arbiter needs at least one input, not {n}")
         self.n, self.late = n, late if n > 1 else None
         super().__init__({
             "i": In(stream.Signature(shape)).array(n),

@@ -52,7 +52,7 @@ class Counters(wiring.Component):
     def __init__(self, widths, *, refusals=1, reads=1):
         for name, width in widths.items():
             if name not in abi.COUNTER_INDEX:
-                raise ValueError(f"no counter is called {name!r}")
+                raise ValueError(f"unknown counter {name!r}")
             if not 1 <= width <= 32:
                 raise ValueError(f"counter {name}: an amount of {width} bits; choose 1 to 32")
         self.widths, self.refusals, self.reads = dict(widths), refusals, reads

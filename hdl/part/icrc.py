@@ -46,7 +46,7 @@ class Icrc(wiring.Component):
     ----------
     check : bool
         False: frames end with the last byte before the ICRC; the result is the ICRC.
-        True: frames end with their ICRC; the result says whether it is right.
+        True: frames end with their ICRC; the result shows whether it is right.
 
     Members
     -------

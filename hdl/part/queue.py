@@ -55,7 +55,7 @@ class Queue(wiring.Component):
         put, take, some, last = Signal(), Signal(), Signal(), Signal()
         leaves = take           # strobe: an item leaves the memory
         m.d.comb += [
-            # For a power of two, the top bit of the level says whether the queue is full.
+            # For a power of two, the top bit of the level is 1 if the queue is full.
             self.w_rdy.eq(~stored[-1] if whole else stored != places),
             some.eq(stored != 0),
             put.eq(self.w_en & self.w_rdy),

@@ -160,7 +160,7 @@ class LateChoice(wiring.Component):
     early_en, early : In(1), In(shape)
         Valid while ``late_en`` is low.
     other_en, other : In(1), In(shape)
-        If ``other`` is set: loaded in place of ``early`` while ``early_en`` is high.
+        If ``other`` is set: loaded instead of ``early`` while ``early_en`` is high.
     o : Out(shape)
     """
 

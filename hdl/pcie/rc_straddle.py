@@ -96,7 +96,7 @@ class StraddledCompletionShim(CompletionShim):
         m.d.comb += [rows.i.valid.eq(rc.tvalid), rc.tready.eq(rows.i.ready), rows.i.p.data.eq(rc.tdata)]
         read_sideband(m, CompletionUser(rc.tuser), rows.i.p)
 
-        # The window: whether there is one, its position, and whether its completion began before it.
+        # The window: `here` if there is one, its position, and `inside` if its completion began before it.
         here, at, inside = Signal(), Signal(range(SLOTS)), Signal()
         near, far = older.outlooks[at], newer.outlooks[0]
         within, reached, last, leaves, advance = Signal(), Signal(), Signal(), Signal(), Signal()

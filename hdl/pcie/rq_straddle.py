@@ -73,7 +73,7 @@ class StraddledRequestShim(RequestShim):
         wiring.connect(m, wiring.flipped(self.i_write), store.i)
         read, write, low, high = reads.o.p, store.o.p, out.i.p.low, out.i.p.high
 
-        # A write: whether it has begun, and in which half; the rest of one that has ended.
+        # A write that has begun, and in which half; the rest of one that has ended.
         inside, began_high, flush = Signal(), Signal(), Signal()
         carry, carry_dwords = Signal(CARRY_DWORDS * DWORD_BITS), Signal(range(CARRY_DWORDS + 1))
         may_read, may_write, read_next = Signal(), Signal(), Signal()

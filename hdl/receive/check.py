@@ -17,7 +17,7 @@ def _is_raw(header):
 class RxCheck(wiring.Component):
     """Checks QP, generation, sender, permission, key, protection domain and bounds of every packet, in order.
 
-    One packet per cycle, latency 1 cycle once header, fate and translation are there. Stalls when ``o`` does.
+    One packet per cycle, latency 1 cycle once header, outcome and translation are there. Stalls when ``o`` does.
 
     RAW frames pass, unless they are packets of a QP (``roce``): then the QP is checked. Errors of the QP have
     priority: no QP that receives (UNKNOWN_QP), another generation than that of the QPN (STALE_GENERATION), a
@@ -38,7 +38,7 @@ class RxCheck(wiring.Component):
     i_translate : In(stream.Signature(Translation))
         For each frame with a requested translation, in order.
     o : Out(stream.Signature(RxPacket))
-        With the index of the QP in place of its number.
+        With the index of the QP instead of its number.
     """
 
     def __init__(self, params):
@@ -54,7 +54,7 @@ class RxCheck(wiring.Component):
         m = Module()
         header, answer = self.i.p, self.i_translate.p
         raw, free, take = Signal(), Signal(), Signal()
-        answered, refused, used = Signal(), Signal(), Signal()       # the oldest response and its fate
+        answered, refused, used = Signal(), Signal(), Signal()       # the oldest response and its outcome
         no_qp, stranger, sound = Signal(), Signal(), Signal()
         m.d.comb += [
             raw.eq(_is_raw(header)),

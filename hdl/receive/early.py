@@ -73,7 +73,7 @@ class Early(wiring.Component):
         connect(m, requests.o, flipped(self.o_translate))
         connect(m, fates.o, flipped(self.o_fate))
 
-        # The first beat is held until the second one has arrived, or the frame turns out to have none.
+        # The first beat is held until the second one has arrived, or the frame ends without one.
         held, alone, pending, ask = Signal(BEAT_BITS, reset_less=True), Signal(), Signal(), Signal()
         arriving = Signal()         # a frame with a requested translation is not complete
         m.d.comb += ask.eq(pending & (alone | self.i.valid))

@@ -95,7 +95,7 @@ class Parse(wiring.Component):
     raw_done : In(1)
         A frame that is not for a QP of the card was handed to the Simple NIC.
     o_translate, o_fate : Out(stream.Signature(TranslateRequest)), Out(stream.Signature(1))
-        Requests for packets of QPs, in order; whether their headers come.
+        Requests for packets of QPs, in order; 1 if their headers come.
     ask_stb, fate_stb : Out(1)
         A translation was requested; such a frame was decided.
     give_up : In(1)
@@ -336,7 +336,7 @@ class Parse(wiring.Component):
         for why, so in reversed(wrong):
             with m.If(so):
                 m.d.comb += reason.eq(why)
-        # Data with a wrong length goes on as well, without its payload.
+        # Data with a wrong length is passed on as well, without its payload.
         m.d.comb += [
             goes_on.eq(~Cat(so for _, so in wrong[:-1]).any() & (~mismatch | is_data)),
             buffer.end.eq(decide),
@@ -348,7 +348,7 @@ class Parse(wiring.Component):
             early.keep.eq(queue.i.valid),
             self.fate_stb.eq(early.fate_stb),
         ]
-        with m.If(mismatch):        # REFUSED data, if it goes on at all
+        with m.If(mismatch):        # REFUSED data, if it is passed on at all
             m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(Reason.LENGTH_MISMATCH),
                          queue.i.p.length.eq(0)]
         m.d.sync += [

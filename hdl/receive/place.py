@@ -77,7 +77,7 @@ class Place(wiring.Component):
         packet = placements.o
         request = stream.Signature(DmaRequest).create()
 
-        # Requests: a packet goes on to `asked` when its last request was accepted.
+        # Requests: a packet enters `asked` when its last request was accepted.
         second = Signal()       # the first segment's request was accepted
         two = packet.p.two
         accepted = Signal()

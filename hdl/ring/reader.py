@@ -30,7 +30,7 @@ class RingReader(wiring.Component):
 
     A pushed descriptor is also a doorbell for one more descriptor. When none is being fetched or left to fetch, and the
     buffer has a free entry, it goes there like a line that was read, and is delivered 6 cycles after it came. A
-    descriptor that is not whole, or comes while others are to be fetched, is read from the ring. One that is not the
+    descriptor that is not whole, or comes while others must be fetched, is read from the ring. One that is not the
     next, or comes while the ring does not run or is full, is dropped and reported; one for the newest index has no
     effect.
 

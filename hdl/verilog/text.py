@@ -37,7 +37,7 @@ _FILLED = re.compile(r"^  initial begin\n"
 
 
 def shorten(text):
-    """Return the text with a loop in place of the lines that fill a memory with one value."""
+    """Return the text with a loop instead of the lines that fill a memory with one value."""
     def loop(found):
         memory, value, last = found["memory"], found["value"], found["last"]
         label = "\\fill_" + memory.strip("\\ ")
@@ -47,7 +47,7 @@ def shorten(text):
 
 
 def plain_assertions(text):
-    """Return the text with messages in place of assertions, for readers of Verilog-2005."""
+    """Return the text with messages instead of assertions, for readers of Verilog-2005."""
     return _ASSERTION.sub(r"""if ((\1) !== 1'b1) $display("ERROR: assertion failed in %m, at %0t", $time);""", text)
 
 

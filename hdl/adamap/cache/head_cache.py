@@ -107,9 +107,9 @@ class Tags(wiring.Component):
         QPs whose entries ``flushed`` and ``listed`` show.
     says : Out(says(params))
         ``own``, ``inside``, ``behind``, ``passed``: results of :class:`Comparison` with the last header: the entry is
-        of the header's list, contains its RSN, the header is behind it, it is passed over. ``touched``, ``done``: a
-        hole was filled since the tag was written; all were. ``flushed``, ``listed``: the entry is of that QP;
-        combinational.
+        of the header's list, contains its RSN, the header's RSN is older than its RSNs, it is passed over. ``touched``,
+        ``done``: a hole was filled since the tag was written; all were. ``flushed``, ``listed``: the entry is of that
+        QP; combinational.
     """
 
     def __init__(self, params: CardParams):

@@ -140,7 +140,7 @@ class Passing(wiring.Component):
     retire_head, retire_ripe : Out(1)
         It does; the one that is done does.
     looked, free : Out(1)
-        The header goes on; this stage can take another one.
+        The header leaves this stage, which can take another one.
     """
 
     def __init__(self):

@@ -251,7 +251,7 @@ class Matcher(wiring.Component):
         ]
 
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
-        """Build the fourth stage: the header goes on to its node, waits, or is dropped. Read the node."""
+        """Build the fourth stage: the header proceeds to its node, waits, or is dropped. Read the node."""
         m.submodules.fate = fate = Fate()
         cache, item = self.cache, resolve.item
         judge = Signal(judged_header(self.params))

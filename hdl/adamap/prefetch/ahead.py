@@ -23,7 +23,7 @@ class AheadKind(enum.Enum, shape=2):
 
 
 def ahead_step(params):
-    """Return the layout of an update: the list goes on with ``block``, or ends.
+    """Return the layout of an update: the list continues with ``block``, or ends.
 
     ``adjacent``: that is the block after the node that was fetched.
     """
@@ -104,7 +104,7 @@ class AheadTable(wiring.Component):
             m.d.comb += [part.eq(self.read_en[k]) for part in (count.en, where.en)]
             m.d.comb += [part.eq(self.read_index[k]) for part in (count.addr, where.addr)]
             m.d.comb += self.read_data[k].eq(Cat(count.data, where.data))
-        # An update reads the count a cycle before, so that its conditions come from registers: whether the count is not
+        # An update reads the count a cycle before, so that its conditions come from registers: that the count is not
         # 0, and whether all its bits above the width of a doorbell's count are ones, so that an addition may overflow.
         check, count = counts.read_port(), Signal(bits, name="count")
         some, near = Signal(name="some"), Signal(name="near")

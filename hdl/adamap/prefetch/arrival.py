@@ -61,7 +61,7 @@ class Arrival(wiring.Component):
     """Fills the cache with the blocks of a read: each is checked, and fills an entry if it is the next one of its list.
 
     Four cycles per block, the first one in the third cycle after ``start``; more while cache or table do not accept. At
-    the first block that is not the list's next one, that breaks it, that is to be read again, or that finds no entry
+    the first block that is not the list's next one, that breaks it, that must be read again, or that finds no entry
     and is not the read's first, the rest is discarded. A first one that finds no entry ends the fill at once
     (``homeless``).
 
@@ -74,7 +74,7 @@ class Arrival(wiring.Component):
     start : In(1)
         The read that :class:`~weft.hdl.adamap.prefetch.fetches.Fetches` shows from the next cycle on is complete.
     list : In
-        Its list, from the second cycle after ``start`` on; it goes on with ``found`` after a fill.
+        Its list, from the second cycle after ``start`` on; it continues with ``found`` after a fill.
     posted : In(1)
         More nodes were linked since its row was read; a cycle late.
     fetch, pointed, verdict, error, part
@@ -88,7 +88,7 @@ class Arrival(wiring.Component):
     fill_ready, step_ready : In(1)
         Cache and table of the nodes ahead accept a node.
     offers, lands, found : Out
-        Request to them; both accept; the list goes on with block ``found``.
+        Request to them; both accept; the list continues with block ``found``.
     homeless : Out(1)
         No entry for the first block, which will be kept.
     finished : Out(1)

@@ -56,7 +56,7 @@ class ListRow(wiring.Component):
     o, base, size : Out
         The list, and the extent of its block; a cycle after ``kept``.
     on_lands, block : In
-        A node was filled: the list goes on with this block.
+        A node was filled: the list continues with this block.
     posted : Out(1)
         More nodes were linked since the row was read; a cycle late.
     """

@@ -25,10 +25,10 @@ class Prefetch(wiring.Component):
 
     It has no state per list: the next block and the number of nodes linked ahead are in :class:`AheadTable`, RSNs and
     the number of cached nodes in the cache. A node must go on where its list ends in the cache; the first one of an
-    empty list may have any RSN. A list whose last node was fetched goes on at the block of the next doorbell. A last
+    empty list may have any RSN. A list whose last node was fetched continues at the block of the next doorbell. A last
     node that got a successor after it was read is read again, for its pointer.
 
-    Where a list's nodes are in consecutive blocks (the one just fetched says so of its successor), a read fetches up
+    Where a list's nodes are in consecutive blocks (marked in the predecessor), a read fetches up
     to 4 of them, as far as they are linked and there is space; a block that is not the successor is discarded.
 
     The cache is shared by need. The first node of a list may have any entry, and further ones leave an eighth of the

@@ -22,7 +22,7 @@ from .step import RUN_ON, STEP, LowBits, RunOn, Step
 class Window(wiring.Component):
     """Bitmap windows of all QPs.
 
-    Original packets are marked; PSNs that fall behind the reorder distance without having been received leave as hole
+    Original packets are marked; PSNs that leave the reorder distance without having been received leave as hole
     runs. Retransmissions and probes are passed to the matcher. A packet that is further ahead of the base than the
     request's ``psn_guard`` allows changes nothing. One packet per 2 cycles, in order, also if all are for one QP;
     latency 5 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) every other cycle,
