@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .contract.abi import Reason, ReportKind
 from .contract.params import CardParams, exact_log2
 from .part.arbiter import Arbiter
-from .part.counting import count_outputs
+from .part.counter_ports import count_outputs
 from .part.layouts import BEAT_BITS, REPORT_EVENT, TICKET_WIDTH, Report
 from .part.logic import one_hot
 from .part.stages import PipelineRegister
@@ -44,7 +44,7 @@ class Reporter(wiring.Component):
         Newest ticket whose payload, and that of all before it, was accepted by ``DmaWrite``.
     o : Out(stream.Signature(512))
         Entries without phase, for the ring writer.
-    refusal : Out(1)
+    drop_report : Out(1)
         The entry that is transferred at ``o`` reports a dropped packet: ERROR, or PROBE with a reason.
     space : Out(1)
         Source 0 has at least 4 free queue entries. Registered.
@@ -67,7 +67,7 @@ class Reporter(wiring.Component):
             "i": In(stream.Signature(Report)).array(n),
             "placed_ticket": In(TICKET_WIDTH),
             "o": Out(stream.Signature(BEAT_BITS)),
-            "refusal": Out(1),
+            "drop_report": Out(1),
             "space": Out(1),
             "idle": Out(1),
             **count_outputs(self.COUNTS),
@@ -75,7 +75,7 @@ class Reporter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        said = data.View(REPORT_EVENT, self.o.payload)
+        event = data.View(REPORT_EVENT, self.o.payload)
         m.submodules.out = out = PipelineRegister(BEAT_BITS)
         m.submodules.others = others = Arbiter(BEAT_BITS, max(1, self.n - 1))
         idle = ~out.o.valid & ~others.o.valid
@@ -110,8 +110,8 @@ class Reporter(wiring.Component):
             self.o.valid.eq(out.o.valid),
             out.o.ready.eq(self.o.ready),
             self.count_reports.eq(self.o.valid & self.o.ready),
-            self.refusal.eq(self.count_reports & ((said.kind == ReportKind.ERROR) | (
-                (said.kind == ReportKind.PROBE) & (said.reason != Reason.OK)))),
+            self.drop_report.eq(self.count_reports & ((event.kind == ReportKind.ERROR) | (
+                (event.kind == ReportKind.PROBE) & (event.reason != Reason.OK)))),
             self.idle.eq(idle),
         ]
         return m

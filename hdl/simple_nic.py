@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .contract import abi, wire
 from .contract.params import CardParams
-from .part.counting import Refusal, count_outputs
+from .part.counter_ports import DropEvent, count_outputs
 from .part.interfaces import RingSlot
 from .part.layouts import (
     BEAT_BITS,
@@ -57,7 +57,7 @@ class SimpleNicTx(wiring.Component):
     retire : Out(1)
         The oldest descriptor is finished.
     idle : Out(1)
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
@@ -70,7 +70,7 @@ class SimpleNicTx(wiring.Component):
             "o": Out(stream.Signature(Beat)),
             "retire": Out(1),
             "idle": Out(1),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -108,16 +108,16 @@ class SimpleNicTx(wiring.Component):
 
         # Frames come back: pad and pass on.
         first = Signal(init=1)
-        load, short, refused = Signal(), Signal(), Signal()
+        load, short, rejected = Signal(), Signal(), Signal()
         beat = self.i_bulk.p
         pad_empty = BEAT_BYTES - wire.MIN_FRAME_BYTES
         m.d.comb += [
             load.eq(~self.o.valid | self.o.ready),
             short.eq(first & beat.last & (beat.empty > pad_empty)),
-            refused.eq(pending.o.valid & pending.o.payload),
-            self.i_bulk.ready.eq(load & pending.o.valid & ~refused),
+            rejected.eq(pending.o.valid & pending.o.payload),
+            self.i_bulk.ready.eq(load & pending.o.valid & ~rejected),
         ]
-        m.d.sync += self.refuse.stb.eq(0)
+        m.d.sync += self.drop.stb.eq(0)
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.If(self.i_bulk.valid & self.i_bulk.ready):
@@ -130,14 +130,14 @@ class SimpleNicTx(wiring.Component):
         # The host's buffer is free again when the last beat was read.
         finished = self.i_bulk.valid & self.i_bulk.ready & beat.last
         m.d.comb += [
-            pending.o.ready.eq(finished | refused),
+            pending.o.ready.eq(finished | rejected),
             self.retire.eq(pending.o.valid & pending.o.ready),
             self.idle.eq(~pending.o.valid & ~self.o.valid & fsm.ongoing("CHECK")),
         ]
-        with m.If(self.retire & (refused | beat.error)):
+        with m.If(self.retire & (rejected | beat.error)):
             m.d.sync += [
-                self.refuse.stb.eq(1),
-                self.refuse.reason.eq(Mux(refused, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
+                self.drop.stb.eq(1),
+                self.drop.reason.eq(Mux(rejected, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
             ]
         return m
 
@@ -177,7 +177,7 @@ class SimpleNicRx(wiring.Component):
         NIC_RX entries without phase.
     idle : Out(1)
     count_rx_raw_frames : Out(1)
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         NIC_RING_FULL or FRAME_TOO_LONG.
     """
 
@@ -196,7 +196,7 @@ class SimpleNicRx(wiring.Component):
             "o_entry": Out(stream.Signature(BEAT_BITS)),
             "idle": Out(1),
             **count_outputs(self.COUNTS),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -215,7 +215,7 @@ class SimpleNicRx(wiring.Component):
         m.submodules.moving = moving = Fifo(_Move, IN_FLIGHT)
         m.submodules.written = written = Fifo(NIC_RX, IN_FLIGHT)
         promised = Signal(range(IN_FLIGHT + 1))
-        taken, told = Signal(), Signal()
+        taken, entered = Signal(), Signal()
 
         position, offset, address = Signal(INDEX_WIDTH - 1), Signal(INDEX_WIDTH - 1 + self.SLOT_LOG2_MAX), Signal(64)
         left, move = Signal(FRAME_LENGTH_WIDTH), Signal(_Move)
@@ -233,7 +233,7 @@ class SimpleNicRx(wiring.Component):
             moving.i.p.eq(move),
         ]
         # The next slot changes only with a frame, so it is known early. The number of free slots is a cycle late.
-        m.d.sync += [self.refuse.stb.eq(0), promised.eq(promised + taken - told),
+        m.d.sync += [self.drop.stb.eq(0), promised.eq(promised + taken - entered),
                      all_taken.eq(self.slot.free <= promised), half_taken.eq(self.slot.free <= half + promised),
                      position.eq((self.slot.position + promised) & (self.slot.size - 1))]
         with m.FSM() as fsm:
@@ -245,12 +245,12 @@ class SimpleNicRx(wiring.Component):
                     entry.roce.eq(info.roce), entry.host.eq(info.host), entry.length.eq(info.length),
                     entry.time_ns.eq(self.time_ns),
                     left.eq(info.length), offset.eq(position << slot_log2),
-                    self.refuse.reason.eq(Mux(no_slot, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
+                    self.drop.reason.eq(Mux(no_slot, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
                 ]
                 with m.If(self.i_info.valid & moving.i.ready & (promised != IN_FLIGHT)):
                     m.next = "ADDRESS"
                     with m.If(no_slot | too_long):
-                        m.d.sync += self.refuse.stb.eq(1)
+                        m.d.sync += self.drop.stb.eq(1)
                         m.next = "TAKEN"
                     with m.Else():
                         m.d.comb += taken.eq(1)
@@ -281,8 +281,8 @@ class SimpleNicRx(wiring.Component):
             written.i.valid.eq(gone & ~discard), written.i.p.eq(moving.o.p.entry),
             self.o_entry.valid.eq(written.o.valid), self.o_entry.payload.eq(written.o.p),
             written.o.ready.eq(self.o_entry.ready),
-            told.eq(self.o_entry.valid & self.o_entry.ready),
-            self.count_rx_raw_frames.eq(told),
+            entered.eq(self.o_entry.valid & self.o_entry.ready),
+            self.count_rx_raw_frames.eq(entered),
             self.idle.eq(fsm.ongoing("INFO") & ~self.i_info.valid & ~moving.o.valid & ~written.o.valid),
         ]
         return m

@@ -61,9 +61,9 @@ class Supervisor(wiring.Component):
         m = Module()
         params, registers = self.params, self.registers
         idle_q, at_rest, lost = Signal(), Signal(), Signal()
-        function_reset_q, whole, asked = Signal(), Signal(), Signal()     # `whole`: includes the registers
+        function_reset_q, whole, requested = Signal(), Signal(), Signal()     # `whole`: includes the registers
         m.d.comb += [
-            asked.eq(self.function_reset & ~function_reset_q),
+            requested.eq(self.function_reset & ~function_reset_q),
             self.function_reset_done.eq(self.core_reset & whole), self.stop.eq(lost),
         ]
         quiet = self.dma_idle & ~self.sending
@@ -75,11 +75,11 @@ class Supervisor(wiring.Component):
             function_reset_q.eq(self.function_reset),
             lost.eq((lost | self.dma_lost) & ~self.core_reset),
         ]
-        with m.If(registers.control[1] | asked):
+        with m.If(registers.control[1] | requested):
             m.d.sync += self.hold.eq(1)
         with m.Elif(self.core_reset):
             m.d.sync += self.hold.eq(0)
-        with m.If(asked):
+        with m.If(requested):
             m.d.sync += whole.eq(1)
         with m.Elif(self.core_reset):
             m.d.sync += whole.eq(0)

@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 from ..contract.params import CardParams
 from ..part import layouts
 from ..part.arbiter import Arbiter
-from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.counter_ports import DropEvent, count_outputs, merged, pass_counts
 from ..part.layouts import TICKET_WIDTH, Report
-from ..part.select import AnyOf
+from ..part.select import AnyBit
 from ..part.stream import Fifo
 from ..part.ticket import EXTENDED_TICKET_WIDTH, follow
 from ..table.kinds import QP_STATES
@@ -100,7 +100,7 @@ class SecondLevel(wiring.Component):
     query_ahead, query_cached : Out(32)
     judged : Out(1)
         A header was matched or dropped.
-    refuse, broken : Out(Refusal)
+    drop, broken : Out(DropEvent)
     count_* : Out
     idle : Out(1)
     """
@@ -121,8 +121,8 @@ class SecondLevel(wiring.Component):
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)), "o_qp_error": Out(stream.Signature(24)),
             "qp": Out(QP_STATES.read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
-            "judged": Out(1), "refuse": Out(Refusal),
-            "broken": Out(Refusal),
+            "judged": Out(1), "drop": Out(DropEvent),
+            "broken": Out(DropEvent),
             **count_outputs(self.COUNTS),
             "idle": Out(1),
         })
@@ -149,7 +149,7 @@ class SecondLevel(wiring.Component):
         connect(m, matcher.o_demand, prefetch.i_demand)
         connect(m, prefetch.o_force, matcher.i_force)
         connect(m, prefetch.o_line, flipped(self.o_line))
-        connect(m, matcher.refuse, flipped(self.refuse))
+        connect(m, matcher.drop, flipped(self.drop))
         pass_counts(m, (matcher, prefetch), self)
         connect(m, flipped(self.i_line), prefetch.i_line)
         connect(m, prefetch.o_qp_error, flipped(self.o_qp_error))
@@ -160,7 +160,7 @@ class SecondLevel(wiring.Component):
         connect(m, ahead.qp, flipped(self.qp[0]))
         connect(m, prefetch.qp, flipped(self.qp[1]))
 
-        m.submodules.live, m.submodules.more = live, more = AnyOf(p.block_bits), AnyOf(p.block_bits)
+        m.submodules.live, m.submodules.more = live, more = AnyBit(p.block_bits), AnyBit(p.block_bits)
         m.d.comb += [live.i.eq(ahead.read_data[1].inverse), more.i.eq(ahead.read_data[1].count)]
 
         posted = data.View(layouts.LINK_DOORBELL, self.link_doorbell)

@@ -6,8 +6,8 @@ from ..mac.crossings import CARD_CROSSINGS, Crossing, Kind
 
 BOARD_CROSSINGS = (
     Crossing(Kind.LEVEL, "mac_side/levels_q", "mac_side/status_cdc/stage0", "mac", "sync"),
-    Crossing(Kind.LEVEL, "mac_side/asked_toggle", "mac_side/asked_cdc/stage0", "sync", "mac"),
-    Crossing(Kind.LEVEL, "mac_side/known", "mac_side/told_cdc/stage0", "mac", "sync"),
+    Crossing(Kind.LEVEL, "mac_side/request_toggle", "mac_side/request_cdc/stage0", "sync", "mac"),
+    Crossing(Kind.LEVEL, "mac_side/known", "mac_side/ack_cdc/stage0", "mac", "sync"),
     Crossing(Kind.HELD, "mac_side/address", "mac_side/address_mac", "sync", "mac"),
     Crossing(Kind.HELD, "mac_side/held", "mac_side/counter_data", "mac", "sync"),
     Crossing(Kind.LEVEL, "cmac.gt_powergoodout", "power_good_cdc/stage0", None, "sync"),

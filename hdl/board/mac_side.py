@@ -79,25 +79,25 @@ class MacSide(wiring.Component):
             event_q = Signal(len(event), name=f"{counter.name}_event")
             m.d.mac += [event_q.eq(event), counter.eq(counter + event_q)]
         # No reset in the handshake: it would look like a request.
-        asked_toggle = Signal(reset_less=True)
-        asked_mac = Signal()
+        request_toggle = Signal(reset_less=True)
+        request_mac = Signal()
         known = Signal(3, reset_less=True)
-        told = Signal()
-        told_q = Signal(reset_less=True)
+        ack = Signal()
+        ack_q = Signal(reset_less=True)
         address = Signal(len(self.counter_address), reset_less=True)
         address_mac = Signal(len(self.counter_address), reset_less=True)
         held = Signal(COUNTER_BITS, reset_less=True)
-        m.submodules.asked_cdc = FFSynchronizer(asked_toggle, asked_mac, o_domain="mac")
-        m.submodules.told_cdc = FFSynchronizer(known[2], told)
+        m.submodules.request_cdc = FFSynchronizer(request_toggle, request_mac, o_domain="mac")
+        m.submodules.ack_cdc = FFSynchronizer(known[2], ack)
         with m.If(self.counter_stb):
-            m.d.sync += [asked_toggle.eq(~asked_toggle), address.eq(self.counter_address)]
-        # The address is stable from before `asked_toggle` changes, and the value until it changes again.
-        m.d.mac += known.eq((known << 1) | asked_mac)
-        with m.If(known[0] != asked_mac):
+            m.d.sync += [request_toggle.eq(~request_toggle), address.eq(self.counter_address)]
+        # The address is stable from before `request_toggle` changes, and the value until it changes again.
+        m.d.mac += known.eq((known << 1) | request_mac)
+        with m.If(known[0] != request_mac):
             m.d.mac += address_mac.eq(address)
         with m.If(known[1] != known[0]):
             m.d.mac += held.eq(Array(counters)[address_mac])
-        m.d.sync += told_q.eq(told)
-        m.d.sync += self.counter_ack.eq(told ^ told_q)
-        with m.If(told ^ told_q):
+        m.d.sync += ack_q.eq(ack)
+        m.d.sync += self.counter_ack.eq(ack ^ ack_q)
+        with m.If(ack ^ ack_q):
             m.d.sync += self.counter_data.eq(held)

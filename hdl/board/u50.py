@@ -10,7 +10,7 @@ from ..mac.reset_release import ResetRelease
 from ..pcie.cq import RegisterShim
 from ..pcie.usplus import hard_block_members
 from ..verilog import CARD_MODULE
-from .bars import Bars
+from .bar_decoder import BarDecoder
 from .device_control import DeviceControl
 from .mac_side import LEVELS, MAC_EVENTS, MacSide
 from .registers import BoardRegisters
@@ -139,7 +139,7 @@ class U50(wiring.Component):
 
     def _wire_pcie(self, m):
         pcie, card = self.pcie, self.card
-        m.submodules.bars = bars = Bars()
+        m.submodules.bars = bars = BarDecoder()
         m.submodules.register_shim = shim = RegisterShim(windows=False)
         m.submodules.device_control = control = DeviceControl()
         m.submodules.link_up_cdc = FFSynchronizer(pcie["user_lnk_up"], link_up := Signal())

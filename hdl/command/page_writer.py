@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..contract.abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, PTE_CHECK_BITS, CommandStatus
 from ..contract.params import REQUEST_LINES_MAX, exact_log2
 from ..part.layouts import BEAT_BITS, LINE_WIDTH, LineData, LineRequest
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 from ..part.stream import Fifo
 from ..table.kinds import PAGE_TABLE
 from .check import PTES_PER_COMMAND
@@ -89,7 +89,7 @@ class PageWriter(wiring.Component):
             ]
 
         # Requests end at 256-byte boundaries, so none crosses 4 KiB. Space for all lines of a request is reserved.
-        m.submodules.request = ahead = Skid(LineRequest)
+        m.submodules.request = ahead = SkidBuffer(LineRequest)
         wiring.connect(m, ahead.o, wiring.flipped(self.o_line_request))
         request = ahead.i
         reserved = Signal(range(2 * self.HELD_LINES + 1))

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..contract.abi import COUNTER_WIDTH, CommandOpcode, CommandStatus
 from ..part.counters import CounterRead
-from ..part.interfaces import QUERY_RESULTS, Network, QpLife
+from ..part.interfaces import QUERY_RESULTS, Network, QpControl
 from ..part.layouts import BEAT_BITS, COMMAND, RESPONSE, Beat, DmaRequest, Extent, LineData, LineRequest
 from ..table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from .check import LINE_SHIFT, CommandCheck
@@ -55,7 +55,7 @@ class CommandProcessor(wiring.Component):
     network : Out(Network)
     i_qp_error : In(stream.Signature(24))
         QPNs whose lists broke: an active QP goes to ERR. Accepted within a few cycles, independent of other work.
-    life : Out(QpLife)
+    qp_control : Out(QpControl)
     drain_request : Out(1)
         Held until ``drain_done``.
     drain_done : In(1)
@@ -78,7 +78,7 @@ class CommandProcessor(wiring.Component):
             "page_write": Out(PAGE_TABLE.write_port(params)),
             "tables_clear": Out(1), "busy": Out(1), "network": Out(Network),
             "i_qp_error": In(stream.Signature(24)),
-            "life": Out(QpLife), "drain_request": Out(1), "drain_done": In(1),
+            "qp_control": Out(QpControl), "drain_request": Out(1), "drain_done": In(1),
             "o_extent": Out(stream.Signature(Extent)),
             "o_line_request": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
             "o_dma_request": Out(stream.Signature(DmaRequest)), "o_dma_data": Out(stream.Signature(Beat)),
@@ -96,7 +96,7 @@ class CommandProcessor(wiring.Component):
         results = Signal(data.ArrayLayout(32, QUERY_RESULTS))
         m.d.comb += [check.command.eq(command), qp.command.eq(command)]
         for inner, outer in ((qp.i_error, self.i_qp_error), (qp.read, self.qp_read),
-                             (qp.life, self.life),
+                             (qp.qp_control, self.qp_control),
                              (page_writer.o_line_request, self.o_line_request), (page_writer.i_line, self.i_line),
                              (page_writer.write, self.page_write), (statistics.o_dma_request, self.o_dma_request),
                              (statistics.o_dma_data, self.o_dma_data)):

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..contract.abi import GENERATION_BITS, CommandOpcode, CommandStatus, QpState
-from ..part.interfaces import QUERY_RESULTS, QpLife
+from ..part.interfaces import QUERY_RESULTS, QpControl
 from ..part.layouts import COMMAND
 from ..table.kinds import QP_TABLE
 from .qp_port import QpOperation, QpPort
@@ -30,7 +30,7 @@ class QpCommands(wiring.Component):
         With ``done``: the response to QP_QUERY, otherwise zero.
     i_error, read, write
         See :class:`~weft.hdl.command.qp_port.QpPort`.
-    life, drain_request, drain_done
+    qp_control, drain_request, drain_done
         See :class:`~weft.hdl.command.processor.CommandProcessor`.
     """
 
@@ -42,7 +42,7 @@ class QpCommands(wiring.Component):
             "results": Out(results),
             "i_error": In(stream.Signature(24)),
             "read": Out(QP_TABLE.read_port(params)), "write": Out(QP_TABLE.write_port(params)),
-            "life": Out(QpLife), "drain_request": Out(1), "drain_done": In(1),
+            "qp_control": Out(QpControl), "drain_request": Out(1), "drain_done": In(1),
         })
 
     def elaborate(self, platform):
@@ -61,10 +61,10 @@ class QpCommands(wiring.Component):
             update.index.eq(index), update.entry.generation.eq(meant),
             update.entry.pd.eq(command.pd), update.entry.access.eq(command.access),
             update.entry.peer_ip.eq(command.ip), update.entry.psn_guard.eq(command.psn_guard),
-            self.life.create.p.qpn.eq(index), self.life.create.p.generation.eq(meant),
-            self.life.create.p.psn.eq(command.psn),
-            self.life.destroy.p.qpn.eq(index), self.life.destroy.p.generation.eq(generation),
-            self.life.query_qpn.eq(index),
+            self.qp_control.create.p.qpn.eq(index), self.qp_control.create.p.generation.eq(meant),
+            self.qp_control.create.p.psn.eq(command.psn),
+            self.qp_control.destroy.p.qpn.eq(index), self.qp_control.destroy.p.generation.eq(generation),
+            self.qp_control.query_qpn.eq(index),
         ]
 
         def end(status):
@@ -104,8 +104,8 @@ class QpCommands(wiring.Component):
                     with m.Else():
                         m.next = "DRAIN_BEGIN"
             with m.State("LIST_CREATE"):  # waits until the list exists
-                m.d.comb += self.life.create.valid.eq(1)
-                with m.If(self.life.create.ready):
+                m.d.comb += self.qp_control.create.valid.eq(1)
+                with m.If(self.qp_control.create.ready):
                     m.next = "WRITE"
             with m.State("WRITE"):  # waits until the port accepts the entry
                 m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.CREATE),
@@ -125,22 +125,22 @@ class QpCommands(wiring.Component):
                     with m.If(opcode == CommandOpcode.QP_MODIFY):
                         end(CommandStatus.OK)
             with m.State("LIST_DESTROY"):  # waits until the order is accepted
-                m.d.comb += self.life.destroy.valid.eq(1)
-                with m.If(self.life.destroy.ready):
+                m.d.comb += self.qp_control.destroy.valid.eq(1)
+                with m.If(self.qp_control.destroy.ready):
                     m.next = "LIST_DESTROYED"
-                    with m.If(self.life.destroyed):
+                    with m.If(self.qp_control.destroyed):
                         end(CommandStatus.OK)
             with m.State("LIST_DESTROYED"):  # waits until it is executed
-                with m.If(self.life.destroyed):
+                with m.If(self.qp_control.destroyed):
                     end(CommandStatus.OK)
             with m.State("QUERY"):  # one-cycle request
-                m.d.comb += self.life.query_stb.eq(1)
+                m.d.comb += self.qp_control.query_stb.eq(1)
                 m.next = "QUERY_RESULT"
-                with m.If(self.life.query_done):
-                    m.d.comb += self.results.eq(self.life.query_result)
+                with m.If(self.qp_control.query_done):
+                    m.d.comb += self.results.eq(self.qp_control.query_result)
                     end(CommandStatus.OK)
             with m.State("QUERY_RESULT"):  # waits for the response
-                with m.If(self.life.query_done):
-                    m.d.comb += self.results.eq(self.life.query_result)
+                with m.If(self.qp_control.query_done):
+                    m.d.comb += self.results.eq(self.qp_control.query_result)
                     end(CommandStatus.OK)
         return m

@@ -53,7 +53,7 @@ class StatisticsWriter(wiring.Component):
         beat, slot = Signal(range(BEATS)), Signal(range(COUNTERS_PER_BEAT + self.COUNTER_LATENCY))
         line, address = Signal(BEAT_BITS), Signal(64)
         number = Signal(range(BEATS * COUNTERS_PER_BEAT))
-        asked = Signal(self.COUNTER_LATENCY)  # asked[n]: an existing counter was read n + 1 cycles ago
+        requested = Signal(self.COUNTER_LATENCY)  # requested[n]: an existing counter was read n + 1 cycles ago
         m.d.comb += [
             number.eq(beat * COUNTERS_PER_BEAT + slot),
             self.o_dma_request.payload.address.eq(address),
@@ -65,8 +65,9 @@ class StatisticsWriter(wiring.Component):
         exists = number < len(COUNTERS)
         with m.If(exists):
             m.d.comb += self.counter_index.eq(number)
-        m.d.sync += asked.eq(Cat(exists, asked))
-        value = Cat(self.counter_data & asked[-1].replicate(COUNTER_WIDTH), Const(0, 8 * COUNTER_BYTES - COUNTER_WIDTH))
+        m.d.sync += requested.eq(Cat(exists, requested))
+        value = Cat(self.counter_data & requested[-1].replicate(COUNTER_WIDTH),
+                    Const(0, 8 * COUNTER_BYTES - COUNTER_WIDTH))
         with m.FSM():
             with m.State("IDLE"):  # waits for an address
                 m.d.comb += self.i.ready.eq(1)

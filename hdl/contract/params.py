@@ -9,7 +9,7 @@ REQUEST_LINES_MAX = 4     # largest number of descriptors or nodes that one read
 COMMAND_PREFETCH = 16     # largest number of commands fetched ahead: they are executed one after the other
 NODE_READS_MAX = 16       # of nodes, in flight or kept beside the head cache
 # examined entries, in addition to 4 per cache entry, before a node that is being matched is evicted
-TURN_OUT_PATIENCE = 128
+EVICT_LIMIT = 128
 NS_PER_CYCLE = 4          # of ``time_ns``, which the card counts
 # largest number of Meta Reports in one write: 512 bytes, the payload that hosts commonly allow
 REPORTS_TOGETHER = 8

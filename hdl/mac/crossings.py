@@ -70,9 +70,9 @@ CARD_CROSSINGS = (
     Crossing(Kind.LEVEL, "transmit/buffer/held", "transmit/buffer/held_cdc/stage0", "mac", "sync"),
     Crossing(Kind.LEVEL, "transmit/buffer/mac_stalled", "transmit/buffer/stalled_cdc/stage0", "mac", "sync"),
     Crossing(Kind.LEVEL, "transmit/buffer/dropped_toggle", "transmit/buffer/dropped_cdc/stage0", "sync", "mac"),
-    Crossing(Kind.LEVEL, "pause_crossing/ask", "pause_crossing/ask_cdc/stage0", "sync", "mac"),
+    Crossing(Kind.LEVEL, "pause_crossing/request", "pause_crossing/request_cdc/stage0", "sync", "mac"),
     Crossing(Kind.LEVEL, "pause_crossing/done", "pause_crossing/done_cdc/stage0", "mac", "sync"),
-    Crossing(Kind.HELD, "pause_crossing/asked_for", "pause_crossing/to_send", "sync", "mac"),
+    Crossing(Kind.HELD, "pause_crossing/request_data", "pause_crossing/to_send", "sync", "mac"),
     Crossing(Kind.RESET, "rst", "sync_release/release/stage0", None, "sync"),
     Crossing(Kind.RESET, "mac_rst", "mac_release/release/stage0", None, "mac"),
 )

@@ -87,11 +87,11 @@ class MacRx(wiring.Component):
         m = Module()
         axis, beat = self.s_axis, self.o.p
         eth = data.View(WIRE["Ethernet"], swap_bytes(axis.tdata[:8 * wire.ETH.size_bytes]))
-        first, amid, control = Signal(init=1), Signal(), Signal()
+        first, in_frame, control = Signal(init=1), Signal(), Signal()
         m.d.comb += control.eq(Mux(first, (eth.ethertype == wire.ETHERTYPE_MAC_CONTROL)
-                                   & (~axis.tlast | axis.tkeep[wire.ETH.size_bytes - 1]), amid))
+                                   & (~axis.tlast | axis.tkeep[wire.ETH.size_bytes - 1]), in_frame))
         with m.If(axis.tvalid):
-            m.d.sync += [first.eq(axis.tlast), amid.eq(control)]
+            m.d.sync += [first.eq(axis.tlast), in_frame.eq(control)]
         # Bit k of the last byte's index is the odd parity of `tkeep` at the multiples of 2^k, except 0.
         empty = Cat(~axis.tkeep[1 << k::1 << k].xor() for k in range(exact_log2(BEAT_BYTES)))
         m.d.comb += [axis.tready.eq(1), self.o_control.p.eq(beat)]

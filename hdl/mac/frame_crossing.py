@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract.params import exact_log2
 from ..part.layouts import Beat
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 
 LEVEL_LAG = 4             # beats by which the level of the FIFO may lag
 QUIET_LOG2 = 5            # cycles without a frame after a reset of either side
@@ -113,14 +113,14 @@ class FrameCrossing(wiring.Component):
         with m.Elif(quiet):
             m.d.write += waited.eq(waited + 1)
 
-        inside, admitted, long, room = Signal(), Signal(), Signal(), Signal()
+        inside, admitted, long, space = Signal(), Signal(), Signal(), Signal()
         beat_index = Signal(range(self._frame_beats))
         take, cut, ended, forgotten = Signal(), Signal(), Signal(2), Signal(2)
         i = self.i
         if self._drop:
-            m.d.write += room.eq(beats.w_level <= self._depth - self._frame_beats - LEVEL_LAG)
+            m.d.write += space.eq(beats.w_level <= self._depth - self._frame_beats - LEVEL_LAG)
         m.d.comb += [
-            take.eq(~quiet & Mux(inside, admitted, self.enable & (room if self._drop else 1))),
+            take.eq(~quiet & Mux(inside, admitted, self.enable & (space if self._drop else 1))),
             cut.eq((beat_index == self._frame_beats - 1) & ~i.p.last),
             i.ready.eq(1 if self._drop else ~take | beats.w_rdy),
             beats.w_en.eq(i.valid & take), beats.w_data.eq(i.payload),
@@ -146,7 +146,7 @@ class FrameCrossing(wiring.Component):
         m.submodules.emptied_cdc = FFSynchronizer(beats.r_rst, emptied, o_domain="read", init=1)
         inside, take, goes, beat = Signal(), Signal(), Signal(), Signal(self._shape)
         forget, forgetting = Signal(), Signal()
-        m.submodules.skid = skid = DomainRenamer("read")(Skid(self._shape))
+        m.submodules.skid = skid = DomainRenamer("read")(SkidBuffer(self._shape))
         out = skid.i
         wiring.connect(m, skid.o, wiring.flipped(self.o))
         m.d.comb += [beat.eq(beats.r_data), out.valid.eq(take & ~forget), out.payload.eq(beat),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..contract import wire
 from ..contract.abi import Reason
 from ..contract.params import CardParams
-from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.counter_ports import DropEvent, count_outputs, merged, pass_counts
 from ..part.interfaces import Network
 from ..part.layouts import PAUSE_EMPTY, PFC_WORD, WIRE, Beat, PauseFrame, swap_bytes
 from ..part.registers import register_port
@@ -38,14 +38,14 @@ class PauseReader(wiring.Component):
     priority : In(3)
     stb, quanta : Out(1), Out(16)
         Pause for ``quanta`` from now on; 0: end the pause.
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         BAD_PAUSE.
     """
 
     def __init__(self):
         super().__init__({
             "i": In(stream.Signature(Beat, always_ready=True)), "priority": In(3),
-            "stb": Out(1), "quanta": Out(16), "refuse": Out(Refusal),
+            "stb": Out(1), "quanta": Out(16), "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -67,7 +67,7 @@ class PauseReader(wiring.Component):
                     m.d.sync += quanta.eq(pfc[f"time{k}"])
         m.d.sync += [
             self.stb.eq(ended & sound & named), self.quanta.eq(quanta),
-            self.refuse.stb.eq(ended & ~sound), self.refuse.reason.eq(Reason.BAD_PAUSE),
+            self.drop.stb.eq(ended & ~sound), self.drop.reason.eq(Reason.BAD_PAUSE),
         ]
         return m
 
@@ -197,9 +197,9 @@ class Pause(wiring.Component):
         No frame may begin: 4 cycles after the beat of the received pause frame.
     high, low : In(1)
         The receive subsystem has little space left; it has enough again.
-    asks : Out(1)
+    pause_enabled : Out(1)
         ``send`` of the register.
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         BAD_PAUSE.
     count_tx_pauses, count_rx_pauses, count_pause_cycles, count_pause_storms : Out(1)
     """
@@ -212,8 +212,8 @@ class Pause(wiring.Component):
             "registers": In(register_port("pause")), "network": In(Network),
             "i_control": In(stream.Signature(Beat, always_ready=True)),
             "o": Out(stream.Signature(PauseFrame)), "hold": Out(1),
-            "high": In(1), "low": In(1), "asks": Out(1),
-            "refuse": Out(Refusal), **count_outputs(self.COUNTS),
+            "high": In(1), "low": In(1), "pause_enabled": Out(1),
+            "drop": Out(DropEvent), **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -223,14 +223,14 @@ class Pause(wiring.Component):
         m.submodules.request = request = PauseRequest()
         word = data.View(PFC_WORD, self.registers.pfc)
         connect(m, flipped(self.i_control), reader.i)
-        connect(m, reader.refuse, flipped(self.refuse))
+        connect(m, reader.drop, flipped(self.drop))
         pass_counts(m, [timer], self)
         m.d.comb += [
             reader.priority.eq(word.priority),
             timer.enable.eq(word.obey), timer.stb.eq(reader.stb), timer.quanta.eq(reader.quanta),
             self.hold.eq(timer.hold),
             request.enable.eq(word.send & (word.quanta != 0)), request.quanta.eq(word.quanta),
-            request.high.eq(self.high), request.low.eq(self.low), self.asks.eq(request.enable),
+            request.high.eq(self.high), request.low.eq(self.low), self.pause_enabled.eq(request.enable),
             self.o.valid.eq(request.valid), request.ready.eq(self.o.valid & self.o.ready),
             self.o.p.source.eq(self.network.mac), self.o.p.priority.eq(word.priority),
             self.o.p.quanta.eq(Mux(request.pause, word.quanta, 0)),

@@ -34,14 +34,14 @@ class PauseGate(wiring.Component):
         m = Module()
         # a pause frame is offered; another frame has begun; it is offered
         own, inside, shown = Signal(), Signal(), Signal()
-        amid, begins, passes, taken = Signal(), Signal(), Signal(), Signal()
+        in_frame, begins, passes, taken = Signal(), Signal(), Signal(), Signal()
         pause = Signal(PauseFrame)
         m.d.comb += [
             passes.eq(~own & (inside | shown | ~self.hold)), taken.eq(self.o.valid & self.o.ready),
             self.o.p.eq(self.i.p), self.o.valid.eq(own | (self.i.valid & passes)),
             self.i.ready.eq(self.o.ready & passes),
-            amid.eq(Mux(taken, ~self.o.p.last, self.o.valid | inside)),     # after this cycle
-            self.i_pause.ready.eq(~amid), begins.eq(self.i_pause.valid & ~amid),
+            in_frame.eq(Mux(taken, ~self.o.p.last, self.o.valid | inside)),     # after this cycle
+            self.i_pause.ready.eq(~in_frame), begins.eq(self.i_pause.valid & ~in_frame),
         ]
         with m.If(own):
             m.d.comb += [self.o.p.data.eq(self._frame(m, pause)), self.o.p.empty.eq(PAUSE_EMPTY),

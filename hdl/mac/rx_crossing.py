@@ -43,16 +43,16 @@ class RxCrossing(wiring.Component):
             FrameCrossing(depth=DEPTH, frame_beats=FRAME_BYTES // BEAT_BYTES, whole=False, drop=True,
                           shape=MARKED_BEAT))
         wiring.connect(m, wiring.flipped(self.s_axis), edge.s_axis)
-        both, first, amid, control = crossing.o, Signal(init=1), Signal(), Signal()
+        both, first, in_frame, control = crossing.o, Signal(init=1), Signal(), Signal()
         m.d.comb += [
             *(crossing.i.p[name].eq(edge.o.p[name]) for name in Beat.as_shape().members),
             crossing.i.p.control.eq(edge.o_control.valid), crossing.i.valid.eq(edge.o.valid | edge.o_control.valid),
-            control.eq(Mux(first, both.p.control, amid)),
+            control.eq(Mux(first, both.p.control, in_frame)),
             self.o.valid.eq(both.valid & ~control), self.o_control.valid.eq(both.valid & control),
             both.ready.eq(control | self.o.ready),
             *(o.p[name].eq(both.p[name]) for o in (self.o, self.o_control) for name in Beat.as_shape().members),
             crossing.enable.eq(1), crossing.hold.eq(0), self.dropped.eq(crossing.dropped),
         ]
         with m.If(both.valid & both.ready):
-            m.d.sync += [first.eq(both.p.last), amid.eq(control)]
+            m.d.sync += [first.eq(both.p.last), in_frame.eq(control)]
         return m

@@ -4,10 +4,10 @@ from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .logic import encoded
+from .logic import encode_one_hot
 
 
-class Turns:
+class RoundRobin:
     """Pairwise round-robin priorities in registers; the input after the last owner has the highest."""
 
     def __init__(self, n):
@@ -22,9 +22,9 @@ class Turns:
         """Return whether input ``j`` has priority over ``k``."""
         return self.bits[j, k] if j < k else ~self.bits[k, j]
 
-    def another(self, asks, k):
+    def another(self, requests, k):
         """Return whether a requesting input has priority over ``k``."""
-        return Cat(asks[j] & self.before(j, k) for j in range(self.n) if j != k).any()
+        return Cat(requests[j] & self.before(j, k) for j in range(self.n) if j != k).any()
 
     def behind(self, owner):
         """Return the next value of each of ``bits``, in the cycle in which one bit of ``owner`` (one-hot) is set."""
@@ -75,7 +75,7 @@ class PacketArbiter(wiring.Component):
         early = [k for k in range(n) if k != self.late]
         granted, valid = Signal(n), Cat(s.valid if k in early else Const(0, 1) for k, s in enumerate(self.i))
         m.d.comb += load.eq(~self.o.valid | self.o.ready)
-        order = Turns(n)
+        order = RoundRobin(n)
 
         def chosen(inputs):
             """Return the payload of the granted input among ``inputs``.
@@ -103,7 +103,7 @@ class PacketArbiter(wiring.Component):
         if self.late is None:
             m.d.comb += [s.ready.eq(load & open_[k]) for k, s in enumerate(self.i)]
         else:
-            m.submodules.last_word = word = LastWord(len(Value.cast(self.o.payload)), n, self.late)
+            m.submodules.last_word = word = LateGrant(len(Value.cast(self.o.payload)), n, self.late)
             it = self.i[self.late]
             m.d.comb += [
                 word.load.eq(load), word.open.eq(open_), word.valid.eq(it.valid), word.others.eq(any_),
@@ -118,13 +118,14 @@ class PacketArbiter(wiring.Component):
             takes = Cat(Mux(word.wins, k == self.late, granted[k]) for k in range(n))
             stays = Cat(word.wins & more[k] if k == self.late else ~word.wins & stays[k] for k in range(n))
         with m.If(load):    # load whether or not an input is valid: the enable of a wide payload is early
-            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload), self.source.eq(encoded(takes))]
+            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload),
+                         self.source.eq(encode_one_hot(takes))]
         with m.If(load & any_):
             m.d.sync += [keeps.eq(stays), free.eq(ends), *(order.bits[bit].eq(value) for bit, value in moves.items())]
         return m
 
 
-class LastWord(wiring.Component):
+class LateGrant(wiring.Component):
     """Final grant of an arbiter with one late input, after the choice among the others. Combinational.
 
     Kept as a block: there is one level of logic from ``valid`` to the outputs, which per-module mapping would trade for

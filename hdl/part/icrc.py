@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..contract import wire
 from . import crc32
 from .layouts import BEAT_BYTES, Beat
-from .logic import above
+from .logic import greater_than
 
 GROUP_BYTES = 8
 _BTH = wire.BTH_OFFSET
@@ -76,7 +76,7 @@ class Icrc(wiring.Component):
         masked = Signal(8 * BEAT_BYTES)
         for index in range(BEAT_BYTES):
             byte = self.i.p.data.word_select(index, 8)
-            byte = Mux(above(self.i.p.empty, BEAT_BYTES - 1 - index), 0, byte)
+            byte = Mux(greater_than(self.i.p.empty, BEAT_BYTES - 1 - index), 0, byte)
             if index in fixed:
                 byte = Mux(first, Const(fixed[index], 8), byte)
             m.d.sync += masked.word_select(index, 8).eq(byte)

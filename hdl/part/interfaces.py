@@ -25,7 +25,7 @@ MsixTable = wiring.Signature({
 # The command processor creates and destroys QPs in the Adamap subsystem and queries their state. `destroyed` is a
 # strobe, with the acceptance of `destroy` or later. A query is a strobe; `query_qpn` holds until the response, a
 # strobe in the same cycle or later.
-QpLife = wiring.Signature({
+QpControl = wiring.Signature({
     "create": Out(stream.Signature(ListCreate)), "destroy": Out(stream.Signature(QpRef)), "destroyed": In(1),
     "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1),
     "query_result": In(data.ArrayLayout(32, QUERY_RESULTS)),
@@ -45,4 +45,4 @@ RingSlot = wiring.Signature({
 })
 
 # State of reports of dropped packets: one is `written` to its ring, some are `unread`, `half` of the ring is taken.
-RefusalReports = wiring.Signature({"written": Out(1), "unread": Out(1), "half": Out(1)})
+DropReportState = wiring.Signature({"written": Out(1), "unread": Out(1), "half": Out(1)})

@@ -150,14 +150,14 @@ class RxKind(enum.Enum, shape=2):
     DATA = 0       # RDMA write: payload follows on the payload stream if its length is not zero
     PROBE = 1      # moves the window and the list, no payload
     RAW = 2        # whole frame to NIC_RX, on the payload stream
-    REFUSED = 3    # dropped by the parser: no payload
+    REJECTED = 3    # dropped by the parser: no payload
 
 
 class RxHeader(data.Struct):
     """One parsed frame, sent when its last byte and its ICRC are known."""
 
     kind: RxKind
-    reason: 8          # abi.Reason when REFUSED
+    reason: 8          # abi.Reason when REJECTED
     roce: 1            # a packet for a QP of the card (RAW only)
     host: 1            # a packet for one of host_qpns, with a right ICRC (RAW only)
     opcode: 8
@@ -206,7 +206,7 @@ class RxPacket(data.Struct):
     segment1: Segment
 
 
-class JudgeRequest(data.Struct):
+class WindowRequest(data.Struct):
     """A packet of an active QP for the window (original, probe) or the matcher (retransmission)."""
 
     qpn: 24
@@ -233,7 +233,7 @@ class Verdict(enum.Enum, shape=3):
     FAR = 7             # further ahead than the peer may be: drop it, nothing changes
 
 
-class Judgement(data.Struct):
+class WindowVerdict(data.Struct):
     """The window's response, in the order of requests."""
 
     verdict: Verdict

@@ -4,10 +4,10 @@ from operator import add, or_
 
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 
-BELOW_LOW = 4           # low bits of a number whose thermometer code all rows of `below` share
+BELOW_LOW = 4           # low bits of a number whose thermometer code all rows of `thermometer` share
 
 
-def tree(values, op):
+def reduce_tree(values, op):
     """Reduce ``values`` by the associative operator ``op`` in a balanced tree of ceil(log2(n)) levels."""
     values = [Value.cast(value) for value in values]
     while len(values) > 1:
@@ -16,9 +16,9 @@ def tree(values, op):
     return values[0]
 
 
-def total(values):
+def adder_tree(values):
     """Return the sum of values at full width."""
-    return tree(values, add)
+    return reduce_tree(values, add)
 
 
 def group_counts(m, bits, size, name):
@@ -28,16 +28,16 @@ def group_counts(m, bits, size, name):
     under its condition.
     """
     counts = [Signal(range(size + 1), name=f"{name}{k}") for k in range(-(-len(bits) // size))]
-    m.d.sync += [count.eq(total(bits[k * size:(k + 1) * size])) for k, count in enumerate(counts)]
+    m.d.sync += [count.eq(adder_tree(bits[k * size:(k + 1) * size])) for k, count in enumerate(counts)]
     return counts
 
 
-def choose(chosen, values):
+def one_hot_mux(chosen, values):
     """Return the value whose bit of ``chosen`` is set, or 0 if none is. At most one bit may be set."""
-    return tree((Mux(bit, Value.cast(value), 0) for bit, value in zip(chosen, values, strict=True)), or_)
+    return reduce_tree((Mux(bit, Value.cast(value), 0) for bit, value in zip(chosen, values, strict=True)), or_)
 
 
-def up_to(m, values, op, name):
+def prefix(m, values, op, name):
     """Prefix reduction: signals of ``op`` over each value and all before it, as wide as the first value.
 
     Sklansky's prefix tree: ceil(log2(n)) levels.
@@ -59,7 +59,7 @@ def up_to(m, values, op, name):
     return values
 
 
-def sums_to(a, b, c):
+def sum_equals(a, b, c):
     """Return whether ``a + b == c`` modulo the width of ``c``: a LUT per bit, no carry."""
     width = len(c)
     a, b = (Cat(n, Const(0, width))[:width] for n in (a, b))
@@ -78,22 +78,22 @@ def one_hot(enable, index, width):
     return Cat(enable & (index == k) for k in range(width))
 
 
-def lowest(m, bits, name):
+def lowest_one_hot(m, bits, name):
     """Return the lowest set bit of ``bits``, one-hot."""
     bits = Cat(bits)
     first = Signal(len(bits), name=f"{name}_first")
-    before = up_to(m, bits, or_, name)
+    before = prefix(m, bits, or_, name)
     m.d.comb += first.eq(bits & ~(Cat(before) << 1))
     return first
 
 
-def encoded(bits):
+def encode_one_hot(bits):
     """Return the index of the set bit; 0 if none is. At most one may be set; the number of bits is a power of two."""
     return Cat(Cat(bit for k, bit in enumerate(bits) if k >> digit & 1).any()
                for digit in range((len(bits) - 1).bit_length()))
 
 
-def first(bits):
+def priority_encode(bits):
     """Return the index of the lowest set bit, by halves; the number of bits is a power of two."""
     bits = Cat(bits)
     if len(bits) == 1:
@@ -101,10 +101,10 @@ def first(bits):
     low, high = bits[:len(bits) // 2], bits[len(bits) // 2:]
     if len(low) == 1:
         return ~low     # a Mux of no bits would be a wire of no bits, which lint rejects
-    return Cat(Mux(low.any(), first(low), first(high)), ~low.any())
+    return Cat(Mux(low.any(), priority_encode(low), priority_encode(high)), ~low.any())
 
 
-def height(steps):
+def thermometer_count(steps):
     """Return the number of set bits of a thermometer code: no bit is set above one that is clear.
 
     The number of bits is a power of two. Each digit of the result depends on single bits.
@@ -115,19 +115,19 @@ def height(steps):
                for size in (1 << digit for digit in range(last.bit_length() + 1)))
 
 
-def passed_over(value, steps):
+def shift_by_thermometer(value, steps):
     """Return ``value`` shifted right by the thermometer code ``steps``.
 
     The large shifts come first: they depend on single bits of ``steps`` only.
     """
-    number, size = height(steps), len(steps)
+    number, size = thermometer_count(steps), len(steps)
     value = Mux(steps[size - 1], value[size:], Mux(steps[size // 2 - 1], value[size // 2:], value))
     for digit in reversed(range(len(number) - 2)):
         value = Mux(number[digit], value[1 << digit:], value)
     return value
 
 
-def above(value, number):
+def greater_than(value, number):
     """Return whether a signal is greater than a constant, without the carry chain that ``>`` becomes."""
     if number < 0 or number >> len(value):
         return Const(number < 0, 1)
@@ -137,26 +137,26 @@ def above(value, number):
     return larger
 
 
-def at_most(limit, value):
+def saturate(limit, value):
     """Return the smaller of a signal and a constant."""
-    return Mux(above(value, limit), limit, value)
+    return Mux(greater_than(value, limit), limit, value)
 
 
-def steps_of_least(limit, *values):
+def thermometer_min(limit, *values):
     """Return the minimum of ``limit`` and some signals as a thermometer code of ``limit`` bits.
 
     The signals are compared with constants only: a comparison of two signals would be a carry chain.
     """
-    return Cat(Cat(above(value, k) for value in values).all() for k in range(limit))
+    return Cat(Cat(greater_than(value, k) for value in values).all() for k in range(limit))
 
 
-def to_overflow(limit, value):
+def distance_to_overflow(limit, value):
     """Return the distance of a signal to its overflow, at most ``limit``, a power of two smaller than its range."""
     low = limit.bit_length() - 1
     return Mux(value[low:].all(), limit - value[:low], limit)
 
 
-def below(m, value, width, name):
+def thermometer(m, value, width, name):
     """Return the thermometer code of ``value``: ``width`` bits, the low ``value`` of them set."""
     number = Signal(len(value), name=f"{name}_number")
     low = min(BELOW_LOW, len(value))
@@ -164,16 +164,16 @@ def below(m, value, width, name):
     begun, whole, ones = (Signal(size, name=f"{name}_{part}")
                           for size, part in ((rows, "begun"), (rows, "whole"), (width, "ones")))
     m.d.comb += [
-        number.eq(value), steps.eq(Cat(above(number[:low], k) for k in range(len(steps)))),
-        begun.eq(Cat(above(number[low:], row - 1) for row in range(rows))),
-        whole.eq(Cat(above(number[low:], row) for row in range(rows))),
+        number.eq(value), steps.eq(Cat(greater_than(number[:low], k) for k in range(len(steps)))),
+        begun.eq(Cat(greater_than(number[low:], row - 1) for row in range(rows))),
+        whole.eq(Cat(greater_than(number[low:], row) for row in range(rows))),
         ones.eq(Cat((steps | whole[row].replicate(len(steps))) & begun[row].replicate(len(steps))
                     for row in range(rows))),
     ]
     return ones
 
 
-def word_of(m, memory, index):
+def read_word(m, memory, index):
     """Return the word at ``index`` of a distributed memory, in the same cycle."""
     port = memory.read_port(domain="comb")
     m.d.comb += port.addr.eq(index)

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .stages import Pair
+from .stages import PingPongBuffer
 
 
 class Queue(wiring.Component):
@@ -22,10 +22,10 @@ class Queue(wiring.Component):
         Bits of an item; number of items, at least 2 with ``block``.
     block : bool
         Use block memory, whose read takes a cycle: the last item read is in its output register.
-    standing : int
+    output_registers : int
         Output registers: number of next items (0 to 2) held in registers instead of distributed memory, so that a read
         that depends on the next item begins earlier. The cycles are the same. Two alternate, as in
-        :class:`~weft.hdl.part.stages.Pair`, for wide items. Not with ``block``.
+        :class:`~weft.hdl.part.stages.PingPongBuffer`, for wide items. Not with ``block``.
 
     Members
     -------
@@ -35,8 +35,8 @@ class Queue(wiring.Component):
         Items held.
     """
 
-    def __init__(self, width, depth, block=False, standing=0):
-        self.width, self.depth, self.block, self.standing = width, depth, block, standing
+    def __init__(self, width, depth, block=False, output_registers=0):
+        self.width, self.depth, self.block, self.output_registers = width, depth, block, output_registers
         super().__init__({
             "w_data": In(width), "w_en": In(1), "w_rdy": Out(1),
             "r_data": Out(width), "r_en": In(1), "r_rdy": Out(1),
@@ -50,7 +50,7 @@ class Queue(wiring.Component):
         m.submodules.storage = storage = Memory(shape=self.width, depth=places, init=[])
         write, read = storage.write_port(), storage.read_port(domain="sync" if self.block else "comb")
         produce = Signal(range(places))
-        consume = Signal(range(places), init=1 % places if self.standing == 1 else 0)
+        consume = Signal(range(places), init=1 % places if self.output_registers == 1 else 0)
         stored = Signal(range(places + 1), name="inner_level") if self.block else self.level
         put, take, some, last = Signal(), Signal(), Signal(), Signal()
         leaves = take           # strobe: an item leaves the memory
@@ -60,18 +60,18 @@ class Queue(wiring.Component):
             some.eq(stored != 0),
             put.eq(self.w_en & self.w_rdy),
             write.addr.eq(produce), write.data.eq(self.w_data),
-            write.en.eq(self.w_rdy if self.standing == 2 else put),
+            write.en.eq(self.w_rdy if self.output_registers == 2 else put),
             read.addr.eq(consume), last.eq(stored[1:] == 0),
         ]
         if self.block:
             m.d.comb += [take.eq(some & (~self.r_rdy | self.r_en)), read.en.eq(take), self.r_data.eq(read.data),
                          self.level.eq(stored + self.r_rdy)]
             m.d.sync += self.r_rdy.eq(take | (self.r_rdy & ~self.r_en))
-        elif self.standing == 2:
+        elif self.output_registers == 2:
             # An item written while the memory holds none goes to the output directly, and `consume` follows a cycle
             # later; nothing is read until then. `w_en` is late and items are wide, so a free entry is written in every
             # cycle.
-            m.submodules.heads = heads = Pair(self.width)
+            m.submodules.heads = heads = PingPongBuffer(self.width)
             passed = Signal()
             m.d.sync += passed.eq(put & last & heads.i.ready)
             leaves = passed | (~last & heads.i.ready)
@@ -80,7 +80,7 @@ class Queue(wiring.Component):
                 self.r_data.eq(heads.o.payload), self.r_rdy.eq(heads.o.valid), heads.o.ready.eq(self.r_en),
                 take.eq(self.r_rdy & self.r_en),
             ]
-        elif self.standing:
+        elif self.output_registers:
             # `consume` is one entry ahead. An item written while the memory is empty becomes the next output item.
             m.d.comb += take.eq(self.r_rdy & self.r_en)
             m.d.sync += self.r_rdy.eq(put | (self.r_rdy & ~(take & last)))

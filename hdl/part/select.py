@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .logic import choose, encoded
+from .logic import encode_one_hot, one_hot_mux
 
 
-class IndexOf(wiring.Component):
+class OneHotEncoder(wiring.Component):
     """Encoder of one-hot bits. Combinational.
 
     Kept as a block because ``weft synth`` maps block by block and saves area on every path that is shorter than the
@@ -35,12 +35,12 @@ class IndexOf(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bits = self.i & self.among
-        m.d.comb += [self.index.eq(encoded(bits)), self.found.eq(bits.any())]
+        m.d.comb += [self.index.eq(encode_one_hot(bits)), self.found.eq(bits.any())]
         return m
 
 
-class AnyOf(wiring.Component):
-    """Reduction OR. Combinational; kept as a block for the same reason as :class:`IndexOf`.
+class AnyBit(wiring.Component):
+    """Reduction OR. Combinational; kept as a block for the same reason as :class:`OneHotEncoder`.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class AnyOf(wiring.Component):
         return m
 
 
-class BitOf(wiring.Component):
-    """One-hot multiplexer of bits. Combinational; kept as a block for the same reason as :class:`IndexOf`.
+class OneHotBit(wiring.Component):
+    """One-hot multiplexer of bits. Combinational; kept as a block for the same reason as :class:`OneHotEncoder`.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class BitOf(wiring.Component):
         return m
 
 
-class OneOf(wiring.Component):
+class OneHotMux(wiring.Component):
     """One-hot multiplexer. Combinational.
 
     Parameters
@@ -109,11 +109,11 @@ class OneOf(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(choose(self.chosen, self.values))
+        m.d.comb += self.o.eq(one_hot_mux(self.chosen, self.values))
         return m
 
 
-class Among(wiring.Component):
+class TagCompare(wiring.Component):
     """Tag compare: a number with the tags of all entries. Combinational.
 
     Parameters
@@ -143,7 +143,7 @@ class Among(wiring.Component):
         return m
 
 
-class LateChoice(wiring.Component):
+class LateMux(wiring.Component):
     """Register with a late input: loads ``late``, ``early`` or ``other``, or holds. Latency 1.
 
     Kept as a block: folded into the wait queue, the estimated path of the matcher becomes 3.78 instead of 2.74 ns.

@@ -54,7 +54,7 @@ class ReadyRegister(_Stage):
         return m
 
 
-class Skid(_Stage):
+class SkidBuffer(_Stage):
     """Registers payload, ``valid`` and ``ready``: cuts every combinational path.
 
     One item per cycle, latency 1, holds up to two items.
@@ -79,8 +79,8 @@ class Skid(_Stage):
         return m
 
 
-class Pair(_Stage):
-    """Ping-pong buffer, cycle-equivalent to :class:`Skid`, for a wide payload and a late ``o.ready``.
+class PingPongBuffer(_Stage):
+    """Ping-pong buffer, cycle-equivalent to :class:`SkidBuffer`, for a wide payload and a late ``o.ready``.
 
     ``o.ready`` drives no enable of the payload registers; the payload comes through a multiplexer of two instead.
 
@@ -98,18 +98,18 @@ class Pair(_Stage):
         m = Module()
         items = [Signal(self.shape, name=f"item{k}") for k in range(2)]
         zero, one = (Value.cast(item) for item in items)
-        write, read, room = Signal(), Signal(), Signal(init=1)
+        write, read, free = Signal(), Signal(), Signal(init=1)
         m.d.comb += [
-            self.i.ready.eq(room), self.takes.eq(~self.o.valid | self.o.ready),
+            self.i.ready.eq(free), self.takes.eq(~self.o.valid | self.o.ready),
             Value.cast(self.o.payload).eq(Mux(read, one, zero)),
-            Value.cast(self.next).eq(Mux(room, Value.cast(self.i.payload), Mux(read, zero, one))),
+            Value.cast(self.next).eq(Mux(free, Value.cast(self.i.payload), Mux(read, zero, one))),
         ]
         m.d.sync += [
-            room.eq(~self.o.valid | self.o.ready | (room & ~self.i.valid)),
-            self.o.valid.eq((self.i.valid & room) | (self.o.valid & ~(self.o.ready & room))),
-            write.eq(write ^ (self.i.valid & room)), read.eq(read ^ (self.o.valid & self.o.ready)),
+            free.eq(~self.o.valid | self.o.ready | (free & ~self.i.valid)),
+            self.o.valid.eq((self.i.valid & free) | (self.o.valid & ~(self.o.ready & free))),
+            write.eq(write ^ (self.i.valid & free)), read.eq(read ^ (self.o.valid & self.o.ready)),
         ]
         for k, item in enumerate(items):
-            with m.If(room & (write == k)):
+            with m.If(free & (write == k)):
                 m.d.sync += item.eq(self.i.payload)
         return m

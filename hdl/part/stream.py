@@ -37,7 +37,7 @@ class Fifo(wiring.Component):
         Payload.
     depth : int
         Number of items, at least 1.
-    standing : int
+    output_registers : int
         Output registers, as in :class:`~weft.hdl.part.queue.Queue`. Ignored above ``LUT_RAM_DEPTH`` items, where the
         output is registered anyway.
 
@@ -50,10 +50,10 @@ class Fifo(wiring.Component):
         ``depth - level``.
     """
 
-    def __init__(self, shape, depth, *, standing=0):
+    def __init__(self, shape, depth, *, output_registers=0):
         if depth < 1:
             raise ValueError(f"a queue of depth {depth} holds nothing; choose 1 or more")
-        self.shape, self.depth, self.standing = shape, depth, standing
+        self.shape, self.depth, self.output_registers = shape, depth, output_registers
         super().__init__({
             "i": In(stream.Signature(shape)),
             "o": Out(stream.Signature(shape)),
@@ -65,7 +65,7 @@ class Fifo(wiring.Component):
         m = Module()
         block = self.depth > LUT_RAM_DEPTH
         m.submodules.queue = queue = Queue(
-            Shape.cast(self.shape).width, self.depth, block, 0 if block else self.standing)
+            Shape.cast(self.shape).width, self.depth, block, 0 if block else self.output_registers)
         m.d.comb += [
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid),

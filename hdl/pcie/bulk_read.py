@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..contract.params import exact_log2
 from ..part.layouts import BEAT_BYTES, Beat, DmaRequest
-from ..part.logic import above, one_hot
+from ..part.logic import greater_than, one_hot
 from ..part.stages import PipelineRegister
 from ..part.stream import Fifo
 from .gather import Gather
@@ -69,7 +69,7 @@ class BulkReader(wiring.Component):
         record_shape = data.StructLayout({"offset": 6, "row": row_width, "length": self._slot_log2 + 1, "last": 1})
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
-        m.submodules.records = records = Fifo(record_shape, tags, standing=1)
+        m.submodules.records = records = Fifo(record_shape, tags, output_registers=1)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=self._rows)
         m.submodules.gather = gather = Gather()
         connect(m, flipped(self.i), splitter.i)
@@ -122,7 +122,7 @@ class BulkReader(wiring.Component):
         row_end, total = Signal(7), Signal(7)
         m.d.comb += [
             moves.eq(~read_valid | gather.i.ready), step.eq(active & moves),
-            final.eq(~above(span, BEAT_BYTES)),
+            final.eq(~greater_than(span, BEAT_BYTES)),
             load.eq((~active | (moves & final)) & records.o.valid & (done & at).any()),
             records.o.ready.eq(load),
             released.eq(step & final),

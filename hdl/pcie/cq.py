@@ -37,7 +37,7 @@ class HostDescriptor(data.Struct):
     _r1: 1
 
 
-class AnswerDescriptor(data.Struct):
+class CompletionHeader(data.Struct):
     """First three double words of a completion to the host."""
 
     lower_address: 7
@@ -83,7 +83,7 @@ class RegisterShim(wiring.Component):
     m_axis_cc : Out(AXI stream)
     registers : Out(RegisterBus)
     o_push : Out(stream.Signature(PushedDescriptor))
-    refused : Out(1)
+    rejected : Out(1)
         A host request was rejected.
     """
 
@@ -95,7 +95,7 @@ class RegisterShim(wiring.Component):
                                             keep_lane_width=DWORD_BITS)),
             "registers": Out(RegisterBus),
             "o_push": Out(stream.Signature(PushedDescriptor)),
-            "refused": Out(1),
+            "rejected": Out(1),
         })
 
     def elaborate(self, platform):
@@ -110,7 +110,7 @@ class RegisterShim(wiring.Component):
 
         single, double, in_bar, in_windows = Signal(), Signal(), Signal(), Signal()
         head_skip, byte_count = Signal(2), Signal(13)
-        answer = Signal(AnswerDescriptor)
+        answer = Signal(CompletionHeader)
         word, is_ok, last_dword = Signal(64), Signal(), Signal(4)
         m.d.comb += [
             offset.eq(Cat(Const(0, 2), head.address[:14])),
@@ -179,13 +179,13 @@ class RegisterShim(wiring.Component):
                             & ((single & (first_be == 0xF)) | double)):
                     m.next = "WRITE"
                 with m.Elif((head.kind == RequestType.MEMORY_WRITE) | head.kind[3]):
-                    m.d.comb += self.refused.eq(1)
+                    m.d.comb += self.rejected.eq(1)
                     m.next = "WAIT_REQUEST"
                 with m.Elif((head.kind == RequestType.MEMORY_READ) & in_bar & (single | double)):
                     m.d.comb += self.registers.read_stb.eq(1)
                     m.next = "READ"
                 with m.Else():
-                    m.d.comb += self.refused.eq(1)
+                    m.d.comb += self.rejected.eq(1)
                     m.next = "ANSWER"
             with m.State("WRITE"):
                 m.d.comb += self.registers.write.valid.eq(1)
@@ -202,7 +202,7 @@ class RegisterShim(wiring.Component):
                     m.d.sync += [is_ok.eq(1), word.eq(Mux(offset[2], answered[32:], answered))]
                     m.next = "ANSWER"
                 with m.Elif(timer[-1]):
-                    m.d.comb += self.refused.eq(1)
+                    m.d.comb += self.rejected.eq(1)
                     m.next = "ANSWER"
             with m.State("ANSWER"):
                 m.d.comb += cc.tvalid.eq(1)

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..part.arbiter import PacketArbiter
 from ..part.layouts import Beat, DmaRequest
-from ..part.logic import choose, one_hot
-from ..part.stages import Pair, PipelineRegister
+from ..part.logic import one_hot, one_hot_mux
+from ..part.stages import PingPongBuffer, PipelineRegister
 from ..part.stream import Fifo
 from .splitter import Splitter
 from .tlp import SIZE_CODE_WIDTH, Piece, WriteTlp
@@ -59,10 +59,10 @@ class DmaWrite(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients, self._late)
-        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, standing=1)
+        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, output_registers=1)
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
-        m.submodules.data = beats = Pair(Beat)
+        m.submodules.data = beats = PingPongBuffer(Beat)
         m.submodules.align = align = WriteAlign()
         for k in range(self._clients):
             connect(m, flipped(self.i_request[k]), arbiter.i[k])
@@ -91,7 +91,7 @@ class DmaWrite(wiring.Component):
         group_ends = Signal()
         m.d.comb += [
             beats.i.valid.eq(Cat(own & s.valid for own, s in zip(owns, self.i_data, strict=True)).any()),
-            Value.cast(beats.i.payload).eq(choose(owns, [s.payload for s in self.i_data])),
+            Value.cast(beats.i.payload).eq(one_hot_mux(owns, [s.payload for s in self.i_data])),
             group_ends.eq(Cat(own & s.valid & s.p.last for own, s in zip(owns, self.i_data, strict=True)).any()),
             order.o.ready.eq(~owned | (group_ends & beats.i.ready)),
             self.busy.eq(arbiter.o.valid | inside | splitter.o.valid | pieces.o.valid | owned | order.o.valid

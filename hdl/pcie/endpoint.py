@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..contract.params import CardParams
-from ..part.counting import count_outputs, pass_counts
+from ..part.counter_ports import count_outputs, pass_counts
 from ..part.interfaces import MsixTable, RegisterBus
 from ..part.layouts import Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
 from ..part.stream import pass_unless
@@ -96,7 +96,7 @@ class Endpoint(wiring.Component):
         wiring.connect(m, shim.o_push, flipped(self.o_push))
         m.d.comb += [
             self.function_reset.eq(shim.function_reset), shim.function_reset_done.eq(self.function_reset_done),
-            msix.enable.eq(shim.msix_enable), self.lost.eq(shim.refused), shim.stop.eq(self.stop),
+            msix.enable.eq(shim.msix_enable), self.lost.eq(shim.dropped), shim.stop.eq(self.stop),
             dma_read.cfg_max_read_req.eq(shim.max_read_req), dma_write.cfg_max_payload.eq(shim.max_payload),
             self.idle.eq(~dma_read.busy & ~dma_write.busy & ~shim.busy),
         ]

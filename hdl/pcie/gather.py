@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..contract.params import exact_log2
 from ..part.layouts import BEAT_BITS, BEAT_BYTES, Beat
-from ..part.logic import above
-from ..part.stages import Skid
+from ..part.logic import greater_than
+from ..part.stages import SkidBuffer
 from .rotate import Rotate
 
 GROUP = 4       # bytes that are selected one by one after the rotation
@@ -46,7 +46,7 @@ class Gather(wiring.Component):
         side = data.StructLayout({"whole": BEAT_BYTES // GROUP - 1, "more": GROUP - 1, "total": 7, "end": 1, "error": 1,
                                   "emit": 1, "spill": 1})
         m.submodules.rotate = rotate = Rotate(side)
-        m.submodules.skid = skid = Skid(Beat)
+        m.submodules.skid = skid = SkidBuffer(Beat)
         connect(m, skid.o, flipped(self.o))
         fragment, come, group_bits = self.i.p, rotate.i.p.side, exact_log2(GROUP)
         m.d.comb += [
@@ -56,8 +56,8 @@ class Gather(wiring.Component):
             come.whole.eq(Cat(fragment.fill[group_bits:] > k for k in range(BEAT_BYTES // GROUP - 1))),
             come.more.eq(Cat(fragment.fill[:group_bits] > k for k in range(GROUP - 1))),
             come.total.eq(fragment.total), come.end.eq(fragment.end), come.error.eq(fragment.error),
-            come.emit.eq(fragment.end | above(fragment.total, BEAT_BYTES - 1)),
-            come.spill.eq(fragment.end & above(fragment.total, BEAT_BYTES)),
+            come.emit.eq(fragment.end | greater_than(fragment.total, BEAT_BYTES - 1)),
+            come.spill.eq(fragment.end & greater_than(fragment.total, BEAT_BYTES)),
             self.i.ready.eq(rotate.i.ready),
         ]
 

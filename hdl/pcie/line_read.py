@@ -10,7 +10,7 @@ from ..contract.params import REQUEST_LINES_MAX, exact_log2
 from ..part.arbiter import Arbiter
 from ..part.layouts import LineData, LineRequest
 from ..part.logic import one_hot
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 from ..part.stream import Fifo
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
@@ -68,13 +68,13 @@ class LineReader(wiring.Component):
         m.submodules.arbiter = arbiter = Arbiter(LineRequest, self._clients)
         m.submodules.free = free = Fifo(self._tag_width, tags)
         m.submodules.complete = complete = Fifo(
-            data.StructLayout({"slot": self._tag_width, "error": 1}), tags, standing=1)
+            data.StructLayout({"slot": self._tag_width, "error": 1}), tags, output_registers=1)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=REQUEST_LINES_MAX)
         record_shape = data.StructLayout({
             "client": range(max(self._clients, 2)), "tag": 16, "count": 3, "line": 58, "left": 3})
         m.submodules.records = records = Memory(shape=record_shape, depth=tags, init=[])
         record_write, record_read = records.write_port(), records.read_port(domain="comb")
-        m.submodules.out = out = Skid(ReadTlp)
+        m.submodules.out = out = SkidBuffer(ReadTlp)
         connect(m, out.o, flipped(self.o_read))
         for k in range(self._clients):
             connect(m, flipped(self.i[k]), arbiter.i[k])

@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..part.layouts import BEAT_BYTES
-from ..part.logic import above
-from ..part.stages import Pair
+from ..part.logic import greater_than
+from ..part.stages import PingPongBuffer
 from .tlp import PAGE_BYTES, Piece, byte_enables
 
 MORE_MAX = PAGE_BYTES // BEAT_BYTES      # beats of a piece after its first
@@ -55,7 +55,7 @@ class PieceBeats(wiring.Component):
         bytes_, beats = range(BEAT_BYTES + 1), range(MORE_MAX + 1)
 
         # A waiting piece: bytes of its first beat and of its last, beats after the first.
-        m.submodules.waiting = waiting = Pair(data.StructLayout({
+        m.submodules.waiting = waiting = PingPongBuffer(data.StructLayout({
             "header": self._header, "skip": 2, "reach": bytes_, "tail": bytes_, "more": beats, "alone": 1,
             "one_more": 1, "group_end": 1,
         }))
@@ -90,7 +90,7 @@ class PieceBeats(wiring.Component):
         with m.If(advance):
             m.d.sync += [
                 self.at.eq(next_at), until.eq(next_until), self.end.eq(next_end),
-                self.kept.eq(Cat(~above(next_at, j) for j in range(BEAT_BYTES))),
+                self.kept.eq(Cat(~greater_than(next_at, j) for j in range(BEAT_BYTES))),
                 self.uses_up.eq(next_end | next_until[6]), self.crosses.eq(next_until[6] & next_until[:6].any()),
             ]
             with m.If(self.final):

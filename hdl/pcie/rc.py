@@ -106,7 +106,7 @@ class CompletionShim(wiring.Component):
         with m.If(inside):
             m.d.comb += [bad.eq(bad_q), stray.eq(stray_q), ends.eq(ends_q)]
         with m.Else():
-            m.d.comb += [found.eq(said) for found, said in zip((bad, stray, ends), verdict(head), strict=True)]
+            m.d.comb += [field.eq(value) for field, value in zip((bad, stray, ends), verdict(head), strict=True)]
         beat = self.o.p
         m.d.sync += self.o.valid.eq(rc.tvalid & ~stray)
         with m.If(rc.tvalid):

@@ -16,7 +16,7 @@ SLOT_BITS = SLOT_DWORDS * DWORD_BITS
 WINDOW_SLOTS = 1 + SLOTS            # the first has three double words of descriptor, and one of payload
 
 
-class Outlook(data.Struct):
+class NextBoundary(data.Struct):
     """Next boundaries from a slot of a beat on: the first end of a completion, and the first beginning after it."""
 
     ends: 1
@@ -32,7 +32,7 @@ class Row(data.Struct):
     data: BEAT_BITS
     begins: 1                       # a completion begins; the first at slot `begin`
     begin: range(SLOTS)
-    outlooks: data.ArrayLayout(Outlook, SLOTS)      # from each slot
+    outlooks: data.ArrayLayout(NextBoundary, SLOTS)      # from each slot
     discontinue: 1
 
 
@@ -143,7 +143,7 @@ class StraddledCompletionShim(CompletionShim):
         with m.If(inside):
             m.d.comb += [bad.eq(bad_q), stray.eq(stray_q), ends.eq(ends_q)]
         with m.Else():
-            m.d.comb += [found.eq(said) for found, said in zip((bad, stray, ends), verdict(head), strict=True)]
+            m.d.comb += [field.eq(value) for field, value in zip((bad, stray, ends), verdict(head), strict=True)]
         beat = self.o.p
         m.d.sync += self.o.valid.eq(leaves & ~stray)
         with m.If(leaves):

@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..part.axis import axis_signature
 from ..part.layouts import BEAT_BITS
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
+from .outstanding_writes import OutstandingWrites
 from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
-from .under_way import UnderWay
 from .write_store import WriteStore
 
 USER_WIDTH = 137
@@ -120,8 +120,8 @@ class RequestShim(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.store = store = WriteStore()
-        m.submodules.under_way = under_way = UnderWay()
-        m.submodules.skid = skid = Skid(_RequestBeat)
+        m.submodules.outstanding = outstanding = OutstandingWrites()
+        m.submodules.skid = skid = SkidBuffer(_RequestBeat)
         wiring.connect(m, wiring.flipped(self.i_write), store.i)
         ready, beat = skid.i.ready, skid.i.p
         read, write = self.i_read.p, store.o.p
@@ -138,10 +138,10 @@ class RequestShim(wiring.Component):
             self.i_read.ready.eq(choose_read & ready),
             store.o.ready.eq(choose_write & ready),
             skid.i.valid.eq(flush | choose_read | choose_write),
-            self.busy.eq(store.busy | flush | skid.o.valid | under_way.busy),
-            under_way.sent.eq(choose_write & ready & write.first),
-            under_way.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
-            under_way.gone.eq(self.gone),
+            self.busy.eq(store.busy | flush | skid.o.valid | outstanding.busy),
+            outstanding.sent.eq(choose_write & ready & write.first),
+            outstanding.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
+            outstanding.gone.eq(self.gone),
             tail.eq(((write.dwords - 1)[:4]) + 1),
             beat.first_be.eq(Mux(choose_read, read.first_be, write.first_be)),
             beat.last_be.eq(Mux(choose_read, read.last_be, write.last_be)),

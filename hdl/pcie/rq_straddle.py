@@ -4,7 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
 from ..part.layouts import BEAT_BITS
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
+from .outstanding_writes import OutstandingWrites
 from .rq import (
     HEADER_BITS,
     HEADER_DWORDS,
@@ -16,7 +17,6 @@ from .rq import (
     RequestUser,
 )
 from .tlp import DWORD_BITS, LANES, ReadTlp
-from .under_way import UnderWay
 from .write_store import WriteStore
 
 HALF = LANES // 2                       # double words; a packet begins at a half
@@ -65,10 +65,10 @@ class StraddledRequestShim(RequestShim):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.reads = reads = Skid(ReadTlp)      # whether a read fits depends on the write before it
+        m.submodules.reads = reads = SkidBuffer(ReadTlp)      # whether a read fits depends on the write before it
         m.submodules.store = store = WriteStore()
-        m.submodules.out = out = Skid(_Beat)
-        m.submodules.under_way = under_way = UnderWay()
+        m.submodules.out = out = SkidBuffer(_Beat)
+        m.submodules.outstanding = outstanding = OutstandingWrites()
         wiring.connect(m, wiring.flipped(self.i_read), reads.i)
         wiring.connect(m, wiring.flipped(self.i_write), store.i)
         read, write, low, high = reads.o.p, store.o.p, out.i.p.low, out.i.p.high
@@ -135,10 +135,10 @@ class StraddledRequestShim(RequestShim):
                          part.last_be.eq(Mux(is_read, read.last_be, write.last_be))]
 
         m.d.comb += [
-            self.busy.eq(reads.o.valid | store.busy | flush | out.o.valid | under_way.busy),
-            under_way.sent.eq(takes_write & out.i.ready & write.first),
-            under_way.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
-            under_way.gone.eq(self.gone),
+            self.busy.eq(reads.o.valid | store.busy | flush | out.o.valid | outstanding.busy),
+            outstanding.sent.eq(takes_write & out.i.ready & write.first),
+            outstanding.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
+            outstanding.gone.eq(self.gone),
         ]
         self._send(m, out.o)
         return m

@@ -5,14 +5,14 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..part.axis import axis_signature
-from ..part.counting import count_outputs
+from ..part.counter_ports import count_outputs
 from ..part.interfaces import RegisterBus
 from ..part.layouts import BEAT_BITS, PushedDescriptor
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 from . import cq, rc, rc_straddle, rq, rq_straddle
-from .bus_master import BusMaster
-from .few_tags import FewTags
-from .read_watch import ReadWatch
+from .bus_master_gate import BusMasterGate
+from .read_tracker import ReadTracker
+from .tag_limiter import TagLimiter
 from .tlp import DWORD_BITS, SIZE_CODE_MAX, SIZE_CODE_WIDTH, CompletionBeat, ReadTlp, WriteTlp
 
 FUNCTIONS = 4             # physical functions of the hard block; the card is the first
@@ -89,7 +89,7 @@ class UsplusShim(wiring.Component):
     o_push : Out(stream.Signature(PushedDescriptor))
     stop : In(1)
         The card reads and writes no host memory, as if it might not be bus master.
-    refused : Out(1)
+    dropped : Out(1)
         Strobe: a request of the card was dropped or ended in an error, or may have been, because the card may not be
         bus master or must stop.
     busy : Out(1)
@@ -109,7 +109,7 @@ class UsplusShim(wiring.Component):
             "i_write": In(stream.Signature(WriteTlp)),
             "o_completion": Out(stream.Signature(CompletionBeat)),
             "registers": Out(RegisterBus), "o_push": Out(stream.Signature(PushedDescriptor)),
-            "busy": Out(1), "stop": In(1), "refused": Out(1),
+            "busy": Out(1), "stop": In(1), "dropped": Out(1),
             "bus_master": Out(1), "msix_enable": Out(1), "function_reset": Out(1), "function_reset_done": In(1),
             **count_outputs(self.COUNTS),
         })
@@ -120,36 +120,36 @@ class UsplusShim(wiring.Component):
         m.submodules.completions = completions = (
             rc_straddle.StraddledCompletionShim() if self._straddle else rc.CompletionShim())
         m.submodules.registers = registers = cq.RegisterShim()
-        m.submodules.bus_master = bus_master = BusMaster()
-        m.submodules.tags = tags = FewTags()
-        m.submodules.watch = watch = ReadWatch()
-        m.submodules.reads = reads = Skid(ReadTlp)      # separates `ready` of RQ from the readers
+        m.submodules.bus_master = bus_master = BusMasterGate()
+        m.submodules.tags = tags = TagLimiter()
+        m.submodules.tracker = tracker = ReadTracker()
+        m.submodules.reads = reads = SkidBuffer(ReadTlp)      # separates `ready` of RQ from the readers
         enable, master_q = Signal(), Signal()
-        dropped = Signal()      # writes in the hard block may never leave it
+        writes_lost = Signal()      # writes in the hard block may never leave it
         m.d.sync += [master_q.eq(self.bus_master), enable.eq(self.bus_master & ~self.stop)]
-        m.d.comb += dropped.eq(master_q & ~self.bus_master & requests.busy)
+        m.d.comb += writes_lost.eq(master_q & ~self.bus_master & requests.busy)
         silence = Signal(self._silence_log2 + 1)
         gone = silence[-1]
-        asks, heard = Signal(), Signal()
+        may_request, response = Signal(), Signal()
         m.d.comb += [
-            asks.eq((self.bus_master & ~self.stop) | requests.m_axis_rq.tvalid),
-            heard.eq(self.s_axis_rc.tvalid | self.pcie_rq_seq_num_vld0 | self.pcie_rq_seq_num_vld1),
+            may_request.eq((self.bus_master & ~self.stop) | requests.m_axis_rq.tvalid),
+            response.eq(self.s_axis_rc.tvalid | self.pcie_rq_seq_num_vld0 | self.pcie_rq_seq_num_vld1),
         ]
-        with m.If(asks | heard):
+        with m.If(may_request | response):
             m.d.sync += silence.eq(0)
         with m.Elif(~gone):
             m.d.sync += silence.eq(silence + 1)
         connect(m, flipped(self.i_read), reads.i)
         connect(m, reads.o, bus_master.i_read)
         connect(m, bus_master.o_read, tags.i_read)
-        connect(m, tags.o_read, watch.i_read)
-        connect(m, watch.o_read, requests.i_read)
+        connect(m, tags.o_read, tracker.i_read)
+        connect(m, tracker.o_read, requests.i_read)
         connect(m, flipped(self.i_write), bus_master.i_write)
         connect(m, bus_master.o_write, requests.i_write)
         connect(m, requests.m_axis_rq, flipped(self.m_axis_rq))
         connect(m, flipped(self.s_axis_rc), completions.s_axis_rc)
-        connect(m, completions.o, watch.i_completion)
-        connect(m, watch.o_completion, tags.i_completion)
+        connect(m, completions.o, tracker.i_completion)
+        connect(m, tracker.o_completion, tags.i_completion)
         connect(m, tags.o_completion, bus_master.i_completion)
         connect(m, bus_master.o_completion, flipped(self.o_completion))
         connect(m, flipped(self.s_axis_cq), registers.s_axis_cq)
@@ -158,13 +158,13 @@ class UsplusShim(wiring.Component):
         connect(m, registers.o_push, flipped(self.o_push))
         m.d.comb += [
             self.busy.eq(reads.o.valid | requests.busy | bus_master.busy),
-            self.refused.eq(bus_master.refused | dropped),
-            bus_master.enable.eq(enable), requests.gone.eq(gone), watch.gone.eq(gone),
+            self.dropped.eq(bus_master.dropped | writes_lost),
+            bus_master.enable.eq(enable), requests.gone.eq(gone), tracker.gone.eq(gone),
             tags.extended.eq(self.cfg_ext_tag_enable),
             requests.nonposted_credits.eq(self.pcie_tfc_nph_av),
             requests.sequence[0].eq(self.pcie_rq_seq_num0), requests.sequence[1].eq(self.pcie_rq_seq_num1),
             requests.sequence_valid.eq(Cat(self.pcie_rq_seq_num_vld0, self.pcie_rq_seq_num_vld1)),
-            self.count_host_refused.eq(registers.refused),
+            self.count_host_refused.eq(registers.rejected),
         ]
         m.d.sync += [
             self.bus_master.eq(self.cfg_function_status[BUS_MASTER_ENABLE] & ~self.cfg_flr_in_process[0]),

@@ -32,7 +32,7 @@ class WriteStore(wiring.Component):
         m = Module()
         m.submodules.beats = beats = Fifo(WriteTlp, STORE_BEATS)
         # Fields that decide about the next beat are in registers, in a queue with the same items.
-        m.submodules.marks = marks = Fifo(MARKS, STORE_BEATS, standing=1)
+        m.submodules.marks = marks = Fifo(MARKS, STORE_BEATS, output_registers=1)
         whole = Signal(range(STORE_BEATS + 1))       # packets whose last beat is inside
         some, came, left = Signal(), Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.i), beats.i)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..contract import wire
 from ..part import layouts
 from ..part.layouts import BEAT_BYTES, LENGTH_WIDTH, PAYLOAD_MAX, Beat
-from ..part.logic import above
+from ..part.logic import greater_than
 
 
 class Cut(enum.Enum, shape=3):
@@ -66,7 +66,7 @@ class Align(wiring.Component):
         left = Signal(LENGTH_WIDTH)        # payload bytes not yet sent
         ends = Signal()
         two_beats = Cat(self.beat.data, self.ahead)
-        m.d.comb += ends.eq(~above(left, BEAT_BYTES))
+        m.d.comb += ends.eq(~greater_than(left, BEAT_BYTES))
 
         m.d.sync += self.o.valid.eq(0)
         with m.If(self.fire):
@@ -85,7 +85,7 @@ class Align(wiring.Component):
                     self.o.p.empty.eq(Mux(ends, (BEAT_BYTES - left)[:6], 0)),
                 ]
             with m.If(self.first):
-                carries = (self.cut != Cut.NOTHING) & ~above(self.dma_length, PAYLOAD_MAX)
+                carries = (self.cut != Cut.NOTHING) & ~greater_than(self.dma_length, PAYLOAD_MAX)
                 m.d.sync += left.eq(Mux(carries, self.dma_length[:LENGTH_WIDTH], 0))
             with m.Else():
                 m.d.sync += left.eq(Mux(ends, Const(0, LENGTH_WIDTH), (left - BEAT_BYTES)[:LENGTH_WIDTH]))

@@ -19,11 +19,11 @@ from ..contract.params import (
     SHED_UNTIL_EIGHTHS,
     exact_log2,
 )
-from ..part.counting import Refusal, count_outputs
+from ..part.counter_ports import DropEvent, count_outputs
 from ..part.icrc import Icrc
 from ..part.interfaces import Network
 from ..part.layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
-from ..part.logic import above
+from ..part.logic import greater_than
 from ..part.stream import Fifo
 from ..table.translate import TranslateRequest
 from .align import SKIPPED, Align, Cut
@@ -39,7 +39,7 @@ from .classify import (
     headers,
     padded,
 )
-from .early import SAID, Early
+from .early_translate import RESULT_DELAY, EarlyTranslate
 from .revocable_buffer import RevocableBuffer
 
 HEADER_DEPTH = 64
@@ -55,21 +55,21 @@ class Parse(wiring.Component):
     The MAC cannot wait, so the input never stalls. A frame becomes visible when its last byte and
     its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
     A frame for which the buffer has no space is dropped whole. The translation of a packet is requested as soon as its
-    headers have arrived: see :class:`~weft.hdl.receive.early.Early`.
+    headers have arrived: see :class:`~weft.hdl.receive.early_translate.EarlyTranslate`.
 
     When the following blocks do not keep up, new data packets are dropped by their first beats before the space runs
     out: from ``SHED_FROM`` waiting headers or requests on, or ``SHED_FROM_EIGHTHS`` of the buffer, until fewer than
     ``SHED_UNTIL`` and ``SHED_UNTIL_EIGHTHS`` are left. This leaves space for retransmissions, probes and control
     frames, so that losses are recovered under load; and losses come in runs, not one by one. The thresholds for pausing
-    the peer are lower; with pause in use (``patient``) nothing is dropped early, until space runs out nevertheless:
-    then the peer ignores the pause.
+    the peer are lower; with pause in use (``pause_enabled``) nothing is dropped early, until space runs out
+    nevertheless: then the peer ignores the pause.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others, packets for one of
     the ``host_qpns`` become RAW with ``host``, whatever their opcode; they may be shorter than those of the card, and
     are then output without the padding of the MAC. Data packets become DATA with the payload at byte 0, without padding
     and ICRC; probes become PROBE; acknowledgements, loss reports and report requests become RAW with ``roce``. Dropped
     frames are counted here and have no other effect, with one exception: an intact data packet with a wrong RETH length
-    becomes REFUSED, so that it can be reported to the driver. The first of these reasons counts: NOT_READY, BAD_FRAME,
+    becomes REJECTED, so that it can be reported to the driver. The first of these reasons counts: NOT_READY, BAD_FRAME,
     FRAME_TOO_LONG, TRUNCATED, LENGTH_MISMATCH (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field or the IPv4
     checksum is wrong, or the frame is not for this card), UNKNOWN_OPCODE, NIC_BUSY (``RAW_MAX`` frames that are not for
     a QP of the card are on their way to the Simple NIC, which is slower with small frames than the line: packets do not
@@ -94,19 +94,19 @@ class Parse(wiring.Component):
         Payload of the headers with ``length`` other than 0, in order.
     raw_done : In(1)
         A frame that is not for a QP of the card was handed to the Simple NIC.
-    o_translate, o_fate : Out(stream.Signature(TranslateRequest)), Out(stream.Signature(1))
+    o_translate, o_outcome : Out(stream.Signature(TranslateRequest)), Out(stream.Signature(1))
         Requests for packets of QPs, in order; 1 if their headers come.
-    ask_stb, fate_stb : Out(1)
+    request_stb, outcome_stb : Out(1)
         A translation was requested; such a frame was decided.
     give_up : In(1)
         Drop the frame that is arriving, if its translation was requested.
     header_stb : Out(1)
         A header was queued for ``o_header``.
-    patient : In(1)
+    pause_enabled : In(1)
     pause_high, pause_low : Out(1)
         ``PAUSE_FROM`` or ``PAUSE_FROM_EIGHTHS`` is reached; levels are below both ``PAUSE_UNTIL``. Registered.
     count_rx_frames : Out(1)
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
     """
 
     COUNTS = {"rx_frames": 1}
@@ -125,28 +125,28 @@ class Parse(wiring.Component):
             "o_payload": Out(stream.Signature(Beat)),
             "raw_done": In(1),
             "o_translate": Out(stream.Signature(TranslateRequest)),
-            "o_fate": Out(stream.Signature(1)),
-            "ask_stb": Out(1),
-            "fate_stb": Out(1),
+            "o_outcome": Out(stream.Signature(1)),
+            "request_stb": Out(1),
+            "outcome_stb": Out(1),
             "give_up": In(1),
             "header_stb": Out(1),
-            "patient": In(1),
+            "pause_enabled": In(1),
             "pause_high": Out(1), "pause_low": Out(1),
             **count_outputs(self.COUNTS),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.icrc = icrc = Icrc(check=True)
-        m.submodules.early = early = Early()
+        m.submodules.early = early = EarlyTranslate()
         m.submodules.align = align = Align()
         m.submodules.buffer = buffer = RevocableBuffer(self.params.rx_buffer_beats)
-        m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH, standing=2)
+        m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH, output_registers=2)
         connect(m, buffer.o, flipped(self.o_payload))
         connect(m, queue.o, flipped(self.o_header))
         connect(m, early.o_translate, flipped(self.o_translate))
-        connect(m, early.o_fate, flipped(self.o_fate))
+        connect(m, early.o_outcome, flipped(self.o_outcome))
         came, came_first = Signal(Beat), Signal(init=1)
         m.d.comb += [
             self.i.ready.eq(1),
@@ -164,24 +164,24 @@ class Parse(wiring.Component):
             early.i.valid.eq(self.i.valid),
             early.first.eq(came_first),
             early.give_up.eq(self.give_up),
-            self.ask_stb.eq(early.ask_stb),
+            self.request_stb.eq(early.request_stb),
         ]
         with m.If(self.i.valid & came_first):
             m.d.sync += [early.kind[name].eq(value) for name, value in frame_type(
                 came, self.network.mac, self.network.ip, self.host_qpns).items()]
 
         ahead, ahead_valid, kind = self._delay(m, came, early.kind, icrc)
-        asked, lost = early.asked, early.lost
-        for stage in range(_ICRC_LATENCY - SAID):
-            asked_q, lost_q = Signal(name=f"asked{stage}"), Signal(name=f"lost{stage}")
-            m.d.sync += [asked_q.eq(asked), lost_q.eq(lost)]
-            asked, lost = asked_q, lost_q
+        requested, lost = early.requested, early.lost
+        for stage in range(_ICRC_LATENCY - RESULT_DELAY):
+            requested_q, lost_q = Signal(name=f"requested{stage}"), Signal(name=f"lost{stage}")
+            m.d.sync += [requested_q.eq(requested), lost_q.eq(lost)]
+            requested, lost = requested_q, lost_q
         current = self._window(m, ahead, ahead_valid)
         found = self._take_apart(m, current, ahead, kind, align)
         m.d.sync += [buffer.i.p.eq(align.o.p), buffer.i.valid.eq(align.o.valid)]
         end = self._measure(m, current, kind)
         frame = self._compare(m, end, found)
-        frame.asked, frame.lost = asked, lost
+        frame.requested, frame.lost = requested, lost
         self._decide(m, frame, buffer, queue, icrc, early)
         return m
 
@@ -199,8 +199,8 @@ class Parse(wiring.Component):
 
         marks(many, few, SHED_FROM, SHED_UNTIL, SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS)
         marks(self.pause_high, self.pause_low, PAUSE_FROM, PAUSE_UNTIL, PAUSE_FROM_EIGHTHS, PAUSE_UNTIL_EIGHTHS)
-        m.d.sync += early.shed.eq((many & (overrun | ~self.patient)) | (early.shed & ~few))
-        with m.If(self.refuse.stb & (self.refuse.reason == Reason.BUFFER_FULL)):
+        m.d.sync += early.shed.eq((many & (overrun | ~self.pause_enabled)) | (early.shed & ~few))
+        with m.If(self.drop.stb & (self.drop.reason == Reason.BUFFER_FULL)):
             m.d.sync += overrun.eq(1)
         with m.Elif(few):
             m.d.sync += overrun.eq(0)
@@ -277,7 +277,7 @@ class Parse(wiring.Component):
             expected.eq(headers_end + length + found.pad_count + wire.ICRC_BYTES),
             least.eq(headers_end + wire.ICRC_BYTES),
             short_data.eq(ended_kind.data & (ended_kind.ip_end < least)),
-            wrong_reth.eq(above(found.dma_length, PAYLOAD_MAX) | (expected != ended_kind.ip_end)
+            wrong_reth.eq(greater_than(found.dma_length, PAYLOAD_MAX) | (expected != ended_kind.ip_end)
                           | (found.pad_count + found.dma_length[:2])[:2].any()),
         ]
         mismatch, truncated, differs = Signal(), Signal(), Signal()
@@ -329,7 +329,7 @@ class Parse(wiring.Component):
             (Reason.BAD_ICRC, roce & ~icrc.o.p),
             (Reason.BAD_HEADER, ~ours),
             (Reason.UNKNOWN_OPCODE, ~known),
-            (Reason.NIC_BUSY, raw & above(raws, RAW_MAX - 1)),
+            (Reason.NIC_BUSY, raw & greater_than(raws, RAW_MAX - 1)),
             (Reason.BUFFER_FULL, ~queue.i.ready | frame.lost | (~mismatch & ~buffer.fits)),
             (Reason.LENGTH_MISMATCH, mismatch),
         ]
@@ -344,15 +344,15 @@ class Parse(wiring.Component):
             queue.i.valid.eq(decide & goes_on),
             queue.i.p.eq(header),
             self.header_stb.eq(queue.i.valid),
-            early.fate_stb.eq(decide & frame.asked),
+            early.outcome_stb.eq(decide & frame.requested),
             early.keep.eq(queue.i.valid),
-            self.fate_stb.eq(early.fate_stb),
+            self.outcome_stb.eq(early.outcome_stb),
         ]
-        with m.If(mismatch):        # REFUSED data, if it is passed on at all
-            m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(Reason.LENGTH_MISMATCH),
+        with m.If(mismatch):        # REJECTED data, if it is passed on at all
+            m.d.comb += [queue.i.p.kind.eq(RxKind.REJECTED), queue.i.p.reason.eq(Reason.LENGTH_MISMATCH),
                          queue.i.p.length.eq(0)]
         m.d.sync += [
             self.count_rx_frames.eq(decide),
-            self.refuse.stb.eq(decide & ~goes_on),
-            self.refuse.reason.eq(reason),
+            self.drop.stb.eq(decide & ~goes_on),
+            self.drop.reason.eq(reason),
         ]

@@ -4,11 +4,11 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..part.counting import count_outputs
+from ..part.counter_ports import count_outputs
 from ..part.layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, RawFrame
-from ..part.stages import ReadyRegister, Skid
+from ..part.stages import ReadyRegister, SkidBuffer
 from ..part.stream import Fifo
-from .judge import Action, Placement
+from .window_check import Action, Placement
 
 AHEAD = 4       # packets whose requests may run ahead of their payload
 
@@ -69,15 +69,15 @@ class Place(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.asked = asked = Fifo(_Move, AHEAD)
+        m.submodules.requested = requested = Fifo(_Move, AHEAD)
         # Skid buffer: no combinational path from the requests to the window check, which looks up the QP in the cycle
         # in which it offers the placement.
-        m.submodules.placements = placements = Skid(Placement)
+        m.submodules.placements = placements = SkidBuffer(Placement)
         wiring.connect(m, wiring.flipped(self.i), placements.i)
         packet = placements.o
         request = stream.Signature(DmaRequest).create()
 
-        # Requests: a packet enters `asked` when its last request was accepted.
+        # Requests: a packet enters `requested` when its last request was accepted.
         second = Signal()       # the first segment's request was accepted
         two = packet.p.two
         accepted = Signal()
@@ -89,7 +89,7 @@ class Place(wiring.Component):
             self.o_raw_info.p.roce.eq(packet.p.roce),
             self.o_raw_info.p.host.eq(packet.p.host),
         ]
-        settled = Signal()      # the requests were accepted, `asked` was full
+        settled = Signal()      # the requests were accepted, `requested` was full
         with m.Switch(packet.p.action):
             with m.Case(Action.WRITE):
                 m.d.comb += request.valid.eq(packet.valid & ~settled)
@@ -102,12 +102,12 @@ class Place(wiring.Component):
             with m.Default():
                 m.d.comb += accepted.eq(1)
         m.d.comb += [
-            asked.i.valid.eq(packet.valid & (settled | accepted)),
-            asked.i.p.action.eq(packet.p.action),
-            asked.i.p.roce.eq(packet.p.roce),
-            asked.i.p.length.eq(packet.p.length),
-            asked.i.p.ticket.eq(packet.p.ticket),
-            packet.ready.eq(asked.i.ready & (settled | accepted)),
+            requested.i.valid.eq(packet.valid & (settled | accepted)),
+            requested.i.p.action.eq(packet.p.action),
+            requested.i.p.roce.eq(packet.p.roce),
+            requested.i.p.length.eq(packet.p.length),
+            requested.i.p.ticket.eq(packet.p.ticket),
+            packet.ready.eq(requested.i.ready & (settled | accepted)),
         ]
         with m.If(packet.valid & packet.ready):
             m.d.sync += [settled.eq(0), second.eq(0)]
@@ -122,18 +122,18 @@ class Place(wiring.Component):
         wiring.connect(m, request, to_write.i)
 
         # Payload.
-        move = asked.o.p
+        move = requested.o.p
         moved = Signal()        # a beat leaves
         m.d.comb += [
             self.o_data.p.eq(self.i_payload.p),
             self.o_raw.p.eq(self.i_payload.p),
             moved.eq(self.i_payload.valid & self.i_payload.ready),
-            self.stalled.eq(asked.o.valid & self.i_payload.valid & (move.action != Action.NOTHING) & ~moved),
-            asked.o.ready.eq((move.action == Action.NOTHING) | (moved & self.i_payload.p.last)),
-            self.done_stb.eq(asked.o.valid & asked.o.ready),
+            self.stalled.eq(requested.o.valid & self.i_payload.valid & (move.action != Action.NOTHING) & ~moved),
+            requested.o.ready.eq((move.action == Action.NOTHING) | (moved & self.i_payload.p.last)),
+            self.done_stb.eq(requested.o.valid & requested.o.ready),
             self.raw_stb.eq(self.done_stb & (move.action == Action.RAW) & ~move.roce),
         ]
-        with m.If(asked.o.valid), m.Switch(move.action):
+        with m.If(requested.o.valid), m.Switch(move.action):
             with m.Case(Action.DISCARD):
                 m.d.comb += self.i_payload.ready.eq(1)
             with m.Case(Action.WRITE):

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract.params import exact_log2
 from ..part.layouts import BEAT_BITS, Beat
-from ..part.logic import sums_to
+from ..part.logic import sum_equals
 
 
 class RevocableBuffer(wiring.Component):
@@ -62,7 +62,7 @@ class RevocableBuffer(wiring.Component):
         full, lost = Signal(name="full"), Signal()     # `lost`: a beat of the frame found no space
         last_place = Signal()       # full after one more beat
         m.d.comb += [
-            last_place.eq(sums_to(written, 1, fetched ^ self.depth)),
+            last_place.eq(sum_equals(written, 1, fetched ^ self.depth)),
             self.fits.eq(~lost & ~(self.i.valid & full)),
             write.en.eq(self.i.valid & ~full & ~lost),
             write.addr.eq(written),

@@ -6,11 +6,11 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract import abi
 from ..contract.params import CardParams, exact_log2
-from ..part.counting import Refusal
+from ..part.counter_ports import DropEvent
 from ..part.layouts import BEAT_BITS, Beat, DmaRequest
 from ..part.logic import sum_of_three
 from ..part.stream import Fifo
-from .doorbell import Doorbell
+from .doorbell_latch import DoorbellLatch
 from .size import INDEX_WIDTH, RingSize
 
 
@@ -73,7 +73,7 @@ class RingWriter(wiring.Component):
         ``cons`` has passed it.
     idle : Out(1)
         No entry waits or is being written.
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         BAD_DESCRIPTOR.
     """
 
@@ -98,7 +98,7 @@ class RingWriter(wiring.Component):
             "free": Out(INDEX_WIDTH),
             "size": Out(INDEX_WIDTH),
             "idle": Out(1),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -175,17 +175,17 @@ class RingWriter(wiring.Component):
                 m.d.sync += self.position.eq(self.position + 1)
 
         # Consumer index. `arm` goes with it, and with the next one if that comes before the comparison.
-        m.submodules.doorbell = bell = Doorbell()
+        m.submodules.doorbell = bell = DoorbellLatch()
         arm, armed = Signal(), Signal()
         bad = Signal()
         ahead, step = bell.from_cons, bell.from_prod
         m.d.sync += [
             arm.eq((arm & ~bell.compared) | (self.cons_stb & self.arm)),
-            self.refuse.stb.eq(0), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR),
+            self.drop.stb.eq(0), self.drop.reason.eq(abi.Reason.BAD_DESCRIPTOR),
         ]
         # The index is between `cons` and `prod` if it is no step forward from `prod`, and not a lap from both.
         m.d.comb += [
-            bell.index.eq(self.cons), bell.stb.eq(self.cons_stb), bell.hears.eq(1), bell.clear.eq(~self.enable),
+            bell.index.eq(self.cons), bell.stb.eq(self.cons_stb), bell.accept.eq(1), bell.clear.eq(~self.enable),
             bell.cons.eq(cons), bell.prod.eq(prod), bell.mask.eq(ring.mask),
             bad.eq(ring.exceeds(ahead) | ((step != 0) & ~ring.reaches(step))
                    | (ring.reaches(ahead) & ring.reaches(step) & ~ring.exceeds(step))),
@@ -200,7 +200,7 @@ class RingWriter(wiring.Component):
         with m.If(bell.compared & ~running):
             m.d.sync += armed.eq(arm)      # the ring is about to start with both indices at zero
         with m.Elif(bell.compared & bad):
-            m.d.sync += self.refuse.stb.eq(1)
+            m.d.sync += self.drop.stb.eq(1)
         with m.Elif(bell.compared):
             with m.If(ahead != 0):
                 m.d.sync += filled.eq(0)

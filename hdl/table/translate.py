@@ -190,7 +190,7 @@ class Translate(wiring.Component):
             ]
 
         offset_4 = Signal(65)  # from the MR's first byte; bit 64: before it
-        no_qp, other_life, not_ready, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(7))
+        no_qp, other_generation, not_ready, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(7))
         any_3, need_3 = request[3].length.any(), request[3].need
         window_3 = mr[3].access[REMOTE_WRITE_BIT] & ~mr[3].access[LOCAL_WRITE_BIT]
         granted_3 = mr[3].access & (qp[3].access | AccessFlag.LOCAL_WRITE | window_3.replicate(4))
@@ -200,7 +200,7 @@ class Translate(wiring.Component):
                 offset_4.eq(request[3].va - mr[3].va),
                 no_qp.eq(qp[3].state == QpState.RESET),
                 not_ready.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
-                other_life.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
+                other_generation.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
                 bad_key.eq(any_3 & ~(mr_in_table_3 & mr[3].valid & (mr[3].key_tag == request[3].key[:KEY_TAG_BITS]))),
                 wrong_pd.eq(any_3 & (mr[3].pd != owner_3)),
                 no_permission.eq(any_3 & (need_3 & ~granted_3).any()),
@@ -209,7 +209,7 @@ class Translate(wiring.Component):
         reason_4 = Signal(8)
         with m.If(no_qp):
             m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
-        with m.Elif(other_life):
+        with m.Elif(other_generation):
             m.d.comb += reason_4.eq(Reason.STALE_GENERATION)
         with m.Elif(not_ready):
             m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)

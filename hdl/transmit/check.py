@@ -33,7 +33,7 @@ class TxCheck(wiring.Component):
     o_request : Out(stream.Signature(DmaRequest))
         One group per packet with payload in host memory, in the order of ``o``.
     o : Out(stream.Signature(TxJob))
-    refused : Out(2)
+    rejected : Out(2)
         Per ring: a packet of the current descriptor was rejected; its last one is still to come.
     checked_stb : Out(2)
         Per ring: the last packet of a descriptor goes out.
@@ -46,26 +46,26 @@ class TxCheck(wiring.Component):
             "i_translate": In(stream.Signature(Translation)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o": Out(stream.Signature(TxJob)),
-            "refused": Out(2),
+            "rejected": Out(2),
             "checked_stb": Out(2),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.jobs = jobs = Fifo(TxJob, TRANSLATING)
-        m.submodules.asked = asked = Fifo(TranslateRequest, 2)
-        wiring.connect(m, asked.o, wiring.flipped(self.o_translate))
+        m.submodules.requested = requested = Fifo(TranslateRequest, 2)
+        wiring.connect(m, requested.o, wiring.flipped(self.o_translate))
         m.d.comb += [
-            self.i.ready.eq(jobs.i.ready & asked.i.ready),
-            jobs.i.valid.eq(self.i.valid & asked.i.ready),
-            asked.i.valid.eq(self.i.valid & jobs.i.ready),
+            self.i.ready.eq(jobs.i.ready & requested.i.ready),
+            jobs.i.valid.eq(self.i.valid & requested.i.ready),
+            requested.i.valid.eq(self.i.valid & jobs.i.ready),
             jobs.i.payload.eq(self.i.payload),
-            asked.i.p.key.eq(self.i.p.packet.lkey),
-            asked.i.p.va.eq(self.i.p.packet.local_va),
-            asked.i.p.length.eq(Mux(self.i.p.packet.inline, 0, self.i.p.packet.length)),
-            asked.i.p.need.eq(0),
-            asked.i.p.qpn.eq(self.i.p.packet.sqpn),
-            asked.i.p.qp_need.eq(1),
+            requested.i.p.key.eq(self.i.p.packet.lkey),
+            requested.i.p.va.eq(self.i.p.packet.local_va),
+            requested.i.p.length.eq(Mux(self.i.p.packet.inline, 0, self.i.p.packet.length)),
+            requested.i.p.need.eq(0),
+            requested.i.p.qpn.eq(self.i.p.packet.sqpn),
+            requested.i.p.qp_need.eq(1),
         ]
 
         m.submodules.requests = requests = Fifo(DmaRequest, 4)
@@ -74,7 +74,7 @@ class TxCheck(wiring.Component):
         wiring.connect(m, done.o, wiring.flipped(self.o))
         job, answer = jobs.o.p, self.i_translate.p
         here, reads, second, finish = Signal(), Signal(), Signal(), Signal()
-        hurt = self.refused.bit_select(job.packet.ring, 1)
+        hurt = self.rejected.bit_select(job.packet.ring, 1)
         two = Signal()
         m.d.comb += [
             here.eq(jobs.o.valid & self.i_translate.valid),

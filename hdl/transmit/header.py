@@ -8,7 +8,7 @@ from ..contract import wire
 from ..contract.abi import Reason
 from ..part.interfaces import Network
 from ..part.layouts import BEAT_BYTES, WIRE, swap_bytes
-from ..part.stages import PipelineRegister, Skid
+from ..part.stages import PipelineRegister, SkidBuffer
 from .segment import TxJob
 
 HEADER_BYTES_MAX = max(wire.header_bytes(opcode) for opcode in wire.DATA_OPCODES)
@@ -64,7 +64,7 @@ class HeaderBuilder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sums = sums = Skid(_Sums)
+        m.submodules.sums = sums = SkidBuffer(_Sums)
         m.submodules.headers = headers = PipelineRegister(TxHeader)
         wiring.connect(m, headers.o, wiring.flipped(self.o))
 

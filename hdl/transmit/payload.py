@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..part.layouts import BEAT_BYTES, Beat
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 
 
 def used_bytes(beat):
@@ -29,7 +29,7 @@ class PayloadCleaner(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.skid = skid = Skid(Beat)
+        m.submodules.skid = skid = SkidBuffer(Beat)
         wiring.connect(m, skid.o, wiring.flipped(self.o))
         m.d.comb += [
             skid.i.valid.eq(self.i.valid),

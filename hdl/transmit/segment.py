@@ -53,7 +53,7 @@ class Segmenter(wiring.Component):
     i : In(stream.Signature(512))
         WORK, WORK_INLINE and INLINE_DATA descriptors.
     o : Out(stream.Signature(TxSegment))
-    refused : In(1)
+    rejected : In(1)
         The check rejected a packet and has not yet received the last one of the same descriptor.
     checked_stb : In(1)
         The check is done with the last packet of a descriptor.
@@ -64,7 +64,7 @@ class Segmenter(wiring.Component):
             raise ValueError(f"ring is {ring}; choose 0 (SEND) or 1 (RETRANSMIT)")
         self.params, self.ring = params, ring
         super().__init__({"i": In(stream.Signature(BEAT_BITS)), "o": Out(stream.Signature(TxSegment)),
-                          "refused": In(1), "checked_stb": In(1)})
+                          "rejected": In(1), "checked_stb": In(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -125,7 +125,7 @@ class Segmenter(wiring.Component):
         ]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [
-                busy.eq(~last), cut_short.eq(self.refused & (beyond == 0) & ~last),
+                busy.eq(~last), cut_short.eq(self.rejected & (beyond == 0) & ~last),
                 # Undefined after the last packet.
                 work.length.eq(work.length - space),
                 work.local_va.eq(work.local_va + space),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract.abi import Reason
 from ..part.arbiter import PacketArbiter
-from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.counter_ports import DropEvent, count_outputs, merged, pass_counts
 from ..part.interfaces import Network
 from ..part.layouts import BEAT_BITS, Beat, DmaRequest, Report
 from ..part.stream import Fifo
@@ -14,12 +14,12 @@ from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
 from .frame import Framer
 from .header import HeaderBuilder
+from .icrc_append import IcrcAppend
 from .inline import InlineStore
 from .merge import PriorityMerge
 from .outcome import Outcome
 from .payload import PayloadCleaner
-from .raw import RawGate
-from .seal import Seal
+from .raw_pad import RawPad
 from .segment import Segmenter, TxJob
 from .send_buffer import SendBuffer, check_depth
 from .send_crossing import SendCrossing
@@ -66,7 +66,7 @@ class Transmit(wiring.Component):
     hold, sending, pause, mac_up, mac_dropped, mac_aborted
         With ``mac_clock``: see :class:`~weft.hdl.transmit.send_crossing.SendCrossing`.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes, count_tx_raw_frames, count_tx_stall_cycles : Out
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
     """
 
     COUNTS = merged(Outcome.COUNTS, {"tx_raw_frames": 1, "tx_stall_cycles": 1})
@@ -88,7 +88,7 @@ class Transmit(wiring.Component):
             **({"hold": In(1), "sending": Out(1), "pause": In(1), "mac_up": In(1), "mac_dropped": Out(1),
                 "mac_aborted": Out(1)} if params.mac_clock else {}),
             **count_outputs(self.COUNTS),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -103,8 +103,8 @@ class Transmit(wiring.Component):
         m.submodules.payload = payload = PayloadCleaner()
         m.submodules.frame = frame = Framer()
         m.submodules.outcome = outcome = Outcome()
-        m.submodules.seal = seal = Seal()
-        m.submodules.raw = raw = RawGate()
+        m.submodules.seal = seal = IcrcAppend()
+        m.submodules.raw = raw = RawPad()
         m.submodules.both = both = PacketArbiter(Beat, 2)
         m.submodules.buffer = buffer = (SendCrossing if self.params.mac_clock else SendBuffer)(
             self.params.tx_buffer_beats)
@@ -157,7 +157,7 @@ class Transmit(wiring.Component):
             self.drain_done.eq(draining & quiet),
             self.idle.eq(quiet & ~segment_send.o.valid & ~segment_retransmit.o.valid & ~seal.busy
                          & ~raw.o.valid & ~both.o.valid & buffer.empty),
-            Cat(segment_send.refused, segment_retransmit.refused).eq(check.refused),
+            Cat(segment_send.rejected, segment_retransmit.rejected).eq(check.rejected),
             Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(check.checked_stb),
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
             self.retire_send.eq(outcome.retire_send), self.retire_retransmit.eq(outcome.retire_retransmit),
@@ -174,10 +174,10 @@ class Transmit(wiring.Component):
         # The drop of a frame too long for the buffer is reported after a rejected packet of the same cycle.
         too_long = Signal()
         m.d.comb += [
-            self.refuse.stb.eq(outcome.refuse.stb | too_long),
-            self.refuse.reason.eq(outcome.refuse.reason),
+            self.drop.stb.eq(outcome.drop.stb | too_long),
+            self.drop.reason.eq(outcome.drop.reason),
         ]
-        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.refuse.stb))
-        with m.If(~outcome.refuse.stb):
-            m.d.comb += self.refuse.reason.eq(Reason.FRAME_TOO_LONG)
+        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.drop.stb))
+        with m.If(~outcome.drop.stb):
+            m.d.comb += self.drop.reason.eq(Reason.FRAME_TOO_LONG)
         return m

@@ -116,5 +116,5 @@ def refuse_self_reading(rtlil):
     found = self_reading(rtlil)
     found = [(module, signal) for module, signal in found if not signal.startswith("$")] or found
     if found:
-        raise SelfReading("signals driven combinationally from themselves; add an intermediate Signal for each field that is "
-                          "read: " + ", ".join(f"{signal} in {module}" for module, signal in found))
+        raise SelfReading("signals driven combinationally from themselves; add an intermediate Signal for each field "
+                          "that is read: " + ", ".join(f"{signal} in {module}" for module, signal in found))

@@ -9,11 +9,11 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import CardParams
-from ...part.counting import count_outputs
+from ...part.counter_ports import count_outputs
 from ...part.layouts import NODE, REPORT_NODE, HoleRun, Report
 from ..cache.cached import ENCODING_WIDTH
-from .draft import Counts, Draft, DraftAddition, DraftEntries, DraftFit, DraftGrowth, encoding_of
-from .draft_places import DraftPlaces
+from .open_node import Counts, OpenNode, OpenNodeAddition, OpenNodeEntries, OpenNodeFit, OpenNodeGrowth, encoding_of
+from .open_node_cam import OpenNodeCam
 
 
 class NodeBuilder(wiring.Component):
@@ -63,19 +63,19 @@ class NodeBuilder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         p = self.params
-        m.submodules.drafts = drafts = Memory(shape=Draft, depth=p.builder_slots, init=[])
+        m.submodules.drafts = drafts = Memory(shape=OpenNode, depth=p.builder_slots, init=[])
         read, write = drafts.read_port(domain="comb"), drafts.write_port()
-        m.submodules.places = places = DraftPlaces(p)
-        m.submodules.fit = fit = DraftFit(p)
-        m.submodules.entries = entries = DraftEntries()
-        m.submodules.addition = addition = DraftAddition()
-        m.submodules.growth = growth = DraftGrowth()
+        m.submodules.places = places = OpenNodeCam(p)
+        m.submodules.fit = fit = OpenNodeFit(p)
+        m.submodules.entries = entries = OpenNodeEntries()
+        m.submodules.addition = addition = OpenNodeAddition()
+        m.submodules.growth = growth = OpenNodeGrowth()
         run = Signal(HoleRun)
         again = Signal()                # look up `run` again: a node was sealed before it took all of the run
         coming = Signal(HoleRun)        # the run for which LOOKUP may be the next state
         spent = Signal()                # `run` has no holes left, or there is no run
         slot = Signal.like(places.slot)
-        draft = Signal(Draft)
+        draft = Signal(OpenNode)
         offset = Signal(32)                         # of the run in the open node
         encoding = Signal(ENCODING_WIDTH)           # of the open node's body
         # Registered a cycle ahead: the state may be LOAD; it is OPEN, GROW, CHANGE. The grown node is written a cycle

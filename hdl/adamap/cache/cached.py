@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 from ...contract import abi
 from ...contract.params import CardParams
 from ...part.layouts import NODE
-from ...part.logic import encoded, lowest
-from ...part.select import OneOf
+from ...part.logic import encode_one_hot, lowest_one_hot
+from ...part.select import OneHotMux
 
 COUNT_WIDTH = 9         # of the number of holes of one node
 ENCODING_WIDTH = 2      # of the encodings there are
@@ -26,7 +26,7 @@ NODE_BASE = data.StructLayout({"base_psn": 32, "encoding": ENCODING_WIDTH})
 
 
 # QP of a header, and its RSN.
-WHOSE = data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24})
+HEADER_KEY = data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24})
 # Effect of a lookup on the head of its list. A header passes over a node that ends before `passed_rsn`, which is ahead
 # of the header's own RSN by less than 2^23. Otherwise the lookup is an order to retire the head that has this RSN, or
 # any.
@@ -69,12 +69,12 @@ def match_port(params):
 
     ``look_en`` takes ``qpn``, ``generation``, ``rsn`` and ``reach``. From the next cycle to that of the next
     ``look_en`` the port shows the current state of the entries: ``hit``, ``index`` of the node with that RSN, ``next``
-    (it follows the list's head), and ``head``, ``head_index`` of the list's first node, with ``behind`` and ``passed``
-    of :class:`~weft.hdl.adamap.cache.head_cache.Comparison` (both 0 without one); a cycle later ``head_rsn``, the first
-    RSN of that node, two cycles later ``full``: the list has ``depth`` nodes or more. ``ripening``: a head has no open
-    holes. ``ripe`` shows it two cycles later, unless there is a flush, or its successor changes, in between.
-    ``retire_head`` and ``retire_ripe`` remove the one or the other from its list, one per cycle; the first not while
-    the list ``settles``: its head left in the cycle before, and ``next`` is 0.
+    (it follows the list's head), and ``head``, ``head_index`` of the list's first node, with ``before_head`` and
+    ``passed`` of :class:`~weft.hdl.adamap.cache.head_cache.TagComparator` (both 0 without one); a cycle later
+    ``head_rsn``, the first RSN of that node, two cycles later ``full``: the list has ``depth`` nodes or more.
+    ``ripening``: a head has no open holes. ``ripe`` shows it two cycles later, unless there is a flush, or its
+    successor changes, in between. ``retire_head`` and ``retire_ripe`` remove the one or the other from its list, one
+    per cycle; the first not while the list ``settles``: its head left in the cycle before, and ``next`` is 0.
 
     ``node`` and ``pending`` come one cycle after ``read_en`` and are held; they lack the marks of that cycle and the
     next. ``read_node`` and ``read_base`` are those of ``read_index``, combinationally. ``mark_bitmap``: a mark, if
@@ -83,7 +83,7 @@ def match_port(params):
     return wiring.Signature({
         "look_en": Out(1), "qpn": Out(24), "generation": Out(8), "rsn": Out(24), "reach": Out(REACH),
         "hit": In(1), "index": In(index), "next": In(1),
-        "head": In(1), "head_index": In(index), "head_rsn": In(24), "behind": In(1), "passed": In(1),
+        "head": In(1), "head_index": In(index), "head_rsn": In(24), "before_head": In(1), "passed": In(1),
         "settles": In(1),
         "depth": Out(range(params.prefetch_depth_max + 1)), "full": In(1),
         "ripening": In(1), "ripe": In(1), "ripe_index": In(index),
@@ -111,8 +111,8 @@ def fill_port(params):
     ``free``/``free_index``, a cycle late, name an unused entry, but none in the cycle after ``reserve_en``, which
     reserves it for ``fill_node``; ``free_count``, two cycles late, is the number of unused entries. ``fill_en``, only
     while ``fill_ready``, turns a reserved entry into a valid one, with that node; ``release_en`` releases one; a valid
-    one only if it is at ``peek_index``, too, and was in the cycle before. ``spare``/``spare_index``, a cycle late:
-    eviction candidate, an untouched node at the end of a list that is not the list's head. ``peek`` shows a node,
+    one only if it is at ``peek_index``, too, and was in the cycle before. ``candidate``/``candidate_index``, a cycle
+    late: eviction candidate, an untouched node at the end of a list that is not the list's head. ``peek`` shows a node,
     ``peek_valid`` and ``peek_touched`` its tag bits, ``peek_last`` whether no cached node follows it, ``peek_block``
     its block a cycle later.
 
@@ -124,7 +124,7 @@ def fill_port(params):
     count = range(params.cache_entries + 1)
     return wiring.Signature({
         "free": In(1), "free_index": In(index), "free_count": In(count), "reserve_en": Out(1),
-        "spare": In(1), "spare_index": In(index),
+        "candidate": In(1), "candidate_index": In(index),
         "fill_en": Out(1), "fill_ready": In(1), "fill_index": Out(index), "fill_node": Out(NODE),
         "fill_block": Out(params.block_bits), "follows": In(1),
         "release_en": Out(1), "release_index": Out(index),
@@ -134,10 +134,10 @@ def fill_port(params):
     })
 
 
-def says(params):
-    """Return the signature of tag bits for each entry, see :class:`~weft.hdl.adamap.cache.head_cache.Tags`."""
+def tag_match_layout(params):
+    """Return the signature of tag bits for each entry, see :class:`~weft.hdl.adamap.cache.head_cache.TagArray`."""
     return wiring.Signature({name: Out(params.cache_entries) for name in (
-        "own", "inside", "behind", "passed", "touched", "done", "flushed", "listed")})
+        "own", "inside", "before_head", "passed", "touched", "done", "flushed", "listed")})
 
 
 def dead(params: CardParams):
@@ -178,7 +178,7 @@ def line_of(params: CardParams, bases, block):
     return (in_extent(params, bases, extent) + offset)[:58]
 
 
-class Pointed(wiring.Component):
+class ExtentLookup(wiring.Component):
     """Looks a line up in the extents. One per cycle, latency 3.
 
     Where extents overlap, the last one is used. The result for a line in none is :func:`stray`.
@@ -214,12 +214,13 @@ class Pointed(wiring.Component):
             end = Signal(59, name=f"end{k}")        # two parallel comparisons instead of one of a difference
             m.d.sync += [end.eq(base + lines), inside[k].eq((self.line >= base) & (self.line < end))]
         offset = (self.line - base)[:size_log2]     # in the last extent
-        m.d.sync += [line.eq(self.line), later.eq(line), last.eq(Cat(reversed(lowest(m, reversed(inside), "last")))),
+        m.d.sync += [line.eq(self.line), later.eq(line),
+                     last.eq(Cat(reversed(lowest_one_hot(m, reversed(inside), "last")))),
                      beyond.eq(Cat(offset[1:].all(), beyond[0] & inside[n - 1]))]
 
-        m.submodules.base = base = OneOf(size_log2, n)
+        m.submodules.base = base = OneHotMux(size_log2, n)
         number = Signal(p.block_bits)
-        m.d.comb += [base.chosen.eq(last), number.eq(Cat((later - base.o)[:size_log2], encoded(last))),
+        m.d.comb += [base.chosen.eq(last), number.eq(Cat((later - base.o)[:size_log2], encode_one_hot(last))),
                      *[value.eq(each) for value, each in zip(base.values, self.extent_base, strict=True)]]
         m.d.sync += self.o.eq(Mux(last.any() & ~beyond[1], number, strayed))
         return m

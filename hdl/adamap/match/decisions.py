@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...contract import abi
 from ...contract.params import CardParams
 from ...part.layouts import QpRef
-from ...part.stages import Pair
+from ...part.stages import PingPongBuffer
 from ...part.ticket import EXTENDED_TICKET_WIDTH
 from .wait_queue import MatchItem
 
@@ -31,7 +31,7 @@ def chosen_header(params):
     return data.StructLayout({"any_head": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
 
 
-class Chooser(wiring.Component):
+class MatchArbiter(wiring.Component):
     """Arbiter of orders to retire a head, waiting headers every other time, and new headers. One per cycle, latency 1.
 
     A waiting header takes a cycle more, in which its entry is read. The matcher's order to retire the head of a
@@ -76,7 +76,7 @@ class Chooser(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.pair = pair = Pair(chosen_header(self.params))
+        m.submodules.pair = pair = PingPongBuffer(chosen_header(self.params))
         wiring.connect(m, pair.o, wiring.flipped(self.o))
         turn, force, chosen, choice = Signal(), Signal(FORCE), pair.i, pair.i.p
         m.d.comb += [choice.item.eq(self.i.payload), choice.source.eq(Source.NEW), self.forcing.eq(force.valid),
@@ -112,7 +112,7 @@ class Chooser(wiring.Component):
         return m
 
 
-class Passing(wiring.Component):
+class HazardCheck(wiring.Component):
     """Hazard check of a looked-up header, and retirement of the head of its list. Combinational.
 
     Kept as a block: folded into the matcher it costs nothing there (docs/development.md, "Size and longest paths"), but
@@ -163,7 +163,7 @@ class Passing(wiring.Component):
         return m
 
 
-class Newest(wiring.Component):
+class NewestTicket(wiring.Component):
     """The newest ticket of all headers so far and of the placed one: a retirement waits for it.
 
     Members
@@ -192,7 +192,7 @@ class Newest(wiring.Component):
         return m
 
 
-class Fate(wiring.Component):
+class Dispatch(wiring.Component):
     """Dispatch of a header when the state of its list has been read. Combinational.
 
     Kept as a block: folded into the matcher it costs nothing there (docs/development.md, "Size and longest paths"), but
@@ -206,8 +206,8 @@ class Fate(wiring.Component):
         An older header of its list waits.
     live, list_generation, generation : In(1), In(8), In(8)
         The list exists, and its generation; the generation of the header.
-    hit, head, behind : In(1)
-        Its node is cached; the list has a cached node; the header is behind that.
+    hit, head, before_head : In(1)
+        Its node is cached; the list has a cached node; the header is before that.
     more : In(1)
         Nodes are linked that are not cached.
     probe : In(1)
@@ -223,7 +223,7 @@ class Fate(wiring.Component):
     def __init__(self):
         super().__init__({
             "valid": In(1), "new": In(1), "older": In(1), "live": In(1), "list_generation": In(8),
-            "generation": In(8), "hit": In(1), "head": In(1), "behind": In(1), "more": In(1), "probe": In(1),
+            "generation": In(8), "hit": In(1), "head": In(1), "before_head": In(1), "more": In(1), "probe": In(1),
             "ends": Out(1), "hits": Out(1), "reason": Out(8), "misses": Out(1), "insert": Out(1), "put_back": Out(1),
         })
 
@@ -233,7 +233,7 @@ class Fate(wiring.Component):
         judged, current, absent = self.valid & ~self.older, Signal(), Signal()
         m.d.comb += [
             current.eq(self.live & (self.list_generation == self.generation)),
-            absent.eq(self.more & ~self.hit & ~self.behind & ~(self.probe & self.head)),
+            absent.eq(self.more & ~self.hit & ~self.before_head & ~(self.probe & self.head)),
             # Separate from `reason`: the match queue waits for it.
             self.ends.eq(judged & ~(current & absent)), self.misses.eq(judged & current & absent),
             self.hits.eq(judged & current & self.hit),
@@ -242,7 +242,7 @@ class Fate(wiring.Component):
             m.d.comb += self.reason.eq(abi.Reason.STALE_GENERATION.value)
         with m.Elif(self.hit):
             m.d.comb += self.reason.eq(abi.Reason.OK.value)
-        with m.Elif(self.behind | ~(self.head | self.more)):
+        with m.Elif(self.before_head | ~(self.head | self.more)):
             m.d.comb += self.reason.eq(abi.Reason.STALE_RSN.value)
         with m.Else():
             m.d.comb += self.reason.eq(abi.Reason.NOT_IN_NODE.value)

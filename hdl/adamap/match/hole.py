@@ -9,7 +9,7 @@ from ...part.logic import sum_of_three
 from ..cache.cached import COUNT_WIDTH, NODE_BASE, CachedNode
 
 
-class Matches(wiring.Component):
+class HoleMatch(wiring.Component):
     """Combines the hole checks of all encodings. Combinational.
 
     Kept as a block: folded into :class:`HoleCheck`, the estimated path of the matcher becomes 3.00 instead of 2.74 ns.
@@ -66,7 +66,7 @@ class HoleCheck(wiring.Component):
         m.d.sync += [slot.eq(self.slot), offset.eq(ahead_of_base),
                      self.bit.eq(Mux(self.base.encoding == abi.Encoding.BITMAP.value, ahead_of_base, self.slot))]
         is_list, is_runs, is_bitmap = (Signal(name=f"is_{e.name.lower()}") for e in abi.Encoding)
-        m.submodules.together = together = Matches()
+        m.submodules.together = together = HoleMatch()
         m.d.comb += [kind.eq(node.encoding == encoding.value)
                      for kind, encoding in zip((is_list, is_runs, is_bitmap), abi.Encoding, strict=True)]
         m.d.comb += self.matches.eq(together.o)

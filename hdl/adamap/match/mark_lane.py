@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import CardParams
-from ...part.counting import Refusal
+from ...part.counter_ports import DropEvent
 from ..cache.cached import COUNT_WIDTH, NODE_BASE, CachedNode, Pending, index_width
 from .hole import HoleCheck
 
 
-class IsOpen(wiring.Component):
+class HoleOpen(wiring.Component):
     """Selects the open bit of a hole. Combinational.
 
     Members
@@ -37,7 +37,7 @@ def judged_header(params):
     return data.StructLayout({"valid": 1, "hit": 1, "reason": 8, "index": index_width(params)})
 
 
-class MarkForward(wiring.Component):
+class MarkBypass(wiring.Component):
     """Bypass of the open holes: adds marks that have not reached the memory yet. Latency 1.
 
     Members
@@ -97,7 +97,7 @@ class MarkLane(wiring.Component):
         To the cache; of the header before. If count and body of a node differ, the count decides when it is done.
     judged : Out(1)
         A header was marked or dropped.
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
     """
 
     def __init__(self, params: CardParams):
@@ -106,14 +106,14 @@ class MarkLane(wiring.Component):
             "base": In(NODE_BASE), "slot": In(COUNT_WIDTH), "psn": In(32),
             "i": In(judged_header(params)), "node": In(CachedNode), "pending": In(Pending),
             "mark_en": Out(1), "mark_index": Out(index_width(params)), "mark_bitmap": Out(1), "mark": Out(Pending),
-            "judged": Out(1), "refuse": Out(Refusal),
+            "judged": Out(1), "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.check = check = HoleCheck()
-        m.submodules.forward = forward = MarkForward(self.params)
-        m.submodules.is_open = is_open = IsOpen()
+        m.submodules.forward = forward = MarkBypass(self.params)
+        m.submodules.is_open = is_open = HoleOpen()
         pending, header = forward.now, Signal(judged_header(self.params))
         matched, open_before, open_now, is_bitmap = Signal(), Signal(), Signal(), Signal()
         bit, last_bit = Signal(COUNT_WIDTH), Signal(COUNT_WIDTH)
@@ -138,10 +138,10 @@ class MarkLane(wiring.Component):
             self.mark_en.eq(matched & open_now), self.mark_index.eq(header.index),
             self.mark.open.eq(pending.open & ~(Const(1, 1) << bit)[:abi.NODE_BODY_BITS]),
             self.mark.left.eq(pending.left - 1),
-            self.judged.eq(header.valid), self.refuse.stb.eq(header.valid & ~self.mark_en),
-            self.refuse.reason.eq(header.reason),
+            self.judged.eq(header.valid), self.drop.stb.eq(header.valid & ~self.mark_en),
+            self.drop.reason.eq(header.reason),
         ]
         with m.If(header.hit):
-            m.d.comb += self.refuse.reason.eq(
+            m.d.comb += self.drop.reason.eq(
                 Mux(check.matches, abi.Reason.DUPLICATE.value, abi.Reason.NOT_IN_NODE.value))
         return m

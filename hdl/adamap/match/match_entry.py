@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract.params import CardParams
 from ...part.layouts import MatchRequest
-from ...part.logic import above, choose
-from ...part.select import Among, OneOf
+from ...part.logic import greater_than, one_hot_mux
+from ...part.select import OneHotMux, TagCompare
 from ...part.stream import Fifo
 from ...part.ticket import EXTENDED_TICKET_WIDTH, extended
 from .wait_queue import MatchItem
@@ -21,7 +21,7 @@ def passed(params):
         "valid": 1, "qpn": params.qpn_width, "generation": 8, "rsn": 24, "ticket": EXTENDED_TICKET_WIDTH})
 
 
-class Unmatched(wiring.Component):
+class SoftwareMatched(wiring.Component):
     """Lists whose headers the driver matches for now.
 
     When the match queue has no entry for a header, the packet is placed nevertheless and reported to the driver. The
@@ -69,7 +69,7 @@ class Unmatched(wiring.Component):
         m, n = Module(), self.params.unmatched_lists
         entries = [Signal(passed(self.params), name=f"passed{k}") for k in range(n)]
         valid = Cat(entry.valid for entry in entries)
-        m.submodules.owing = owing = Among(self.params.qpn_width + 8, n)
+        m.submodules.owing = owing = TagCompare(self.params.qpn_width + 8, n)
         # First stage: the list of the header, and how far it reaches. The second one writes that into an entry.
         came, coming, end = Signal(name="came"), Signal(MatchItem, name="coming"), Signal(24, name="end")
         own, free, place = (Signal(n, name=name) for name in ("own", "free", "place"))     # of `coming`
@@ -78,10 +78,10 @@ class Unmatched(wiring.Component):
         m.d.comb += [
             known.eq(own.any()), place.eq(Mux(came, Mux(known, own, free), 0)),
             held.eq(valid | Mux(came, own | free, 0)),
-            same.eq(came & (own | free).any() & (self._whose(coming) == self._whose(self.i))),
+            same.eq(came & (own | free).any() & (self._tag(coming) == self._tag(self.i))),
             self.empty.eq(~valid.any() & ~came), self.full.eq(held.all()),
-            self.known.eq(owing.any | same), owing.i.eq(self._whose(self.i)), owing.present.eq(valid),
-            *[number.eq(self._whose(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
+            self.known.eq(owing.any | same), owing.i.eq(self._tag(self.i)), owing.present.eq(valid),
+            *[number.eq(self._tag(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
         ]
         # A probe is about RSNs older than its own; a header passes over a node from a distance, or is the last one for
         # the node: no other will come. Beyond SLACK_MAX nothing is passed over, however old the header is.
@@ -105,27 +105,27 @@ class Unmatched(wiring.Component):
     def _show(self, m, entries):
         """Show one order after the other, each until it is taken or has to wait."""
         n = self.params.unmatched_lists
-        m.submodules.shown_qpn = shown_qpn = OneOf(self.params.qpn_width, n)
+        m.submodules.shown_qpn = shown_qpn = OneHotMux(self.params.qpn_width, n)
         shown, order = Signal(n, init=1, name="shown"), Signal(passed(self.params), name="order")
         # `waiting_qpn`, `waiting` are of the shown order's QP
-        asking, asked = Signal(name="asking"), Signal(name="asked")
+        looking, looked_up = Signal(name="looking"), Signal(name="looked_up")
         moves = Signal()
         m.d.comb += [
-            order.eq(choose(shown, entries)), shown_qpn.chosen.eq(shown),
+            order.eq(one_hot_mux(shown, entries)), shown_qpn.chosen.eq(shown),
             *[value.eq(entry.qpn) for value, entry in zip(shown_qpn.values, entries, strict=True)],
-            self.due.eq(order.valid & ~self.waiting & asked), self.o.probe.eq(1),
+            self.due.eq(order.valid & ~self.waiting & looked_up), self.o.probe.eq(1),
             self.o.qpn.eq(order.qpn), self.o.generation.eq(order.generation), self.o.rsn.eq(order.rsn),
             self.o.ticket.eq(order.ticket),
         ]
-        m.d.comb += moves.eq(Mux(asked, ~self.due | self.taken, ~asking & ~order.valid))
-        m.d.sync += [self.waiting_qpn.eq(shown_qpn.o), asking.eq(~moves), asked.eq(asking & ~moves)]
+        m.d.comb += moves.eq(Mux(looked_up, ~self.due | self.taken, ~looking & ~order.valid))
+        m.d.sync += [self.waiting_qpn.eq(shown_qpn.o), looking.eq(~moves), looked_up.eq(looking & ~moves)]
         with m.If(moves):
             m.d.sync += shown.eq(shown.rotate_left(1))
         for k, entry in enumerate(entries):
             with m.If(shown[k] & self.taken):
                 m.d.sync += entry.valid.eq(0)
 
-    def _whose(self, it):
+    def _tag(self, it):
         """Return the tag of the list of a header or an order; only QPNs of the card occur."""
         return Cat(it.qpn[:self.params.qpn_width], it.generation)
 
@@ -136,7 +136,7 @@ SHARE = 3       # ratio of waiting headers of one QP to free entries
 class MatchEntry(wiring.Component):
     """Allocates an entry of the match queue for each header, held until it is finished; or an order to retire instead.
 
-    One header per cycle, latency 1. An order of :class:`~weft.hdl.adamap.match.match_entry.Unmatched` enters when
+    One header per cycle, latency 1. An order of :class:`~weft.hdl.adamap.match.match_entry.SoftwareMatched` enters when
     there is no header and another entry stays free.
 
     Parameters
@@ -177,7 +177,7 @@ class MatchEntry(wiring.Component):
         m = Module()
         places = self.params.match_queue
         m.submodules.arrived = arrived = Fifo(MatchItem, places)
-        m.submodules.others = others = Unmatched(self.params)
+        m.submodules.others = others = SoftwareMatched(self.params)
         wiring.connect(m, arrived.o, wiring.flipped(self.o))
         held, limit = Signal(range(places + 1)), Signal(range(SHARE * places + 1), init=SHARE * places)
         header = Signal(MatchItem)
@@ -185,7 +185,7 @@ class MatchEntry(wiring.Component):
             others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
             self.waiting_qpn.eq(others.waiting_qpn),
             # The entry that may have been granted to a new header stays free.
-            others.taken.eq(others.due & ~self.i.valid & ~above(held, places - 2)),
+            others.taken.eq(others.due & ~self.i.valid & ~greater_than(held, places - 2)),
             *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
             header.ticket.eq(extended(m, self.placed, self.i.p.ticket, name="ahead_of_placed")),
             arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),

@@ -17,12 +17,12 @@ NODES_BITS = LINK_DOORBELL.by_name["nodes"].width       # width of the count in 
 class AheadKind(enum.Enum, shape=2):
     """Update of a list."""
 
-    LAND = 0        # a node was fetched: one less is ahead
+    FILL = 0        # a node was fetched: one less is ahead
     BACK = 1        # a node will be fetched again: one more
     END = 2         # the list ends
 
 
-def ahead_step(params):
+def ahead_update(params):
     """Return the layout of an update: the list continues with ``block``, or ends.
 
     ``adjacent``: that is the block after the node that was fetched.
@@ -85,7 +85,7 @@ class AheadTable(wiring.Component):
             "post_block": In(24),
             "qp": Out(QP_STATES.read_port(params)),
             "create_stb": In(1), "create_qpn": In(24), "create_done": Out(1),
-            "step": In(stream.Signature(ahead_step(params))),
+            "step": In(stream.Signature(ahead_update(params))),
             "took": Out(1), "took_qpn": Out(params.qpn_width), "took_nodes": Out(NODES_BITS),
             "read_en": In(1).array(readers),
             "read_index": In(params.qpn_width).array(readers),
@@ -128,8 +128,8 @@ class AheadTable(wiring.Component):
 
         # The addend and the next block are known before the count is; but a doorbell that finds nodes ahead does not
         # change the next block.
-        asked, acts, added = Signal(name="asked"), Signal(name="acts"), Signal(bits, name="added")
-        told, index = place.data, Signal(params.qpn_width, name="index")
+        requested, acts, added = Signal(name="requested"), Signal(name="acts"), Signal(bits, name="added")
+        next_place, index = place.data, Signal(params.qpn_width, name="index")
         m.d.comb += [
             doorbell.stb.eq(post.stb), doorbell.qpn.eq(post.qpn), doorbell.generation.eq(post.generation),
             index.eq(Mux(post.stb, post.qpn, Mux(step.valid, step.p.qpn, self.create_qpn))),
@@ -137,17 +137,17 @@ class AheadTable(wiring.Component):
             self.idle.eq(~post.stb), write.en.eq(self.took | acts), place.addr.eq(write.addr),
         ]
         m.d.sync += [
-            asked.eq(post.stb), acts.eq(self.create_done | (step.valid & step.ready)), write.addr.eq(index),
+            requested.eq(post.stb), acts.eq(self.create_done | (step.valid & step.ready)), write.addr.eq(index),
         ]
         with m.If(post.stb):
-            m.d.sync += [added.eq(post.nodes), told.inverse.eq(~post.block), told.adjacent.eq(1)]
+            m.d.sync += [added.eq(post.nodes), next_place.inverse.eq(~post.block), next_place.adjacent.eq(1)]
         with m.Elif(~step.valid):       # a new incarnation
-            m.d.sync += [added.eq(0), told.inverse.eq(~stray(params)), told.adjacent.eq(0)]
+            m.d.sync += [added.eq(0), next_place.inverse.eq(~stray(params)), next_place.adjacent.eq(0)]
         with m.Elif(step.p.kind == AheadKind.END):
-            m.d.sync += [added.eq(0), told.eq(0)]
+            m.d.sync += [added.eq(0), next_place.eq(0)]
         with m.Else():
-            m.d.sync += [added.eq(Cat(1, (step.p.kind == AheadKind.LAND).replicate(bits - 1))),
-                         told.inverse.eq(~step.p.block), told.adjacent.eq(step.p.adjacent)]
+            m.d.sync += [added.eq(Cat(1, (step.p.kind == AheadKind.FILL).replicate(bits - 1))),
+                         next_place.inverse.eq(~step.p.block), next_place.adjacent.eq(step.p.adjacent)]
 
         # One of the two operations before may be of the same QP: its count is bypassed, not read, as is the 0 of a new
         # incarnation. The select is late: so both counts are added to.
@@ -166,14 +166,14 @@ class AheadTable(wiring.Component):
             last.eq(write.data), late.eq(write.en), late_addr.eq(write.addr),
         ]
 
-        # An overflow carries through `asked`.
+        # An overflow carries through `requested`.
         low = slice(NODES_BITS)
-        of_kept, of_read = Cat(kept, asked) + added, count + added
-        over = (Cat(count[low], near, asked) + added[low])[-1]
+        of_kept, of_read = Cat(kept, requested) + added, count + added
+        over = (Cat(count[low], near, requested) + added[low])[-1]
         m.d.comb += [
             write.data.eq(Mux(passed, of_kept[:bits] | of_kept[-1].replicate(bits), Cat(
                 of_read[low] | over.replicate(NODES_BITS),
-                of_read[NODES_BITS:bits] | (near & asked).replicate(bits - NODES_BITS)))),
+                of_read[NODES_BITS:bits] | (near & requested).replicate(bits - NODES_BITS)))),
             place.en.eq(acts | (self.took & ~Mux(passed, kept.any(), some))),
         ]
         return m

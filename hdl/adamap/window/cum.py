@@ -32,12 +32,12 @@ class DoorbellCheck(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        asked, generation, entry = Signal(), Signal(GENERATION_BITS), self.qp.entry
-        m.d.sync += [asked.eq(self.stb & (self.qpn < self.params.qps)), generation.eq(self.generation)]
+        requested, generation, entry = Signal(), Signal(GENERATION_BITS), self.qp.entry
+        m.d.sync += [requested.eq(self.stb & (self.qpn < self.params.qps)), generation.eq(self.generation)]
         same = entry.generation[:GENERATION_BITS] == generation
         m.d.comb += [
             self.qp.en.eq(self.stb), self.qp.index.eq(self.qpn),
-            self.good.eq(asked & same & (entry.state != QpState.RESET.value)),
+            self.good.eq(requested & same & (entry.state != QpState.RESET.value)),
         ]
         return m
 

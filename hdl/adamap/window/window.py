@@ -10,13 +10,13 @@ from amaranth.lib.wiring import In, Out
 from ...contract.abi import HOLES_BITS
 from ...contract.params import CardParams, exact_log2
 from ...contract.wire import PSN_OUTSTANDING_LOG2
-from ...part.counting import count_outputs
-from ...part.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
-from ...part.logic import below, one_hot, sum_of_three
-from ...part.select import LateChoice
+from ...part.counter_ports import count_outputs
+from ...part.layouts import HoleRun, MatchRequest, Verdict, WindowRequest, WindowVerdict
+from ...part.logic import one_hot, sum_of_three, thermometer
+from ...part.select import LateMux
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
-from .step import RUN_ON, STEP, LowBits, RunOn, Step
+from .slide import RUN_ON, STEP, MarkAndSlide, SlideLookahead, SlideStep
 
 
 class Window(wiring.Component):
@@ -34,8 +34,8 @@ class Window(wiring.Component):
 
     Members
     -------
-    i : In(stream.Signature(JudgeRequest))
-    o : Out(stream.Signature(Judgement))
+    i : In(stream.Signature(WindowRequest))
+    o : Out(stream.Signature(WindowVerdict))
         In request order.
     i_control : In(stream.Signature(ControlOp))
         CREATE starts the window at ``psn``; DESTROY sends a run of length 0 without ``seal`` (discard); QUERY
@@ -67,8 +67,8 @@ class Window(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(JudgeRequest)),
-            "o": Out(stream.Signature(Judgement)),
+            "i": In(stream.Signature(WindowRequest)),
+            "o": Out(stream.Signature(WindowVerdict)),
             "i_control": In(stream.Signature(ControlOp)),
             "query_base": Out(32), "query_holes": Out(32),
             "o_run": Out(stream.Signature(HoleRun)),
@@ -128,7 +128,7 @@ class Window(wiring.Component):
         ]
 
         next_full, next_control, control_taken = Signal(), Signal(), Signal()
-        next_request = Signal(JudgeRequest)
+        next_request = Signal(WindowRequest)
         # `take_control` is a cycle late, so that `ready` depends on registers only
         take_control, accept = Signal(), Signal()
         m.d.sync += take_control.eq(self.i_control.valid & ~control_taken & ~(take_control & accept))
@@ -160,14 +160,14 @@ class Window(wiring.Component):
         next_full, next_control, next_request = ahead.next_full, ahead.next_control, ahead.next_request
         fetched, row_index, row_known, same = ahead.fetched, ahead.row_index, ahead.row_known, ahead.same
         bits, row_shape = self.params.window_bits, self._row_shape
-        m.submodules.current = current = LateChoice(row_shape, other=True)
+        m.submodules.current = current = LateMux(row_shape, other=True)
         row = current.o
-        request, control = [Signal(JudgeRequest), Signal()]
+        request, control = [Signal(WindowRequest), Signal()]
         too_far = Signal(PSN_OUTSTANDING_LOG2)      # bits that a forward distance must not have
         load = Signal()
         result = Signal(row_shape)
-        m.submodules.low_bits = low_bits = LowBits(bits)
-        m.submodules.run_on = run_on = RunOn(bits)
+        m.submodules.low_bits = low_bits = SlideLookahead(bits)
+        m.submodules.run_on = run_on = MarkAndSlide(bits)
         # Distance of the packet from the base of its window; from the next base if the window moves in this cycle.
         distance, moves, moved = Signal(24), Signal(), Signal(32)
         m.d.comb += moved.eq(row.base + low_bits.run)
@@ -237,7 +237,7 @@ class Window(wiring.Component):
         """Build the next row and the outputs of a packet; the states enable them."""
         row, request, result, low_bits, run_on = now.row, now.request, now.result, now.low_bits, now.run_on
         bits, row_index, moves, moved = self.params.window_bits, now.row_index, now.moves, now.moved
-        m.submodules.sliding = sliding = LateChoice(24)
+        m.submodules.sliding = sliding = LateMux(24)
         slide = sliding.o       # number of PSNs left to slide over
         verdict, mark, insert = [Signal(Verdict), Signal(bits), Signal()]
         marks = Signal()        # mark `mark`; otherwise the packet marks nothing
@@ -294,7 +294,7 @@ class Window(wiring.Component):
         sliding, slide, position = now.sliding, now.slide, now.position
         bits = self.params.window_bits
         stalling = Signal()
-        m.submodules.step = step = Step(bits)
+        m.submodules.step = step = SlideStep(bits)
         limited = Signal(STEP)      # thermometer code of the next PSNs to slide over
         m.d.comb += [
             low_bits.limited.eq(limited), step.limited.eq(limited), step.slide.eq(slide), step.position.eq(position),
@@ -347,7 +347,7 @@ class Window(wiring.Component):
         current, limited, run = now.current, now.limited, self.o_run.p
         with m.State("EFFECT"):  # marks the packet and slides over the PSNs received before it
             m.d.comb += [now.advances.eq(1), now.moves.eq(1), now.runs.eq(some), current.early_en.eq(0)]
-            m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
+            m.d.comb += low_bits.limited.eq(thermometer(m, slide, STEP, "limiting"))
             m.d.sync += limited.eq(low_bits.limited)
             # A request to the matcher marks nothing, so the window does not move.
             m.d.comb += now.matches.eq(~slides & (~seal | self.o_run.ready))

@@ -5,13 +5,13 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..part.counting import count_outputs
-from ..part.interfaces import RefusalReports
+from ..part.counter_ports import count_outputs
+from ..part.interfaces import DropReportState
 
 ON_WAY_WIDTH = 6    # of the number of reports between here and the ring: more than fit there
 
 
-class Refusals(wiring.Component):
+class DropReports(wiring.Component):
     """Coalesces the reports of dropped packets of each QP.
 
     A peer that sends bad packets at line rate must not fill the report ring, which all other reports share. So
@@ -28,12 +28,12 @@ class Refusals(wiring.Component):
 
     Members
     -------
-    ask : In(1)
+    dropped : In(1)
         A packet of the QP ``index`` was dropped. Not in two cycles in a row.
     index : In(24)
-    tell : Out(1)
-        In the cycle after ``ask``: the packet must be reported.
-    reports : In(RefusalReports)
+    report : Out(1)
+        In the cycle after ``dropped``: the packet must be reported.
+    reports : In(DropReportState)
     count_reports_coalesced : Out(1)
     """
 
@@ -42,7 +42,7 @@ class Refusals(wiring.Component):
     def __init__(self, params):
         self.params = params
         super().__init__({
-            "ask": In(1), "index": In(24), "tell": Out(1), "reports": In(RefusalReports),
+            "dropped": In(1), "index": In(24), "report": Out(1), "reports": In(DropReportState),
             **count_outputs(self.COUNTS),
         })
 
@@ -52,25 +52,25 @@ class Refusals(wiring.Component):
         write = memory.write_port()
         read = memory.read_port(transparent_for=[write])
 
-        asked, index = Signal(), Signal(self.params.qpn_width)
-        any_told, on_way = Signal(), Signal(ON_WAY_WIDTH)
+        dropped_q, index = Signal(), Signal(self.params.qpn_width)
+        any_reported, on_way = Signal(), Signal(ON_WAY_WIDTH)
         clearing, at = Signal(init=1), Signal(self.params.qpn_width)
         full, half = Signal(), Signal()
         m.d.comb += [
-            read.en.eq(self.ask), read.addr.eq(self.index[:self.params.qpn_width]),
+            read.en.eq(self.dropped), read.addr.eq(self.index[:self.params.qpn_width]),
             full.eq(on_way.all()),
-            self.tell.eq(asked & ~read.data & ~clearing & ~half & ~full),
-            self.count_reports_coalesced.eq(asked & ~self.tell),
-            write.en.eq(self.tell | clearing), write.addr.eq(Mux(clearing, at, index)), write.data.eq(~clearing),
+            self.report.eq(dropped_q & ~read.data & ~clearing & ~half & ~full),
+            self.count_reports_coalesced.eq(dropped_q & ~self.report),
+            write.en.eq(self.report | clearing), write.addr.eq(Mux(clearing, at, index)), write.data.eq(~clearing),
         ]
         m.d.sync += [
-            asked.eq(self.ask), index.eq(self.index), half.eq(self.reports.half),
-            on_way.eq(on_way + self.tell - self.reports.written),
+            dropped_q.eq(self.dropped), index.eq(self.index), half.eq(self.reports.half),
+            on_way.eq(on_way + self.report - self.reports.written),
         ]
-        with m.If(self.tell):
-            m.d.sync += any_told.eq(1)
-        with m.Elif(any_told & (on_way == 0) & ~self.reports.unread):
-            m.d.sync += [any_told.eq(0), clearing.eq(1)]
+        with m.If(self.report):
+            m.d.sync += any_reported.eq(1)
+        with m.Elif(any_reported & (on_way == 0) & ~self.reports.unread):
+            m.d.sync += [any_reported.eq(0), clearing.eq(1)]
         with m.If(clearing):
             m.d.sync += at.eq(at + 1)
             with m.If(at == self.params.qps - 1):

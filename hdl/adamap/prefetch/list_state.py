@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...contract import abi
 from ...contract.params import CardParams, exact_log2
 from ...part.layouts import REPORT_EVENT, Report
-from ...part.logic import above, at_most, height, steps_of_least, to_overflow
+from ...part.logic import distance_to_overflow, greater_than, saturate, thermometer_count, thermometer_min
 from ...table.kinds import QP_STATES
 from ..cache.cached import extent_member, in_extent, split
 from .ahead import ahead_row
@@ -23,16 +23,16 @@ def list_view(params):
         "generation": 8, "live": 1, "block": params.block_bits, "adjacent": 1, "ahead": range(LINES + 2), "waiting": 1})
 
 
-class Job(enum.Enum, shape=2):
+class ListStateUse(enum.Enum, shape=2):
     """Use of the row of a list."""
 
     LOOK = 0        # does it need more nodes?
-    LAND = 1        # a read of it came back
+    FILL = 1        # a read of it came back
     CONTROL = 2
-    TURN_OUT = 3    # its last node may be evicted
+    EVICT = 3    # its last node may be evicted
 
 
-class ListRow(wiring.Component):
+class ListState(wiring.Component):
     """Reads the row of a list in three cycles: wait for doorbells of the last cycles, read, store.
 
     Parameters
@@ -55,7 +55,7 @@ class ListRow(wiring.Component):
         The cycle before the row is there; that cycle, the third after ``start``.
     o, base, size : Out
         The list, and the extent of its block; a cycle after ``kept``.
-    on_lands, block : In
+    on_fill, block : In
         A node was filled: the list continues with this block.
     posted : Out(1)
         More nodes were linked since the row was read; a cycle late.
@@ -72,7 +72,7 @@ class ListRow(wiring.Component):
             "extent_lines": In(extent_member(params)).array(params.knit_extents),
             "soon": Out(1), "kept": Out(1),
             "o": Out(list_view(params)), "base": Out(58), "size": Out(extent_member(params)),
-            "on_lands": In(1), "block": In(params.block_bits), "posted": Out(1),
+            "on_fill": In(1), "block": In(params.block_bits), "posted": Out(1),
         })
 
     def elaborate(self, platform):
@@ -93,10 +93,10 @@ class ListRow(wiring.Component):
                          for part, values in ((self.base, self.extent_base), (self.size, self.extent_lines))]
             m.d.sync += [
                 o.generation.eq(self.qp.entry.generation), o.live.eq(row.inverse != 0), o.block.eq(~row.inverse),
-                o.adjacent.eq(row.adjacent), o.ahead.eq(Mux(above(row.count, LINES), LINES + 1, row.count)),
+                o.adjacent.eq(row.adjacent), o.ahead.eq(Mux(greater_than(row.count, LINES), LINES + 1, row.count)),
                 o.waiting.eq(self.waiting),
             ]
-        with m.Elif(self.on_lands):
+        with m.Elif(self.on_fill):
             m.d.sync += o.block.eq(self.block)
         return m
 
@@ -106,7 +106,7 @@ def reserve(params):
     return params.cache_entries // 8
 
 
-class ReadReach(wiring.Component):
+class ReadBudget(wiring.Component):
     """Number of blocks that the next read of a list may fetch. Combinational.
 
     Kept as a block because per-module mapping trades depth for area (docs/development.md, "Size and longest paths").
@@ -130,13 +130,13 @@ class ReadReach(wiring.Component):
         Nodes of the list in the cache; their maximum, and the minimum to aim for.
     free : In(range(cache_entries + 1))
         Free entries.
-    room, low : Out(1)
+    below_depth, below_watermark : Out(1)
         The list is below its maximum; below its minimum.
     line : Out(58)
     inside : Out(1)
         The block is within the extent; otherwise ``lines`` is undefined.
     lines : Out(range(LINES + 1))
-        Number of consecutive blocks to read, if there is ``room``.
+        Number of consecutive blocks to read, if there is ``below_depth``.
     """
 
     def __init__(self, params: CardParams):
@@ -146,7 +146,7 @@ class ReadReach(wiring.Component):
         super().__init__({
             "block": In(params.block_bits), "base": In(58), "size": In(extent_member(params)),
             "ahead": In(range(LINES + 2)), "free": In(count), "cached": In(count),
-            "depth": In(most), "watermark": In(most), "room": Out(1), "low": Out(1),
+            "depth": In(most), "watermark": In(most), "below_depth": Out(1), "below_watermark": Out(1),
             "line": Out(58), "inside": Out(1), "lines": Out(range(LINES + 1)),
         })
 
@@ -154,18 +154,19 @@ class ReadReach(wiring.Component):
         m = Module()
         p, offset = self.params, split(self.params, self.block)[1]
         within = Signal(extent_member(p))       # blocks to the end of the extent
-        room, listed, left, spare, page = (Signal(range(LINES + 1), name=name)
-                                           for name in ("lines_of_room", "listed", "left", "spare", "page"))
+        depth_left, listed, left, spare, page = (Signal(range(LINES + 1), name=name)
+                                           for name in ("depth_left", "listed", "left", "spare", "page"))
         m.d.comb += [
             self.line.eq(self.base + offset), within.eq(self.size - offset),
             # The last two numbers are no blocks.
             self.inside.eq((offset < self.size) & ~self.block[1:].all()),
-            self.room.eq(self.cached < self.depth), self.low.eq(self.cached < self.watermark),
-            room.eq(at_most(LINES, (self.depth - self.cached)[:len(self.depth)])),
-            listed.eq(at_most(LINES, self.ahead)),
-            left.eq(at_most(LINES, within)), page.eq(to_overflow(LINES, self.line[:exact_log2(abi.PAGE_LINES)])),
-            spare.eq(Mux(above(self.free, reserve(p)), at_most(LINES, self.free - reserve(p)), 1)),
-            self.lines.eq(height(steps_of_least(LINES, room, listed, left, spare, page))),
+            self.below_depth.eq(self.cached < self.depth), self.below_watermark.eq(self.cached < self.watermark),
+            depth_left.eq(saturate(LINES, (self.depth - self.cached)[:len(self.depth)])),
+            listed.eq(saturate(LINES, self.ahead)),
+            left.eq(saturate(LINES, within)),
+            page.eq(distance_to_overflow(LINES, self.line[:exact_log2(abi.PAGE_LINES)])),
+            spare.eq(Mux(greater_than(self.free, reserve(p)), saturate(LINES, self.free - reserve(p)), 1)),
+            self.lines.eq(thermometer_count(thermometer_min(LINES, depth_left, listed, left, spare, page))),
         ]
         return m
 

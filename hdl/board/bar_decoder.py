@@ -23,7 +23,7 @@ def cc_signature():
     return axis_signature(data_width=BEAT_BITS, user_width=CC_USER_WIDTH, keep_lane_width=DWORD_BITS)
 
 
-class Bars(wiring.Component):
+class BarDecoder(wiring.Component):
     """Routes the host's requests to the card or to the board's registers.
 
     Memory requests to BAR 2 go to the board, with BAR 0 in their descriptor, since both are served by a

@@ -8,10 +8,10 @@ from ...contract import abi
 from ...contract.params import CardParams
 from ..cache.cached import index_width
 from .fetches import LINES, VERDICT, fetch_layout
-from .list_row import list_view
+from .list_state import list_view
 
 
-class Landing(wiring.Component):
+class FillDecision(wiring.Component):
     """Decision about a block for which a cache entry was requested. Combinational.
 
     Kept as a block because per-module mapping trades depth for area (docs/development.md, "Size and longest paths"):
@@ -33,7 +33,7 @@ class Landing(wiring.Component):
         Cache and table accept a node.
     breaks, grew : Out(1)
         The list breaks; the block is read again.
-    offers, lands : Out(1)
+    fill_request, fills : Out(1)
         A step is requested from the table; the node fills the entry.
     releases : Out(1)
         Its entry is released.
@@ -42,7 +42,7 @@ class Landing(wiring.Component):
     def __init__(self):
         super().__init__({
             **dict.fromkeys(("here", "other", "bad", "ends", "more", "taken", "fill_ready", "step_ready"), In(1)),
-            **dict.fromkeys(("breaks", "grew", "offers", "lands", "releases"), Out(1)),
+            **dict.fromkeys(("breaks", "grew", "fill_request", "fills", "releases"), Out(1)),
         })
 
     def elaborate(self, platform):
@@ -51,19 +51,19 @@ class Landing(wiring.Component):
         m.d.comb += [
             self.breaks.eq(~self.other & self.bad), self.grew.eq(~self.other & ~self.bad & self.ends & self.more),
             sound.eq(~self.other & ~self.bad & ~(self.ends & self.more)),
-            self.offers.eq(self.here & sound & self.taken & self.fill_ready),
-            self.lands.eq(self.offers & self.step_ready), self.releases.eq(self.here & self.taken & ~sound),
+            self.fill_request.eq(self.here & sound & self.taken & self.fill_ready),
+            self.fills.eq(self.fill_request & self.step_ready), self.releases.eq(self.here & self.taken & ~sound),
         ]
         return m
 
 
-class Arrival(wiring.Component):
+class Fill(wiring.Component):
     """Fills the cache with the blocks of a read: each is checked, and fills an entry if it is the next one of its list.
 
     Four cycles per block, the first one in the third cycle after ``start``; more while cache or table do not accept. At
     the first block that is not the list's next one, that breaks it, that must be read again, or that finds no entry
     and is not the read's first, the rest is discarded. A first one that finds no entry ends the fill at once
-    (``homeless``).
+    (``no_entry``).
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ class Arrival(wiring.Component):
         The RSN of the block is the next one of the list.
     fill_ready, step_ready : In(1)
         Cache and table of the nodes ahead accept a node.
-    offers, lands, found : Out
+    fill_request, fills, found : Out
         Request to them; both accept; the list continues with block ``found``.
-    homeless : Out(1)
+    no_entry : Out(1)
         No entry for the first block, which will be kept.
     finished : Out(1)
         The read is finished. ``dead``: its list does not exist any more; ``reason``: why it breaks, or 0.
@@ -104,8 +104,8 @@ class Arrival(wiring.Component):
             "part": Out(range(LINES)),
             "may_take": In(1), "free_index": In(index), "reserve_en": Out(1), "release_en": Out(1), "entry": Out(index),
             "follows": In(1), "fill_ready": In(1), "step_ready": In(1),
-            "offers": Out(1), "lands": Out(1), "found": Out(block),
-            "homeless": Out(1), "finished": Out(1), "dead": Out(1), "reason": Out(8),
+            "fill_request": Out(1), "fills": Out(1), "found": Out(block),
+            "no_entry": Out(1), "finished": Out(1), "dead": Out(1), "reason": Out(8),
         })
 
     def elaborate(self, platform):
@@ -124,12 +124,13 @@ class Arrival(wiring.Component):
             final.eq(part + 1 == fetch.lines), more.eq(of.ahead != part + 1),
             self.found.eq(self.pointed), ends.eq(self.verdict.ends), bad.eq(self.verdict.bad | ~self.follows),
         ]
-        m.submodules.landing = landing = Landing()
+        m.submodules.decision = decision = FillDecision()
         m.d.comb += [
-            landing.other.eq(other | given_up), landing.bad.eq(self.error | bad), landing.ends.eq(ends),
-            landing.more.eq(more | self.posted), landing.taken.eq(taken), landing.fill_ready.eq(self.fill_ready),
-            landing.step_ready.eq(self.step_ready), self.offers.eq(landing.offers), self.lands.eq(landing.lands),
-            self.release_en.eq(landing.releases),
+            decision.other.eq(other | given_up), decision.bad.eq(self.error | bad), decision.ends.eq(ends),
+            decision.more.eq(more | self.posted), decision.taken.eq(taken), decision.fill_ready.eq(self.fill_ready),
+            decision.step_ready.eq(self.step_ready), self.fill_request.eq(decision.fill_request),
+            self.fills.eq(decision.fills),
+            self.release_en.eq(decision.releases),
         ]
         with m.FSM():
             with m.State("IDLE"):  # waits for a read
@@ -141,24 +142,25 @@ class Arrival(wiring.Component):
             with m.State("CHECK"):  # reserves an entry for it
                 m.d.comb += self.reserve_en.eq(self.may_take)
                 m.d.sync += [taken.eq(self.may_take), self.entry.eq(self.free_index)]
-                m.next = "LAND"
-            with m.State("LAND"):  # fills the entry, or discards the rest
-                m.d.comb += landing.here.eq(1)
+                m.next = "FILL"
+            with m.State("FILL"):  # fills the entry, or discards the rest
+                m.d.comb += decision.here.eq(1)
                 m.d.sync += given_up.eq(1)
                 m.next = "NEXT"
                 with m.If(final):
                     m.next = "FINISHED"
-                with m.If(landing.breaks):
+                with m.If(decision.breaks):
                     m.d.sync += self.reason.eq(Mux(self.error, abi.Reason.DMA_ERROR.value, abi.Reason.BAD_NODE.value))
-                with m.Elif(landing.grew):      # if it was the last one when it was read, its pointer has changed since
+                # if it was the last one when it was read, its pointer has changed since
+                with m.Elif(decision.grew):
                     with m.If(~final | ~fetch.all):
                         m.d.sync += self.reason.eq(abi.Reason.BAD_POINTER.value)
-                with m.Elif(~landing.other & taken):
+                with m.Elif(~decision.other & taken):
                     m.d.sync += given_up.eq(0)
-                    with m.If(~landing.lands):
-                        m.next = "LAND"
-                with m.Elif(~landing.other & (part == 0)):      # a further one is read again when there is space
-                    m.d.comb += self.homeless.eq(1)
+                    with m.If(~decision.fills):
+                        m.next = "FILL"
+                with m.Elif(~decision.other & (part == 0)):      # a further one is read again when there is space
+                    m.d.comb += self.no_entry.eq(1)
                     m.next = "IDLE"
             with m.State("NEXT"):  # goes to the next block of the read
                 m.d.sync += part.eq(part + 1)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 COUNT_BITS = 16
 
 
-class UnderWay(wiring.Component):
+class OutstandingWrites(wiring.Component):
     """Counts writes into the hard block, and their sequence numbers.
 
     A completion may pass a posted write inside the hard block; so a register read is only known to be ordered after a

@@ -1,8 +1,8 @@
 """Connection of event counters: from the block that sees an event to the counter memory.
 
 A block that counts has ``COUNTS``, ``{name: width}`` of its counters of :data:`weft.hdl.contract.abi.COUNTERS`, and an
-output ``count_<name>`` for each: an amount that is added in every cycle. It reports drops at ``refuse``, a
-:data:`Refusal`. A subsystem has the ``COUNTS`` of its blocks and passes them on; so does the card, to
+output ``count_<name>`` for each: an amount that is added in every cycle. It reports drops at ``drop``, a
+:data:`DropEvent`. A subsystem has the ``COUNTS`` of its blocks and passes them on; so does the card, to
 :class:`~weft.hdl.part.counters.Counters`.
 """
 
@@ -10,7 +10,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
 # A strobe and the `abi.Reason` of the drop.
-Refusal = wiring.Signature({"stb": Out(1), "reason": Out(8)})
+DropEvent = wiring.Signature({"stb": Out(1), "reason": Out(8)})
 
 
 def merged(*counts):
@@ -34,7 +34,7 @@ def count_outputs(counts):
     return {f"count_{name}": Out(width) for name, width in counts.items()}
 
 
-def pass_counts(m, blocks, room):
+def pass_counts(m, blocks, parent):
     """Connect every count of the blocks to the count of the same name of the subsystem that contains them."""
     for block in blocks:
-        m.d.comb += [getattr(room, f"count_{name}").eq(getattr(block, f"count_{name}")) for name in block.COUNTS]
+        m.d.comb += [getattr(parent, f"count_{name}").eq(getattr(block, f"count_{name}")) for name in block.COUNTS]

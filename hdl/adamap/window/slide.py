@@ -4,13 +4,13 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ...part.logic import below, height, passed_over
+from ...part.logic import shift_by_thermometer, thermometer, thermometer_count
 
 RUN_ON = 8     # largest number of received PSNs to slide over in the cycle that finishes a packet
 STEP = 16      # largest number of PSNs to slide over in one cycle otherwise
 
 
-class LowBits(wiring.Component):
+class SlideLookahead(wiring.Component):
     """Lookahead over the lowest bits of a window, registered: the slide is decided from registers.
 
     Parameters
@@ -21,7 +21,8 @@ class LowBits(wiring.Component):
     Members
     -------
     bitmap, limited, runs : In(bits), In(STEP), In(1)
-        The window; ``limited`` of :class:`Step` in the next cycle; a packet is received at the base in the next cycle.
+        The window; ``limited`` of :class:`SlideStep` in the next cycle; a packet is received at the base in the next
+        cycle.
     ahead : Out(STEP)
         Bit k: the k PSNs after the first one were received.
     run : Out(range(RUN_ON + 1))
@@ -47,15 +48,15 @@ class LowBits(wiring.Component):
         over = Signal(STEP)
         m.d.comb += over.eq(self.limited & Cat(~again[:k].any() for k in range(STEP)))
         m.d.sync += [
-            self.ahead.eq(ahead), self.run.eq(height(ahead[:RUN_ON] & self.runs.replicate(RUN_ON))),
-            self.steps.eq(over), self.end.eq(height(over)), self.none.eq(self.bitmap == 0),
+            self.ahead.eq(ahead), self.run.eq(thermometer_count(ahead[:RUN_ON] & self.runs.replicate(RUN_ON))),
+            self.steps.eq(over), self.end.eq(thermometer_count(over)), self.none.eq(self.bitmap == 0),
             self.gap.eq((self.limited & ~low).any()),
             self.rest.eq(Cat(self.bitmap[RUN_ON:], again[1:RUN_ON - 1]).any()),
         ]
         return m
 
 
-class RunOn(wiring.Component):
+class MarkAndSlide(wiring.Component):
     """Marks a packet and slides the window over the run of received PSNs at its base. Combinational.
 
     Kept as a block because per-module mapping trades depth for area: see "Size and longest paths" in
@@ -71,7 +72,7 @@ class RunOn(wiring.Component):
     bitmap, mark : In(bits), In(bits)
         The window, and the bit of the packet, if any: at the base, or where nothing follows the base.
     run : In(range(RUN_ON + 1))
-        Of :class:`LowBits`.
+        Of :class:`SlideLookahead`.
     advanced : Out(bits)
         The window afterwards.
     """
@@ -85,10 +86,10 @@ class RunOn(wiring.Component):
         return m
 
 
-class Step(wiring.Component):
+class SlideStep(wiring.Component):
     """One step of a sliding window: skips received PSNs, then counts missing ones. Combinational.
 
-    Kept as a block, like :class:`RunOn`. The sums are inside because the length of the step is late.
+    Kept as a block, like :class:`MarkAndSlide`. The sums are inside because the length of the step is late.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ class Step(wiring.Component):
     base, bitmap : In(32), In(bits)
         The window.
     ahead, steps, end, none : In(STEP), In(STEP), In(range(STEP + 1)), In(1)
-        Of :class:`LowBits`.
+        Of :class:`SlideLookahead`.
     slide, limited, position : In(24), In(STEP), In(range(bits))
         Number of PSNs left to slide over; its thermometer code, at most ``STEP``; the position at which the packet is
         marked afterwards.
@@ -127,14 +128,16 @@ class Step(wiring.Component):
         m = Module()
         received, advance = Signal(STEP), Signal(24)        # `received` is a thermometer code
         m.d.comb += [
-            received.eq(self.limited & self.ahead & self.bitmap[0].replicate(STEP)), self.skip.eq(height(received)),
-            self.shifted.eq(passed_over(self.bitmap, self.steps)),
+            received.eq(self.limited & self.ahead & self.bitmap[0].replicate(STEP)),
+            self.skip.eq(thermometer_count(received)),
+            self.shifted.eq(shift_by_thermometer(self.bitmap, self.steps)),
             self.moved.eq(self.base + advance), self.place.eq(self.position - advance),
         ]
-        further = below(m, self.slide, 2 * STEP, "further")
+        further = thermometer(m, self.slide, 2 * STEP, "further")
         with m.If(self.none):
             m.d.comb += [self.holes.eq(self.slide), advance.eq(self.slide)]
         with m.Else():
             m.d.comb += [self.holes.eq(self.end - self.skip), advance.eq(self.end),
-                         self.left.eq(self.slide - self.end), self.limiting.eq(passed_over(further, self.steps))]
+                         self.left.eq(self.slide - self.end),
+                         self.limiting.eq(shift_by_thermometer(further, self.steps))]
         return m

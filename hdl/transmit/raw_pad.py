@@ -10,7 +10,7 @@ from ..part.stages import PipelineRegister
 from .payload import used_bytes
 
 
-class RawGate(wiring.Component):
+class RawPad(wiring.Component):
     """Pads raw frames with zeros to the minimum length of Ethernet.
 
     One beat per cycle, latency 1.

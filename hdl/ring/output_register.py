@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
-class Outlet(wiring.Component):
+class OutputRegister(wiring.Component):
     """``valid`` of an output register and its load enable. One item per cycle.
 
     Kept as a block: ``ready`` comes through several subsystems, and per-module mapping would trade the single level of

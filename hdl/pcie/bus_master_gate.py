@@ -8,7 +8,7 @@ from ..part.stream import Fifo
 from .tlp import TAG_BITS, TAGS, CompletionBeat, ReadTlp, WriteTlp
 
 
-class BusMaster(wiring.Component):
+class BusMasterGate(wiring.Component):
     """Passes requests while the host lets the card be bus master.
 
     Otherwise a write is dropped and a read gets a completion with an error: no client waits for ever, and a reset
@@ -23,7 +23,7 @@ class BusMaster(wiring.Component):
     i_write, o_write : In/Out(stream.Signature(WriteTlp))
     i_completion, o_completion : In/Out(stream.Signature(CompletionBeat))
         ``ready`` of both is ignored.
-    refused : Out(1)
+    dropped : Out(1)
         Strobe: a request was dropped here.
     busy : Out(1)
         A read was accepted and not yet completed here.
@@ -36,7 +36,7 @@ class BusMaster(wiring.Component):
     o_write: Out(stream.Signature(WriteTlp))
     i_completion: In(stream.Signature(CompletionBeat))
     o_completion: Out(stream.Signature(CompletionBeat))
-    refused: Out(1)
+    dropped: Out(1)
     busy: Out(1)
 
     def elaborate(self, platform):
@@ -77,7 +77,7 @@ class BusMaster(wiring.Component):
             self.i_completion.ready.eq(1),
             self.o_completion.valid.eq(self.i_completion.valid | failed.o.valid),
             failed.o.ready.eq(~self.i_completion.valid),
-            self.refused.eq((failed.i.valid & failed.i.ready) | (self.i_write.valid & ~pass_write)),
+            self.dropped.eq((failed.i.valid & failed.i.ready) | (self.i_write.valid & ~pass_write)),
             self.busy.eq(failed.o.valid | (failed.level != 0)),
         ]
         with m.If(self.i_completion.valid):

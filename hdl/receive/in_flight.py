@@ -5,22 +5,22 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 COUNT_BITS = 16     # far more than the packets that fit into the receive path
-PATIENCE = 1 << 10  # limit in cycles for the arrival of a frame; the longest has 65 beats
+ARRIVAL_TIMEOUT = 1 << 10  # limit in cycles for the arrival of a frame; the longest has 65 beats
 TO_VERDICT = 16     # upper bound of the cycles from a frame's last beat to its decision
 
 
-class Drain(wiring.Component):
+class InFlightCounter(wiring.Component):
     """Counts packets into and out of the receive path.
 
     A drain has two steps: first, every frame with a translation request at that time is decided, and becomes a
     packet of the path or is dropped; then every packet that entered until then leaves. A frame whose end does
-    not come is dropped after ``PATIENCE`` cycles.
+    not come is dropped after ``ARRIVAL_TIMEOUT`` cycles.
 
     Members
     -------
-    ask_stb, decide_stb : In(1)
+    request_stb, outcome_stb : In(1)
         A translation was requested for a frame that is still arriving; such a frame was decided. In the same order.
-        A frame enters with ``decide_stb``, or later.
+        A frame enters with ``outcome_stb``, or later.
     give_up : Out(1)
         The frame that is arriving now must not become a packet.
     enter_stb, leave_stb : In(1)
@@ -35,30 +35,30 @@ class Drain(wiring.Component):
     """
 
     def __init__(self):
-        super().__init__({"ask_stb": In(1), "decide_stb": In(1), "give_up": Out(1), "enter_stb": In(1),
+        super().__init__({"request_stb": In(1), "outcome_stb": In(1), "give_up": Out(1), "enter_stb": In(1),
                           "leave_stb": In(1), "request": In(1), "done": Out(1), "idle": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         entered, left, target = Signal(COUNT_BITS), Signal(COUNT_BITS), Signal(COUNT_BITS)
         # undecided frames; those of them at the time of the request
-        asked, before = Signal(COUNT_BITS), Signal(COUNT_BITS)
-        asked_next = Signal(COUNT_BITS)
-        waiting, pending, patience = Signal(), Signal(), Signal(range(PATIENCE + TO_VERDICT + 1))
+        requested, before = Signal(COUNT_BITS), Signal(COUNT_BITS)
+        requested_next = Signal(COUNT_BITS)
+        waiting, pending, timeout = Signal(), Signal(), Signal(range(ARRIVAL_TIMEOUT + TO_VERDICT + 1))
         decided = Signal()              # a cycle ago: `enter_stb` is late, and has been counted by now
         request_q = Signal()
         missing = Signal(COUNT_BITS)    # packets left before the target, signed
         m.d.comb += [missing.eq(target - left), self.idle.eq(entered == left)]
-        m.d.comb += asked_next.eq(asked + self.ask_stb - self.decide_stb)
-        m.d.sync += asked.eq(asked_next)
+        m.d.comb += requested_next.eq(requested + self.request_stb - self.outcome_stb)
+        m.d.sync += requested.eq(requested_next)
         m.d.sync += [entered.eq(entered + self.enter_stb), left.eq(left + self.leave_stb), request_q.eq(self.request)]
         with m.If(self.request & ~request_q):
             m.d.sync += [waiting.eq(1), pending.eq(0), self.done.eq(0)]
-            m.d.sync += [before.eq(asked_next), patience.eq(PATIENCE + TO_VERDICT)]
+            m.d.sync += [before.eq(requested_next), timeout.eq(ARRIVAL_TIMEOUT + TO_VERDICT)]
         with m.Elif(waiting):
-            m.d.comb += self.give_up.eq(patience == TO_VERDICT)
-            m.d.sync += [before.eq(before - self.decide_stb), patience.eq(patience - 1)]
-            with m.If((before == 0) | (patience == 0)):
+            m.d.comb += self.give_up.eq(timeout == TO_VERDICT)
+            m.d.sync += [before.eq(before - self.outcome_stb), timeout.eq(timeout - 1)]
+            with m.If((before == 0) | (timeout == 0)):
                 m.d.sync += [waiting.eq(0), pending.eq(1), decided.eq(1)]
         with m.Elif(pending):
             m.d.sync += [decided.eq(0), self.done.eq(~decided & ((missing == 0) | missing[-1]))]

@@ -4,15 +4,15 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...contract.params import TURN_OUT_PATIENCE, CardParams
+from ...contract.params import EVICT_LIMIT, CardParams
 from ...part.layouts import QpRef
-from ...part.logic import above
+from ...part.logic import greater_than
 from ..cache.cached import cached_record, index_width
 
 FEW = 4
 
 
-class Misses(wiring.Component):
+class MissCounter(wiring.Component):
     """Saturating counter of misses.
 
     Kept as a block because per-module mapping trades depth for area (docs/development.md, "Size and longest paths").
@@ -36,7 +36,7 @@ class Misses(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         count = Signal(range(self.limit + 1))
-        m.d.comb += [self.few.eq(~above(count, FEW - 1)), self.half.eq(above(count, self.limit // 2 - 1)),
+        m.d.comb += [self.few.eq(~greater_than(count, FEW - 1)), self.half.eq(greater_than(count, self.limit // 2 - 1)),
                      self.all.eq(count == self.limit)]
         with m.If(self.clear):
             m.d.sync += count.eq(0)
@@ -45,7 +45,7 @@ class Misses(wiring.Component):
         return m
 
 
-class TurnOut(wiring.Component):
+class Evict(wiring.Component):
     """Evicts the last node of another list, which is fetched again later, or has that list's head retired.
 
     One entry is examined each time a node finds none: the node in it is evicted if it is untouched, the last one of its
@@ -63,19 +63,19 @@ class TurnOut(wiring.Component):
     -------
     at_rest : In(1)
         Another start may come soon: remember an eviction candidate for it.
-    homeless, urgent, none : In(1)
+    no_entry, demand, none : In(1)
         There is no entry for a node; a header waits for it; its list has no cached node.
     qpn : In
-        Its list, which becomes the requester (``hungry``).
-    starts, hungry : Out
+        Its list, which becomes the requester (``requester``).
+    starts, requester : Out
         The search for a victim starts.
-    landed : In(1)
+    filled : In(1)
         A node was filled.
-    spare, spare_index, peek_index, peek, peek_valid, peek_touched, peek_last
+    candidate, candidate_index, peek_index, peek, peek_valid, peek_touched, peek_last
         As for :func:`~weft.hdl.adamap.cache.cached.fill_port`.
     waiting : In(1)
         A header waits for the list of ``peek``.
-    reads, whose : Out
+    reads, list_qpn : Out
         Request to read the row of this list; ``read`` is the response.
     read, goes_on : In(1)
         ``goes_on``: it exists, and no read of nodes after its last one is in flight.
@@ -95,11 +95,12 @@ class TurnOut(wiring.Component):
         self.params = params
         index, width = index_width(params), params.qpn_width
         super().__init__({
-            "at_rest": In(1), "homeless": In(1), "urgent": In(1), "none": In(1), "qpn": In(width), "landed": In(1),
-            "starts": Out(1), "hungry": Out(width),
-            "spare": In(1), "spare_index": In(index), "peek_index": Out(index), "peek": In(cached_record(params)),
+            "at_rest": In(1), "no_entry": In(1), "demand": In(1), "none": In(1), "qpn": In(width), "filled": In(1),
+            "starts": Out(1), "requester": Out(width),
+            "candidate": In(1), "candidate_index": In(index), "peek_index": Out(index),
+            "peek": In(cached_record(params)),
             "peek_valid": In(1), "peek_touched": In(1), "peek_last": In(1), "waiting": In(1),
-            "reads": Out(1), "whose": Out(width), "read": In(1), "goes_on": In(1),
+            "reads": Out(1), "list_qpn": Out(width), "read": In(1), "goes_on": In(1),
             "exclusive": Out(1), "granted": In(1),
             "back": Out(1), "back_ready": In(1), "release_en": Out(1), "o_force": Out(stream.Signature(QpRef)),
             "ends": Out(1), "given_up": Out(1),
@@ -107,37 +108,37 @@ class TurnOut(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.misses = misses = Misses(4 * self.params.cache_entries + TURN_OUT_PATIENCE)
-        victim, urgent = Signal.like(self.peek_index), self.urgent
-        sparing = Signal()      # `victim` is not the first node of its list
+        m.submodules.misses = misses = MissCounter(4 * self.params.cache_entries + EVICT_LIMIT)
+        victim, demand = Signal.like(self.peek_index), self.demand
+        not_head = Signal()      # `victim` is not the first node of its list
         last = Signal()         # it is the examined node, and may be evicted
         # The entry at `victim`; `waiting`: a header of its list waits.
         looked_at = Signal(data.StructLayout({
             "valid": 1, "touched": 1, "waiting": 1, "node": cached_record(self.params)}))
         node, now, same = looked_at.node, self.peek, Signal()
         m.d.comb += [
-            self.peek_index.eq(victim), self.whose.eq(node.qpn),
+            self.peek_index.eq(victim), self.list_qpn.eq(node.qpn),
             self.o_force.p.qpn.eq(node.qpn), self.o_force.p.generation.eq(node.generation),
-            misses.miss.eq(self.homeless & urgent), self.starts.eq(self.homeless & (urgent | (self.none & sparing))),
+            misses.miss.eq(self.no_entry & demand), self.starts.eq(self.no_entry & (demand | (self.none & not_head))),
         ]
         m.d.comb += same.eq((now.rsn == node.rsn) & (now.qpn == node.qpn) & (now.generation == node.generation))
-        with m.If(self.homeless):
+        with m.If(self.no_entry):
             m.d.sync += [looked_at.valid.eq(self.peek_valid), looked_at.touched.eq(self.peek_touched),
-                         looked_at.waiting.eq(self.waiting), looked_at.node.eq(now), self.hungry.eq(self.qpn)]
+                         looked_at.waiting.eq(self.waiting), looked_at.node.eq(now), self.requester.eq(self.qpn)]
         with m.FSM():
             with m.State("IDLE"):  # waits for a miss
-                m.d.comb += misses.clear.eq(self.landed)
+                m.d.comb += misses.clear.eq(self.filled)
                 with m.If(self.at_rest):
-                    m.d.sync += sparing.eq(self.spare & misses.few)
-                    with m.If(self.spare & misses.few):
-                        m.d.sync += victim.eq(self.spare_index)
+                    m.d.sync += not_head.eq(self.candidate & misses.few)
+                    with m.If(self.candidate & misses.few):
+                        m.d.sync += victim.eq(self.candidate_index)
                 with m.If(self.starts):
                     m.next = "CHOOSE"
             with m.State("CHOOSE"):  # examines the next entry
-                m.d.comb += [self.ends.eq(1), self.given_up.eq(~urgent)]
+                m.d.comb += [self.ends.eq(1), self.given_up.eq(~demand)]
                 m.d.sync += victim.eq(victim + 1)
                 m.next = "IDLE"
-                with m.If(looked_at.valid & urgent & (misses.all | (~looked_at.waiting & misses.half))):
+                with m.If(looked_at.valid & demand & (misses.all | (~looked_at.waiting & misses.half))):
                     m.d.comb += self.ends.eq(0)
                     m.next = "FORCE"
                 with m.Elif(looked_at.valid & ~looked_at.waiting & ~looked_at.touched):

@@ -16,7 +16,7 @@ TRUST = 64                    # such completions in a row before a unit is relie
 AMOUNT_BITS = 7
 
 
-class CompletionRoom(wiring.Component):
+class CompletionCredit(wiring.Component):
     """Passes a read request when there is space for all its completions. One request per two cycles.
 
     The number of completions of a request is the host's choice: it may split at every 64 bytes, and then the headers

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .size import INDEX_WIDTH
 
 
-class Doorbell(wiring.Component):
+class DoorbellLatch(wiring.Component):
     """Holds the newest index written by the host until the ring accepts it, then compares it.
 
     Latency 3 cycles until an index of the ring has moved; interval 2. The subtraction and the decision that depends on
@@ -17,7 +17,7 @@ class Doorbell(wiring.Component):
     -------
     index, stb : In(16), In(1)
         Doorbell of the host.
-    hears : In(1)
+    accept : In(1)
         The ring accepts an index; otherwise it is held.
     clear : In(1)
         Discard a held index.
@@ -32,7 +32,7 @@ class Doorbell(wiring.Component):
 
     index: In(INDEX_WIDTH)
     stb: In(1)
-    hears: In(1)
+    accept: In(1)
     clear: In(1)
     cons: In(INDEX_WIDTH)
     prod: In(INDEX_WIDTH)
@@ -53,7 +53,7 @@ class Doorbell(wiring.Component):
             self.from_cons.eq((value - self.cons) & self.mask), self.from_prod.eq((value - self.prod) & self.mask),
         ]
         # the ring index after the previous doorbell is not known yet
-        with m.If(kept & self.hears & ~self.compared):
+        with m.If(kept & self.accept & ~self.compared):
             m.d.sync += [self.compared.eq(1), kept.eq(0)]
         with m.If(self.stb):
             m.d.sync += [value.eq(self.index), kept.eq(1)]

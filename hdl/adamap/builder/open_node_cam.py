@@ -7,13 +7,13 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import NS_PER_CYCLE, CardParams, exact_log2
-from ...part.logic import above, one_hot
-from ...part.select import Among, IndexOf
+from ...part.logic import greater_than, one_hot
+from ...part.select import OneHotEncoder, TagCompare
 
 GROUP = 4
 
 
-class UpTo(wiring.Component):
+class PrefixOr(wiring.Component):
     """Prefix OR in two steps: within groups of a few bits, then over the groups. Latency 2.
 
     Parameters
@@ -47,7 +47,7 @@ AGE_MAX = abi.NODE_AGE_MAX_NS // NS_PER_CYCLE
 AGE_BITS = exact_log2(AGE_MAX) + 1
 
 
-class DraftPlaces(wiring.Component):
+class OpenNodeCam(wiring.Component):
     """CAM of the open nodes by QP, and their order by age. One lookup, one allocation or release per cycle.
 
     Parameters
@@ -98,17 +98,17 @@ class DraftPlaces(wiring.Component):
         # Slots in the order of allocation; the free ones follow the first `used`.
         line = [Signal(range(n), name=f"line{k}", init=k) for k in range(n)]
         used, taken = Signal(range(n + 1)), Signal(n)
-        life, qp = Signal(n), Signal(n)         # matches of generation and of QPN with the QP to look up
+        same_generation, qp = Signal(n), Signal(n)         # matches of generation and of QPN with the QP to look up
         # Release: the slot is found in the order, then those after it move.
         leaving, moving, moved = Signal(), Signal(name="moving"), Signal()
         left = Signal.like(self.slot)
         # The slot after the used ones is found in two steps: in each part of the order, then among the parts.
         parts = [line[k:k + LINE_PART] for k in range(0, n, LINE_PART)]
         nth = [Signal.like(self.slot, name=f"nth{k}") for k in range(len(parts))]
-        m.submodules.place, m.submodules.hit = place, hit = Among(len(self.slot), n), IndexOf(n)
-        m.submodules.passed = passed = UpTo(n)
+        m.submodules.place, m.submodules.hit = place, hit = TagCompare(len(self.slot), n), OneHotEncoder(n)
+        m.submodules.passed = passed = PrefixOr(n)
         m.d.sync += [
-            life.eq(taken & Cat(tag.generation == self.next_generation for tag in tags)),
+            same_generation.eq(taken & Cat(tag.generation == self.next_generation for tag in tags)),
             qp.eq(Cat(tag.qpn == self.next_qpn for tag in tags)),
             owner.eq(Array(tag.as_value() for tag in tags)[self.slot]),
             leaving.eq(self.release_en), moving.eq(leaving), moved.eq(moving),
@@ -117,7 +117,7 @@ class DraftPlaces(wiring.Component):
         m.d.comb += [
             place.i.eq(self.slot), place.present.eq((1 << n) - 1), passed.i.eq(place.bits),
             *[number.eq(each) for number, each in zip(place.numbers, line, strict=True)],
-            hit.i.eq(life), hit.among.eq(qp), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
+            hit.i.eq(same_generation), hit.among.eq(qp), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
             self.oldest.eq(line[0]),
             begin.en.eq(self.start_en), begin.addr.eq(self.slot), begin.data.eq(now),
             self.owner_qpn.eq(owner.qpn), self.owner_generation.eq(owner.generation), since.addr.eq(self.oldest),
@@ -127,7 +127,7 @@ class DraftPlaces(wiring.Component):
         began, age, old = Signal(AGE_BITS), Signal(AGE_BITS), Signal()
         changed, unsettled = Signal(4), Signal()
         m.d.sync += [
-            limit.eq(Mux(above(self.node_age_ns, abi.NODE_AGE_MAX_NS), AGE_MAX,
+            limit.eq(Mux(greater_than(self.node_age_ns, abi.NODE_AGE_MAX_NS), AGE_MAX,
                          (self.node_age_ns + (NS_PER_CYCLE - 1))[exact_log2(NS_PER_CYCLE):])),
             began.eq(since.data), age.eq(now - began), old.eq(~self.empty & (age >= limit)),
             changed.eq(Cat(self.release_en | self.start_en, changed)), unsettled.eq(changed.any()),

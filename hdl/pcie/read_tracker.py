@@ -8,7 +8,7 @@ from ..part.logic import one_hot
 from .tlp import TAGS, CompletionBeat, ReadTlp
 
 
-class ReadWatch(wiring.Component):
+class ReadTracker(wiring.Component):
     """Passes read requests, and the completions of outstanding tags; others are dropped.
 
     While ``gone`` is high nothing will come from the hard block any more, and each outstanding tag gets a completion

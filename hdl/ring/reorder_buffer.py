@@ -10,14 +10,14 @@ from amaranth.lib.wiring import In, Out
 from ..contract import abi
 from ..contract.params import REQUEST_LINES_MAX, exact_log2
 from ..part.layouts import BEAT_BITS, LineData
-from ..part.logic import tree
-from .outlet import Outlet
+from ..part.logic import reduce_tree
+from .output_register import OutputRegister
 
 CHECK_BITS = abi.WORK.by_name["check"].width
 MISSING_BITS = exact_log2(REQUEST_LINES_MAX)
 
 
-class Held(data.Struct):
+class FetchedDescriptor(data.Struct):
     """A descriptor as read.
 
     ``failed``: the read failed. ``damaged``: its words do not XOR to 0, or its phase is wrong.
@@ -28,17 +28,17 @@ class Held(data.Struct):
     failed: 1
 
 
-def place_tag(places):
+def reorder_tag(places):
     """Return the layout of the tag of a read: entry of its first line, and number of lines that follow."""
     return data.StructLayout({"place": exact_log2(places), "tail": MISSING_BITS})
 
 
 def _folded(word):
     """Return the XOR of the words of a descriptor: 0 for a valid one."""
-    return tree((word.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS)), xor)
+    return reduce_tree((word.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS)), xor)
 
 
-class Places(wiring.Component):
+class ReorderBuffer(wiring.Component):
     """Reorder buffer: entries are allocated in order, filled in any order, and leave in order.
 
     One line per cycle in, one out, 3 cycles after it came. A line that ends its request early fails the entries of the
@@ -60,7 +60,7 @@ class Places(wiring.Component):
     Members
     -------
     i_line : In(stream.Signature(LineData))
-        ``tag`` is a :func:`place_tag`. Always accepted.
+        ``tag`` is a :func:`reorder_tag`. Always accepted.
     put, put_data : In(1), In(512)
         Fill entry ``next`` without a read; not in a cycle with a line.
     take, count : In(1), In(range(5))
@@ -73,7 +73,7 @@ class Places(wiring.Component):
         Expected bit 0 of the next line to leave.
     leaves : Out(1)
         Strobe: a line leaves, and will be offered.
-    o : Out(stream.Signature(Held))
+    o : Out(stream.Signature(FetchedDescriptor))
     answered : Out(1)
         Strobe: the last line of a request came.
     clear : In(1)
@@ -88,7 +88,7 @@ class Places(wiring.Component):
             "take": In(1), "count": In(range(REQUEST_LINES_MAX + 1)),
             "next": Out(range(places)), "used": Out(range(places + 1)),
             "phase": In(1), "leaves": Out(1),
-            "o": Out(stream.Signature(Held)),
+            "o": Out(stream.Signature(FetchedDescriptor)),
             "answered": Out(1), "clear": In(1),
         })
 
@@ -124,7 +124,7 @@ class Places(wiring.Component):
             left_there.addr.eq(place), came_write.addr.eq(place), came_write.en.eq(valid),
             came_write.data.eq(~left_there.data),
         ]
-        tag = data.View(place_tag(places), self.i_line.p.tag[:place_tag(places).size])
+        tag = data.View(reorder_tag(places), self.i_line.p.tag[:reorder_tag(places).size])
         m.d.sync += [valid.eq(self.i_line.valid | self.put), line.eq(self.i_line.payload),
                      fold.eq(_folded(self.i_line.p.data)), place.eq(tag.place + self.i_line.p.index),
                      rest.eq(tag.tail - self.i_line.p.index)]
@@ -141,7 +141,7 @@ class Places(wiring.Component):
         there = Signal()
         behind, leave = Signal(), self.leaves
         damaged, failed, phase = Signal(), Signal(), Signal()       # flags of the line at `at`
-        m.submodules.outlet = out = Outlet()
+        m.submodules.outlet = out = OutputRegister()
         m.d.comb += [
             missing_read.addr.eq(at), leaves.addr.eq(at), good_read.addr.eq(at),
             came_here.addr.eq(at), came_after.addr.eq(after), left_after.addr.eq(after),

@@ -13,7 +13,7 @@ from ..part.stream import Fifo
 DELAY = 16  # beats waiting for the ICRC of their frame
 
 
-class Seal(wiring.Component):
+class IcrcAppend(wiring.Component):
     """Appends the ICRC to each frame.
 
     One beat per cycle out, no bubble between frames. A frame whose last beat has fewer than four

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import CardParams
-from ...part.logic import above, one_hot, sums_to
+from ...part.logic import greater_than, one_hot, sum_equals
 from ..cache.cached import COUNT_WIDTH, ENCODING_WIDTH
 
 SPAN = 1 << abi.OFFSET_BITS
@@ -23,7 +23,7 @@ class Counts(data.Struct):
     runs: range(abi.RUNS_MAX + 2)           # saturates at one more than the encoding RUNS can hold
 
 
-class Draft(data.Struct):
+class OpenNode(data.Struct):
     """An open node, in the first encoding that can hold it; the counts determine that encoding."""
 
     base: 32
@@ -34,8 +34,8 @@ class Draft(data.Struct):
 def fits(params, counts):
     """Return, by name of the encoding, whether it can hold an open node."""
     can = {
-        "LIST": ~above(counts.count, abi.LIST_HOLES) & ~above(counts.end, SPAN),
-        "RUNS": ~above(counts.count, abi.RUNS_HOLES) & ~above(counts.runs, abi.RUNS_MAX),
+        "LIST": ~greater_than(counts.count, abi.LIST_HOLES) & ~greater_than(counts.end, SPAN),
+        "RUNS": ~greater_than(counts.count, abi.RUNS_HOLES) & ~greater_than(counts.runs, abi.RUNS_MAX),
         "BITMAP": Const(1, 1),
     }
     return {name: can[name] if name in params.node_encodings else Const(0, 1) for name in can}
@@ -69,7 +69,7 @@ class Encodings(data.Struct):
     bitmap: 1
 
 
-class DraftFit(wiring.Component):
+class OpenNodeFit(wiring.Component):
     """Finds how much of a run fits an open node, and in which encoding: the first of those that hold most of it.
 
     Latency 2: ``sums`` and ``before`` one cycle late, the rest two. One request per cycle.
@@ -129,16 +129,16 @@ class DraftFit(wiring.Component):
             bits.eq(abi.NODE_BODY_BITS - low_offset), space.eq(-low_offset),
         ]
         if "LIST" in encodings:
-            m.d.sync += by_list.eq(~offset[abi.OFFSET_BITS:].any() & ~above(old.count, abi.LIST_HOLES - 1))
+            m.d.sync += by_list.eq(~offset[abi.OFFSET_BITS:].any() & ~greater_than(old.count, abi.LIST_HOLES - 1))
         if "RUNS" in encodings:
-            some_left = ~above(old.count, abi.RUNS_HOLES - 1)
+            some_left = ~greater_than(old.count, abi.RUNS_HOLES - 1)
             m.d.sync += [
-                may_merge.eq(some_left & ~above(old.runs, abi.RUNS_MAX)),
-                may_begin.eq(some_left & ~above(old.runs, abi.RUNS_MAX - 1) & ~offset[abi.OFFSET_BITS:].any()),
+                may_merge.eq(some_left & ~greater_than(old.runs, abi.RUNS_MAX)),
+                may_begin.eq(some_left & ~greater_than(old.runs, abi.RUNS_MAX - 1) & ~offset[abi.OFFSET_BITS:].any()),
             ]
         if "BITMAP" in encodings:
             m.d.sync += by_bitmap.eq(~offset[COUNT_WIDTH:].any()
-                                     & ~above(offset[:COUNT_WIDTH], abi.NODE_BODY_BITS - 1))
+                                     & ~greater_than(offset[:COUNT_WIDTH], abi.NODE_BODY_BITS - 1))
 
         # `by_*`: the encoding takes some of the run; `*_all`: it takes all.
         by_runs, list_all, runs_all, bitmap_all = (Signal(name=name) for name in (
@@ -147,21 +147,21 @@ class DraftFit(wiring.Component):
         if "LIST" in encodings:
             # The end of a run this short exceeds the span in its low bits only.
             beyond = sums.end[abi.OFFSET_BITS] & sums.end[:LIST_LOW].any()
-            m.d.comb += list_all.eq(near & ~above(sums.count, abi.LIST_HOLES) & ~beyond)
+            m.d.comb += list_all.eq(near & ~greater_than(sums.count, abi.LIST_HOLES) & ~beyond)
         if "RUNS" in encodings:
             m.d.comb += [by_runs.eq(Mux(sums.merge, may_merge, may_begin)),
-                         runs_all.eq(by_runs & ~sums.long & ~above(sums.count, abi.RUNS_HOLES))]
+                         runs_all.eq(by_runs & ~sums.long & ~greater_than(sums.count, abi.RUNS_HOLES))]
         if "BITMAP" in encodings:
-            m.d.comb += bitmap_all.eq(near & ~above(sums.end, abi.NODE_BODY_BITS))
+            m.d.comb += bitmap_all.eq(near & ~greater_than(sums.end, abi.NODE_BODY_BITS))
         # If RUNS takes anything, it takes more than LIST; if `first` is large, BITMAP takes no more.
         whole, most_list, most_runs = Signal(), Signal(), Signal()
         m.d.comb += [
             whole.eq(list_all | runs_all | bitmap_all),
-            most_runs.eq(by_runs & (~by_bitmap | above(sums.first, abi.NODE_BODY_BITS - abi.RUNS_HOLES - 1))),
+            most_runs.eq(by_runs & (~by_bitmap | greater_than(sums.first, abi.NODE_BODY_BITS - abi.RUNS_HOLES - 1))),
             most_list.eq(by_list & ~by_runs & (
-                ~by_bitmap | above(sums.first, abi.NODE_BODY_BITS - abi.LIST_HOLES - 1))),
+                ~by_bitmap | greater_than(sums.first, abi.NODE_BODY_BITS - abi.LIST_HOLES - 1))),
         ]
-        listed = Mux(above(sums.first, SPAN - abi.LIST_HOLES), space, places)
+        listed = Mux(greater_than(sums.first, SPAN - abi.LIST_HOLES), space, places)
         most = Mux(most_runs, run_places, Mux(most_list, listed, bits))
         as_list, as_runs = list_all | (~whole & most_list), (~list_all & runs_all) | (~whole & most_runs)
         m.d.sync += [
@@ -170,7 +170,7 @@ class DraftFit(wiring.Component):
             self.encoding.list.eq(as_list), self.encoding.runs.eq(as_runs),
             self.encoding.bitmap.eq(by_bitmap & ~as_list & ~as_runs),
             self.changes.eq((before.list & ~as_list) | (before.runs & ~as_runs)),
-            self.fills.eq(by_bitmap & (sums.first == 0) & (sums.long | above(sums.end, abi.NODE_HOLES_MAX - 1))),
+            self.fills.eq(by_bitmap & (sums.first == 0) & (sums.long | greater_than(sums.end, abi.NODE_HOLES_MAX - 1))),
         ]
         return m
 
@@ -179,7 +179,7 @@ STEPS = 16                          # bits of a row
 ROWS = abi.NODE_BODY_BITS // STEPS
 
 
-class Reach(data.Struct):
+class BitmapThermometer(data.Struct):
     """Thermometer code over the bits of a BITMAP, by rows.
 
     ``begun``: rows that begin below the number, whose first ``steps`` bits are set; ``whole``: rows that end below it,
@@ -191,11 +191,11 @@ class Reach(data.Struct):
     whole: ROWS
 
 
-def reach_of(number):
-    """Return the :class:`Reach` of a number; all bits if it is beyond the last row."""
+def bitmap_thermometer(number):
+    """Return the :class:`BitmapThermometer` of a number; all bits if it is beyond the last row."""
     low, high = number[:STEPS.bit_length() - 1], number[STEPS.bit_length() - 1:]
-    return Cat(Cat(above(low, k) for k in range(STEPS)), Cat(above(high, row - 1) for row in range(ROWS)),
-               Cat(above(high, row) for row in range(ROWS)))
+    return Cat(Cat(greater_than(low, k) for k in range(STEPS)), Cat(greater_than(high, row - 1) for row in range(ROWS)),
+               Cat(greater_than(high, row) for row in range(ROWS)))
 
 
 class Addition(data.Struct):
@@ -204,8 +204,8 @@ class Addition(data.Struct):
     offset: abi.OFFSET_BITS
     merge: 1                        # the holes continue the ones before
     runs: abi.RUNS_MAX + 1          # number of runs before them, one-hot
-    skipped: Reach                  # bits of a BITMAP before them; `passed`: before their end
-    passed: Reach
+    skipped: BitmapThermometer                  # bits of a BITMAP before them; `passed`: before their end
+    passed: BitmapThermometer
     endless: 1                      # their end is beyond the BITMAP
     listed: abi.LIST_HOLES          # their entries of a LIST
     # low bits of each entry, and whether its high bits are `next`
@@ -214,7 +214,7 @@ class Addition(data.Struct):
     next: abi.OFFSET_BITS - LIST_LOW
 
 
-class DraftAddition(wiring.Component):
+class OpenNodeAddition(wiring.Component):
     """Decodes an addition: the part of a run that fits, or an entry of the body to convert. Latency 1.
 
     Members
@@ -224,7 +224,7 @@ class DraftAddition(wiring.Component):
     entry_en, entry_first : In(1)
         Decode an entry; the first one, if no entry was decoded before it.
     entry_offset, entry_end, entry_merge : In
-        Of :class:`DraftEntries`.
+        Of :class:`OpenNodeEntries`.
     o : Out(Addition)
         The fields for a LIST are undefined for an entry.
     """
@@ -246,12 +246,14 @@ class DraftAddition(wiring.Component):
             end.eq(Mux(self.entry_en, self.entry_end, sums.end[:COUNT_WIDTH])),
         ]
         m.d.sync += [
-            o.offset.eq(offset), o.skipped.eq(reach_of(offset[:COUNT_WIDTH])), o.passed.eq(reach_of(end)),
+            o.offset.eq(offset), o.skipped.eq(bitmap_thermometer(offset[:COUNT_WIDTH])),
+            o.passed.eq(bitmap_thermometer(end)),
             o.endless.eq(~self.entry_en & (sums.long | sums.end[COUNT_WIDTH:].any())),
             o.high.eq(high), o.next.eq(high + 1),
             *[o.entries[k].eq(low + k) for k in range(abi.LIST_HOLES)],
-            o.listed.eq(Cat(~above(counts.count, k) & (sums.long | above(sums.count, k))
-                            & ~(high.all() & above(low, (1 << LIST_LOW) - 1 - k)) for k in range(abi.LIST_HOLES))),
+            o.listed.eq(Cat(~greater_than(counts.count, k) & (sums.long | greater_than(sums.count, k))
+                            & ~(high.all() & greater_than(low,
+                                                          (1 << LIST_LOW) - 1 - k)) for k in range(abi.LIST_HOLES))),
         ]
         with m.If(~self.entry_en):
             m.d.sync += [o.merge.eq(sums.merge), o.runs.eq(one_hot(1, counts.runs, len(o.runs)))]
@@ -264,7 +266,7 @@ class DraftAddition(wiring.Component):
         return m
 
 
-class DraftEntries(wiring.Component):
+class OpenNodeEntries(wiring.Component):
     """Entries of a LIST or RUNS body: the first one two cycles after ``body_en``, then one per cycle.
 
     Members
@@ -291,12 +293,12 @@ class DraftEntries(wiring.Component):
         m.d.sync += [
             left.eq(Mux(self.body_en, self.body, Mux(self.of_list, left >> abi.OFFSET_BITS, left >> RUN_BITS))),
             self.offset.eq(offset), self.end.eq(offset + Mux(self.of_list, 1, length)),
-            self.merge.eq(sums_to(self.offset, Const(1, 1), offset)),
+            self.merge.eq(sum_equals(self.offset, Const(1, 1), offset)),
         ]
         return m
 
 
-class DraftGrowth(wiring.Component):
+class OpenNodeGrowth(wiring.Component):
     """Adds consecutive holes to a body. Combinational.
 
     Kept as a block because per-module mapping trades depth for area: see "Size and longest paths" in
