@@ -1,1 +1,1 @@
-"""Synthesizable Amaranth blocks, and the contracts that hardware and software share."""
+"""Synthesizable Amaranth blocks, and the contracts shared by hardware and software."""

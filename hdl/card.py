@@ -1,4 +1,4 @@
-"""The card: rooms and the wires between them."""
+"""Top level of the card: subsystems and their connections."""
 
 from amaranth import Cat, ClockDomain, DomainRenamer, Module, ResetInserter
 from amaranth.lib import wiring
@@ -14,8 +14,8 @@ from .mac.pause_crossing import PauseCrossing
 from .mac.pause_gate import PauseGate
 from .mac.reset_release import ResetRelease
 from .mac.rx_crossing import RxCrossing
+from .part.counter_ports import merged, pass_counts
 from .part.counters import Counters
-from .part.counting import merged, pass_counts
 from .pcie.endpoint import Endpoint
 from .pcie.usplus import connect_hard_block, hard_block_members
 from .receive.receive import Receive
@@ -27,7 +27,7 @@ from .table.tables import RECEIVE, TRANSMIT, Tables
 from .transmit.transmit import Transmit
 
 # Clients of the DMA engines, in the order of their ports.
-LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = DOWN, DOWN + 1, DOWN + 2        # behind the rings
+LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = DOWN, DOWN + 1, DOWN + 2        # after the rings
 BULK_TRANSMIT, BULK_NIC, BULK_CLIENTS = range(3)
 WRITE_PLACE, WRITE_NIC, WRITE_COMMAND, WRITE_RINGS = range(4)
 WRITE_CLIENTS = WRITE_RINGS + UP + 1
@@ -37,8 +37,8 @@ REPORT_JUDGE, REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT, REPORT_SOURCES = range
 class Card(wiring.Component):
     """One RDMA card: 512 bit at 250 MHz, one beat per cycle each way.
 
-    Control bit 1 resets everything but the PCIe room and the registers, whatever is waiting there: it holds new DMA
-    and frames back, and resets once the DMA that was begun has ended; status bit 1 rises when that is done. Clear bit
+    Control bit 1 resets everything but the PCIe subsystem and the registers, whatever is waiting there: it holds new
+    DMA and frames back, and resets once the DMA in progress has ended; status bit 1 rises when that is done. Clear bit
     0 first. A reset of the function by the host resets the registers, too: see
     :class:`~weft.hdl.supervisor.Supervisor`.
 
@@ -55,17 +55,17 @@ class Card(wiring.Component):
     s_axis_rx : In(axis)
         Frames from the MAC, without FCS. ``tready`` is always 1.
 
-    With ``mac_clock`` these two are in domain ``mac``, whose clock has nothing to do with the other one; a frame to the
-    MAC that a reset cut ends with the error bit. Then there are besides:
+    With ``mac_clock`` these two are in domain ``mac``, whose clock is unrelated to the other one; a frame to the
+    MAC that a reset cut ends with the error bit. There are additional ports:
 
     clk, rst, mac_clk, mac_rst : In(1)
-        Clocks, and resets that may come at any moment, for any time: they last 32 cycles longer inside. A MAC's clock
-        that stops has to be in reset, or a reset of the card waits for it.
+        Clocks, and resets of any timing and duration: they last 32 cycles longer inside. While the MAC's clock
+        is stopped its reset must be active, or a reset of the card waits for it.
     mac_up : In(1)
-        Domain ``mac``: the link is there. While low, frames to the MAC are lost, so that the card does not stand still.
+        Domain ``mac``: link up. While low, frames to the MAC are dropped, so that the card does not block.
     mac_tx_dropped, mac_tx_aborted, mac_rx_dropped : Out(1)
         Strobes, domain ``mac``: a frame to the MAC was lost because of ``mac_up`` or a reset; one was cut by a reset
-        of the card; a frame from the MAC did not reach the card: no room, too long, or a reset.
+        of the card; a frame from the MAC did not reach the card: no space, too long, or a reset.
     """
 
     def __init__(self, params: CardParams):
@@ -89,9 +89,9 @@ class Card(wiring.Component):
         self.nic_tx, self.nic_rx = SimpleNicTx(params), SimpleNicRx(params)
         self.pause = Pause(params)
         counted = [self.transmit, self.receive, self.pause, self.adamap, self.reporter, self.nic_rx, self.endpoint]
-        refusals = [*self.rings.refuse, *self.receive.refuse, self.transmit.refuse, self.adamap.refuse,
-                    self.nic_tx.refuse, self.nic_rx.refuse, self.adamap.broken, self.pause.refuse]
-        self.counters = Counters(merged(*(block.COUNTS for block in counted)), refusals=len(refusals), reads=2)
+        drops = [*self.rings.drop, *self.receive.drop, self.transmit.drop, self.adamap.drop,
+                    self.nic_tx.drop, self.nic_rx.drop, self.adamap.broken, self.pause.drop]
+        self.counters = Counters(merged(*(block.COUNTS for block in counted)), drops=len(drops), reads=2)
         if params.mac_clock:
             self.mac_tx, self.mac_rx = DomainRenamer("mac")(MacTx()), RxCrossing()
             self.pause_gate, self.pause_crossing = DomainRenamer("mac")(PauseGate()), PauseCrossing()
@@ -117,8 +117,8 @@ class Card(wiring.Component):
         self._wire_transmit(m)
         self._wire_receive(m)
         pass_counts(m, counted, self.counters)
-        for refusal, port in zip(refusals, self.counters.refuse, strict=True):
-            wiring.connect(m, refusal, port)
+        for drop, port in zip(drops, self.counters.drop, strict=True):
+            wiring.connect(m, drop, port)
         return m
 
     def _clocks(self, m):
@@ -145,9 +145,10 @@ class Card(wiring.Component):
         wiring.connect(m, endpoint.registers, csr.bus)
         wiring.connect(m, csr.msix, endpoint.msix)
         wiring.connect(m, csr.counters, self.counters.read[0])
-        for group, room in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap), ("nic", self.nic_rx),
+        for group, subsystem in (("card", self.supervisor), ("rings", rings), ("adamap", self.adamap),
+                                 ("nic", self.nic_rx),
                             ("receive", self.receive), ("pause", self.pause)):
-            wiring.connect(m, getattr(csr, group), room.registers)
+            wiring.connect(m, getattr(csr, group), subsystem.registers)
         for k in range(DOWN):
             wiring.connect(m, rings.o_line_request[k], endpoint.i_line[k])
             wiring.connect(m, endpoint.o_line[k], rings.i_line[k])
@@ -159,11 +160,11 @@ class Card(wiring.Component):
 
     def _wire_supervisor(self, m):
         supervisor, command = self.supervisor, self.command
-        rooms = (self.endpoint, self.rings, self.transmit, self.receive, self.adamap, self.reporter, self.nic_tx,
+        subsystems = (self.endpoint, self.rings, self.transmit, self.receive, self.adamap, self.reporter, self.nic_tx,
                  self.nic_rx)
-        last = self.transmit if self.params.mac_clock else self.mac_tx       # where a frame can be held back
+        last = self.transmit if self.params.mac_clock else self.mac_tx       # the block that can hold frames back
         m.d.comb += [
-            supervisor.idle.eq(Cat(*(room.idle for room in rooms), ~command.busy).all()),
+            supervisor.idle.eq(Cat(*(subsystem.idle for subsystem in subsystems), ~command.busy).all()),
             supervisor.dma_idle.eq(self.endpoint.idle), supervisor.dma_lost.eq(self.endpoint.lost),
             self.endpoint.stop.eq(supervisor.stop),
             supervisor.function_reset.eq(self.endpoint.function_reset),
@@ -171,9 +172,9 @@ class Card(wiring.Component):
             supervisor.sending.eq(last.sending),
             supervisor.tables_clear.eq(command.tables_clear),
             self.tables.enable.eq(command.tables_clear),
-            *[room.enable.eq(supervisor.enable) for room in (self.transmit, self.receive)],
+            *[subsystem.enable.eq(supervisor.enable) for subsystem in (self.transmit, self.receive)],
             *[edge.hold.eq(supervisor.hold) for edge in (self.endpoint, last)],
-            *[room.time_ns.eq(supervisor.time_ns) for room in (self.adamap, self.nic_rx)],
+            *[subsystem.time_ns.eq(supervisor.time_ns) for subsystem in (self.adamap, self.nic_rx)],
         ]
 
     def _wire_commands(self, m):
@@ -187,7 +188,7 @@ class Card(wiring.Component):
         wiring.connect(m, endpoint.o_line[LINE_COMMAND], command.i_line)
         wiring.connect(m, command.o_dma_request, endpoint.i_request[WRITE_COMMAND])
         wiring.connect(m, command.o_dma_data, endpoint.i_data[WRITE_COMMAND])
-        wiring.connect(m, command.life, adamap.life)
+        wiring.connect(m, command.qp_control, adamap.qp_control)
         wiring.connect(m, command.o_extent, adamap.i_extent)
         wiring.connect(m, adamap.o_qp_error, command.i_qp_error)
         wiring.connect(m, command.network, self.transmit.network, self.receive.network, self.pause.network)
@@ -224,7 +225,7 @@ class Card(wiring.Component):
             wiring.connect(m, self.pause.o, self.pause_gate.i_pause)
         wiring.connect(m, transmit.o_report, self.reporter.i[REPORT_TRANSMIT])
         m.d.comb += [
-            # At a clock of its own, what has left the buffer is on its way.
+            # With a MAC clock, frames that have left the buffer cannot be held any more.
             (transmit.pause if self.params.mac_clock else self.pause_gate.hold).eq(self.pause.hold),
             rings.retire[send].eq(transmit.retire_send),
             rings.retire[retransmit].eq(transmit.retire_retransmit),
@@ -239,8 +240,8 @@ class Card(wiring.Component):
         wiring.connect(m, receive.o_translate, self.tables.i[RECEIVE])
         wiring.connect(m, self.tables.o[RECEIVE], receive.i_translate)
         wiring.connect(m, receive.qp_read, self.tables.place_read)
-        wiring.connect(m, receive.o_judge, adamap.i_judge)
-        wiring.connect(m, adamap.o_judgement, receive.i_judgement)
+        wiring.connect(m, receive.o_check, adamap.i_check)
+        wiring.connect(m, adamap.o_verdict, receive.i_verdict)
         wiring.connect(m, receive.o_request, endpoint.i_request[WRITE_PLACE])
         wiring.connect(m, receive.o_data, endpoint.i_data[WRITE_PLACE])
         wiring.connect(m, receive.o_raw_info, nic.i_info)
@@ -258,9 +259,9 @@ class Card(wiring.Component):
         wiring.connect(m, endpoint.o_line[LINE_ADAMAP], adamap.i_line)
         reports = rings.slot[abi.CARD_TO_HOST.index(abi.Ring.META_REPORT)]
         m.d.comb += [
-            reports.mark.eq(reporter.refusal), receive.refusals.written.eq(reporter.refusal),
-            receive.refusals.unread.eq(reports.marked), receive.refusals.half.eq(reports.half),
-            receive.space.eq(reporter.space), receive.patient.eq(self.pause.asks),
+            reports.mark.eq(reporter.drop_report), receive.drop_reports.written.eq(reporter.drop_report),
+            receive.drop_reports.unread.eq(reports.marked), receive.drop_reports.half.eq(reports.half),
+            receive.space.eq(reporter.space), receive.pause_enabled.eq(self.pause.pause_enabled),
             self.pause.high.eq(receive.pause_high), self.pause.low.eq(receive.pause_low),
-            *[room.placed_ticket.eq(receive.placed_ticket) for room in (reporter, adamap)],
+            *[subsystem.placed_ticket.eq(receive.placed_ticket) for subsystem in (reporter, adamap)],
         ]

@@ -15,7 +15,7 @@ READ_LATENCY = 3     # cycles from bus.read_stb to bus.read_ack
 
 
 def _words():
-    """{offset of an aligned 64-bit word: [(bit in the word, register)]}"""
+    """Return {offset of an aligned 64-bit word: [(bit in the word, register)]}."""
     words = {}
     for register in abi.REGISTERS:
         words.setdefault(register.offset & ~7, []).append((8 * (register.offset & 7), register))
@@ -23,12 +23,12 @@ def _words():
 
 
 class Csr(wiring.Component):
-    """Registers, doorbells, the way to the counters and to the MSI-X table.
+    """Registers, doorbells, and access to the counters and the MSI-X table.
 
-    A write takes effect 2 cycles after it is accepted; one write per cycle. A read is answered
+    A write takes effect 2 cycles after it is accepted; one write per cycle. The response to a read comes
     ``READ_LATENCY`` cycles after ``bus.read_stb``; one read per cycle. Offsets without a register read
     as zero and ignore writes. A wide write covers both registers of its word. Either half of a
-    64-bit register can be written alone; a 64-bit doorbell acts on wide writes only.
+    64-bit register can be written alone; a 64-bit doorbell takes effect on wide writes only.
 
     Parameters
     ----------
@@ -37,15 +37,15 @@ class Csr(wiring.Component):
     Members
     -------
     bus : In(RegisterBus)
-        From the host; ``bus.write.ready`` is always 1. The data of a narrow write is in bits 31:0, whichever
-        half of the 64-bit word it goes to. A read is of 4 or 8 aligned bytes; bit 2 of the address matters for
+        From the host; ``bus.write.ready`` is always 1. The data of a narrow write is in bits 31:0 for either
+        half of the 64-bit word. A read is of 4 or 8 aligned bytes; bit 2 of the address matters for
         counters only.
     card, rings, receive, pause, adamap, nic : Out(register_port(...))
         Every register, in the port of its group. A doorbell keeps its value.
     counters : Out(CounterRead)
         Data one cycle after the index. Reading a counter's low word latches its high word for the read that follows.
     msix : Out(MsixTable)
-        What is read and written from ``MSIX_TABLE_OFFSET`` on.
+        Accesses from ``MSIX_TABLE_OFFSET`` on.
     """
 
     def __init__(self, params: CardParams):
@@ -56,11 +56,11 @@ class Csr(wiring.Component):
         })
 
     def value(self, register):
-        """Signal of a register."""
+        """Return the signal of a register."""
         return getattr(getattr(self, group_of(register)), register.name)
 
     def strobe(self, register):
-        """Signal that a doorbell was rung."""
+        """Return the strobe of a doorbell."""
         return getattr(getattr(self, group_of(register)), f"{register.name}_stb")
 
     def elaborate(self, platform):
@@ -110,7 +110,7 @@ class Csr(wiring.Component):
         ]
 
     def _elaborate_read(self, m):
-        """Stage 1 holds the address, stage 2 the words of each group and the memories, stage 3 the answer."""
+        """Build the read pipeline: 1: address; 2: words of each group, and the memories; 3: response."""
         address_q, address_2 = Signal(16), Signal(16)
         stb_q, stb_2 = Signal(), Signal()
         m.d.sync += [

@@ -1,4 +1,4 @@
-"""Merges the reports of all blocks into the Meta Report ring, never ahead of the data they speak of."""
+"""Merge of all reports into the Meta Report ring, ordered after the data that they refer to."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -7,35 +7,35 @@ from amaranth.lib.wiring import In, Out
 from .contract.abi import Reason, ReportKind
 from .contract.params import CardParams, exact_log2
 from .part.arbiter import Arbiter
-from .part.counting import count_outputs
+from .part.counter_ports import count_outputs
 from .part.layouts import BEAT_BITS, REPORT_EVENT, TICKET_WIDTH, Report
 from .part.logic import one_hot
 from .part.stages import PipelineRegister
 from .part.stream import Fifo
 
-FIRST_DEPTH = 16              # places of source 0, the receive path
-DEPTH = 4                     # places of each other source
+FIRST_DEPTH = 16              # queue entries of source 0, the receive path
+DEPTH = 4                     # queue entries of each other source
 SPACE = 4
 
 
 class Reporter(wiring.Component):
-    """Merge of report sources; an entry waits until its ticket was placed.
+    """Merge of report sources; an entry waits until the packet of its ticket was placed.
 
-    Source 0 goes first, the others take turns: so the events of a packet stand in the ring before a
+    Source 0 has priority, the others alternate: so the events of a packet come in the ring before a
     retirement that the same packet caused, which its source releases only when the packet is placed.
-    One report per cycle, latency 2 when nothing waits, 3 for sources behind the first. Reports of one
-    source keep their order; a source whose head waits blocks no other source. Tickets on ``i`` must lie
+    One report per cycle, latency 2 when nothing waits, 3 for sources other than the first. Reports of one
+    source keep their order; a source whose head waits blocks no other source. Tickets on ``i`` must be
     within 127 of ``placed_ticket``.
 
     Parameters
     ----------
     params : CardParams
     n : int
-        Sources. Source 0 is the receive path.
+        Number of sources. Source 0 is the receive path.
     unticketed : iterable of int
-        Sources whose reports speak of no received packet: their ``ticket`` is ignored.
+        Sources whose reports refer to no received packet: their ``ticket`` is ignored.
     first_depth : int
-        Places of source 0, a power of two.
+        Queue entries of source 0, a power of two.
 
     Members
     -------
@@ -44,10 +44,10 @@ class Reporter(wiring.Component):
         Newest ticket whose payload, and that of all before it, was accepted by ``DmaWrite``.
     o : Out(stream.Signature(512))
         Entries without phase, for the ring writer.
-    refusal : Out(1)
-        The entry that is being taken at ``o`` tells of a refused packet: ERROR, or PROBE with a reason.
+    drop_report : Out(1)
+        The entry that is transferred at ``o`` reports a dropped packet: ERROR, or PROBE with a reason.
     space : Out(1)
-        Source 0 has at least 4 free places. Registered.
+        Source 0 has at least 4 free queue entries. Registered.
     idle : Out(1)
         No report is held.
     count_reports : Out(1)
@@ -67,7 +67,7 @@ class Reporter(wiring.Component):
             "i": In(stream.Signature(Report)).array(n),
             "placed_ticket": In(TICKET_WIDTH),
             "o": Out(stream.Signature(BEAT_BITS)),
-            "refusal": Out(1),
+            "drop_report": Out(1),
             "space": Out(1),
             "idle": Out(1),
             **count_outputs(self.COUNTS),
@@ -75,7 +75,7 @@ class Reporter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        said = data.View(REPORT_EVENT, self.o.payload)
+        event = data.View(REPORT_EVENT, self.o.payload)
         m.submodules.out = out = PipelineRegister(BEAT_BITS)
         m.submodules.others = others = Arbiter(BEAT_BITS, max(1, self.n - 1))
         idle = ~out.o.valid & ~others.o.valid
@@ -110,16 +110,17 @@ class Reporter(wiring.Component):
             self.o.valid.eq(out.o.valid),
             out.o.ready.eq(self.o.ready),
             self.count_reports.eq(self.o.valid & self.o.ready),
-            self.refusal.eq(self.count_reports & ((said.kind == ReportKind.ERROR) | (
-                (said.kind == ReportKind.PROBE) & (said.reason != Reason.OK)))),
+            self.drop_report.eq(self.count_reports & ((event.kind == ReportKind.ERROR) | (
+                (event.kind == ReportKind.PROBE) & (event.reason != Reason.OK)))),
             self.idle.eq(idle),
         ]
         return m
 
     def _due(self, m, queue, ticket, k):
-        """Whether the ticket of what is first in a queue was placed, from a register: kept for every place, and chosen
-        a cycle ahead. A ticket is ahead of what was placed by 127 at most until it is due, for good.
-        """
+        """Return whether the packet of a queue's first report was placed, registered.
+
+        The state is kept for every queue entry, and selected a cycle ahead. A ticket is at most 127 ahead of the placed
+        one until it is due; it stays due. """
         into, at = Signal(range(queue.depth), name=f"into_{k}"), Signal(range(queue.depth), name=f"at_{k}")
         after = Signal(range(queue.depth), name=f"after_{k}", init=1)
         waiting, waits = Signal(queue.depth, name=f"waiting_{k}"), Signal(queue.depth, name=f"waits_{k}")
@@ -127,9 +128,9 @@ class Reporter(wiring.Component):
         put = one_hot(queue.i.valid & queue.i.ready, into, queue.depth)
 
         def ahead(ticket, name):
-            """Of what is placed now."""
+            """Return whether a ticket is ahead of the placed one."""
             beyond = Signal(TICKET_WIDTH, name=name)
-            m.d.comb += beyond.eq(ticket + ~self.placed_ticket)      # one less than how far it is ahead
+            m.d.comb += beyond.eq(ticket + ~self.placed_ticket)      # one less than the distance
             return ~beyond[-1]
 
         with m.If(queue.i.valid & queue.i.ready):

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from .contract import abi, wire
 from .contract.params import CardParams
-from .part.counting import Refusal, count_outputs
+from .part.counter_ports import DropEvent, count_outputs
 from .part.interfaces import RingSlot
 from .part.layouts import (
     BEAT_BITS,
@@ -29,15 +29,15 @@ IN_FLIGHT = 4              # NIC_TX frames being read; NIC_RX frames being writt
 
 class _Move(data.Struct):
     entry: NIC_RX
-    discard: 1      # the frame has no slot: its bytes go nowhere
+    discard: 1      # the frame has no slot: drop its bytes
 
 
 class SimpleNicTx(wiring.Component):
     """Reads the frames of NIC_TX descriptors and sends them.
 
-    Reads of up to 4 frames are in flight. One beat per cycle, latency 1 behind the DMA data; a descriptor
+    Reads of up to 4 frames are in flight. One beat per cycle, latency 1 after the DMA data; a descriptor
     takes 2 cycles and one more per 4096 bytes. Frames shorter than 60 bytes are padded with zeros. A frame whose read
-    failed ends with ``error``: whoever sends it must drop it. Descriptors with a bad length are refused. Descriptors
+    failed ends with ``error``: the sink must drop it. Descriptors with a bad length are rejected. Descriptors
     are retired in order, when their frame was read.
 
     Parameters
@@ -57,7 +57,7 @@ class SimpleNicTx(wiring.Component):
     retire : Out(1)
         The oldest descriptor is finished.
     idle : Out(1)
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
@@ -70,19 +70,19 @@ class SimpleNicTx(wiring.Component):
             "o": Out(stream.Signature(Beat)),
             "retire": Out(1),
             "idle": Out(1),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.pending = pending = Fifo(1, IN_FLIGHT)    # in order; 1: refused
+        m.submodules.pending = pending = Fifo(1, IN_FLIGHT)    # in order; 1: rejected
 
         descriptor = data.View(NIC_TX, self.i.payload)
         address, left = Signal(64), Signal(FRAME_LENGTH_WIDTH)
         request, final = self.o_bulk_request.p, Signal()
         with m.FSM() as fsm:
             with m.State("CHECK"):
-                # waits for a descriptor and a place in the queue
+                # waits for a descriptor and space in the queue
                 bad = (descriptor.length < wire.ETH.size_bytes) | (descriptor.length > FRAME_MAX)
                 m.d.comb += [
                     pending.i.payload.eq(bad),
@@ -108,16 +108,16 @@ class SimpleNicTx(wiring.Component):
 
         # Frames come back: pad and pass on.
         first = Signal(init=1)
-        load, short, refused = Signal(), Signal(), Signal()
+        load, short, rejected = Signal(), Signal(), Signal()
         beat = self.i_bulk.p
         pad_empty = BEAT_BYTES - wire.MIN_FRAME_BYTES
         m.d.comb += [
             load.eq(~self.o.valid | self.o.ready),
             short.eq(first & beat.last & (beat.empty > pad_empty)),
-            refused.eq(pending.o.valid & pending.o.payload),
-            self.i_bulk.ready.eq(load & pending.o.valid & ~refused),
+            rejected.eq(pending.o.valid & pending.o.payload),
+            self.i_bulk.ready.eq(load & pending.o.valid & ~rejected),
         ]
-        m.d.sync += self.refuse.stb.eq(0)
+        m.d.sync += self.drop.stb.eq(0)
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.If(self.i_bulk.valid & self.i_bulk.ready):
@@ -130,14 +130,14 @@ class SimpleNicTx(wiring.Component):
         # The host's buffer is free again when the last beat was read.
         finished = self.i_bulk.valid & self.i_bulk.ready & beat.last
         m.d.comb += [
-            pending.o.ready.eq(finished | refused),
+            pending.o.ready.eq(finished | rejected),
             self.retire.eq(pending.o.valid & pending.o.ready),
             self.idle.eq(~pending.o.valid & ~self.o.valid & fsm.ongoing("CHECK")),
         ]
-        with m.If(self.retire & (refused | beat.error)):
+        with m.If(self.retire & (rejected | beat.error)):
             m.d.sync += [
-                self.refuse.stb.eq(1),
-                self.refuse.reason.eq(Mux(refused, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
+                self.drop.stb.eq(1),
+                self.drop.reason.eq(Mux(rejected, abi.Reason.BAD_DESCRIPTOR, abi.Reason.DMA_ERROR)),
             ]
         return m
 
@@ -145,15 +145,15 @@ class SimpleNicTx(wiring.Component):
 class SimpleNicRx(wiring.Component):
     """Writes raw frames into the slots of the NIC_RX ring, then their entries.
 
-    One beat per cycle, a frame every 4 cycles at most, and what the consumers of ``o_*`` take: while a frame is
-    written, up to 3 behind it have their slots, and ask. It never waits for the host: a frame that finds no free slot,
-    or is longer than its slot, is read and dropped at once. Half of the slots are kept for the packets of QPs of the
-    card (``roce``): no other frame takes one when half are taken. ``o_request`` and ``o_data`` go straight to
-    ``DmaWrite`` and ``o_entry`` to the ring writer, so that a frame is ordered before its entry.
+    One beat per cycle, at most a frame every 4 cycles, limited by the sinks of ``o_*``: while a frame is written, up to
+    3 after it have their slots, and issue requests. It never waits for the host: a frame without a free slot, or longer
+    than its slot, is read and dropped at once. Half of the slots are reserved for the packets of QPs of the card
+    (``roce``): no other frame gets one when half are taken. ``o_request`` and ``o_data`` go straight to ``DmaWrite``
+    and ``o_entry`` to the ring writer, so that a frame is ordered before its entry.
 
-    A frame's info is taken when its requests were accepted, or the frame refused. So whoever sends frames and
-    payload over one stream, and asks for a place of the next payload behind the info, never has a group granted
-    whose data is behind a frame that waits for its own grant.
+    A frame's info is accepted when its requests were accepted, or the frame was dropped. So a source that sends frames
+    and payload over one stream, and requests writes of the next payload after the info, never has a group granted whose
+    data comes after a frame that waits for a grant itself.
 
     Parameters
     ----------
@@ -162,13 +162,13 @@ class SimpleNicRx(wiring.Component):
     Members
     -------
     registers : In(register_port("nic"))
-        Slots in host memory; ``nic_rx_slot_log2`` counts as 9 below and as 14 above.
+        Slots in host memory; ``nic_rx_slot_log2`` is clamped to 9 .. 14.
     slot : In(RingSlot)
         Of the NIC_RX ring writer.
     time_ns : In(64)
         Arrival time.
     i_info : In(stream.Signature(RawFrame))
-        One per frame, not behind its first beat.
+        One per frame, at the latest with its first beat.
     i : In(stream.Signature(Beat))
         Whole frames, 1 to 16383 bytes.
     o_request : Out(stream.Signature(DmaRequest))
@@ -177,7 +177,7 @@ class SimpleNicRx(wiring.Component):
         NIC_RX entries without phase.
     idle : Out(1)
     count_rx_raw_frames : Out(1)
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         NIC_RING_FULL or FRAME_TOO_LONG.
     """
 
@@ -196,7 +196,7 @@ class SimpleNicRx(wiring.Component):
             "o_entry": Out(stream.Signature(BEAT_BITS)),
             "idle": Out(1),
             **count_outputs(self.COUNTS),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -210,11 +210,12 @@ class SimpleNicRx(wiring.Component):
             m.d.sync += slot_log2.eq(self.SLOT_LOG2_MAX)
         m.d.sync += slot_bytes.eq(1 << slot_log2)
 
-        # `moving` are taken and their bytes not yet gone; `written` wait for their entry. `promised` have a slot.
+        # `moving`: accepted frames whose bytes are not written; `written`: they wait for their entry; `promised`: have
+        # a slot.
         m.submodules.moving = moving = Fifo(_Move, IN_FLIGHT)
         m.submodules.written = written = Fifo(NIC_RX, IN_FLIGHT)
         promised = Signal(range(IN_FLIGHT + 1))
-        taken, told = Signal(), Signal()
+        taken, entered = Signal(), Signal()
 
         position, offset, address = Signal(INDEX_WIDTH - 1), Signal(INDEX_WIDTH - 1 + self.SLOT_LOG2_MAX), Signal(64)
         left, move = Signal(FRAME_LENGTH_WIDTH), Signal(_Move)
@@ -231,25 +232,25 @@ class SimpleNicRx(wiring.Component):
             request.length.eq(Mux(final, left, PAYLOAD_MAX)),
             moving.i.p.eq(move),
         ]
-        # Which slot is next changes only with a frame: it is known early. That slots are free is heard a cycle late.
-        m.d.sync += [self.refuse.stb.eq(0), promised.eq(promised + taken - told),
+        # The next slot changes only with a frame, so it is known early. The number of free slots is a cycle late.
+        m.d.sync += [self.drop.stb.eq(0), promised.eq(promised + taken - entered),
                      all_taken.eq(self.slot.free <= promised), half_taken.eq(self.slot.free <= half + promised),
                      position.eq((self.slot.position + promised) & (self.slot.size - 1))]
         with m.FSM() as fsm:
             with m.State("INFO"):
-                # waits for a frame, and for a place for it; decides about it
+                # waits for a frame, and for space in the queue; decides about it
                 entry = move.entry
                 m.d.sync += [
                     move.discard.eq(no_slot | too_long),
                     entry.roce.eq(info.roce), entry.host.eq(info.host), entry.length.eq(info.length),
                     entry.time_ns.eq(self.time_ns),
                     left.eq(info.length), offset.eq(position << slot_log2),
-                    self.refuse.reason.eq(Mux(no_slot, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
+                    self.drop.reason.eq(Mux(no_slot, abi.Reason.NIC_RING_FULL, abi.Reason.FRAME_TOO_LONG)),
                 ]
                 with m.If(self.i_info.valid & moving.i.ready & (promised != IN_FLIGHT)):
                     m.next = "ADDRESS"
                     with m.If(no_slot | too_long):
-                        m.d.sync += self.refuse.stb.eq(1)
+                        m.d.sync += self.drop.stb.eq(1)
                         m.next = "TAKEN"
                     with m.Else():
                         m.d.comb += taken.eq(1)
@@ -265,7 +266,7 @@ class SimpleNicRx(wiring.Component):
                     with m.If(final):
                         m.next = "TAKEN"
             with m.State("TAKEN"):
-                # one cycle to take the info: whoever gives it hears nothing of requests within a cycle
+                # one cycle to accept the info: no combinational path from the requests to its `ready`
                 m.d.comb += [self.i_info.ready.eq(1), moving.i.valid.eq(1)]
                 m.next = "INFO"
 
@@ -280,8 +281,8 @@ class SimpleNicRx(wiring.Component):
             written.i.valid.eq(gone & ~discard), written.i.p.eq(moving.o.p.entry),
             self.o_entry.valid.eq(written.o.valid), self.o_entry.payload.eq(written.o.p),
             written.o.ready.eq(self.o_entry.ready),
-            told.eq(self.o_entry.valid & self.o_entry.ready),
-            self.count_rx_raw_frames.eq(told),
+            entered.eq(self.o_entry.valid & self.o_entry.ready),
+            self.count_rx_raw_frames.eq(entered),
             self.idle.eq(fsm.ongoing("INFO") & ~self.i_info.valid & ~moving.o.valid & ~written.o.valid),
         ]
         return m

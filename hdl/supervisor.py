@@ -1,4 +1,4 @@
-"""What concerns the whole card: its registers, its time, and the reset of its rooms."""
+"""Supervisor: registers, time and reset of the whole card."""
 
 from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
@@ -10,11 +10,11 @@ from .part.registers import register_port
 
 
 class Supervisor(wiring.Component):
-    """Answers what the card is, counts its time, and resets its rooms.
+    """Identifies the card, counts its time, and resets its subsystems.
 
-    Control bit 1 asks for a reset: what may go on for long is held back, and when the DMA that was begun has ended,
-    and no frame is amid the MAC, and control bit 0 is clear, the rooms are reset for a cycle. A reset of the function
-    by the host asks for the same, whatever control bit 0 says, and takes the registers with it.
+    Control bit 1 requests a reset: new DMA and frames are held back, and when the DMA in progress has ended,
+    no frame is being sent, and control bit 0 is clear, the subsystems are reset for a cycle. A reset of the function
+    by the host requests the same, independent of control bit 0, and includes the registers.
 
     Parameters
     ----------
@@ -24,26 +24,26 @@ class Supervisor(wiring.Component):
     -------
     registers : In(register_port("card"))
     idle : In(1)
-        Nothing is under way in any room.
+        All subsystems are idle.
     dma_idle : In(1)
-        No DMA is in flight, and no write can still be overtaken by the answer to a register read.
+        No DMA is in flight, and no write can still be overtaken by the completion of a register read.
     dma_lost : In(1)
-        Strobe: DMA was attempted that the host does not allow. Bit 2 of the status says so until the next reset.
+        Strobe: DMA was attempted that the host does not allow. Bit 2 of the status shows it until the next reset.
     stop : Out(1)
-        The same: nothing that follows what was lost may reach the host.
+        The same, as a level: nothing that follows a lost request may reach the host.
     sending : In(1)
-        The MAC is amid a frame.
+        A frame is being sent to the MAC.
     tables_clear : In(1)
         QP and MR table were cleared after the last reset.
     time_ns : Out(64)
     enable : Out(1)
-        Packets and frames may come and go.
+        Packets and frames may be received and sent.
     hold : Out(1)
-        A reset is coming: no DMA and no frame to the MAC may begin.
+        A reset is pending: no DMA and no frame to the MAC may begin.
     core_reset : Out(1)
-        Of every room but the PCIe room and the registers.
+        Of every subsystem but the PCIe subsystem and the registers.
     function_reset : In(1)
-        The host resets the function: a rising edge asks.
+        The host resets the function: requested by a rising edge.
     function_reset_done : Out(1)
         Strobe, with ``core_reset``: of the registers and the MSI-X table.
     """
@@ -61,9 +61,9 @@ class Supervisor(wiring.Component):
         m = Module()
         params, registers = self.params, self.registers
         idle_q, at_rest, lost = Signal(), Signal(), Signal()
-        function_reset_q, whole, asked = Signal(), Signal(), Signal()     # `whole`: the registers, too
+        function_reset_q, whole, requested = Signal(), Signal(), Signal()     # `whole`: includes the registers
         m.d.comb += [
-            asked.eq(self.function_reset & ~function_reset_q),
+            requested.eq(self.function_reset & ~function_reset_q),
             self.function_reset_done.eq(self.core_reset & whole), self.stop.eq(lost),
         ]
         quiet = self.dma_idle & ~self.sending
@@ -75,11 +75,11 @@ class Supervisor(wiring.Component):
             function_reset_q.eq(self.function_reset),
             lost.eq((lost | self.dma_lost) & ~self.core_reset),
         ]
-        with m.If(registers.control[1] | asked):
+        with m.If(registers.control[1] | requested):
             m.d.sync += self.hold.eq(1)
         with m.Elif(self.core_reset):
             m.d.sync += self.hold.eq(0)
-        with m.If(asked):
+        with m.If(requested):
             m.d.sync += whole.eq(1)
         with m.Elif(self.core_reset):
             m.d.sync += whole.eq(0)

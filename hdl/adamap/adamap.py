@@ -1,4 +1,4 @@
-"""The Adamap room: window, builder, matcher, head cache and prefetcher, wired."""
+"""Adamap subsystem: top level of window, builder, matcher, head cache and prefetcher."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract.params import CardParams
 from ..part import layouts
-from ..part.counting import Refusal, count_outputs, merged, pass_counts
-from ..part.interfaces import QpLife
+from ..part.counter_ports import DropEvent, count_outputs, merged, pass_counts
+from ..part.interfaces import QpControl
 from ..part.registers import register_port
 from ..part.stream import Fifo
 from ..table.kinds import QP_STATES
@@ -19,11 +19,11 @@ from .window.window import Window
 
 
 class Adamap(wiring.Component):
-    """Receive window that lies in host memory: the newest and the first nodes are on the card, the rest is not.
+    """Receive window in host memory: the newest PSNs and the first nodes of every list are on the card.
 
     Throughput and latency are those of :class:`Window` (a packet per 2 cycles, latency 5) and :class:`Matcher`
-    (a header per cycle, latency 6, when its node is cached). The room never keeps a packet from being placed on
-    account of a list: a header that finds no space in the match queue is left to the driver.
+    (a header per cycle, latency 6, when its node is cached). The state of a list never stalls the placement of packets:
+    a header that finds no space in the match queue is left to the driver.
 
     Parameters
     ----------
@@ -31,33 +31,33 @@ class Adamap(wiring.Component):
 
     Members
     -------
-    i_judge : In(stream.Signature(JudgeRequest))
-    o_judgement : Out(stream.Signature(Judgement))
-    life : In(QpLife)
-        ``create`` is accepted when the QP is ready for packets and doorbells. ``destroyed``: nothing of the QP is left,
-        no fetch of it is in flight. No packet of it may come after ``destroy``. A query is answered by window base,
-        holes, nodes linked but not fetched, nodes cached.
+    i_check : In(stream.Signature(WindowRequest))
+    o_verdict : Out(stream.Signature(WindowVerdict))
+    qp_control : In(QpControl)
+        ``create`` is accepted when the QP is ready for packets and doorbells. ``destroyed``: no state and no fetch of
+        the QP is left. No packet of it may come after ``destroy``. The response to a query is: window base, holes,
+        nodes linked but not fetched, nodes cached.
     registers : In(register_port("adamap"))
         The doorbells are words of :data:`abi.LINK_DOORBELL`, :data:`abi.CUM_DOORBELL`.
     qp : Out(QP_STATES.read_port(params)).array(4)
-        The QP table: the room keeps no generation of its own. The entry of a QP stands there before a doorbell of it
-        comes, and until the QP is destroyed here.
+        The QP table, the only source of generations. The entry of a QP must be written before a doorbell of the QP
+        comes, and stay until the QP is destroyed here.
     i_extent : In(stream.Signature(layouts.Extent))
     time_ns : In(64)
     placed_ticket : In(8)
-        As :class:`Reporter` takes it.
+        As for :class:`Reporter`.
     o_line, i_line
         Node reads.
     o_report : Out(stream.Signature(Report)).array(2)
-        0: nodes. 1: retirements and QP errors, which leave only when what they speak of was placed. The reporter need
-        not look at the tickets of either (``unticketed``).
+        0: nodes. 1: retirements and QP errors, which leave only when the packets that they refer to were placed. The
+        reporter need not check the tickets of either (``unticketed``).
     o_qp_error : Out(stream.Signature(24))
     idle : Out(1)
-        Nothing is under way, and no node is open.
-    refuse : Out(Refusal)
-        A retransmission was refused by the matcher.
-    broken : Out(Refusal)
-        A QP's list was given up; a QP error tells of it.
+        Nothing is in progress, and no node is open.
+    drop : Out(DropEvent)
+        The matcher dropped a retransmission.
+    broken : Out(DropEvent)
+        A QP's list was abandoned; a QP error reports it.
     count_* : Out
         Counters of :data:`abi.COUNTERS`; ``count_holes`` and ``count_nodes_linked`` are added.
     """
@@ -67,17 +67,17 @@ class Adamap(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i_judge": In(stream.Signature(layouts.JudgeRequest)),
-            "o_judgement": Out(stream.Signature(layouts.Judgement)),
-            "life": In(QpLife), "registers": In(register_port("adamap")),
+            "i_check": In(stream.Signature(layouts.WindowRequest)),
+            "o_verdict": Out(stream.Signature(layouts.WindowVerdict)),
+            "qp_control": In(QpControl), "registers": In(register_port("adamap")),
             "qp": Out(QP_STATES.read_port(params)).array(4),
             "i_extent": In(stream.Signature(layouts.Extent)),
             "time_ns": In(64), "placed_ticket": In(layouts.TICKET_WIDTH),
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)).array(2),
             "o_qp_error": Out(stream.Signature(24)),
-            "idle": Out(1), "refuse": Out(Refusal),
-            "broken": Out(Refusal),
+            "idle": Out(1), "drop": Out(DropEvent),
+            "broken": Out(DropEvent),
             **count_outputs(self.COUNTS),
         })
 
@@ -92,22 +92,22 @@ class Adamap(wiring.Component):
         m.submodules.cum = cum = CumTable(p)
         connect, flipped = wiring.connect, wiring.flipped
 
-        connect(m, flipped(self.i_judge), window.i)
-        connect(m, window.o, flipped(self.o_judgement))
+        connect(m, flipped(self.i_check), window.i)
+        connect(m, window.o, flipped(self.o_verdict))
         connect(m, window.o_run, runs.i)
         connect(m, runs.o, builder.i)
         connect(m, builder.o, flipped(self.o_report[0]))
         connect(m, window.o_match, second.i)
         connect(m, second.o_report, flipped(self.o_report[1]))
         connect(m, second.o_line, flipped(self.o_line))
-        connect(m, second.refuse, flipped(self.refuse))
+        connect(m, second.drop, flipped(self.drop))
         connect(m, second.broken, flipped(self.broken))
         pass_counts(m, (window, builder, second), self)
         connect(m, flipped(self.i_line), second.i_line)
         connect(m, second.o_qp_error, flipped(self.o_qp_error))
         connect(m, flipped(self.i_extent), second.i_extent)
-        connect(m, flipped(self.life.create), control.i_create)
-        connect(m, flipped(self.life.destroy), control.i_destroy)
+        connect(m, flipped(self.qp_control.create), control.i_create)
+        connect(m, flipped(self.qp_control.destroy), control.i_destroy)
         connect(m, control.o_window, window.i_control)
         connect(m, control.o_matcher, second.i_matcher)
         connect(m, control.o_prefetch, second.i_prefetch)
@@ -116,7 +116,7 @@ class Adamap(wiring.Component):
             connect(m, second.qp[k], flipped(self.qp[k]))
         connect(m, cum.qp, flipped(self.qp[3]))
 
-        # The two tables of posted values take the start of a QP one after the other, each when it has a free cycle.
+        # The two tables of posted values are initialised for a new QP one after the other, each in a free cycle.
         start, started = control.o_posted, Signal()
         posted = data.View(layouts.CUM_DOORBELL, registers.cum_doorbell)
         m.d.comb += [
@@ -131,7 +131,7 @@ class Adamap(wiring.Component):
         with m.If(cum.create_done):
             m.d.sync += started.eq(0)
 
-        # What comes of it is looked at two cycles after a row was asked for.
+        # The result is used two cycles after a row was requested.
         m.d.sync += [second.share_en.eq(window.row_en), second.share_index.eq(window.row_index)]
         m.d.comb += [
             window.reorder_distance.eq(registers.reorder_distance),
@@ -144,11 +144,13 @@ class Adamap(wiring.Component):
             second.prefetch_depth.eq(registers.prefetch_depth),
             second.prefetch_watermark.eq(registers.prefetch_watermark),
             control.discarded.eq(builder.discarded),
-            self.life.destroyed.eq(control.destroyed),
-            control.query_stb.eq(self.life.query_stb), control.query_qpn.eq(self.life.query_qpn),
-            self.life.query_done.eq(control.query_done),
-            self.life.query_result[0].eq(window.query_base), self.life.query_result[1].eq(window.query_holes),
-            self.life.query_result[2].eq(second.query_ahead), self.life.query_result[3].eq(second.query_cached),
+            self.qp_control.destroyed.eq(control.destroyed),
+            control.query_stb.eq(self.qp_control.query_stb), control.query_qpn.eq(self.qp_control.query_qpn),
+            self.qp_control.query_done.eq(control.query_done),
+            self.qp_control.query_result[0].eq(window.query_base),
+            self.qp_control.query_result[1].eq(window.query_holes),
+            self.qp_control.query_result[2].eq(second.query_ahead),
+            self.qp_control.query_result[3].eq(second.query_cached),
             self.idle.eq(control.idle & window.idle & ~runs.o.valid & builder.idle & second.idle
                          & ~registers.cum_doorbell_stb),
         ]

@@ -1,4 +1,4 @@
-"""The second level of the window: matcher, head cache, prefetcher and what the driver posted, wired."""
+"""Second level of the window: top level of matcher, head cache, prefetcher and posted values."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 from ..contract.params import CardParams
 from ..part import layouts
 from ..part.arbiter import Arbiter
-from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.counter_ports import DropEvent, count_outputs, merged, pass_counts
 from ..part.layouts import TICKET_WIDTH, Report
-from ..part.select import AnyOf
+from ..part.select import AnyBit
 from ..part.stream import Fifo
 from ..part.ticket import EXTENDED_TICKET_WIDTH, follow
 from ..table.kinds import QP_STATES
@@ -23,10 +23,10 @@ from .window.control import ControlOp
 
 
 class ReportHold(wiring.Component):
-    """Queue of reports; the first leaves once its ticket was placed.
+    """Queue of reports; the first leaves once the packet of its ticket was placed.
 
-    Tickets are extended before they wait, so a report may wait for any length: behind this block its 8-bit
-    ticket says nothing any more and need not be looked at.
+    Tickets are extended before they wait, so a report may wait for any length: after this block its 8-bit
+    ticket has no meaning and need not be checked.
 
     Members
     -------
@@ -52,7 +52,7 @@ class ReportHold(wiring.Component):
         m = Module()
         m.submodules.queue = queue = Fifo(LongReport, self.depth)
         behind = Signal(EXTENDED_TICKET_WIDTH)
-        due = Signal()          # stays while the first report waits for its taker
+        due = Signal()          # stays high while the first report waits for `ready`
         follow(m, self.placed, self.placed_ticket)
         m.d.comb += [
             behind.eq(self.placed - queue.o.p.ticket),
@@ -67,7 +67,7 @@ class ReportHold(wiring.Component):
 
 
 class SecondLevel(wiring.Component):
-    """Matches retransmissions with the nodes in host memory, fetched ahead.
+    """Matches retransmissions with the nodes in host memory, which are prefetched.
 
     Throughput and latency are those of :class:`Matcher`.
 
@@ -78,11 +78,11 @@ class SecondLevel(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``space`` was high for it in the cycle before.
+        Accepted at once if ``space`` was high in the cycle before.
     space : Out(1)
     unmatched : In(1)
     share_en, share_index, share : In, In, Out(1)
-        As :class:`Matcher` has them.
+        As for :class:`Matcher`.
     i_matcher, i_prefetch : In(stream.Signature(ControlOp))
     create_stb, create_qpn, create_done
         Start of a QP's count of linked nodes, held until done.
@@ -93,14 +93,14 @@ class SecondLevel(wiring.Component):
     o_line, i_line
         Node reads.
     o_report : Out(stream.Signature(Report))
-        Retirements and QP errors, when what they speak of was placed.
+        Retirements and QP errors, when the packets that they refer to were placed.
     o_qp_error : Out(stream.Signature(24))
     qp : Out(QP_STATES.read_port(params)).array(3)
         The QP table, for generations.
     query_ahead, query_cached : Out(32)
     judged : Out(1)
-        A header was matched or refused.
-    refuse, broken : Out(Refusal)
+        A header was matched or dropped.
+    drop, broken : Out(DropEvent)
     count_* : Out
     idle : Out(1)
     """
@@ -121,8 +121,8 @@ class SecondLevel(wiring.Component):
             "o_line": Out(stream.Signature(layouts.LineRequest)), "i_line": In(stream.Signature(layouts.LineData)),
             "o_report": Out(stream.Signature(layouts.Report)), "o_qp_error": Out(stream.Signature(24)),
             "qp": Out(QP_STATES.read_port(params)).array(3), "query_ahead": Out(32), "query_cached": Out(32),
-            "judged": Out(1), "refuse": Out(Refusal),
-            "broken": Out(Refusal),
+            "judged": Out(1), "drop": Out(DropEvent),
+            "broken": Out(DropEvent),
             **count_outputs(self.COUNTS),
             "idle": Out(1),
         })
@@ -149,7 +149,7 @@ class SecondLevel(wiring.Component):
         connect(m, matcher.o_demand, prefetch.i_demand)
         connect(m, prefetch.o_force, matcher.i_force)
         connect(m, prefetch.o_line, flipped(self.o_line))
-        connect(m, matcher.refuse, flipped(self.refuse))
+        connect(m, matcher.drop, flipped(self.drop))
         pass_counts(m, (matcher, prefetch), self)
         connect(m, flipped(self.i_line), prefetch.i_line)
         connect(m, prefetch.o_qp_error, flipped(self.o_qp_error))
@@ -160,7 +160,7 @@ class SecondLevel(wiring.Component):
         connect(m, ahead.qp, flipped(self.qp[0]))
         connect(m, prefetch.qp, flipped(self.qp[1]))
 
-        m.submodules.live, m.submodules.more = live, more = AnyOf(p.block_bits), AnyOf(p.block_bits)
+        m.submodules.live, m.submodules.more = live, more = AnyBit(p.block_bits), AnyBit(p.block_bits)
         m.d.comb += [live.i.eq(ahead.read_data[1].inverse), more.i.eq(ahead.read_data[1].count)]
 
         posted = data.View(layouts.LINK_DOORBELL, self.link_doorbell)

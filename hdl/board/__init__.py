@@ -1,1 +1,1 @@
-"""Boards: the unchanged card between the blocks of a vendor, for an Alveo U50."""
+"""Boards: the unchanged card with the vendor's blocks, for an Alveo U50."""

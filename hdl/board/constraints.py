@@ -1,8 +1,8 @@
 """Constraints of the Alveo U50, as XDC.
 
-Pins, standards and clocks are facts about the card that AMD's own files give (`alveo-u50-xdc`, version of 2021-05-05);
-they were read where public projects hold them, which agree: Corundum (`fpga/mqnic/Alveo/fpga_100g/fpga_au50.xdc`) and
-AMD's OpenNIC (`constr/au50`). They were not tried on a card here.
+Pins, standards and clocks are from AMD's own files (`alveo-u50-xdc`, version of 2021-05-05), as contained in two
+public projects, which agree: Corundum (`fpga/mqnic/Alveo/fpga_100g/fpga_au50.xdc`) and
+AMD's OpenNIC (`constr/au50`). They were not tested on a card.
 """
 
 PART = "xcu50-fsvh2104-2-e"
@@ -13,7 +13,7 @@ PCIE_TX_P = "Y5 AA7 AB5 AC7 AD5 AF5 AE7 AH5 AG7 AJ7 AL7 AM9 AN7 AP9 AR7 AT9".spl
 QSFP_RX_P = "J45 G45 F43 E45".split()
 QSFP_TX_P = "D42 C40 B42 A40".split()
 
-# Port: pin, and properties besides. Of a transceiver's differential pair the positive pin says enough.
+# Port: pin, and further properties. For a transceiver's differential pair, only the positive pin.
 PINS = {
     "pcie_refclk_p": ("AF9", ""), "pcie_refclk_n": ("AF8", ""),
     "pcie_reset_n": ("AW27", "IOSTANDARD LVCMOS18 PULLUP true"),
@@ -28,7 +28,7 @@ PINS = {
        for lane, pin in enumerate(pins)},
 }
 
-# Reference clocks: the others are made by the vendor's blocks, and constrained with them.
+# Reference clocks: the other clocks are generated, and constrained, by the vendor's blocks.
 CLOCKS_NS = {"pcie_refclk_p": 10.0, "clk_100mhz_p": 10.0, "qsfp_refclk_p": 6.206}
 SLOW = ("pcie_reset_n", "qsfp_led_act", "qsfp_led_stat_g", "qsfp_led_stat_y", "hbm_cattrip")
 
@@ -49,7 +49,7 @@ set_operating_conditions -design_power_budget 63
 
 
 def pins_xdc():
-    """What is known before synthesis: pins and reference clocks."""
+    """Return the constraints that are known before synthesis: pins and reference clocks."""
     lines = [f"# Alveo U50, {PART}", CONFIGURATION]
     for port, (pin, more) in PINS.items():
         lines.append(f"set_property -dict {{PACKAGE_PIN {pin}{f' {more}' if more else ''}}} [get_ports {{{port}}}]")

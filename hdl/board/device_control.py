@@ -1,4 +1,4 @@
-"""Extended tags as the host has set them: read from the configuration space, since no port tells."""
+"""Extended tag enable of the host, read from the configuration space, since no port shows it."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -11,7 +11,7 @@ PAUSE_LOG2 = 8            # cycles between two reads
 
 
 class DeviceControl(wiring.Component):
-    """Reads Device Control of function 0 again and again through the configuration interface.
+    """Reads Device Control of function 0 periodically through the configuration interface.
 
     Members
     -------
@@ -19,7 +19,7 @@ class DeviceControl(wiring.Component):
         A read of a double word, held until it is done.
     cfg_mgmt_read_data, cfg_mgmt_read_write_done : In
     cfg_ext_tag_enable : Out(1)
-        0 until the first answer; at most a pause and an access old.
+        0 until the first read is done; at most a pause and an access old.
     """
 
     cfg_mgmt_addr: Out(10)

@@ -1,4 +1,4 @@
-"""Files of a Vivado project, and the script that makes and builds it in batch mode."""
+"""Files of a Vivado project, and the script that creates and builds it in batch mode."""
 
 from ..contract.abi import BAR_BYTES, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
 from ..mac.crossings import crossings_xdc
@@ -9,11 +9,11 @@ from .crossings import CROSSINGS
 from .u50 import ILA_CARD, ILA_MAC, PROBES, TOP, U50
 from .vendor import CMAC, PCIE
 
-VENDOR_ID, DEVICE_ID = "1234", "5746"     # as in simulation; a product needs its own
+VENDOR_ID, DEVICE_ID = "1234", "5746"     # as in simulation; a product needs different ones
 
 
 def pcie_settings(params):
-    """Of pcie4c_uscale_plus: what the card expects of it, see the integrator's guide."""
+    """Return the settings of pcie4c_uscale_plus that the card requires, see the integrator's guide."""
     straddle = str(params.straddle).lower()
     return {
         "mode_selection": "Advanced", "PL_LINK_CAP_MAX_LINK_SPEED": "8.0_GT/s", "PL_LINK_CAP_MAX_LINK_WIDTH": "X16",
@@ -53,7 +53,7 @@ def _create(kind, name, settings):
 
 
 def script(params, *, debug=False):
-    """``build.tcl``: run it by ``vivado -mode batch -source build.tcl`` in the folder of the files."""
+    """Return ``build.tcl``: run it by ``vivado -mode batch -source build.tcl`` in the folder of the files."""
     blocks = [_create("pcie4c_uscale_plus", PCIE, pcie_settings(params)), _create("cmac_usplus", CMAC, CMAC_SETTINGS)]
     if debug:
         blocks += [_create("ila", name, {
@@ -89,7 +89,7 @@ def script(params, *, debug=False):
 
 
 def files(params, *, debug=False):
-    """``{name: text}`` of everything but the card itself."""
+    """Return ``{name: text}`` of all files but the card itself."""
     top = verilog_text(rtlil_text(U50(debug=debug), TOP))
     return {f"{TOP}.v": top, "pins.xdc": pins_xdc(), "crossings.xdc": crossings_xdc(CROSSINGS),
             "build.tcl": script(params, debug=debug)}

@@ -1,4 +1,4 @@
-"""The board's own registers, in BAR 2."""
+"""Registers of the board, in BAR 2."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
@@ -11,20 +11,20 @@ MAGIC = 0x57454654_00000050      # "WEFT", U50
 BAR_BYTES = 4096
 ID, CONTROL, STATUS, COUNTERS = 0x000, 0x008, 0x010, 0x100
 CONTROL_BITS = (
-    ("loopback", "Near-end loopback in the transceivers (PMA): what is sent is received. Set `mac_reset` meanwhile."),
+    ("loopback", "Near-end loopback in the transceivers (PMA). Set `mac_reset` during a change."),
     ("mac_reset", "MAC and transceivers are held in reset."),
 )
 STATUS_BITS = (*LEVELS, "gt_power_good", "pcie_link_up")
 
 
 class BoardRegisters(wiring.Component):
-    """Identity, control, link status and counters, 64 bits each; what is not there reads as 0.
+    """Identity, control, link status and counters, 64 bits each; other offsets read as 0.
 
     Members
     -------
     bus : In(RegisterBus)
-        Writes of the lower half, or of all, of CONTROL count. A read of a counter is answered when the MAC has; if
-        that has no clock, never, and the host gets "unsupported request".
+        Writes of the lower half, or of all, of CONTROL are accepted. The response to a read of a counter waits for the
+        MAC's clock domain; if that has no clock there is none, and the host gets "unsupported request".
     loopback, mac_reset : Out(1)
     status : In(len(STATUS_BITS))
     counter_address, counter_stb, counter_data, counter_ack
@@ -46,7 +46,7 @@ class BoardRegisters(wiring.Component):
         with m.If(write.valid & (write.p.address == CONTROL)):
             m.d.sync += control.eq(write.p.data)
 
-        outstanding, wanted = Signal(), Signal()      # a question is under way; somebody still waits for its answer
+        outstanding, wanted = Signal(), Signal()      # a counter is being read; the bus still waits for it
         at = bus.read_address
         is_counter = Signal()
         m.d.comb += [

@@ -10,7 +10,7 @@ from ..mac.reset_release import ResetRelease
 from ..pcie.cq import RegisterShim
 from ..pcie.usplus import hard_block_members
 from ..verilog import CARD_MODULE
-from .bars import Bars
+from .bar_decoder import BarDecoder
 from .device_control import DeviceControl
 from .mac_side import LEVELS, MAC_EVENTS, MacSide
 from .registers import BoardRegisters
@@ -21,17 +21,17 @@ QSFP_LANES = 4
 LOOPBACK = 0b010          # near-end PMA, of each lane
 FORWARD = ("tdata", "tkeep", "tlast", "tuser", "tvalid", "tready")
 ILA_CARD, ILA_MAC = "ila_card", "ila_mac"
-# Widths of the probes, see `_debug`.
+# Widths of the probes of `_debug`.
 PROBES = {ILA_CARD: (1, 6, 6, 6, 6, len(LEVELS)), ILA_MAC: (1, 4, 4, len(LEVELS), 2)}
 
 
 def card_signature():
-    """Ports of the card with ``CardParams.mac_clock``, which are the same in all sizes."""
+    """Return the ports of the card with ``CardParams.mac_clock``, equal for all sizes."""
     return wiring.Signature({**hard_block_members(), **mac_members(mac_clock=True)})
 
 
 def card_block():
-    """The card as a block: its ports by their names in Verilog."""
+    """Return the card as a block: its ports by their names in Verilog."""
     ways = {In: {}, Out: {}}
     for path, member, value in card_signature().flatten(card_signature().create()):
         if path != ("s_axis_rx", "tready"):                # a constant of the card, which makes no port
@@ -42,7 +42,7 @@ def card_block():
 
 
 def stubs_text(*, debug=False):
-    """Verilog of empty modules in place of the card and of the vendor's blocks."""
+    """Return Verilog of empty modules instead of the card and of the vendor's blocks."""
     blocks = {CARD_MODULE: card_block(), **BLOCKS}
     if debug:
         blocks |= {name: ila(widths) for name, widths in PROBES.items()}
@@ -52,15 +52,17 @@ def stubs_text(*, debug=False):
 
 
 class U50(wiring.Component):
-    """The top module. The card is an instance of the module that ``weft verilog --mac-clock`` writes, unchanged.
+    """Top module of the Alveo U50.
+
+    The card is an instance of the module that ``weft verilog --mac-clock`` writes, unchanged.
 
     Domains: ``sync``, the card's, is the user clock of the PCIe block, 250 MHz; ``mac`` is CMAC's, 322.265625 MHz;
-    ``init``, 100 MHz from the board's oscillator, brings transceivers up and drives nothing else.
+    ``init``, 100 MHz from the board's oscillator, starts the transceivers and drives nothing else.
 
     Parameters
     ----------
     debug : bool
-        Two logic analysers (ILA) on the streams of both sides.
+        Add two logic analysers (ILA) on the streams of both sides.
     """
 
     def __init__(self, *, debug=False):
@@ -137,7 +139,7 @@ class U50(wiring.Component):
 
     def _wire_pcie(self, m):
         pcie, card = self.pcie, self.card
-        m.submodules.bars = bars = Bars()
+        m.submodules.bars = bars = BarDecoder()
         m.submodules.register_shim = shim = RegisterShim(windows=False)
         m.submodules.device_control = control = DeviceControl()
         m.submodules.link_up_cdc = FFSynchronizer(pcie["user_lnk_up"], link_up := Signal())
@@ -151,7 +153,7 @@ class U50(wiring.Component):
                                  ("s_axis_rq", card.m_axis_rq, True), ("m_axis_rc", card.s_axis_rc, False)):
             for field in FORWARD:
                 there = pcie[f"{name}_{field}"]
-                there = there[0] if field == "tready" else there   # of s_axis ports there are several, all the same
+                there = there[0] if field == "tready" else there   # an s_axis port has several identical copies
                 here = getattr(side, field)
                 m.d.comb += there.eq(here) if ours != (field == "tready") else here.eq(there)
         for name in ("pcie_rq_seq_num0", "pcie_rq_seq_num1", "pcie_rq_seq_num_vld0", "pcie_rq_seq_num_vld1",
@@ -192,7 +194,7 @@ class U50(wiring.Component):
 
     @staticmethod
     def _stream(m, source, sink):
-        """The card's members are wires here, so its streams are joined field by field."""
+        """Connect two streams field by field: the card's members are plain signals here."""
         for field in FORWARD:
             ends = getattr(source, field), getattr(sink, field)
             m.d.comb += ends[0].eq(ends[1]) if field == "tready" else ends[1].eq(ends[0])

@@ -1,7 +1,7 @@
-"""Blocks of the vendor that a board uses: the ports we connect, with their widths, and what an open input gets.
+"""Blocks of the vendor that a board uses: connected ports, their widths, and constants for open inputs.
 
-From the instantiation templates of Vivado's IP (pcie4c_uscale_plus 1.0, cmac_usplus 3.1, as public projects hold them)
-and from PG213, PG203 and UG974. Outputs that nobody reads are left out: Vivado leaves them open.
+From the instantiation templates of Vivado's IP (pcie4c_uscale_plus 1.0, cmac_usplus 3.1, as contained in public
+projects) and from PG213, PG203 and UG974. Unused outputs are left out: Vivado leaves them open.
 """
 
 from dataclasses import dataclass, field
@@ -18,9 +18,12 @@ PCIE, CMAC = "pcie4c_uscale_plus_0", "cmac_usplus_0"
 
 @dataclass(frozen=True)
 class Block:
-    """``inputs``, ``outputs``: ``{port: width}``. ``constants``: ``{port: (width, value)}`` of inputs that no signal of
-    ours drives. ``attributes``: parameters. ``clock``: the domain of its ports, but those of ``asynchronous`` and of
-    ``clocks``, which have another."""
+    """A block of the vendor.
+
+    ``inputs``, ``outputs``: ``{port: width}``. ``constants``: ``{port: (width, value)}`` of inputs without a signal.
+    ``attributes``: parameters. ``clock``: the domain of its ports, except those of ``asynchronous`` and of
+    ``clocks``, which have another.
+    """
 
     inputs: dict
     outputs: dict
@@ -31,12 +34,12 @@ class Block:
     clocks: dict = field(default_factory=dict)
 
     def clock_of(self, port):
-        """Domain of a port, or None."""
+        """Return the domain of a port, or None."""
         return None if port in self.asynchronous else self.clocks.get(port, self.clock)
 
 
 def _axis(name, user, width_ready=None):
-    """Ports of a stream; those of ``s_axis`` have a ``tready`` of several copies."""
+    """Return the ports of a stream; those of ``s_axis`` have a ``tready`` of several copies."""
     payload = {f"{name}_tdata": BEAT_BITS, f"{name}_tkeep": KEEP, f"{name}_tlast": 1, f"{name}_tuser": user,
                f"{name}_tvalid": 1}
     return payload, {f"{name}_tready": width_ready or 1}
@@ -106,12 +109,12 @@ BLOCKS = {
 
 
 def ila(probes):
-    """The block of an ILA with a probe of each width."""
+    """Return the block of an ILA with a probe of each width."""
     return Block(inputs={"clk": 1, **{f"probe{k}": width for k, width in enumerate(probes)}}, outputs={})
 
 
 def stub(name, block):
-    """Verilog of an empty module with the ports of ``block``, for lint: a black box to Yosys."""
+    """Return Verilog of an empty module with the ports of ``block``, for lint: a black box to Yosys."""
     def port(way, port, width):
         return f"  {way} {f'[{width - 1}:0] ' if width > 1 else ''}{port}"
 

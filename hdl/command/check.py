@@ -1,4 +1,4 @@
-"""What is wrong with a command, as far as its own fields tell."""
+"""Checks of a command's fields."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -14,13 +14,13 @@ LINE_SHIFT = exact_log2(BLOCK_BYTES)
 
 
 class CommandCheck(wiring.Component):
-    """Opcode, indices and values of a command; what the tables hold is the processor's to check.
+    """Checks opcode, indices and values of a command; the processor checks against the tables.
 
-    BAD_OPCODE for an opcode without a name; BAD_INDEX for an MR, extent or page-table range outside the build's
+    BAD_OPCODE for an undefined opcode; BAD_INDEX for an MR, extent or page-table range outside the build's
     tables; then BAD_VALUE for
 
-    * an address or extent length that is not a multiple of 64, an extent of more blocks than can be numbered
-      (``2 ** extent_blocks_log2 - 1``), one that wraps, or one at address 0, which ends a list;
+    * an address or extent length that is not a multiple of 64, an extent of more blocks than have numbers
+      (``2 ** extent_blocks_log2 - 1``), one that wraps, or one at address 0, which is the null pointer;
     * a state other than RTR, RTS, ERR in QP_MODIFY;
     * an MR of 2^48 bytes or more, one that wraps, or whose pages are not all in the page table;
     * a page-table count of 0 or more than 512.
@@ -48,7 +48,7 @@ class CommandCheck(wiring.Component):
         big = command.page_2m
         shift_4k, shift_2m = exact_log2(PAGE_4K), exact_log2(PAGE_2M)
 
-        # A pipeline in time: the command stands still while each step uses the one before.
+        # Multi-cycle computation: the command is stable while each step uses the result of the one before.
         end, span = Signal(65), Signal(MR_LENGTH_BITS + 1)
         wraps, pages, pte_end = Signal(), Signal(MR_LENGTH_BITS + 1 - shift_4k), Signal(MR_LENGTH_BITS + 1)
         start = Mux(command.opcode == CommandOpcode.MR_CREATE, command.va, command.address)
@@ -87,7 +87,7 @@ class CommandCheck(wiring.Component):
                 m.d.comb += [bad_index.eq(beyond_table), bad_value.eq(unaligned | ~count_ok)]
             with m.Case(CommandOpcode.EXTENT_SET):
                 blocks = command.length[LINE_SHIFT:]
-                most = (1 << params.extent_blocks_log2) - 2     # the two last numbers of all mean something else
+                most = (1 << params.extent_blocks_log2) - 2     # the last two numbers are reserved
                 odd_length = command.length[:LINE_SHIFT].any() | (blocks > most)
                 m.d.comb += [
                     bad_index.eq(command.extent >= params.knit_extents),

@@ -1,4 +1,4 @@
-"""Copies page-table entries from host memory."""
+"""Page writer: copies page-table entries from host memory."""
 
 from functools import reduce
 from operator import xor
@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..contract.abi import BLOCK_BYTES, PAGE_4K, PTE_BYTES, PTE_CHECK_BITS, CommandStatus
 from ..contract.params import REQUEST_LINES_MAX, exact_log2
 from ..part.layouts import BEAT_BITS, LINE_WIDTH, LineData, LineRequest
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 from ..part.stream import Fifo
 from ..table.kinds import PAGE_TABLE
 from .check import PTES_PER_COMMAND
@@ -20,7 +20,7 @@ JOB_LINES_MAX = PTES_PER_COMMAND // ENTRIES_PER_LINE
 
 
 class PageJob(data.Struct):
-    """Entries ``pte_index`` … ``pte_index + count − 1`` are read from ``line`` on. The range is checked before."""
+    """Read entries ``pte_index`` … ``pte_index + count − 1`` from ``line`` on. The range is valid."""
 
     line: LINE_WIDTH
     count: range(PTES_PER_COMMAND + 1)
@@ -28,7 +28,7 @@ class PageJob(data.Struct):
 
 
 class PageLine(data.Struct):
-    """A line that arrived."""
+    """A line of page-table entries."""
 
     data: BEAT_BITS
     number: range(JOB_LINES_MAX)
@@ -38,7 +38,7 @@ class PageLine(data.Struct):
 class PageWriter(wiring.Component):
     """Reads up to 64 lines, several requests in flight, and writes one entry per cycle.
 
-    Lines are written in the order of their arrival. An entry that is damaged (its check is wrong) is not written, nor
+    Lines are written in the order of their arrival. An entry with a wrong check is not written, nor
     is a line that came with an error; the rest of the job is. Up to 16 lines are held, 8 cycles each.
 
     Parameters
@@ -48,11 +48,11 @@ class PageWriter(wiring.Component):
     Members
     -------
     i : In(stream.Signature(PageJob))
-        Accepted when the job before has ended.
+        Accepted when the previous job has ended.
     done : Out(1)
         Strobe: every entry is in the table.
     status : Out(8)
-        With ``done``: OK, BAD_VALUE or (first of all) DMA_ERROR.
+        With ``done``: OK, BAD_VALUE or (with priority) DMA_ERROR.
     o_line_request : Out(stream.Signature(LineRequest))
     i_line : In(stream.Signature(LineData))
     write : Out(write_port)
@@ -73,9 +73,10 @@ class PageWriter(wiring.Component):
         m = Module()
         m.submodules.lines = lines = Fifo(PageLine, self.HELD_LINES)
         job, busy = Signal(PageJob), Signal()
-        requested = Signal(range(JOB_LINES_MAX + 1))  # lines asked for
+        requested = Signal(range(JOB_LINES_MAX + 1))  # lines requested so far
         to_request = Signal(range(JOB_LINES_MAX + 1))
-        to_boundary = Signal(range(REQUEST_LINES_MAX + 1))  # lines; only the first request begins behind one
+        # lines; only the first request begins between two boundaries
+        to_boundary = Signal(range(REQUEST_LINES_MAX + 1))
         in_flight = Signal(range(self.HELD_LINES // REQUEST_LINES_MAX + 1))  # requests
         dma_error, bad_value = Signal(), Signal()
 
@@ -87,8 +88,8 @@ class PageWriter(wiring.Component):
                 to_boundary.eq(REQUEST_LINES_MAX - self.i.p.line[:exact_log2(REQUEST_LINES_MAX)]),
             ]
 
-        # Requests end at 256-byte boundaries, so none crosses 4 KiB. Each has space for all its lines beforehand.
-        m.submodules.request = ahead = Skid(LineRequest)
+        # Requests end at 256-byte boundaries, so none crosses 4 KiB. Space for all lines of a request is reserved.
+        m.submodules.request = ahead = SkidBuffer(LineRequest)
         wiring.connect(m, ahead.o, wiring.flipped(self.o_line_request))
         request = ahead.i
         reserved = Signal(range(2 * self.HELD_LINES + 1))
@@ -105,7 +106,7 @@ class PageWriter(wiring.Component):
             sent.eq(request.valid & request.ready), answered.eq(self.i_line.valid & self.i_line.p.last),
         ]
         m.d.sync += in_flight.eq(in_flight + sent - answered)
-        # Once there is space it stays: valid is not withdrawn while ready is awaited.
+        # Reserved space stays reserved: valid is not withdrawn before ready.
         with m.If(sent):
             m.d.sync += [
                 space.eq(0), requested.eq(requested + request.p.count), to_request.eq(to_request - request.p.count),

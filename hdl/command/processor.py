@@ -1,4 +1,4 @@
-"""Executes the Command Queue."""
+"""Command processor: executes the Command Queue."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..contract.abi import COUNTER_WIDTH, CommandOpcode, CommandStatus
 from ..part.counters import CounterRead
-from ..part.interfaces import QUERY_RESULTS, Network, QpLife
+from ..part.interfaces import QUERY_RESULTS, Network, QpControl
 from ..part.layouts import BEAT_BITS, COMMAND, RESPONSE, Beat, DmaRequest, Extent, LineData, LineRequest
 from ..table.kinds import MR_TABLE, PAGE_TABLE, QP_TABLE
 from .check import LINE_SHIFT, CommandCheck
@@ -16,24 +16,23 @@ from .statistics import StatisticsWriter
 
 
 class CommandProcessor(wiring.Component):
-    """Takes commands in order, one at a time, and answers each exactly once with its tag.
+    """Executes commands in order, one at a time, with exactly one response each, which has the command's tag.
 
-    A command takes about ten cycles, plus what it waits for. What the tables hold decides these answers:
+    A command takes about ten cycles, plus the time for which it waits for others. Checks against the tables:
 
-    * IN_USE: QP_CREATE or MR_CREATE on a live index;
-    * BAD_INDEX: QP_MODIFY, QP_DESTROY, QP_QUERY of no QP or another life of it, MR_DESTROY of no MR;
+    * IN_USE: QP_CREATE or MR_CREATE on a used index;
+    * BAD_INDEX: QP_MODIFY, QP_DESTROY, QP_QUERY of no QP or another generation of it, MR_DESTROY of no MR;
     * BAD_VALUE: QP_MODIFY of a QP in ERR to anything but ERR (only its destruction ends that state).
 
-    The rest is in :class:`~weft.hdl.command.check.CommandCheck`. BAD_INDEX goes before BAD_VALUE, both before IN_USE.
-    A refused command changes nothing, except that PAGE_TABLE_WRITE has written its good entries.
+    For the other checks see :class:`~weft.hdl.command.check.CommandCheck`. BAD_INDEX has priority over BAD_VALUE, both
+    over IN_USE. A rejected command changes nothing, except that PAGE_TABLE_WRITE has written its good entries.
 
-    A new QP has a list before it is in the table, and is in RTS. An MR is written last and at once. Before the
-    answer to QP_MODIFY, QP_DESTROY or MR_DESTROY the entry is changed or gone and the pipelines that may have seen it
-    as it was are drained; a QP's
-    list is destroyed after that, so that no packet comes to it any more.
+    The list of a new QP is created before the entry in the table, which is in RTS. An MR is written last and at once.
+    Before the response to QP_MODIFY, QP_DESTROY or MR_DESTROY the entry is changed or cleared and the pipelines that
+    may have read the old one are drained; a QP's list is destroyed after that, so that no packet comes to it any more.
 
-    After a reset the QP and MR tables are cleared first, one entry per cycle; until ``tables_clear`` nobody may
-    use them.
+    After a reset the QP and MR tables are cleared first, one entry per cycle; they must not be used until
+    ``tables_clear``.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ class CommandProcessor(wiring.Component):
     i : In(stream.Signature(512))
         COMMAND descriptors from the ring reader, their phase already checked.
     retire : Out(1)
-        Strobe: the oldest command is answered.
+        Strobe: the response to the oldest command was sent.
     o : Out(stream.Signature(512))
         RESPONSE entries for the ring writer, phase 0.
     qp_read, qp_write, mr_read, mr_write, page_write : Out(read_port), Out(write_port)
@@ -55,18 +54,18 @@ class CommandProcessor(wiring.Component):
         A command is being executed, or the tables are being cleared.
     network : Out(Network)
     i_qp_error : In(stream.Signature(24))
-        QPNs whose lists broke: a live one goes to ERR. Accepted within a few cycles, whatever else goes on.
-    life : Out(QpLife)
+        QPNs whose lists broke: an active QP goes to ERR. Accepted within a few cycles, independent of other work.
+    qp_control : Out(QpControl)
     drain_request : Out(1)
         Held until ``drain_done``.
     drain_done : In(1)
-        Looked at from the second cycle of ``drain_request`` on: whatever was in the pipelines when that began has
-        left, and every write of it was accepted by the DMA engine.
+        Sampled from the second cycle of ``drain_request`` on: everything that was in the pipelines when the request
+        began has left, and every write of it was accepted by the DMA engine.
     o_extent : Out(stream.Signature(Extent))
     o_line_request, i_line : Out(stream.Signature(LineRequest)), In(stream.Signature(LineData))
-        PAGE_TABLE_WRITE reads through these.
+        Reads of PAGE_TABLE_WRITE.
     o_dma_request, o_dma_data : Out(stream.Signature(DmaRequest)), Out(stream.Signature(Beat))
-        STATISTICS writes through these.
+        Writes of STATISTICS.
     counters : Out(CounterRead)
     """
 
@@ -79,7 +78,7 @@ class CommandProcessor(wiring.Component):
             "page_write": Out(PAGE_TABLE.write_port(params)),
             "tables_clear": Out(1), "busy": Out(1), "network": Out(Network),
             "i_qp_error": In(stream.Signature(24)),
-            "life": Out(QpLife), "drain_request": Out(1), "drain_done": In(1),
+            "qp_control": Out(QpControl), "drain_request": Out(1), "drain_done": In(1),
             "o_extent": Out(stream.Signature(Extent)),
             "o_line_request": Out(stream.Signature(LineRequest)), "i_line": In(stream.Signature(LineData)),
             "o_dma_request": Out(stream.Signature(DmaRequest)), "o_dma_data": Out(stream.Signature(Beat)),
@@ -97,7 +96,7 @@ class CommandProcessor(wiring.Component):
         results = Signal(data.ArrayLayout(32, QUERY_RESULTS))
         m.d.comb += [check.command.eq(command), qp.command.eq(command)]
         for inner, outer in ((qp.i_error, self.i_qp_error), (qp.read, self.qp_read),
-                             (qp.life, self.life),
+                             (qp.qp_control, self.qp_control),
                              (page_writer.o_line_request, self.o_line_request), (page_writer.i_line, self.i_line),
                              (page_writer.write, self.page_write), (statistics.o_dma_request, self.o_dma_request),
                              (statistics.o_dma_data, self.o_dma_data)):
@@ -136,7 +135,7 @@ class CommandProcessor(wiring.Component):
                 m.d.sync += [command.eq(self.i.payload), wait.eq(check.CYCLES), results.eq(0)]
                 with m.If(self.i.valid & self.tables_clear):
                     m.next = "CHECK"
-            with m.State("CHECK"):  # waits for the verdict on the fields
+            with m.State("CHECK"):  # waits for the check of the fields
                 m.d.comb += self.mr_read.en.eq(1)
                 m.d.sync += wait.eq(wait - 1)
                 with m.If(wait == 0):
@@ -170,36 +169,36 @@ class CommandProcessor(wiring.Component):
                     m.next = "DRAIN_BEGIN"
                 with m.Else():
                     answer(CommandStatus.BAD_INDEX)
-            with m.State("PAGES"):  # waits until the page writer has the job
+            with m.State("PAGES"):  # waits until the page writer accepts the job
                 m.d.comb += page_writer.i.valid.eq(1)
                 m.next = "PAGES_WAIT"
             with m.State("PAGES_WAIT"):  # waits until every entry is written
                 with m.If(page_writer.done):
                     answer(page_writer.status)
-            with m.State("EXTENT"):  # waits until the extent is taken
+            with m.State("EXTENT"):  # waits until the extent is accepted
                 m.d.comb += self.o_extent.valid.eq(1)
                 with m.If(self.o_extent.ready):
                     answer(CommandStatus.OK)
-            with m.State("STATISTICS"):  # waits until the writer has the address
+            with m.State("STATISTICS"):  # waits until the writer accepts the address
                 m.d.comb += statistics.i.valid.eq(1)
                 m.next = "STATISTICS_WAIT"
             with m.State("STATISTICS_WAIT"):  # waits until the data are accepted
                 with m.If(statistics.done):
                     answer(CommandStatus.OK)
-            with m.State("QP"):  # waits until the QP command is carried out
+            with m.State("QP"):  # waits until the QP command is executed
                 m.d.comb += self.drain_request.eq(qp.drain_request)
-                # `done` may come by way of other rooms: what counts only in RESPOND does not wait for it.
+                # `done` may come through other subsystems: values used only in RESPOND do not depend on it.
                 m.d.sync += [results.eq(qp.results), status.eq(qp.status)]
                 with m.If(qp.done):
                     m.next = "RESPOND"
             with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
                 m.d.comb += self.drain_request.eq(1)
                 m.next = "DRAIN"
-            with m.State("DRAIN"):  # waits until nothing that saw the old entry is left
+            with m.State("DRAIN"):  # waits until no user of the old entry is left
                 m.d.comb += self.drain_request.eq(1)
                 with m.If(self.drain_done):
                     answer(CommandStatus.OK)
-            with m.State("RESPOND"):  # waits until the answer is taken
+            with m.State("RESPOND"):  # waits until the response is accepted
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
                     m.d.comb += self.retire.eq(1)
@@ -207,7 +206,7 @@ class CommandProcessor(wiring.Component):
         return m
 
     def _write_tables(self, m, qp, command):
-        """Clear the tables through their write ports while nothing else can: commands and errors wait. Then write them.
+        """Clear the tables through their write ports while commands and errors wait, then connect their writers.
 
         Return the strobe of the MR table, and whether the entry is the command's MR, or none.
         """

@@ -5,14 +5,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..contract.abi import GENERATION_BITS, CommandOpcode, CommandStatus, QpState
-from ..part.interfaces import QUERY_RESULTS, QpLife
+from ..part.interfaces import QUERY_RESULTS, QpControl
 from ..part.layouts import COMMAND
 from ..table.kinds import QP_TABLE
 from .qp_port import QpOperation, QpPort
 
 
 class QpCommands(wiring.Component):
-    """Carries out one QP command whose fields are already checked; errors found by the card pass meanwhile.
+    """Executes one QP command whose fields are already checked; errors detected by the card pass in parallel.
 
     Parameters
     ----------
@@ -27,10 +27,10 @@ class QpCommands(wiring.Component):
     status : Out(8)
         With ``done``: its :class:`~weft.hdl.contract.abi.CommandStatus`.
     results : Out(ArrayLayout(32, 4))
-        With ``done``: the answer of QP_QUERY, otherwise zero.
+        With ``done``: the response to QP_QUERY, otherwise zero.
     i_error, read, write
         See :class:`~weft.hdl.command.qp_port.QpPort`.
-    life, drain_request, drain_done
+    qp_control, drain_request, drain_done
         See :class:`~weft.hdl.command.processor.CommandProcessor`.
     """
 
@@ -42,7 +42,7 @@ class QpCommands(wiring.Component):
             "results": Out(results),
             "i_error": In(stream.Signature(24)),
             "read": Out(QP_TABLE.read_port(params)), "write": Out(QP_TABLE.write_port(params)),
-            "life": Out(QpLife), "drain_request": Out(1), "drain_done": In(1),
+            "qp_control": Out(QpControl), "drain_request": Out(1), "drain_done": In(1),
         })
 
     def elaborate(self, platform):
@@ -61,10 +61,10 @@ class QpCommands(wiring.Component):
             update.index.eq(index), update.entry.generation.eq(meant),
             update.entry.pd.eq(command.pd), update.entry.access.eq(command.access),
             update.entry.peer_ip.eq(command.ip), update.entry.psn_guard.eq(command.psn_guard),
-            self.life.create.p.qpn.eq(index), self.life.create.p.generation.eq(meant),
-            self.life.create.p.psn.eq(command.psn),
-            self.life.destroy.p.qpn.eq(index), self.life.destroy.p.generation.eq(generation),
-            self.life.query_qpn.eq(index),
+            self.qp_control.create.p.qpn.eq(index), self.qp_control.create.p.generation.eq(meant),
+            self.qp_control.create.p.psn.eq(command.psn),
+            self.qp_control.destroy.p.qpn.eq(index), self.qp_control.destroy.p.generation.eq(generation),
+            self.qp_control.query_qpn.eq(index),
         ]
 
         def end(status):
@@ -75,7 +75,7 @@ class QpCommands(wiring.Component):
             with m.State("IDLE"):  # waits for a command
                 with m.If(self.start):
                     m.next = "LOOK_UP"
-            with m.State("LOOK_UP"):  # waits until the port takes the operation
+            with m.State("LOOK_UP"):  # waits until the port accepts the operation
                 m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.READ)]
                 with m.Switch(opcode):
                     with m.Case(CommandOpcode.QP_MODIFY):
@@ -86,7 +86,7 @@ class QpCommands(wiring.Component):
                                      update.entry.state.eq(QpState.RESET)]
                 with m.If(port.i.ready):
                     m.next = "OLD"
-            with m.State("OLD"):  # waits for the entry as it was
+            with m.State("OLD"):  # waits for the old entry
                 m.d.sync += generation.eq(old.generation)
                 with m.If(port.o.valid):
                     with m.If(opcode == CommandOpcode.QP_CREATE):
@@ -104,10 +104,10 @@ class QpCommands(wiring.Component):
                     with m.Else():
                         m.next = "DRAIN_BEGIN"
             with m.State("LIST_CREATE"):  # waits until the list exists
-                m.d.comb += self.life.create.valid.eq(1)
-                with m.If(self.life.create.ready):
+                m.d.comb += self.qp_control.create.valid.eq(1)
+                with m.If(self.qp_control.create.ready):
                     m.next = "WRITE"
-            with m.State("WRITE"):  # waits until the port takes the entry
+            with m.State("WRITE"):  # waits until the port accepts the entry
                 m.d.comb += [port.i.valid.eq(1), update.operation.eq(QpOperation.CREATE),
                              update.entry.state.eq(QpState.RTS)]
                 with m.If(port.i.ready):
@@ -118,29 +118,29 @@ class QpCommands(wiring.Component):
             with m.State("DRAIN_BEGIN"):  # one cycle for the pipelines to see the request
                 m.d.comb += self.drain_request.eq(1)
                 m.next = "DRAIN"
-            with m.State("DRAIN"):  # waits until no packet that saw the old entry may still come to the list
+            with m.State("DRAIN"):  # waits until no packet that read the old entry may still come to the list
                 m.d.comb += self.drain_request.eq(1)
                 with m.If(self.drain_done):
                     m.next = "LIST_DESTROY"
                     with m.If(opcode == CommandOpcode.QP_MODIFY):
                         end(CommandStatus.OK)
-            with m.State("LIST_DESTROY"):  # waits until the order is taken
-                m.d.comb += self.life.destroy.valid.eq(1)
-                with m.If(self.life.destroy.ready):
+            with m.State("LIST_DESTROY"):  # waits until the order is accepted
+                m.d.comb += self.qp_control.destroy.valid.eq(1)
+                with m.If(self.qp_control.destroy.ready):
                     m.next = "LIST_DESTROYED"
-                    with m.If(self.life.destroyed):
+                    with m.If(self.qp_control.destroyed):
                         end(CommandStatus.OK)
-            with m.State("LIST_DESTROYED"):  # waits until it is carried out
-                with m.If(self.life.destroyed):
+            with m.State("LIST_DESTROYED"):  # waits until it is executed
+                with m.If(self.qp_control.destroyed):
                     end(CommandStatus.OK)
             with m.State("QUERY"):  # one-cycle request
-                m.d.comb += self.life.query_stb.eq(1)
+                m.d.comb += self.qp_control.query_stb.eq(1)
                 m.next = "QUERY_RESULT"
-                with m.If(self.life.query_done):
-                    m.d.comb += self.results.eq(self.life.query_result)
+                with m.If(self.qp_control.query_done):
+                    m.d.comb += self.results.eq(self.qp_control.query_result)
                     end(CommandStatus.OK)
-            with m.State("QUERY_RESULT"):  # waits for the answer
-                with m.If(self.life.query_done):
-                    m.d.comb += self.results.eq(self.life.query_result)
+            with m.State("QUERY_RESULT"):  # waits for the response
+                with m.If(self.qp_control.query_done):
+                    m.d.comb += self.results.eq(self.qp_control.query_result)
                     end(CommandStatus.OK)
         return m

@@ -1,4 +1,4 @@
-"""The one place that changes the QP table."""
+"""Port for all changes of the QP table."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
@@ -10,23 +10,23 @@ from ..table.kinds import QP_TABLE
 
 
 class QpOperation(enum.Enum, shape=2):
-    """What to do with an entry."""
+    """Operation on an entry."""
 
     READ = 0
-    CREATE = 1     # write the entry given
-    MODIFY = 2     # change state and access of a live QP, in the life given; one in ERR stays there until it is RESET
+    CREATE = 1     # write the given entry
+    MODIFY = 2     # change state and access of the given incarnation; a QP in ERR stays there until it is RESET
 
 
 def qp_update(params):
-    """Shape of an operation on the QP table; ``generation`` of the entry says which life is meant."""
+    """Return the shape of an operation on the QP table; ``generation`` of the entry selects the incarnation."""
     return data.StructLayout({"operation": QpOperation, "index": params.qpn_width, "entry": qp_entry(params)})
 
 
 class QpPort(wiring.Component):
-    """Serialises commands on the QP table with the errors that the card itself finds.
+    """Serialises commands on the QP table with the errors that the card itself detects.
 
-    Each operation takes four cycles, the answer's acceptance included. An error is taken before a command
-    and needs no answer, so it never waits for one.
+    Each operation takes four cycles, including the acceptance of the response. An error has priority over a command
+    and has no response, so it never waits for one.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ class QpPort(wiring.Component):
     -------
     i : In(stream.Signature(qp_update(params)))
     o : Out(stream.Signature(qp_entry(params)))
-        The entry as it was before. Accepted before the next operation begins.
+        The old entry. Accepted before the next operation begins.
     i_error : In(stream.Signature(24))
-        Index of a QP that goes to ERR, if it is live.
+        Index of a QP that goes to ERR, if it is active.
     read, write : Out(read_port), Out(write_port)
         To the QP table.
     """
@@ -56,7 +56,7 @@ class QpPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         update, is_error = Signal(qp_update(self.params)), Signal()
-        waiting = Signal()  # an answer that was not yet taken
+        waiting = Signal()  # a response that was not yet accepted
         old = self.read.entry
         m.d.comb += [
             self.read.index.eq(update.index), self.write.index.eq(update.index),

@@ -1,4 +1,4 @@
-"""Writes all counters to host memory."""
+"""Statistics writer: writes all counters to host memory."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
@@ -16,8 +16,8 @@ STATISTICS_BYTES = BEATS * BLOCK_BYTES
 class StatisticsWriter(wiring.Component):
     """Reads the counters one after the other and sends them as one DMA write.
 
-    Eight bytes per counter, in COUNTERS order, zeros behind the last one up to a multiple of 64 bytes. One beat
-    every eleven cycles. The counters go on counting meanwhile: each is right for a moment of its own.
+    Eight bytes per counter, in COUNTERS order, zeros after the last one up to a multiple of 64 bytes. One beat
+    every eleven cycles. The counters continue to count: each is sampled at a different time.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class StatisticsWriter(wiring.Component):
     i : In(stream.Signature(64))
         Address, a multiple of 64.
     done : Out(1)
-        Strobe: request and data are accepted, so whatever is written later is ordered behind them.
+        Strobe: request and data are accepted, so later writes are ordered after them.
     counter_index : Out(range(len(COUNTERS)))
     counter_data : In(48)
         Value of the counter whose index was given two cycles before.
@@ -53,7 +53,7 @@ class StatisticsWriter(wiring.Component):
         beat, slot = Signal(range(BEATS)), Signal(range(COUNTERS_PER_BEAT + self.COUNTER_LATENCY))
         line, address = Signal(BEAT_BITS), Signal(64)
         number = Signal(range(BEATS * COUNTERS_PER_BEAT))
-        asked = Signal(self.COUNTER_LATENCY)  # asked[n]: a counter that exists was asked for n + 1 cycles ago
+        requested = Signal(self.COUNTER_LATENCY)  # requested[n]: an existing counter was read n + 1 cycles ago
         m.d.comb += [
             number.eq(beat * COUNTERS_PER_BEAT + slot),
             self.o_dma_request.payload.address.eq(address),
@@ -65,25 +65,26 @@ class StatisticsWriter(wiring.Component):
         exists = number < len(COUNTERS)
         with m.If(exists):
             m.d.comb += self.counter_index.eq(number)
-        m.d.sync += asked.eq(Cat(exists, asked))
-        value = Cat(self.counter_data & asked[-1].replicate(COUNTER_WIDTH), Const(0, 8 * COUNTER_BYTES - COUNTER_WIDTH))
+        m.d.sync += requested.eq(Cat(exists, requested))
+        value = Cat(self.counter_data & requested[-1].replicate(COUNTER_WIDTH),
+                    Const(0, 8 * COUNTER_BYTES - COUNTER_WIDTH))
         with m.FSM():
             with m.State("IDLE"):  # waits for an address
                 m.d.comb += self.i.ready.eq(1)
                 m.d.sync += [address.eq(self.i.payload), beat.eq(0), slot.eq(0)]
                 with m.If(self.i.valid):
                     m.next = "REQUEST"
-            with m.State("REQUEST"):  # waits until the request is taken
+            with m.State("REQUEST"):  # waits until the request is accepted
                 m.d.comb += self.o_dma_request.valid.eq(1)
                 with m.If(self.o_dma_request.ready):
                     m.next = "COLLECT"
-            with m.State("COLLECT"):  # values come in from the top, the first one ends at the bottom
+            with m.State("COLLECT"):  # values shift in from the top
                 m.d.sync += slot.eq(slot + 1)
                 with m.If(slot >= self.COUNTER_LATENCY):
                     m.d.sync += line.eq(Cat(line[8 * COUNTER_BYTES:], value))
                 with m.If(slot == COUNTERS_PER_BEAT + self.COUNTER_LATENCY - 1):
                     m.next = "SEND"
-            with m.State("SEND"):  # waits until the beat is taken
+            with m.State("SEND"):  # waits until the beat is accepted
                 m.d.comb += self.o_dma_data.valid.eq(1)
                 with m.If(self.o_dma_data.ready):
                     m.d.sync += [beat.eq(beat + 1), slot.eq(0)]

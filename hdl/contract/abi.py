@@ -22,7 +22,7 @@ PAGE_LINES = PAGE_4K // BLOCK_BYTES
 
 
 def damage(block):
-    """XOR of the 16-bit words of a block: 0 if nothing happened to it since its check word was set."""
+    """Return the XOR of the 16-bit words of a block: 0 if it is unchanged since its check word was set."""
     word, bits = int.from_bytes(block, "little"), 4 * len(block)
     while bits >= 16:
         word ^= word >> bits
@@ -31,7 +31,7 @@ def damage(block):
 
 
 def sealed(entry):
-    """An entry of a host-to-card ring whose check word, the last one, was 0, with the right one."""
+    """Return an entry of a host-to-card ring with its check word, the last one, which must be 0 before."""
     return entry[:-2] + damage(entry).to_bytes(2, "little")
 
 
@@ -42,13 +42,13 @@ def _host(name, doc, *fields):
 # ---------------------------------------------------------------------------------------- rings
 
 class Ring(enum.IntEnum):
-    """The rings, in the order of their register blocks."""
+    """Rings, in the order of their register blocks."""
 
     SEND = 0          # new work
     RETRANSMIT = 1    # retransmissions, strict priority over SEND
     COMMAND = 2
     NIC_TX = 3        # raw frames out
-    RESPONSE = 4      # answers to COMMAND
+    RESPONSE = 4      # responses to COMMAND
     META_REPORT = 5
     NIC_RX = 6        # raw frames in
 
@@ -66,7 +66,7 @@ VECTOR_STATUS = 3         # MSI-X vector of the status block
 # ------------------------------------------------------------------------------------ registers
 
 class Access(enum.Enum):
-    """How the host may use a register."""
+    """Access of the host to a register."""
 
     RO = "ro"        # hardware drives it
     RW = "rw"        # host writes, hardware reads
@@ -75,7 +75,7 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True)
 class Register:
-    """A register of BAR0: byte offset, width in bits (32 or 64), access, reset value, a sentence."""
+    """A register of BAR0: byte offset, width in bits (32 or 64), access, reset value, description."""
 
     name: str
     offset: int
@@ -89,9 +89,10 @@ _RO, _RW, _DB = Access.RO, Access.RW, Access.DOORBELL
 RING_BASE, RING_STRIDE = 0x200, 0x20
 COUNTER_BASE = 0x1000
 MSIX_TABLE_OFFSET = 0x8000
-# A page of windows of 64 bytes. One write of a descriptor of PUSH_RING, in one piece, to the window of its index modulo
-# their number says what its doorbell says; a card that has read all before it then takes it from there, and reads no
-# host memory. Any other write into the window is the doorbell alone. The descriptor is in the ring in either case.
+# A page of windows of 64 bytes. A write of a whole descriptor of PUSH_RING, in one transaction, to the window of its
+# index modulo the number of windows acts as its doorbell; a card that has read all descriptors before takes it from
+# there without a read of host memory. Any other write into the window is the doorbell only. The descriptor must be in
+# the ring in either case.
 PUSH_BASE, PUSH_WINDOWS = 0x4000, 64
 PUSH_RING = Ring.SEND
 MSIX_PBA_OFFSET = 0xC000
@@ -105,26 +106,26 @@ REGISTERS = [
     Register("cap_misc", 0x010, _RO,
              "Knitting extents in 7:0, MSI-X vectors in 15:8, largest prefetch depth in 23:16, n in 31:24: an extent "
              "has less than 2^n - 1 blocks."),
-    Register("cap_transmit", 0x014, _RO, "Bytes of payload that a WORK_INLINE may bring in 7:0; 0: there are none."),
+    Register("cap_transmit", 0x014, _RO, "Largest inline payload of a WORK_INLINE, bytes, in 7:0; 0: no support."),
     Register("control", 0x020, _RW,
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO,
-             "Bit 0: all engines idle. Bit 1: reset finished. Bit 2: the card was to read or write host memory while "
-             "the host did not let it be bus master; from then on it reads and writes none, until a reset."),
+             "Bit 0: all engines idle. Bit 1: reset finished. Bit 2: a read or write of host memory was dropped "
+             "because bus mastering was disabled; all further ones are dropped until a reset."),
     Register("time_ns", 0x028, _RO, "Nanoseconds since reset.", width=64),
     Register("status_block", 0x030, _RW,
-             "Physical address of the status block, 64-byte aligned; 0: none is written.", width=64),
+             "Physical address of the status block, 64-byte aligned; 0: no status block.", width=64),
     Register("nic_rx_buffer", 0x038, _RW, "Physical address of the NIC_RX frame slots, one per ring entry.", width=64),
     Register("nic_rx_slot_log2", 0x040, _RW, "log2 of the bytes of a NIC_RX slot, 9 to 14.", reset=11),
-    Register("host_qpns", 0x044, _RW, "QPNs whose packets go to NIC_RX whatever they ask for: a HOST_QPNS word."),
+    Register("host_qpns", 0x044, _RW, "QPNs whose packets go to NIC_RX with any opcode: a HOST_QPNS word."),
     Register("pfc", 0x048, _RW, "Priority-based flow control: a PFC_WORD. 0: none."),
     Register("reorder_distance", 0x050, _RW,
-             "PSNs a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
+             "PSNs by which a packet may be late before it counts as lost, 1 to the window's bits.", reset=1),
     Register("node_age_ns", 0x054, _RW,
              "Age at which an unsealed Adamap node is sealed, nanoseconds; "
              f"more than {NODE_AGE_MAX_NS:,} count as that.", reset=2000),
     Register("retransmit_slack", 0x058, _RW,
-             "RSNs behind the newest one before the head node counts as passed over.", reset=1),
+             "Distance in RSNs from the newest one at which the head node counts as passed over.", reset=1),
     Register("prefetch_depth", 0x05C, _RW, "Nodes cached per recovering QP, 1 to the build's maximum.", reset=4),
     Register("prefetch_watermark", 0x060, _RW,
              "A fetch starts when fewer nodes than this are left in the cache.", reset=4),
@@ -154,28 +155,28 @@ ARM_BIT = 31
 
 
 class Reason(enum.IntEnum):
-    """Why a packet, descriptor or command was refused. Also the order of the `drop_*` counters."""
+    """Reason why a packet, descriptor or command was dropped or rejected. Also the order of the `drop_*` counters."""
 
     OK = 0
-    BAD_FRAME = 1            # the MAC marked the frame bad
-    TRUNCATED = 2            # shorter than its headers or its IP/UDP length says
+    BAD_FRAME = 1            # marked bad by the MAC
+    TRUNCATED = 2            # shorter than its headers or its IP/UDP length
     BAD_ICRC = 3
     BAD_HEADER = 4           # a fixed field or the IPv4 checksum is wrong, or the frame is for another card
     UNKNOWN_OPCODE = 5
     UNKNOWN_QP = 6           # no QP, or not ready to receive
     BAD_KEY = 7              # no such MR, or the key's tag is wrong
-    OUT_OF_RANGE = 8         # outside the MR
+    OUT_OF_RANGE = 8         # beyond the MR
     NO_PERMISSION = 9        # the MR, or the QP, does not allow it
     WRONG_PD = 10            # MR and QP are of different protection domains
     LENGTH_MISMATCH = 11     # RETH length and packet length differ, or more than 4096 bytes
-    STALE_GENERATION = 12    # for another life of the QPN
+    STALE_GENERATION = 12    # for another incarnation of the QPN
     STALE_PSN = 13           # below the cumulative PSN
-    DUPLICATE = 14           # received already; of a BITMAP node: no hole that is open
-    STALE_RSN = 15           # behind the head node
-    NOT_IN_NODE = 16         # PSN and RSN do not name the same hole
+    DUPLICATE = 14           # received already; for a BITMAP node: the hole is not open
+    STALE_RSN = 15           # older than the head node
+    NOT_IN_NODE = 16         # PSN and RSN belong to different holes
     BUFFER_FULL = 17         # dropped at the MAC: receive buffer or report ring full
-    NIC_RING_FULL = 18       # no NIC_RX slot; frames that are no packets of a QP of the card get half of them at most
-    FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card carries
+    NIC_RING_FULL = 18       # no NIC_RX slot; frames that are not for a QP of the card get at most half of them
+    FRAME_TOO_LONG = 19      # longer than a NIC_RX slot, or than the card supports
     BAD_DESCRIPTOR = 20      # a descriptor with a wrong phase, opcode, QP, inline length or PMTU
     DMA_ERROR = 21           # a read completed with an error
     BAD_POINTER = 22         # next pointer outside the knitting extents
@@ -184,10 +185,10 @@ class Reason(enum.IntEnum):
     WRONG_PEER = 25          # from another address than that of the QP's peer
     FAR_PSN = 26             # further ahead than the QP's peer may be
     NIC_BUSY = 27            # too many raw frames wait in the receive path already
-    BAD_PAUSE = 28           # a MAC control frame that is no sound frame of priority-based flow control
+    BAD_PAUSE = 28           # a MAC control frame that is no valid frame of priority-based flow control
 
 
-# (name, sentence); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
+# (name, description); 48 bits each, read as two 32-bit words at COUNTER_BASE + 8*i, low word first (it latches the high
 # one).
 COUNTERS = [
     ("tx_packets", "Data packets sent, retransmissions included."),
@@ -199,8 +200,8 @@ COUNTERS = [
     ("rx_retransmissions", "Retransmitted packets accepted."),
     ("rx_bytes", "Payload bytes placed."),
     ("rx_raw_frames", "Raw frames delivered."),
-    ("rx_unmatched", "Of these, those whose holes the driver had to fill: the match queue was full."),
-    ("rx_late_originals", "Originals that came after their hole left the window: placed, not marked."),
+    ("rx_unmatched", "Of these, those matched by the driver, because the match queue was full."),
+    ("rx_late_originals", "Originals received after their PSN left the window: placed, not marked."),
     ("holes", "PSNs counted as lost by the windows."),
     ("nodes_sealed", "Adamap nodes reported."),
     ("nodes_linked", "Nodes linked by the driver."),
@@ -212,33 +213,33 @@ COUNTERS = [
     ("prefetches", "Node fetches issued."),
     ("reports", "Meta reports written."),
     ("reports_coalesced",
-     "Refused packets that the driver was not told of: it had yet to take what it was told of the same QP, or half of "
+     "Dropped packets without a report: an earlier report of the same QP was not consumed yet, or half of "
      "META_REPORT was taken."),
-    ("window_stall_cycles", "Cycles in which the window kept a packet waiting."),
-    ("rx_stall_cycles", "Cycles in which the receive path kept the MAC buffer waiting."),
-    ("tx_stall_cycles", "Cycles in which the MAC kept the transmit path waiting."),
-    ("host_refused", "Host requests to BAR0 that were answered as unsupported or dropped."),
-] + [(f"drop_{_r.name.lower()}", f"Refused: {_r.name}.") for _r in Reason if _r is not Reason.OK] + [
-    ("tx_pauses", "Pauses asked of the peer, repetitions included."),
-    ("rx_pauses", "Pauses of the card's priority that the peer asked for or ended."),
-    ("pause_cycles", "Cycles in which a pause held frames back, or would have."),
-    ("pause_storms", "Times that the peer's pauses began to be ignored, since there were too many."),
+    ("window_stall_cycles", "Cycles in which the window stalled a packet."),
+    ("rx_stall_cycles", "Cycles in which the receive path stalled the MAC buffer."),
+    ("tx_stall_cycles", "Cycles in which the MAC stalled the transmit path."),
+    ("host_refused", "Host requests to BAR0 that were completed as unsupported or dropped."),
+] + [(f"drop_{_r.name.lower()}", f"Dropped: {_r.name}.") for _r in Reason if _r is not Reason.OK] + [
+    ("tx_pauses", "Pauses requested from the peer, repetitions included."),
+    ("rx_pauses", "Pauses of the card's priority that the peer requested or ended."),
+    ("pause_cycles", "Cycles of pause, with or without a frame to hold back."),
+    ("pause_storms", "Number of times that the peer's pauses began to be ignored, because there were too many."),
 ]
 COUNTER_INDEX = {name: i for i, (name, _) in enumerate(COUNTERS)}
 COUNTER_WIDTH = 48
 
-# A QPN, as it is on the wire and in commands, is the index of a QP in the card's table (low bits) and the generation of
-# its life (the rest). Doorbells, reports and nodes have the index and the low 8 bits of the generation.
+# A QPN, on the wire and in commands, is the index of a QP in the card's table (low bits) and the generation of
+# its incarnation (the rest). Doorbells, reports and nodes have the index and the low 8 bits of the generation.
 GENERATION_BITS = 8
 
 
 def make_qpn(index, generation, index_bits):
-    """QPN of a life of the QP with this index, on a card of ``2 ** index_bits`` QPs."""
+    """Return the QPN of an incarnation of the QP with this index, on a card of ``2 ** index_bits`` QPs."""
     return (generation << index_bits | index) % (1 << QPN_BITS)
 
 
 def split_qpn(qpn, index_bits):
-    """(index, generation) of a QPN."""
+    """Return (index, generation) of a QPN."""
     return qpn % (1 << index_bits), qpn >> index_bits
 
 
@@ -252,23 +253,23 @@ HOST_QPNS_QP1 = 1
 
 
 PFC_WORD = Layout("PFC_WORD", "Priority-based flow control (IEEE 802.1Qbb).", [
-    Field("priority", 3, "Of the card's frames, all of which have the same."),
-    Field("send", 1, "Ask the peer to pause while the receive buffer runs full."),
-    Field("obey", 1, "Pause when the peer asks for it."), Field("_r0", 11),
-    Field("quanta", 16, "How long to ask for, in 512 bits of the line; 0: do not ask.")], size_bytes=4)
+    Field("priority", 3, "Priority of all frames of the card."),
+    Field("send", 1, "Request pauses from the peer when the receive buffer runs full."),
+    Field("obey", 1, "Obey pauses of the peer."), Field("_r0", 11),
+    Field("quanta", 16, "Duration to request, in 512 bit times; 0: no requests.")], size_bytes=4)
 
 
 def is_host_qpn(word, qpn):
-    """Whether a HOST_QPNS word, as a number, includes a QPN."""
+    """Return whether a HOST_QPNS word, as a number, includes a QPN."""
     qpns = HOST_QPNS.unpack(word.to_bytes(HOST_QPNS.size_bytes, "little"))
     return bool(qpns.qp1 and qpn == HOST_QPNS_QP1 or qpns.ranged and qpn >> qpns.log2 == qpns.first >> qpns.log2)
 
 
 LINK_DOORBELL = Layout("LINK_DOORBELL", "Nodes were linked at the tail of a QP's list.", [
     Field("qpn", 24, "Index of the QP."), Field("generation", 8),
-    Field("nodes", 8, "How many, since the last such word."),
-    Field("block", 24, "Number of the first one's block: its extent and, in as many low bits as `cap_misc` says, its "
-          "place there. The card goes by it where it has fetched all that were linked before.")], size_bytes=8)
+    Field("nodes", 8, "Number of nodes since the last such word."),
+    Field("block", 24, "Block number of the first one: its extent and, in the number of low bits given in `cap_misc`, "
+          "its offset there. Used if the card has fetched all nodes linked before.")], size_bytes=8)
 CUM_DOORBELL = Layout("CUM_DOORBELL", "Cumulative PSN of a QP.", [
     Field("qpn", 24, "Index of the QP."), Field("generation", 8),
     Field("psn", 32, "32-bit PSN; every older one is acknowledged.")], size_bytes=8)
@@ -281,11 +282,11 @@ STATUS_BLOCK = _host("STATUS_BLOCK", "Written by the card after host-to-card rin
 # ----------------------------------------------------------------------------- work descriptors
 
 class WorkOpcode(enum.IntEnum):
-    """What a SEND or RETRANSMIT descriptor asks for."""
+    """Operation of a SEND or RETRANSMIT descriptor."""
 
     WRITE = 1
     WRITE_IMM = 2     # the last packet carries the immediate
-    INLINE_DATA = 3   # nothing by itself: payload of the next descriptor
+    INLINE_DATA = 3   # no operation: payload of the next descriptor
 
 
 WRITES = (WorkOpcode.WRITE, WorkOpcode.WRITE_IMM)
@@ -295,7 +296,7 @@ _CHECK = ("check", 16, "Makes the XOR of the entry's 16-bit words 0.")
 
 
 def _work(name, doc, *source):
-    """A descriptor of a write whose data are, or lie, where 16 bytes of it say."""
+    """Return the layout of a write descriptor; ``source`` are the 16 bytes for its data, or their location."""
     return _host(name, doc,
         ("phase", 1, "Lap phase."),
         ("opcode", 4, "Operation.", WorkOpcode),
@@ -318,18 +319,18 @@ def _work(name, doc, *source):
         ("dst_mac", 48, "Next hop."), _CHECK)
 
 
-WORK = _work("WORK", "A chunk to be written to the peer.",
+WORK = _work("WORK", "A chunk to write to the peer.",
     ("local_va", 64, "Virtual address of the data in the local MR."), ("lkey", 32, "Local key."), ("_r1", 32))
-WORK_INLINE = _work("WORK_INLINE", "The same with the payload in it: one packet, whatever addresses it goes to.",
-    ("data", 128, "The first 16 bytes of payload. For more an INLINE_DATA stands right before it."))
+WORK_INLINE = _work("WORK_INLINE", "A chunk with inline payload: one packet, at any remote address.",
+    ("data", 128, "The first 16 bytes of payload. For more, an INLINE_DATA comes directly before it."))
 INLINE_DATA = _host("INLINE_DATA",
-    "The rest of the payload of the WORK_INLINE behind it. If that is not the one it names, neither is sent.",
+    "The rest of the payload of the WORK_INLINE that follows. Without a match of QP and PSN neither is sent.",
     ("phase", 1, "Lap phase."),
     ("opcode", 4, "INLINE_DATA.", WorkOpcode),
     ("_r0", 11),
-    ("sqpn", 24, "As there."), ("_r1", 24),
+    ("sqpn", 24, "As in the WORK_INLINE."), ("_r1", 24),
     ("data", 384, "Bytes 16 to 63 of the payload."),
-    ("psn", 32, "As there."), ("_r2", 16), _CHECK)
+    ("psn", 32, "As in the WORK_INLINE."), ("_r2", 16), _CHECK)
 CHUNK_MAX = (1 << WORK.by_name["length"].width) - 1     # bytes of one descriptor
 INLINE_HEAD_BYTES = WORK_INLINE.by_name["data"].width // 8
 INLINE_MAX = INLINE_HEAD_BYTES + INLINE_DATA.by_name["data"].width // 8
@@ -352,12 +353,12 @@ NIC_RX = _host("NIC_RX", "A raw frame arrived in this entry's slot.",
 # ------------------------------------------------------------------------------------- commands
 
 class CommandOpcode(enum.IntEnum):
-    """Commands. Each is answered by one RESPONSE with the same tag."""
+    """Commands. The card sends one RESPONSE for each, with the same tag."""
 
     SET_NETWORK = 1       # mac, ip
     QP_CREATE = 2         # qpn, pd, psn, psn_guard, ip, access: the QP can receive and send
-    QP_MODIFY = 3         # qpn, qp_state, access: answered when nothing of what they forbid is in flight
-    QP_DESTROY = 4        # qpn: answered when nothing of it is in flight
+    QP_MODIFY = 3         # qpn, qp_state, access: the response comes when nothing that they forbid is in flight
+    QP_DESTROY = 4        # qpn: the response comes when nothing of the QP is in flight
     MR_CREATE = 5         # mr_index, key_tag, va, length, access, pd, page_2m, pte_index
     MR_DESTROY = 6        # mr_index
     PAGE_TABLE_WRITE = 7  # pte_index, count, address: copies `count` 8-byte entries from host memory
@@ -368,18 +369,18 @@ class CommandOpcode(enum.IntEnum):
 
 
 class CommandStatus(enum.IntEnum):
-    """How a command ended."""
+    """Result of a command."""
 
     OK = 0
     BAD_OPCODE = 1
     BAD_INDEX = 2
     BAD_VALUE = 3
-    IN_USE = 4        # QP_CREATE or MR_CREATE on a live index
+    IN_USE = 4        # QP_CREATE or MR_CREATE on a used index
     DMA_ERROR = 5
 
 
 class QpState(enum.IntEnum):
-    """State of a QP as the card sees it."""
+    """State of a QP on the card."""
 
     RESET = 0   # nothing is sent or received
     RTR = 2     # receives
@@ -396,10 +397,11 @@ class AccessFlag(enum.IntFlag):
     REMOTE_ATOMIC = 8
 
 
-REMOTE_ACCESS = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC   # the QP must grant it too
+# the QP must grant it, too
+REMOTE_ACCESS = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 
 
-COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
+COMMAND = _host("COMMAND", "A command; the fields used depend on the opcode.",
     ("phase", 1, "Lap phase."),
     ("opcode", 7, "", CommandOpcode),
     ("tag", 16, "Repeated in the response."),
@@ -411,7 +413,7 @@ COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
     ("extent", 8, "Knitting extent."),
     ("psn_guard", 5, "The peer's packets are less than 2^(23 - `psn_guard`) PSNs ahead of the oldest one expected."),
     ("_r0", 3),
-    ("qpn", 24, "QPN: the life it names must be the present one."),
+    ("qpn", 24, "QPN; its generation must be the current one."),
     ("pd", 24, "Protection domain."), ("count", 16, "Page-table entries, 1 to 512."),
     ("va", 64, "Base virtual address of the MR."),
     ("length", 64, "Bytes of the MR (48 bits) or extent."),
@@ -421,7 +423,7 @@ COMMAND = _host("COMMAND", "A command; each opcode says which fields it reads.",
     ("pte_index", 32), ("psn", 32, "First PSN expected from the peer."),
     ("mac", 48, "MAC address of the card."), _CHECK)
 
-RESPONSE = _host("RESPONSE", "Answer to a command.",
+RESPONSE = _host("RESPONSE", "Response to a command.",
     ("phase", 1, "Lap phase."), ("opcode", 7, "", CommandOpcode), ("tag", 16),
     ("status", 8, "", CommandStatus), ("_r0", 32),
     ("result0", 32), ("result1", 32), ("result2", 32), ("result3", 32), ("_r1", 320))
@@ -441,23 +443,24 @@ NODE_BODY_BITS = 320
 NODE_HOLES_MAX = 320      # of any encoding
 LIST_HOLES = 20
 RUNS_MAX = 10
-RUNS_HOLES = 64           # the matcher keeps one bit per hole of LIST and RUNS; a BITMAP shows itself what is open
+# the matcher keeps one bit per hole of LIST and RUNS; for a BITMAP the body itself is the open holes
+RUNS_HOLES = 64
 HOLES_MAX = {Encoding.LIST: LIST_HOLES, Encoding.RUNS: RUNS_HOLES, Encoding.BITMAP: NODE_HOLES_MAX}
 OFFSET_BITS = 16
 NEXT_PHASE_BIT, NEXT_ADJACENT_BIT = 0, 1
 
 NODE = _host("NODE", "An Adamap node: the same bytes 8 to 63 in the report, the knitting buffer and the loss report.",
     ("next_phase", 1, "Phase of the block: toggles each time the block is used."),
-    ("next_adjacent", 1, "The next block is the one 64 bytes further."),
+    ("next_adjacent", 1, "The next block is the following 64 bytes."),
     ("next_check", 4, "Makes the XOR of the 4-bit parts of these first 8 bytes 0."),
     ("next_line", 58,
-     "Physical address of the next block, divided by 64; 0: there is none yet. When there is one, the driver writes "
-     "these 8 bytes again, in one piece. In a ring entry this word is the report header."),
+     "Physical address of the next block, divided by 64; 0: none yet. When there is one, the driver writes "
+     "these 8 bytes again, atomically. In a ring entry this word is the report header."),
     ("qpn", 24, "Index of the receiving QP."),
     ("generation", 8, "Low bits of the generation of its QPN."),
     ("count", 12, "Holes, 1 to 320; LIST 20, RUNS 64 at most."),
     ("encoding", 4, "", Encoding),
-    ("check", 16, "Makes the XOR of the 16-bit words behind the first 8 bytes 0; the driver sets it when it links the "
+    ("check", 16, "Makes the XOR of the 16-bit words after the first 8 bytes 0; the driver sets it when it links the "
      "node."),
     ("base_psn", 32, "32-bit PSN that offsets count from: the first hole."),
     ("rsn", 32, "RSN of the first hole; the driver sets it when it links the node."),
@@ -472,10 +475,10 @@ class ReportKind(enum.IntEnum):
     MESSAGE_END = 3  # a packet with ack_req was accepted for the first time: REPORT_EVENT
     PROGRESS = 4     # the window is empty again after a message end it could not yet cover: REPORT_EVENT
     PROBE = 5        # a probe arrived and took effect, or came to a QP in ERR: REPORT_EVENT
-    ERROR = 6        # a packet of a known QP was refused: REPORT_EVENT
+    ERROR = 6        # a packet of a known QP was dropped: REPORT_EVENT
     QP_ERROR = 7     # the list of a QP is broken; the QP is in ERR: REPORT_EVENT
-    TX_ERROR = 8     # a work descriptor was refused: REPORT_EVENT
-    UNMATCHED = 9    # a retransmission was placed that the card keeps no book of, its hole is filled: REPORT_EVENT
+    TX_ERROR = 8     # a work descriptor was rejected: REPORT_EVENT
+    UNMATCHED = 9    # a retransmission was placed without matching, its hole is filled: REPORT_EVENT
 
 
 _REPORT_HEADER = (("phase", 1, "Lap phase."), ("kind", 5, "", ReportKind))
@@ -483,20 +486,20 @@ _REPORT_HEADER = (("phase", 1, "Lap phase."), ("kind", 5, "", ReportKind))
 REPORT_NODE = _host("REPORT_NODE", "Kind NODE: header, then a node.",
     *_REPORT_HEADER, ("_r0", 58), ("node", 448, "Bytes 8 to 63 of the NODE."))
 
-REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block is the driver's again.",
+REPORT_RETIRE = _host("REPORT_RETIRE", "Kind RETIRE: the block returns to the driver.",
     *_REPORT_HEADER, ("line", 58, "Physical address of the block, divided by 64."),
     ("qpn", 24, "Index of the QP."), ("generation", 8), ("residue", 24, "Holes still open."), ("_r0", 8),
-    ("rsn", 32, "RSN of the node's first hole."), ("next_rsn", 32, "Every older RSN is behind the list's head."),
+    ("rsn", 32, "RSN of the node's first hole."), ("next_rsn", 32, "Every older RSN is before the list's head."),
     ("open", NODE_BODY_BITS,
-     "What was not filled. LIST and RUNS: bit i is hole i of the node. BITMAP: what is left of the body, bit k is PSN "
-     "`base_psn` + k."))
+     "Holes that were not filled. LIST and RUNS: bit i is hole i of the node. BITMAP: remaining bits of the body, bit "
+     "k is PSN `base_psn` + k."))
 
 HOLES_BITS = 24     # of a count of holes: less than 2^23 are outstanding
 
 REPORT_EVENT = _host("REPORT_EVENT", "Kinds MESSAGE_END, PROGRESS, PROBE, ERROR, QP_ERROR, TX_ERROR, UNMATCHED.",
     *_REPORT_HEADER, ("has_imm", 1, "The packet carried an immediate."),
     ("retransmission", 1, "It was a retransmission."),
-    ("reason", 8, "Why it was refused.", Reason), ("opcode", 8, "BTH opcode."), ("_r0", 40),
+    ("reason", 8, "Reason of the drop.", Reason), ("opcode", 8, "BTH opcode."), ("_r0", 40),
     ("qpn", 24, "Index of the local QP."), ("generation", 8),
     ("psn", 32, "32-bit PSN of the packet (PROBE: next to be sent)."),
     ("base", 32, "Window base: every older PSN was received or counted as a hole."),
@@ -512,22 +515,22 @@ KEY_TAG_BITS = 8
 
 
 def make_key(index, tag):
-    """lkey or rkey: 24-bit MR index and 8-bit random tag."""
+    """Return an lkey or rkey: 24-bit MR index and 8-bit random tag."""
     return index << KEY_TAG_BITS | tag
 
 
-# Table entries, little-endian bit order; widths of indices are the contract's, a build uses fewer bits.
+# Table entries, little-endian bit order; index widths are maxima of the contract, a build uses fewer bits.
 QP_ENTRY_FIELDS = [("state", 3), ("generation", QPN_BITS), ("pd", 24), ("access", 4), ("peer_ip", 32), ("psn_guard", 5)]
 MR_ENTRY_FIELDS = [("valid", 1), ("key_tag", 8), ("access", 4), ("pd", 24), ("page_2m", 1),
                    ("va", 64), ("length", 48), ("pte_index", 32)]
 PTE = Layout("PTE", "An entry of the list that PAGE_TABLE_WRITE copies: the physical address of a page.", [
-    Field("check", 12, "Makes the XOR of the entry's 12-bit words, the topmost filled up with zeros, 0xFFF."),
+    Field("check", 12, "Makes the XOR of the entry's 12-bit words, the topmost padded with zeros, 0xFFF."),
     Field("page", 52, "Physical address divided by 4096.")], size_bytes=PTE_BYTES)
 PTE_PAGE_BITS, PTE_CHECK_BITS = PTE.by_name["page"].width, PTE.by_name["check"].width
 
 
 def pte_damage(entry):
-    """The check of a page-table entry, a number, whose own check is 0; 0 for an entry that is whole."""
+    """Return the check of a page-table entry, a number, whose check field is 0; 0 for a valid entry."""
     ones, folded = (1 << PTE_CHECK_BITS) - 1, 0
     while entry:
         entry, folded = entry >> PTE_CHECK_BITS, folded ^ entry & ones

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its width in bits, a sentence for the reader, and the enum of its values if any."""
+    """One field: its width in bits, a description, and the enum of its values if any."""
 
     name: str
     width: int
@@ -61,18 +61,18 @@ class Layout:
                        if f.enum is not None and not f.name.startswith("_")]
 
     def offset_of(self, name):
-        """Bit offset of a field, counted from the start of the structure in its own byte order."""
+        """Return the bit offset of a field, counted from the start of the structure in its own byte order."""
         return self.offsets[name]
 
     def shift_of(self, name):
-        """Position of a field's least significant bit in the structure read as one integer."""
+        """Return the position of a field's least significant bit in the structure read as one integer."""
         field = self.by_name[name]
         if self.byteorder == "little":
             return self.offsets[name]
         return self.size_bytes * 8 - self.offsets[name] - field.width
 
     def pack(self, **values):
-        """Bytes of the structure; absent fields are zero.
+        """Return the bytes of the structure; absent fields are zero.
 
         Raises
         ------
@@ -91,7 +91,8 @@ class Layout:
         return word.to_bytes(self.size_bytes, self.byteorder)
 
     def unpack(self, data):
-        """Fields of ``data`` (at least ``size_bytes`` long) as attributes, enums as enum members when valid."""
+        """Return the fields of ``data`` (at least ``size_bytes`` long) as attributes, enums as enum members when valid.
+        """
         if len(data) < self.size_bytes:
             raise ValueError(f"{self.name} needs {self.size_bytes} bytes, got {len(data)}")
         word = int.from_bytes(data[: self.size_bytes], self.byteorder)
@@ -103,5 +104,5 @@ class Layout:
 
 
 def _members(kind):
-    """Members of an enum by value; None for flags, whose values combine."""
+    """Return the members of an enum by value; None for flags, whose values combine."""
     return None if issubclass(kind, enum.Flag) else {member.value: member for member in kind}

@@ -5,20 +5,22 @@ from dataclasses import dataclass, replace
 from .abi import INLINE_MAX, Ring
 
 NODE_ENCODINGS = ("LIST", "RUNS", "BITMAP")
-REQUEST_LINES_MAX = 4     # descriptors or nodes that one read fetches
-COMMAND_PREFETCH = 16     # at most, commands of the ring: they are executed one after the other
+REQUEST_LINES_MAX = 4     # largest number of descriptors or nodes that one read fetches
+COMMAND_PREFETCH = 16     # largest number of commands fetched ahead: they are executed one after the other
 NODE_READS_MAX = 16       # of nodes, in flight or kept beside the head cache
-TURN_OUT_PATIENCE = 128   # looks, beside 4 per entry, before a node that is being matched leaves the head cache
+# examined entries, in addition to 4 per cache entry, before a node that is being matched is evicted
+EVICT_LIMIT = 128
 NS_PER_CYCLE = 4          # of ``time_ns``, which the card counts
-REPORTS_TOGETHER = 8      # Meta Reports in one write: 512 bytes, the payload that hosts commonly allow
-REPORT_PACE = 32          # cycles between such writes that are not whole: at 64 million reports a second all are
+# largest number of Meta Reports in one write: 512 bytes, the payload that hosts commonly allow
+REPORTS_TOGETHER = 8
+REPORT_PACE = 32          # cycles between such writes that are not full: at 64 million reports a second all are
 STATUS_PACE = 64          # cycles between writes of the status block
-# Early drop of the receive room: from so many waiting packets or eighths of the payload buffer on data packets that
-# come for the first time are dropped, until fewer than so many wait. What is above is for what is sent again, for
-# probes and for control frames; the distance makes losses come in runs, of which a node holds many.
+# Early drop of the receive subsystem: above this number of waiting packets or eighths of the payload buffer, original
+# data packets are dropped, until fewer than the second number wait. The space above is for retransmissions,
+# probes and control frames; the hysteresis makes losses come in runs, of which a node holds many.
 SHED_FROM, SHED_UNTIL = 40, 12
 SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS = 5, 3
-# Priority-based flow control: from so many on the peer is asked to pause, until fewer wait. What is above is headroom.
+# Priority-based flow control: from the first number on the peer must pause, until fewer wait. The rest is headroom.
 PAUSE_FROM, PAUSE_UNTIL = 12, 6
 PAUSE_FROM_EIGHTHS, PAUSE_UNTIL_EIGHTHS = 2, 1
 # Descriptors and reads in flight for 77 million messages of 64 bytes a second, when a read takes 1 µs.
@@ -26,7 +28,7 @@ DEEP = {"ring_prefetch": 128, "bulk_tags": 128, "line_tags": 64}
 
 
 def exact_log2(value):
-    """log2 of a power of two.
+    """Return the log2 of a power of two.
 
     Raises
     ------
@@ -49,17 +51,17 @@ class CardParams:
     window_bits : int
         Width of the per-QP bitmap window, 64 to 512, a power of two.
     builder_slots : int
-        QPs that can have an unsealed Adamap node at the same time.
+        QPs that can have an open Adamap node at the same time.
     cache_entries : int
         Adamap nodes held by the shared head cache.
     prefetch_depth_max : int
         Largest number of nodes the cache may hold for one QP; the run-time depth is a register.
     node_encodings : tuple of str
-        Encodings the node builder may choose from (names of :class:`abi.Encoding`); all are understood in any case.
+        Encodings the node builder may choose from (names of :class:`abi.Encoding`); the other blocks support all.
     match_queue : int
         Retransmission headers that may wait for a node fetch.
     unmatched_lists : int
-        Lists that may be without a place in the match queue at the same time and still retire what was passed over.
+        Lists that may be without an entry of the match queue at the same time and still retire nodes passed over.
     knit_extents : int
         Extents of the knitting buffer the card can check pointers against.
     block_bits : int
@@ -73,9 +75,9 @@ class CardParams:
     line_tags : int
         Descriptor, node and page-table reads in flight.
     silence_log2 : int
-        After 2^n cycles in which the card asked nothing of the host and heard nothing, because it may not be bus master
-        or was not for a while, whatever was not answered will not be. Longer than the completion timeout of the hard
-        block, up to 64 ms.
+        After 2^n cycles without a request to the host and without a response, because the card may not be bus master
+        or could not be for a while, no outstanding request will be completed. Longer than the completion timeout of the
+        hard block, up to 64 ms.
     pause_limit_log2 : int
         See :class:`~weft.hdl.mac.pause.PauseTimer`.
     rx_buffer_beats, tx_buffer_beats : int
@@ -83,13 +85,14 @@ class CardParams:
     ring_prefetch : int
         Descriptors a ring reader may hold or have in flight.
     inline_bytes : int
-        Bytes of payload that a descriptor may bring along: 0 or ``abi.INLINE_MAX``.
+        Largest inline payload of a descriptor in bytes: 0 or ``abi.INLINE_MAX``.
     straddle : bool
         Up to two requests begin in a beat of RQ, and up to four completions in one of RC: the hard block must be
-        configured so. Without it a host that splits completions at 64 bytes caps reads at half the line's rate.
+        configured accordingly. Without it a host that splits completions at 64 bytes limits reads to half the line's
+        rate.
     mac_clock : bool
-        The MAC's streams have a clock of their own, of which nothing is known but that it carries the line; the
-        transmit buffer is one crossing, a FIFO in front of the receive path the other. Without it the card has one
+        The MAC's streams have a separate clock, unrelated except that it is fast enough for the line; the
+        transmit buffer is one crossing, a FIFO before the receive path the other. Without it the card has one
         clock.
     """
 
@@ -150,7 +153,7 @@ class CardParams:
         return self.block_bits - self.extent_index_bits
 
     def prefetch(self, ring):
-        """Descriptors of ``ring`` that its reader may hold or have in flight."""
+        """Return the number of descriptors of ``ring`` that its reader may hold or have in flight."""
         return min(self.ring_prefetch, COMMAND_PREFETCH) if ring is Ring.COMMAND else self.ring_prefetch
 
     @property
@@ -162,7 +165,7 @@ class CardParams:
         return exact_log2(self.ptes)
 
     def with_(self, **changes):
-        """A copy with some fields changed, checked again."""
+        """Return a copy with some fields changed, checked again."""
         return replace(self, **changes)
 
 
@@ -175,7 +178,7 @@ PRESETS = {
 
 
 def preset(name):
-    """The preset called ``name``.
+    """Return the preset called ``name``.
 
     Raises
     ------

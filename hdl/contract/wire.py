@@ -1,8 +1,8 @@
-"""What is on the wire: headers, opcodes, packet arithmetic. Standard library only.
+"""Wire format: headers, opcodes, packet arithmetic. Standard library only.
 
 Frames are RoCEv2: Ethernet, IPv4, UDP, BTH, extension headers, payload padded to 4 bytes, ICRC
-(IBTA 1.7, annex A17). Data packets are ``RDMA WRITE ONLY`` with their own RETH each, so that
-every packet says where it goes.
+(IBTA 1.7, annex A17). Data packets are ``RDMA WRITE ONLY``, each with a RETH, so that
+every packet contains its destination address.
 
 ===============  ==================================================
 frame            headers after BTH
@@ -30,14 +30,14 @@ ETHERTYPE_ARP = 0x0806
 ETHERTYPE_MAC_CONTROL = 0x8808
 MAC_CONTROL_ADDRESS = 0x0180_C200_0001     # no bridge forwards frames to it
 PRIORITIES = 8
-PAUSE_QUANTUM_BITS = 512                    # of the line
+PAUSE_QUANTUM_BITS = 512                    # bit times of the line
 IP_PROTO_UDP = 17
 ROCE_UDP_PORT = 4791
 PSN_BITS = 24
 QPN_BITS = 24
 PSN_OUTSTANDING_LOG2 = 23
 PSN_OUTSTANDING_MAX = 1 << PSN_OUTSTANDING_LOG2     # a sender never has this many PSNs outstanding
-PSN_OUTSTANDING_DEFAULT_LOG2 = 20   # what both ends take, unless their programs agree on more or less
+PSN_OUTSTANDING_DEFAULT_LOG2 = 20   # used by both ends, unless their programs agree on another one
 RSN_BITS = 24
 LIMIT_SERIAL_BITS = 23
 GSI_QPN = 1             # general services: management datagrams, those of connection management among them
@@ -87,9 +87,9 @@ def _wire(name, doc, fields, size):
 ETH = _wire("Ethernet", "Ethernet II header.", [
     ("dst", 48, "Destination MAC address."), ("src", 48, "Source MAC address."),
     ("ethertype", 16, "Protocol that follows.")], 14)
-PFC = _wire("PFC", "Priority-based flow control: a MAC control frame, filled up to the shortest frame with zeros.", [
+PFC = _wire("PFC", "Priority-based flow control: a MAC control frame, padded to the minimum frame size with zeros.", [
     ("opcode", 16, "", MacControl), ("_resv8", 8), ("classes", 8, "Bit *n*: `time`*n* counts."),
-    *[(f"time{n}", 16, f"How long priority {n} pauses from now on, in 512 bits of the line; 0: no longer.")
+    *[(f"time{n}", 16, f"Duration of the pause of priority {n} from now on, in 512 bit times; 0: end of the pause.")
       for n in range(PRIORITIES)]], 20)
 IPV4 = _wire("IPv4", "IPv4 header without options.", [
     ("version", 4, "4."), ("ihl", 4, "Header length in 32-bit words, 5."), ("tos", 8, "DSCP and ECN."),
@@ -102,15 +102,15 @@ UDP = _wire("UDP", "UDP header; the checksum is zero, as RoCEv2 allows.", [
     ("checksum", 16, "0.")], 8)
 BTH = _wire("BTH", "Base transport header.", [
     ("opcode", 8, "", Opcode), ("solicited", 1, "Solicited event."), ("migreq", 1, "Migration state, 1."),
-    ("pad_count", 2, "Bytes of padding behind the payload."), ("version", 4, "0."), ("pkey", 16, "0xFFFF."),
+    ("pad_count", 2, "Bytes of padding after the payload."), ("version", 4, "0."), ("pkey", 16, "0xFFFF."),
     ("_resv8", 8), ("dest_qp", 24, "Destination QPN."), ("ack_req", 1, "Last packet of a message: report it."),
     ("_resv7", 7), ("psn", 24, "Packet sequence number.")], 12)
-RETH = _wire("RETH", "RDMA extended header: where the payload goes.", [
+RETH = _wire("RETH", "RDMA extended header: destination of the payload.", [
     ("va", 64, "Virtual address of the first byte."), ("rkey", 32, "Remote key."),
     ("dma_length", 32, "Bytes of payload.")], 16)
 AETH = _wire("AETH", "Acknowledge extended header.", [
     ("syndrome", 8, "", Syndrome), ("msn", 24, "Messages completed, modulo 2^24.")], 4)
-DETH = _wire("DETH", "Datagram extended header: of datagrams, which the card leaves to the host.", [
+DETH = _wire("DETH", "Datagram extended header; datagrams are handled by the host.", [
     ("qkey", 32, "Of the destination."), ("_resv8", 8), ("src_qp", 24, "QPN of the sender.")], 8)
 IMMDT = _wire("ImmDt", "Immediate data.", [("imm", 32, "")], 4)
 RSNH = _wire("RSNH", "Retransmission header (Weft).", [
@@ -118,7 +118,7 @@ RSNH = _wire("RSNH", "Retransmission header (Weft).", [
     ("rsn", 24, "Retransmission sequence number, modulo 2^24.")], 4)
 LIMH = _wire("LIMH", "Receive-limit header (Weft).", [
     ("_resv8", 8),
-    ("limited", 1, "Whether there is a limit at present."),
+    ("limited", 1, "There is a limit."),
     ("serial", LIMIT_SERIAL_BITS,
      "Counts the changes of the limit, modulo 2^23: an older frame that comes late is ignored.")], 4)
 
@@ -143,29 +143,29 @@ DRIVER_OPCODES = frozenset({Opcode.ACKNOWLEDGE, Opcode.LOSS_REPORT, Opcode.REPOR
 
 
 def header_bytes(opcode):
-    """Bytes from the start of the Ethernet header to the payload for a BTH opcode."""
+    """Return the bytes from the start of the Ethernet header to the payload for a BTH opcode."""
     return RETH_OFFSET + sum(h.size_bytes for h in EXTENSIONS[opcode])
 
 
 def packet_count(addr, length, pmtu):
-    """Packets of a request cut at remote PMTU boundaries; a zero-length request is one packet."""
+    """Return the number of packets of a request cut at remote PMTU boundaries; a zero-length request is one packet."""
     if length == 0:
         return 1
     return (addr + length - 1) // pmtu - addr // pmtu + 1
 
 
 def psn_distance(psn, reference):
-    """Signed distance of two 24-bit PSNs, −2^23 to 2^23 − 1."""
+    """Return the signed distance of two 24-bit PSNs, −2^23 to 2^23 − 1."""
     return ((psn - reference + (1 << 23)) & 0xFF_FFFF) - (1 << 23)
 
 
 def extend_psn(psn, reference):
-    """The 32-bit PSN nearest to the 32-bit ``reference`` whose low 24 bits are ``psn``."""
+    """Return the 32-bit PSN nearest to the 32-bit ``reference`` whose low 24 bits are ``psn``."""
     return (reference + psn_distance(psn & 0xFF_FFFF, reference & 0xFF_FFFF)) & 0xFFFF_FFFF
 
 
 def ipv4_checksum(header):
-    """Checksum of an IPv4 header whose checksum field is zero; zero if the field is there and right."""
+    """Return the checksum of an IPv4 header whose checksum field is zero; zero if the field is set and right."""
     total = sum(struct.unpack(f">{len(header) // 2}H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -173,7 +173,7 @@ def ipv4_checksum(header):
 
 
 def icrc(frame):
-    """The four ICRC bytes of an IPv4 RoCEv2 frame given from its Ethernet header, without ICRC (annex A17.3.3)."""
+    """Return the four ICRC bytes of an IPv4 RoCEv2 frame, from its Ethernet header, without ICRC (annex A17.3.3)."""
     masked = bytearray(frame[ETH.size_bytes:])
     masked[1] = masked[8] = 0xFF            # TOS, TTL
     masked[10:12] = masked[26:28] = b"\xff\xff"  # IP and UDP checksums
@@ -183,7 +183,7 @@ def icrc(frame):
 
 def build_frame(*, opcode, dst_mac, src_mac, src_ip, dst_ip, sport, dest_qp, psn, ack_req=0, payload=b"",
                 extensions=b"", ttl=64, tos=0):
-    """A whole RoCEv2 frame (Ethernet to ICRC, no FCS); ``extensions`` are the packed headers after BTH."""
+    """Return a whole RoCEv2 frame (Ethernet to ICRC, no FCS); ``extensions`` are the packed headers after BTH."""
     pad = -len(payload) % 4
     body = extensions + payload + bytes(pad)
     udp_length = UDP.size_bytes + BTH.size_bytes + len(body) + ICRC_BYTES

@@ -1,4 +1,4 @@
-"""Where a signal changes its clock: all of it, by name, and what a vendor's tools are to do about it."""
+"""Clock-domain crossings of the card, by name, and their constraints for a vendor's tools."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,15 +8,15 @@ PERIODS_NS = {"sync": 4.0, "mac": 3.103, "init": 10.0}
 
 class Kind(Enum):
     GRAY = "pointer in Gray code: bits may arrive at different times, but less than a cycle apart"
-    LEVEL = "single bits, each of which stands long enough"
-    HELD = "a bus that stands still while it is read: a synchronised bit says when"
-    RESET = "reset that comes at once and goes with the clock"
-    STATIC = "set by hand while the block that reads it is in reset"
+    LEVEL = "single bits, each of which is stable long enough"
+    HELD = "a bus that is stable while it is read: a synchronised bit is its enable"
+    RESET = "reset with asynchronous assertion and synchronous release"
+    STATIC = "set by software while the block that reads it is in reset"
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """``source`` and ``sink`` are registers, ports, or ``block.port``; a path of instances, parted by ``/``."""
+    """A crossing: ``source`` and ``sink`` are registers, ports, or ``block.port``; paths of instances use ``/``."""
 
     kind: Kind
     source: str
@@ -25,7 +25,7 @@ class Crossing:
     read: str
 
     def constraints(self):
-        """Lines of XDC."""
+        """Return lines of XDC."""
         cells = {end: f"[get_cells -hierarchical -filter {{NAME =~ {getattr(self, end)}_reg*}}]"
                  for end in ("source", "sink") if "." not in getattr(self, end) and "/" in getattr(self, end)}
         if self.kind is Kind.STATIC or "source" not in cells and self.kind is not Kind.RESET:
@@ -51,7 +51,7 @@ class Crossing:
 
 
 def _frames(path, write, read, fifos):
-    """Of a :class:`~weft.hdl.mac.frame_crossing.FrameCrossing`."""
+    """Generate the crossings of a :class:`~weft.hdl.mac.frame_crossing.FrameCrossing`."""
     for fifo in (f"{path}/{name}" for name in fifos):
         yield Crossing(Kind.GRAY, f"{fifo}/produce_w_gry", f"{fifo}/produce_cdc/stage0", write, read)
         yield Crossing(Kind.GRAY, f"{fifo}/consume_r_gry", f"{fifo}/consume_cdc/stage0", read, write)
@@ -70,17 +70,17 @@ CARD_CROSSINGS = (
     Crossing(Kind.LEVEL, "transmit/buffer/held", "transmit/buffer/held_cdc/stage0", "mac", "sync"),
     Crossing(Kind.LEVEL, "transmit/buffer/mac_stalled", "transmit/buffer/stalled_cdc/stage0", "mac", "sync"),
     Crossing(Kind.LEVEL, "transmit/buffer/dropped_toggle", "transmit/buffer/dropped_cdc/stage0", "sync", "mac"),
-    Crossing(Kind.LEVEL, "pause_crossing/ask", "pause_crossing/ask_cdc/stage0", "sync", "mac"),
+    Crossing(Kind.LEVEL, "pause_crossing/request", "pause_crossing/request_cdc/stage0", "sync", "mac"),
     Crossing(Kind.LEVEL, "pause_crossing/done", "pause_crossing/done_cdc/stage0", "mac", "sync"),
-    Crossing(Kind.HELD, "pause_crossing/asked_for", "pause_crossing/to_send", "sync", "mac"),
+    Crossing(Kind.HELD, "pause_crossing/request_data", "pause_crossing/to_send", "sync", "mac"),
     Crossing(Kind.RESET, "rst", "sync_release/release/stage0", None, "sync"),
     Crossing(Kind.RESET, "mac_rst", "mac_release/release/stage0", None, "mac"),
 )
 
 
 def crossings_xdc(crossings=CARD_CROSSINGS):
-    """XDC to be read after synthesis, when registers have their names: every place where a clock changes."""
-    lines = ["# Between clocks. Nothing else may cross: report_cdc has to find no other path."]
+    """Return the XDC of all crossings, to be read after synthesis, when registers have their names."""
+    lines = ["# Clock-domain crossings. report_cdc must find no other path."]
     seen = set()
     for crossing in crossings:
         lines += ["", f"# {crossing.source} -> {crossing.sink}: {crossing.kind.value}"]

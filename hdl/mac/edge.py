@@ -12,11 +12,11 @@ from ..part.stream import pass_unless
 
 TX_USER_WIDTH = 17   # error bit and a timestamp tag
 RX_USER_WIDTH = 1    # bad frame
-AT_MAC = ("m_axis_tx", "s_axis_rx", "mac_")     # how names of the card's ports at the MAC's clock begin
+AT_MAC = ("m_axis_tx", "s_axis_rx", "mac_")     # prefixes of the card's ports in the MAC's clock domain
 
 
 def mac_members(*, mac_clock):
-    """The card's ports at the MAC, and with ``mac_clock`` all clocks and resets: see :class:`~weft.hdl.card.Card`."""
+    """Return the ports of :class:`~weft.hdl.card.Card` at the MAC, and with ``mac_clock`` all clocks and resets."""
     return {
         **({name: In(1) for name in ("clk", "rst", "mac_clk", "mac_rst", "mac_up")} if mac_clock else {}),
         "m_axis_tx": Out(axis_signature(data_width=BEAT_BITS, user_width=TX_USER_WIDTH)),
@@ -34,7 +34,7 @@ class MacTx(wiring.Component):
     hold : In(1)
         While high no frame begins.
     sending : Out(1)
-        Amid a frame.
+        A frame is being sent.
     m_axis : Out(axis)
         ``tuser`` bit 0 is the error flag, the timestamp tag is 0.
     """
@@ -62,18 +62,18 @@ class MacTx(wiring.Component):
 
 
 class MacRx(wiring.Component):
-    """AXI-stream to beats, registered once. Never stalls: what follows must take a beat per cycle.
+    """AXI-stream to beats, registered once. Never stalls: the sink must accept a beat per cycle.
 
-    MAC control frames, by their EtherType, go to an output of their own.
+    MAC control frames, detected by their EtherType, go to a separate output.
 
-    ``tkeep`` of a last beat is a run of ones from bit 0 (which is not checked); of other beats it is not looked at.
+    ``tkeep`` of a last beat must be a run of ones from bit 0 (which is not checked); of other beats it is ignored.
 
     Members
     -------
     s_axis : In(axis)
         ``tuser`` on the last beat: bad frame.
     o, o_control : Out(stream.Signature(Beat))
-        ``ready`` is not looked at.
+        ``ready`` is ignored.
     """
 
     def __init__(self):
@@ -87,12 +87,12 @@ class MacRx(wiring.Component):
         m = Module()
         axis, beat = self.s_axis, self.o.p
         eth = data.View(WIRE["Ethernet"], swap_bytes(axis.tdata[:8 * wire.ETH.size_bytes]))
-        first, amid, control = Signal(init=1), Signal(), Signal()
+        first, in_frame, control = Signal(init=1), Signal(), Signal()
         m.d.comb += control.eq(Mux(first, (eth.ethertype == wire.ETHERTYPE_MAC_CONTROL)
-                                   & (~axis.tlast | axis.tkeep[wire.ETH.size_bytes - 1]), amid))
+                                   & (~axis.tlast | axis.tkeep[wire.ETH.size_bytes - 1]), in_frame))
         with m.If(axis.tvalid):
-            m.d.sync += [first.eq(axis.tlast), amid.eq(control)]
-        # Bit k of the last byte's number is odd parity of the multiples of 2^k, but 0, that the run of ones reaches.
+            m.d.sync += [first.eq(axis.tlast), in_frame.eq(control)]
+        # Bit k of the last byte's index is the odd parity of `tkeep` at the multiples of 2^k, except 0.
         empty = Cat(~axis.tkeep[1 << k::1 << k].xor() for k in range(exact_log2(BEAT_BYTES)))
         m.d.comb += [axis.tready.eq(1), self.o_control.p.eq(beat)]
         m.d.sync += [

@@ -1,4 +1,4 @@
-"""Frames from one clock to another, whole or not at all."""
+"""Clock-domain crossing of frames: each arrives complete or is dropped."""
 
 from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, Mux, ResetSignal, Shape, Signal
 from amaranth.lib import stream, wiring
@@ -8,29 +8,29 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract.params import exact_log2
 from ..part.layouts import Beat
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 
-LEVEL_LAG = 4             # beats that the FIFO's idea of its level may lag behind
+LEVEL_LAG = 4             # beats by which the level of the FIFO may lag
 QUIET_LOG2 = 5            # cycles without a frame after a reset of either side
-EMPTYING = range(16, 24)  # in which of them the FIFOs are emptied; before that, the reader ends what it has begun
+EMPTYING = range(16, 24)  # the cycles of them in which the FIFOs are cleared; the reader completes its frame before
 
 
 class FrameCrossing(wiring.Component):
     """Frames from clock domain ``write`` to clock domain ``read``, one beat per cycle of the slower clock.
 
-    The domains have nothing to do with each other, and either may be reset at any time, for 16 cycles of the slower
-    clock at least. Beats go through a FIFO with Gray pointers. What is begun at ``o`` is always ended: a frame of
-    which the rest is lost, because a side is reset, ends with ``error``. A frame of more than ``frame_beats`` ends
-    there, too. Every frame of which ``i`` took the last beat either leaves whole or is counted.
+    The domains are unrelated, and either may be reset at any time, for at least 16 cycles of the slower
+    clock. Beats go through a FIFO with Gray pointers. A frame that has begun at ``o`` is always ended: if the rest
+    is lost, because a side is reset, it ends with ``error``. A frame of more than ``frame_beats`` ends
+    there, too. Every frame whose last beat was accepted at ``i`` either leaves whole or is counted.
 
-    With ``whole`` a frame is offered when all of it is in the FIFO, so it leaves without a gap however fast its reader
-    is: store and forward, which costs the time that its beats take to come. A threshold would cost less, but it holds
-    only for a known ratio of the clocks and a writer that never pauses. A frame with ``error``, or one that is too
-    long, is forgotten: it takes the reader a cycle per beat. With ``drop`` the input never waits, and a frame for which
-    there may be no room is dropped when it begins.
+    With ``whole`` a frame is offered when all of it is in the FIFO, so it leaves without a gap for a reader of any
+    speed: store and forward, at the cost of the time in which its beats come. A threshold would cost less, but it is
+    correct only for a known ratio of the clocks and a writer that never pauses. A frame with ``error``, or one that is
+    too long, is dropped: it takes the reader a cycle per beat. With ``drop`` the input never waits, and a frame for
+    which there may be no space is dropped when it begins.
 
-    A reset of what writes that is none of its clock domain (a ``ResetInserter``) empties the FIFO as well; the reader
-    is to be held until ``quiet`` falls, or it may cut a frame.
+    A reset of the writing block only (a ``ResetInserter``), not of its clock domain, empties the FIFO as well; the
+    reader must be held until ``quiet`` falls, or it may cut a frame.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ class FrameCrossing(wiring.Component):
         Beats of the FIFO, a power of two, and of the longest frame.
     whole, drop : bool
     shape : ShapeLike
-        Of a beat: at least the fields of :class:`~weft.hdl.part.layouts.Beat`. Of more, those in a frame's first beat
-        count.
+        Of a beat: at least the fields of :class:`~weft.hdl.part.layouts.Beat`. Further fields are valid in a frame's
+        first beat.
 
     Members
     -------
@@ -50,19 +50,19 @@ class FrameCrossing(wiring.Component):
     enable : In(1)
         Domain ``write``: while low, frames that begin are dropped.
     dropped : Out(1)
-        Domain ``write``: a frame ended that does not leave whole, other than for its ``error``.
+        Domain ``write``: a frame ended that does not leave whole, for other reasons than its ``error``.
     too_long : Out(1)
         Domain ``write``, with ``dropped``: it had too many beats.
     quiet : Out(1)
-        Domain ``write``: a side was reset, and no frame is taken yet.
+        Domain ``write``: a side was reset, and no frame is accepted yet.
     read_reset : Out(1)
         Domain ``write``: the reader is in reset.
     empty : Out(1)
-        Domain ``write``: nothing is in the FIFO, nor amid the input.
+        Domain ``write``: the FIFO is empty, and no frame is coming in.
     hold : In(1)
-        Domain ``read``: while high no frame begins at ``o`` but one that was begun inside.
+        Domain ``read``: while high no frame begins at ``o``, except one that has begun inside.
     sending : Out(1)
-        Domain ``read``: a frame is under way. Once low with ``hold``, it stays low.
+        Domain ``read``: a frame is being sent. Once low with ``hold``, it stays low.
     aborted : Out(1)
         Domain ``read``: a frame was ended with ``error`` because of a reset.
 
@@ -99,8 +99,10 @@ class FrameCrossing(wiring.Component):
         return m
 
     def _write(self, m, beats):
-        """Beats of frames into their FIFO. Returns two signals: the first is high once for each end of a frame in it,
-        and then the second says whether the frame is to be forgotten."""
+        """Write the beats of frames into their FIFO.
+
+        Returns two signals: the first is high once for each end of a frame in it, and then the second shows whether the
+        frame must be dropped. """
         quiet, waited = self.quiet, Signal(QUIET_LOG2)
         m.submodules.reader_reset_cdc = FFSynchronizer(ResetSignal("read"), self.read_reset, o_domain="write", init=1)
         empty_fifos = Signal()
@@ -111,14 +113,14 @@ class FrameCrossing(wiring.Component):
         with m.Elif(quiet):
             m.d.write += waited.eq(waited + 1)
 
-        inside, admitted, long, room = Signal(), Signal(), Signal(), Signal()
+        inside, admitted, long, space = Signal(), Signal(), Signal(), Signal()
         beat_index = Signal(range(self._frame_beats))
         take, cut, ended, forgotten = Signal(), Signal(), Signal(2), Signal(2)
         i = self.i
         if self._drop:
-            m.d.write += room.eq(beats.w_level <= self._depth - self._frame_beats - LEVEL_LAG)
+            m.d.write += space.eq(beats.w_level <= self._depth - self._frame_beats - LEVEL_LAG)
         m.d.comb += [
-            take.eq(~quiet & Mux(inside, admitted, self.enable & (room if self._drop else 1))),
+            take.eq(~quiet & Mux(inside, admitted, self.enable & (space if self._drop else 1))),
             cut.eq((beat_index == self._frame_beats - 1) & ~i.p.last),
             i.ready.eq(1 if self._drop else ~take | beats.w_rdy),
             beats.w_en.eq(i.valid & take), beats.w_data.eq(i.payload),
@@ -127,7 +129,7 @@ class FrameCrossing(wiring.Component):
         with m.If(cut):
             written = Signal(self._shape)
             m.d.comb += [written.eq(i.payload), written.last.eq(1), written.error.eq(1), beats.w_data.eq(written)]
-        # The end of a frame is told two cycles after its last beat, so that it cannot overtake it.
+        # The end of a frame is passed on two cycles after its last beat, so that it cannot overtake it.
         m.d.write += [ended.eq((ended << 1) | (beats.w_en & beats.w_rdy & (i.p.last | cut))),
                       forgotten.eq((forgotten << 1) | i.p.error | cut)]
         with m.If(i.valid & i.ready):
@@ -144,7 +146,7 @@ class FrameCrossing(wiring.Component):
         m.submodules.emptied_cdc = FFSynchronizer(beats.r_rst, emptied, o_domain="read", init=1)
         inside, take, goes, beat = Signal(), Signal(), Signal(), Signal(self._shape)
         forget, forgetting = Signal(), Signal()
-        m.submodules.skid = skid = DomainRenamer("read")(Skid(self._shape))
+        m.submodules.skid = skid = DomainRenamer("read")(SkidBuffer(self._shape))
         out = skid.i
         wiring.connect(m, skid.o, wiring.flipped(self.o))
         m.d.comb += [beat.eq(beats.r_data), out.valid.eq(take & ~forget), out.payload.eq(beat),
@@ -158,12 +160,12 @@ class FrameCrossing(wiring.Component):
                 m.d.comb += [ends.r_en.eq(goes & ~inside), forget.eq(Mux(inside, forgetting, ends.r_data))]
             with m.If(goes):
                 m.d.read += [inside.eq(~beat.last), forgetting.eq(forget)]
-        with m.Elif(inside):                                # in this very cycle: the MAC may not see a gap
+        with m.Elif(inside):                                # in the same cycle: the MAC must not see a gap
             m.d.comb += [out.valid.eq(~forgetting), out.p.empty.eq(0), out.p.last.eq(1), out.p.error.eq(1),
                          self.aborted.eq(out.ready & ~forgetting)]
             with m.If(out.ready):
                 m.d.read += inside.eq(0)
-        # After a reset of either side the FIFOs are emptied, and until that was seen what is in them is void.
+        # After a reset of either side the FIFOs are cleared; their contents are invalid until that was observed.
         with m.If(writer_reset):
             m.d.read += [running.eq(0), seen.eq(0)]
         with m.Elif(emptied):

@@ -1,4 +1,4 @@
-"""Priority-based flow control (IEEE 802.1Qbb): asks the peer to pause, and pauses when it asks."""
+"""Priority-based flow control (IEEE 802.1Qbb): sends and obeys pause frames."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -7,29 +7,29 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..contract import wire
 from ..contract.abi import Reason
 from ..contract.params import CardParams
-from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.counter_ports import DropEvent, count_outputs, merged, pass_counts
 from ..part.interfaces import Network
 from ..part.layouts import PAUSE_EMPTY, PFC_WORD, WIRE, Beat, PauseFrame, swap_bytes
 from ..part.registers import register_port
 
 LINE_BITS_PER_CYCLE = 400       # 100 Gb/s, 4 ns
-# Pauses are counted in parts of a quantum, of which a cycle has a whole number.
+# Pauses are counted in fractions of a quantum, an integer number per cycle.
 PARTS = wire.PAUSE_QUANTUM_BITS // 16
 PARTS_PER_CYCLE = LINE_BITS_PER_CYCLE // 16
 PARTS_WIDTH = 16 + (PARTS - 1).bit_length()
 
 
 def _down(parts):
-    """One cycle less."""
+    """Return the counter after one more cycle, at least 0."""
     return Mux(parts > PARTS_PER_CYCLE, parts - PARTS_PER_CYCLE, 0)
 
 
 class PauseReader(wiring.Component):
-    """What the peer's MAC control frames ask for.
+    """Parser of the peer's MAC control frames.
 
-    A frame is understood if it is one beat of at least 60 bytes without error, to the address of such frames, with the
-    opcode of priority-based flow control. Every other one is refused, and says nothing. Of those that are understood
-    the ones that name another priority alone mean nothing, either. Latency 2; one beat per cycle.
+    A frame is valid if it is one beat of at least 60 bytes without error, to the address of MAC control frames, with
+    the opcode of priority-based flow control. Other frames are dropped. Valid frames that name other priorities only
+    have no effect. Latency 2; one beat per cycle.
 
     Members
     -------
@@ -37,15 +37,15 @@ class PauseReader(wiring.Component):
         MAC control frames.
     priority : In(3)
     stb, quanta : Out(1), Out(16)
-        Pause for so long from now on; 0: no longer.
-    refuse : Out(Refusal)
+        Pause for ``quanta`` from now on; 0: end the pause.
+    drop : Out(DropEvent)
         BAD_PAUSE.
     """
 
     def __init__(self):
         super().__init__({
             "i": In(stream.Signature(Beat, always_ready=True)), "priority": In(3),
-            "stb": Out(1), "quanta": Out(16), "refuse": Out(Refusal),
+            "stb": Out(1), "quanta": Out(16), "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -67,16 +67,16 @@ class PauseReader(wiring.Component):
                     m.d.sync += quanta.eq(pfc[f"time{k}"])
         m.d.sync += [
             self.stb.eq(ended & sound & named), self.quanta.eq(quanta),
-            self.refuse.stb.eq(ended & ~sound), self.refuse.reason.eq(Reason.BAD_PAUSE),
+            self.drop.stb.eq(ended & ~sound), self.drop.reason.eq(Reason.BAD_PAUSE),
         ]
         return m
 
 
 class PauseTimer(wiring.Component):
-    """How long frames are held back.
+    """Timer of received pauses.
 
-    A peer that is never done is not obeyed for ever: pauses are weighed against the time between them, and when they
-    outweigh it by ``2 ** limit_log2`` cycles all are ignored for as long. So nobody can hold the card for much more
+    A peer cannot pause the card for ever: cycles of pause count up, the others down, and when the count
+    reaches ``2 ** limit_log2`` cycles all pauses are ignored until it is 0. So no peer can hold the card for much more
     than half of the time.
 
     Parameters
@@ -88,11 +88,11 @@ class PauseTimer(wiring.Component):
     enable : In(1)
         While low, pauses end and none begins.
     stb, quanta : In(1), In(16)
-        A pause of so many times 512 bits of the line from now on, whatever was asked before.
+        A pause of ``quanta`` times 512 bit times from now on; replaces the previous one.
     hold : Out(1)
         Registered.
     count_pause_cycles, count_pause_storms : Out(1)
-        Of ``hold``; pauses began to be ignored.
+        Of ``hold``; pauses begin to be ignored.
     """
 
     COUNTS = {"pause_cycles": 1, "pause_storms": 1}
@@ -126,10 +126,10 @@ class PauseTimer(wiring.Component):
 
 
 class PauseRequest(wiring.Component):
-    """When the peer is asked to pause, and for how long.
+    """Timing and duration of pauses for the peer.
 
-    While ``enable``, from ``high`` until ``low``: at once, and again whenever half of the time has passed; then once
-    more, for no time at all. A request waits until its frame begins; of several the newest counts.
+    While ``enable``, from ``high`` until ``low``: at once, and again whenever half of the duration has passed; then
+    once more, with duration 0. A request waits until its frame begins; the newest one is sent.
 
     Members
     -------
@@ -137,9 +137,9 @@ class PauseRequest(wiring.Component):
     quanta : In(16)
         At least 1.
     valid, ready : Out(1), In(1)
-        A frame is to be sent; its content was taken.
+        A frame must be sent; its content was accepted.
     pause : Out(1)
-        For ``quanta``; otherwise for none.
+        For ``quanta``; otherwise for 0.
     """
 
     def __init__(self):
@@ -148,7 +148,7 @@ class PauseRequest(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        left = Signal(PARTS_WIDTH)      # of half of the time
+        left = Signal(PARTS_WIDTH)      # of half of the duration
         m.d.sync += left.eq(_down(left))
         with m.If(self.ready):
             m.d.sync += self.valid.eq(0)
@@ -165,21 +165,21 @@ class PauseRequest(wiring.Component):
 
 
 class Pause(wiring.Component):
-    """What MAC control frames are for: asks for pauses, and says when frames to the MAC are to be held back.
+    """Flow control by MAC control frames: requests pauses, and holds frames to the MAC back.
 
-    Off unless the register ``pfc`` says otherwise. A pause that is asked for goes between two frames, whatever is held
-    back; a pause that the peer asks for holds back all frames that have not begun but the card's own pauses, since the
-    frames of a card have no priority of their own. Both happen behind the transmit buffer (see
-    :class:`~weft.hdl.mac.pause_gate.PauseGate`), at the MAC's clock if it has its own: the up to 16 KiB in it do not
-    leave during a pause, and no pause that is asked for waits behind them.
+    Off unless the register ``pfc`` enables it. A pause frame is sent between two frames, even while frames are held
+    back; a pause of the peer holds back all frames that have not begun except the card's pause frames, since all frames
+    of a card have the same priority. Both happen after the transmit buffer (see
+    :class:`~weft.hdl.mac.pause_gate.PauseGate`), in the MAC's clock domain if there is one: the up to 16 KiB in it do
+    not leave during a pause, and no pause frame waits for them.
 
-    What still comes after a pause was asked for needs room (*headroom*): a frame of this card that is under way, one of
-    the peer's, what both do meanwhile (some 60 cycles, 3 KiB), and twice the cable, 125 bytes a metre. Where both MACs
-    have clocks of their own that is 1.25 KiB more: a pause is asked for 5 cycles of the MAC later; the peer reads it 8
-    cycles later and holds frames back 4 cycles later, of which two beats still leave; and what comes is 8 cycles on its
-    way to the receive room. With ``send`` the receive room drops nothing early while the peer listens, and all above
-    ``PAUSE_FROM`` is headroom: of 512 beats 24 KiB, which is enough for frames of 4 KiB and a cable of 100 m, or 90 m
-    with clocks of their own; and of 64 headers 52, which for packets of 64 bytes is a cable of 40 m, or 30 m.
+    Data that arrive after a pause frame was requested need space (*headroom*): a frame of this card that is being sent,
+    one of the peer's, the latencies of both (some 60 cycles, 3 KiB), and twice the cable, 125 bytes a metre. If both
+    MACs have separate clocks that is 1.25 KiB more: a pause frame is sent 5 cycles of the MAC later; the peer reads it
+    8 cycles later and holds frames back 4 cycles later, of which two beats still leave; and arriving data take 8 cycles
+    to the receive subsystem. With ``send`` the receive subsystem drops nothing early while the peer obeys, and all
+    above ``PAUSE_FROM`` is headroom: of 512 beats 24 KiB, which is enough for frames of 4 KiB and a cable of 100 m, or
+    90 m with separate clocks; and of 64 headers 52, which for packets of 64 bytes is a cable of 40 m, or 30 m.
 
     Parameters
     ----------
@@ -192,14 +192,14 @@ class Pause(wiring.Component):
     i_control : In(stream.Signature(Beat, always_ready=True))
         MAC control frames from the MAC.
     o : Out(stream.Signature(PauseFrame))
-        A pause to be sent. What it says may change, and counts when it is taken.
+        A pause frame to send. Its content may change until it is accepted.
     hold : Out(1)
-        No frame may begin: 4 cycles after the beat of the frame that asks for it.
+        No frame may begin: 4 cycles after the beat of the received pause frame.
     high, low : In(1)
-        The receive room has little space left; it has enough again.
-    asks : Out(1)
+        The receive subsystem has little space left; it has enough again.
+    pause_enabled : Out(1)
         ``send`` of the register.
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         BAD_PAUSE.
     count_tx_pauses, count_rx_pauses, count_pause_cycles, count_pause_storms : Out(1)
     """
@@ -212,8 +212,8 @@ class Pause(wiring.Component):
             "registers": In(register_port("pause")), "network": In(Network),
             "i_control": In(stream.Signature(Beat, always_ready=True)),
             "o": Out(stream.Signature(PauseFrame)), "hold": Out(1),
-            "high": In(1), "low": In(1), "asks": Out(1),
-            "refuse": Out(Refusal), **count_outputs(self.COUNTS),
+            "high": In(1), "low": In(1), "pause_enabled": Out(1),
+            "drop": Out(DropEvent), **count_outputs(self.COUNTS),
         })
 
     def elaborate(self, platform):
@@ -223,14 +223,14 @@ class Pause(wiring.Component):
         m.submodules.request = request = PauseRequest()
         word = data.View(PFC_WORD, self.registers.pfc)
         connect(m, flipped(self.i_control), reader.i)
-        connect(m, reader.refuse, flipped(self.refuse))
+        connect(m, reader.drop, flipped(self.drop))
         pass_counts(m, [timer], self)
         m.d.comb += [
             reader.priority.eq(word.priority),
             timer.enable.eq(word.obey), timer.stb.eq(reader.stb), timer.quanta.eq(reader.quanta),
             self.hold.eq(timer.hold),
             request.enable.eq(word.send & (word.quanta != 0)), request.quanta.eq(word.quanta),
-            request.high.eq(self.high), request.low.eq(self.low), self.asks.eq(request.enable),
+            request.high.eq(self.high), request.low.eq(self.low), self.pause_enabled.eq(request.enable),
             self.o.valid.eq(request.valid), request.ready.eq(self.o.valid & self.o.ready),
             self.o.p.source.eq(self.network.mac), self.o.p.priority.eq(word.priority),
             self.o.p.quanta.eq(Mux(request.pause, word.quanta, 0)),

@@ -1,4 +1,4 @@
-"""A pause to be sent, on its way to a MAC at a clock of its own."""
+"""Clock-domain crossing of a pause frame to a MAC in another clock domain."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,11 +9,11 @@ from ..part.layouts import PauseFrame
 
 
 class PauseCrossing(wiring.Component):
-    """One pause at a time from domain ``sync`` to domain ``mac``, offered 4 cycles of the MAC after it was taken.
+    """One pause at a time from domain ``sync`` to domain ``mac``, offered 4 cycles of the MAC after it was accepted.
 
-    Question and answer are levels that go there and back, while what is asked stands still: the next one is taken some
-    10 cycles of each clock after the one before was sent. Either side may be reset at any time, for 16 cycles of the
-    slower clock at least; a pause on its way may then be lost, or sent twice.
+    A handshake of two levels, while the data are stable: the next one is accepted some 10 cycles of each clock after
+    the one before was sent. Either side may be reset at any time, for at least 16 cycles of the slower clock; a pause
+    in the crossing may then be lost, or sent twice.
 
     Members
     -------
@@ -28,25 +28,25 @@ class PauseCrossing(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        ask = Signal()                  # each on a line of its own: so it has the name that constraints know
-        asked = Signal()
+        request = Signal()                  # one signal per line: it gets the name that the constraints use
+        request_mac = Signal()
         done = Signal()
         done_sync = Signal()
         take = Signal()
-        asked_for = Signal(PauseFrame, reset_less=True)
+        request_data = Signal(PauseFrame, reset_less=True)
         to_send = Signal(PauseFrame, reset_less=True)
-        m.submodules.ask_cdc = FFSynchronizer(ask, asked, o_domain="mac")
+        m.submodules.request_cdc = FFSynchronizer(request, request_mac, o_domain="mac")
         m.submodules.done_cdc = FFSynchronizer(done, done_sync)
-        m.d.comb += [self.i.ready.eq(~ask & ~done_sync), self.o.payload.eq(to_send),
-                     take.eq(asked & ~done & ~self.o.valid)]
+        m.d.comb += [self.i.ready.eq(~request & ~done_sync), self.o.payload.eq(to_send),
+                     take.eq(request_mac & ~done & ~self.o.valid)]
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [ask.eq(1), asked_for.eq(self.i.payload)]
+            m.d.sync += [request.eq(1), request_data.eq(self.i.payload)]
         with m.Elif(done_sync):
-            m.d.sync += ask.eq(0)
+            m.d.sync += request.eq(0)
         with m.If(take):
-            m.d.mac += [self.o.valid.eq(1), to_send.eq(asked_for)]
+            m.d.mac += [self.o.valid.eq(1), to_send.eq(request_data)]
         with m.If(self.o.valid & self.o.ready):
             m.d.mac += [self.o.valid.eq(0), done.eq(1)]
-        with m.If(~asked & ~self.o.valid):
+        with m.If(~request_mac & ~self.o.valid):
             m.d.mac += done.eq(0)
         return m

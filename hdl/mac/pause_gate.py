@@ -1,4 +1,4 @@
-"""The card's own pauses between its frames, and none of its frames in the peer's pauses."""
+"""Gate before the MAC: inserts the card's pause frames, and holds frames during the peer's pauses."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -9,19 +9,19 @@ from ..part.layouts import PAUSE_EMPTY, WIRE, Beat, PauseFrame, swap_bytes
 
 
 class PauseGate(wiring.Component):
-    """The last block in front of the MAC. Combinational for frames: those that nothing holds back lose no cycle.
+    """The last block before the MAC. Combinational for frames: without a pause they lose no cycle.
 
-    A pause is a frame of one beat, offered in the cycle after ``i_pause`` was taken. That is taken when no frame is
-    under way or shown, whatever is held back.
+    A pause frame is one beat, offered in the cycle after ``i_pause`` was accepted. That is accepted when no frame is
+    being sent or offered, even while ``hold`` is high.
 
     Members
     -------
     i, o : In/Out(stream.Signature(Beat))
-        Frames. Once begun, one goes on.
+        Frames. One that has begun is completed.
     hold : In(1)
         While high no frame of ``i`` begins.
     i_pause : In(stream.Signature(PauseFrame))
-        What is sent is what it says when it is taken.
+        Sampled when it is accepted.
     """
 
     def __init__(self):
@@ -32,15 +32,16 @@ class PauseGate(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        own, inside, shown = Signal(), Signal(), Signal()      # a pause is offered; amid another frame; that is offered
-        amid, begins, passes, taken = Signal(), Signal(), Signal(), Signal()
+        # a pause frame is offered; another frame has begun; it is offered
+        own, inside, shown = Signal(), Signal(), Signal()
+        in_frame, begins, passes, taken = Signal(), Signal(), Signal(), Signal()
         pause = Signal(PauseFrame)
         m.d.comb += [
             passes.eq(~own & (inside | shown | ~self.hold)), taken.eq(self.o.valid & self.o.ready),
             self.o.p.eq(self.i.p), self.o.valid.eq(own | (self.i.valid & passes)),
             self.i.ready.eq(self.o.ready & passes),
-            amid.eq(Mux(taken, ~self.o.p.last, self.o.valid | inside)),     # after this cycle
-            self.i_pause.ready.eq(~amid), begins.eq(self.i_pause.valid & ~amid),
+            in_frame.eq(Mux(taken, ~self.o.p.last, self.o.valid | inside)),     # after this cycle
+            self.i_pause.ready.eq(~in_frame), begins.eq(self.i_pause.valid & ~in_frame),
         ]
         with m.If(own):
             m.d.comb += [self.o.p.data.eq(self._frame(m, pause)), self.o.p.empty.eq(PAUSE_EMPTY),
@@ -53,7 +54,7 @@ class PauseGate(wiring.Component):
         return m
 
     def _frame(self, m, pause):
-        """The pause as a beat."""
+        """Return the pause frame as a beat."""
         eth, pfc = Signal(WIRE["Ethernet"]), Signal(WIRE["PFC"])
         m.d.comb += [
             eth.dst.eq(wire.MAC_CONTROL_ADDRESS), eth.src.eq(pause.source),

@@ -1,22 +1,23 @@
-"""Resets that come at once and go with the clock."""
+"""Reset synchroniser: asynchronous assertion, synchronous release."""
 
 from amaranth.hdl import ClockDomain, ClockSignal, Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.cdc import AsyncFFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-HOLD_LOG2 = 5             # cycles that a reset lasts at least: both sides of a crossing have to see it
+HOLD_LOG2 = 5             # minimum length of a reset in cycles: both sides of a crossing must see it
 
 
 class ResetRelease(wiring.Component):
-    """A reset of ``domain``, of whose clock alone it needs to know.
+    """A reset of ``domain``, synchronised to its clock.
 
     Members
     -------
     arst : In(1)
         Asynchronous, active high.
     rst : Out(1)
-        Rises with ``arst``, clock or not; falls at an edge of the clock, 32 cycles after ``arst``. High at power-up.
+        Rises with ``arst``, even without a clock; falls at an edge of the clock, 32 cycles after ``arst``. High at
+        power-up.
     """
 
     def __init__(self, domain):

@@ -1,14 +1,14 @@
-"""Arbiters: streams merged round-robin."""
+"""Round-robin arbiters that merge streams."""
 
 from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .logic import encoded
+from .logic import encode_one_hot
 
 
-class Turns:
-    """Who comes before whom when all ask, in registers: the first behind the last owner."""
+class RoundRobin:
+    """Pairwise round-robin priorities in registers; the input after the last owner has the highest."""
 
     def __init__(self, n):
         self.n = n
@@ -19,21 +19,21 @@ class Turns:
         return (j - owner - 1) % self.n < (k - owner - 1) % self.n
 
     def before(self, j, k):
-        """Input ``j`` comes before ``k``."""
+        """Return whether input ``j`` has priority over ``k``."""
         return self.bits[j, k] if j < k else ~self.bits[k, j]
 
-    def another(self, asks, k):
-        """One that asks comes before ``k``."""
-        return Cat(asks[j] & self.before(j, k) for j in range(self.n) if j != k).any()
+    def another(self, requests, k):
+        """Return whether a requesting input has priority over ``k``."""
+        return Cat(requests[j] & self.before(j, k) for j in range(self.n) if j != k).any()
 
     def behind(self, owner):
-        """What each of ``bits`` becomes in the cycle in which the bit of a new ``owner`` is set."""
+        """Return the next value of each of ``bits``, in the cycle in which one bit of ``owner`` (one-hot) is set."""
         return {(j, k): Cat(owner[each] for each in range(self.n) if self._first(j, k, each)).any()
                 for j, k in self.bits}
 
 
 class PacketArbiter(wiring.Component):
-    """Merges streams round-robin; a packet, once begun, is passed whole.
+    """Merges streams round-robin; a packet that has begun is passed whole.
 
     The output is registered: one item per cycle, latency 1, no bubble between packets.
 
@@ -42,9 +42,9 @@ class PacketArbiter(wiring.Component):
     shape : ShapeLike
         Payload with a 1-bit field ``last`` (:class:`~weft.hdl.part.layouts.Beat`, ``DmaRequest``).
     n : int
-        Inputs.
+        Number of inputs.
     late : int, optional
-        The input that offers late in its cycle: all the others are decided on before it.
+        Input whose ``valid`` is late in the cycle: the choice among the others does not wait for it.
 
     Members
     -------
@@ -56,7 +56,7 @@ class PacketArbiter(wiring.Component):
 
     def __init__(self, shape, n, late=None):
         if n < 1:
-            raise ValueError(f"an arbiter of {n} inputs has nothing to do")
+            raise ValueError(f"an arbiter needs at least one input, not {n}")
         self.n, self.late = n, late if n > 1 else None
         super().__init__({
             "i": In(stream.Signature(shape)).array(n),
@@ -65,21 +65,23 @@ class PacketArbiter(wiring.Component):
         })
 
     def is_last(self, payload):
-        """Whether the grant may move on behind this item."""
+        """Return whether the grant may move on after this item."""
         return payload.last
 
     def elaborate(self, platform):
         m, n = Module(), self.n
-        # Whose packet is under way, if any is, stands in registers.
+        # `keeps`: the input in the middle of a packet keeps its grant; `free`: there is none.
         keeps, free, load = Signal(n), Signal(init=1), Signal()
         early = [k for k in range(n) if k != self.late]
         granted, valid = Signal(n), Cat(s.valid if k in early else Const(0, 1) for k, s in enumerate(self.i))
         m.d.comb += load.eq(~self.o.valid | self.o.ready)
-        order = Turns(n)
+        order = RoundRobin(n)
 
         def chosen(inputs):
-            """What the granted one of ``inputs`` has. Two of them decide without the rest: what moves a wide payload
-            is no net that anything else waits for."""
+            """Return the payload of the granted input among ``inputs``.
+
+            A pair of inputs is decided by a separate small function of `valid`, so that the select of a wide payload
+            loads no net that other logic waits for. """
             if len(inputs) == 1:
                 return Value.cast(self.i[inputs[0]].payload)
             half = 1 << (len(inputs) - 1).bit_length() - 1
@@ -90,8 +92,9 @@ class PacketArbiter(wiring.Component):
                 second = keeps[k] | (valid[k] & ~keeps[j] & ~(valid[j] & order.before(j, k)))
             return Mux(second, chosen(high), chosen(low))
 
-        # `ready` looks at the others' `valid` alone: whoever offers late hears early.
-        open_ = Cat(keeps[k] | (free & ~order.another(valid, k)) for k in range(n))     # taken if he has something
+        # `ready` depends on the `valid` of the other inputs only, so an input with a late `valid` gets an early
+        # `ready`.
+        open_ = Cat(keeps[k] | (free & ~order.another(valid, k)) for k in range(n))     # granted if valid
         more = [s.valid & ~self.is_last(s.payload) for s in self.i]
         stays = Cat(open_[k] & more[k] for k in range(n))
         m.d.comb += granted.eq(open_ & valid)
@@ -100,7 +103,7 @@ class PacketArbiter(wiring.Component):
         if self.late is None:
             m.d.comb += [s.ready.eq(load & open_[k]) for k, s in enumerate(self.i)]
         else:
-            m.submodules.last_word = word = LastWord(len(Value.cast(self.o.payload)), n, self.late)
+            m.submodules.last_word = word = LateGrant(len(Value.cast(self.o.payload)), n, self.late)
             it = self.i[self.late]
             m.d.comb += [
                 word.load.eq(load), word.open.eq(open_), word.valid.eq(it.valid), word.others.eq(any_),
@@ -114,36 +117,38 @@ class PacketArbiter(wiring.Component):
             moves = {bit: Mux(word.wins, late[bit], other) for bit, other in moves.items()}
             takes = Cat(Mux(word.wins, k == self.late, granted[k]) for k in range(n))
             stays = Cat(word.wins & more[k] if k == self.late else ~word.wins & stays[k] for k in range(n))
-        with m.If(load):    # a wide payload does not wait for whether anyone has something
-            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload), self.source.eq(encoded(takes))]
+        with m.If(load):    # load whether or not an input is valid: the enable of a wide payload is early
+            m.d.sync += [self.o.valid.eq(any_), Value.cast(self.o.payload).eq(payload),
+                         self.source.eq(encode_one_hot(takes))]
         with m.If(load & any_):
             m.d.sync += [keeps.eq(stays), free.eq(ends), *(order.bits[bit].eq(value) for bit, value in moves.items())]
         return m
 
 
-class LastWord(wiring.Component):
-    """What is left of a choice among streams when all but one of them were decided on. Combinational.
+class LateGrant(wiring.Component):
+    """Final grant of an arbiter with one late input, after the choice among the others. Combinational.
 
-    A block of its own, so that a tool does not give away the one level from ``valid`` to the answers.
+    Kept as a block: there is one level of logic from ``valid`` to the outputs, which per-module mapping would trade for
+    area (docs/development.md, "Size and longest paths").
 
     Parameters
     ----------
     width, n, late : int
-        Bits of a payload; inputs; which of them is the late one.
+        Bits of a payload; number of inputs; index of the late input.
 
     Members
     -------
     load : In(1)
-        Something may be taken.
+        The output register accepts an item.
     open, yields : In(n)
-        Who is taken if he has something and the late one has not; who gives way to that one.
+        Inputs granted if valid while the late input is not; inputs with lower priority than the late one.
     others, other : In(1), In(width)
-        One of the others is taken then, and what he has.
+        One of the other inputs is granted if the late one is not, and its payload.
     valid, payload : In(1), In(width)
-        Of the late one.
+        Of the late input.
     ready : Out(n)
     any, wins, o : Out(1), Out(1), Out(width)
-        One is taken; the late one is; what he has.
+        An input is granted; the late input is; the payload of the granted one.
     """
 
     def __init__(self, width, n, late):
@@ -164,7 +169,7 @@ class LastWord(wiring.Component):
 
 
 class Arbiter(PacketArbiter):
-    """As :class:`PacketArbiter`, of single items of any shape: the grant may move on behind each."""
+    """:class:`PacketArbiter` for single items of any shape: the grant may move on after each item."""
 
     def is_last(self, payload):
         return Const(1)

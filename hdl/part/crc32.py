@@ -4,15 +4,15 @@ from amaranth.hdl import Cat, Const
 
 POLYNOMIAL = 0xEDB8_8320   # reflected
 WIDTH = 32
-RESIDUE = 0xDEBB_20E3      # register after a message and its own CRC, before the final inversion
+RESIDUE = 0xDEBB_20E3      # register after a message and its CRC, before the final inversion
 
 
 def advance(state, zero_bytes):
-    """Register after ``zero_bytes`` more zero bytes; a negative number takes zero bytes back."""
+    """Return the register after ``zero_bytes`` more zero bytes; a negative number removes zero bytes."""
     for _ in range(8 * abs(zero_bytes)):
         if zero_bytes > 0:
             state = state >> 1 ^ (POLYNOMIAL if state & 1 else 0)
-        elif state >> (WIDTH - 1):  # the polynomial was added: it alone sets the top bit
+        elif state >> (WIDTH - 1):  # the polynomial was added: nothing else sets the top bit
             state = (state ^ POLYNOMIAL) << 1 | 1
         else:
             state <<= 1
@@ -20,17 +20,20 @@ def advance(state, zero_bytes):
 
 
 def shift_map(zero_bytes):
-    """Columns of the map that :func:`advance` is: image of each register bit."""
+    """Return the columns of the map :func:`advance`: the image of each register bit."""
     return [advance(1 << bit, zero_bytes) for bit in range(WIDTH)]
 
 
 def data_map(length, follow):
-    """Columns from ``length`` bytes (byte 0 first, bit 0 first) to the register, ``follow`` zero bytes behind them."""
+    """Return the columns of the map from data to the register.
+
+    The data are ``length`` bytes (byte 0 first, bit 0 first), followed by ``follow`` zero bytes.
+    """
     return [advance(1 << bit, length - index + follow) for index in range(length) for bit in range(8)]
 
 
 def apply(columns, value):
-    """The linear map ``columns`` of ``value`` as one XOR per output bit."""
+    """Apply the linear map ``columns`` to ``value``: one XOR per output bit."""
     assert len(columns) == len(value)
     rows = []
     for out in range(WIDTH):

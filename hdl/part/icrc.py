@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..contract import wire
 from . import crc32
 from .layouts import BEAT_BYTES, Beat
-from .logic import above
+from .logic import greater_than
 
 GROUP_BYTES = 8
 _BTH = wire.BTH_OFFSET
@@ -16,9 +16,9 @@ _UDP = _IPV4 + wire.IPV4.size_bytes
 
 
 def _fixed_bytes():
-    """Value of each byte of the first beat that does not come from the frame.
+    """Return the value of each byte of the first beat that does not come from the frame.
 
-    Eight bytes of ones stand in front of the IP header. The register starts as ones, which is a
+    Eight bytes of ones precede the IP header. The register starts as ones, which is equal to a
     register of zeros with the first four of those bytes inverted.
     """
     fixed = dict.fromkeys(range(_IPV4 - 4), 0)
@@ -34,26 +34,26 @@ def _fixed_bytes():
 class Icrc(wiring.Component):
     """ICRC of every frame that passes (IBTA annex A17.3.3, IPv4 without options).
 
-    One beat per cycle, frames back to back, never a stall. The result of a frame appears
+    One beat per cycle, frames back to back, no stall. The result of a frame appears
     ``Icrc.LATENCY`` (7) cycles after the cycle in which its last beat was transferred, that of a check
-    ``Icrc.CHECK_LATENCY`` (6), for one cycle. The masking is by position; frames that are not RoCEv2
-    give a result without meaning, at the same time as others.
+    ``Icrc.CHECK_LATENCY`` (6), for one cycle. The masking is by position; the result of a frame that is not
+    RoCEv2 is undefined, and comes at the same time as that of others.
 
-    A last beat counts as if zeros filled it, so only a multiplication by x^512 is in the loop. At the end
-    the map of those zeros is taken back; a check compares with what a right frame has behind so many zeros.
+    The last beat is padded with zeros, so the loop contains only a multiplication by x^512. At the end the padding
+    is removed by the inverse map; a check compares with the residue of a correct frame followed by the same padding.
 
     Parameters
     ----------
     check : bool
         False: frames end with the last byte before the ICRC; the result is the ICRC.
-        True: frames end with their ICRC; the result says whether it is right.
+        True: frames end with their ICRC; the result shows whether it is right.
 
     Members
     -------
     i : In(stream.Signature(Beat, always_ready=True))
-        Frames from the Ethernet header; beats may come with gaps. ``error`` is not looked at.
+        Frames from the Ethernet header; beats may come with gaps. ``error`` is ignored.
     o : Out(stream.Signature(32 or 1, always_ready=True))
-        The ICRC (bits 7:0 are its first byte on the wire), or 1 for a right one.
+        The ICRC (bits 7:0 are its first byte on the wire), or 1 if the frame's ICRC is right.
     """
 
     LATENCY, CHECK_LATENCY = 7, 6
@@ -71,17 +71,17 @@ class Icrc(wiring.Component):
         with m.If(self.i.valid):
             m.d.sync += first.eq(self.i.p.last)
 
-        # 1: bytes that are not there become zero, those that routers may change become ones
+        # 1: unused bytes become zero, bytes that routers may change become ones
         fixed = _fixed_bytes()
         masked = Signal(8 * BEAT_BYTES)
         for index in range(BEAT_BYTES):
             byte = self.i.p.data.word_select(index, 8)
-            byte = Mux(above(self.i.p.empty, BEAT_BYTES - 1 - index), 0, byte)
+            byte = Mux(greater_than(self.i.p.empty, BEAT_BYTES - 1 - index), 0, byte)
             if index in fixed:
                 byte = Mux(first, Const(fixed[index], 8), byte)
             m.d.sync += masked.word_select(index, 8).eq(byte)
 
-        # 2: CRC of each group; 3: of the beat; 4: of the frame, as if zeros filled the last beat
+        # 2: CRC of each group; 3: of the beat; 4: of the frame with its last beat padded
         groups = []
         for index in range(0, BEAT_BYTES, GROUP_BYTES):
             group = Signal(crc32.WIDTH, name=f"group{index}")
@@ -111,7 +111,7 @@ class Icrc(wiring.Component):
 
     @staticmethod
     def _compared(m, state, empty, done):
-        """5: the comparison, byte by byte; 6: all of them."""
+        """5: comparison of each byte; 6: of all bytes."""
         expected, equal, right = Signal(crc32.WIDTH), Signal(crc32.WIDTH // 8), Signal()
         compared, done_q = Signal(), Signal()
         behind = [crc32.advance(crc32.RESIDUE, zeros) for zeros in range(BEAT_BYTES)]
@@ -126,7 +126,7 @@ class Icrc(wiring.Component):
 
     @staticmethod
     def _taken_back(m, state, empty, done):
-        """5 to 7: the zeros of the last beat are taken back, two bits of their number per cycle."""
+        """5 to 7: remove the padding of the last beat, two bits of its length per cycle."""
         left = Signal(6)
         m.d.sync += left.eq(empty)
         value = state

@@ -1,4 +1,4 @@
-"""Bundles of signals between rooms, each seen from the room named first."""
+"""Signatures between subsystems, each seen from the subsystem that its comment names first."""
 
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -8,42 +8,41 @@ from .layouts import ListCreate, QpRef, RegisterWrite
 
 QUERY_RESULTS = 4
 
-# The PCIe room reads and writes registers. A write with one half of a word has its data in both halves. A read is a
-# byte offset, held until the next read; its answer, with `read_ack`, is the aligned 64-bit word.
+# The PCIe subsystem reads and writes registers. A write of half a word has its data in both halves. A read is a
+# byte offset, held until the next read; the response, with `read_ack`, is the aligned 64-bit word.
 RegisterBus = wiring.Signature({
     "write": Out(stream.Signature(RegisterWrite)),
     "read_address": Out(16), "read_stb": Out(1), "read_data": In(64), "read_ack": In(1),
 })
 
-# The register block reads and writes the MSI-X table. Addresses are BAR offsets of aligned 64-bit words; data stand in
-# their natural half, with byte strobes. What is read comes one cycle after its address.
+# The register block reads and writes the MSI-X table. Addresses are BAR offsets of aligned 64-bit words; 32-bit data
+# are in their natural half, with byte strobes. Read data come one cycle after the address.
 MsixTable = wiring.Signature({
     "w_stb": Out(1), "w_address": Out(16), "w_data": Out(64), "w_mask": Out(8),
     "r_address": Out(16), "r_data": In(64),
 })
 
-# The command processor has QPs come to life and die in the Adamap room, and asks for their state. `destroyed` is a
-# strobe, with the acceptance of `destroy` or later. A query is a strobe, and `query_qpn` holds until the answer, a
+# The command processor creates and destroys QPs in the Adamap subsystem and queries their state. `destroyed` is a
+# strobe, with the acceptance of `destroy` or later. A query is a strobe; `query_qpn` holds until the response, a
 # strobe in the same cycle or later.
-QpLife = wiring.Signature({
+QpControl = wiring.Signature({
     "create": Out(stream.Signature(ListCreate)), "destroy": Out(stream.Signature(QpRef)), "destroyed": In(1),
     "query_stb": Out(1), "query_qpn": Out(24), "query_done": In(1),
     "query_result": In(data.ArrayLayout(32, QUERY_RESULTS)),
 })
 
-# The command processor tells the addresses of the card: transmit puts them into frames, receive compares.
+# The command processor provides the addresses of the card: transmit puts them into frames, receive compares.
 Network = wiring.Signature({"mac": Out(48), "ip": Out(32)})
 
 _INDEX_BITS = abi.RING_LOG2_MAX + 1
 
-# A ring writer tells where its next entry goes, how many it can take (0 while it does not run) of how many there are,
-# and whether half of its entries are taken. An entry may be marked as it is accepted; `marked` until the host has
-# consumed the newest such one.
+# A ring writer provides the position of its next entry, the number of entries that it can take (0 while it does not
+# run) out of `size`, and whether half of its entries are taken. An entry may be marked when it is accepted; `marked` is
+# high until the host has consumed the newest marked entry.
 RingSlot = wiring.Signature({
     "position": Out(abi.RING_LOG2_MAX), "free": Out(_INDEX_BITS), "size": Out(_INDEX_BITS), "half": Out(1),
     "mark": In(1), "marked": Out(1),
 })
 
-# What becomes of reports of refused packets: one is `written` to its ring, some are `unread`, and `half` of the ring is
-# taken.
-RefusalReports = wiring.Signature({"written": Out(1), "unread": Out(1), "half": Out(1)})
+# State of reports of dropped packets: one is `written` to its ring, some are `unread`, `half` of the ring is taken.
+DropReportState = wiring.Signature({"written": Out(1), "unread": Out(1), "half": Out(1)})

@@ -1,4 +1,4 @@
-"""Amaranth shapes of the contracts, and the structures that blocks hand to each other.
+"""Amaranth shapes of the contract, and payloads of the streams between blocks.
 
 :func:`host_struct` and :func:`wire_struct` turn a contract :class:`~weft.hdl.contract.layout.Layout` into an
 Amaranth layout. The classes below are the payloads of the streams between blocks: two blocks that
@@ -16,34 +16,34 @@ BEAT_BYTES = 64
 BEAT_BITS = BEAT_BYTES * 8
 PAYLOAD_MAX = 4096                # bytes of payload in one packet, and of one DMA request
 LENGTH_WIDTH = 13                 # holds PAYLOAD_MAX
-FRAME_LENGTH_WIDTH = 14           # of the bytes of a frame, or of what it carries
+FRAME_LENGTH_WIDTH = 14           # of the length of a frame or of its payload
 LINE_WIDTH = 58                   # of a physical address divided by 64
 PUSH_WINDOW_WIDTH = (abi.PUSH_WINDOWS - 1).bit_length()
 TICKET_WIDTH = 8                  # every received packet gets the next ticket
 
 
 def host_struct(layout: Layout):
-    """Amaranth struct of a little-endian contract layout, field for field (reserved ones included)."""
+    """Return the Amaranth struct of a little-endian contract layout, field for field (reserved ones included)."""
     assert layout.byteorder == "little"
     return data.StructLayout({f.name: unsigned(f.width) for f in layout.fields})
 
 
 def wire_struct(layout: Layout):
-    """Amaranth struct of a network-order header *after* :func:`swap_bytes`: last field at bit 0."""
+    """Return the Amaranth struct of a network-order header *after* :func:`swap_bytes`: last field at bit 0."""
     assert layout.byteorder == "big"
     return data.StructLayout({f.name: unsigned(f.width) for f in reversed(layout.fields)})
 
 
 def swap_bytes(value):
-    """The same bytes in the opposite order. Byte 0 of a beat is bits 7:0; on the wire it is the most significant."""
+    """Return the bytes in opposite order. Byte 0 of a beat is bits 7:0; on the wire it is the most significant."""
     return Cat(*[value[i:i + 8] for i in reversed(range(0, len(value), 8))])
 
 
 class Beat(data.Struct):
     """One beat of a byte stream; byte 0 is bits 7:0.
 
-    ``empty`` counts unused bytes at the end of the last beat and is zero elsewhere. A zero-length
-    stream is not a stream: nothing is sent for it. ``error`` counts on the last beat only.
+    ``empty`` is the number of unused bytes at the end of the last beat and zero elsewhere. There are no zero-length
+    streams: nothing is sent for one. ``error`` is valid on the last beat only.
     """
 
     data: BEAT_BITS
@@ -52,11 +52,11 @@ class Beat(data.Struct):
     error: 1
 
 
-PAUSE_EMPTY = BEAT_BYTES - wire.MIN_FRAME_BYTES        # of the beat that is a MAC control frame
+PAUSE_EMPTY = BEAT_BYTES - wire.MIN_FRAME_BYTES        # of a MAC control frame in its beat
 
 
 class PauseFrame(data.Struct):
-    """A frame of priority-based flow control that the card sends: from which address, what pauses, for how long."""
+    """A PFC frame to send: source address, priority to pause, duration in quanta of 512 bit times."""
 
     source: 48
     priority: 3
@@ -66,7 +66,7 @@ class PauseFrame(data.Struct):
 # ------------------------------------------------------------------------------------------ DMA
 
 class DmaRequest(data.Struct):
-    """A piece of host memory, 1 to 4096 bytes at any address; it may cross 4 KiB.
+    """A contiguous range of host memory, 1 to 4096 bytes at any address; it may cross 4 KiB.
 
     The bytes of all requests up to the one with ``last`` form one contiguous :class:`Beat` stream
     (gather for reads, scatter for writes).
@@ -78,17 +78,17 @@ class DmaRequest(data.Struct):
 
 
 class LineRequest(data.Struct):
-    """A read of 1 to 4 consecutive 64-byte lines that lie in one 256-byte aligned block or not, never across 4 KiB."""
+    """A read of 1 to 4 consecutive 64-byte lines; it may cross a 256-byte boundary, but not 4 KiB."""
 
     line: LINE_WIDTH    # physical address divided by 64
     count: 3            # 1 to params.REQUEST_LINES_MAX
-    tag: 16             # the client's, returned with the data; bits 15:12 are set by the arbiter
+    tag: 16             # set by the client, returned with the data; bits 15:12 are set by the arbiter
 
 
 class LineData(data.Struct):
     """One line read. Lines of one request come in order; requests may overtake each other.
 
-    The client must accept every line it asked for without delay: ``ready`` is not looked at.
+    The client must accept every line that it requested without delay: ``ready`` is ignored.
     """
 
     data: BEAT_BITS
@@ -107,7 +107,8 @@ class RegisterWrite(data.Struct):
 
 
 class PushedDescriptor(data.Struct):
-    """A host write into a window of ``abi.PUSH_BASE``: a ``whole`` descriptor, or less, whose ``data`` mean nothing."""
+    """A host write into a window of ``abi.PUSH_BASE``: a ``whole`` descriptor, or a part, whose ``data`` are undefined.
+    """
 
     data: BEAT_BITS
     window: PUSH_WINDOW_WIDTH
@@ -117,7 +118,7 @@ class PushedDescriptor(data.Struct):
 # ------------------------------------------------------------------------------------- transmit
 
 class TxPacket(data.Struct):
-    """One packet to be built: everything the headers need, and where its payload lies."""
+    """One packet to build: all fields of its headers, and the location of its payload."""
 
     opcode: 8          # BTH opcode
     ack_req: 1
@@ -133,7 +134,7 @@ class TxPacket(data.Struct):
     lkey: 32
     local_va: 64
     length: LENGTH_WIDTH
-    inline: 1          # the payload is no host memory: it came with the descriptor
+    inline: 1          # the payload came with the descriptor, not from host memory
     dst_mac: 48
     dst_ip: 32
     sport: 16
@@ -144,23 +145,23 @@ class TxPacket(data.Struct):
 # -------------------------------------------------------------------------------------- receive
 
 class RxKind(enum.Enum, shape=2):
-    """What the receive path does with a frame."""
+    """Action of the receive path for a frame."""
 
     DATA = 0       # RDMA write: payload follows on the payload stream if its length is not zero
-    PROBE = 1      # moves window and list, no payload
+    PROBE = 1      # moves the window and the list, no payload
     RAW = 2        # whole frame to NIC_RX, on the payload stream
-    REFUSED = 3    # refused by the parser: no payload
+    REJECTED = 3    # dropped by the parser: no payload
 
 
 class RxHeader(data.Struct):
-    """One frame as the parser understood it, sent when its last byte and its ICRC are known."""
+    """One parsed frame, sent when its last byte and its ICRC are known."""
 
     kind: RxKind
-    reason: 8          # abi.Reason when REFUSED
-    roce: 1            # a packet of a QP of the card (RAW only)
+    reason: 8          # abi.Reason when REJECTED
+    roce: 1            # a packet for a QP of the card (RAW only)
     host: 1            # a packet for one of host_qpns, with a right ICRC (RAW only)
     opcode: 8
-    dest_qp: 24        # whole; behind RxCheck the index alone
+    dest_qp: 24        # all bits; after RxCheck, the index alone
     psn: 24
     ack_req: 1
     retransmission: 1
@@ -178,19 +179,22 @@ class RawFrame(data.Struct):
     """A raw frame on its way to the host; its bytes follow."""
 
     length: FRAME_LENGTH_WIDTH
-    roce: 1     # a packet of a QP of the card
+    roce: 1     # a packet for a QP of the card
     host: 1     # a packet for one of host_qpns
 
 
 class Segment(data.Struct):
-    """A physical piece of a translated buffer."""
+    """A physically contiguous part of a translated buffer."""
 
     address: 64
     length: LENGTH_WIDTH   # 0: not used
 
 
 class RxPacket(data.Struct):
-    """A checked and translated frame. ``reason`` is OK for what may take effect; ``live``: the window judges it."""
+    """A checked and translated frame.
+
+    ``reason`` is OK if the frame may take effect. ``live``: the window judges it.
+    """
 
     header: RxHeader
     reason: 8
@@ -202,8 +206,8 @@ class RxPacket(data.Struct):
     segment1: Segment
 
 
-class JudgeRequest(data.Struct):
-    """A packet of a live QP for the window (original, probe) or the matcher (retransmission)."""
+class WindowRequest(data.Struct):
+    """A packet of an active QP for the window (original, probe) or the matcher (retransmission)."""
 
     qpn: 24
     generation: 8
@@ -212,12 +216,12 @@ class JudgeRequest(data.Struct):
     retransmission: 1
     probe: 1
     ack_req: 1
-    psn_guard: 5        # of the QP: so many of the high bits of a distance ahead must be zero
+    psn_guard: 5        # of the QP: number of high bits of a forward distance that must be zero
     ticket: TICKET_WIDTH
 
 
 class Verdict(enum.Enum, shape=3):
-    """What the window says of a packet."""
+    """Result of the window for a packet."""
 
     ACCEPT = 0          # place it; it was marked
     DUPLICATE = 1       # drop it
@@ -226,27 +230,30 @@ class Verdict(enum.Enum, shape=3):
     MATCH = 4           # retransmission: place it; the matcher does the bookkeeping
     UNMATCHED = 5       # retransmission: place it; the match queue is full, so the driver does the bookkeeping
     PROBE = 6           # nothing to place
-    FAR = 7             # further ahead than the peer may be: drop it, nothing moves
+    FAR = 7             # further ahead than the peer may be: drop it, nothing changes
 
 
-class Judgement(data.Struct):
-    """The window's answer, in request order."""
+class WindowVerdict(data.Struct):
+    """The window's response, in the order of requests."""
 
     verdict: Verdict
     psn: 32             # extended
     base: 32            # after the packet
     holes: abi.HOLES_BITS   # counted so far; free running
-    progress: 1         # send a PROGRESS report: the window is empty again and one was owed
+    progress: 1         # send a PROGRESS report: the window is empty again and a report is pending
 
 
 class HoleRun(data.Struct):
-    """Consecutive lost PSNs of one QP, from the window to the node builder. ``length`` 0 with ``seal`` only seals."""
+    """Consecutive lost PSNs of one QP, from the window to the node builder.
+
+    ``length`` 0 with ``seal`` only seals the open node.
+    """
 
     qpn: 24
     generation: 8
     psn: 32
     length: 24
-    seal: 1             # seal the QP's node behind this run
+    seal: 1             # seal the QP's open node after this run
     ticket: TICKET_WIDTH
 
 
@@ -262,14 +269,17 @@ class MatchRequest(data.Struct):
 
 
 class Report(data.Struct):
-    """A Meta Report entry without its phase; written once the packet ``ticket`` and all before it are placed."""
+    """A Meta Report entry without its phase.
+
+    It may be written once the packet ``ticket`` and all before it are placed.
+    """
 
     entry: 512
     ticket: TICKET_WIDTH
 
 
 class ListCreate(data.Struct):
-    """A QP comes to life: window at ``psn``, list empty."""
+    """A new incarnation of a QP: window at ``psn``, empty list."""
 
     qpn: 24
     generation: 8
@@ -277,14 +287,17 @@ class ListCreate(data.Struct):
 
 
 class QpRef(data.Struct):
-    """A QP and which life of it."""
+    """An incarnation of a QP."""
 
     qpn: 24
     generation: 8
 
 
 class Extent(data.Struct):
-    """A piece of the knitting buffer, of less than ``2 ** extent_blocks_log2 - 1`` blocks; ``lines`` 0 removes it."""
+    """A contiguous part of the knitting buffer.
+
+    It has less than ``2 ** extent_blocks_log2 - 1`` blocks; ``lines`` 0 removes it.
+    """
 
     index: 8
     base: LINE_WIDTH
@@ -292,19 +305,19 @@ class Extent(data.Struct):
 
 
 def qp_entry(params):
-    """Entry of the QP table: the generation has the bits of a QPN that the index leaves."""
+    """Return the layout of a QP table entry: ``generation`` has the bits of a QPN above the index."""
     widths = dict(abi.QP_ENTRY_FIELDS) | {"generation": QPN_BITS - params.qpn_width}
     return data.StructLayout({n: unsigned(w) for n, w in widths.items()})
 
 
 def qp_state(params):
-    """Of an entry of the QP table what says whether a QP lives, and for the how manieth time."""
+    """Return the layout of the fields of a QP table entry that identify an incarnation: state and generation."""
     members = qp_entry(params).members
     return data.StructLayout({name: members[name] for name in ("state", "generation")})
 
 
 def mr_entry():
-    """Entry of the MR table."""
+    """Return the layout of an MR table entry."""
     return data.StructLayout({n: unsigned(w) for n, w in abi.MR_ENTRY_FIELDS})
 
 

@@ -1,31 +1,31 @@
-"""The memory and the pointers of a queue."""
+"""FIFO memory and pointers."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .stages import Pair
+from .stages import PingPongBuffer
 
 
 class Queue(wiring.Component):
-    """First-in first-out queue, cycle by cycle that of Amaranth (``SyncFIFO``, or ``SyncFIFOBuffered`` with ``block``).
+    """First-in first-out queue, cycle-equivalent to Amaranth's ``SyncFIFO``, or to ``SyncFIFOBuffered`` with ``block``.
 
-    What may be written or read is often known late in a cycle: two levels of logic lead from ``w_en`` and ``r_en`` to
-    every register here. Amaranth's queue has an adder behind them, of four.
+    There are two levels of logic from ``w_en`` and ``r_en``, which are often late, to every register; Amaranth's queue
+    has an adder of four levels there.
 
     One item per cycle each way. Latency 1 cycle, with ``block`` 2.
 
     Parameters
     ----------
     width, depth : int
-        Of an item in bits; of the queue in items, with ``block`` at least 2.
+        Bits of an item; number of items, at least 2 with ``block``.
     block : bool
-        For block memory, which answers a cycle late: the last item read is in its output register.
-    standing : int
-        How many of the next items stand in registers, 2 at most, not in distributed memory: what is decided by the next
-        one begins a read earlier. The cycles are the same. Two take turns, as
-        :class:`~weft.hdl.part.stages.Pair` has it, for wide items. Not with ``block``.
+        Use block memory, whose read takes a cycle: the last item read is in its output register.
+    output_registers : int
+        Output registers: number of next items (0 to 2) held in registers instead of distributed memory, so that a read
+        that depends on the next item begins earlier. The cycles are the same. Two alternate, as in
+        :class:`~weft.hdl.part.stages.PingPongBuffer`, for wide items. Not with ``block``.
 
     Members
     -------
@@ -35,8 +35,8 @@ class Queue(wiring.Component):
         Items held.
     """
 
-    def __init__(self, width, depth, block=False, standing=0):
-        self.width, self.depth, self.block, self.standing = width, depth, block, standing
+    def __init__(self, width, depth, block=False, output_registers=0):
+        self.width, self.depth, self.block, self.output_registers = width, depth, block, output_registers
         super().__init__({
             "w_data": In(width), "w_en": In(1), "w_rdy": Out(1),
             "r_data": Out(width), "r_en": In(1), "r_rdy": Out(1),
@@ -50,27 +50,28 @@ class Queue(wiring.Component):
         m.submodules.storage = storage = Memory(shape=self.width, depth=places, init=[])
         write, read = storage.write_port(), storage.read_port(domain="sync" if self.block else "comb")
         produce = Signal(range(places))
-        consume = Signal(range(places), init=1 % places if self.standing == 1 else 0)
+        consume = Signal(range(places), init=1 % places if self.output_registers == 1 else 0)
         stored = Signal(range(places + 1), name="inner_level") if self.block else self.level
         put, take, some, last = Signal(), Signal(), Signal(), Signal()
-        leaves = take           # the memory
+        leaves = take           # strobe: an item leaves the memory
         m.d.comb += [
-            # Of a power of two the top bit says whether all are taken, without a comparison.
+            # For a power of two, the top bit of the level is 1 if the queue is full.
             self.w_rdy.eq(~stored[-1] if whole else stored != places),
             some.eq(stored != 0),
             put.eq(self.w_en & self.w_rdy),
             write.addr.eq(produce), write.data.eq(self.w_data),
-            write.en.eq(self.w_rdy if self.standing == 2 else put),
+            write.en.eq(self.w_rdy if self.output_registers == 2 else put),
             read.addr.eq(consume), last.eq(stored[1:] == 0),
         ]
         if self.block:
             m.d.comb += [take.eq(some & (~self.r_rdy | self.r_en)), read.en.eq(take), self.r_data.eq(read.data),
                          self.level.eq(stored + self.r_rdy)]
             m.d.sync += self.r_rdy.eq(take | (self.r_rdy & ~self.r_en))
-        elif self.standing == 2:
-            # What is put when none is behind the item that is shown goes there at once, and `consume` follows a cycle
-            # later: until then nothing is read. `w_en` is late, and items wide: a free place takes whatever is there.
-            m.submodules.heads = heads = Pair(self.width)
+        elif self.output_registers == 2:
+            # An item written while the memory holds none goes to the output directly, and `consume` follows a cycle
+            # later; nothing is read until then. `w_en` is late and items are wide, so a free entry is written in every
+            # cycle.
+            m.submodules.heads = heads = PingPongBuffer(self.width)
             passed = Signal()
             m.d.sync += passed.eq(put & last & heads.i.ready)
             leaves = passed | (~last & heads.i.ready)
@@ -79,8 +80,8 @@ class Queue(wiring.Component):
                 self.r_data.eq(heads.o.payload), self.r_rdy.eq(heads.o.valid), heads.o.ready.eq(self.r_en),
                 take.eq(self.r_rdy & self.r_en),
             ]
-        elif self.standing:
-            # `consume` is a place ahead. What comes when nothing is left behind the item that goes is the next one.
+        elif self.output_registers:
+            # `consume` is one entry ahead. An item written while the memory is empty becomes the next output item.
             m.d.comb += take.eq(self.r_rdy & self.r_en)
             m.d.sync += self.r_rdy.eq(put | (self.r_rdy & ~(take & last)))
             with m.If(~self.r_rdy | take):
@@ -90,7 +91,7 @@ class Queue(wiring.Component):
         for pointer, moves in ((produce, put), (consume, leaves)):
             with m.If(moves):
                 m.d.sync += pointer.eq(pointer + 1 if whole else Mux(pointer == places - 1, 0, pointer + 1))
-        # A bit turns if all below it are ones, or zeros: without an adder, and late.
+        # A bit toggles if all lower bits are ones (up) or zeros (down): no adder after the late `put` and `take`.
         more, fewer = put & ~take, take & ~put
         turns = ((more & stored[:k].all()) | (fewer & ~stored[:k].any()) for k in range(1, len(stored)))
         m.d.sync += stored.eq(stored ^ Cat(more | fewer, turns))

@@ -1,4 +1,4 @@
-"""The registers of BAR0 as the rooms see them: each room has those of its group as one port."""
+"""Registers of BAR0, grouped by the subsystem that uses them, one port each."""
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -14,20 +14,20 @@ _ADAMAP = [r for r in abi.REGISTERS if r.name in (
     "link_doorbell", "cum_doorbell")]
 _CARD = [r for r in abi.REGISTERS if r not in (*_RINGS, *_NIC, *_RECEIVE, *_PAUSE, *_ADAMAP)]
 
-# Who uses a register: the ring room, the Simple NIC, the receive room, flow control, the Adamap room, or the supervisor
-# of the card.
+# User of each register: ring subsystem, Simple NIC, receive subsystem, flow control, Adamap subsystem, or the
+# supervisor of the card.
 GROUPS = {"rings": _RINGS, "nic": _NIC, "receive": _RECEIVE, "pause": _PAUSE, "adamap": _ADAMAP, "card": _CARD}
 
 
 def group_of(register):
-    """Name of the group of a register."""
+    """Return the name of the group of a register."""
     return next(name for name, registers in GROUPS.items() if register in registers)
 
 
 def register_port(group):
-    """Signature of the registers of a group, seen from the register block.
+    """Return the signature of the registers of a group, seen from the register block.
 
-    ``<name>`` is the value, of a read-only register an input; ``<name>_stb`` is a strobe: that doorbell was rung.
+    ``<name>`` is the value, an input for a read-only register; ``<name>_stb`` is a strobe: that doorbell was written.
     """
     members = {}
     for register in GROUPS[group]:

@@ -1,17 +1,17 @@
-"""Selection by one-hot bits, comparison with several numbers, and a register whose choice comes late."""
+"""One-hot encoder and multiplexers, tag compare, and a register with a late input."""
 
 from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .logic import choose, encoded
+from .logic import encode_one_hot, one_hot_mux
 
 
-class IndexOf(wiring.Component):
-    """Which of some bits is set, and whether one is. Combinational.
+class OneHotEncoder(wiring.Component):
+    """Encoder of one-hot bits. Combinational.
 
-    Stays a block for the mapper of ``weft synth``, which maps block by block and saves cells on every path that is
-    shorter than the longest one of its block: see "Size and longest paths" in docs/development.md.
+    Kept as a block because ``weft synth`` maps block by block and saves area on every path that is shorter than the
+    longest one of its block: see "Size and longest paths" in docs/development.md.
 
     Parameters
     ----------
@@ -23,8 +23,9 @@ class IndexOf(wiring.Component):
     i, among : In(width)
         At most one bit is set in both.
     index : Out(range(width))
-        0 if none is.
+        Index of that bit; 0 if there is none.
     found : Out(1)
+        There is one.
     """
 
     def __init__(self, width):
@@ -34,12 +35,12 @@ class IndexOf(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bits = self.i & self.among
-        m.d.comb += [self.index.eq(encoded(bits)), self.found.eq(bits.any())]
+        m.d.comb += [self.index.eq(encode_one_hot(bits)), self.found.eq(bits.any())]
         return m
 
 
-class AnyOf(wiring.Component):
-    """Whether any of some bits is set. Combinational; a block of its own for the same reason.
+class AnyBit(wiring.Component):
+    """Reduction OR. Combinational; kept as a block for the same reason as :class:`OneHotEncoder`.
 
     Parameters
     ----------
@@ -60,8 +61,8 @@ class AnyOf(wiring.Component):
         return m
 
 
-class BitOf(wiring.Component):
-    """One of some bits, chosen by which is set of others. Combinational; a block of its own for the same reason.
+class OneHotBit(wiring.Component):
+    """One-hot multiplexer of bits. Combinational; kept as a block for the same reason as :class:`OneHotEncoder`.
 
     Parameters
     ----------
@@ -70,10 +71,10 @@ class BitOf(wiring.Component):
     Members
     -------
     i, among : In(width)
-        At most one bit is set in both.
+        At most one bit is set in both: the select.
     bits : In(width)
     o : Out(1)
-        0 if none is.
+        The selected bit; 0 if there is none.
     """
 
     def __init__(self, width):
@@ -86,20 +87,21 @@ class BitOf(wiring.Component):
         return m
 
 
-class OneOf(wiring.Component):
-    """Combinational.
+class OneHotMux(wiring.Component):
+    """One-hot multiplexer. Combinational.
 
     Parameters
     ----------
     width, places : int
+        Bits of a value; number of values.
 
     Members
     -------
     chosen : In(places)
-        At most one bit is set.
+        Select; at most one bit is set.
     values : In(width).array(places)
     o : Out(width)
-        0 if none is.
+        The selected value; 0 if there is none.
     """
 
     def __init__(self, width, places):
@@ -107,26 +109,27 @@ class OneOf(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.o.eq(choose(self.chosen, self.values))
+        m.d.comb += self.o.eq(one_hot_mux(self.chosen, self.values))
         return m
 
 
-class Among(wiring.Component):
-    """Compares a number with those of some places. Combinational.
+class TagCompare(wiring.Component):
+    """Tag compare: a number with the tags of all entries. Combinational.
 
     Parameters
     ----------
     width, places : int
+        Bits of a tag; number of entries.
 
     Members
     -------
     i : In(width)
     numbers, present : In(width).array(places), In(places)
-        What is compared, and where there is something.
+        Tags, and which entries are valid.
     bits : Out(places)
-        It is there.
+        Valid entries with that tag.
     any : Out(1)
-        It is anywhere.
+        There is one.
     """
 
     def __init__(self, width, places):
@@ -140,25 +143,24 @@ class Among(wiring.Component):
         return m
 
 
-class LateChoice(wiring.Component):
-    """Takes ``late``, ``early`` or what is ``other``, or keeps what it has. Latency 1.
+class LateMux(wiring.Component):
+    """Register with a late input: loads ``late``, ``early`` or ``other``, or holds. Latency 1.
 
-    Stays a block: with those of the wait queue folded into it, the estimated path of the matcher takes 3.78 ns, not
-    2.74.
+    Kept as a block: folded into the wait queue, the estimated path of the matcher becomes 3.78 instead of 2.74 ns.
 
     Parameters
     ----------
-    shape
+    shape : ShapeLike
     other : bool
-        Whether there is a third value.
+        Add a third value.
 
     Members
     -------
     late_en, late : In(1), In(shape)
     early_en, early : In(1), In(shape)
-        Counts while ``late_en`` is low.
+        Valid while ``late_en`` is low.
     other_en, other : In(1), In(shape)
-        If it has ``other``: what it takes in place of ``early``, while ``early_en`` is high too.
+        If ``other`` is set: loaded instead of ``early`` while ``early_en`` is high.
     o : Out(shape)
     """
 

@@ -1,4 +1,4 @@
-"""Registers that streams pass through."""
+"""Register stages of streams."""
 
 from amaranth import Module, Mux, Shape, Signal, Value
 from amaranth.lib import stream, wiring
@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 
 class _Stage(wiring.Component):
-    """A part that items of one shape pass through, from ``i`` to ``o``."""
+    """Base of stream stages: items of one shape, from ``i`` to ``o``."""
 
     def __init__(self, shape, **more):
         self.shape = shape
@@ -26,7 +26,7 @@ class PipelineRegister(_Stage):
     def elaborate(self, platform):
         m = Module()
         m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
-        with m.If(self.i.ready):    # whether something comes or not: `valid` is late where the payload is wide
+        with m.If(self.i.ready):    # valid or not: `valid` is late where the payload is wide
             m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
         return m
 
@@ -54,7 +54,7 @@ class ReadyRegister(_Stage):
         return m
 
 
-class Skid(_Stage):
+class SkidBuffer(_Stage):
     """Registers payload, ``valid`` and ``ready``: cuts every combinational path.
 
     One item per cycle, latency 1, holds up to two items.
@@ -67,28 +67,28 @@ class Skid(_Stage):
     def elaborate(self, platform):
         m = Module()
         spare = Signal(Shape.cast(self.shape))
-        empty = Signal(init=1)      # nothing is in `spare`; as it is, it is `ready`
+        empty = Signal(init=1)      # `spare` is empty; equal to `i.ready`
         m.d.comb += self.i.ready.eq(empty)
         with m.If(~self.o.valid | self.o.ready):
             m.d.sync += [self.o.valid.eq(~empty | self.i.valid), empty.eq(1),
                          Value.cast(self.o.payload).eq(Mux(empty, Value.cast(self.i.payload), spare))]
         with m.Elif(self.i.valid):
             m.d.sync += empty.eq(0)
-        with m.If(empty):       # whether or not something comes: that is known late
+        with m.If(empty):       # valid or not: `i.valid` is late
             m.d.sync += spare.eq(self.i.payload)
         return m
 
 
-class Pair(_Stage):
-    """Two registers in turns, cycle by cycle a :class:`Skid`: where ``o.ready`` comes late and the payload is wide.
+class PingPongBuffer(_Stage):
+    """Ping-pong buffer, cycle-equivalent to :class:`SkidBuffer`, for a wide payload and a late ``o.ready``.
 
-    ``o.ready`` reaches no register of the payload, which comes through a choice of two instead.
+    ``o.ready`` drives no enable of the payload registers; the payload comes through a multiplexer of two instead.
 
     Members
     -------
     i, o : In/Out(stream.Signature(shape))
     takes, next : Out(1), Out(shape)
-        ``o`` shows another item from the next cycle on, if any: this one.
+        The item of ``o`` in the next cycle, if there is one, is ``next``; valid while ``takes`` is high.
     """
 
     def __init__(self, shape):
@@ -98,18 +98,18 @@ class Pair(_Stage):
         m = Module()
         items = [Signal(self.shape, name=f"item{k}") for k in range(2)]
         zero, one = (Value.cast(item) for item in items)
-        write, read, room = Signal(), Signal(), Signal(init=1)
+        write, read, free = Signal(), Signal(), Signal(init=1)
         m.d.comb += [
-            self.i.ready.eq(room), self.takes.eq(~self.o.valid | self.o.ready),
+            self.i.ready.eq(free), self.takes.eq(~self.o.valid | self.o.ready),
             Value.cast(self.o.payload).eq(Mux(read, one, zero)),
-            Value.cast(self.next).eq(Mux(room, Value.cast(self.i.payload), Mux(read, zero, one))),
+            Value.cast(self.next).eq(Mux(free, Value.cast(self.i.payload), Mux(read, zero, one))),
         ]
         m.d.sync += [
-            room.eq(~self.o.valid | self.o.ready | (room & ~self.i.valid)),
-            self.o.valid.eq((self.i.valid & room) | (self.o.valid & ~(self.o.ready & room))),
-            write.eq(write ^ (self.i.valid & room)), read.eq(read ^ (self.o.valid & self.o.ready)),
+            free.eq(~self.o.valid | self.o.ready | (free & ~self.i.valid)),
+            self.o.valid.eq((self.i.valid & free) | (self.o.valid & ~(self.o.ready & free))),
+            write.eq(write ^ (self.i.valid & free)), read.eq(read ^ (self.o.valid & self.o.ready)),
         ]
         for k, item in enumerate(items):
-            with m.If(room & (write == k)):
+            with m.If(free & (write == k)):
                 m.d.sync += item.eq(self.i.payload)
         return m

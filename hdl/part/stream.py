@@ -1,4 +1,4 @@
-"""Small parts for streams: a gate, queues."""
+"""Stream gate and FIFO."""
 
 from amaranth import Module, Shape, Signal
 from amaranth.lib import stream, wiring
@@ -6,11 +6,14 @@ from amaranth.lib.wiring import In, Out
 
 from .queue import Queue
 
-LUT_RAM_DEPTH = 64  # deepest queue kept in distributed memory; deeper ones use block memory
+LUT_RAM_DEPTH = 64  # deepest queue in distributed memory; deeper ones use block memory
 
 
 def pass_unless(m, hold, source, sink, *, groups=False):
-    """Connect two streams; while ``hold`` nothing new begins, but what was shown or is amid its group goes on."""
+    """Connect two streams with a gate: while ``hold`` is high no new item or group begins.
+
+    An item that is already offered, or a group that has begun, is completed. Returns whether that is the case.
+    """
     shown, inside, open_ = Signal(), Signal(), Signal()
     m.d.comb += [
         open_.eq(~hold | shown | inside),
@@ -33,9 +36,10 @@ class Fifo(wiring.Component):
     shape : ShapeLike
         Payload.
     depth : int
-        Items it holds, at least 1; any number.
-    standing : int
-        As :class:`~weft.hdl.part.queue.Queue` has it: up to ``LUT_RAM_DEPTH`` items, more come from a register anyway.
+        Number of items, at least 1.
+    output_registers : int
+        Output registers, as in :class:`~weft.hdl.part.queue.Queue`. Ignored above ``LUT_RAM_DEPTH`` items, where the
+        output is registered anyway.
 
     Members
     -------
@@ -46,10 +50,10 @@ class Fifo(wiring.Component):
         ``depth - level``.
     """
 
-    def __init__(self, shape, depth, *, standing=0):
+    def __init__(self, shape, depth, *, output_registers=0):
         if depth < 1:
             raise ValueError(f"a queue of depth {depth} holds nothing; choose 1 or more")
-        self.shape, self.depth, self.standing = shape, depth, standing
+        self.shape, self.depth, self.output_registers = shape, depth, output_registers
         super().__init__({
             "i": In(stream.Signature(shape)),
             "o": Out(stream.Signature(shape)),
@@ -61,7 +65,7 @@ class Fifo(wiring.Component):
         m = Module()
         block = self.depth > LUT_RAM_DEPTH
         m.submodules.queue = queue = Queue(
-            Shape.cast(self.shape).width, self.depth, block, 0 if block else self.standing)
+            Shape.cast(self.shape).width, self.depth, block, 0 if block else self.output_registers)
         m.d.comb += [
             queue.w_data.eq(self.i.payload),
             queue.w_en.eq(self.i.valid),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..contract.params import exact_log2
 from ..part.layouts import BEAT_BYTES, Beat, DmaRequest
-from ..part.logic import above, one_hot
+from ..part.logic import greater_than, one_hot
 from ..part.stages import PipelineRegister
 from ..part.stream import Fifo
 from .gather import Gather
@@ -19,9 +19,9 @@ from .tlp import SIZE_CODE_WIDTH, Piece, ReadTlp, byte_enables
 class BulkReader(wiring.Component):
     """Reads request groups and delivers each as one packet, in request order.
 
-    A tag is a slot. Slots are taken in ring order, filled by completions in any order and read out in
-    ring order; so completions of different tags may overtake each other and one tag may be answered in
-    several completions. One beat per cycle sustained; 2 cycles from a request to its first read, 10 from a slot's
+    A tag is a slot. Slots are allocated in ring order, filled by completions in any order and read out in
+    ring order; so completions of different tags may overtake each other and one request may have several
+    completions. One beat per cycle sustained; 2 cycles from a request to its first read, 10 from a slot's
     last completion to its first beat. A request that failed delivers its bytes with undefined values and ``error`` on
     the group's last beat.
 
@@ -41,7 +41,7 @@ class BulkReader(wiring.Component):
     o : Out(stream.Signature(Beat))
     o_read : Out(stream.Signature(ReadTlp))
     completion : In(ScatteredBeat)
-        Completions of any tag; others' are passed over.
+        Completions of any tag; those of other clients are ignored.
     completion_valid : In(1)
     busy : Out(1)
         A group was accepted and not yet delivered.
@@ -69,7 +69,7 @@ class BulkReader(wiring.Component):
         record_shape = data.StructLayout({"offset": 6, "row": row_width, "length": self._slot_log2 + 1, "last": 1})
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
-        m.submodules.records = records = Fifo(record_shape, tags, standing=1)
+        m.submodules.records = records = Fifo(record_shape, tags, output_registers=1)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=self._rows)
         m.submodules.gather = gather = Gather()
         connect(m, flipped(self.i), splitter.i)
@@ -77,8 +77,8 @@ class BulkReader(wiring.Component):
         connect(m, gather.o, flipped(self.o))
         m.d.comb += splitter.size.eq(self.size)
 
-        # Groups inside, and whether one is half accepted.
-        groups = Signal(range(tags + 9))    # slots, splitter, its register and aligner hold no more
+        # Groups inside, and whether one is partly accepted.
+        groups = Signal(range(tags + 9))    # upper bound of slots, splitter, its register and aligner
         opened = Signal()
         accepted = self.i.valid & self.i.ready
         m.d.sync += groups.eq(groups + (accepted & self.i.p.last) - (self.o.valid & self.o.ready & self.o.p.last))
@@ -86,7 +86,7 @@ class BulkReader(wiring.Component):
             m.d.sync += opened.eq(~self.i.p.last)
         m.d.comb += self.busy.eq((groups != 0) | opened)
 
-        # Requests: take the next slot of the ring.
+        # Requests: allocate the next slot of the ring.
         tail, head, slot = Signal(range(tags)), Signal(range(tags)), Signal(range(tags))
         used = Signal(range(tags + 1))
         taken, released = Signal(), Signal()
@@ -105,11 +105,11 @@ class BulkReader(wiring.Component):
         with m.If(taken):
             m.d.sync += tail.eq(Mux(tail == tags - 1, 0, tail + 1))
 
-        # Completions: fill the slot, remember that it is complete.
+        # Completions: fill the slot, note that it is complete.
         done, failed = Signal(tags), Signal(tags)
         m.d.comb += [slots.completion.eq(self.completion), slots.completion_valid.eq(self.completion_valid)]
 
-        # Read-out: walk the slots in ring order, one row per cycle. Late, as the aligner may stall: `step`.
+        # Read-out: walk the slots in ring order, one row per cycle. `step` is late, as the aligner may stall.
         at = Signal(tags, init=1)           # one-hot: `head`
         active, load, step, final = Signal(), Signal(), Signal(), Signal()
         row, low = Signal(row_width), Signal(6)
@@ -122,7 +122,7 @@ class BulkReader(wiring.Component):
         row_end, total = Signal(7), Signal(7)
         m.d.comb += [
             moves.eq(~read_valid | gather.i.ready), step.eq(active & moves),
-            final.eq(~above(span, BEAT_BYTES)),
+            final.eq(~greater_than(span, BEAT_BYTES)),
             load.eq((~active | (moves & final)) & records.o.valid & (done & at).any()),
             records.o.ready.eq(load),
             released.eq(step & final),

@@ -16,7 +16,7 @@ DESCRIPTOR_DWORDS = 4
 WINDOW_DWORDS = abi.BLOCK_BYTES * 8 // DWORD_BITS
 CC_HEADER_DWORDS = 3
 REGISTER_BAR = 0
-READ_TIMEOUT_LOG2 = 6      # cycles the register bus has to answer
+READ_TIMEOUT_LOG2 = 6      # limit in cycles for a response of the register bus
 
 
 class HostDescriptor(data.Struct):
@@ -37,7 +37,7 @@ class HostDescriptor(data.Struct):
     _r1: 1
 
 
-class AnswerDescriptor(data.Struct):
+class CompletionHeader(data.Struct):
     """First three double words of a completion to the host."""
 
     lower_address: 7
@@ -64,18 +64,18 @@ STATUS_OK, STATUS_UNSUPPORTED = 0, 1
 
 
 class RegisterShim(wiring.Component):
-    """Serves host reads and writes of 4 and 8 aligned bytes in BAR0, one at a time and in order, and writes of up to 64
-    bytes into its windows for descriptors.
+    """Serves host reads and writes of BAR0: registers and push windows.
 
-    Everything else is refused: writes and messages are dropped, what asks for an answer gets
-    "unsupported request". So does a read that the register bus leaves unanswered for 64 cycles. A read of part of a
-    double word is served. Three cycles per write, four for a whole descriptor, which leaves as one; a read takes four
-    more than the register bus.
+    Registers are accessed by 4 or 8 aligned bytes, one access at a time and in order; the windows for descriptors by
+    writes of up to 64 bytes. Everything else is rejected: writes and messages are dropped, requests that need a
+    completion get "unsupported request". So does a read without a response of the register bus within 64 cycles. A read
+    of part of a double word is served. Three cycles per write, four for a whole descriptor, which leaves as one; a read
+    takes four more than the register bus.
 
     Parameters
     ----------
     windows : bool
-        Whether there are such windows; without them these writes are refused.
+        Accept writes to the push windows; otherwise they are rejected.
 
     Members
     -------
@@ -83,8 +83,8 @@ class RegisterShim(wiring.Component):
     m_axis_cc : Out(AXI stream)
     registers : Out(RegisterBus)
     o_push : Out(stream.Signature(PushedDescriptor))
-    refused : Out(1)
-        A host request was refused.
+    rejected : Out(1)
+        A host request was rejected.
     """
 
     def __init__(self, *, windows=True):
@@ -95,7 +95,7 @@ class RegisterShim(wiring.Component):
                                             keep_lane_width=DWORD_BITS)),
             "registers": Out(RegisterBus),
             "o_push": Out(stream.Signature(PushedDescriptor)),
-            "refused": Out(1),
+            "rejected": Out(1),
         })
 
     def elaborate(self, platform):
@@ -104,13 +104,13 @@ class RegisterShim(wiring.Component):
         head = Signal(HostDescriptor)
         payload, first_be, last_be = Signal(BEAT_BITS), Signal(4), Signal(4)
         first_bits = BEAT_BITS - DESCRIPTOR_DWORDS * DWORD_BITS      # of the payload, in the first beat
-        more = Signal()                  # the request has beats that are skipped, but for what a descriptor needs
+        more = Signal()                  # the request has more beats, skipped except for the data of a descriptor
         offset = Signal(16)
         timer = Signal(READ_TIMEOUT_LOG2 + 1)
 
         single, double, in_bar, in_windows = Signal(), Signal(), Signal(), Signal()
         head_skip, byte_count = Signal(2), Signal(13)
-        answer = Signal(AnswerDescriptor)
+        answer = Signal(CompletionHeader)
         word, is_ok, last_dword = Signal(64), Signal(), Signal(4)
         m.d.comb += [
             offset.eq(Cat(Const(0, 2), head.address[:14])),
@@ -123,7 +123,7 @@ class RegisterShim(wiring.Component):
             self.o_push.p.window.eq(offset[6:6 + PUSH_WINDOW_WIDTH]),
             self.o_push.p.whole.eq((head.dwords == WINDOW_DWORDS) & (offset[:6] == 0) & (first_be & last_be).all()),
         ]
-        # First byte and number of bytes that a read of one double word asks for; none counts as one.
+        # First byte and number of bytes of a read of one double word; zero bytes count as one.
         with m.If(single):
             with m.Switch(first_be):
                 for enables in range(1, 16):
@@ -179,13 +179,13 @@ class RegisterShim(wiring.Component):
                             & ((single & (first_be == 0xF)) | double)):
                     m.next = "WRITE"
                 with m.Elif((head.kind == RequestType.MEMORY_WRITE) | head.kind[3]):
-                    m.d.comb += self.refused.eq(1)
+                    m.d.comb += self.rejected.eq(1)
                     m.next = "WAIT_REQUEST"
                 with m.Elif((head.kind == RequestType.MEMORY_READ) & in_bar & (single | double)):
                     m.d.comb += self.registers.read_stb.eq(1)
                     m.next = "READ"
                 with m.Else():
-                    m.d.comb += self.refused.eq(1)
+                    m.d.comb += self.rejected.eq(1)
                     m.next = "ANSWER"
             with m.State("WRITE"):
                 m.d.comb += self.registers.write.valid.eq(1)
@@ -202,7 +202,7 @@ class RegisterShim(wiring.Component):
                     m.d.sync += [is_ok.eq(1), word.eq(Mux(offset[2], answered[32:], answered))]
                     m.next = "ANSWER"
                 with m.Elif(timer[-1]):
-                    m.d.comb += self.refused.eq(1)
+                    m.d.comb += self.rejected.eq(1)
                     m.next = "ANSWER"
             with m.State("ANSWER"):
                 m.d.comb += cc.tvalid.eq(1)

@@ -8,7 +8,7 @@ from ..contract.params import exact_log2
 from ..part.arbiter import Arbiter
 from ..part.layouts import Beat, DmaRequest, LineData, LineRequest
 from .bulk_read import BulkReader
-from .completion_room import CompletionRoom
+from .completion_credit import CompletionCredit
 from .line_read import LineReader
 from .scatter import Scatter
 from .tlp import SIZE_CODE_WIDTH, SIZE_MIN_LOG2, CompletionBeat, ReadTlp
@@ -20,10 +20,10 @@ class DmaRead(wiring.Component):
     """Reads host memory for bulk clients (byte streams) and line clients (64-byte lines).
 
     Tags 0 to ``bulk_tags - 1`` are the bulk clients', ``line_tags`` more the line clients'. Every bulk
-    client has tags and a reorder buffer of its own, so none waits for another's data to be taken: the
+    client has separate tags and a separate reorder buffer, so none waits for another to take its data: the
     first client has most tags, every further one an eighth. Requests of all share the link round-robin.
-    What is in flight fits the completion buffer of the hard block: see
-    :class:`~weft.hdl.pcie.completion_room.CompletionRoom`.
+    Outstanding reads fit the completion buffer of the hard block: see
+    :class:`~weft.hdl.pcie.completion_credit.CompletionCredit`.
 
     Throughput: one beat per cycle and bulk client, one line per cycle; one read request per two cycles.
 
@@ -101,11 +101,11 @@ class DmaRead(wiring.Component):
                 reader.completion_valid.eq(scatter.o_valid),
             ]
 
-        m.submodules.room = room = CompletionRoom(straddle=params.straddle)
-        connect(m, arbiter.o, room.i)
-        connect(m, room.o, flipped(self.o_read))
+        m.submodules.credit = credit = CompletionCredit(straddle=params.straddle)
+        connect(m, arbiter.o, credit.i)
+        connect(m, credit.o, flipped(self.o_read))
         m.d.comb += [
-            room.completion.eq(self.i_completion.payload), room.completion_valid.eq(self.i_completion.valid),
+            credit.completion.eq(self.i_completion.payload), credit.completion_valid.eq(self.i_completion.valid),
             self.busy.eq(Cat(reader.busy for reader in readers).any()),
         ]
         return m

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..part.arbiter import PacketArbiter
 from ..part.layouts import Beat, DmaRequest
-from ..part.logic import choose, one_hot
-from ..part.stages import Pair, PipelineRegister
+from ..part.logic import one_hot, one_hot_mux
+from ..part.stages import PingPongBuffer, PipelineRegister
 from ..part.stream import Fifo
 from .splitter import Splitter
 from .tlp import SIZE_CODE_WIDTH, Piece, WriteTlp
@@ -31,14 +31,14 @@ class DmaWrite(wiring.Component):
     params : CardParams
     clients : int
     late : int, optional
-        The client that asks late in its cycle.
+        The client whose request is late in its cycle.
 
     Members
     -------
     cfg_max_payload : In(3)
         128 bytes << code, code 5 at most.
     i_request, i_data : In(stream DmaRequest).array(clients), In(stream Beat).array(clients)
-        ``last`` ends the group on both; ``error`` of a beat is not looked at. Lengths from 1 to 4096.
+        ``last`` ends the group on both; ``error`` of a beat is ignored. Lengths from 1 to 4096.
     o : Out(stream.Signature(WriteTlp))
     busy : Out(1)
         Something was accepted and has not left on ``o``.
@@ -59,10 +59,10 @@ class DmaWrite(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.arbiter = arbiter = PacketArbiter(DmaRequest, self._clients, self._late)
-        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, standing=1)
+        m.submodules.order = order = Fifo(range(max(self._clients, 2)), GROUPS_GRANTED, output_registers=1)
         m.submodules.splitter = splitter = Splitter()
         m.submodules.pieces = pieces = PipelineRegister(Piece)
-        m.submodules.data = beats = Pair(Beat)
+        m.submodules.data = beats = PingPongBuffer(Beat)
         m.submodules.align = align = WriteAlign()
         for k in range(self._clients):
             connect(m, flipped(self.i_request[k]), arbiter.i[k])
@@ -86,12 +86,12 @@ class DmaWrite(wiring.Component):
         with m.If(moves):
             m.d.sync += inside.eq(~arbiter.o.p.last)
 
-        # A bit for each client: whose data is taken.
+        # One-hot: the client whose data is taken.
         owns, owned = Signal(self._clients), Signal()
         group_ends = Signal()
         m.d.comb += [
             beats.i.valid.eq(Cat(own & s.valid for own, s in zip(owns, self.i_data, strict=True)).any()),
-            Value.cast(beats.i.payload).eq(choose(owns, [s.payload for s in self.i_data])),
+            Value.cast(beats.i.payload).eq(one_hot_mux(owns, [s.payload for s in self.i_data])),
             group_ends.eq(Cat(own & s.valid & s.p.last for own, s in zip(owns, self.i_data, strict=True)).any()),
             order.o.ready.eq(~owned | (group_ends & beats.i.ready)),
             self.busy.eq(arbiter.o.valid | inside | splitter.o.valid | pieces.o.valid | owned | order.o.valid

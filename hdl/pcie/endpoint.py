@@ -1,11 +1,11 @@
-"""The PCIe room: shim, DMA engines and MSI-X behind vendor-neutral ports."""
+"""PCIe subsystem: shim, DMA engines and MSI-X, with vendor-neutral ports."""
 
 from amaranth import Module, ResetInserter
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..contract.params import CardParams
-from ..part.counting import count_outputs, pass_counts
+from ..part.counter_ports import count_outputs, pass_counts
 from ..part.interfaces import MsixTable, RegisterBus
 from ..part.layouts import Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
 from ..part.stream import pass_unless
@@ -16,10 +16,10 @@ from .usplus import UsplusShim, connect_hard_block, hard_block_members
 
 
 class Endpoint(wiring.Component):
-    """Everything between the hard block and the rooms of the card.
+    """Everything between the hard block and the other subsystems of the card.
 
     Timing is that of :class:`UsplusShim`, :class:`DmaRead`, :class:`DmaWrite` and :class:`Msix`.
-    An interrupt leaves behind everything that was accepted from any write client before it.
+    An interrupt is ordered after everything that was accepted from any write client before it.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Endpoint(wiring.Component):
     bulk_clients, line_clients, write_clients : int
         Clients of the DMA engines.
     late_writer : int, optional
-        The write client that asks late in its cycle.
+        The write client whose request is late in its cycle.
 
     Members
     -------
@@ -46,16 +46,16 @@ class Endpoint(wiring.Component):
     msix : In(MsixTable)
         For the register block.
     hold : In(1)
-        What is behind the DMA engines is going to be reset: they begin no more reads and writes, and the payload that
-        still comes back is dropped, so that ``idle`` follows whatever waits for whatever.
+        The clients of the DMA engines are going to be reset: no further reads and writes begin, and payload that
+        still comes back is dropped, so that ``idle`` follows without their help.
     idle : Out(1)
-        No DMA is in flight, and no write can still be overtaken by the answer to a register read.
+        No DMA is in flight, and no write can still be overtaken by the completion of a register read.
     lost : Out(1)
-        Strobe: a request came to nothing, because the card may not be bus master or is to stop.
+        Strobe: a request was dropped, because the card may not be bus master or must stop.
     stop : In(1)
-        From now on every request comes to nothing.
+        Drop every request from now on.
     function_reset, function_reset_done : Out(1), In(1)
-        The host resets the function; strobe: the rest of the card is reset. The MSI-X table is with it.
+        The host resets the function; strobe: the rest of the card is reset. The MSI-X table is reset with it.
     count_host_refused : Out(1)
     """
 
@@ -96,7 +96,7 @@ class Endpoint(wiring.Component):
         wiring.connect(m, shim.o_push, flipped(self.o_push))
         m.d.comb += [
             self.function_reset.eq(shim.function_reset), shim.function_reset_done.eq(self.function_reset_done),
-            msix.enable.eq(shim.msix_enable), self.lost.eq(shim.refused), shim.stop.eq(self.stop),
+            msix.enable.eq(shim.msix_enable), self.lost.eq(shim.dropped), shim.stop.eq(self.stop),
             dma_read.cfg_max_read_req.eq(shim.max_read_req), dma_write.cfg_max_payload.eq(shim.max_payload),
             self.idle.eq(~dma_read.busy & ~dma_write.busy & ~shim.busy),
         ]

@@ -1,4 +1,4 @@
-"""Joins pieces of lines into one contiguous byte stream."""
+"""Byte aligner: joins fragments of lines into one contiguous byte stream."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,15 +6,15 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..contract.params import exact_log2
 from ..part.layouts import BEAT_BITS, BEAT_BYTES, Beat
-from ..part.logic import above
-from ..part.stages import Skid
+from ..part.logic import greater_than
+from ..part.stages import SkidBuffer
 from .rotate import Rotate
 
-GROUP = 4       # bytes that are told apart after the bytes are turned
+GROUP = 4       # bytes that are selected one by one after the rotation
 
 
 class Fragment(data.Struct):
-    """Some bytes of a line: where they start is known to whoever computed ``shift``."""
+    """Some bytes of a line; the position of the first one is included in ``shift``."""
 
     data: BEAT_BITS
     shift: 6     # first byte of the fragment in the line, minus ``fill``
@@ -25,7 +25,9 @@ class Fragment(data.Struct):
 
 
 class Gather(wiring.Component):
-    """Byte aligner. One fragment per cycle and one beat per cycle; the last fragment of a packet
+    """Byte aligner.
+
+    One fragment per cycle and one beat per cycle; the last fragment of a packet
     takes two cycles when it fills one beat and begins another. Four cycles of latency.
 
     Members
@@ -39,12 +41,12 @@ class Gather(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # What is known before the bytes are turned. Of `fill`: which groups of bytes are `whole`, and how many bytes of
-        # the next one there are, a bit for each. `emit`: fills a beat; `spill`: begins another one, too.
+        # Computed before the rotation. `whole`: groups of bytes below `fill`; `more`: bytes of the next group below it,
+        # as a thermometer code. `emit`: the fragment fills a beat; `spill`: it begins another one, too.
         side = data.StructLayout({"whole": BEAT_BYTES // GROUP - 1, "more": GROUP - 1, "total": 7, "end": 1, "error": 1,
                                   "emit": 1, "spill": 1})
         m.submodules.rotate = rotate = Rotate(side)
-        m.submodules.skid = skid = Skid(Beat)
+        m.submodules.skid = skid = SkidBuffer(Beat)
         connect(m, skid.o, flipped(self.o))
         fragment, come, group_bits = self.i.p, rotate.i.p.side, exact_log2(GROUP)
         m.d.comb += [
@@ -54,18 +56,18 @@ class Gather(wiring.Component):
             come.whole.eq(Cat(fragment.fill[group_bits:] > k for k in range(BEAT_BYTES // GROUP - 1))),
             come.more.eq(Cat(fragment.fill[:group_bits] > k for k in range(GROUP - 1))),
             come.total.eq(fragment.total), come.end.eq(fragment.end), come.error.eq(fragment.error),
-            come.emit.eq(fragment.end | above(fragment.total, BEAT_BYTES - 1)),
-            come.spill.eq(fragment.end & above(fragment.total, BEAT_BYTES)),
+            come.emit.eq(fragment.end | greater_than(fragment.total, BEAT_BYTES - 1)),
+            come.spill.eq(fragment.end & greater_than(fragment.total, BEAT_BYTES)),
             self.i.ready.eq(rotate.i.ready),
         ]
 
         kept = Signal(BEAT_BITS)         # the unfinished beat, or the rest of a packet when `rest`
         rest, rest_error, error = Signal(), Signal(), Signal()
         rest_empty = Signal(6)
-        merged = Signal(BEAT_BITS)       # with what came, or the rest as it is
+        merged = Signal(BEAT_BITS)       # the beat with the new fragment, or the rest unchanged
         now = rotate.o.p.side
         emit, spill, bad = now.emit, now.spill, Signal()
-        reached, more = Cat(1, now.whole, 0), Cat(now.more, 0)      # groups that have bytes of `kept`, if not all
+        reached, more = Cat(1, now.whole, 0), Cat(now.more, 0)      # groups with bytes of `kept`, at least partly
         of_kept = Cat(reached[k + 1] | (reached[k] & bit) for k in range(BEAT_BYTES // GROUP) for bit in more)
 
         def joined(of_kept):

@@ -1,4 +1,4 @@
-"""Reads of descriptors, Adamap nodes and page-table entries: whole lines, latency first."""
+"""Line reader: descriptors, Adamap nodes and page-table entries, in whole lines with low latency."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,7 +10,7 @@ from ..contract.params import REQUEST_LINES_MAX, exact_log2
 from ..part.arbiter import Arbiter
 from ..part.layouts import LineData, LineRequest
 from ..part.logic import one_hot
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 from ..part.stream import Fifo
 from .read_slots import ReadSlots
 from .scatter import ScatteredBeat
@@ -38,10 +38,10 @@ class LineReader(wiring.Component):
         Largest read request, 128 bytes << ``size``.
     i : In(stream.Signature(LineRequest)).array(clients)
     o : Out(stream.Signature(LineData)).array(clients)
-        ``ready`` is not looked at.
+        ``ready`` is ignored.
     o_read : Out(stream.Signature(ReadTlp))
     completion : In(ScatteredBeat)
-        Completions of any tag; others' are passed over.
+        Completions of any tag; those of other clients are ignored.
     completion_valid : In(1)
     busy : Out(1)
         Something was accepted and not yet delivered.
@@ -68,18 +68,18 @@ class LineReader(wiring.Component):
         m.submodules.arbiter = arbiter = Arbiter(LineRequest, self._clients)
         m.submodules.free = free = Fifo(self._tag_width, tags)
         m.submodules.complete = complete = Fifo(
-            data.StructLayout({"slot": self._tag_width, "error": 1}), tags, standing=1)
+            data.StructLayout({"slot": self._tag_width, "error": 1}), tags, output_registers=1)
         m.submodules.slots = slots = ReadSlots(first_tag=self._first_tag, tags=tags, rows=REQUEST_LINES_MAX)
         record_shape = data.StructLayout({
             "client": range(max(self._clients, 2)), "tag": 16, "count": 3, "line": 58, "left": 3})
         m.submodules.records = records = Memory(shape=record_shape, depth=tags, init=[])
         record_write, record_read = records.write_port(), records.read_port(domain="comb")
-        m.submodules.out = out = Skid(ReadTlp)
+        m.submodules.out = out = SkidBuffer(ReadTlp)
         connect(m, out.o, flipped(self.o_read))
         for k in range(self._clients):
             connect(m, flipped(self.i[k]), arbiter.i[k])
 
-        # Requests. Tags never used yet are counted up; used ones come back through the queue.
+        # Requests. Unused tags are counted up; used ones come back through the queue.
         fresh = Signal(range(tags + 1))
         slot = Signal(self._tag_width)
         slot_ready = Signal()
@@ -151,7 +151,7 @@ class LineReader(wiring.Component):
         ]
         m.d.sync += in_flight.eq(in_flight + record_write.en - free.i.valid)
         m.d.sync += [now_row.eq(now_row + 1), now_index.eq(now_index + 1)]
-        # What is not to be read out, or again, does no harm there: that comes late, out of the records.
+        # These registers load without waiting for the decision, which comes late from the records.
         with m.If(~active | final):
             m.d.sync += [
                 active.eq(complete.o.valid & ~second), now.eq(record), now_slot.eq(complete.o.p.slot),

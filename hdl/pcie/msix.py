@@ -1,4 +1,4 @@
-"""MSI-X: table, pending bits, and the messages themselves as 4-byte writes."""
+"""MSI-X: table, pending bits, and messages as 4-byte writes."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -15,11 +15,11 @@ MESSAGE_BYTES = 4
 
 
 class Msix(wiring.Component):
-    """Turns interrupt vectors into writes, behind everything the DMA write engine granted before.
+    """Turns interrupt vectors into writes, ordered after everything that the DMA write engine granted before.
 
     A vector becomes pending; a pending vector that is not masked is sent, when the host has enabled the function's
     interrupts and has not masked them all. One that is raised again before
-    it was sent is sent once. A vector the table does not have is dropped. One message per (vectors + 3) cycles
+    it was sent is sent once. A vector that the table does not have is dropped. One message per (vectors + 3) cycles
     at worst.
 
     Parameters
@@ -35,7 +35,7 @@ class Msix(wiring.Component):
     o_request, o_data : Out(stream DmaRequest), Out(stream Beat)
         A client of :class:`~weft.hdl.pcie.dma_write.DmaWrite`.
     table : In(MsixTable)
-        What the host reads and writes; byte strobes are of whole 32-bit halves.
+        Host reads and writes of the table; byte strobes cover whole 32-bit halves.
     """
 
     def __init__(self, params):
@@ -87,7 +87,7 @@ class Msix(wiring.Component):
         with m.Else():
             m.d.sync += self.table.r_data.eq(0)
 
-        # Look at one vector per cycle; a message is two transfers, request and data.
+        # Check one vector per cycle; a message is two transfers, request and data.
         m.d.comb += [
             self.i.ready.eq(1),
             self.o_request.p.length.eq(MESSAGE_BYTES),

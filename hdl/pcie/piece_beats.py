@@ -1,22 +1,22 @@
-"""The beats of memory writes: which bytes of the stream each of them takes."""
+"""Beats of memory writes, and the bytes of the stream that each of them takes."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..part.layouts import BEAT_BYTES
-from ..part.logic import above
-from ..part.stages import Pair
+from ..part.logic import greater_than
+from ..part.stages import PingPongBuffer
 from .tlp import PAGE_BYTES, Piece, byte_enables
 
-MORE_MAX = PAGE_BYTES // BEAT_BYTES      # beats of a piece behind its first
+MORE_MAX = PAGE_BYTES // BEAT_BYTES      # beats of a piece after its first
 
 
 class PieceBeats(wiring.Component):
-    """Walks the pieces beat by beat and says of each beat where it is in the stream.
+    """Steps through the pieces beat by beat and gives the position of each beat in the stream.
 
-    A beat per cycle, also across pieces; two cycles of latency. What is said comes from registers: a piece waits in
-    numbers that its beats follow from by one sum, that of ``until``.
+    A beat per cycle, also across pieces; two cycles of latency. The outputs are registered: a waiting piece is stored
+    as numbers from which its beats follow by one sum, that of ``until``.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class PieceBeats(wiring.Component):
     at, kept : Out(6), Out(64)
         Its first byte, counted from the start of a beat of the stream; a bit for each byte of that beat from there on.
     skip : Out(2)
-        Bytes of it in front of the piece.
+        Bytes of it before the piece.
     uses_up, crosses : Out(1)
-        Nothing is left of that beat of the stream behind it; it takes bytes of the next one. Neither unless ``valid``.
+        It takes the last byte of that beat of the stream; it takes bytes of the next one. Neither unless ``valid``.
     busy : Out(1)
     """
 
@@ -54,8 +54,8 @@ class PieceBeats(wiring.Component):
         advance, take = Signal(), Signal()
         bytes_, beats = range(BEAT_BYTES + 1), range(MORE_MAX + 1)
 
-        # A piece that waits: bytes of its first beat and of its last, beats behind the first.
-        m.submodules.waiting = waiting = Pair(data.StructLayout({
+        # A waiting piece: bytes of its first beat and of its last, beats after the first.
+        m.submodules.waiting = waiting = PingPongBuffer(data.StructLayout({
             "header": self._header, "skip": 2, "reach": bytes_, "tail": bytes_, "more": beats, "alone": 1,
             "one_more": 1, "group_end": 1,
         }))
@@ -65,7 +65,7 @@ class PieceBeats(wiring.Component):
         m.d.comb += [
             waiting.i.valid.eq(self.i.valid), self.i.ready.eq(waiting.i.ready), waiting.o.ready.eq(take),
             span.eq(piece.length + head), before.eq(piece.length + head - 1), more.eq(before[6:]),
-            # `more == 0`, without a carry: a beat less four bytes and what is left of it, or a whole one.
+            # `more == 0`, without a carry: a beat minus four bytes plus a remainder, or a whole beat.
             alone.eq(Mux(piece.length[6:].any(), (piece.length == BEAT_BYTES) & (head == 0),
                          ~(piece.length[2:6].all() & (piece.length[:2] + head > 4)))),
             new.header.eq(Cat(piece.address[2:], dwords, first_be, last_be)), new.skip.eq(head),
@@ -75,7 +75,7 @@ class PieceBeats(wiring.Component):
             new.group_end.eq(piece.last),
         ]
 
-        # The piece under way. While there is none, `until` is where the next one begins.
+        # The current piece. While there is none, `until` is the position of the next one.
         until, next_at, next_until, next_end = Signal(7), Signal(6), Signal(7), Signal()
         left, left_final, last_bytes, left_end = Signal(beats), Signal(), Signal(bytes_), Signal()
         new = waiting.o.p
@@ -90,7 +90,7 @@ class PieceBeats(wiring.Component):
         with m.If(advance):
             m.d.sync += [
                 self.at.eq(next_at), until.eq(next_until), self.end.eq(next_end),
-                self.kept.eq(Cat(~above(next_at, j) for j in range(BEAT_BYTES))),
+                self.kept.eq(Cat(~greater_than(next_at, j) for j in range(BEAT_BYTES))),
                 self.uses_up.eq(next_end | next_until[6]), self.crosses.eq(next_until[6] & next_until[:6].any()),
             ]
             with m.If(self.final):

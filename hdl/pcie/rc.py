@@ -14,7 +14,7 @@ TLPS = 4                # that may begin, or end, in one beat with straddle
 
 
 class ErrorCode(enum.Enum, shape=4):
-    """What the hard block found wrong with a completion."""
+    """Error of a completion detected by the hard block."""
 
     NONE = 0
     POISONED = 1
@@ -50,9 +50,10 @@ class CompletionDescriptor(data.Struct):
 
 
 class CompletionUser(data.Struct):
-    """``tuser`` of RC, 512 bit. Without straddle a packet begins in byte 0, and bit 0 of ``is_sop`` and ``is_eop`` says
-    what there is to say; with it, the n-th TLP that begins in a beat has bit n and the n-th pointer, and so has the
-    n-th that ends there."""
+    """``tuser`` of RC, 512 bit.
+
+    Without straddle a packet begins in byte 0, and only bit 0 of ``is_sop`` and ``is_eop`` is used; with it, the n-th
+    TLP that begins in a beat has bit n and the n-th pointer, and so has the n-th that ends there. """
 
     byte_enables: BEAT_BYTES
     is_sop: TLPS
@@ -64,13 +65,13 @@ class CompletionUser(data.Struct):
 
 
 def verdict(head):
-    """What the descriptor of a completion says of it: ``(bad, stray, ends)``.
+    """Return ``(bad, stray, ends)`` from the descriptor of a completion.
 
-    It brings no data that counts; it belongs to no request of ours; it ends its request.
+    ``bad``: it has no valid data; ``stray``: it belongs to no outstanding request; ``ends``: it ends its request.
     """
     bad = (head.error_code != ErrorCode.NONE) | (head.status != 0) | head.poisoned
     stray = head.error_code == ErrorCode.INVALID_TAG
-    # These end a request whatever the completed bit says.
+    # These end a request, independent of `request_completed`.
     ends = (head.request_completed | (head.error_code == ErrorCode.BAD_STATUS)
             | (head.error_code == ErrorCode.NO_DATA) | (head.error_code == ErrorCode.TIMEOUT)
             | (head.error_code == ErrorCode.FUNCTION_RESET))
@@ -78,15 +79,15 @@ def verdict(head):
 
 
 class CompletionShim(wiring.Component):
-    """Reads RC packets and says where each of their double words belongs.
+    """Receives RC packets and gives the address of each of their double words.
 
-    One beat per cycle, one cycle of latency, never stalls. Completions of no request of ours are dropped.
+    One beat per cycle, one cycle of latency, no stall. Completions without an outstanding request are dropped.
 
     Members
     -------
     s_axis_rc : In(AXI stream)
     o : Out(stream.Signature(CompletionBeat))
-        ``ready`` is not looked at: the receiver has reserved the room.
+        ``ready`` is ignored: the receiver has reserved the space.
     """
 
     s_axis_rc: In(axis_signature(data_width=BEAT_BITS, user_width=USER_WIDTH, keep_lane_width=DWORD_BITS))
@@ -105,7 +106,7 @@ class CompletionShim(wiring.Component):
         with m.If(inside):
             m.d.comb += [bad.eq(bad_q), stray.eq(stray_q), ends.eq(ends_q)]
         with m.Else():
-            m.d.comb += [found.eq(said) for found, said in zip((bad, stray, ends), verdict(head), strict=True)]
+            m.d.comb += [field.eq(value) for field, value in zip((bad, stray, ends), verdict(head), strict=True)]
         beat = self.o.p
         m.d.sync += self.o.valid.eq(rc.tvalid & ~stray)
         with m.If(rc.tvalid):

@@ -10,14 +10,14 @@ from ..part.stages import ReadyRegister
 from .rc import HEADER_DWORDS, TLPS, CompletionDescriptor, CompletionShim, CompletionUser, verdict
 from .tlp import DWORD_BITS, LANES
 
-SLOTS = TLPS                        # of a beat; completions begin at them
+SLOTS = TLPS                        # of a beat; completions begin at slots
 SLOT_DWORDS = LANES // SLOTS
 SLOT_BITS = SLOT_DWORDS * DWORD_BITS
-WINDOW_SLOTS = 1 + SLOTS            # with three double words of descriptor, and one of payload, in the first
+WINDOW_SLOTS = 1 + SLOTS            # the first has three double words of descriptor, and one of payload
 
 
-class Outlook(data.Struct):
-    """The first end of a completion from some slot of a beat on, and the first beginning behind it."""
+class NextBoundary(data.Struct):
+    """Next boundaries from a slot of a beat on: the first end of a completion, and the first beginning after it."""
 
     ends: 1
     slot: range(SLOTS)
@@ -27,22 +27,22 @@ class Outlook(data.Struct):
 
 
 class Row(data.Struct):
-    """A beat of RC, and what its sideband says of it."""
+    """A beat of RC with its decoded sideband."""
 
     data: BEAT_BITS
-    begins: 1                       # there is a beginning; the first is at slot ``begin``
+    begins: 1                       # a completion begins; the first at slot `begin`
     begin: range(SLOTS)
-    outlooks: data.ArrayLayout(Outlook, SLOTS)      # from each slot
+    outlooks: data.ArrayLayout(NextBoundary, SLOTS)      # from each slot
     discontinue: 1
 
 
 def read_sideband(m, user, row):
-    """Let ``row`` have what ``user``, a :class:`CompletionUser`, says."""
+    """Decode the sideband ``user``, a :class:`CompletionUser`, into ``row``."""
     begins, ends, lanes = Signal(SLOTS), Signal(SLOTS), Signal(data.ArrayLayout(range(SLOT_DWORDS), SLOTS))
     m.d.comb += row.discontinue.eq(user.discontinue)
     for tlp in range(TLPS):
         end = user.eop_pointers[tlp]
-        for slot in range(tlp, SLOTS):      # each of those before it has one
+        for slot in range(tlp, SLOTS):      # each of the earlier ones has a slot
             with m.If(user.is_sop[tlp] & (user.sop_pointers[tlp] == slot)):
                 m.d.comb += begins[slot].eq(1)
             with m.If(user.is_eop[tlp] & (end[2:] == slot)):
@@ -62,24 +62,24 @@ def read_sideband(m, user, row):
 
 
 class StraddledCompletionShim(CompletionShim):
-    """Takes beats of RC apart into completions, and says where each of their double words belongs.
+    """Splits beats of RC into completions, and gives the address of each of their double words.
 
     With straddle RC is one stream of completions, each of which begins at byte 0, 16, 32 or 48 of a beat, up to four
-    in one (PG213, "Straddle Option for RC Interface"); ``tkeep`` and ``tlast`` say nothing. Gaps between completions
+    in one (PG213, "Straddle Option for RC Interface"); ``tkeep`` and ``tlast`` are undefined. Gaps between completions
     may be anywhere.
 
     A completion leaves as beats of up to 16 double words of payload, the first of them in lane 0. A beat leaves in
     each cycle, so completions of up to 64 bytes one per cycle: more than the 0.8 that fit a beat of RC when they have
-    64 bytes, and than the 0.75 of them that a link of Gen3 x16 has time for. RC is stalled only while a beat with the
-    beginnings of several completions is taken apart, a cycle for each further one. A completion takes three cycles from
-    the beat with its end, two if it began in an earlier one, and longer only behind others. Completions of no request
-    of ours are dropped.
+    64 bytes, and than the 0.75 per cycle of a link of Gen3 x16. RC is stalled only while a beat with the
+    beginnings of several completions is split, a cycle for each further one. A completion takes three cycles from
+    the beat with its end, two if it began in an earlier one, and longer only after others. Completions without an
+    outstanding request are dropped.
 
-    ``discontinue`` does not say which completion it is about: all that end in its beat have an error. The hard block
+    ``discontinue`` does not identify a completion: all that end in its beat have an error. The hard block
     begins no other in a beat with it.
 
-    What is kept: two beats, ``older`` and ``newer``, and the slot of the older one at which the next beat of payload
-    begins, a window of five slots. A completion goes on in the last of them, which is then the first of its next
+    State: two beats, ``older`` and ``newer``, and the slot of the older one at which the next beat of payload
+    begins, a window of five slots. A completion continues in the last of them, which is then the first of its next
     window.
 
     Members
@@ -96,7 +96,7 @@ class StraddledCompletionShim(CompletionShim):
         m.d.comb += [rows.i.valid.eq(rc.tvalid), rc.tready.eq(rows.i.ready), rows.i.p.data.eq(rc.tdata)]
         read_sideband(m, CompletionUser(rc.tuser), rows.i.p)
 
-        # The window: whether there is one, where it begins, and whether its completion began before it.
+        # The window: `here` if there is one, its position, and `inside` if its completion began before it.
         here, at, inside = Signal(), Signal(range(SLOTS)), Signal()
         near, far = older.outlooks[at], newer.outlooks[0]
         within, reached, last, leaves, advance = Signal(), Signal(), Signal(), Signal(), Signal()
@@ -126,7 +126,7 @@ class StraddledCompletionShim(CompletionShim):
         return m
 
     def _send(self, m, older, newer, place):
-        """The window as a beat of its completion."""
+        """Build the output: the window as a beat of its completion."""
         at, inside, within, last, leaves = place.at, place.inside, place.within, place.last, place.leaves
         window, slots = Signal(WINDOW_SLOTS * SLOT_BITS), Cat(older.data, newer.data)
         with m.Switch(at):
@@ -143,7 +143,7 @@ class StraddledCompletionShim(CompletionShim):
         with m.If(inside):
             m.d.comb += [bad.eq(bad_q), stray.eq(stray_q), ends.eq(ends_q)]
         with m.Else():
-            m.d.comb += [found.eq(said) for found, said in zip((bad, stray, ends), verdict(head), strict=True)]
+            m.d.comb += [field.eq(value) for field, value in zip((bad, stray, ends), verdict(head), strict=True)]
         beat = self.o.p
         m.d.sync += self.o.valid.eq(leaves & ~stray)
         with m.If(leaves):

@@ -1,4 +1,4 @@
-"""What both readers do with completions: each tag has a slot that they fill."""
+"""Reassembly of completions: each tag has a slot that they fill."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -11,9 +11,9 @@ from .slot_memory import SlotMemory
 
 
 class ReadSlots(wiring.Component):
-    """Picks the completions of a reader's tags and collects them, each in the slot of its tag.
+    """Selects the completions of a reader's tags and stores each in the slot of its tag.
 
-    One completion beat and one line read per cycle. A slot is told of a cycle after its beat.
+    One completion beat and one line read per cycle. ``filled`` comes a cycle after its beat.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class ReadSlots(wiring.Component):
     Members
     -------
     completion : In(ScatteredBeat)
-        Completions of any tag; others' are passed over.
+        Completions of any tag; those of other readers are ignored.
     completion_valid : In(1)
     filled : Out(1)
         A beat was stored for ``slot``. ``done``: nothing more will come for it; ``error``: it failed.

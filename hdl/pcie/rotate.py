@@ -11,12 +11,12 @@ from .tlp import rotate_right
 class Rotate(wiring.Component):
     """Rotates a beat by whole bytes: byte j of ``o`` is byte ``j + shift`` modulo 64 of ``i``.
 
-    One beat per cycle, two cycles of latency (coarse shift, fine shift). While ``o`` is stalled everything stands.
+    One beat per cycle, two cycles of latency (coarse shift, fine shift). While ``o`` is stalled the pipeline stops.
 
     Parameters
     ----------
     side : ShapeLike
-        What travels with the beat.
+        Sideband that travels with the beat.
 
     Members
     -------

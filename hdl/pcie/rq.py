@@ -1,4 +1,4 @@
-"""Requests on their way to the UltraScale+ hard block (RQ interface)."""
+"""Requests to the UltraScale+ hard block (RQ interface)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..part.axis import axis_signature
 from ..part.layouts import BEAT_BITS
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
+from .outstanding_writes import OutstandingWrites
 from .tlp import DWORD_BITS, LANES, ReadTlp, WriteTlp
-from .under_way import UnderWay
 from .write_store import WriteStore
 
 USER_WIDTH = 137
@@ -16,7 +16,7 @@ HEADER_DWORDS = 4
 HEADER_BITS = HEADER_DWORDS * DWORD_BITS
 SPACE = LANES - HEADER_DWORDS            # payload double words in the first beat
 SEQUENCE_WIDTH = 6
-READ_SEQUENCE, WRITE_SEQUENCE = 0, 1     # sequence numbers: enough to tell when a write has left
+READ_SEQUENCE, WRITE_SEQUENCE = 0, 1     # sequence numbers: sufficient to detect that a write has left
 NONPOSTED_WIDTH = 4
 
 
@@ -51,8 +51,11 @@ class RequestDescriptor(data.Struct):
 
 
 class RequestUser(data.Struct):
-    """``tuser`` of RQ, 512 bit. What ends in 0 is of the first TLP that begins, or ends, in the beat; what ends in 1 of
-    the second, which there is with straddle alone. ``sop_pointer`` is in units of 16 bytes, and even."""
+    """``tuser`` of RQ, 512 bit.
+
+    Fields ending in 0 are of the first TLP that begins, or ends, in the beat; those ending in 1 of the second, with
+    straddle only. ``sop_pointer`` is in units of 16 bytes, and even.
+    """
 
     first_be0: 4
     first_be1: 4
@@ -83,10 +86,10 @@ class _RequestBeat(data.Struct):
 
 
 class RequestShim(wiring.Component):
-    """Puts read and write requests on RQ, one packet at a time, alternating when both wait.
+    """Sends read and write requests to RQ, one packet at a time, alternating when both wait.
 
     A read takes one beat. A write of n double words takes ceil((n + 4) / 16) beats: 9 for 512 bytes.
-    One beat per cycle. A read takes 2 cycles; a write 3 more than it takes to come, for it begins when it is whole:
+    One beat per cycle. The latency of a read is 2 cycles; a write begins 3 cycles after it is complete:
     ``tvalid`` must not fall inside a packet, or the hard block nullifies it (PG213).
 
     Members
@@ -95,7 +98,8 @@ class RequestShim(wiring.Component):
     i_write : In(stream.Signature(WriteTlp))
     m_axis_rq : Out(AXI stream)
     nonposted_credits : In(4)
-        Headers of reads that the link partner takes (15: or more). With none, reads wait, and no write behind them.
+        Headers of reads that the link partner accepts (15: or more). With none, reads wait, but no write waits for
+        them.
     gone : In(1)
         Nothing is in the hard block.
     sequence, sequence_valid : In(6).array(2), In(2)
@@ -116,8 +120,8 @@ class RequestShim(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.store = store = WriteStore()
-        m.submodules.under_way = under_way = UnderWay()
-        m.submodules.skid = skid = Skid(_RequestBeat)
+        m.submodules.outstanding = outstanding = OutstandingWrites()
+        m.submodules.skid = skid = SkidBuffer(_RequestBeat)
         wiring.connect(m, wiring.flipped(self.i_write), store.i)
         ready, beat = skid.i.ready, skid.i.p
         read, write = self.i_read.p, store.o.p
@@ -134,10 +138,10 @@ class RequestShim(wiring.Component):
             self.i_read.ready.eq(choose_read & ready),
             store.o.ready.eq(choose_write & ready),
             skid.i.valid.eq(flush | choose_read | choose_write),
-            self.busy.eq(store.busy | flush | skid.o.valid | under_way.busy),
-            under_way.sent.eq(choose_write & ready & write.first),
-            under_way.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
-            under_way.gone.eq(self.gone),
+            self.busy.eq(store.busy | flush | skid.o.valid | outstanding.busy),
+            outstanding.sent.eq(choose_write & ready & write.first),
+            outstanding.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
+            outstanding.gone.eq(self.gone),
             tail.eq(((write.dwords - 1)[:4]) + 1),
             beat.first_be.eq(Mux(choose_read, read.first_be, write.first_be)),
             beat.last_be.eq(Mux(choose_read, read.last_be, write.last_be)),
@@ -148,7 +152,7 @@ class RequestShim(wiring.Component):
         def keep(dwords):
             return ((Const(1, LANES + 1) << dwords) - 1)[:LANES]
 
-        # Lanes that are not kept have whatever a write has: what is chosen late is few bits.
+        # Lanes that are not kept contain the data of a write: the late select drives few bits.
         read_head, write_head = Signal(RequestDescriptor), Signal(RequestDescriptor)
         for head, tlp, kind, tag in ((read_head, read, RequestType.MEMORY_READ, read.tag),
                                      (write_head, write, RequestType.MEMORY_WRITE, 0)):

@@ -1,10 +1,11 @@
-"""Requests on their way to the UltraScale+ hard block (RQ interface) with straddle: two begin or end in one beat."""
+"""Requests to the UltraScale+ hard block (RQ interface) with straddle: two begin or end in one beat."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
 from ..part.layouts import BEAT_BITS
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
+from .outstanding_writes import OutstandingWrites
 from .rq import (
     HEADER_BITS,
     HEADER_DWORDS,
@@ -16,19 +17,18 @@ from .rq import (
     RequestUser,
 )
 from .tlp import DWORD_BITS, LANES, ReadTlp
-from .under_way import UnderWay
 from .write_store import WriteStore
 
-HALF = LANES // 2                       # double words; a packet begins at one
+HALF = LANES // 2                       # double words; a packet begins at a half
 HALF_BITS = HALF * DWORD_BITS
-HALF_POINTER = 0b10                     # the second half, as is_sop_ptr has it
+HALF_POINTER = 0b10                     # the second half, in the encoding of is_sop_ptr
 SPACE_LOW = LANES - HEADER_DWORDS       # payload in a packet's first beat, if it begins in the first half
 SPACE_HIGH = HALF - HEADER_DWORDS       # the same in the second
 CARRY_DWORDS = LANES - SPACE_HIGH
 
 
 class _Part(data.Struct):
-    """What one packet has of a beat; ``end`` is its last double word there, counted from the beat's."""
+    """Part of one packet in a beat; ``end`` is its last double word there, counted from the beat's first."""
 
     begins: 1
     ends: 1
@@ -45,17 +45,17 @@ class _Beat(data.Struct):
 
 
 class StraddledRequestShim(RequestShim):
-    """Puts read and write requests on RQ, one behind the other, alternating when both wait.
+    """Sends read and write requests to RQ, back to back, alternating when both wait.
 
     With straddle RQ is one stream of packets. One begins in byte 0, or in byte 32 if another ends in the same beat
-    before that (PG213, "Straddle Option on RQ Interface"); ``tkeep`` and ``tlast`` say nothing.
+    before that (PG213, "Straddle Option on RQ Interface"); ``tkeep`` and ``tlast`` are undefined.
 
     A read takes half a beat, a write of n double words ceil((n + 4) / 8) halves: 8 beats and a half for 512 bytes. In
-    each cycle a beat of a write is taken, a read, or both; so writes of up to 4 double words, which have a half each,
-    go with reads only. A read takes 3 cycles; a write 3 more than it takes to come, for it begins when it is whole:
+    each cycle a beat of a write is accepted, a read, or both; so writes of up to 4 double words, which take a half
+    each, are combined with reads only. The latency of a read is 3 cycles; a write begins 3 cycles after it is complete:
     ``tvalid`` must not fall inside a packet, or the hard block nullifies it.
 
-    What is kept: ``carry``, up to 12 double words of a write's last beat that had no room in the beat before.
+    State: ``carry``, up to 12 double words of a write's last beat that did not fit the beat before.
 
     Members
     -------
@@ -65,15 +65,15 @@ class StraddledRequestShim(RequestShim):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.reads = reads = Skid(ReadTlp)      # whether a read fits hangs on the write before it
+        m.submodules.reads = reads = SkidBuffer(ReadTlp)      # whether a read fits depends on the write before it
         m.submodules.store = store = WriteStore()
-        m.submodules.out = out = Skid(_Beat)
-        m.submodules.under_way = under_way = UnderWay()
+        m.submodules.out = out = SkidBuffer(_Beat)
+        m.submodules.outstanding = outstanding = OutstandingWrites()
         wiring.connect(m, wiring.flipped(self.i_read), reads.i)
         wiring.connect(m, wiring.flipped(self.i_write), store.i)
         read, write, low, high = reads.o.p, store.o.p, out.i.p.low, out.i.p.high
 
-        # A write: whether it is amid its beats, and where the packet began; what is left of one that has ended.
+        # A write that has begun, and in which half; the rest of one that has ended.
         inside, began_high, flush = Signal(), Signal(), Signal()
         carry, carry_dwords = Signal(CARRY_DWORDS * DWORD_BITS), Signal(range(CARRY_DWORDS + 1))
         may_read, may_write, read_next = Signal(), Signal(), Signal()
@@ -106,7 +106,7 @@ class StraddledRequestShim(RequestShim):
             with m.If(takes_write ^ takes_read):
                 m.d.sync += read_next.eq(takes_write)
 
-        # Where the payload of a write begins: behind a descriptor, or behind what was carried.
+        # The payload of a write begins after a descriptor, or after the carried part.
         read_head, write_head = (
             self._descriptor(m, tlp, kind, tag) for tlp, kind, tag in (
                 (read, RequestType.MEMORY_READ, read.tag), (write, RequestType.MEMORY_WRITE, 0)))
@@ -135,10 +135,10 @@ class StraddledRequestShim(RequestShim):
                          part.last_be.eq(Mux(is_read, read.last_be, write.last_be))]
 
         m.d.comb += [
-            self.busy.eq(reads.o.valid | store.busy | flush | out.o.valid | under_way.busy),
-            under_way.sent.eq(takes_write & out.i.ready & write.first),
-            under_way.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
-            under_way.gone.eq(self.gone),
+            self.busy.eq(reads.o.valid | store.busy | flush | out.o.valid | outstanding.busy),
+            outstanding.sent.eq(takes_write & out.i.ready & write.first),
+            outstanding.left.eq(Cat(self.sequence_valid[k] & (self.sequence[k] == WRITE_SEQUENCE) for k in range(2))),
+            outstanding.gone.eq(self.gone),
         ]
         self._send(m, out.o)
         return m
@@ -149,7 +149,7 @@ class StraddledRequestShim(RequestShim):
         return head.as_value()
 
     def _send(self, m, beat):
-        """A beat with its sideband."""
+        """Send a beat with its sideband."""
         rq, user, low, high = self.m_axis_rq, Signal(RequestUser), beat.p.low, beat.p.high
         sequence = [Mux(part.write, WRITE_SEQUENCE, READ_SEQUENCE) for part in (low, high)]
         m.d.comb += [

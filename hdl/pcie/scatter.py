@@ -1,4 +1,4 @@
-"""Completions on their way into the slot memories: every double word goes to the bank of its address."""
+"""Alignment of completions to the slot memories: every double word goes to the bank of its address."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -26,7 +26,7 @@ class ScatteredBeat(data.Struct):
 class Scatter(wiring.Component):
     """Rotates completion beats by their double-word address.
 
-    One beat per cycle, one cycle of latency, never stalls.
+    One beat per cycle, one cycle of latency, no stall.
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""Memory that completions are collected in: sixteen banks, one per double word of a line."""
+"""Reassembly memory for completions: sixteen banks, one per double word of a line."""
 
 from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import wiring
@@ -12,10 +12,10 @@ from .tlp import DWORD_BITS, LANES
 
 
 class SlotMemory(wiring.Component):
-    """Slots of ``rows`` lines. A line of host address A lies in row A / 64 modulo ``rows`` of its slot.
+    """Slots of ``rows`` lines. A line of host address A is in row A / 64 modulo ``rows`` of its slot.
 
     One scattered beat is written and one line read per cycle; read data comes one cycle after ``read_en``
-    and stays until the next one.
+    and is held until the next one.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class SlotMemory(wiring.Component):
     Members
     -------
     write : In(ScatteredBeat)
-        Written where ``write.lanes`` says, when ``write_en``.
+        The lanes of ``write.lanes`` are written when ``write_en`` is high.
     write_en : In(1)
     write_slot : In(range(slots))
     read_en : In(1)

@@ -1,4 +1,4 @@
-"""Cuts DMA requests into what one TLP may carry."""
+"""Splitter of DMA requests into pieces of at most one TLP."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -31,8 +31,8 @@ class Splitter(wiring.Component):
         valid = Signal()
         request = Signal(DmaRequest)
         mask = Signal(12)
-        # To the next multiple of the size, and whether the request ends before it: known with the request, for `ready`
-        # of whoever asks hangs on that.
+        # Distance to the next multiple of the size, and whether the request ends before it: computed when the request
+        # is accepted, as `ready` of the client depends on it.
         space = Signal(13)
         final = Signal()
         first_space, left = Signal(13), Signal.like(request.length)

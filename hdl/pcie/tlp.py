@@ -1,4 +1,4 @@
-"""Transaction layer packets as the DMA engines see them, free of any vendor's format."""
+"""Vendor-neutral transaction layer packets for the DMA engines."""
 
 from amaranth.hdl import Cat, Const, Mux, Signal
 from amaranth.lib import data
@@ -16,7 +16,7 @@ SIZE_MIN_LOG2 = 7
 
 
 class ReadTlp(data.Struct):
-    """A memory read request. Double words that contain the bytes asked for; byte enables at both ends."""
+    """A memory read request: the double words that contain the bytes, with byte enables at both ends."""
 
     address: 62     # byte address divided by 4
     dwords: 11      # 1 to 1024
@@ -57,7 +57,7 @@ class CompletionBeat(data.Struct):
     error: 1
 
     def end_badly(self, tag):
-        """Assignments: the read with this tag failed, and nothing of it is here."""
+        """Return assignments for the failure of the read with this tag, without data."""
         return [self.tag.eq(tag), self.last.eq(1), self.done.eq(1), self.error.eq(1)]
 
 
@@ -70,7 +70,7 @@ class Piece(data.Struct):
 
 
 def byte_enables(m, address, length):
-    """Double-word count and byte enables of ``length`` bytes at byte ``address``.
+    """Return double-word count and byte enables of ``length`` bytes at byte ``address``.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def byte_enables(m, address, length):
 
 
 def rotate_right(value, lane_bits, amount):
-    """``value`` with lane j taken from lane ``j + amount`` (modulo the number of lanes)."""
+    """Return ``value`` with lane j taken from lane ``j + amount`` (modulo the number of lanes)."""
     for bit in range(len(amount)):
         step = lane_bits << bit
         value = Mux(amount[bit], Cat(value[step:], value[:step]), value)

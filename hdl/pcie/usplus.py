@@ -5,14 +5,14 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..part.axis import axis_signature
-from ..part.counting import count_outputs
+from ..part.counter_ports import count_outputs
 from ..part.interfaces import RegisterBus
 from ..part.layouts import BEAT_BITS, PushedDescriptor
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 from . import cq, rc, rc_straddle, rq, rq_straddle
-from .bus_master import BusMaster
-from .few_tags import FewTags
-from .read_watch import ReadWatch
+from .bus_master_gate import BusMasterGate
+from .read_tracker import ReadTracker
+from .tag_limiter import TagLimiter
 from .tlp import DWORD_BITS, SIZE_CODE_MAX, SIZE_CODE_WIDTH, CompletionBeat, ReadTlp, WriteTlp
 
 FUNCTIONS = 4             # physical functions of the hard block; the card is the first
@@ -24,7 +24,7 @@ def _axis(user_width):
 
 
 def hard_block_members():
-    """Signature members that face the hard block."""
+    """Return the signature members that face the hard block."""
     return {
         "m_axis_rq": Out(_axis(rq.USER_WIDTH)),
         "s_axis_rc": In(_axis(rc.USER_WIDTH)),
@@ -41,7 +41,7 @@ def hard_block_members():
 
 
 def connect_hard_block(m, inner, outer):
-    """Give ``outer``'s members that face the hard block to ``inner``, a part of it."""
+    """Connect the members of ``outer`` that face the hard block to those of ``inner``, a block in it."""
     for name, member in hard_block_members().items():
         if member.is_signature:
             connect(m, getattr(inner, name), flipped(getattr(outer, name)))
@@ -52,7 +52,7 @@ def connect_hard_block(m, inner, outer):
 
 
 class UsplusShim(wiring.Component):
-    """Joins the vendor-neutral side of the card to RQ, RC, CQ and CC.
+    """Connects the vendor-neutral side of the card to RQ, RC, CQ and CC.
 
     A read takes a cycle before it comes to them. Throughput and latency of the parts:
     :class:`~weft.hdl.pcie.rq.RequestShim`, :class:`~weft.hdl.pcie.rc.CompletionShim`,
@@ -69,19 +69,19 @@ class UsplusShim(wiring.Component):
     m_axis_rq, s_axis_rc, s_axis_cq, m_axis_cc
         AXI streams of the hard block.
     cfg_max_payload, cfg_max_read_req : In(3)
-        As the hard block gives them: 128 bytes << code.
+        Codes of the hard block: 128 bytes << code.
     max_payload, max_read_req : Out(3)
         The same, registered and limited to legal values, for the DMA engines.
     pcie_rq_seq_num0, pcie_rq_seq_num1, pcie_rq_seq_num_vld0, pcie_rq_seq_num_vld1, pcie_tfc_nph_av
         See ``sequence`` and ``nonposted_credits`` of :class:`~weft.hdl.pcie.rq.RequestShim`.
     cfg_function_status, cfg_interrupt_msix_enable, cfg_interrupt_msix_mask, cfg_flr_in_process, cfg_flr_done
-        As PG213 has them, of all functions; the card looks at the first.
+        See PG213, of all functions; the card uses the first.
     cfg_ext_tag_enable : In(1)
         Extended tag field enable of the Device Control register.
     bus_master, msix_enable, function_reset : Out(1)
         Registered. The card may be bus master; it may send interrupts; its function is being reset.
     function_reset_done : In(1)
-        Strobe: the card has forgotten everything.
+        Strobe: the reset of the card is finished.
     i_read : In(stream.Signature(ReadTlp))
     i_write : In(stream.Signature(WriteTlp))
     o_completion : Out(stream.Signature(CompletionBeat))
@@ -89,13 +89,13 @@ class UsplusShim(wiring.Component):
     o_push : Out(stream.Signature(PushedDescriptor))
     stop : In(1)
         The card reads and writes no host memory, as if it might not be bus master.
-    refused : Out(1)
-        Strobe: a request of the card ended in an error or in nothing, or may have, because it may not be bus master or
-        is to stop.
+    dropped : Out(1)
+        Strobe: a request of the card was dropped or ended in an error, or may have been, because the card may not be
+        bus master or must stop.
     busy : Out(1)
         A request was accepted and has not left; a write may still be in the hard block.
     count_host_refused : Out(1)
-        A host request was refused.
+        A host request was rejected.
     """
 
     COUNTS = {"host_refused": 1}
@@ -109,7 +109,7 @@ class UsplusShim(wiring.Component):
             "i_write": In(stream.Signature(WriteTlp)),
             "o_completion": Out(stream.Signature(CompletionBeat)),
             "registers": Out(RegisterBus), "o_push": Out(stream.Signature(PushedDescriptor)),
-            "busy": Out(1), "stop": In(1), "refused": Out(1),
+            "busy": Out(1), "stop": In(1), "dropped": Out(1),
             "bus_master": Out(1), "msix_enable": Out(1), "function_reset": Out(1), "function_reset_done": In(1),
             **count_outputs(self.COUNTS),
         })
@@ -120,36 +120,36 @@ class UsplusShim(wiring.Component):
         m.submodules.completions = completions = (
             rc_straddle.StraddledCompletionShim() if self._straddle else rc.CompletionShim())
         m.submodules.registers = registers = cq.RegisterShim()
-        m.submodules.bus_master = bus_master = BusMaster()
-        m.submodules.tags = tags = FewTags()
-        m.submodules.watch = watch = ReadWatch()
-        m.submodules.reads = reads = Skid(ReadTlp)      # cuts the readiness of RQ off from the readers
+        m.submodules.bus_master = bus_master = BusMasterGate()
+        m.submodules.tags = tags = TagLimiter()
+        m.submodules.tracker = tracker = ReadTracker()
+        m.submodules.reads = reads = SkidBuffer(ReadTlp)      # separates `ready` of RQ from the readers
         enable, master_q = Signal(), Signal()
-        dropped = Signal()      # writes that the hard block has may never leave it
+        writes_lost = Signal()      # writes in the hard block may never leave it
         m.d.sync += [master_q.eq(self.bus_master), enable.eq(self.bus_master & ~self.stop)]
-        m.d.comb += dropped.eq(master_q & ~self.bus_master & requests.busy)
+        m.d.comb += writes_lost.eq(master_q & ~self.bus_master & requests.busy)
         silence = Signal(self._silence_log2 + 1)
         gone = silence[-1]
-        asks, heard = Signal(), Signal()
+        may_request, response = Signal(), Signal()
         m.d.comb += [
-            asks.eq((self.bus_master & ~self.stop) | requests.m_axis_rq.tvalid),
-            heard.eq(self.s_axis_rc.tvalid | self.pcie_rq_seq_num_vld0 | self.pcie_rq_seq_num_vld1),
+            may_request.eq((self.bus_master & ~self.stop) | requests.m_axis_rq.tvalid),
+            response.eq(self.s_axis_rc.tvalid | self.pcie_rq_seq_num_vld0 | self.pcie_rq_seq_num_vld1),
         ]
-        with m.If(asks | heard):
+        with m.If(may_request | response):
             m.d.sync += silence.eq(0)
         with m.Elif(~gone):
             m.d.sync += silence.eq(silence + 1)
         connect(m, flipped(self.i_read), reads.i)
         connect(m, reads.o, bus_master.i_read)
         connect(m, bus_master.o_read, tags.i_read)
-        connect(m, tags.o_read, watch.i_read)
-        connect(m, watch.o_read, requests.i_read)
+        connect(m, tags.o_read, tracker.i_read)
+        connect(m, tracker.o_read, requests.i_read)
         connect(m, flipped(self.i_write), bus_master.i_write)
         connect(m, bus_master.o_write, requests.i_write)
         connect(m, requests.m_axis_rq, flipped(self.m_axis_rq))
         connect(m, flipped(self.s_axis_rc), completions.s_axis_rc)
-        connect(m, completions.o, watch.i_completion)
-        connect(m, watch.o_completion, tags.i_completion)
+        connect(m, completions.o, tracker.i_completion)
+        connect(m, tracker.o_completion, tags.i_completion)
         connect(m, tags.o_completion, bus_master.i_completion)
         connect(m, bus_master.o_completion, flipped(self.o_completion))
         connect(m, flipped(self.s_axis_cq), registers.s_axis_cq)
@@ -158,13 +158,13 @@ class UsplusShim(wiring.Component):
         connect(m, registers.o_push, flipped(self.o_push))
         m.d.comb += [
             self.busy.eq(reads.o.valid | requests.busy | bus_master.busy),
-            self.refused.eq(bus_master.refused | dropped),
-            bus_master.enable.eq(enable), requests.gone.eq(gone), watch.gone.eq(gone),
+            self.dropped.eq(bus_master.dropped | writes_lost),
+            bus_master.enable.eq(enable), requests.gone.eq(gone), tracker.gone.eq(gone),
             tags.extended.eq(self.cfg_ext_tag_enable),
             requests.nonposted_credits.eq(self.pcie_tfc_nph_av),
             requests.sequence[0].eq(self.pcie_rq_seq_num0), requests.sequence[1].eq(self.pcie_rq_seq_num1),
             requests.sequence_valid.eq(Cat(self.pcie_rq_seq_num_vld0, self.pcie_rq_seq_num_vld1)),
-            self.count_host_refused.eq(registers.refused),
+            self.count_host_refused.eq(registers.rejected),
         ]
         m.d.sync += [
             self.bus_master.eq(self.cfg_function_status[BUS_MASTER_ENABLE] & ~self.cfg_flr_in_process[0]),

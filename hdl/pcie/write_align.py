@@ -1,4 +1,4 @@
-"""Places a contiguous byte stream into memory writes, at any byte offset."""
+"""Alignment of a contiguous byte stream to memory writes at any byte offset."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,16 +10,16 @@ from .piece_beats import PieceBeats
 from .rotate import Rotate
 from .tlp import Piece, WriteTlp
 
-WRITES = 16             # beats on their way out
-COMING = 5              # of them, that no level tells of yet
+WRITES = 16             # beats in the output queue
+COMING = 5              # of them, not included in the level yet
 
 
 class WriteAlign(wiring.Component):
     """Makes a :class:`WriteTlp` of every piece from the next bytes of the stream.
 
     The stream is a packet per group: as many bytes as the group's pieces. One beat per cycle, also
-    across pieces; one cycle more between groups. Five cycles of latency. What begins has a place at the end: a late
-    ``o.ready`` stops nothing on the way.
+    across pieces; one cycle more between groups. Five cycles of latency. A beat that begins has a place in the output
+    queue: a late ``o.ready`` stalls nothing inside.
 
     Members
     -------
@@ -39,18 +39,18 @@ class WriteAlign(wiring.Component):
         header_shape = data.StructLayout({"address": 62, "dwords": 11, "first_be": 4, "last_be": 4})
         m.submodules.rotate = rotate = Rotate(data.StructLayout({"first": 1, "last": 1, "header": header_shape}))
         m.submodules.pieces = pieces = PieceBeats(header_shape)
-        m.submodules.out = out = Fifo(WriteTlp, WRITES, standing=1)
+        m.submodules.out = out = Fifo(WriteTlp, WRITES, output_registers=1)
         wiring.connect(m, wiring.flipped(self.i), pieces.i)
 
         # The stream: a beat being used; the next one is on the input.
         beat, beat_valid = Signal(BEAT_BYTES * 8), Signal()
-        mixed_valid, room = Signal(), Signal()
+        mixed_valid, space = Signal(), Signal()
         go, replace = Signal(), Signal()
         m.d.comb += [
-            go.eq(pieces.valid & beat_valid & (self.i_data.valid | ~pieces.crosses) & room),
+            go.eq(pieces.valid & beat_valid & (self.i_data.valid | ~pieces.crosses) & space),
             pieces.go.eq(go),
             # A used-up beat is replaced; the next beat is also used up when it ends the group.
-            replace.eq(~beat_valid | (pieces.uses_up & (self.i_data.valid | ~pieces.crosses) & room)),
+            replace.eq(~beat_valid | (pieces.uses_up & (self.i_data.valid | ~pieces.crosses) & space)),
             self.i_data.ready.eq(replace),
         ]
         with m.If(replace):
@@ -66,7 +66,7 @@ class WriteAlign(wiring.Component):
                               for j in range(BEAT_BYTES))),
             mixed.shift.eq(pieces.at - pieces.skip),
             mixed.side.eq(Cat(pieces.first, pieces.final, pieces.header)),
-            room.eq(out.level <= WRITES - COMING),
+            space.eq(out.level <= WRITES - COMING),
         ]
         wiring.connect(m, out.o, wiring.flipped(self.o))
         m.d.comb += [

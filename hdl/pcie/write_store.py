@@ -1,4 +1,4 @@
-"""Holds memory writes back until they are whole."""
+"""Store-and-forward buffer of memory writes."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -12,10 +12,10 @@ MARKS = data.StructLayout({"first": 1, "last": 1, "dwords": 11})     # of a beat
 
 
 class WriteStore(wiring.Component):
-    """Passes a packet on when all of it is here, so that ``o.valid`` never falls inside one, however slowly it comes.
+    """Passes a packet on when it is complete, so that ``o.valid`` never falls inside one, however slowly it comes.
 
     One beat per cycle; a packet leaves one cycle after its last beat came. It holds the largest packet that exists,
-    so every packet becomes whole.
+    so every packet becomes complete.
 
     Members
     -------
@@ -31,8 +31,8 @@ class WriteStore(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.beats = beats = Fifo(WriteTlp, STORE_BEATS)
-        # What is decided by the next beat stands in registers, with the same items in step.
-        m.submodules.marks = marks = Fifo(MARKS, STORE_BEATS, standing=1)
+        # Fields that decide about the next beat are in registers, in a queue with the same items.
+        m.submodules.marks = marks = Fifo(MARKS, STORE_BEATS, output_registers=1)
         whole = Signal(range(STORE_BEATS + 1))       # packets whose last beat is inside
         some, came, left = Signal(), Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.i), beats.i)

@@ -1,4 +1,4 @@
-"""Payload of a frame moved to byte 0, or the frame as it is."""
+"""Alignment: moves the payload of a frame to byte 0, or passes the frame unchanged."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import enum, stream, wiring
@@ -7,16 +7,16 @@ from amaranth.lib.wiring import In, Out
 from ..contract import wire
 from ..part import layouts
 from ..part.layouts import BEAT_BYTES, LENGTH_WIDTH, PAYLOAD_MAX, Beat
-from ..part.logic import above
+from ..part.logic import greater_than
 
 
 class Cut(enum.Enum, shape=3):
-    """Which bytes of a frame become the payload stream."""
+    """Part of a frame that becomes the payload stream."""
 
-    FRAME = 0       # all of them
-    WRITE = 1       # those behind RETH
-    WRITE_ONE = 2   # behind RETH and one 4-byte header
-    WRITE_TWO = 3   # behind RETH and two 4-byte headers
+    FRAME = 0       # all of it
+    WRITE = 1       # the bytes after RETH
+    WRITE_ONE = 2   # after RETH and one 4-byte header
+    WRITE_TWO = 3   # after RETH and two 4-byte headers
     NOTHING = 4
 
 
@@ -28,21 +28,21 @@ SKIPPED = {  # headers in the second beat; the first beat of a data packet is al
 
 
 class Align(wiring.Component):
-    """Cuts the payload out of frames: one 4-to-1 multiplexer per byte.
+    """Extracts the payload of frames: one 4-to-1 multiplexer per byte.
 
-    Frames come as two neighbouring beats per cycle, without bubbles. Latency 1,
-    never a stall. The RETH length says how much is payload; whether the frame is really that long
-    is the parser's to find out, who drops the result if not. More than 4096 bytes are not cut at all.
+    The input is two consecutive beats per cycle, without bubbles. Latency 1,
+    no stall. The RETH length decides how much is payload; the parser checks whether the frame really is that
+    long, and drops the result if not. Frames with more than 4096 bytes have no output.
 
     Members
     -------
     fire : In(1)
-        ``beat`` is to be processed in this cycle.
+        Process ``beat`` in this cycle.
     first : In(1)
         ``beat`` is the first of its frame.
     beat : In(Beat)
     ahead : In(512)
-        The frame's next beat; without meaning when ``beat.last``.
+        The frame's next beat; undefined if ``beat.last``.
     cut : In(Cut)
         Valid with every beat of the frame.
     dma_length : In(32)
@@ -63,10 +63,10 @@ class Align(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        left = Signal(LENGTH_WIDTH)        # payload bytes not yet cut
+        left = Signal(LENGTH_WIDTH)        # payload bytes not yet sent
         ends = Signal()
         two_beats = Cat(self.beat.data, self.ahead)
-        m.d.comb += ends.eq(~above(left, BEAT_BYTES))
+        m.d.comb += ends.eq(~greater_than(left, BEAT_BYTES))
 
         m.d.sync += self.o.valid.eq(0)
         with m.If(self.fire):
@@ -85,7 +85,7 @@ class Align(wiring.Component):
                     self.o.p.empty.eq(Mux(ends, (BEAT_BYTES - left)[:6], 0)),
                 ]
             with m.If(self.first):
-                carries = (self.cut != Cut.NOTHING) & ~above(self.dma_length, PAYLOAD_MAX)
+                carries = (self.cut != Cut.NOTHING) & ~greater_than(self.dma_length, PAYLOAD_MAX)
                 m.d.sync += left.eq(Mux(carries, self.dma_length[:LENGTH_WIDTH], 0))
             with m.Else():
                 m.d.sync += left.eq(Mux(ends, Const(0, LENGTH_WIDTH), (left - BEAT_BYTES)[:LENGTH_WIDTH]))

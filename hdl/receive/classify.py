@@ -1,4 +1,4 @@
-"""What the headers of a frame say, as combinational expressions."""
+"""Combinational expressions for the headers of a frame."""
 
 from amaranth.hdl import Cat, Mux
 from amaranth.lib import data
@@ -15,33 +15,33 @@ IHL_NO_OPTIONS = wire.IPV4.size_bytes // 4
 MORE_FRAGMENTS = 1              # in the flags field of IPv4
 PKEY_DEFAULT = 0x7FFF           # without the membership bit
 ROCE_MIN_BYTES = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES  # the shortest packet of the card
-HOST_MIN_BYTES = wire.RETH_OFFSET + wire.ICRC_BYTES     # the shortest of all: the only one that the MAC makes longer
+HOST_MIN_BYTES = wire.RETH_OFFSET + wire.ICRC_BYTES     # the shortest of all: the only one that the MAC pads
 _WORDS = wire.IPV4.size_bytes // 4  # 16-bit words of half an IPv4 header
-SUM_BITS = 19                   # of so many
+SUM_BITS = 19                   # of the sum of these words
 
 
 class FrameType(data.Struct):
-    """What the first beat says of its frame."""
+    """Properties of a frame that its first beat determines."""
 
     roce: 1              # IPv4 without options and fragments, UDP to port 4791
-    has_eth: 1           # an Ethernet header at least
+    has_eth: 1           # at least a whole Ethernet header
     mac_ours: 1
     mac_group: 1         # broadcast or multicast
     ip_ours: 1
     ip_sums: data.ArrayLayout(SUM_BITS, 2)  # of the words of each half of the IPv4 header
     bth_good: 1          # fixed fields of BTH
-    lengths_agree: 1     # UDP length with IP length
-    ip_end: 17           # where IP says that the frame ends, from the Ethernet header
-    host: 1              # of RoCE: for one of the host's QPNs, whatever the opcode; then none of these is
+    lengths_agree: 1     # the UDP length agrees with the IP length
+    ip_end: 17           # end of the frame according to IP, from the Ethernet header on
+    host: 1              # RoCE for one of the host's QPNs, with any opcode; the following bits are 0 then
     data: 1
     probe: 1
-    for_driver: 1        # wire.DRIVER_OPCODES: a control frame that goes to the host whole
+    for_driver: 1        # wire.DRIVER_OPCODES: a control frame that goes to the host unchanged
     retransmission: 1
     has_imm: 1
 
 
 class Headers(data.Struct):
-    """Fields of BTH and behind, as far as their opcode has them."""
+    """Fields of BTH and the headers after it; those that the opcode does not have are 0."""
 
     opcode: 8
     pad_count: 2
@@ -57,12 +57,12 @@ class Headers(data.Struct):
 
 
 def header_at(frame_bits, layout, offset):
-    """View of a wire header at a byte offset."""
+    """Return the view of a wire header at a byte offset."""
     return data.View(WIRE[layout.name], swap_bytes(frame_bits[8 * offset:8 * (offset + layout.size_bytes)]))
 
 
 def _at_least(beat, count):
-    """Whether a frame that begins with this beat has so many bytes, a beat's at most."""
+    """Return whether a frame that begins with this beat has at least ``count`` bytes, ``count`` at most a beat."""
     return ~beat.last | (beat.empty <= BEAT_BYTES - count)
 
 
@@ -76,21 +76,23 @@ def _is_roce(beat):
 
 
 def padded(beat):
-    """Whether a frame whose first beat this is, is a packet of HOST_MIN_BYTES that was filled up to the shortest frame:
-    its ICRC is not at its end."""
+    """Return whether a frame, given its first beat, is a packet of HOST_MIN_BYTES padded to the minimum frame size.
+
+    The ICRC of such a frame is not at its end.
+    """
     total = header_at(beat.data, wire.IPV4, IPV4_OFFSET).total_length
     return (beat.last & (beat.empty == BEAT_BYTES - wire.MIN_FRAME_BYTES) & _is_roce(beat)
             & (total == HOST_MIN_BYTES - IPV4_OFFSET))
 
 
 def is_host_qpn(host_qpns, qpn):
-    """As :func:`weft.hdl.contract.abi.is_host_qpn`."""
+    """Return the equivalent of :func:`weft.hdl.contract.abi.is_host_qpn`."""
     outside = (qpn ^ host_qpns.first) >> host_qpns.log2
     return (host_qpns.ranged & (outside == 0)) | (host_qpns.qp1 & (qpn == HOST_QPNS_QP1))
 
 
 def frame_type(beat, network_mac, network_ip, host_qpns):
-    """Assignments' values of :class:`FrameType` for the first beat of a frame."""
+    """Return the fields of :class:`FrameType`, by name, for the first beat of a frame."""
     eth = header_at(beat.data, wire.ETH, 0)
     ipv4 = header_at(beat.data, wire.IPV4, IPV4_OFFSET)
     udp = header_at(beat.data, wire.UDP, UDP_OFFSET)
@@ -122,19 +124,19 @@ def frame_type(beat, network_mac, network_ip, host_qpns):
 
 
 def checksum_good(total):
-    """Whether the IPv4 header whose 16-bit words add up to ``total`` has the right checksum."""
+    """Return whether the checksum of an IPv4 header is right; ``total`` is the sum of its 16-bit words."""
     return total[:16] + total[16:] == 0xFFFF
 
 
 def cut_of(kind):
-    """The :class:`Cut` of a frame of this :class:`FrameType`."""
+    """Return the :class:`Cut` of a frame of this :class:`FrameType`."""
     write = Mux(kind.retransmission & kind.has_imm, Cut.WRITE_TWO,
                 Mux(kind.retransmission | kind.has_imm, Cut.WRITE_ONE, Cut.WRITE))
     return Mux(~kind.roce | kind.host | kind.for_driver, Cut.FRAME, Mux(kind.data, write, Cut.NOTHING))
 
 
 def headers(kind, frame_bits):
-    """Values of :class:`Headers` from the first two beats of a frame."""
+    """Return the fields of :class:`Headers`, by name, from the first two beats of a frame."""
     ipv4 = header_at(frame_bits, wire.IPV4, IPV4_OFFSET)
     bth = header_at(frame_bits, wire.BTH, wire.BTH_OFFSET)
     reth = header_at(frame_bits, wire.RETH, wire.RETH_OFFSET)

@@ -1,4 +1,4 @@
-"""Frames from the MAC become headers and payload, or nothing."""
+"""Parser: frames from the MAC become headers and payload, or are dropped."""
 
 from types import SimpleNamespace
 
@@ -19,11 +19,11 @@ from ..contract.params import (
     SHED_UNTIL_EIGHTHS,
     exact_log2,
 )
-from ..part.counting import Refusal, count_outputs
+from ..part.counter_ports import DropEvent, count_outputs
 from ..part.icrc import Icrc
 from ..part.interfaces import Network
 from ..part.layouts import BEAT_BYTES, FRAME_LENGTH_WIDTH, HOST_QPNS, PAYLOAD_MAX, Beat, RxHeader, RxKind
-from ..part.logic import above
+from ..part.logic import greater_than
 from ..part.stream import Fifo
 from ..table.translate import TranslateRequest
 from .align import SKIPPED, Align, Cut
@@ -39,74 +39,74 @@ from .classify import (
     headers,
     padded,
 )
-from .early import SAID, Early
+from .early_translate import RESULT_DELAY, EarlyTranslate
 from .revocable_buffer import RevocableBuffer
 
 HEADER_DEPTH = 64
-RAW_MAX = 16                    # frames that are no packets of a QP, waiting for the Simple NIC
-_ICRC_FROM = 1                  # cycles until a beat is given to the ICRC
+RAW_MAX = 16                    # frames that are not for a QP of the card, waiting for the Simple NIC
+_ICRC_FROM = 1                  # cycles until a beat enters the ICRC
 _ICRC_LATENCY = _ICRC_FROM + Icrc.CHECK_LATENCY
-_CYCLES_TO_VERDICT = 3          # from the last beat behind the delay line to the decision
+_CYCLES_TO_VERDICT = 3          # from the last beat after the delay line to the decision
 
 
 class Parse(wiring.Component):
     """Parses, checks and stores frames; one beat per cycle in and out, back to back.
 
-    The MAC cannot wait, so the input never does. A frame becomes visible when its last byte and
+    The MAC cannot wait, so the input never stalls. A frame becomes visible when its last byte and
     its ICRC are known: its header 8 cycles after its last beat, its payload one cycle later.
-    A frame for which the buffer has no space is dropped whole. What a packet may do is asked as soon as its headers
-    are here: see :class:`~weft.hdl.receive.early.Early`.
+    A frame for which the buffer has no space is dropped whole. The translation of a packet is requested as soon as its
+    headers have arrived: see :class:`~weft.hdl.receive.early_translate.EarlyTranslate`.
 
-    When what follows does not keep up, new data packets are dropped before there is no space, by their first beats:
-    from ``SHED_FROM`` waiting headers or requests on, or ``SHED_FROM_EIGHTHS`` of the buffer, until fewer than
-    ``SHED_UNTIL`` and ``SHED_UNTIL_EIGHTHS`` are left. So there is room for retransmissions, probes and control frames,
-    and what was lost comes back while the load lasts; and losses come in runs, not one by one. The marks for a pause of
-    the peer are lower; who asks for it (``patient``) drops nothing early, until there was no space nevertheless: then
-    the peer does not listen.
+    When the following blocks do not keep up, new data packets are dropped by their first beats before the space runs
+    out: from ``SHED_FROM`` waiting headers or requests on, or ``SHED_FROM_EIGHTHS`` of the buffer, until fewer than
+    ``SHED_UNTIL`` and ``SHED_UNTIL_EIGHTHS`` are left. This leaves space for retransmissions, probes and control
+    frames, so that losses are recovered under load; and losses come in runs, not one by one. The thresholds for pausing
+    the peer are lower; with pause in use (``pause_enabled``) nothing is dropped early, until space runs out
+    nevertheless: then the peer ignores the pause.
 
     A frame that is not IPv4 (without options and fragments) to UDP port 4791 is RAW. Of the others, packets for one of
-    the ``host_qpns`` become RAW with ``host``, whatever they ask for; they may be shorter than those of the card, and
-    then come without the bytes that they were filled up with on the way. Data packets become DATA with the payload at
-    byte 0, without padding and ICRC; probes become PROBE; acknowledgements, loss reports and report requests become RAW
-    with ``roce``. What is refused is counted here and leaves no trace, but for one thing: a sound data packet whose
-    RETH length is wrong becomes REFUSED, so that the driver can be told.
-    The first of these reasons counts: NOT_READY, BAD_FRAME, FRAME_TOO_LONG, TRUNCATED, LENGTH_MISMATCH
-    (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field or the IPv4 checksum is wrong, or the frame is not for
-    this card), UNKNOWN_OPCODE, NIC_BUSY (``RAW_MAX`` frames that are no packets of a QP of the card are under
-    way to the Simple NIC, which is slower with small frames than the line: packets do not wait for more), BUFFER_FULL.
+    the ``host_qpns`` become RAW with ``host``, whatever their opcode; they may be shorter than those of the card, and
+    are then output without the padding of the MAC. Data packets become DATA with the payload at byte 0, without padding
+    and ICRC; probes become PROBE; acknowledgements, loss reports and report requests become RAW with ``roce``. Dropped
+    frames are counted here and have no other effect, with one exception: an intact data packet with a wrong RETH length
+    becomes REJECTED, so that it can be reported to the driver. The first of these reasons counts: NOT_READY, BAD_FRAME,
+    FRAME_TOO_LONG, TRUNCATED, LENGTH_MISMATCH (of frame, IP and UDP), BAD_ICRC, BAD_HEADER (a fixed field or the IPv4
+    checksum is wrong, or the frame is not for this card), UNKNOWN_OPCODE, NIC_BUSY (``RAW_MAX`` frames that are not for
+    a QP of the card are on their way to the Simple NIC, which is slower with small frames than the line: packets do not
+    wait for more), BUFFER_FULL.
 
     Parameters
     ----------
     params : CardParams
-        ``rx_buffer_beats`` is at least 128: two of the largest data packets lie in it with space to spare.
+        ``rx_buffer_beats`` is at least 128: two of the largest data packets fit, with space to spare.
 
     Members
     -------
     i : In(stream.Signature(Beat))
-        ``ready`` is always 1. ``error`` on the last beat: the MAC found the frame bad.
+        ``ready`` is always 1. ``error`` on the last beat: the MAC reports a bad frame.
     enable : In(1)
         While low, frames that begin are dropped.
     network : In(Network)
-        Unicast frames to other MAC addresses, and RoCE packets to other IP addresses, are refused; 0: all are taken.
+        Unicast frames to other MAC addresses, and RoCE packets to other IP addresses, are dropped; 0: all are accepted.
     host_qpns : In(HOST_QPNS)
     o_header : Out(stream.Signature(RxHeader))
     o_payload : Out(stream.Signature(Beat))
         Payload of the headers with ``length`` other than 0, in order.
     raw_done : In(1)
-        A frame that is no packet of a QP of the card was handed to the Simple NIC.
-    o_translate, o_fate : Out(stream.Signature(TranslateRequest)), Out(stream.Signature(1))
-        What is asked for packets of QPs, in order; whether their headers come.
-    ask_stb, fate_stb : Out(1)
-        A translation was asked for; such a frame was decided on.
+        A frame that is not for a QP of the card was handed to the Simple NIC.
+    o_translate, o_outcome : Out(stream.Signature(TranslateRequest)), Out(stream.Signature(1))
+        Requests for packets of QPs, in order; 1 if their headers come.
+    request_stb, outcome_stb : Out(1)
+        A translation was requested; such a frame was decided.
     give_up : In(1)
-        A frame that is arriving, and for which one was asked, is refused.
+        Drop the frame that is arriving, if its translation was requested.
     header_stb : Out(1)
         A header was queued for ``o_header``.
-    patient : In(1)
+    pause_enabled : In(1)
     pause_high, pause_low : Out(1)
-        ``PAUSE_FROM`` or ``PAUSE_FROM_EIGHTHS`` is reached; fewer wait than both ``PAUSE_UNTIL``. Registered.
+        ``PAUSE_FROM`` or ``PAUSE_FROM_EIGHTHS`` is reached; levels are below both ``PAUSE_UNTIL``. Registered.
     count_rx_frames : Out(1)
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
     """
 
     COUNTS = {"rx_frames": 1}
@@ -125,28 +125,28 @@ class Parse(wiring.Component):
             "o_payload": Out(stream.Signature(Beat)),
             "raw_done": In(1),
             "o_translate": Out(stream.Signature(TranslateRequest)),
-            "o_fate": Out(stream.Signature(1)),
-            "ask_stb": Out(1),
-            "fate_stb": Out(1),
+            "o_outcome": Out(stream.Signature(1)),
+            "request_stb": Out(1),
+            "outcome_stb": Out(1),
             "give_up": In(1),
             "header_stb": Out(1),
-            "patient": In(1),
+            "pause_enabled": In(1),
             "pause_high": Out(1), "pause_low": Out(1),
             **count_outputs(self.COUNTS),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.icrc = icrc = Icrc(check=True)
-        m.submodules.early = early = Early()
+        m.submodules.early = early = EarlyTranslate()
         m.submodules.align = align = Align()
         m.submodules.buffer = buffer = RevocableBuffer(self.params.rx_buffer_beats)
-        m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH, standing=2)
+        m.submodules.queue = queue = Fifo(RxHeader, HEADER_DEPTH, output_registers=2)
         connect(m, buffer.o, flipped(self.o_payload))
         connect(m, queue.o, flipped(self.o_header))
         connect(m, early.o_translate, flipped(self.o_translate))
-        connect(m, early.o_fate, flipped(self.o_fate))
+        connect(m, early.o_outcome, flipped(self.o_outcome))
         came, came_first = Signal(Beat), Signal(init=1)
         m.d.comb += [
             self.i.ready.eq(1),
@@ -154,7 +154,7 @@ class Parse(wiring.Component):
         ]
         with m.If(self.i.valid):
             m.d.sync += came_first.eq(self.i.p.last)
-        # What is padded has empty = BEAT_BYTES - MIN_FRAME_BYTES: only the bits that are set in addition wait for that.
+        # A padded frame has empty = BEAT_BYTES - MIN_FRAME_BYTES: only the additional bits depend on the check.
         with m.If(came_first & padded(self.i.p)):
             m.d.comb += came.empty.eq(self.i.p.empty | (BEAT_BYTES - HOST_MIN_BYTES))
 
@@ -164,34 +164,34 @@ class Parse(wiring.Component):
             early.i.valid.eq(self.i.valid),
             early.first.eq(came_first),
             early.give_up.eq(self.give_up),
-            self.ask_stb.eq(early.ask_stb),
+            self.request_stb.eq(early.request_stb),
         ]
         with m.If(self.i.valid & came_first):
             m.d.sync += [early.kind[name].eq(value) for name, value in frame_type(
                 came, self.network.mac, self.network.ip, self.host_qpns).items()]
 
         ahead, ahead_valid, kind = self._delay(m, came, early.kind, icrc)
-        asked, lost = early.asked, early.lost
-        for stage in range(_ICRC_LATENCY - SAID):
-            asked_q, lost_q = Signal(name=f"asked{stage}"), Signal(name=f"lost{stage}")
-            m.d.sync += [asked_q.eq(asked), lost_q.eq(lost)]
-            asked, lost = asked_q, lost_q
+        requested, lost = early.requested, early.lost
+        for stage in range(_ICRC_LATENCY - RESULT_DELAY):
+            requested_q, lost_q = Signal(name=f"requested{stage}"), Signal(name=f"lost{stage}")
+            m.d.sync += [requested_q.eq(requested), lost_q.eq(lost)]
+            requested, lost = requested_q, lost_q
         current = self._window(m, ahead, ahead_valid)
         found = self._take_apart(m, current, ahead, kind, align)
         m.d.sync += [buffer.i.p.eq(align.o.p), buffer.i.valid.eq(align.o.valid)]
         end = self._measure(m, current, kind)
         frame = self._compare(m, end, found)
-        frame.asked, frame.lost = asked, lost
+        frame.requested, frame.lost = requested, lost
         self._decide(m, frame, buffer, queue, icrc, early)
         return m
 
     def _watch(self, m, buffer, queue, early):
-        """Begin and end shedding and pausing by how much waits."""
+        """Build the hysteresis of shedding and pausing from the fill levels."""
         eighths = buffer.used >> (exact_log2(self.params.rx_buffer_beats) - 3)
         many, few, overrun = Signal(), Signal(), Signal()
 
         def marks(high, low, begin, end, begin_eighths, end_eighths):
-            """Registers of whether enough waits to begin something, and little enough to end it."""
+            """Register whether the levels are high enough to begin something, and low enough to end it."""
             m.d.sync += [
                 high.eq((queue.level >= begin) | (early.level >= begin) | (eighths >= begin_eighths)),
                 low.eq((queue.level < end) & (early.level < end) & (eighths < end_eighths)),
@@ -199,14 +199,14 @@ class Parse(wiring.Component):
 
         marks(many, few, SHED_FROM, SHED_UNTIL, SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS)
         marks(self.pause_high, self.pause_low, PAUSE_FROM, PAUSE_UNTIL, PAUSE_FROM_EIGHTHS, PAUSE_UNTIL_EIGHTHS)
-        m.d.sync += early.shed.eq((many & (overrun | ~self.patient)) | (early.shed & ~few))
-        with m.If(self.refuse.stb & (self.refuse.reason == Reason.BUFFER_FULL)):
+        m.d.sync += early.shed.eq((many & (overrun | ~self.pause_enabled)) | (early.shed & ~few))
+        with m.If(self.drop.stb & (self.drop.reason == Reason.BUFFER_FULL)):
             m.d.sync += overrun.eq(1)
         with m.Elif(few):
             m.d.sync += overrun.eq(0)
 
     def _delay(self, m, came, kind, icrc):
-        """Delay the frame until its last beat meets the verdict on the ICRC. Return beat, strobe and kind."""
+        """Delay the frame until its last beat meets the result of the ICRC. Return beat, strobe and kind."""
         ahead, ahead_valid = came, self.i.valid
         for stage in range(_ICRC_LATENCY - _CYCLES_TO_VERDICT):
             beat_q, valid_q = Signal(Beat, name=f"wait{stage}", reset_less=True), Signal(name=f"wait{stage}_valid")
@@ -218,7 +218,7 @@ class Parse(wiring.Component):
         return ahead, ahead_valid, kind
 
     def _window(self, m, ahead, ahead_valid):
-        """Return the beat that is processed: ``fire`` when ``ahead`` is the beat behind it, or when it is the last."""
+        """Return the current beat: ``fire`` when ``ahead`` is the beat after it, or when it is the last."""
         beat, beat_valid, beat_first = Signal(Beat), Signal(), Signal()
         ahead_first = Signal(init=1)
         enabled, fire = Signal(), Signal()
@@ -232,7 +232,7 @@ class Parse(wiring.Component):
         return SimpleNamespace(beat=beat, first=beat_first, enabled=enabled, fire=fire)
 
     def _take_apart(self, m, current, ahead, kind, align):
-        """Align the payload; return the fields of the headers, in registers."""
+        """Align the payload; return the fields of the headers, registered."""
         fields = headers(kind, Cat(current.beat.data, ahead.data))
         found = Signal(Headers)
         m.d.comb += [
@@ -244,12 +244,12 @@ class Parse(wiring.Component):
         return found
 
     def _measure(self, m, current, kind):
-        """End of the frame, cycle 0: return how long it is, with what its kind says of it."""
+        """Build cycle 0 of the end of the frame: return its length and kind."""
         beat, beat_first, enabled, fire = current.beat, current.first, current.enabled, current.fire
         counted, bytes_now = Signal(FRAME_LENGTH_WIDTH + 1), Signal(FRAME_LENGTH_WIDTH + 1)
         m.d.comb += bytes_now.eq(Mux(beat_first, 0, counted) + BEAT_BYTES - Mux(beat.last, beat.empty, 0))
         with m.If(fire):
-            # What is too long stays so.
+            # A length that is too large saturates.
             m.d.sync += counted.eq(Mux(bytes_now[FRAME_LENGTH_WIDTH], 1 << FRAME_LENGTH_WIDTH, bytes_now))
         ended, ended_kind, ended_enabled, ended_error = Signal(), Signal(FrameType), Signal(), Signal()
         ip_total = Signal(SUM_BITS + 1)
@@ -259,7 +259,7 @@ class Parse(wiring.Component):
                                ip_total=ip_total)
 
     def _compare(self, m, end, found):
-        """Cycle 1: the comparisons. Return them with the header."""
+        """Build cycle 1: the comparisons. Return them with the header."""
         ended, ended_kind, ended_enabled, ended_error = end.valid, end.kind, end.enabled, end.error
         counted, ip_total = end.counted, end.ip_total
         expected, headers_end, least = Signal(17), Signal(8), Signal(8)
@@ -277,7 +277,7 @@ class Parse(wiring.Component):
             expected.eq(headers_end + length + found.pad_count + wire.ICRC_BYTES),
             least.eq(headers_end + wire.ICRC_BYTES),
             short_data.eq(ended_kind.data & (ended_kind.ip_end < least)),
-            wrong_reth.eq(above(found.dma_length, PAYLOAD_MAX) | (expected != ended_kind.ip_end)
+            wrong_reth.eq(greater_than(found.dma_length, PAYLOAD_MAX) | (expected != ended_kind.ip_end)
                           | (found.pad_count + found.dma_length[:2])[:2].any()),
         ]
         mismatch, truncated, differs = Signal(), Signal(), Signal()
@@ -316,7 +316,7 @@ class Parse(wiring.Component):
                                is_data=is_data, mismatch=mismatch)
 
     def _decide(self, m, frame, buffer, queue, icrc, early):
-        """Cycle 2: the decision, with the verdict on the ICRC and the last beat at the buffer."""
+        """Build cycle 2: the decision, with the result of the ICRC and the last beat at the buffer."""
         decide, header, plain, mismatch = frame.valid, frame.header, frame.plain, frame.mismatch
         roce, host, ours, known, is_data = frame.roce, frame.host, frame.ours, frame.known, frame.is_data
         reason, goes_on = Signal(8), Signal()
@@ -329,14 +329,14 @@ class Parse(wiring.Component):
             (Reason.BAD_ICRC, roce & ~icrc.o.p),
             (Reason.BAD_HEADER, ~ours),
             (Reason.UNKNOWN_OPCODE, ~known),
-            (Reason.NIC_BUSY, raw & above(raws, RAW_MAX - 1)),
+            (Reason.NIC_BUSY, raw & greater_than(raws, RAW_MAX - 1)),
             (Reason.BUFFER_FULL, ~queue.i.ready | frame.lost | (~mismatch & ~buffer.fits)),
             (Reason.LENGTH_MISMATCH, mismatch),
         ]
         for why, so in reversed(wrong):
             with m.If(so):
                 m.d.comb += reason.eq(why)
-        # Refused data goes on as well, without its payload.
+        # Data with a wrong length is passed on as well, without its payload.
         m.d.comb += [
             goes_on.eq(~Cat(so for _, so in wrong[:-1]).any() & (~mismatch | is_data)),
             buffer.end.eq(decide),
@@ -344,15 +344,15 @@ class Parse(wiring.Component):
             queue.i.valid.eq(decide & goes_on),
             queue.i.p.eq(header),
             self.header_stb.eq(queue.i.valid),
-            early.fate_stb.eq(decide & frame.asked),
+            early.outcome_stb.eq(decide & frame.requested),
             early.keep.eq(queue.i.valid),
-            self.fate_stb.eq(early.fate_stb),
+            self.outcome_stb.eq(early.outcome_stb),
         ]
-        with m.If(mismatch):        # then it is refused data, if it goes there at all
-            m.d.comb += [queue.i.p.kind.eq(RxKind.REFUSED), queue.i.p.reason.eq(Reason.LENGTH_MISMATCH),
+        with m.If(mismatch):        # REJECTED data, if it is passed on at all
+            m.d.comb += [queue.i.p.kind.eq(RxKind.REJECTED), queue.i.p.reason.eq(Reason.LENGTH_MISMATCH),
                          queue.i.p.length.eq(0)]
         m.d.sync += [
             self.count_rx_frames.eq(decide),
-            self.refuse.stb.eq(decide & ~goes_on),
-            self.refuse.reason.eq(reason),
+            self.drop.stb.eq(decide & ~goes_on),
+            self.drop.reason.eq(reason),
         ]

@@ -1,14 +1,14 @@
-"""Payload to host memory, to the driver as a frame, or to nowhere."""
+"""Placement: payload to host memory, frames to the Simple NIC, or discard."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..part.counting import count_outputs
+from ..part.counter_ports import count_outputs
 from ..part.layouts import FRAME_LENGTH_WIDTH, TICKET_WIDTH, Beat, DmaRequest, RawFrame
-from ..part.stages import ReadyRegister, Skid
+from ..part.stages import ReadyRegister, SkidBuffer
 from ..part.stream import Fifo
-from .judge import Action, Placement
+from .window_check import Action, Placement
 
 AHEAD = 4       # packets whose requests may run ahead of their payload
 
@@ -24,7 +24,7 @@ class Place(wiring.Component):
     """Moves payload, one beat per cycle without bubbles between packets; a packet without payload takes a cycle.
 
     The requests of a packet (one per segment, one group) or its :class:`RawFrame` are offered before its payload is;
-    they run ahead by up to ``AHEAD`` packets. Stalls as the taker does.
+    they run ahead by up to ``AHEAD`` packets. Stalls when the sink does.
 
     Members
     -------
@@ -38,13 +38,14 @@ class Place(wiring.Component):
     o_raw : Out(stream.Signature(Beat))
         Whole frames.
     placed_ticket : Out(8)
-        The newest packet whose payload was taken completely, and all before it. Before the first one: 255.
+        The newest packet whose payload, and that of all packets before it, was accepted completely. 255 before the
+        first.
     done_stb : Out(1)
         A packet is done; ``placed_ticket`` follows in the next cycle.
     raw_stb : Out(1)
-        With ``done_stb``: it was a frame that is no packet of a QP of the card.
+        With ``done_stb``: it was a frame that is not for a QP of the card.
     stalled : Out(1)
-        A beat waits for its taker.
+        A beat waits for its sink.
     count_rx_bytes : Out(14)
         Payload bytes written, to be added each cycle.
     """
@@ -68,15 +69,15 @@ class Place(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.asked = asked = Fifo(_Move, AHEAD)
-        # Whoever judges packets does not wait within a cycle for what becomes of their requests; and looks at a QP in
-        # the cycle in which it offers.
-        m.submodules.placements = placements = Skid(Placement)
+        m.submodules.requested = requested = Fifo(_Move, AHEAD)
+        # Skid buffer: no combinational path from the requests to the window check, which looks up the QP in the cycle
+        # in which it offers the placement.
+        m.submodules.placements = placements = SkidBuffer(Placement)
         wiring.connect(m, wiring.flipped(self.i), placements.i)
         packet = placements.o
         request = stream.Signature(DmaRequest).create()
 
-        # Requests: a packet goes on to `asked` when its last request was accepted.
+        # Requests: a packet enters `requested` when its last request was accepted.
         second = Signal()       # the first segment's request was accepted
         two = packet.p.two
         accepted = Signal()
@@ -88,25 +89,25 @@ class Place(wiring.Component):
             self.o_raw_info.p.roce.eq(packet.p.roce),
             self.o_raw_info.p.host.eq(packet.p.host),
         ]
-        settled = Signal()      # the requests are out, only `asked` was full
+        settled = Signal()      # the requests were accepted, `requested` was full
         with m.Switch(packet.p.action):
             with m.Case(Action.WRITE):
                 m.d.comb += request.valid.eq(packet.valid & ~settled)
                 m.d.comb += accepted.eq(request.ready & request.p.last)
             with m.Case(Action.RAW):
-                # Its taker asks to write, too, and gets the data behind that of earlier packets: their requests go
-                # first, or the write engine would wait for it for ever.
+                # The Simple NIC also requests writes, and gets data after those of earlier packets: their requests
+                # go first, or the write engine would deadlock.
                 m.d.comb += self.o_raw_info.valid.eq(packet.valid & ~settled & request.ready)
                 m.d.comb += accepted.eq(self.o_raw_info.ready & request.ready)
             with m.Default():
                 m.d.comb += accepted.eq(1)
         m.d.comb += [
-            asked.i.valid.eq(packet.valid & (settled | accepted)),
-            asked.i.p.action.eq(packet.p.action),
-            asked.i.p.roce.eq(packet.p.roce),
-            asked.i.p.length.eq(packet.p.length),
-            asked.i.p.ticket.eq(packet.p.ticket),
-            packet.ready.eq(asked.i.ready & (settled | accepted)),
+            requested.i.valid.eq(packet.valid & (settled | accepted)),
+            requested.i.p.action.eq(packet.p.action),
+            requested.i.p.roce.eq(packet.p.roce),
+            requested.i.p.length.eq(packet.p.length),
+            requested.i.p.ticket.eq(packet.p.ticket),
+            packet.ready.eq(requested.i.ready & (settled | accepted)),
         ]
         with m.If(packet.valid & packet.ready):
             m.d.sync += [settled.eq(0), second.eq(0)]
@@ -115,24 +116,24 @@ class Place(wiring.Component):
             with m.If(request.valid & request.ready & two):
                 m.d.sync += second.eq(1)
 
-        # Nor does this wait for the choice among all that write.
+        # No combinational path from the arbiter of writers.
         m.submodules.request = to_write = ReadyRegister(DmaRequest)
         wiring.connect(m, to_write.o, wiring.flipped(self.o_request))
         wiring.connect(m, request, to_write.i)
 
-        # Payload
-        move = asked.o.p
+        # Payload.
+        move = requested.o.p
         moved = Signal()        # a beat leaves
         m.d.comb += [
             self.o_data.p.eq(self.i_payload.p),
             self.o_raw.p.eq(self.i_payload.p),
             moved.eq(self.i_payload.valid & self.i_payload.ready),
-            self.stalled.eq(asked.o.valid & self.i_payload.valid & (move.action != Action.NOTHING) & ~moved),
-            asked.o.ready.eq((move.action == Action.NOTHING) | (moved & self.i_payload.p.last)),
-            self.done_stb.eq(asked.o.valid & asked.o.ready),
+            self.stalled.eq(requested.o.valid & self.i_payload.valid & (move.action != Action.NOTHING) & ~moved),
+            requested.o.ready.eq((move.action == Action.NOTHING) | (moved & self.i_payload.p.last)),
+            self.done_stb.eq(requested.o.valid & requested.o.ready),
             self.raw_stb.eq(self.done_stb & (move.action == Action.RAW) & ~move.roce),
         ]
-        with m.If(asked.o.valid), m.Switch(move.action):
+        with m.If(requested.o.valid), m.Switch(move.action):
             with m.Case(Action.DISCARD):
                 m.d.comb += self.i_payload.ready.eq(1)
             with m.Case(Action.WRITE):

@@ -1,4 +1,4 @@
-"""Store-and-forward memory behind the MAC: what is not committed was never there."""
+"""Store-and-forward memory after the MAC: a frame is committed or removed at its end."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract.params import exact_log2
 from ..part.layouts import BEAT_BITS, Beat
-from ..part.logic import sums_to
+from ..part.logic import sum_equals
 
 
 class RevocableBuffer(wiring.Component):
-    """Queue of beats whose newest frame can be taken back.
+    """Queue of beats whose newest frame can be removed.
 
     One beat per cycle in and out. A committed beat can be read two cycles later. The input is
     never stalled: a beat without space is lost and ``fits`` falls until the frame's end.
@@ -24,15 +24,15 @@ class RevocableBuffer(wiring.Component):
     Members
     -------
     i : In(stream.Signature(Beat, always_ready=True))
-        ``error`` is not kept.
+        ``error`` is not stored.
     end : In(1)
         The frame ends: with this cycle's beat, or before. The next frame's first beat comes later.
     keep : In(1)
-        With ``end``: the frame becomes readable; otherwise it is taken back. Low unless ``fits``.
+        With ``end``: commit the frame; otherwise it is removed. Low unless ``fits``.
     fits : Out(1)
-        Every beat of the frame so far, this cycle's included, has space. Combinational from ``i``.
+        There is space for every beat of the frame so far, including this cycle's. Combinational from ``i``.
     used : Out(range(depth + 1))
-        Beats of committed frames that were not fetched yet, a cycle ago.
+        Beats of committed frames that were not read yet, a cycle ago.
     o : Out(stream.Signature(Beat))
     """
 
@@ -59,10 +59,10 @@ class RevocableBuffer(wiring.Component):
         written, written_next = Signal(width), Signal(width)
         committed = Signal(width)
         fetched = Signal(width)
-        full, lost = Signal(name="full"), Signal()     # no place is left; a beat of the frame had none
-        last_place = Signal()       # a beat more and it is full
+        full, lost = Signal(name="full"), Signal()     # `lost`: a beat of the frame found no space
+        last_place = Signal()       # full after one more beat
         m.d.comb += [
-            last_place.eq(sums_to(written, 1, fetched ^ self.depth)),
+            last_place.eq(sum_equals(written, 1, fetched ^ self.depth)),
             self.fits.eq(~lost & ~(self.i.valid & full)),
             write.en.eq(self.i.valid & ~full & ~lost),
             write.addr.eq(written),

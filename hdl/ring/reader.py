@@ -6,37 +6,37 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract import abi
 from ..contract.params import REQUEST_LINES_MAX, exact_log2
-from ..part.counting import Refusal
+from ..part.counter_ports import DropEvent
 from ..part.layouts import BEAT_BITS, LineData, LineRequest, PushedDescriptor
-from ..part.logic import above, at_most, height, steps_of_least, to_overflow
-from .doorbell import Doorbell
-from .outlet import Outlet
-from .places import Places, place_tag
-from .pushed import Pushed
+from ..part.logic import distance_to_overflow, greater_than, saturate, thermometer_count, thermometer_min
+from .doorbell_latch import DoorbellLatch
+from .output_register import OutputRegister
+from .push_check import PushCheck
+from .reorder_buffer import ReorderBuffer, reorder_tag
 from .size import INDEX_WIDTH, RingSize
 
 
 class RingReader(wiring.Component):
     """Reads the descriptors of one ring, several fetches in flight.
 
-    A request asks for up to 4 lines: never past ``prod``, the end of the ring or a 4 KiB page, and only
-    when all its lines have a place in the buffer of ``prefetch`` descriptors; one request
-    per 3 cycles. Answers may come in any order. Descriptors are delivered in ring order, one per cycle
+    A request reads up to 4 lines: never past ``prod``, the end of the ring or a 4 KiB page, and only
+    when the buffer of ``prefetch`` descriptors has an entry for each line; one request
+    per 3 cycles. Responses may come in any order. Descriptors are delivered in ring order, one per cycle
     while the buffer holds the next one, 4 cycles after its line came.
 
-    A descriptor that is damaged (its words do not XOR to 0) or has a wrong phase, or whose read failed, is refused:
-    when everything before it is
-    retired it is skipped and counts as finished. A producer index that moves backwards or holds more
-    than the ring is ignored and refused.
+    A descriptor that is damaged (its words do not XOR to 0), has a wrong phase, or whose read failed, is dropped: when
+    everything before it is retired it is skipped and counts as finished. A producer index that moves backwards or holds
+    more than the ring is ignored and reported.
 
-    A pushed descriptor is a doorbell for one more. When none is fetched or left to fetch, and the ring's
-    buffer has a place, it goes there as a line would that was read, and is delivered 6 cycles after it came. What is
-    not whole, or comes while others are to be fetched, is read from the ring. One that is not the next, or comes while
-    the ring does not run or is full, is refused; one for the newest index says nothing new.
+    A pushed descriptor is also a doorbell for one more descriptor. When none is being fetched or left to fetch, and the
+    buffer has a free entry, it goes there like a line that was read, and is delivered 6 cycles after it came. A
+    descriptor that is not whole, or comes while others must be fetched, is read from the ring. One that is not the
+    next, or comes while the ring does not run or is full, is dropped and reported; one for the newest index has no
+    effect.
 
-    While ``enable`` is 0 nothing is fetched or delivered; the ring starts anew at index zero when reads in
-    flight have come back, the buffer was cleared, a place per cycle, and delivered descriptors are retired. Doorbells
-    rung meanwhile, after ``enable`` went up again, are kept. ``base`` and ``log2`` may only change while ``enable`` is
+    While ``enable`` is 0 nothing is fetched or delivered; the ring restarts at index zero when reads in
+    flight have come back, the buffer was cleared, an entry per cycle, and delivered descriptors are retired. Doorbells
+    in the meantime, after ``enable`` went up again, are held. ``base`` and ``log2`` may only change while ``enable`` is
     0.
 
     Parameters
@@ -44,7 +44,7 @@ class RingReader(wiring.Component):
     prefetch : int
         Descriptors held or in flight: a power of two, at least 4.
     pushed : bool
-        Whether descriptors can be pushed.
+        Add the input for pushed descriptors.
 
     Members
     -------
@@ -65,7 +65,7 @@ class RingReader(wiring.Component):
         Consumer index, as wide as the ring's indices.
     idle : Out(1)
         Nothing held, in flight or unfinished.
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         BAD_DESCRIPTOR or DMA_ERROR.
     """
 
@@ -83,28 +83,28 @@ class RingReader(wiring.Component):
             "retire": In(1),
             "cons": Out(INDEX_WIDTH),
             "idle": Out(1),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
         m = Module()
         slots = self._prefetch
         m.submodules.ring = ring = RingSize()
-        m.submodules.places = places = Places(slots, puts=self._pushed)
+        m.submodules.places = places = ReorderBuffer(slots, puts=self._pushed)
         m.d.comb += ring.log2.eq(self.log2)
 
         running = Signal()
         start = Signal()
         prod, fetch, deliver, cons = (Signal(INDEX_WIDTH, name=n) for n in ("prod_q", "fetch", "deliver", "cons_q"))
-        in_flight = Signal(range(slots + 1))             # requests, each answered by a line with `last`
+        in_flight = Signal(range(slots + 1))             # requests, each ended by a line with `last`
 
-        push = Pushed() if self._pushed else None
+        push = PushCheck() if self._pushed else None
         bad_doorbell = self._doorbell(m, ring, running, start, prod, cons, push)
 
         self._live(m, places, running, start, in_flight, deliver == cons)
 
         # Fetching.
-        lines, room = Signal(REQUEST_LINES_MAX), Signal()   # `lines`: a bit for each
+        lines, space = Signal(REQUEST_LINES_MAX), Signal()   # `lines`: thermometer code
         to_prod, to_end, to_page, count = (Signal(range(REQUEST_LINES_MAX + 1), name=n)
                                            for n in ("to_prod", "to_end", "to_page", "count"))
         position = Signal(INDEX_WIDTH - 1)               # of `fetch` in the ring
@@ -113,15 +113,16 @@ class RingReader(wiring.Component):
 
         m.d.comb += places.count.eq(request.count)
         left, lines_left = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
-        tag = data.View(place_tag(slots), request.tag[:place_tag(slots).size])
+        tag = data.View(reorder_tag(slots), request.tag[:reorder_tag(slots).size])
         m.d.comb += [left.eq((prod - fetch) & ring.mask), lines_left.eq(ring.size - position)]
         with m.FSM():
             with m.State("MEASURE"):
                 # waits for a descriptor to fetch
                 m.d.sync += [
-                    to_prod.eq(at_most(REQUEST_LINES_MAX, left)),
-                    to_end.eq(at_most(REQUEST_LINES_MAX, lines_left)),
-                    to_page.eq(to_overflow(REQUEST_LINES_MAX, (self.base[6:] + position)[:exact_log2(abi.PAGE_LINES)])),
+                    to_prod.eq(saturate(REQUEST_LINES_MAX, left)),
+                    to_end.eq(saturate(REQUEST_LINES_MAX, lines_left)),
+                    to_page.eq(distance_to_overflow(REQUEST_LINES_MAX,
+                                                    (self.base[6:] + position)[:exact_log2(abi.PAGE_LINES)])),
                     line.eq(self.base[6:] + position),
                 ]
                 with m.If(running & self.enable & (left != 0)):
@@ -129,14 +130,15 @@ class RingReader(wiring.Component):
             with m.State("CHOOSE"):
                 # waits for space for the whole request
                 m.d.comb += [
-                    lines.eq(steps_of_least(REQUEST_LINES_MAX, to_prod, to_end, to_page)), count.eq(height(lines)),
-                    room.eq(~(lines & Cat(above(places.used, slots - k - 1) for k in range(len(lines)))).any()),
+                    lines.eq(thermometer_min(REQUEST_LINES_MAX, to_prod, to_end, to_page)),
+                    count.eq(thermometer_count(lines)),
+                    space.eq(~(lines & Cat(greater_than(places.used, slots - k - 1) for k in range(len(lines)))).any()),
                 ]
                 m.d.sync += [request.line.eq(line), request.count.eq(count), tag.place.eq(places.next),
                              tag.tail.eq(count - 1)]
                 with m.If(~running | ~self.enable):
                     m.next = "MEASURE"
-                with m.Elif(room):
+                with m.Elif(space):
                     m.d.sync += self.o_request.valid.eq(1)
                     m.next = "REQUEST"
             with m.State("REQUEST"):
@@ -161,11 +163,12 @@ class RingReader(wiring.Component):
                 m.d.sync += [fetch.eq((fetch + 1) & ring.mask), position.eq((position + 1) & ring.last)]
 
         # Delivery.
-        leaving = Signal(INDEX_WIDTH - 1)        # position in the ring of what leaves its place next, and its phase
+        # position in the ring, and phase, of the next descriptor to leave the buffer
+        leaving = Signal(INDEX_WIDTH - 1)
         phase = Signal(init=1)
         bad, pop = Signal(), Signal()
-        retired, popped = Signal(), Signal()     # everything was, a cycle ago; but for one that was delivered then
-        m.submodules.outlet = out = Outlet()
+        retired, popped = Signal(), Signal()     # all were retired a cycle ago; one was delivered a cycle ago
+        m.submodules.outlet = out = OutputRegister()
         descriptor = places.o.p
         m.d.sync += [retired.eq(deliver == cons), popped.eq(pop)]
         m.d.comb += [
@@ -174,20 +177,20 @@ class RingReader(wiring.Component):
             out.ready.eq(self.o.ready), self.o.valid.eq(out.valid),
             pop.eq(out.moves), places.o.ready.eq(pop),
         ]
-        m.d.sync += self.refuse.stb.eq(0)
+        m.d.sync += self.drop.stb.eq(0)
         with m.If(places.leaves):
             m.d.sync += [leaving.eq((leaving + 1) & ring.last), phase.eq(phase ^ (leaving == ring.last))]
         with m.If(pop):
             m.d.sync += deliver.eq((deliver + 1) & ring.mask)
             with m.If(bad):
                 reason = Mux(descriptor.failed, abi.Reason.DMA_ERROR, abi.Reason.BAD_DESCRIPTOR)
-                m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(reason)]
+                m.d.sync += [self.drop.stb.eq(1), self.drop.reason.eq(reason)]
         with m.If(out.free):
             m.d.sync += self.o.payload.eq(descriptor.data)
         with m.If((pop & bad) | (self.retire & (cons != deliver))):
             m.d.sync += cons.eq((cons + 1) & ring.mask)
         with m.If(bad_doorbell):
-            m.d.sync += [self.refuse.stb.eq(1), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR)]
+            m.d.sync += [self.drop.stb.eq(1), self.drop.reason.eq(abi.Reason.BAD_DESCRIPTOR)]
 
         with m.If(start):
             m.d.sync += [fetch.eq(0), deliver.eq(0), cons.eq(0), position.eq(0), leaving.eq(0), phase.eq(1)]
@@ -198,7 +201,7 @@ class RingReader(wiring.Component):
         return m
 
     def _live(self, m, places, running, start, in_flight, finished):
-        """Life of the ring: ``running`` from a clean start until ``enable`` goes down."""
+        """Start and stop the ring: ``running`` from a clean start until ``enable`` goes low."""
         slots = self._prefetch
         stopped, cleared = Signal(), Signal(range(slots + 1))
         m.d.comb += [
@@ -214,17 +217,18 @@ class RingReader(wiring.Component):
             m.d.sync += running.eq(0)
 
     def _doorbell(self, m, ring, running, start, prod, cons, push):
-        """Checks a new producer index; one that comes before the ring has started is kept. A descriptor that is pushed
-        is a new index as well.
+        """Check a new producer index; hold one that comes before the ring has started.
 
-        Returns the strobe of one that is refused.
+        A pushed descriptor is a new index, too.
+
+        Returns the strobe of a rejected one.
         """
-        m.submodules.doorbell = bell = Doorbell()
+        m.submodules.doorbell = bell = DoorbellLatch()
         bad = Signal(name="bad_doorbell")
         ahead, step = bell.from_cons, bell.from_prod
-        # A step back is one forward of more than the ring, or of the whole ring while there is less space.
+        # A step back is a forward step of more than the ring, or of the whole ring while less is free.
         m.d.comb += [
-            bell.index.eq(self.prod), bell.stb.eq(self.prod_stb), bell.hears.eq(running), bell.clear.eq(~self.enable),
+            bell.index.eq(self.prod), bell.stb.eq(self.prod_stb), bell.accept.eq(running), bell.clear.eq(~self.enable),
             bell.cons.eq(cons), bell.prod.eq(prod), bell.mask.eq(ring.mask),
             bad.eq(bell.compared & running & (
                 ring.exceeds(ahead) | ring.exceeds(step) | (ring.reaches(step) & ~ring.reaches(ahead)))),
@@ -242,4 +246,4 @@ class RingReader(wiring.Component):
                 m.d.sync += prod.eq((prod + 1) & ring.mask)
         with m.If(start):
             m.d.sync += prod.eq(0)
-        return bad | push.refused if push else bad
+        return bad | push.rejected if push else bad

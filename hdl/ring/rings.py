@@ -1,4 +1,4 @@
-"""The ring room: every ring of the card, its registers and the status block."""
+"""Ring subsystem: every ring of the card, its registers and the status block."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring
@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..contract import abi
 from ..contract.params import REPORT_PACE, REPORTS_TOGETHER, CardParams
 from ..part.arbiter import Arbiter
-from ..part.counting import Refusal
+from ..part.counter_ports import DropEvent
 from ..part.interfaces import RingSlot
 from ..part.layouts import BEAT_BITS, Beat, DmaRequest, LineData, LineRequest, PushedDescriptor
 from ..part.registers import register_port
@@ -46,7 +46,7 @@ class Rings(wiring.Component):
         Clients of the DMA writer: the three rings, then the status block.
     o_interrupt : Out(stream.Signature(5))
     idle : Out(1)
-    refuse : Out(Refusal).array(7)
+    drop : Out(DropEvent).array(7)
     """
 
     def __init__(self, params: CardParams):
@@ -64,7 +64,7 @@ class Rings(wiring.Component):
             "o_data": Out(stream.Signature(Beat)).array(UP + 1),
             "o_interrupt": Out(stream.Signature(5)),
             "idle": Out(1),
-            "refuse": Out(Refusal).array(DOWN + UP),
+            "drop": Out(DropEvent).array(DOWN + UP),
         })
 
     def elaborate(self, platform):
@@ -95,7 +95,7 @@ class Rings(wiring.Component):
             if ring is abi.PUSH_RING:
                 wiring.connect(m, flipped(self.i_push), reader.i_push)
             wiring.connect(m, reader.o, flipped(self.o[k]))
-            wiring.connect(m, reader.refuse, flipped(self.refuse[k]))
+            wiring.connect(m, reader.drop, flipped(self.drop[k]))
             wiring.connect(m, reader.o_request, flipped(self.o_line_request[k]))
             wiring.connect(m, flipped(self.i_line[k]), reader.i_line)
             idle.append(reader.idle)
@@ -119,7 +119,7 @@ class Rings(wiring.Component):
                 writer.mark.eq(self.slot[k].mark),
             ]
             wiring.connect(m, flipped(self.i[k]), writer.i)
-            wiring.connect(m, writer.refuse, flipped(self.refuse[DOWN + k]))
+            wiring.connect(m, writer.drop, flipped(self.drop[DOWN + k]))
             wiring.connect(m, writer.o_request, flipped(self.o_request[k]))
             wiring.connect(m, writer.o_data, flipped(self.o_data[k]))
             wiring.connect(m, writer.o_interrupt, interrupts.i[k])

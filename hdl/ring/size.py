@@ -10,7 +10,7 @@ INDEX_WIDTH = abi.RING_LOG2_MAX + 1
 
 
 class RingSize(wiring.Component):
-    """Entries of a ring and the mask of its indices. Registered: one cycle behind ``log2``.
+    """Number of entries of a ring and the mask of its indices. Registered: one cycle after ``log2``.
 
     Members
     -------
@@ -42,9 +42,9 @@ class RingSize(wiring.Component):
         return m
 
     def reaches(self, distance):
-        """A distance, no larger than ``mask``, is the whole ring at least; no comparison with a carry chain."""
+        """Return whether a distance, at most ``mask``, is at least the ring size; without a carry chain."""
         return (distance & self.size).any()
 
     def exceeds(self, distance):
-        """It is more than the ring has."""
+        """Return whether a distance, at most ``mask``, is greater than the ring size."""
         return self.reaches(distance) & (distance & self.last).any()

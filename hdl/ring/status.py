@@ -1,4 +1,4 @@
-"""Status block: tells the host by DMA how far the host-to-card rings are."""
+"""Status block: DMA writes of the consumer indices of the host-to-card rings."""
 
 from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -13,7 +13,7 @@ from .size import INDEX_WIDTH
 class StatusBlock(wiring.Component):
     """Writes ``STATUS_BLOCK`` after any consumer index changed.
 
-    Changes that come while a write waits go into the next one; the last state is always written. One
+    Changes during a write are covered by the next one; the last state is always written. One
     write at a time, at most one per ``STATUS_PACE`` cycles, otherwise 3 cycles after the change.
 
     Parameters
@@ -29,7 +29,7 @@ class StatusBlock(wiring.Component):
     o_request : Out(stream.Signature(DmaRequest))
     o_data : Out(stream.Signature(Beat))
     idle : Out(1)
-        The block in memory is current, or about to be without further help.
+        The block in memory is current, or becomes so without a further write.
     """
 
     def __init__(self, params: CardParams):

@@ -6,30 +6,30 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract import abi
 from ..contract.params import CardParams, exact_log2
-from ..part.counting import Refusal
+from ..part.counter_ports import DropEvent
 from ..part.layouts import BEAT_BITS, Beat, DmaRequest
 from ..part.logic import sum_of_three
 from ..part.stream import Fifo
-from .doorbell import Doorbell
+from .doorbell_latch import DoorbellLatch
 from .size import INDEX_WIDTH, RingSize
 
 
 class RingWriter(wiring.Component):
-    """Writes 64-byte entries into a ring, as many in one DMA group as wait.
+    """Writes 64-byte entries into a ring, all waiting ones in one DMA group.
 
-    Up to one entry per cycle; latency 1 to ``o_request`` and ``o_data`` when nothing is under way. What comes while a
-    group is under way, or within ``pace`` cycles of its beginning, waits for the next one, which goes at once when it
-    is whole: so a stream of entries leaves in few and large groups, a single one without delay. Groups end at the
-    multiples of ``together`` entries, so that one of 512 bytes is not cut where the ring's base is a multiple of that.
-    A group is over at the earliest in the cycle after the acceptance of its request; ``DmaWrite`` takes data later yet.
-    A full ring stalls ``i``. Entries count as written, and may raise the interrupt, when both their request and their
-    data were accepted: they must go straight to ``DmaWrite``, so that the interrupt is ordered behind the entries.
+    Up to one entry per cycle; latency 1 to ``o_request`` and ``o_data`` when no group is in progress. Entries that come
+    during a group, or within ``pace`` cycles of its beginning, wait for the next group, which goes at once when it is
+    full: a stream of entries leaves in few large groups, a single one without delay. Groups end at multiples of
+    ``together`` entries, so that one of 512 bytes is not split if the ring's base is a multiple of that. A group ends
+    at the earliest in the cycle after the acceptance of its request; ``DmaWrite`` takes data later than that. A full
+    ring stalls ``i``. Entries count as written, and may raise the interrupt, when both their request and their data
+    were accepted: they must go straight to ``DmaWrite``, so that the interrupt is ordered after the entries.
 
     The interrupt fires once per arming, as soon as an unconsumed entry exists.
 
-    While ``enable`` is 0 entries wait (with ``discard`` they are dropped), those that were accepted and are in no group
+    While ``enable`` is 0 entries wait (with ``discard`` they are dropped), accepted entries that are in no group
     are dropped, and both indices return to zero. ``base`` and ``log2`` may only change while ``enable`` is 0. A
-    consumer index outside ``cons`` to ``prod`` is ignored, together with its arm bit, and refused.
+    consumer index outside ``cons`` to ``prod`` is ignored, together with its arm bit, and reported.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class RingWriter(wiring.Component):
     discard : bool
         Entries that come while the ring is disabled are dropped.
     together : int
-        Entries of a group at most, a power of two.
+        Largest number of entries in a group, a power of two.
     pace : int
-        Cycles from one group to the next, unless that is whole.
+        Cycles from one group to the next, unless that is full.
 
     Members
     -------
@@ -61,19 +61,19 @@ class RingWriter(wiring.Component):
     full : Out(1)
         No entry is accepted: the ring is full, or not running.
     half : Out(1)
-        Half of the ring's entries are taken at least, or it is not running.
+        At least half of the ring's entries are taken, or it is not running.
     free : Out(16)
-        Entries that will be accepted before ``full``, at least.
+        Lower bound of the entries that will be accepted before ``full``.
     size : Out(16)
         Entries of the ring.
     mark : In(1)
         With the acceptance of an entry: it is a marked one.
     marked : Out(1)
-        The newest marked entry is not consumed yet. From the cycle after its acceptance on, and a cycle longer than
-        ``cons`` says.
+        The newest marked entry is not consumed yet. High from the cycle after its acceptance to one cycle after
+        ``cons`` has passed it.
     idle : Out(1)
-        Nothing is on the way.
-    refuse : Out(Refusal)
+        No entry waits or is being written.
+    drop : Out(DropEvent)
         BAD_DESCRIPTOR.
     """
 
@@ -98,7 +98,7 @@ class RingWriter(wiring.Component):
             "free": Out(INDEX_WIDTH),
             "size": Out(INDEX_WIDTH),
             "idle": Out(1),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -113,12 +113,12 @@ class RingWriter(wiring.Component):
         used, filled = Signal(INDEX_WIDTH), Signal()        # `filled`: all entries are used
         phase = Signal(init=1)
         load, settled, start = Signal(), Signal(), Signal()
-        left = Signal(range(together + 1))                  # entries of the group under way that were not taken
+        left = Signal(range(together + 1))                  # entries of the current group that were not taken
         loose = Signal(range(2 * together + 1))             # entries that are in no group
         most, to_end = (Signal(range(together + 1), name=n, init=1) for n in ("most", "to_end"))
-        edge = Signal(INDEX_WIDTH, init=1)                  # the next multiple, behind `to_end` entries
+        edge = Signal(INDEX_WIDTH, init=1)                  # the next multiple of `together`, `to_end` entries ahead
         count = Signal(range(together + 1))
-        rest = Signal(range(max(self.pace, 2)))             # cycles until a group may begin that is not whole
+        rest = Signal(range(max(self.pace, 2)))             # cycles until a group that is not full may begin
 
         taken = Signal()
         m.d.comb += [
@@ -143,7 +143,7 @@ class RingWriter(wiring.Component):
             m.d.sync += self.o_request.valid.eq(0)
         with m.If(settled):
             m.d.sync += prod.eq(grouped)
-        # Where a group ends that begins at `grouped` is known before that one is settled; `load` is late.
+        # The end of a group that begins at `grouped` is computed before the current one is settled; `load` is late.
         whole, begins = Signal(), Signal()
         m.d.comb += [
             whole.eq(Mux(load, loose + 1 >= to_end, loose >= to_end)),
@@ -174,24 +174,24 @@ class RingWriter(wiring.Component):
             with m.Else():
                 m.d.sync += self.position.eq(self.position + 1)
 
-        # Consumer index. An arming goes with it, and with the one behind it if that comes before it was compared.
-        m.submodules.doorbell = bell = Doorbell()
+        # Consumer index. `arm` goes with it, and with the next one if that comes before the comparison.
+        m.submodules.doorbell = bell = DoorbellLatch()
         arm, armed = Signal(), Signal()
         bad = Signal()
         ahead, step = bell.from_cons, bell.from_prod
         m.d.sync += [
             arm.eq((arm & ~bell.compared) | (self.cons_stb & self.arm)),
-            self.refuse.stb.eq(0), self.refuse.reason.eq(abi.Reason.BAD_DESCRIPTOR),
+            self.drop.stb.eq(0), self.drop.reason.eq(abi.Reason.BAD_DESCRIPTOR),
         ]
-        # It is one between `cons` and `prod` if it is no step forward from `prod`, and not a lap from both.
+        # The index is between `cons` and `prod` if it is no step forward from `prod`, and not a lap from both.
         m.d.comb += [
-            bell.index.eq(self.cons), bell.stb.eq(self.cons_stb), bell.hears.eq(1), bell.clear.eq(~self.enable),
+            bell.index.eq(self.cons), bell.stb.eq(self.cons_stb), bell.accept.eq(1), bell.clear.eq(~self.enable),
             bell.cons.eq(cons), bell.prod.eq(prod), bell.mask.eq(ring.mask),
             bad.eq(ring.exceeds(ahead) | ((step != 0) & ~ring.reaches(step))
                    | (ring.reaches(ahead) & ring.reaches(step) & ~ring.exceeds(step))),
         ]
         m.d.sync += [used.eq(used + load), filled.eq(Mux(load, used == ring.last, used == ring.size))]
-        # Entries not consumed, up to the newest marked one. `passed`: those that the consumer passed over a cycle ago.
+        # Unconsumed entries up to the newest marked one. `passed`: entries consumed a cycle ago.
         marked, passed = Signal(INDEX_WIDTH), Signal(INDEX_WIDTH)
         m.d.comb += self.marked.eq(marked != 0)
         m.d.sync += [passed.eq(0), marked.eq(Mux(passed < marked, marked - passed, 0))]
@@ -200,7 +200,7 @@ class RingWriter(wiring.Component):
         with m.If(bell.compared & ~running):
             m.d.sync += armed.eq(arm)      # the ring is about to start with both indices at zero
         with m.Elif(bell.compared & bad):
-            m.d.sync += self.refuse.stb.eq(1)
+            m.d.sync += self.drop.stb.eq(1)
         with m.Elif(bell.compared):
             with m.If(ahead != 0):
                 m.d.sync += filled.eq(0)
@@ -220,7 +220,7 @@ class RingWriter(wiring.Component):
         return m
 
     def _interrupt(self, m, due, armed):
-        """Send the interrupt that is due, once for each arming."""
+        """Send the pending interrupt, once for each arming."""
         m.d.comb += self.o_interrupt.payload.eq(self.vector)
         with m.If(self.o_interrupt.ready):
             m.d.sync += self.o_interrupt.valid.eq(0)

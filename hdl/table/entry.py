@@ -1,4 +1,4 @@
-"""The memory behind the QP, MR and page tables: one writer, several readers."""
+"""Memory of the QP, MR and page tables: one writer, several readers."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -9,7 +9,7 @@ from ..contract.params import exact_log2
 
 
 def read_port(index_width, shape):
-    """Signature of a read port, seen from the reader.
+    """Return the signature of a read port, seen from the reader.
 
     ``entry`` is that of ``index`` one cycle after ``en``, and is held.
     """
@@ -17,7 +17,7 @@ def read_port(index_width, shape):
 
 
 def write_port(index_width, shape):
-    """Signature of the write port, seen from the writer."""
+    """Return the signature of the write port, seen from the writer."""
     return wiring.Signature({"en": Out(1), "index": Out(index_width), "entry": Out(shape)})
 
 

@@ -1,4 +1,4 @@
-"""The three tables, what an entry of each is, and the ports to them."""
+"""Kinds of tables: entry shapes and ports of the QP, MR and page tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ..contract.params import exact_log2
 from ..part.layouts import mr_entry, qp_entry, qp_state
 from .entry import EntryTable, read_port, write_port
 
-ULTRA_RAM_DEPTH = 4096      # rows of one
+ULTRA_RAM_DEPTH = 4096      # rows of one UltraRAM
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class TableKind:
     Attributes
     ----------
     entries : str
-        Name of the parameter that says how many.
+        Name of the parameter with the number of entries.
     shape : callable(params)
         Shape of an entry.
     ultra : bool
-        It lies in UltraRAM if it fills one at least.
+        Use UltraRAM if the table fills at least one.
     """
 
     entries: str
@@ -30,23 +30,23 @@ class TableKind:
     ultra: bool = True
 
     def memory(self, params, *, readers):
-        """The table itself, an :class:`EntryTable`."""
+        """Return the table, an :class:`EntryTable`."""
         depth = getattr(params, self.entries)
         return EntryTable(depth=depth, shape=self.shape(params), readers=readers,
                           ultra=self.ultra and depth >= ULTRA_RAM_DEPTH)
 
     def read_port(self, params):
-        """Signature of a read port, seen from the reader."""
+        """Return the signature of a read port, seen from the reader."""
         return read_port(exact_log2(getattr(params, self.entries)), self.shape(params))
 
     def write_port(self, params):
-        """Signature of the write port, seen from the writer."""
+        """Return the signature of the write port, seen from the writer."""
         return write_port(exact_log2(getattr(params, self.entries)), self.shape(params))
 
 
-# What the card must know of a QP to let a packet in or out; state RESET (zero) is no QP.
+# State of a QP for the checks of its packets; state RESET (zero) is no QP.
 QP_TABLE = TableKind("qps", qp_entry)
-# The same for readers that ask for no more: a few bits, so in block RAM, which has no banks to choose among behind it.
+# A subset for readers that need no more: a few bits, in block RAM, without a multiplexer of banks after it.
 QP_STATES = TableKind("qps", qp_state, ultra=False)
 # The first level of translation, from key to range and permission; zero is no MR.
 MR_TABLE = TableKind("mrs", lambda params: mr_entry())

@@ -1,4 +1,4 @@
-"""The table room: QP, MR and page tables with a translator for each direction."""
+"""Table subsystem: QP, MR and page tables with a translator for each direction."""
 
 from amaranth import Module
 from amaranth.lib import stream, wiring
@@ -11,7 +11,7 @@ from .translate import Translate, TranslateRequest, Translation
 TRANSMIT, RECEIVE, COMMAND = range(3)
 ADAMAP_READERS = 4
 QP_READERS = 3
-STATE_READERS = ADAMAP_READERS + 1      # and placing
+STATE_READERS = ADAMAP_READERS + 1      # Adamap, and the window check of the receive subsystem
 
 
 class Tables(wiring.Component):
@@ -24,7 +24,7 @@ class Tables(wiring.Component):
     Members
     -------
     i, o : arrays of 2
-        Translation requests and answers of transmit and receive.
+        Translation requests and responses of transmit and receive.
     enable : In(1)
         The tables are cleared.
     busy : Out(1).array(2)
@@ -32,9 +32,9 @@ class Tables(wiring.Component):
     qp_read, qp_write, mr_read, mr_write, page_write : In(read_port), In(write_port)
         For the command processor.
     place_read : In(QP_STATES.read_port(params))
-        For the receive room.
+        For the receive subsystem.
     list_read : In(QP_STATES.read_port(params)).array(4)
-        For the Adamap room.
+        For the Adamap subsystem.
     """
 
     def __init__(self, params: CardParams):

@@ -1,4 +1,4 @@
-"""Checks an access against QP and MR and translates its addresses."""
+"""Access check against QP and MR, and address translation."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -14,13 +14,13 @@ SHIFT_4K, SHIFT_2M = exact_log2(PAGE_4K), exact_log2(PAGE_2M)
 
 
 class TranslateRequest(data.Struct):
-    """An access to be checked. With ``length`` 0 nothing but the state of the QP is looked at."""
+    """An access to check. With ``length`` 0 only the state of the QP is checked."""
 
     key: 32               # lkey or rkey
     va: 64
     length: LENGTH_WIDTH  # at most PAYLOAD_MAX; more is OUT_OF_RANGE
     need: 4               # AccessFlag bits the MR must have; the remote ones the QP too, unless the MR is a window
-    qpn: 24               # receiving: whole; sending: the index
+    qpn: 24               # all bits when receiving; the index when sending
     qp_need: 1            # 0: the QP must be able to receive (RTR, RTS); 1: to send (RTS)
 
 
@@ -29,8 +29,8 @@ class Translation(data.Struct):
 
     reason: 8
     segment0: Segment
-    segment1: Segment     # behind the page boundary, if the access crosses one
-    qp_known: 1           # there is a QP, in whatever state and life; otherwise the qp_ fields are zero
+    segment1: Segment     # after the page boundary, if the access crosses one
+    qp_known: 1           # there is a QP, in any state and of any generation; otherwise the qp_ fields are zero
     qp_state: 3
     qp_generation: 8      # its low bits
     qp_pd: 24
@@ -42,16 +42,16 @@ class Translation(data.Struct):
 class Translate(wiring.Component):
     """Two-level translation with all checks, a pipeline of fixed length.
 
-    One request every two cycles, answered in order, nine cycles after it was taken; only a stalled
-    ``o`` makes it longer, and then the whole pipeline stands. The first refusal in this order counts:
-    UNKNOWN_QP (in RESET), STALE_GENERATION, UNKNOWN_QP (in another state than is needed), BAD_KEY, WRONG_PD,
+    One request every two cycles, responses in order, nine cycles after the request was accepted; only a stalled
+    ``o`` makes it longer, and then the whole pipeline stops. The first error in this order counts:
+    UNKNOWN_QP (in RESET), STALE_GENERATION, UNKNOWN_QP (in another state than required), BAD_KEY, WRONG_PD,
     OUT_OF_RANGE, NO_PERMISSION.
 
-    An MR that the peer may write and the host may not is a window: it belongs to one QP, whose index it has in place of
-    a protection domain, and is open whatever that QP permits otherwise.
+    An MR that the peer may write and the host may not is a memory window: it belongs to one QP, whose index it has in
+    place of a protection domain, and is accessible independent of the access flags of that QP.
 
-    Requests that were taken before a table entry changed may still be answered by the old entry:
-    whoever revokes a key waits for the pipelines behind this block to drain.
+    Requests that were accepted before a table entry changed may still be checked against the old entry:
+    revoking a key includes a drain of the pipelines after this block.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Translate(wiring.Component):
             m.d.sync += valid[1:].eq(valid[:-1])
 
         def stages(shape, first, last, source, name):
-            """Copies of ``source`` (a value of stage first − 1) that travel with the request."""
+            """Return copies of ``source`` (a value of stage first − 1) that travel with the request."""
             copies = {first - 1: source}
             for n in range(first, last + 1):
                 copies[n] = Signal(shape, name=f"{name}_{n}")
@@ -125,7 +125,7 @@ class Translate(wiring.Component):
         reason = stages(8, 5, 5, reason_4, "reason")
         no_permission_5, bad_range_5 = Signal(), Signal()
 
-        # Stage 4: where the access ends, and where it begins counted from the start of the MR's first page.
+        # Stage 4: the end of the access, and its beginning counted from the start of the MR's first page.
         length_bits = len(mr[4].length)
         end_5, from_page_5 = Signal(length_bits + 1), Signal(length_bits + 1)
         first_4 = Mux(mr[4].page_2m, mr[4].va[:SHIFT_2M], mr[4].va[:SHIFT_4K])
@@ -137,7 +137,7 @@ class Translate(wiring.Component):
                 from_page_5.eq(offset_4[:length_bits] + first_4),
             ]
 
-        # Stage 5: the verdict, and the index of the page.
+        # Stage 5: the result of the checks, and the index of the page.
         reason_5, index_6, page_2m_6 = Signal(8), Signal(params.pte_width), Signal()
         out_of_range = request[5].length.any() & (bad_range_5 | (end_5 > mr[5].length))
         with m.If(reason[5] != Reason.OK):
@@ -173,9 +173,9 @@ class Translate(wiring.Component):
         return m
 
     def _check(self, m, advance, request, qp, mr):
-        """Stages 2 and 3: what needs no arithmetic but one sum and one subtraction.
+        """Build stages 2 and 3: the checks that need at most one sum or subtraction.
 
-        Return the offset from the MR's first byte, the reason of a refusal, and whether permission or range forbid it,
+        Return the offset from the MR's first byte, the reason of an error, and the errors of permission and range,
         all of stage 4.
         """
         params = self.params
@@ -190,7 +190,7 @@ class Translate(wiring.Component):
             ]
 
         offset_4 = Signal(65)  # from the MR's first byte; bit 64: before it
-        no_qp, other_life, not_ready, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(7))
+        no_qp, other_generation, not_ready, bad_key, wrong_pd, no_permission, bad_range_4 = (Signal() for _ in range(7))
         any_3, need_3 = request[3].length.any(), request[3].need
         window_3 = mr[3].access[REMOTE_WRITE_BIT] & ~mr[3].access[LOCAL_WRITE_BIT]
         granted_3 = mr[3].access & (qp[3].access | AccessFlag.LOCAL_WRITE | window_3.replicate(4))
@@ -200,7 +200,7 @@ class Translate(wiring.Component):
                 offset_4.eq(request[3].va - mr[3].va),
                 no_qp.eq(qp[3].state == QpState.RESET),
                 not_ready.eq((qp[3].state != QpState.RTS) & (request[3].qp_need | (qp[3].state != QpState.RTR))),
-                other_life.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
+                other_generation.eq(~request[3].qp_need & (request[3].qpn[params.qpn_width:] != qp[3].generation)),
                 bad_key.eq(any_3 & ~(mr_in_table_3 & mr[3].valid & (mr[3].key_tag == request[3].key[:KEY_TAG_BITS]))),
                 wrong_pd.eq(any_3 & (mr[3].pd != owner_3)),
                 no_permission.eq(any_3 & (need_3 & ~granted_3).any()),
@@ -209,7 +209,7 @@ class Translate(wiring.Component):
         reason_4 = Signal(8)
         with m.If(no_qp):
             m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
-        with m.Elif(other_life):
+        with m.Elif(other_generation):
             m.d.comb += reason_4.eq(Reason.STALE_GENERATION)
         with m.Elif(not_ready):
             m.d.comb += reason_4.eq(Reason.UNKNOWN_QP)
@@ -220,9 +220,9 @@ class Translate(wiring.Component):
         return offset_4, reason_4, no_permission, bad_range_4
 
     def _answer(self, m, request, reason, qp, page, lengths):
-        """Stage 8: the first page, ``(page_2m, entry)``, is in a register, the second one at the port.
+        """Build stage 8: the first page, ``(page_2m, entry)``, is in a register, the second one at the port.
 
-        ``lengths``: of the segments in the one and the other.
+        ``lengths`` are those of the segments in both pages.
         """
         page_2m, page0 = page
         first_length_8, rest_8 = lengths

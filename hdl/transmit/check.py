@@ -1,4 +1,4 @@
-"""Checks and translates each packet and asks for its payload."""
+"""Check and translation of each packet, and the request for its payload."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -10,19 +10,19 @@ from ..part.stream import Fifo
 from ..table.translate import TranslateRequest, Translation
 from .segment import TxJob
 
-TRANSLATING = 16  # packets between request and answer
+TRANSLATING = 16  # packets between translation request and response
 
 
 class TxCheck(wiring.Component):
     """Local translation of every packet, then the read of its payload.
 
     The QP must be ready to send and the MR readable; a local key needs no access right for that. Of a packet whose
-    payload is inline the QP alone is checked.
-    A packet that fails is passed on with its reason and without a read; what still comes of its
-    descriptor is then passed on ``silent``, so that one descriptor is reported once.
+    payload is inline, only the QP is checked.
+    A packet that fails is passed on with its reason and without a read; the rest of its
+    descriptor is passed on ``silent``, so that one descriptor is reported once.
 
-    One packet per cycle as far as ``Translate`` gives it, two cycles when the payload crosses a page. A read is asked
-    for when its packet has found space in ``o``, so what follows bounds the packets in flight.
+    One packet per cycle if ``Translate`` is as fast, two cycles when the payload crosses a page. A read is
+    requested when its packet has found space in ``o``, so the following blocks bound the packets in flight.
 
     Members
     -------
@@ -33,8 +33,8 @@ class TxCheck(wiring.Component):
     o_request : Out(stream.Signature(DmaRequest))
         One group per packet with payload in host memory, in the order of ``o``.
     o : Out(stream.Signature(TxJob))
-    refused : Out(2)
-        Per ring: a packet of the descriptor under way was refused; its last one is still to come.
+    rejected : Out(2)
+        Per ring: a packet of the current descriptor was rejected; its last one is still to come.
     checked_stb : Out(2)
         Per ring: the last packet of a descriptor goes out.
     """
@@ -46,26 +46,26 @@ class TxCheck(wiring.Component):
             "i_translate": In(stream.Signature(Translation)),
             "o_request": Out(stream.Signature(DmaRequest)),
             "o": Out(stream.Signature(TxJob)),
-            "refused": Out(2),
+            "rejected": Out(2),
             "checked_stb": Out(2),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.jobs = jobs = Fifo(TxJob, TRANSLATING)
-        m.submodules.asked = asked = Fifo(TranslateRequest, 2)
-        wiring.connect(m, asked.o, wiring.flipped(self.o_translate))
+        m.submodules.requested = requested = Fifo(TranslateRequest, 2)
+        wiring.connect(m, requested.o, wiring.flipped(self.o_translate))
         m.d.comb += [
-            self.i.ready.eq(jobs.i.ready & asked.i.ready),
-            jobs.i.valid.eq(self.i.valid & asked.i.ready),
-            asked.i.valid.eq(self.i.valid & jobs.i.ready),
+            self.i.ready.eq(jobs.i.ready & requested.i.ready),
+            jobs.i.valid.eq(self.i.valid & requested.i.ready),
+            requested.i.valid.eq(self.i.valid & jobs.i.ready),
             jobs.i.payload.eq(self.i.payload),
-            asked.i.p.key.eq(self.i.p.packet.lkey),
-            asked.i.p.va.eq(self.i.p.packet.local_va),
-            asked.i.p.length.eq(Mux(self.i.p.packet.inline, 0, self.i.p.packet.length)),
-            asked.i.p.need.eq(0),
-            asked.i.p.qpn.eq(self.i.p.packet.sqpn),
-            asked.i.p.qp_need.eq(1),
+            requested.i.p.key.eq(self.i.p.packet.lkey),
+            requested.i.p.va.eq(self.i.p.packet.local_va),
+            requested.i.p.length.eq(Mux(self.i.p.packet.inline, 0, self.i.p.packet.length)),
+            requested.i.p.need.eq(0),
+            requested.i.p.qpn.eq(self.i.p.packet.sqpn),
+            requested.i.p.qp_need.eq(1),
         ]
 
         m.submodules.requests = requests = Fifo(DmaRequest, 4)
@@ -74,7 +74,7 @@ class TxCheck(wiring.Component):
         wiring.connect(m, done.o, wiring.flipped(self.o))
         job, answer = jobs.o.p, self.i_translate.p
         here, reads, second, finish = Signal(), Signal(), Signal(), Signal()
-        hurt = self.refused.bit_select(job.packet.ring, 1)
+        hurt = self.rejected.bit_select(job.packet.ring, 1)
         two = Signal()
         m.d.comb += [
             here.eq(jobs.o.valid & self.i_translate.valid),

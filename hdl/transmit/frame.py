@@ -1,4 +1,4 @@
-"""Puts headers and payload together."""
+"""Framer: joins headers and payload."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -14,7 +14,7 @@ SPILLS = sorted({wire.header_bytes(opcode) - BEAT_BYTES for opcode in wire.DATA_
 
 
 class Framer(wiring.Component):
-    """Frames without ICRC: headers, payload shifted behind them, padding.
+    """Frames without ICRC: headers, payload shifted after them, padding.
 
     One beat per cycle; the header beat takes none of the payload, so a frame takes exactly
     ceil((headers + payload + padding) / 64) cycles while header and payload are there. Frames
@@ -29,7 +29,7 @@ class Framer(wiring.Component):
     o : Out(stream.Signature(Beat))
         ``error`` on the last beat: the payload could not be read; the frame must not be sent.
     done_stb, done : Out(1), Out(TxJob)
-        The packet, in the cycle its last beat is transferred or it is dropped, with
+        The packet, in the cycle in which its last beat is transferred or it is dropped, with
         DMA_ERROR as its reason if the payload was bad.
     hold : In(1)
         While high no packet is finished.
@@ -48,7 +48,7 @@ class Framer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         spill, header, job = self.i.p.spill, self.i.p.header, self.i.p.job
-        carry = Signal(8 * max(SPILLS))         # bytes in front of the next payload beat
+        carry = Signal(8 * max(SPILLS))         # bytes before the next payload beat
         left = Signal(LENGTH_WIDTH + 1)         # bytes of the frame not yet sent
         read = Signal()                         # the payload has been taken
         failed = Signal()

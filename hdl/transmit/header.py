@@ -1,4 +1,4 @@
-"""Builds the headers of a data packet."""
+"""Header builder of data packets."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -8,7 +8,7 @@ from ..contract import wire
 from ..contract.abi import Reason
 from ..part.interfaces import Network
 from ..part.layouts import BEAT_BYTES, WIRE, swap_bytes
-from ..part.stages import PipelineRegister, Skid
+from ..part.stages import PipelineRegister, SkidBuffer
 from .segment import TxJob
 
 HEADER_BYTES_MAX = max(wire.header_bytes(opcode) for opcode in wire.DATA_OPCODES)
@@ -21,7 +21,10 @@ FIXED_SUM = sum(int.from_bytes(_HEADER[i:i + 2], "big") for i in range(0, len(_H
 
 
 class TxHeader(data.Struct):
-    """A packet with its headers. ``spill`` of their bytes do not fit the first beat; ``dropped``: it has a reason."""
+    """A packet with its headers.
+
+    ``spill``: number of header bytes that do not fit the first beat; ``dropped``: the packet has a reason.
+    """
 
     job: TxJob
     dropped: 1
@@ -39,7 +42,7 @@ class _Sums(data.Struct):
 
 
 class HeaderBuilder(wiring.Component):
-    """Ethernet, IPv4, UDP, BTH, RETH and, where asked for, RSN header and immediate.
+    """Ethernet, IPv4, UDP, BTH, RETH and, if requested, RSN header and immediate.
 
     The bytes are those of :func:`weft.hdl.contract.wire.build_frame`. One packet per cycle, latency 2.
 
@@ -47,9 +50,9 @@ class HeaderBuilder(wiring.Component):
     -------
     i : In(stream.Signature(TxJob))
     network : In(Network)
-        They may change while nothing is sent.
+        The addresses may change while nothing is sent.
     o : Out(stream.Signature(TxHeader))
-        The header of a packet with a ``reason`` has no meaning.
+        The header of a packet with a ``reason`` is undefined.
     """
 
     def __init__(self):
@@ -61,7 +64,7 @@ class HeaderBuilder(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sums = sums = Skid(_Sums)
+        m.submodules.sums = sums = SkidBuffer(_Sums)
         m.submodules.headers = headers = PipelineRegister(TxHeader)
         wiring.connect(m, headers.o, wiring.flipped(self.o))
 
@@ -69,12 +72,12 @@ class HeaderBuilder(wiring.Component):
         packet = self.i.p.packet
         extension = 4 * packet.has_rsn + 4 * packet.has_imm
         fixed_udp = wire.UDP.size_bytes + wire.BTH.size_bytes + wire.RETH.size_bytes + wire.ICRC_BYTES
-        own_sum = Signal(19)        # of what is in every packet, and of IP's part of the length
+        own_sum = Signal(19)        # of the constant fields, and of IP's part of the length
         m.d.sync += own_sum.eq(ip[:16] + ip[16:] + (FIXED_SUM + wire.IPV4.size_bytes))
         pad, padded, words, others = Signal(2), Signal(), Signal(14), Signal(4)
         m.d.comb += [
             pad.eq(-packet.length[:2]), padded.eq(packet.length[:2] != 0),
-            # Everything behind IP is whole words: padding is the carry into one sum of them.
+            # Everything after IP is whole words: padding is the carry into one sum of them.
             others.eq(fixed_udp // 4 + packet.has_rsn + packet.has_imm),
             words.eq((Cat(padded, packet.length[2:]) + Cat(padded, others))[1:]),
             self.i.ready.eq(sums.i.ready),

@@ -1,4 +1,4 @@
-"""Payload that came with its descriptor, while the packet it belongs to is checked and waits for its turn."""
+"""Storage of inline payload while its packet is checked and queued."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -9,11 +9,11 @@ from ..part.stream import LUT_RAM_DEPTH, Fifo
 from .payload import used_bytes
 from .segment import TxJob, TxSegment
 
-WAITING = LUT_RAM_DEPTH + 1     # packets with such payload that may wait, in block memory; then the next one stays
+WAITING = LUT_RAM_DEPTH + 1     # packets with inline payload that may wait, in block memory; then the input stalls
 
 
 class InlineStore(wiring.Component):
-    """Keeps the payload of ``inline`` packets in their order, whose headers go on alone.
+    """Stores the payload of ``inline`` packets in order; their headers go on separately.
 
     One packet per cycle, without latency; its payload is there 2 cycles later.
 
@@ -22,7 +22,7 @@ class InlineStore(wiring.Component):
     i : In(stream.Signature(TxSegment))
     o : Out(stream.Signature(TxJob))
     o_payload : Out(stream.Signature(Beat))
-        Payload of the oldest packet that has some here, one beat. Unused bytes are zero.
+        Payload of the oldest packet with stored payload, one beat. Unused bytes are zero.
     """
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""Puts retransmissions before new work."""
+"""Priority of retransmissions over new packets."""
 
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
@@ -16,7 +16,7 @@ class PriorityMerge(wiring.Component):
     -------
     i_send, i_retransmit : In(stream.Signature(TxSegment))
     enable : In(1)
-        While low nothing is taken.
+        While low nothing is accepted.
     o : Out(stream.Signature(TxSegment))
     """
 

@@ -1,11 +1,11 @@
-"""What becomes known when a packet is finished: counts, ring progress, error reports."""
+"""Completion of packets: counts, ring progress, error reports."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..contract.abi import Reason, ReportKind
-from ..part.counting import Refusal, count_outputs
+from ..part.counter_ports import DropEvent, count_outputs
 from ..part.layouts import BEAT_BITS, FRAME_LENGTH_WIDTH, REPORT_EVENT, Report
 from ..part.stream import Fifo
 from .segment import TxJob
@@ -14,7 +14,7 @@ REPORTS = 4  # error reports waiting; then the transmit path waits
 
 
 class Outcome(wiring.Component):
-    """Counts finished packets, retires finished descriptors and reports refused ones.
+    """Counts finished packets, retires finished descriptors and reports rejected ones.
 
     Members
     -------
@@ -28,7 +28,7 @@ class Outcome(wiring.Component):
         TX_ERROR reports; ``qpn`` is the local QP, ``va``, ``key`` and ``length`` are the RETH's. They have no
         ticket: they wait for nothing.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes : Out(1), Out(1), Out(14)
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
         One for each report.
     """
 
@@ -40,19 +40,19 @@ class Outcome(wiring.Component):
             "retire_send": Out(1), "retire_retransmit": Out(1),
             "o_report": Out(stream.Signature(Report)),
             **count_outputs(self.COUNTS),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
         m = Module()
         packet = self.done.packet
-        sent, refused = Signal(), Signal()
+        sent, rejected = Signal(), Signal()
         m.submodules.reports = reports = Fifo(BEAT_BITS, REPORTS)
         m.d.comb += [
             sent.eq(self.done_stb & (self.done.reason == Reason.OK) & ~self.done.silent),
-            refused.eq(self.done_stb & (self.done.reason != Reason.OK) & ~self.done.silent),
+            rejected.eq(self.done_stb & (self.done.reason != Reason.OK) & ~self.done.silent),
             self.hold.eq(~reports.i.ready),
-            reports.i.valid.eq(refused),
+            reports.i.valid.eq(rejected),
             self.o_report.valid.eq(reports.o.valid),
             reports.o.ready.eq(self.o_report.ready),
             self.o_report.p.entry.eq(reports.o.payload),
@@ -79,8 +79,8 @@ class Outcome(wiring.Component):
             self.count_tx_packets.eq(sent),
             self.count_tx_retransmissions.eq(sent & packet.has_rsn),
             self.count_tx_bytes.eq(0),
-            self.refuse.stb.eq(refused),
-            self.refuse.reason.eq(self.done.reason),
+            self.drop.stb.eq(rejected),
+            self.drop.reason.eq(self.done.reason),
         ]
         with m.If(sent):
             m.d.sync += self.count_tx_bytes.eq(packet.length)

@@ -1,15 +1,15 @@
-"""Makes the unused bytes of payload beats zero, so that they can serve as padding."""
+"""Clears the unused bytes of payload beats, so that they can serve as padding."""
 
 from amaranth.hdl import Cat, Module, Mux
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..part.layouts import BEAT_BYTES, Beat
-from ..part.stages import Skid
+from ..part.stages import SkidBuffer
 
 
 def used_bytes(beat):
-    """Data of a beat with zeros for the bytes that ``empty`` counts."""
+    """Return the data of a beat with its unused bytes cleared."""
     return Cat(*[
         Mux(beat.empty < BEAT_BYTES - index, beat.data.word_select(index, 8), 0) if index else beat.data[:8]
         for index in range(BEAT_BYTES)
@@ -17,7 +17,7 @@ def used_bytes(beat):
 
 
 class PayloadCleaner(wiring.Component):
-    """One beat per cycle, latency 1; registered in both directions.
+    """Clears the unused bytes of beats. One beat per cycle, latency 1; registered in both directions.
 
     Members
     -------
@@ -29,7 +29,7 @@ class PayloadCleaner(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.skid = skid = Skid(Beat)
+        m.submodules.skid = skid = SkidBuffer(Beat)
         wiring.connect(m, skid.o, wiring.flipped(self.o))
         m.d.comb += [
             skid.i.valid.eq(self.i.valid),

@@ -1,4 +1,4 @@
-"""Cuts a work descriptor into packets."""
+"""Segmentation: cuts a work descriptor into packets."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -8,7 +8,7 @@ from ..contract import wire
 from ..contract.abi import INLINE_HEAD_BYTES, INLINE_MAX, WRITES, Reason, WorkOpcode
 from ..part.layouts import BEAT_BITS, INLINE_DATA, LENGTH_WIDTH, WORK, WORK_INLINE, TxPacket
 
-BEYOND_MAX = 31      # packets that may be between here and their check
+BEYOND_MAX = 31      # packets that may be between this block and their check
 
 
 class TxJob(data.Struct):
@@ -17,30 +17,30 @@ class TxJob(data.Struct):
     packet: TxPacket
     reason: 8           # abi.Reason
     qp_generation: 8    # of the local QP, once it is known
-    silent: 1           # refused because an earlier packet of its descriptor was, or no packet at all: no report
+    silent: 1           # no report: an earlier packet of the descriptor was rejected, or it is no packet at all
 
 
 class TxSegment(data.Struct):
-    """A packet as it leaves its descriptor, with the payload if that is ``inline``."""
+    """A packet of a descriptor, with its payload if that is ``inline``."""
 
     job: TxJob
-    data: BEAT_BITS     # bytes behind its length mean nothing
+    data: BEAT_BITS     # bytes after its length are undefined
 
 
 class Segmenter(wiring.Component):
-    """Packets of each descriptor, cut where the remote address is a multiple of the PMTU.
+    """Cuts each descriptor into packets, where the remote address is a multiple of the PMTU.
 
     One packet per cycle, the first one cycle after its descriptor; no bubble between descriptors.
     PSN and RSN count up from the descriptor's; the immediate and ``ack_req`` belong to the last
-    packet. A length of zero is one packet. A descriptor with an unknown opcode or PMTU, too much data inline
+    packet. A length of zero is one packet. A descriptor with an unknown opcode or PMTU, too much inline data
     or a QPN beyond the table is one packet of length zero with BAD_DESCRIPTOR.
 
-    A WORK_INLINE is never cut. An INLINE_DATA passes as a ``silent`` packet, so that it is retired in its turn, and
-    what it brings is kept for the next descriptor alone. A WORK_INLINE whose INLINE_DATA got lost, since the ring
-    refused it, is ``silent`` as well: it is lost with it.
+    A WORK_INLINE is never cut. An INLINE_DATA passes as a ``silent`` packet, so that it is retired in order, and
+    its data are kept for the next descriptor only. A WORK_INLINE whose INLINE_DATA was lost, because the ring
+    dropped it, is ``silent`` as well: it is lost, too.
 
-    When the check behind has refused a packet of the descriptor, the packet after the next is its last: nobody
-    wants the others. At most ``BEYOND_MAX`` packets may be on their way to the check.
+    When the check has rejected a packet of the descriptor, the packet after the next is its last: the others
+    are not needed. At most ``BEYOND_MAX`` packets may be on their way to the check.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ class Segmenter(wiring.Component):
     i : In(stream.Signature(512))
         WORK, WORK_INLINE and INLINE_DATA descriptors.
     o : Out(stream.Signature(TxSegment))
-    refused : In(1)
-        The check refused a packet and has not yet seen the last one of the same descriptor.
+    rejected : In(1)
+        The check rejected a packet and has not yet received the last one of the same descriptor.
     checked_stb : In(1)
         The check is done with the last packet of a descriptor.
     """
@@ -64,21 +64,21 @@ class Segmenter(wiring.Component):
             raise ValueError(f"ring is {ring}; choose 0 (SEND) or 1 (RETRANSMIT)")
         self.params, self.ring = params, ring
         super().__init__({"i": In(stream.Signature(BEAT_BITS)), "o": Out(stream.Signature(TxSegment)),
-                          "refused": In(1), "checked_stb": In(1)})
+                          "rejected": In(1), "checked_stb": In(1)})
 
     def elaborate(self, platform):
         m = Module()
-        work = Signal(WORK)                  # the descriptor; addresses, length, psn and rsn move on
-        space = Signal(LENGTH_WIDTH)          # bytes up to the next boundary,
-        reach = Signal(LENGTH_WIDTH + 1)      # and to the one behind that
-        fits = Signal()                       # no more than ``space`` is left
+        work = Signal(WORK)                  # the descriptor; addresses, length, psn and rsn advance
+        space = Signal(LENGTH_WIDTH)          # bytes up to the next boundary
+        reach = Signal(LENGTH_WIDTH + 1)      # bytes up to the one after that
+        fits = Signal()                       # at most `space` is left
         busy, bad, silent, last, has_imm = Signal(), Signal(), Signal(), Signal(), Signal()
-        wrong, is_data = Signal(), Signal()     # of the descriptor alone
-        lost = Signal()                         # what is right before it is not its data
-        beyond = Signal(range(BEYOND_MAX + 1))  # descriptors cut to their end and not yet checked
+        wrong, is_data = Signal(), Signal()     # decided by the descriptor alone
+        lost = Signal()                         # the descriptor before it is not its data
+        beyond = Signal(range(BEYOND_MAX + 1))  # descriptors that were cut completely and not yet checked
         cut_short = Signal()
         opcode = Signal(8)
-        kept = Signal(INLINE_DATA["data"].shape)        # what the newest one brought
+        kept = Signal(INLINE_DATA["data"].shape)        # data of the newest INLINE_DATA
         job = self.o.p.job
 
         m.d.comb += [
@@ -110,7 +110,7 @@ class Segmenter(wiring.Component):
             packet.last.eq(last),
         ]
 
-        # What comes in the cycle of a transfer is worked out in all cycles: when it is taken is known last.
+        # Values for the cycle of a transfer are computed in every cycle: the transfer is late.
         bytes_of = Array(wire.PMTUS.get(code, 0) for code in range(8))
         pmtu_bytes, new_bytes = Signal(LENGTH_WIDTH, name="pmtu_bytes"), Signal(LENGTH_WIDTH, name="new_bytes")
         gap, first = Signal(LENGTH_WIDTH - 1, name="gap"), Signal(LENGTH_WIDTH, name="first")
@@ -125,8 +125,8 @@ class Segmenter(wiring.Component):
         ]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [
-                busy.eq(~last), cut_short.eq(self.refused & (beyond == 0) & ~last),
-                # Behind the last packet these mean nothing.
+                busy.eq(~last), cut_short.eq(self.rejected & (beyond == 0) & ~last),
+                # Undefined after the last packet.
                 work.length.eq(work.length - space),
                 work.local_va.eq(work.local_va + space),
                 work.remote_va.eq(work.remote_va + space),

@@ -1,4 +1,4 @@
-"""Store-and-forward buffer in front of the MAC."""
+"""Store-and-forward buffer before the MAC."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -22,7 +22,7 @@ class SendBuffer(wiring.Component):
     """Holds each frame until it is complete, so that the MAC never waits inside a frame.
 
     One beat per cycle each way; the first beat leaves 2 cycles after the last one came. A frame
-    whose last beat has ``error`` is forgotten, and so is one longer than the buffer.
+    whose last beat has ``error`` is dropped, and so is one longer than the buffer.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class SendBuffer(wiring.Component):
         write_at, complete, read_at = Signal(width), Signal(width), Signal(width)  # free running
         full, alone, discard = Signal(), Signal(), Signal()
         m.d.comb += [
-            full.eq((write_at ^ read_at) == self.depth),        # of pointers as far apart the top bit alone differs
+            full.eq((write_at ^ read_at) == self.depth),        # the pointers differ in the top bit only
             alone.eq((write_at ^ complete) == self.depth),
             self.i.ready.eq(~full | discard | alone),
             self.empty.eq((complete == read_at) & ~self.o.valid & (write_at == complete) & ~self.i.valid),

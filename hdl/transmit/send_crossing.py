@@ -1,4 +1,4 @@
-"""Store-and-forward buffer in front of a MAC at a clock of its own."""
+"""Store-and-forward buffer before a MAC in another clock domain."""
 
 from amaranth.hdl import DomainRenamer, Module, Signal
 from amaranth.lib import stream, wiring
@@ -11,13 +11,13 @@ from .send_buffer import check_depth
 
 
 class SendCrossing(wiring.Component):
-    """What :class:`~weft.hdl.transmit.send_buffer.SendBuffer` does, with its reader in domain ``mac``.
+    """Equivalent of :class:`~weft.hdl.transmit.send_buffer.SendBuffer` with its reader in domain ``mac``.
 
     One beat per cycle each way; the first beat leaves about eight cycles of the MAC after the last one came. A frame
-    whose last beat has ``error`` is forgotten, and so is one longer than the buffer.
+    whose last beat has ``error`` is dropped, and so is one longer than the buffer.
 
-    A reset of what is behind it (a ``ResetInserter``) empties it, and frames that come in the 32 cycles after are lost.
-    Before, ``hold`` has to be high, and ``sending`` low.
+    A reset of the writing side (a ``ResetInserter``) empties it, and frames that come in the 32 cycles after are lost.
+    Before, ``hold`` must be high, and ``sending`` low.
 
     Parameters
     ----------
@@ -34,19 +34,20 @@ class SendCrossing(wiring.Component):
         Strobe: a frame did not fit.
     empty : Out(1)
     stalled : Out(1)
-        The MAC makes a beat wait, as far as one sees it from here.
+        The MAC stalls a beat, synchronised to this domain.
     hold : In(1)
         While high, no frame begins at ``o``, some cycles later.
     sending : Out(1)
-        A frame may begin or is amid: low when ``hold`` has got there and none is, or when the MAC's side is in reset.
+        A frame may begin or is being sent: low when ``hold`` has taken effect and no frame is being sent, or when the
+        MAC's side is in reset.
     pause : In(1)
-        The same, but ``sending`` does not tell of it: up to 4 cycles of the MAC later. Two beats that were on their way
+        Like ``hold``, without effect on ``sending``: up to 4 cycles of the MAC later. Two beats that were on their way
         still leave, or the frame that they belong to.
     up : In(1)
-        Domain ``mac``: the link is there. While low, frames that begin at ``i`` are lost, so that nothing stands still.
+        Domain ``mac``: link up. While low, frames that begin at ``i`` are dropped, so that nothing blocks.
     dropped, aborted : Out(1)
         Strobes, domain ``mac``: a frame was lost because the link was down or because of a reset; one was cut because
-        what is behind was reset.
+        the writing side was reset.
     """
 
     def __init__(self, depth):
@@ -67,8 +68,8 @@ class SendCrossing(wiring.Component):
                      self.aborted.eq(crossing.aborted)]
         m.submodules.up_cdc = FFSynchronizer(self.up, crossing.enable)
 
-        # There and back; held from a reset on until the FIFO is empty: a frame would be cut.
-        holding = Signal(init=1)          # each on a line of its own: so it has the name that constraints know
+        # Round trip of the hold; held after a reset until the FIFO is empty: a frame would be cut.
+        holding = Signal(init=1)          # one signal per line: it gets the name that the constraints use
         hold_mac = Signal()
         paused = Signal()
         paused_mac = Signal()

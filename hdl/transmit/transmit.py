@@ -1,4 +1,4 @@
-"""The transmit room, wired."""
+"""Transmit subsystem: top level of its blocks."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..contract.abi import Reason
 from ..part.arbiter import PacketArbiter
-from ..part.counting import Refusal, count_outputs, merged, pass_counts
+from ..part.counter_ports import DropEvent, count_outputs, merged, pass_counts
 from ..part.interfaces import Network
 from ..part.layouts import BEAT_BITS, Beat, DmaRequest, Report
 from ..part.stream import Fifo
@@ -14,12 +14,12 @@ from ..table.translate import TranslateRequest, Translation
 from .check import TxCheck
 from .frame import Framer
 from .header import HeaderBuilder
+from .icrc_append import IcrcAppend
 from .inline import InlineStore
 from .merge import PriorityMerge
 from .outcome import Outcome
 from .payload import PayloadCleaner
-from .raw import RawGate
-from .seal import Seal
+from .raw_pad import RawPad
 from .segment import Segmenter, TxJob
 from .send_buffer import SendBuffer, check_depth
 from .send_crossing import SendCrossing
@@ -28,13 +28,13 @@ from .send_crossing import SendCrossing
 class Transmit(wiring.Component):
     """Work descriptors to RoCEv2 frames, merged with raw frames, complete before they leave.
 
-    One beat per cycle: a data frame takes ceil(bytes / 64) cycles, ICRC included, as long as
-    payload comes; ``bulk_tags`` packets wait for their payload at a time, or for those before them if they brought it
-    along; an INLINE_DATA takes one cycle more. RETRANSMIT packets
-    overtake SEND packets until their payload is asked for. Raw and data frames alternate when both wait.
+    One beat per cycle: a data frame takes ceil(bytes / 64) cycles, ICRC included, as long as payload comes;
+    ``bulk_tags`` packets wait for their payload at a time, or, with inline payload, for those before them; an
+    INLINE_DATA takes one cycle more. RETRANSMIT packets overtake SEND packets until their payload is requested. Raw and
+    data frames alternate when both wait.
 
     A packet that must not be sent is reported once per descriptor and dropped; the descriptor ends there and is
-    retired like any other. While the report ring is full refused packets make the transmit path wait.
+    retired like any other. While the report ring is full, rejected packets stall the transmit path.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Transmit(wiring.Component):
     i_send, i_retransmit : In(stream.Signature(512))
         WORK, WORK_INLINE and INLINE_DATA descriptors.
     retire_send, retire_retransmit : Out(1)
-        Strobes: a descriptor's last packet has got its payload (or was refused), in ring order.
+        Strobes: a descriptor's last packet has its payload (or was rejected), in ring order.
     o_translate : Out(stream.Signature(TranslateRequest)), i_translate : In(stream.Signature(Translation))
     o_request : Out(stream.Signature(DmaRequest)), i_payload : In(stream.Signature(Beat))
         A bulk client of the DMA reader.
@@ -59,14 +59,14 @@ class Transmit(wiring.Component):
     enable : In(1)
         While low no packet and no raw frame begins.
     drain_request : In(1), drain_done : Out(1)
-        While requested no packet begins; done once none is between its check and its end. It comes from registers, so
-        that it stays for a cycle behind the request.
+        While requested no packet begins; done once none is between its check and its end. Registered: it stays
+        high for a cycle after the request.
     idle : Out(1)
-        Nothing is in the room.
+        The subsystem is empty.
     hold, sending, pause, mac_up, mac_dropped, mac_aborted
         With ``mac_clock``: see :class:`~weft.hdl.transmit.send_crossing.SendCrossing`.
     count_tx_packets, count_tx_retransmissions, count_tx_bytes, count_tx_raw_frames, count_tx_stall_cycles : Out
-    refuse : Out(Refusal)
+    drop : Out(DropEvent)
     """
 
     COUNTS = merged(Outcome.COUNTS, {"tx_raw_frames": 1, "tx_stall_cycles": 1})
@@ -88,7 +88,7 @@ class Transmit(wiring.Component):
             **({"hold": In(1), "sending": Out(1), "pause": In(1), "mac_up": In(1), "mac_dropped": Out(1),
                 "mac_aborted": Out(1)} if params.mac_clock else {}),
             **count_outputs(self.COUNTS),
-            "refuse": Out(Refusal),
+            "drop": Out(DropEvent),
         })
 
     def elaborate(self, platform):
@@ -103,8 +103,8 @@ class Transmit(wiring.Component):
         m.submodules.payload = payload = PayloadCleaner()
         m.submodules.frame = frame = Framer()
         m.submodules.outcome = outcome = Outcome()
-        m.submodules.seal = seal = Seal()
-        m.submodules.raw = raw = RawGate()
+        m.submodules.seal = seal = IcrcAppend()
+        m.submodules.raw = raw = RawPad()
         m.submodules.both = both = PacketArbiter(Beat, 2)
         m.submodules.buffer = buffer = (SendCrossing if self.params.mac_clock else SendBuffer)(
             self.params.tx_buffer_beats)
@@ -138,7 +138,7 @@ class Transmit(wiring.Component):
                 frame.i_payload.valid.eq(Mux(came_along, inline.o_payload.valid, payload.o.valid)),
                 frame.i_payload.payload.eq(Mux(came_along, inline.o_payload.payload, payload.o.payload)),
                 payload.o.ready.eq(frame.i_payload.ready & ~came_along),
-                inline.o_payload.ready.eq(frame.done_stb & frame.done.packet.inline),   # what is refused takes none
+                inline.o_payload.ready.eq(frame.done_stb & frame.done.packet.inline),   # a rejected packet takes none
             ]
         else:
             m.d.comb += [check.i.payload.eq(merge.o.p.job), check.i.valid.eq(merge.o.valid),
@@ -157,7 +157,7 @@ class Transmit(wiring.Component):
             self.drain_done.eq(draining & quiet),
             self.idle.eq(quiet & ~segment_send.o.valid & ~segment_retransmit.o.valid & ~seal.busy
                          & ~raw.o.valid & ~both.o.valid & buffer.empty),
-            Cat(segment_send.refused, segment_retransmit.refused).eq(check.refused),
+            Cat(segment_send.rejected, segment_retransmit.rejected).eq(check.rejected),
             Cat(segment_send.checked_stb, segment_retransmit.checked_stb).eq(check.checked_stb),
             outcome.done_stb.eq(frame.done_stb), outcome.done.eq(frame.done), frame.hold.eq(outcome.hold),
             self.retire_send.eq(outcome.retire_send), self.retire_retransmit.eq(outcome.retire_retransmit),
@@ -171,13 +171,13 @@ class Transmit(wiring.Component):
         pass_counts(m, (outcome,), self)
         m.d.sync += in_flight.eq(in_flight + begins - frame.done_stb)
 
-        # A frame too long for the buffer gives way to a refused packet of the same cycle.
+        # The drop of a frame too long for the buffer is reported after a rejected packet of the same cycle.
         too_long = Signal()
         m.d.comb += [
-            self.refuse.stb.eq(outcome.refuse.stb | too_long),
-            self.refuse.reason.eq(outcome.refuse.reason),
+            self.drop.stb.eq(outcome.drop.stb | too_long),
+            self.drop.reason.eq(outcome.drop.reason),
         ]
-        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.refuse.stb))
-        with m.If(~outcome.refuse.stb):
-            m.d.comb += self.refuse.reason.eq(Reason.FRAME_TOO_LONG)
+        m.d.sync += too_long.eq(buffer.too_long | (too_long & outcome.drop.stb))
+        with m.If(~outcome.drop.stb):
+            m.d.comb += self.drop.reason.eq(Reason.FRAME_TOO_LONG)
         return m

@@ -1,6 +1,6 @@
-"""What Amaranth does for every bit of a netlist, in less time and with the same result.
+"""Faster replacements for the per-bit functions of Amaranth's netlist, with the same result.
 
-Amaranth asks of each bit of a value, whenever one is made, whether it is one: seventeen million times for a card.
+Amaranth checks the type of each bit of a value whenever a value is made: seventeen million times for a card.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ from amaranth.back import rtlil
 from amaranth.hdl import _nir
 from amaranth.hdl._nir import Net, Value
 
-KNOWN = ("0.5.10",)      # versions whose netlist this is
+KNOWN = ("0.5.10",)      # versions of Amaranth with this netlist
 _tuple, _int = tuple.__new__, int.__new__
 _ORIGINAL_CHECK = _nir.Netlist.check_comb_cycles
 _BIT_BY_BIT = ("&", "|", "^")
 _CONSTANTS = Net(0), Net(1)
-_CELL, _BIT = 16, 0xFFFF    # of a net: where the number of its cell begins, and its bit of that
+_CELL, _BIT = 16, 0xFFFF    # position of the cell number in a net; mask of its bit
 
 
 def _from_cell(cls, cell, bit):
@@ -39,20 +39,23 @@ def _part(self, index):
 def _resolve_value(self, value):
     connections, nets = self.connections, []
     for net in value:
-        while net < 0:      # late: known by another one
+        while net < 0:      # late: connected to another net
             net = connections[net]
         nets.append(net)
     return _tuple(Value, nets)
 
 
 def _all_to_all(cell):
-    """Whether each bit that an operator puts out depends on all bits that go in."""
+    """Return whether each output bit of an operator depends on all its input bits."""
     return type(cell) is _nir.Operator and (
         len(cell.inputs) == 1 and cell.operator != "~" or len(cell.inputs) == 2 and cell.operator not in _BIT_BY_BIT)
 
 
 def _check_comb_cycles(self):
-    """A net is looked at once, and so are the inputs of an operator; if there is a cycle, the original says so."""
+    """Check for combinational cycles, visiting each net, and the inputs of each operator, once.
+
+    If there is a cycle, the original function reports it.
+    """
     cells, connections = self.cells, self.connections
     checked, busy, looked_at = {0, 1}, set(), set()
 
@@ -109,7 +112,7 @@ def _sigspec(self, *parts):
     return chunks[0] if len(chunks) == 1 else "{ " + " ".join(reversed(chunks)) + " }"
 
 
-_PLACES = (      # class, name, what comes there
+_PLACES = (      # class, name, replacement
     (_nir.Net, "from_cell", classmethod(_from_cell)),
     (_nir.Net, "from_const", classmethod(_from_const)),
     (_nir.Value, "__new__", _value),
@@ -122,7 +125,7 @@ _PLACES = (      # class, name, what comes there
 
 @contextlib.contextmanager
 def in_place(of=KNOWN):
-    """In the block Amaranth works so, if it is one ``of`` these versions; another one works as it will."""
+    """Install the replacements in this context if Amaranth's version is one ``of`` these."""
     with contextlib.ExitStack() as undo:
         for owner, name, what in _PLACES if version("amaranth") in of else ():
             undo.callback(setattr, owner, name, vars(owner)[name])

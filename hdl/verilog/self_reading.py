@@ -1,10 +1,10 @@
-"""Signals that are driven from themselves: found in the RTLIL text of a design.
+"""Detection of signals that are driven from themselves, in the RTLIL text of a design.
 
-A field of a struct computed from another field of the same struct is one packed signal computed from itself. The
-hardware language takes the fields for separate wires. Verilog has one ``always @*`` for the whole signal, and there
-the order of statements counts: every simulator, and synthesis, reads the other field as it was. Where an operator is
-in between, Icarus and synthesis compute what was meant, but Verilator moves the operator into the process and computes
-something else. Neither says so. An intermediate ``Signal`` for the field that is read avoids it.
+A field of a struct computed from another field of the same struct is one packed signal computed from itself.
+Amaranth treats the fields as separate wires. Verilog has one ``always @*`` for the whole signal, and there
+the order of statements matters: every simulator, and synthesis, reads the old value of the other field. With an
+operator in between, Icarus and synthesis compute the intended value, but Verilator moves the operator into the process
+and computes another one. No tool reports it. An intermediate ``Signal`` for the field that is read avoids it.
 """
 
 import re
@@ -20,7 +20,7 @@ class SelfReading(ValueError):
 
 
 class _Module:
-    """Which signals of one module each signal depends on, whole signals, without registers in between."""
+    """Dependencies between the signals of one module, by whole signals, without registers in between."""
 
     def __init__(self, text):
         self.sources = defaultdict(set)
@@ -39,7 +39,7 @@ class _Module:
                 self._cell(rest.split()[0], lines)
 
     def _drive(self, assignment):
-        """``target source``; either may be a slice, the source also a concatenation."""
+        """Add the connection ``target source``; either may be a slice, the source also a concatenation."""
         target, *sources = _NAME.findall(assignment)
         self.sources[target].update(sources)
         return target
@@ -77,7 +77,7 @@ class _Module:
                 self.sources[result].update(*ports.values())
 
     def reach(self, signal):
-        """Every signal that ``signal`` depends on; itself only if there is a way around."""
+        """Return every signal that ``signal`` depends on; itself only if there is a loop."""
         seen, todo = set(), [signal]
         while todo:
             new = self.sources.get(todo.pop(), set()) - seen
@@ -87,7 +87,7 @@ class _Module:
 
 
 def self_reading(rtlil):
-    """``(module, signal)`` of every signal that depends on itself, through sub-blocks too."""
+    """Return ``(module, signal)`` of every signal that depends on itself, through sub-blocks too."""
     modules = {}
     for text in re.split(r"^(?=module )", rtlil, flags=re.MULTILINE)[1:]:
         module = _Module(text)
@@ -116,5 +116,5 @@ def refuse_self_reading(rtlil):
     found = self_reading(rtlil)
     found = [(module, signal) for module, signal in found if not signal.startswith("$")] or found
     if found:
-        raise SelfReading("driven combinationally from themselves, give what is read a Signal of its own: "
-                          + ", ".join(f"{signal} in {module}" for module, signal in found))
+        raise SelfReading("signals driven combinationally from themselves; add an intermediate Signal for each field "
+                          "that is read: " + ", ".join(f"{signal} in {module}" for module, signal in found))

@@ -1,4 +1,4 @@
-"""Names of state-machine states, kept for who reads the Verilog or its waves."""
+"""Names of state-machine states for readers of the Verilog or its waves."""
 
 
 def name_states(fragment):
@@ -17,7 +17,7 @@ def name_states(fragment):
 
 
 def _states(signal):
-    """Attribute and name of every value that the decoder of a signal knows."""
+    """Return attribute and name of every value that the decoder of a signal knows."""
     width = len(signal)
     names = {}
     for value in range(1 << width):

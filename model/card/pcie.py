@@ -8,7 +8,7 @@ from weft.hdl.contract.abi import BLOCK_BYTES, HOST_TO_CARD
 from .timing import BEAT_BYTES, CYCLE_NS, HostTiming, edge
 from .write_engine import WriteEngine
 
-COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # see hdl/pcie/completion_room.py
+COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # see hdl/pcie/completion_credit.py
 UNIT_LINES = (1, 2, 4)
 LONG_BEATS = (0, 3, 4)      # a completion of so many beats was not split finer
 TRUST = 64

@@ -6,7 +6,7 @@ The steps and their lengths are those of ``hdl/adamap/prefetch/prefetch.py``; a 
 from collections import deque
 
 from weft.hdl.contract import abi
-from weft.hdl.contract.params import NODE_READS_MAX, REQUEST_LINES_MAX, TURN_OUT_PATIENCE
+from weft.hdl.contract.params import EVICT_LIMIT, NODE_READS_MAX, REQUEST_LINES_MAX
 
 from ..functional.node import damage
 from ..functional.node_list import BrokenList
@@ -270,7 +270,7 @@ class Prefetcher:
     def _turn_out(self, life):
         """The cache is full and headers wait, or a list has no node: another one gives its last node back, or its head
         goes."""
-        patience, urgent = 4 * len(self.entries) + TURN_OUT_PATIENCE, bool(life.matcher.waiting)
+        patience, urgent = 4 * len(self.entries) + EVICT_LIMIT, bool(life.matcher.waiting)
         self._let_go()
         spare = self._spare() if self._misses < SPARE_LOOKS else None
         if not urgent and (life.matcher.nodes or spare is None):

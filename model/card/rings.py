@@ -15,7 +15,7 @@ _CONS = {f"{ring.name.lower()}_cons": ring for ring in abi.CARD_TO_HOST}
 _LOG2 = {f"{ring.name.lower()}_log2": ring for ring in abi.HOST_TO_CARD}
 _CLIENT = {ring: RINGS + at for at, ring in enumerate(abi.CARD_TO_HOST)}      # of the write engine
 _LINE_CLIENT = {ring: at for at, ring in enumerate(abi.HOST_TO_CARD)}
-STANDING = 2        # descriptors between their places and who takes them, see hdl/ring/places.py and reader.py
+STANDING = 2        # descriptors between their places and who takes them, see hdl/ring/reorder_buffer.py and reader.py
 
 
 class TimedRings(CardRings):

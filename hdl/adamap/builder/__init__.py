@@ -1,1 +1,1 @@
-"""Node builder: holes become nodes in the best encoding."""
+"""Node builder: collects holes into nodes with the densest encoding."""

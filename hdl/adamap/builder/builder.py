@@ -1,4 +1,4 @@
-"""Collects lost PSNs into Adamap nodes, each in the encoding that holds most of them."""
+"""Node builder: collects lost PSNs into Adamap nodes, each in the encoding that holds most of them."""
 
 from types import SimpleNamespace
 
@@ -9,25 +9,25 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import CardParams
-from ...part.counting import count_outputs
+from ...part.counter_ports import count_outputs
 from ...part.layouts import NODE, REPORT_NODE, HoleRun, Report
 from ..cache.cached import ENCODING_WIDTH
-from .draft import Counts, Draft, DraftAddition, DraftEntries, DraftFit, DraftGrowth, encoding_of
-from .draft_places import DraftPlaces
+from .open_node import Counts, OpenNode, OpenNodeAddition, OpenNodeEntries, OpenNodeFit, OpenNodeGrowth, encoding_of
+from .open_node_cam import OpenNodeCam
 
 
 class NodeBuilder(wiring.Component):
-    """Pool of unsealed nodes, shared by all QPs.
+    """Pool of open nodes, shared by all QPs.
 
     A node takes holes as long as one encoding can hold them all, so it holds as many as any encoding allows.
-    It is sealed when the next hole fits no encoding, at 320 holes, by ``seal``, at the configured age, or, the
-    oldest one, when another QP needs its place.
+    It is sealed when the next hole fits no encoding, at 320 holes, by ``seal``, at the configured age, or, if it is the
+    oldest one, when another QP needs its slot.
 
-    A place holds one body, in the encoding that comes first of those that still fit: LIST, RUNS, BITMAP. When holes
-    come that only a later one can hold, the entries of the body are put into a new one, one per cycle.
+    A slot holds one body, in the first encoding that still fits: LIST, RUNS, BITMAP. When holes come that only a later
+    one can hold, the entries of the body are converted, one per cycle.
 
-    A run takes 5 cycles where one follows the other, plus 3 for every node it seals. A change of the encoding takes
-    one cycle more and one for each entry: 21 at most (20 holes of a list), and 11 from runs to a bitmap; that is at
+    A run takes 5 cycles back to back, plus 3 for every node it seals. A change of the encoding takes
+    one cycle plus one for each entry: at most 21 (20 holes of a list), and 11 from runs to a bitmap; that is at
     most twice per node.
 
     Parameters
@@ -39,7 +39,7 @@ class NodeBuilder(wiring.Component):
     i : In(stream.Signature(HoleRun))
         In PSN order per QP. Length 0 with ``seal`` only seals, without it discards the QP's node.
     o : Out(stream.Signature(Report))
-        Kind NODE. It has no ticket: a node speaks of nothing that was received.
+        Kind NODE. Without ticket: a node does not refer to received packets.
     time_ns : In(64)
     node_age_ns : In(32)
     discarded : Out(1)
@@ -63,26 +63,28 @@ class NodeBuilder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         p = self.params
-        m.submodules.drafts = drafts = Memory(shape=Draft, depth=p.builder_slots, init=[])
+        m.submodules.drafts = drafts = Memory(shape=OpenNode, depth=p.builder_slots, init=[])
         read, write = drafts.read_port(domain="comb"), drafts.write_port()
-        m.submodules.places = places = DraftPlaces(p)
-        m.submodules.fit = fit = DraftFit(p)
-        m.submodules.entries = entries = DraftEntries()
-        m.submodules.addition = addition = DraftAddition()
-        m.submodules.growth = growth = DraftGrowth()
+        m.submodules.places = places = OpenNodeCam(p)
+        m.submodules.fit = fit = OpenNodeFit(p)
+        m.submodules.entries = entries = OpenNodeEntries()
+        m.submodules.addition = addition = OpenNodeAddition()
+        m.submodules.growth = growth = OpenNodeGrowth()
         run = Signal(HoleRun)
-        again = Signal()                # `run` is looked up once more: a node was sealed before it was all taken
-        coming = Signal(HoleRun)        # of which LOOKUP is to be the next state
-        spent = Signal()                # no holes are left in `run`, or none is there
+        again = Signal()                # look up `run` again: a node was sealed before it took all of the run
+        coming = Signal(HoleRun)        # the run for which LOOKUP may be the next state
+        spent = Signal()                # `run` has no holes left, or there is no run
         slot = Signal.like(places.slot)
-        draft = Signal(Draft)
-        offset = Signal(32)                         # of the run in it
-        encoding = Signal(ENCODING_WIDTH)           # of the draft's body
-        # Known a cycle ahead: the state may be LOAD; it is OPEN, GROW, CHANGE. What grew is kept a cycle later.
+        draft = Signal(OpenNode)
+        offset = Signal(32)                         # of the run in the open node
+        encoding = Signal(ENCODING_WIDTH)           # of the open node's body
+        # Registered a cycle ahead: the state may be LOAD; it is OPEN, GROW, CHANGE. The grown node is written a cycle
+        # later.
         loading, opening, growing, putting, grew = (Signal(name=name) for name in (
             "loading", "opening", "growing", "putting", "grew"))
-        waits = Signal()                # it has nothing to do with `run`
-        # A body whose encoding changes, its entries that are left, and whether one is decoded, or was, not the piece.
+        waits = Signal()                # no run is being processed
+        # Change of the encoding: the number of entries left, and whether the addition decodes an entry, or did, instead
+        # of the run.
         changing, left = Signal(), Signal(range(abi.LIST_HOLES + 1))
         decodes_entry, decoded_entry = Signal(name="decodes_entry"), Signal()
         m.d.comb += [
@@ -107,7 +109,7 @@ class NodeBuilder(wiring.Component):
             counts.count.eq(old.count + fit.length), counts.end.eq(offset + fit.length),
             counts.runs.eq(old.runs + (~fit.sums.merge & (old.runs <= abi.RUNS_MAX))),
         ]
-        changes, takes = Signal(), Signal()     # its encoding, what fits of the run
+        changes, takes = Signal(), Signal()     # `changes`: the encoding; `takes`: the part of the run that fits
         m.d.comb += [
             changes.eq(growing & ~fit.none & fit.changes & ~changing),
             takes.eq(growing & ~fit.none & (~fit.changes | changing)),
@@ -146,10 +148,10 @@ class NodeBuilder(wiring.Component):
         return m
 
     def _find(self, m, states, places):
-        """Find the node of the run's QP, or a place for it; take it from memory."""
+        """Build the states that find the open node of the run's QP, or allocate a slot, and load it."""
         run, again, spent, slot = states.run, states.again, states.spent, states.slot
         loading, opening = states.loading, states.opening
-        with m.State("IDLE"):  # waits for a run, or for the oldest node to come of age
+        with m.State("IDLE"):  # waits for a run, or for the oldest node to expire
             m.d.sync += [loading.eq(1), slot.eq(places.oldest)]
             with m.If(~again):
                 m.d.sync += spent.eq(1)
@@ -161,7 +163,7 @@ class NodeBuilder(wiring.Component):
                 m.d.comb += self.i.ready.eq(1)
                 with m.If(self.i.valid):
                     m.next = "LOOKUP"
-        with m.State("LOOKUP"):  # finds the QP's node, or a place for it
+        with m.State("LOOKUP"):  # finds the QP's node, or a slot for it
             m.d.sync += [loading.eq(1), spent.eq(run.length == 0), again.eq(0),
                          slot.eq(Mux(places.hit, places.hit_slot, Mux(places.full, places.oldest,
                                                                       places.free_slot)))]
@@ -178,7 +180,7 @@ class NodeBuilder(wiring.Component):
         with m.State("OPEN"):  # starts a node at the run
             m.d.comb += places.start_en.eq(1)
             m.next = "MEASURE"
-        with m.State("LOAD"):  # takes the QP's node from memory
+        with m.State("LOAD"):  # loads the QP's node from memory
             m.next = "MEASURE"
             with m.If(spent):
                 m.next = "SEAL"
@@ -186,17 +188,17 @@ class NodeBuilder(wiring.Component):
                     m.d.sync += self.discarded.eq(1)
                     m.d.comb += places.release_en.eq(1)
                     m.next = "IDLE"
-        with m.State("LOAD_OLDEST"):  # takes the oldest node from memory to seal it
+        with m.State("LOAD_OLDEST"):  # loads the oldest node from memory to seal it
             m.next = "SEAL"
 
     def _grow(self, m, states, places, fit, entries):
-        """Add the run to the node, as much of it as fits."""
+        """Build the states that add as much of the run to the node as fits."""
         run, draft, left, growing, putting = states.run, states.draft, states.left, states.growing, states.putting
         decodes_entry, changes = states.decodes_entry, states.changes
-        with m.State("MEASURE"):  # what the run and the draft come to is being added up
+        with m.State("MEASURE"):  # waits for the sums of run and open node
             m.d.comb += entries.body_en.eq(1)
             m.next = "WEIGH"
-        with m.State("WEIGH"):  # how much of the run fits, and in which encoding, is being found
+        with m.State("WEIGH"):  # waits for the length that fits and its encoding
             m.d.sync += [left.eq(Mux(fit.before.list, draft.counts.count, draft.counts.runs)), decodes_entry.eq(1),
                          growing.eq(1)]
             m.next = "GROW"
@@ -213,24 +215,24 @@ class NodeBuilder(wiring.Component):
                 m.next = "IDLE"
                 with m.If(self.i.valid & ~places.expired):
                     m.next = "LOOKUP"
-        with m.State("CHANGE"):  # puts the entries of the body into one of another encoding
+        with m.State("CHANGE"):  # converts the entries of the body to another encoding
             m.d.sync += [left.eq(left - 1), decodes_entry.eq(left != 2), putting.eq(left != 1)]
             with m.If(left == 1):
                 m.d.sync += growing.eq(1)
                 m.next = "GROW"
 
     def _seal(self, m, states, places):
-        """Report the node."""
+        """Build the state that reports the node."""
         draft, encoding, again, spent = states.draft, states.encoding, states.again, states.spent
-        with m.State("SEAL"):  # waits for the report's place
+        with m.State("SEAL"):  # waits for space in the output register
             with m.If(~self.o.valid | self.o.ready):
                 self._report(m, draft, places, encoding)
                 m.d.comb += [places.release_en.eq(1), self.count_nodes_sealed.eq(1)]
-                m.d.sync += again.eq(~spent)    # what is left of the run begins another node
+                m.d.sync += again.eq(~spent)    # the rest of the run begins another node
                 m.next = "IDLE"
 
     def _report(self, m, draft, places, encoding):
-        """Load the output with a sealed draft."""
+        """Load the output register with a sealed node."""
         node, header = Signal(NODE), Signal(REPORT_NODE)
         m.d.comb += [
             node.qpn.eq(places.owner_qpn),

@@ -1,1 +1,1 @@
-"""Head cache: nodes at the heads of lists, and how its entries are chained."""
+"""Head cache: nodes at the heads of lists, and the links between its entries."""

@@ -1,4 +1,4 @@
-"""Lists of cached nodes: which entries hold a node, the order of the nodes, and all that is in memory."""
+"""State and order of the entries of the head cache, and all of it that is in memories."""
 
 from amaranth.hdl import Array, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -7,8 +7,18 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import CardParams
-from ...part.logic import below, encoded, first, group_counts, lowest, one_hot, sums_to, total, word_of
-from ...part.select import AnyOf, BitOf, IndexOf
+from ...part.logic import (
+    adder_tree,
+    encode_one_hot,
+    group_counts,
+    lowest_one_hot,
+    one_hot,
+    priority_encode,
+    read_word,
+    sum_equals,
+    thermometer,
+)
+from ...part.select import AnyBit, OneHotBit, OneHotEncoder
 from .cached import (
     COUNT_WIDTH,
     ENCODING_WIDTH,
@@ -19,15 +29,16 @@ from .cached import (
     index_width,
     match_port,
     retire_port,
-    says,
+    tag_match_layout,
 )
 
 
-class Standing(wiring.Component):
-    """Six bits for each entry. Latency 1.
+class EntryState(wiring.Component):
+    """State bits of each entry. Latency 1.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: that something comes or goes is known last.
-    Of all that names an entry, one bit is set at most.
+    Kept as a block: the enables are late, and per-module mapping would trade depth for area (docs/development.md, "Size
+    and longest paths"; the head cache as one module is 7 % smaller and 0.30 ns faster). All vectors that name an entry
+    have at most one bit set.
 
     Parameters
     ----------
@@ -36,26 +47,26 @@ class Standing(wiring.Component):
     Members
     -------
     head_en, heads, after_head, head_last : In
-        ``heads`` goes, and ``after_head`` becomes the first one of that list; or it is the one that ``filled`` would
-        come behind.
+        ``heads`` leaves, and ``after_head`` becomes the first node of that list; ``head_last``: it is the entry that
+        ``filled`` would follow.
     ripe_en, ripe, after_ripe, ripe_last : In
-        As those.
+        The same for a ripe head.
     flush_en, flushed : In
-        All these go.
+        All these leave.
     release_en, released, before : In
-        This one goes, or was reserved only; none comes behind ``before`` any more.
+        This one leaves, or was only reserved; ``before`` has no successor any more.
     fill_en, filled, begins, last, behind_head : In
-        This one comes; it is the first of its list, or comes behind ``last``, a head, unless that goes.
+        This one becomes valid; it is the first of its list, or follows ``last``, which is a head (``behind_head``),
+        unless that leaves.
     seconds : In
-        This one comes behind what was ``promoted``.
+        This one follows the ``promoted`` one.
     reserve_en, free : In
         This one is reserved.
     valid, head, linked, reserved : Out(width)
-        It holds a node; the first one of a list; one that another one in the cache comes behind (said of nodes alone);
-        it waits for one.
+        It holds a node; the first one of a list; one with a cached successor (valid for nodes only); it is reserved for
+        one.
     second, promoted : Out(width)
-        It comes behind the first one of a list, but of that which was promoted; it has been the first one since this
-        cycle.
+        It follows the first node of a list, except a promoted one; it has become the first one in this cycle.
     """
 
     def __init__(self, width):
@@ -90,14 +101,14 @@ class Standing(wiring.Component):
         return m
 
 
-# What is kept of a node of which a hole was filled: one bit per hole of LIST or RUNS, and how many are left.
+# Record of a node with filled holes: one bit per hole of LIST or RUNS, and the number of open holes.
 KEPT = data.StructLayout({"open": abi.RUNS_HOLES, "left": COUNT_WIDTH})
 
 
 class HolesLeft(wiring.Component):
-    """Combinational; a block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: the mark waits for it.
+    """Open holes of a node. Combinational; kept as a block because the mark depends on it.
 
-    Of an untouched node nothing is kept: all its holes are open. A BITMAP says itself which are.
+    Nothing is stored for an untouched node: all its holes are open. For a BITMAP the body itself is the open holes.
 
     Members
     -------
@@ -116,7 +127,7 @@ class HolesLeft(wiring.Component):
         m = Module()
         all_open = Signal(abi.RUNS_HOLES)
         m.d.comb += [
-            all_open.eq(below(m, self.count, abi.RUNS_HOLES, "unfilled")),
+            all_open.eq(thermometer(m, self.count, abi.RUNS_HOLES, "unfilled")),
             self.o.left.eq(Mux(self.touched, self.kept.left, self.count)),
             self.o.open.eq(Mux(self.encoding == abi.Encoding.BITMAP.value, self.body,
                                Mux(self.touched, self.kept.open, all_open))),
@@ -128,32 +139,32 @@ EIGHT = 8       # bits that are counted in a cycle
 
 
 def _count(m, count, bits):
-    """``count`` says how many of ``bits`` were set two cycles ago."""
-    m.d.sync += count.eq(total(group_counts(m, bits, EIGHT, f"{count.name}_of_")))
+    """Count the set bits of ``bits`` into ``count``, two cycles late."""
+    m.d.sync += count.eq(adder_tree(group_counts(m, bits, EIGHT, f"{count.name}_of_")))
 
 
 def _bit(m, name, i, among, bits):
-    """The one of ``bits`` that is set in both others, by a block of its own."""
-    m.submodules[name] = it = BitOf(len(bits))
+    """Return the bit of ``bits`` selected by the bit that is set in both others, through a separate block."""
+    m.submodules[name] = it = OneHotBit(len(bits))
     m.d.comb += [it.i.eq(i), it.among.eq(among), it.bits.eq(bits)]
     return it.o
 
 
 def _any(m, name, i, among):
-    """Whether a bit is set in both, at most one of which is."""
+    """Return whether a bit is set in both; at most one may be."""
     return _bit(m, name, i, among, among)
 
 
-class Chains(wiring.Component):
-    """Which entries of the head cache hold a node, where that stands in its list, and all that is in memory.
+class CacheChains(wiring.Component):
+    """State and links of the entries of the head cache, and all of the cache that is in memories.
 
-    Every node names the entry of the next one of its list. Which one comes behind a head is kept beside it: when the
-    head leaves, that one is the head at once, and names the one behind it in the next cycle, in which the list
-    ``settles``. Of the entries that a header is for, those that hold a node count.
+    Every node stores the entry of its successor. The successor of a head is also held in registers: when the
+    head leaves, its successor is the head at once; the successor of that is read in the next cycle, in which the list
+    ``settles``. Lookup results are masked by the valid bits.
 
-    A head that is done is picked in one cycle, in the next one what comes behind it is read: then it may leave.
+    A head that is done is picked in one cycle, its successor is read in the next; then it may leave.
 
-    Which holes are open takes a bit per hole of a LIST or RUNS node, beside the node; a BITMAP says it itself: a mark
+    Open holes take a bit per hole of a LIST or RUNS node, beside the node; a mark to a BITMAP
     writes its body. Nodes are filled in cycles without such a mark.
 
     Parameters
@@ -162,10 +173,10 @@ class Chains(wiring.Component):
 
     Members
     -------
-    tags : In(says(params))
+    tags : In(tag_match_layout(params))
         Of the header that was looked up last.
     match, retire, fill : In
-        As :class:`~weft.hdl.adamap.cache.head_cache.HeadCache` has them, but for what goes to the tags.
+        As for :class:`~weft.hdl.adamap.cache.head_cache.HeadCache`, except the inputs of the tags.
     idle : Out(1)
         No entry is reserved for a fetch.
     """
@@ -173,7 +184,7 @@ class Chains(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "tags": In(says(params)), "match": In(match_port(params)), "retire": In(retire_port(params)),
+            "tags": In(tag_match_layout(params)), "match": In(match_port(params)), "retire": In(retire_port(params)),
             "fill": In(fill_port(params)), "idle": Out(1),
         })
 
@@ -181,53 +192,53 @@ class Chains(wiring.Component):
         m = Module()
         n = self.params.cache_entries
         tags, match, fill = self.tags, self.match, self.fill
-        m.submodules.standing = standing = Standing(n)
-        valid, head, linked = standing.valid, standing.head, standing.linked
+        m.submodules.entry_state = entry_state = EntryState(n)
+        valid, head, linked = entry_state.valid, entry_state.head, entry_state.linked
         free = Signal(n, name="free")
-        m.d.comb += free.eq(~valid & ~standing.reserved)
+        m.d.comb += free.eq(~valid & ~entry_state.reserved)
         self._memories(m, tags)
         record = self._records(m, n)
-        heads = self._look_up(m, tags, standing, record)
+        heads = self._look_up(m, tags, entry_state, record)
         last, at_last = self._end(m, tags.listed, valid, linked, record)
         goes_on, behind_head = _any(m, "goes_on", at_last, valid), _any(m, "behind_head", at_last, head)
         successor, predecessor = self._links(m, n, last, goes_on)
-        ripe, after_ripe = self._ripe(m, tags, standing, successor, at_last)
+        ripe, after_ripe = self._ripe(m, tags, entry_state, successor, at_last)
 
-        # What is given back may have one before it; where it is peeked at is known a cycle before.
+        # The predecessor of a released node; the peek index is stable a cycle before the release.
         before = Signal(data.StructLayout({"there": 1, "of": len(last), "index": len(last)}), name="before_peeked")
         m.d.sync += [before.there.eq(fill.peek_valid & ~Array(head)[fill.peek_index]),
                      before.of.eq(fill.peek_index), before.index.eq(predecessor)]
-        self._promote(m, standing, after_ripe.index, successor)
+        self._promote(m, entry_state, after_ripe.index, successor)
         m.d.comb += [
-            standing.head_en.eq(match.retire_head), standing.heads.eq(heads),
-            standing.ripe_en.eq(match.retire_ripe), standing.ripe.eq(ripe),
-            standing.after_ripe.eq(one_hot(after_ripe.there, after_ripe.index, n)),
-            standing.flush_en.eq(match.flush_en),
-            standing.flushed.eq(tags.flushed),
-            standing.release_en.eq(fill.release_en), standing.released.eq(one_hot(1, fill.release_index, n)),
-            standing.before.eq(one_hot(before.there & (fill.release_index == before.of), before.index, n)),
-            standing.fill_en.eq(fill.fill_en), standing.filled.eq(one_hot(1, fill.fill_index, n)),
-            standing.begins.eq(~goes_on), standing.behind_head.eq(behind_head),
-            standing.head_last.eq(_bit(m, "head_ends", tags.own, head, at_last)),
-            standing.ripe_last.eq(match.ripe_index == last), standing.last.eq(at_last),
-            standing.reserve_en.eq(fill.reserve_en), standing.free.eq(one_hot(1, fill.free_index, n) & free),
+            entry_state.head_en.eq(match.retire_head), entry_state.heads.eq(heads),
+            entry_state.ripe_en.eq(match.retire_ripe), entry_state.ripe.eq(ripe),
+            entry_state.after_ripe.eq(one_hot(after_ripe.there, after_ripe.index, n)),
+            entry_state.flush_en.eq(match.flush_en),
+            entry_state.flushed.eq(tags.flushed),
+            entry_state.release_en.eq(fill.release_en), entry_state.released.eq(one_hot(1, fill.release_index, n)),
+            entry_state.before.eq(one_hot(before.there & (fill.release_index == before.of), before.index, n)),
+            entry_state.fill_en.eq(fill.fill_en), entry_state.filled.eq(one_hot(1, fill.fill_index, n)),
+            entry_state.begins.eq(~goes_on), entry_state.behind_head.eq(behind_head),
+            entry_state.head_last.eq(_bit(m, "head_ends", tags.own, head, at_last)),
+            entry_state.ripe_last.eq(match.ripe_index == last), entry_state.last.eq(at_last),
+            entry_state.reserve_en.eq(fill.reserve_en), entry_state.free.eq(one_hot(1, fill.free_index, n) & free),
         ]
-        m.submodules.any_free = any_free = AnyOf(n)
+        m.submodules.any_free = any_free = AnyBit(n)
         m.d.comb += [
             any_free.i.eq(free),
             fill.peek_valid.eq(Array(valid)[fill.peek_index]), fill.peek_last.eq(~Array(linked)[fill.peek_index]),
             fill.peek_touched.eq(Array(tags.touched)[fill.peek_index]),
         ]
-        spares = Signal(n)
-        m.d.comb += spares.eq(valid & ~head & ~linked & ~tags.touched)
-        m.d.sync += [fill.free.eq(any_free.o & ~fill.reserve_en), fill.free_index.eq(first(free)),
-                     fill.spare.eq(spares.any()), fill.spare_index.eq(first(spares))]
+        candidates = Signal(n)
+        m.d.comb += candidates.eq(valid & ~head & ~linked & ~tags.touched)
+        m.d.sync += [fill.free.eq(any_free.o & ~fill.reserve_en), fill.free_index.eq(priority_encode(free)),
+                     fill.candidate.eq(candidates.any()), fill.candidate_index.eq(priority_encode(candidates))]
         _count(m, fill.free_count, free)
-        m.d.comb += self.idle.eq(~standing.reserved.any())
+        m.d.comb += self.idle.eq(~entry_state.reserved.any())
         return m
 
     def _records(self, m, n):
-        """What reads the record of an entry, at once."""
+        """Build the record memory; return a function that reads the record of an entry, combinationally."""
         fill, node = self.fill, self.fill.fill_node
         m.submodules.records = records = Memory(shape=cached_record(self.params), depth=n, init=[])
         write = records.write_port()
@@ -237,52 +248,53 @@ class Chains(wiring.Component):
         ]
 
         def record(index):
-            return word_of(m, records, index)
+            return read_word(m, records, index)
 
         m.d.comb += fill.peek.eq(record(fill.peek_index))
         for side in (self.match, self.retire):
             m.d.comb += side.read_node.eq(record(side.read_index))
         return record
 
-    def _look_up(self, m, tags, standing, record):
-        """Show what is there of a header's list. Its head, one-hot."""
-        match, n, head, heads = self.match, self.params.cache_entries, standing.head, Signal.like(standing.head)
-        m.submodules.head, m.submodules.hit = own_head, hit = IndexOf(n), IndexOf(n)
+    def _look_up(self, m, tags, entry_state, record):
+        """Show the entries of the looked-up header's list; return its head, one-hot."""
+        match, n, head, heads = self.match, self.params.cache_entries, entry_state.head, Signal.like(entry_state.head)
+        m.submodules.head, m.submodules.hit = own_head, hit = OneHotEncoder(n), OneHotEncoder(n)
         own, inside = tags.own, tags.inside
         for name, found, among, bits, o in (
-                ("head_behind", own, head, tags.behind, match.behind),
+                ("head_behind", own, head, tags.before_head, match.before_head),
                 ("head_passed", own, head, tags.passed, match.passed),
-                ("next_one", inside, standing.second, standing.valid, match.next),
-                ("unsettled", own, standing.promoted, standing.linked, match.settles)):
+                ("next_one", inside, entry_state.second, entry_state.valid, match.next),
+                ("unsettled", own, entry_state.promoted, entry_state.linked, match.settles)):
             m.d.comb += o.eq(_bit(m, name, found, among, bits))
         m.d.comb += [
-            heads.eq(own & head), standing.after_head.eq(own & standing.second),
+            heads.eq(own & head), entry_state.after_head.eq(own & entry_state.second),
             own_head.i.eq(own), own_head.among.eq(head),
             match.head.eq(own_head.found), match.head_index.eq(own_head.index),
-            hit.i.eq(inside), hit.among.eq(standing.valid),
+            hit.i.eq(inside), hit.among.eq(entry_state.valid),
             match.hit.eq(hit.found), match.index.eq(hit.index),
         ]
         shown = Signal.like(match.head_index, name="head_shown")
         m.d.sync += shown.eq(match.head_index)
         m.d.comb += match.head_rsn.eq(record(shown).rsn)
-        # What is compared is subtracted from the number of the first ones, beside the numbers of the others.
-        cached, few = own & standing.valid, Signal(signed(len(match.depth) + 1), name="cached_of_first")
-        m.d.sync += few.eq(total(cached[:EIGHT]) - match.depth)
-        m.d.sync += match.full.eq(total([few, *group_counts(m, cached[EIGHT:], EIGHT, "cached_of_")]) >= 0)
+        # The depth is subtracted from the count of the first entries, in parallel with the other counts.
+        cached, few = own & entry_state.valid, Signal(signed(len(match.depth) + 1), name="cached_of_first")
+        m.d.sync += few.eq(adder_tree(cached[:EIGHT]) - match.depth)
+        m.d.sync += match.full.eq(adder_tree([few, *group_counts(m, cached[EIGHT:], EIGHT, "cached_of_")]) >= 0)
         return heads
 
-    def _promote(self, m, standing, after_ripe, successor):
-        """What came behind a head that left is the head; a cycle later, it says which one comes behind it."""
-        match, n = self.match, len(standing.valid)
-        m.submodules.second_one = second = IndexOf(n)
+    def _promote(self, m, entry_state, after_ripe, successor):
+        """Promote the successor of a head that left; a cycle later, read the successor of that."""
+        match, n = self.match, len(entry_state.valid)
+        m.submodules.second_one = second = OneHotEncoder(n)
         index = Signal(index_width(self.params), name="promoted_index")
-        m.d.comb += [second.i.eq(standing.after_head), second.among.eq(standing.valid),
-                     standing.seconds.eq(one_hot((standing.promoted & standing.linked).any(), successor(index), n))]
+        m.d.comb += [second.i.eq(entry_state.after_head), second.among.eq(entry_state.valid),
+                     entry_state.seconds.eq(one_hot((entry_state.promoted & entry_state.linked).any(),
+                                                    successor(index), n))]
         m.d.sync += index.eq(Mux(match.retire_head, second.index, after_ripe))
 
-    def _ripe(self, m, tags, standing, successor, at_end):
-        """Pick a head that is done; one-hot, and which entry comes behind it. If that changes, it is picked again."""
-        match, fill, n, heads = self.match, self.fill, self.params.cache_entries, standing.head
+    def _ripe(self, m, tags, entry_state, successor, at_end):
+        """Pick a head that is done; return it, one-hot, and its successor. If that changes, it is picked again."""
+        match, fill, n, heads = self.match, self.fill, self.params.cache_entries, entry_state.head
         index = Signal(index_width(self.params), name="picked_index")
         after = Signal(data.StructLayout({"there": 1, "index": index_width(self.params)}), name="behind_ripe")
         ripe, changes = Signal(n), Signal()
@@ -293,13 +305,15 @@ class Chains(wiring.Component):
             changes.eq(match.flush_en | fill.release_en | (fill.fill_en & last)),
             match.ripe.eq(_any(m, "still", shown, heads)),      # it may have left in the cycle before
         ]
-        m.d.sync += [picked.eq(lowest(m, ripe, "ripest") & ~match.flush_en.replicate(n)), index.eq(first(ripe)),
+        m.d.sync += [picked.eq(lowest_one_hot(m, ripe, "ripest") & ~match.flush_en.replicate(n)),
+                     index.eq(priority_encode(ripe)),
                      shown.eq(picked & heads & ~changes.replicate(n)), match.ripe_index.eq(index),
-                     after.there.eq(_any(m, "ripe_linked", picked, standing.linked)), after.index.eq(successor(index))]
+                     after.there.eq(_any(m, "ripe_linked", picked, entry_state.linked)),
+                     after.index.eq(successor(index))]
         return shown, after
 
     def _end(self, m, of_qp, valid, linked, record):
-        """The entry with which the list spoken of ended in the cycle before; one-hot too, 0 if there was none."""
+        """Return the entry at the end of the list selected in the cycle before, and the same one-hot, or 0."""
         fill, n = self.fill, self.params.cache_entries
         listed, ends = Signal(n, name="listed"), Signal(n, name="ends")
         at_end = Signal(n, name="at_end")
@@ -307,13 +321,14 @@ class Chains(wiring.Component):
         m.d.comb += ends.eq(listed & valid & ~linked)
         _count(m, fill.cached, listed)
         m.d.sync += [listed.eq(valid & of_qp), fill.none.eq(~listed.any()),
-                     end.eq(encoded(ends)), at_end.eq(ends), ended.eq(ends.any())]
+                     end.eq(encode_one_hot(ends)), at_end.eq(ends), ended.eq(ends.any())]
         last = record(end)
-        m.d.comb += fill.follows.eq(~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn))
+        m.d.comb += fill.follows.eq(~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn))
         return end, at_end
 
     def _links(self, m, n, last, goes_on):
-        """Reads which entry comes after another one; and the entry before the one that is peeked at."""
+        """Build the link memories; return a function for an entry's successor, and the predecessor of the peeked entry.
+        """
         fill, shape = self.fill, index_width(self.params)
         m.submodules.nexts = nexts = Memory(shape=shape, depth=n, init=[])
         m.submodules.befores = befores = Memory(shape=shape, depth=n, init=[])
@@ -322,10 +337,10 @@ class Chains(wiring.Component):
             after.en.eq(fill.fill_en & goes_on), after.addr.eq(last), after.data.eq(fill.fill_index),
             before.en.eq(fill.fill_en), before.addr.eq(fill.fill_index), before.data.eq(last),
         ]
-        return (lambda index: word_of(m, nexts, index)), word_of(m, befores, fill.peek_index)
+        return (lambda index: read_word(m, nexts, index)), read_word(m, befores, fill.peek_index)
 
     def _memories(self, m, tags):
-        """Bodies, pending holes and blocks of the entries."""
+        """Build the memories of bodies, open holes and blocks."""
         match, retire, fill, n = self.match, self.retire, self.fill, self.params.cache_entries
         m.submodules.bases = bases = Memory(shape=NODE_BASE, depth=n, init=[])
         m.submodules.bodies = bodies = Memory(shape=abi.NODE_BODY_BITS, depth=n, init=[])
@@ -349,7 +364,7 @@ class Chains(wiring.Component):
         ]
         for name, side in (("unmatched", match), ("unretired", retire)):
             m.submodules[name] = left = HolesLeft()
-            base, body, read = word_of(m, bases, side.read_index), bodies.read_port(), pendings.read_port()
+            base, body, read = read_word(m, bases, side.read_index), bodies.read_port(), pendings.read_port()
             for port in (body, read):
                 m.d.comb += [port.en.eq(side.read_en), port.addr.eq(side.read_index)]
             m.d.comb += [left.body.eq(body.data), left.kept.eq(read.data), side.pending.eq(left.o)]

@@ -1,4 +1,4 @@
-"""Shared cache of the first Adamap nodes of every list in recovery."""
+"""Head cache: shared cache of the first Adamap nodes of every list in recovery."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -6,12 +6,22 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract.params import CardParams
 from ...part.logic import one_hot
-from .cached import REACH, WHOSE, cached_record, cached_tag, fill_port, index_width, match_port, retire_port, says
-from .chains import Chains
+from .cached import (
+    HEADER_KEY,
+    REACH,
+    cached_record,
+    cached_tag,
+    fill_port,
+    index_width,
+    match_port,
+    retire_port,
+    tag_match_layout,
+)
+from .chains import CacheChains
 
 
-class Comparison(wiring.Component):
-    """A header beside one node. Combinational.
+class TagComparator(wiring.Component):
+    """Compares a header with one node. Combinational.
 
     Parameters
     ----------
@@ -19,21 +29,21 @@ class Comparison(wiring.Component):
 
     Members
     -------
-    header, reach : In(WHOSE), In(REACH)
+    header, reach : In(HEADER_KEY), In(REACH)
     qpn, generation, rsn, count : In
         Of the node.
     of_list, holds : Out(1)
-        The node is of the header's list; and has its RSN.
-    behind, passed : Out(1)
-        If the node is the head of the header's list: the header is behind it; the head has to go.
+        The node is in the header's list; and contains its RSN.
+    before_head, passed : Out(1)
+        If the node is the head of the header's list: the header is before it; the head must be retired.
     """
 
     def __init__(self, qpn_width):
         self.qpn_width = qpn_width
         super().__init__({
-            "header": In(WHOSE), "reach": In(REACH),
+            "header": In(HEADER_KEY), "reach": In(REACH),
             "qpn": In(qpn_width), "generation": In(8), "rsn": In(24), "count": In(9),
-            "of_list": Out(1), "holds": Out(1), "behind": Out(1), "passed": Out(1),
+            "of_list": Out(1), "holds": Out(1), "before_head": Out(1), "passed": Out(1),
         })
 
     def elaborate(self, platform):
@@ -44,17 +54,19 @@ class Comparison(wiring.Component):
         m.d.comb += [
             slot.eq(header.rsn - self.rsn), past.eq(reach.passed_rsn - self.rsn),
             self.of_list.eq((self.qpn == header.qpn[:self.qpn_width]) & (self.generation == header.generation)),
-            self.holds.eq(self.of_list & ~slot[bits:].any() & (slot[:bits] < self.count)), self.behind.eq(slot[23]),
+            self.holds.eq(self.of_list & ~slot[bits:].any() & (slot[:bits] < self.count)),
+            self.before_head.eq(slot[23]),
             beyond.eq(~past[23] & (past[bits:23].any() | (past[:bits] >= self.count))),
             self.passed.eq(Mux(reach.is_header, ~slot[23] & beyond, reach.any_head | (slot == 0))),
         ]
         return m
 
 
-class Compared(wiring.Component):
-    """A bit for each entry. Latency 1.
+class TagMatch(wiring.Component):
+    """Match bit of each entry. Latency 1.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: whether there is another header comes late.
+    Kept as a block: ``look_en`` is late, and per-module mapping would trade depth for area (docs/development.md, "Size
+    and longest paths").
 
     Parameters
     ----------
@@ -63,15 +75,15 @@ class Compared(wiring.Component):
     Members
     -------
     look_en, entries : In(1), In(width)
-        There is another header, and what comparing it with the entries says.
-    written, said : In(width), In(1)
-        The entry that was written in the cycle before, and what comparing it with the header of now said.
+        There is a new header, and the results of its comparison with the entries.
+    written, written_match : In(width), In(1)
+        The entry that was written in the cycle before, and its comparison with the current header.
     bits : Out(width)
     """
 
     def __init__(self, width):
         self.width = width
-        super().__init__({"look_en": In(1), "entries": In(width), "written": In(width), "said": In(1),
+        super().__init__({"look_en": In(1), "entries": In(width), "written": In(width), "written_match": In(1),
                           "bits": Out(width)})
 
     def elaborate(self, platform):
@@ -80,15 +92,15 @@ class Compared(wiring.Component):
             with m.If(self.look_en):
                 m.d.sync += self.bits[k].eq(self.entries[k])
             with m.Elif(self.written[k]):
-                m.d.sync += self.bits[k].eq(self.said)
+                m.d.sync += self.bits[k].eq(self.written_match)
         return m
 
 
-class Tags(wiring.Component):
+class TagArray(wiring.Component):
     """Tags of all entries of the head cache, compared with a header in parallel. A header per cycle, latency 1.
 
-    What is written meanwhile is compared on its way, and what was found said of its entry a cycle later: two cycles
-    after it was written, when it may become a node of a list. Nothing here knows which entries hold one.
+    A tag being written is compared on its way, and the result is merged a cycle later: two cycles after the write,
+    when the entry may become valid. This block does not know which entries are valid.
 
     Parameters
     ----------
@@ -96,42 +108,42 @@ class Tags(wiring.Component):
 
     Members
     -------
-    look_en, whose, reach : In(1), In(WHOSE), In(REACH)
-        Another header.
+    look_en, header, reach : In(1), In(HEADER_KEY), In(REACH)
+        A new header.
     write_en, write_index, node : In(1), In, In(cached_record(params))
-        A node comes into an entry that holds none.
+        Write the tag of an entry that is not valid.
     mark_en, mark_index, mark_last : In(1), In, In(1)
-        A hole of an entry is filled, the last one.
+        A hole of an entry is filled; it is the last one.
     flush_qpn, listed_qpn : In(24)
-        QPs of which to know all entries.
-    says : Out(says(params))
-        ``own``, ``inside``, ``behind``, ``passed``: what :class:`Comparison` says of an entry and the last header:
-        it is of the header's list, has its RSN, the header is behind it, it is passed over.
-        ``touched``, ``done``: a hole was filled since the node came; all were. ``flushed``, ``listed``: it is of that
-        QP; combinational.
+        QPs header entries ``flushed`` and ``listed`` show.
+    matches : Out(tag_match_layout(params))
+        ``own``, ``inside``, ``before_head``, ``passed``: results of :class:`TagComparator` with the last header: the
+        entry is of the header's list, contains its RSN, the header's RSN is older than its RSNs, it is passed over.
+        ``touched``, ``done``: a hole was filled since the tag was written; all were. ``flushed``, ``listed``: the entry
+        is of that QP; combinational.
     """
 
     def __init__(self, params: CardParams):
         self.params = params
         index = index_width(params)
         super().__init__({
-            "look_en": In(1), "whose": In(WHOSE), "reach": In(REACH),
+            "look_en": In(1), "header": In(HEADER_KEY), "reach": In(REACH),
             "write_en": In(1), "write_index": In(index), "node": In(cached_record(params)),
             "mark_en": In(1), "mark_index": In(index), "mark_last": In(1),
             "flush_qpn": In(24), "listed_qpn": In(24),
-            "says": Out(says(params)),
+            "matches": Out(tag_match_layout(params)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        n, node, says = self.params.cache_entries, self.node, self.says
+        n, node, matches = self.params.cache_entries, self.node, self.matches
         tags = [Signal(cached_tag(self.params), name=f"tag{k}") for k in range(n)]
         writes = Signal(n)
         m.d.comb += [
             writes.eq(one_hot(self.write_en, self.write_index, n)),
-            says.flushed.eq(Cat(self._same(tag.qpn, self.flush_qpn) for tag in tags)),
-            says.listed.eq(Cat(self._same(tag.qpn, self.listed_qpn) for tag in tags)),
-            says.touched.eq(Cat(tag.touched for tag in tags)), says.done.eq(Cat(tag.done for tag in tags)),
+            matches.flushed.eq(Cat(self._same(tag.qpn, self.flush_qpn) for tag in tags)),
+            matches.listed.eq(Cat(self._same(tag.qpn, self.listed_qpn) for tag in tags)),
+            matches.touched.eq(Cat(tag.touched for tag in tags)), matches.done.eq(Cat(tag.done for tag in tags)),
         ]
         for k, tag in enumerate(tags):
             with m.If(self.mark_en & (self.mark_index == k)):
@@ -143,43 +155,44 @@ class Tags(wiring.Component):
         return m
 
     def _same(self, a, b):
-        """Two numbers of QPs are the same; there are no others than those of the card."""
+        """Return whether two QPNs are equal; only QPNs of the card occur."""
         return a[:self.params.qpn_width] == b[:self.params.qpn_width]
 
     def _compare(self, m, tags, writes):
-        looked, reaching, written = Signal(WHOSE, name="looked"), Signal(REACH), Signal(len(tags), name="written")
+        looked, reaching, written = Signal(HEADER_KEY, name="looked"), Signal(REACH), Signal(len(tags), name="written")
 
         def compare(header, reach, entry, name):
-            m.submodules[name] = it = Comparison(self.params.qpn_width)
+            m.submodules[name] = it = TagComparator(self.params.qpn_width)
             m.d.comb += [it.header.eq(header), it.reach.eq(reach), it.qpn.eq(entry.qpn), it.count.eq(entry.count),
                          it.generation.eq(entry.generation), it.rsn.eq(entry.rsn)]
-            return it.of_list, it.holds, it.behind, it.passed
+            return it.of_list, it.holds, it.before_head, it.passed
 
         staying = compare(looked, reaching, self.node, "staying")
-        coming = [compare(self.whose, self.reach, entry, name) for entry, name in
+        coming = [compare(self.header, self.reach, entry, name) for entry, name in
                   [(self.node, "coming"), *((tag, f"entry{k}") for k, tag in enumerate(tags))]]
         with m.If(self.look_en):
-            m.d.sync += [looked.eq(self.whose), reaching.eq(self.reach)]
+            m.d.sync += [looked.eq(self.header), reaching.eq(self.reach)]
         m.d.sync += written.eq(writes)
         for which, (bits, name) in enumerate((
-                (self.says.own, "listed_ones"), (self.says.inside, "holding_ones"), (self.says.behind, "behind_ones"),
-                (self.says.passed, "passed_ones"))):
-            m.submodules[name] = kept = Compared(len(tags))
-            said = Signal(name=f"said{which}")
-            m.d.sync += said.eq(Mux(self.look_en, coming[0][which], staying[which]))
+                (self.matches.own, "listed_ones"), (self.matches.inside, "holding_ones"),
+                (self.matches.before_head, "behind_ones"),
+                (self.matches.passed, "passed_ones"))):
+            m.submodules[name] = match = TagMatch(len(tags))
+            written_match = Signal(name=f"written_match{which}")
+            m.d.sync += written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))
             m.d.comb += [
-                kept.look_en.eq(self.look_en), kept.entries.eq(Cat(each[which] for each in coming[1:])),
-                kept.written.eq(written), kept.said.eq(said),
-                bits.eq(kept.bits),
+                match.look_en.eq(self.look_en), match.entries.eq(Cat(each[which] for each in coming[1:])),
+                match.written.eq(written), match.written_match.eq(written_match),
+                bits.eq(match.bits),
             ]
 
 
 class HeadCache(wiring.Component):
-    """Nodes of all QPs in one pool: tags compared in parallel, all else in memory.
+    """Cached nodes of all QPs: a fully associative cache with tags in registers and everything else in memories.
 
-    A lookup has two stages. The first one compares the tags with a header. The second one knows which of the nodes
-    found are still there and which one is the head. The tag of a node is written when its entry is reserved, so that
-    it is compared before the node is there.
+    A lookup has two stages. The first one compares the tags with a header. The second one masks the matches with the
+    valid bits and finds the head. The tag of a node is written when its entry is reserved, so it is compared before the
+    node is valid.
 
     One lookup, one read, one mark and one retirement per cycle. Entries grow with ``params.cache_entries`` alone,
     not with QPs. The cached nodes of a list are consecutive and begin with its head.
@@ -208,15 +221,15 @@ class HeadCache(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.tags = tags = Tags(self.params)
-        m.submodules.chains = chains = Chains(self.params)
+        m.submodules.tags = tags = TagArray(self.params)
+        m.submodules.chains = chains = CacheChains(self.params)
         match, fill, node = self.match, self.fill, self.fill.fill_node
-        wiring.connect(m, tags.says, chains.tags)
+        wiring.connect(m, tags.matches, chains.tags)
         for port, own in ((chains.match, match), (chains.retire, self.retire), (chains.fill, fill)):
             wiring.connect(m, wiring.flipped(own), port)
         m.d.comb += [
-            tags.look_en.eq(match.look_en), tags.whose.qpn.eq(match.qpn), tags.whose.generation.eq(match.generation),
-            tags.whose.rsn.eq(match.rsn), tags.reach.eq(match.reach),
+            tags.look_en.eq(match.look_en), tags.header.qpn.eq(match.qpn), tags.header.generation.eq(match.generation),
+            tags.header.rsn.eq(match.rsn), tags.reach.eq(match.reach),
             tags.mark_en.eq(match.mark_en), tags.mark_index.eq(match.mark_index),
             tags.mark_last.eq(match.mark.left == 0),
             tags.write_en.eq(fill.reserve_en), tags.write_index.eq(fill.free_index),

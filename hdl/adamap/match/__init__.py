@@ -1,1 +1,1 @@
-"""Matcher: retransmissions, the holes that they fill, and retirement of nodes."""
+"""Matcher: matches retransmissions with holes, marks the holes, and retires nodes."""

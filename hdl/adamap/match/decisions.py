@@ -1,4 +1,4 @@
-"""Decisions of the matcher's stages: the next header, its effect on the head of its list, its outcome."""
+"""Control logic of the matcher's stages: choice of the next header, hazard check, dispatch."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
@@ -7,32 +7,35 @@ from amaranth.lib.wiring import In, Out
 from ...contract import abi
 from ...contract.params import CardParams
 from ...part.layouts import QpRef
-from ...part.stages import Pair
+from ...part.stages import PingPongBuffer
 from ...part.ticket import EXTENDED_TICKET_WIDTH
 from .wait_queue import MatchItem
 
 
 class Source(enum.Enum, shape=2):
-    """Where a header under way came from."""
+    """Source of a header in the pipeline."""
 
     NEW = 0
     WAITING = 1
-    FORCE = 2       # no header: an entry is wanted, the head must go
+    FORCE = 2       # no header, but an order to retire the head: a cache entry is needed
 
 
-FORCE = data.StructLayout({"valid": 1, "qp": QpRef, "rsn": 24})     # the head that must go: the node with this RSN
+FORCE = data.StructLayout({"valid": 1, "qp": QpRef, "rsn": 24})     # order to retire the head with this RSN
 
 
 def chosen_header(params):
-    """A header, or an order to retire: then ``item.rsn`` is that of the head meant, unless ``any_head``."""
+    """Return the layout of a header, or of an order to retire a head.
+
+    ``item.rsn`` of an order is that of the head, unless ``any_head``.
+    """
     return data.StructLayout({"any_head": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue)})
 
 
-class Chooser(wiring.Component):
-    """Takes an order to retire a head, a waiting header every other time, or a new one. One per cycle, latency 1.
+class MatchArbiter(wiring.Component):
+    """Arbiter of orders to retire a head, waiting headers every other time, and new headers. One per cycle, latency 1.
 
-    A waiting header takes a cycle more, in which its place is read. An order of the matcher's own, that the head of a
-    full list must go, comes before one of the prefetcher, and is kept until it is taken.
+    A waiting header takes a cycle more, in which its entry is read. The matcher's order to retire the head of a
+    full list has priority over one of the prefetcher, and is held until it is granted.
 
     Parameters
     ----------
@@ -43,21 +46,21 @@ class Chooser(wiring.Component):
     i : In(stream.Signature(MatchItem))
         New headers.
     offered, pick_en, picked, picked_place
-        As :class:`~weft.hdl.adamap.match.wait_queue.WaitQueue` has them.
+        Of :class:`~weft.hdl.adamap.match.wait_queue.WaitQueue`.
     i_force : In(stream.Signature(QpRef))
-        The head of this list must go, whichever it is.
+        Order to retire the head of this list.
     force : In(FORCE)
-        That head must go, if it is there still; ignored while ``forcing``.
+        Order to retire that head, if it is still there; ignored while ``forcing``.
     forcing : Out(1)
     placed : In
-        The ticket that an order goes with.
+        Ticket of an order.
     quiet : In(1)
-        Nothing new is chosen.
+        Grant nothing.
     picking : Out(1)
-        A waiting header has been chosen and is not out yet.
+        A waiting header has been granted and is not out yet.
     o : Out(stream.Signature(chosen_header(params)))
     show_en, show_place : Out
-        ``o`` shows another header from the next cycle on; its place, if it is one that waited.
+        ``o`` shows another header from the next cycle on; its entry of the match queue, if it waited.
     """
 
     def __init__(self, params: CardParams):
@@ -73,13 +76,13 @@ class Chooser(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.pair = pair = Pair(chosen_header(self.params))
+        m.submodules.pair = pair = PingPongBuffer(chosen_header(self.params))
         wiring.connect(m, pair.o, wiring.flipped(self.o))
         turn, force, chosen, choice = Signal(), Signal(FORCE), pair.i, pair.i.p
         m.d.comb += [choice.item.eq(self.i.payload), choice.source.eq(Source.NEW), self.forcing.eq(force.valid),
                      choice.place.eq(self.picked_place), self.show_en.eq(pair.takes),
                      self.show_place.eq(pair.next.place)]
-        # Whether one is offered is known last, and by the queue itself.
+        # Whether a waiting header is offered is the latest signal, and used by the queue only.
         m.d.comb += self.pick_en.eq(~self.picking & ~self.quiet & ~force.valid & ~self.i_force.valid
                                     & (turn | ~self.i.valid))
         with m.If(self.picking):
@@ -109,19 +112,21 @@ class Chooser(wiring.Component):
         return m
 
 
-class Passing(wiring.Component):
-    """What becomes of a header that is looked up, and of the head of its list. Combinational.
+class HazardCheck(wiring.Component):
+    """Hazard check of a looked-up header, and retirement of the head of its list. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: the next header waits for its answer.
+    Kept as a block: folded into the matcher it costs nothing there (docs/development.md, "Size and longest paths"), but
+    the paths of its outputs continue in the head cache.
 
     Members
     -------
     valid, held_up : In(1)
-        There is one; it waits for another one.
+        There is a header; it must wait for another one in the pipeline.
     is_header : In(1)
         Otherwise it is an order to retire the head.
     passed, settles : In(1)
-        The list has a head, which is passed over or meant; it goes a cycle later, since one left in the last cycle.
+        The head must be retired (passed over, or named by the order); retirement is delayed by one cycle because
+        another head of the list retired in the previous one.
     older : In(1)
         An older header of the list waits.
     follows : In(1)
@@ -129,13 +134,13 @@ class Passing(wiring.Component):
     space : In(1)
         For a retirement.
     ripe : In(1)
-        Otherwise a head that is done may go.
+        Otherwise a head that is done may retire.
     retires : Out(1)
-        The head has to go: it does if there is space.
+        The head must retire: it does if there is space.
     retire_head, retire_ripe : Out(1)
-        It does, or the one that is done.
+        It does; the one that is done does.
     looked, free : Out(1)
-        The header goes on; then, or if there is none, another one may come.
+        The header leaves this stage, which can take another one.
     """
 
     def __init__(self):
@@ -150,7 +155,7 @@ class Passing(wiring.Component):
         go = self.valid & ~self.held_up & ~(self.passed & self.settles)
         m.d.comb += [
             self.retires.eq(go & ~self.older & self.passed),
-            # Beside the one head that goes, a header may pass if its node is the new head.
+            # A header may pass together with the one retiring head if its node is the new head.
             self.looked.eq(go & (~self.retires | (self.space & (self.follows | ~self.is_header)))),
             self.retire_head.eq(self.retires & self.space), self.retire_ripe.eq(~self.retires & self.ripe & self.space),
             self.free.eq(~self.valid | self.looked),
@@ -158,8 +163,8 @@ class Passing(wiring.Component):
         return m
 
 
-class Newest(wiring.Component):
-    """A ticket not older than that of any header so far, nor than the placed one: what a retirement waits for.
+class NewestTicket(wiring.Component):
+    """The newest ticket of all headers so far and of the placed one: a retirement waits for it.
 
     Members
     -------
@@ -167,7 +172,7 @@ class Newest(wiring.Component):
         A header.
     placed : In
     o : Out
-        With the header of this cycle.
+        Including the header of this cycle.
     """
 
     def __init__(self):
@@ -177,7 +182,7 @@ class Newest(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         newest, behind, comes, left = Signal.like(self.o), Signal.like(self.o), Signal(), Signal(2)
-        # What is behind the placed one is asked of both at once.
+        # Both candidates are compared with the placed ticket in parallel.
         for k, ticket in enumerate((newest, self.ticket)):
             ahead = Signal.like(self.o, name=f"ahead{k}")
             m.d.comb += [ahead.eq(ticket - self.placed), left[k].eq(ahead[-1])]
@@ -187,37 +192,38 @@ class Newest(wiring.Component):
         return m
 
 
-class Fate(wiring.Component):
-    """Decides about a header when the state of its list has been read. Combinational.
+class Dispatch(wiring.Component):
+    """Dispatch of a header when the state of its list has been read. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is: what it is told comes late.
+    Kept as a block: folded into the matcher it costs nothing there (docs/development.md, "Size and longest paths"), but
+    the paths of its inputs begin in the head cache.
 
     Members
     -------
     valid, new : In(1)
         There is a header; it does not come from the match queue.
     older : In(1)
-        An older one of its list waits.
+        An older header of its list waits.
     live, list_generation, generation : In(1), In(8), In(8)
-        The list is there, and whose it is; whose the header is.
-    hit, head, behind : In(1)
-        Its node is cached; the list has a cached node; the header is behind that.
+        The list exists, and its generation; the generation of the header.
+    hit, head, before_head : In(1)
+        Its node is cached; the list has a cached node; the header is before that.
     more : In(1)
         Nodes are linked that are not cached.
     probe : In(1)
     ends : Out(1)
-        The header is done with: it marks its node (``hits``), or is refused for ``reason``.
+        The header is finished: it marks its node (``hits``), or is dropped for ``reason``.
     hits, reason : Out(1), Out(8)
     misses : Out(1)
         It waits for a node that is not cached.
     insert, put_back : Out(1)
-        It joins the match queue, or stays there.
+        It enters the match queue, or stays there.
     """
 
     def __init__(self):
         super().__init__({
             "valid": In(1), "new": In(1), "older": In(1), "live": In(1), "list_generation": In(8),
-            "generation": In(8), "hit": In(1), "head": In(1), "behind": In(1), "more": In(1), "probe": In(1),
+            "generation": In(8), "hit": In(1), "head": In(1), "before_head": In(1), "more": In(1), "probe": In(1),
             "ends": Out(1), "hits": Out(1), "reason": Out(8), "misses": Out(1), "insert": Out(1), "put_back": Out(1),
         })
 
@@ -227,8 +233,8 @@ class Fate(wiring.Component):
         judged, current, absent = self.valid & ~self.older, Signal(), Signal()
         m.d.comb += [
             current.eq(self.live & (self.list_generation == self.generation)),
-            absent.eq(self.more & ~self.hit & ~self.behind & ~(self.probe & self.head)),
-            # Apart from its reason, for the match queue waits for it.
+            absent.eq(self.more & ~self.hit & ~self.before_head & ~(self.probe & self.head)),
+            # Separate from `reason`: the match queue waits for it.
             self.ends.eq(judged & ~(current & absent)), self.misses.eq(judged & current & absent),
             self.hits.eq(judged & current & self.hit),
         ]
@@ -236,7 +242,7 @@ class Fate(wiring.Component):
             m.d.comb += self.reason.eq(abi.Reason.STALE_GENERATION.value)
         with m.Elif(self.hit):
             m.d.comb += self.reason.eq(abi.Reason.OK.value)
-        with m.Elif(self.behind | ~(self.head | self.more)):
+        with m.Elif(self.before_head | ~(self.head | self.more)):
             m.d.comb += self.reason.eq(abi.Reason.STALE_RSN.value)
         with m.Else():
             m.d.comb += self.reason.eq(abi.Reason.NOT_IN_NODE.value)

@@ -1,4 +1,4 @@
-"""Is a PSN the hole in a certain slot of a node, and which bit tells whether it is open?"""
+"""Comparison of a PSN with the hole in a slot of a node, and the index of its open bit."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -9,17 +9,17 @@ from ...part.logic import sum_of_three
 from ..cache.cached import COUNT_WIDTH, NODE_BASE, CachedNode
 
 
-class Matches(wiring.Component):
-    """Puts together what the hole checks of all encodings say. Combinational.
+class HoleMatch(wiring.Component):
+    """Combines the hole checks of all encodings. Combinational.
 
-    Stays a block: folded into :class:`HoleCheck`, the estimated path of the matcher takes 3.00 ns, not 2.74.
+    Kept as a block: folded into :class:`HoleCheck`, the estimated path of the matcher becomes 3.00 instead of 2.74 ns.
 
     Members
     -------
     equal, chosen : In(LIST_HOLES)
-        Holes of a LIST that are the PSN; the one in the slot.
+        Holes of a LIST that are equal to the PSN; the one in the slot.
     inside, prefix, wanted : In, arrays of In
-        Runs that have the PSN, how many holes come before each, and how many should for this slot.
+        Runs that contain the PSN, the number of holes before each, and the number required for this slot.
     in_bitmap : In(1)
     o : Out(1)
     """
@@ -41,16 +41,16 @@ class Matches(wiring.Component):
 class HoleCheck(wiring.Component):
     """Compares PSN and slot with the hole there. Latency 2, one check per cycle.
 
-    Of a BITMAP the slot is not looked at: every PSN within its span matches, and whether it is a hole the body says,
-    which is what is pending.
+    The slot is ignored for a BITMAP: every PSN within its span matches; the open bits of the body decide whether it
+    is a hole.
 
     Members
     -------
     base, slot, psn : In(NODE_BASE), In(9), In(32)
     node : In(CachedNode)
-        A cycle later than they.
+        A cycle after them.
     bit : Out(9)
-        Bit of the pending holes that belongs to the hole; in that cycle, too.
+        Index of the hole's bit in the open holes; in the cycle of ``node``, too.
     matches : Out(1)
         A cycle after that.
     """
@@ -66,7 +66,7 @@ class HoleCheck(wiring.Component):
         m.d.sync += [slot.eq(self.slot), offset.eq(ahead_of_base),
                      self.bit.eq(Mux(self.base.encoding == abi.Encoding.BITMAP.value, ahead_of_base, self.slot))]
         is_list, is_runs, is_bitmap = (Signal(name=f"is_{e.name.lower()}") for e in abi.Encoding)
-        m.submodules.together = together = Matches()
+        m.submodules.together = together = HoleMatch()
         m.d.comb += [kind.eq(node.encoding == encoding.value)
                      for kind, encoding in zip((is_list, is_runs, is_bitmap), abi.Encoding, strict=True)]
         m.d.comb += self.matches.eq(together.o)
@@ -76,15 +76,16 @@ class HoleCheck(wiring.Component):
             together.in_bitmap.eq(is_bitmap & (offset < abi.NODE_BODY_BITS)),
         ]
 
-        # Hole `into` of a run is number `behind + into` of the node: compared without that sum.
+        # Hole `into` of a run is hole `behind + into` of the node: compared without that sum.
         runs = [node.body.word_select(k, 2 * abi.OFFSET_BITS) for k in range(abi.RUNS_MAX)]
         behind = _behind(m, [run[abi.OFFSET_BITS:][:COUNT_WIDTH] for run in runs])
-        reach = abi.OFFSET_BITS + 1     # bits of where a run may end
+        reach = abi.OFFSET_BITS + 1     # bits of the offset at which a run may end
         near = Signal()
         m.d.comb += near.eq(is_runs & ~offset[reach:].any())
         for k, (run, before) in enumerate(zip(runs, behind, strict=True)):
             first, length = run[:abi.OFFSET_BITS], run[abi.OFFSET_BITS:]
-            begun, ahead = Signal(name=f"begun{k}"), Signal(reach + 1, name=f"ahead{k}")     # holes behind this one
+            # `ahead`: holes after this one
+            begun, ahead = Signal(name=f"begun{k}"), Signal(reach + 1, name=f"ahead{k}")
             m.d.comb += [begun.eq(offset[:reach] >= first),
                          ahead.eq(sum_of_three(reach + 1, first, length, ~Cat(offset[:reach], Const(0, 1))))]
             m.d.sync += [together.prefix[k].eq(before), together.inside[k].eq(near & begun & ~ahead[-1]),
@@ -94,7 +95,7 @@ class HoleCheck(wiring.Component):
 
 
 def _behind(m, lengths):
-    """Holes in the runs before each: no more than two carry chains, one behind the other."""
+    """Return the number of holes in the runs before each: at most two carry chains in series."""
     threes = [Signal(COUNT_WIDTH, name=f"three{k}") for k in range(len(lengths) // 3)]
     m.d.comb += [three.eq(sum_of_three(COUNT_WIDTH, *lengths[3 * k:3 * k + 3])) for k, three in enumerate(threes)]
     behind = [Signal(COUNT_WIDTH, name=f"behind{k}") for k in range(len(lengths))]

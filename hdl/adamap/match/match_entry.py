@@ -1,4 +1,4 @@
-"""Entry of the matcher: headers take a place in the match queue, or are left to the driver."""
+"""Entry of the matcher: headers get an entry of the match queue, or are left to the driver."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,31 +6,31 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract.params import CardParams
 from ...part.layouts import MatchRequest
-from ...part.logic import above, choose
-from ...part.select import Among, OneOf
+from ...part.logic import greater_than, one_hot_mux
+from ...part.select import OneHotMux, TagCompare
 from ...part.stream import Fifo
 from ...part.ticket import EXTENDED_TICKET_WIDTH, extended
 from .wait_queue import MatchItem
 
-SLACK_MAX = 1 << 22     # with more, headers pass nothing over
+SLACK_MAX = 1 << 22     # with more, headers pass over no node
 
 
 def passed(params):
-    """Every RSN before ``rsn`` was sent again; ``ticket`` is that of the packet that says so."""
+    """Return the layout of an order: every RSN before ``rsn`` was retransmitted, according to packet ``ticket``."""
     return data.StructLayout({
         "valid": 1, "qpn": params.qpn_width, "generation": 8, "rsn": 24, "ticket": EXTENDED_TICKET_WIDTH})
 
 
-class Unmatched(wiring.Component):
-    """Lists that are matched by the driver for now.
+class SoftwareMatched(wiring.Component):
+    """Lists whose headers the driver matches for now.
 
-    When the match queue has no place for a header, the packet is placed all the same and the driver is told of it. The
-    card then only has to retire the nodes such headers pass over: one order per list, behind the headers of the list
-    that wait, which every further header replaces by a later one. While a list has its order here, all its headers go
+    When the match queue has no entry for a header, the packet is placed nevertheless and reported to the driver. The
+    card then only has to retire the nodes that such headers pass over: one order per list, after the waiting headers of
+    the list; every further header replaces the order by a later one. While a list has an order here, all its headers go
     to the driver, or they would overtake the order.
 
-    With more such lists than ``params.unmatched_lists``, some nodes stay until a later header or a probe passes them
-    over.
+    With more such lists than ``params.unmatched_lists``, some nodes stay until a later header or a probe passes over
+    them.
 
     Parameters
     ----------
@@ -40,10 +40,11 @@ class Unmatched(wiring.Component):
     -------
     i : In(MatchItem)
     i_stb : In(1)
-        A header without a place. Its order is there two cycles later; until then an older one of the list may be taken.
+        A header without an entry. Its order is valid two cycles later; until then an older one of the list may be
+        taken.
     slack : In(24)
-        How far a header has to be beyond a node to retire it, at least 1, of the cycle before. With 1 it need not be
-        beyond.
+        Distance by which a header must be beyond a node to retire it, at least 1, of the cycle before. With 1 it need
+        not be beyond.
     known : Out(1)
         The list of ``i`` has an order here; combinational.
     waiting_qpn, waiting : Out(24), In(1)
@@ -51,7 +52,7 @@ class Unmatched(wiring.Component):
     due, o : Out(1), Out(MatchItem)
         An order, as a probe; both may change from cycle to cycle.
     taken : In(1)
-        Of the cycle in which it is shown.
+        The order was accepted in the cycle in which it is shown.
     empty, full : Out(1)
     """
 
@@ -68,22 +69,22 @@ class Unmatched(wiring.Component):
         m, n = Module(), self.params.unmatched_lists
         entries = [Signal(passed(self.params), name=f"passed{k}") for k in range(n)]
         valid = Cat(entry.valid for entry in entries)
-        m.submodules.owing = owing = Among(self.params.qpn_width + 8, n)
-        # First stage: of which list is it, how far does it reach? The second one writes that into its place.
+        m.submodules.owing = owing = TagCompare(self.params.qpn_width + 8, n)
+        # First stage: the list of the header, and how far it reaches. The second one writes that into an entry.
         came, coming, end = Signal(name="came"), Signal(MatchItem, name="coming"), Signal(24, name="end")
         own, free, place = (Signal(n, name=name) for name in ("own", "free", "place"))     # of `coming`
-        known, same, held = Signal(), Signal(), Signal(n)       # `held`: not to be given to another list
-        beyond, far = Signal(24, name="beyond", init=1), Signal(name="far")     # what `slack` says
+        known, same, held = Signal(), Signal(), Signal(n)       # `held`: not available to another list
+        beyond, far = Signal(24, name="beyond", init=1), Signal(name="far")     # derived from `slack`
         m.d.comb += [
             known.eq(own.any()), place.eq(Mux(came, Mux(known, own, free), 0)),
             held.eq(valid | Mux(came, own | free, 0)),
-            same.eq(came & (own | free).any() & (self._whose(coming) == self._whose(self.i))),
+            same.eq(came & (own | free).any() & (self._tag(coming) == self._tag(self.i))),
             self.empty.eq(~valid.any() & ~came), self.full.eq(held.all()),
-            self.known.eq(owing.any | same), owing.i.eq(self._whose(self.i)), owing.present.eq(valid),
-            *[number.eq(self._whose(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
+            self.known.eq(owing.any | same), owing.i.eq(self._tag(self.i)), owing.present.eq(valid),
+            *[number.eq(self._tag(entry)) for number, entry in zip(owing.numbers, entries, strict=True)],
         ]
-        # A probe speaks of what is older than its RSN; a header passes a node over from a distance, or ends it: no
-        # other will come for it then. From further than that nothing is passed over, however old the header is.
+        # A probe is about RSNs older than its own; a header passes over a node from a distance, or is the last one for
+        # the node: no other will come. Beyond SLACK_MAX nothing is passed over, however old the header is.
         m.d.sync += [
             beyond.eq(Mux(self.slack == 1, 1, 1 - self.slack)), far.eq(self.slack >= SLACK_MAX),
             came.eq(self.i_stb & (self.i.probe | ~far)), coming.eq(self.i),
@@ -102,40 +103,41 @@ class Unmatched(wiring.Component):
         return m
 
     def _show(self, m, entries):
-        """An order after the other, each until it is taken or has to wait."""
+        """Show one order after the other, each until it is taken or has to wait."""
         n = self.params.unmatched_lists
-        m.submodules.shown_qpn = shown_qpn = OneOf(self.params.qpn_width, n)
+        m.submodules.shown_qpn = shown_qpn = OneHotMux(self.params.qpn_width, n)
         shown, order = Signal(n, init=1, name="shown"), Signal(passed(self.params), name="order")
-        asking, asked = Signal(name="asking"), Signal(name="asked")     # `waiting_qpn`, `waiting` speak of its QP
+        # `waiting_qpn`, `waiting` are of the shown order's QP
+        looking, looked_up = Signal(name="looking"), Signal(name="looked_up")
         moves = Signal()
         m.d.comb += [
-            order.eq(choose(shown, entries)), shown_qpn.chosen.eq(shown),
+            order.eq(one_hot_mux(shown, entries)), shown_qpn.chosen.eq(shown),
             *[value.eq(entry.qpn) for value, entry in zip(shown_qpn.values, entries, strict=True)],
-            self.due.eq(order.valid & ~self.waiting & asked), self.o.probe.eq(1),
+            self.due.eq(order.valid & ~self.waiting & looked_up), self.o.probe.eq(1),
             self.o.qpn.eq(order.qpn), self.o.generation.eq(order.generation), self.o.rsn.eq(order.rsn),
             self.o.ticket.eq(order.ticket),
         ]
-        m.d.comb += moves.eq(Mux(asked, ~self.due | self.taken, ~asking & ~order.valid))
-        m.d.sync += [self.waiting_qpn.eq(shown_qpn.o), asking.eq(~moves), asked.eq(asking & ~moves)]
+        m.d.comb += moves.eq(Mux(looked_up, ~self.due | self.taken, ~looking & ~order.valid))
+        m.d.sync += [self.waiting_qpn.eq(shown_qpn.o), looking.eq(~moves), looked_up.eq(looking & ~moves)]
         with m.If(moves):
             m.d.sync += shown.eq(shown.rotate_left(1))
         for k, entry in enumerate(entries):
             with m.If(shown[k] & self.taken):
                 m.d.sync += entry.valid.eq(0)
 
-    def _whose(self, it):
-        """Which list a header or an order is of; there are no other QPs than those of the card."""
+    def _tag(self, it):
+        """Return the tag of the list of a header or an order; only QPNs of the card occur."""
         return Cat(it.qpn[:self.params.qpn_width], it.generation)
 
 
-SHARE = 3       # waiting headers of one QP to free places
+SHARE = 3       # ratio of waiting headers of one QP to free entries
 
 
 class MatchEntry(wiring.Component):
-    """Gives each header its place in the match queue, which it holds until it is done; or an order in its stead.
+    """Allocates an entry of the match queue for each header, held until it is finished; or an order to retire instead.
 
-    Takes a header per cycle, latency 1. An order of :class:`~weft.hdl.adamap.match.match_entry.Unmatched` comes in when
-    no header does and another place stays free.
+    One header per cycle, latency 1. An order of :class:`~weft.hdl.adamap.match.match_entry.SoftwareMatched` enters when
+    there is no header and another entry stays free.
 
     Parameters
     ----------
@@ -144,21 +146,21 @@ class MatchEntry(wiring.Component):
     Members
     -------
     i, space, unmatched, share : In, Out, In, Out
-        As :class:`~weft.hdl.adamap.match.matcher.Matcher` has them.
+        As for :class:`~weft.hdl.adamap.match.matcher.Matcher`.
     count : In(range(match_queue + 1))
-        Waiting headers of the QP that ``share`` speaks of.
+        Waiting headers of the QP of ``share``.
     o : Out(stream.Signature(MatchItem))
         Headers and orders, with extended tickets.
     done : In(1)
-        One is done with.
+        One is finished.
     slack : In(24)
-        How far a header has to be beyond a node to retire it, at least 1.
+        Distance by which a header must be beyond a node to retire it, at least 1.
     placed : In(24)
         Extended placed ticket.
     waiting_qpn, waiting : Out(24), In(1)
         Headers of that QP wait in the match queue.
     empty : Out(1)
-        No place is held, no order is owed.
+        No entry is held, no order is pending.
     """
 
     def __init__(self, params: CardParams):
@@ -175,15 +177,15 @@ class MatchEntry(wiring.Component):
         m = Module()
         places = self.params.match_queue
         m.submodules.arrived = arrived = Fifo(MatchItem, places)
-        m.submodules.others = others = Unmatched(self.params)
+        m.submodules.others = others = SoftwareMatched(self.params)
         wiring.connect(m, arrived.o, wiring.flipped(self.o))
         held, limit = Signal(range(places + 1)), Signal(range(SHARE * places + 1), init=SHARE * places)
         header = Signal(MatchItem)
         m.d.comb += [
             others.i.eq(header), others.i_stb.eq(self.unmatched), others.slack.eq(self.slack),
             self.waiting_qpn.eq(others.waiting_qpn),
-            # The place that may have been promised to a new header stays free.
-            others.taken.eq(others.due & ~self.i.valid & ~above(held, places - 2)),
+            # The entry that may have been granted to a new header stays free.
+            others.taken.eq(others.due & ~self.i.valid & ~greater_than(held, places - 2)),
             *[header[name].eq(self.i.p[name]) for name in ("qpn", "generation", "psn", "rsn", "probe")],
             header.ticket.eq(extended(m, self.placed, self.i.p.ticket, name="ahead_of_placed")),
             arrived.i.payload.eq(Mux(others.taken, others.o.as_value(), header.as_value())),
@@ -193,7 +195,7 @@ class MatchEntry(wiring.Component):
             self.empty.eq((held == 0) & others.empty),
         ]
         m.d.sync += others.waiting.eq(self.waiting)
-        comes = arrived.i.valid & arrived.i.ready       # it and `done` are known late
+        comes = arrived.i.valid & arrived.i.ready       # `comes` and `done` are late
         for number, step in ((held, 1), (limit, -SHARE)):
             m.d.sync += number.eq(Mux(comes == self.done, number, Mux(comes, number + step, number - step)))
         return m

@@ -1,4 +1,4 @@
-"""Matches retransmissions against the nodes of their QP's list, and retires nodes."""
+"""Matcher: matches retransmissions with the nodes of their QP's list, and retires nodes."""
 
 from dataclasses import dataclass
 
@@ -7,36 +7,36 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...contract.params import CardParams
-from ...part.counting import Refusal, count_outputs, merged, pass_counts
+from ...part.counter_ports import DropEvent, count_outputs, merged, pass_counts
 from ...part.layouts import MatchRequest, QpRef
-from ...part.logic import above
+from ...part.logic import greater_than
 from ...part.stream import Fifo
 from ...part.ticket import EXTENDED_TICKET_WIDTH
 from ..cache.cached import index_width, match_port, retire_port
 from ..window.control import ControlKind, ControlOp
-from .decisions import Chooser, Fate, Newest, Passing, Source, chosen_header
+from .decisions import Dispatch, HazardCheck, MatchArbiter, NewestTicket, Source, chosen_header
 from .mark_lane import MarkLane, judged_header
 from .match_entry import MatchEntry
 from .retire import LongReport, RetireLane
 from .wait_queue import MatchItem, WaitQueue
 
-DEMANDS = 8     # QPs that the prefetcher has yet to hear of
-# A header without a node: its list, and the head of that if there is one. And, there or not, of which list to tell the
-# prefetcher: it `retired` a node, or there is `space` to tell of the header's own.
-MISSED = data.StructLayout({
-    "valid": 1, "head": 1, "head_rsn": 24, "qp": QpRef, "retired": 1, "told_qpn": 24, "space": 1})
+DEMANDS = 8     # queue of QPs for the prefetcher
+# A header without a node: its list, and the head of that if there is one. Independently of that, the QP to report to
+# the prefetcher: that of a `retired` node, or, if there is `space`, the header's own.
+MISS = data.StructLayout({
+    "valid": 1, "head": 1, "head_rsn": 24, "qp": QpRef, "retired": 1, "report_qpn": 24, "space": 1})
 
 
 def look_layout(params):
-    """What is looked up."""
+    """Return the layout of the lookup stage."""
     return data.StructLayout({"valid": 1, "chosen": chosen_header(params)})
 
 
 def resolve_layout(params):
-    """A header that was looked up."""
+    """Return the layout of a header after the lookup."""
     return data.StructLayout({
         "valid": 1, "item": MatchItem, "source": Source, "place": range(params.match_queue), "older": 1,
-        "hit": 1, "index": index_width(params), "head": 1, "behind": 1})
+        "hit": 1, "index": index_width(params), "head": 1, "before_head": 1})
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Pipeline:
 
 
 class ListView(data.Struct):
-    """What the matcher knows of a QP's list."""
+    """State of a QP's list for the matcher."""
 
     live: 1
     generation: 8
@@ -63,17 +63,17 @@ class ListView(data.Struct):
 
 
 class Matcher(wiring.Component):
-    """Level-2 control path: one subtraction, one compare, one bit.
+    """Matches retransmissions with nodes: one subtraction, one comparison, one bit per header.
 
-    One header per cycle, latency 6 cycles, whatever the list's length, its encoding, or that a node ends there: a
-    header whose node is cached passes, and the heads it finishes or leaves behind go beside it. Two more cycles only
-    for each further node that a header passes over at once; it waits while the report queue is full. A header whose
-    node is not cached waits in the match queue, and behind it those of its QP; others go on. The oldest header of a QP
-    is tried again when something changed for the QP. If the list has as many nodes in the cache as it may, its head
-    goes with its residue, and the header is tried until it is gone.
+    One header per cycle, latency 6 cycles, independent of the list's length and encoding, and of the end of a node: a
+    header whose node is cached passes, and the heads that it finishes or passes over retire in parallel. Two more
+    cycles only for each further node that a header passes over at once; it waits while the report queue is full. A
+    header whose node is not cached waits in the match queue, and later headers of its QP wait after it; others go on.
+    The oldest header of a QP is tried again when something changed for the QP. If the list has as many nodes in the
+    cache as it may, its head retires with its residue, and the header is tried until that has happened.
 
-    Stages: choose; compare with all nodes; look up (retires heads; the point where the order of headers counts);
-    resolve (list state: go on, wait or refuse); read, or miss (ask for a node, or for space); mark.
+    Stages: choose; compare with all nodes; look up (retires heads; from here on the order of headers matters);
+    resolve (list state: go on, wait or drop); read, or miss (request a node, or space); mark.
 
     Parameters
     ----------
@@ -82,17 +82,18 @@ class Matcher(wiring.Component):
     Members
     -------
     i : In(stream.Signature(MatchRequest))
-        Taken at once while ``space`` was high for it in the cycle before. ``space`` does not know yet of a header that
-        comes in its cycle: headers come every other cycle, or while more than one place is free.
+        Accepted at once if ``space`` was high in the cycle before. ``space`` does not include a header that
+        comes in its cycle: headers come every other cycle, or while more than one entry is free.
     space : Out(1)
-        For the header that ``i`` shows, valid or not.
+        For the header at ``i``, valid or not.
     unmatched : In(1)
-        The header that ``i`` shows, not valid, found no space: :class:`~weft.hdl.adamap.match.match_entry.Unmatched`.
+        There was no space for the header at ``i``, not valid:
+        :class:`~weft.hdl.adamap.match.match_entry.SoftwareMatched`.
     share_en, share_index, share : In, In, Out(1)
-        Whether a QP may have another header in the queue, a cycle later: its waiting ones take no more than three
-        times the places that are free, so that a list that waits for its node leaves space for others.
+        Whether a QP may have another header in the queue, a cycle later: its waiting headers take at most three
+        times the number of free entries, so that a list that waits for its node leaves space for others.
     i_control : In(stream.Signature(ControlOp))
-        CREATE empties the list; DESTROY takes the QP's nodes out of the cache.
+        CREATE empties the list; DESTROY removes the QP's nodes from the cache.
     i_force : In(stream.Signature(QpRef))
         Retire the QP's head with its residue: its cache entry is needed.
     exclusive, granted : In(1), Out(1)
@@ -108,14 +109,14 @@ class Matcher(wiring.Component):
     o_demand : Out(stream.Signature(24))
         QPs for which a fetch may have become possible or urgent.
     waiting_qpn, waiting : In(24), Out(1)
-        Has this QP a waiting header?
+        Does this QP have a waiting header?
     placed : In(24)
         Extended placed ticket.
     o_report : Out(stream.Signature(LongReport))
         Kind RETIRE.
     judged : Out(1)
-        The hole of a header was marked or the header refused, 6 cycles after it came if its node was cached.
-    refuse : Out(Refusal)
+        The hole of a header was marked or the header dropped, 6 cycles after it came if its node was cached.
+    drop : Out(DropEvent)
     count_nodes_retired, count_nodes_residue, count_cache_hits, count_cache_misses, count_match_stall_cycles : Out(1)
     idle : Out(1)
     """
@@ -139,7 +140,7 @@ class Matcher(wiring.Component):
             "waiting_qpn": In(24), "waiting": Out(1),
             "placed": In(EXTENDED_TICKET_WIDTH),
             "o_report": Out(stream.Signature(LongReport)),
-            "judged": Out(1), "refuse": Out(Refusal),
+            "judged": Out(1), "drop": Out(DropEvent),
             **count_outputs(self.COUNTS),
             "idle": Out(1),
         })
@@ -169,11 +170,11 @@ class Matcher(wiring.Component):
             entry.slack.eq(slack), entry.placed.eq(self.placed), entry.done.eq(done),
         ]
 
-        m.submodules.chooser = chooser = Chooser(p)
-        m.submodules.newest = newest = Newest()
+        m.submodules.chooser = chooser = MatchArbiter(p)
+        m.submodules.newest = newest = NewestTicket()
         look, resolve = Signal(look_layout(p)), Signal(resolve_layout(p))
         looked, free = Signal(), Signal()
-        exclusive = Signal()        # a cycle late: what the prefetcher wants decides nothing in its own cycle
+        exclusive = Signal()        # a cycle late: the prefetcher's request has no effect in its own cycle
         m.d.sync += exclusive.eq(self.exclusive)
         quiet = exclusive | self.i_control.valid
         stages = _Pipeline(look, resolve, looked, free, quiet)
@@ -186,7 +187,7 @@ class Matcher(wiring.Component):
             newest.valid.eq(look.valid), newest.ticket.eq(look.chosen.item.ticket), newest.placed.eq(self.placed),
         ]
         self._compare(m, waits, chooser.o, stages, short)
-        self._look_up(m, waits, lane, stages, lane.space & ~above(demands.level, DEMANDS - 3), newest.o)
+        self._look_up(m, waits, lane, stages, lane.space & ~greater_than(demands.level, DEMANDS - 3), newest.o)
         judge, misses = self._resolve(m, waits, lane, demands, resolve, chooser.force, done)
         self._mark(m, lane, marks, resolve.item, judge)
 
@@ -209,12 +210,12 @@ class Matcher(wiring.Component):
         return m
 
     def _compare(self, m, waits, chosen, stages, short):
-        """Second stage: the header is compared with all nodes, and how far it passes over is subtracted."""
+        """Build the second stage: compare the header with all nodes; subtract the slack."""
         cache, choice, beyond = self.cache, chosen.p, Signal(24)
         m.d.comb += [
             beyond.eq(Mux(choice.item.probe, 0, short)),
-            chosen.ready.eq(stages.free), cache.look_en.eq(chosen.ready), waits.ask_en.eq(chosen.ready),
-            waits.ask_qpn.eq(choice.item.qpn), waits.ask_queued.eq(choice.source == Source.WAITING),
+            chosen.ready.eq(stages.free), cache.look_en.eq(chosen.ready), waits.query_en.eq(chosen.ready),
+            waits.query_qpn.eq(choice.item.qpn), waits.query_queued.eq(choice.source == Source.WAITING),
             cache.qpn.eq(choice.item.qpn), cache.generation.eq(choice.item.generation), cache.rsn.eq(choice.item.rsn),
             cache.reach.passed_rsn.eq(choice.item.rsn - beyond),
             cache.reach.is_header.eq(choice.source != Source.FORCE), cache.reach.any_head.eq(choice.any_head),
@@ -223,23 +224,23 @@ class Matcher(wiring.Component):
             m.d.sync += [stages.look.valid.eq(chosen.valid), stages.look.chosen.eq(choice)]
 
     def _look_up(self, m, waits, lane, stages, space, newest):
-        """Third stage: find the header's node; take the list's head out if it is finished or passed over."""
-        m.submodules.passing = passing = Passing()
+        """Build the third stage: find the header's node; retire the list's head if it is finished or passed over."""
+        m.submodules.hazard_check = hazard = HazardCheck()
         cache, look, resolve = self.cache, stages.look, stages.resolve
         item, source = look.chosen.item, look.chosen.source
-        is_header, older, retires = source != Source.FORCE, Signal(), passing.retires
+        is_header, older, retires = source != Source.FORCE, Signal(), hazard.retires
         m.d.comb += [
             self.row_en.eq(look.valid), self.row_index.eq(item.qpn), older.eq(waits.older & is_header),
-            # A header of the same QP that may join or leave the queue right now is waited for.
-            passing.held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
+            # Wait for a header of the same QP that may enter or leave the queue in this cycle.
+            hazard.held_up.eq(resolve.valid & (resolve.item.qpn == item.qpn) & is_header
                                & (~resolve.hit | (resolve.source == Source.WAITING))),
-            passing.valid.eq(look.valid), passing.is_header.eq(is_header), passing.passed.eq(cache.passed),
-            passing.settles.eq(cache.settles),
-            passing.older.eq(older), passing.space.eq(space),
-            passing.follows.eq(cache.hit & cache.next & ~item.probe), stages.looked.eq(passing.looked),
-            stages.free.eq(passing.free),
-            cache.retire_head.eq(passing.retire_head),
-            passing.ripe.eq(cache.ripe & ~stages.quiet), cache.retire_ripe.eq(passing.retire_ripe),
+            hazard.valid.eq(look.valid), hazard.is_header.eq(is_header), hazard.passed.eq(cache.passed),
+            hazard.settles.eq(cache.settles),
+            hazard.older.eq(older), hazard.space.eq(space),
+            hazard.follows.eq(cache.hit & cache.next & ~item.probe), stages.looked.eq(hazard.looked),
+            stages.free.eq(hazard.free),
+            cache.retire_head.eq(hazard.retire_head),
+            hazard.ripe.eq(cache.ripe & ~stages.quiet), cache.retire_ripe.eq(hazard.retire_ripe),
             lane.op_en.eq(cache.retire_head | cache.retire_ripe),
         ]
         m.d.comb += [lane.op.index.eq(Mux(retires, cache.head_index, cache.ripe_index)), lane.op.ticket.eq(newest)]
@@ -247,55 +248,58 @@ class Matcher(wiring.Component):
             resolve.valid.eq(stages.looked & is_header), resolve.item.eq(item), resolve.source.eq(source),
             resolve.place.eq(look.chosen.place), resolve.older.eq(older),
             resolve.hit.eq(cache.hit & ~item.probe & ~older), resolve.index.eq(cache.index),
-            resolve.head.eq(cache.head), resolve.behind.eq(cache.behind),
+            resolve.head.eq(cache.head), resolve.before_head.eq(cache.before_head),
         ]
 
     def _resolve(self, m, waits, lane, demands, resolve, force, done):
-        """Fourth stage: the header goes on to its node, waits, or is refused. Reads the node."""
-        m.submodules.fate = fate = Fate()
+        """Build the fourth stage: the header proceeds to its node, waits, or is dropped. Read the node."""
+        m.submodules.dispatch = dispatch = Dispatch()
         cache, item = self.cache, resolve.item
         judge = Signal(judged_header(self.params))
         new = resolve.source == Source.NEW
-        missed, full, tell = Signal(MISSED), Signal(), Signal()
+        miss, full, notify = Signal(MISS), Signal(), Signal()
         m.d.comb += [
             cache.read_en.eq(resolve.valid), cache.read_index.eq(resolve.index),
-            fate.valid.eq(resolve.valid), fate.new.eq(new), fate.older.eq(resolve.older), fate.live.eq(self.list.live),
-            fate.list_generation.eq(self.list.generation), fate.generation.eq(item.generation),
-            fate.hit.eq(resolve.hit), fate.head.eq(resolve.head), fate.behind.eq(resolve.behind),
-            fate.more.eq(self.list.more), fate.probe.eq(item.probe),
-            self.count_cache_hits.eq(fate.hits & new), self.count_cache_misses.eq(fate.insert & ~item.probe),
-            done.eq(fate.ends),
+            dispatch.valid.eq(resolve.valid), dispatch.new.eq(new), dispatch.older.eq(resolve.older),
+            dispatch.live.eq(self.list.live),
+            dispatch.list_generation.eq(self.list.generation), dispatch.generation.eq(item.generation),
+            dispatch.hit.eq(resolve.hit), dispatch.head.eq(resolve.head), dispatch.before_head.eq(resolve.before_head),
+            dispatch.more.eq(self.list.more), dispatch.probe.eq(item.probe),
+            self.count_cache_hits.eq(dispatch.hits & new), self.count_cache_misses.eq(dispatch.insert & ~item.probe),
+            done.eq(dispatch.ends),
         ]
-        m.d.sync += [judge.valid.eq(fate.ends & ~item.probe), judge.hit.eq(fate.hits), judge.reason.eq(fate.reason),
+        m.d.sync += [judge.valid.eq(dispatch.ends & ~item.probe), judge.hit.eq(dispatch.hits),
+                     judge.reason.eq(dispatch.reason),
                      judge.index.eq(resolve.index)]
-        m.d.sync += [missed.valid.eq(fate.misses), missed.retired.eq(lane.left), missed.head.eq(resolve.head),
-                     missed.space.eq(~lane.left & ~above(demands.level, DEMANDS - 2)),
-                     missed.told_qpn.eq(Mux(lane.left, lane.left_qpn, item.qpn)), missed.qp.qpn.eq(item.qpn),
-                     missed.qp.generation.eq(item.generation), missed.head_rsn.eq(cache.head_rsn)]
-        # The head that was seen must go, no other: it may have left already. Then the header tries again.
+        m.d.sync += [miss.valid.eq(dispatch.misses), miss.retired.eq(lane.left), miss.head.eq(resolve.head),
+                     miss.space.eq(~lane.left & ~greater_than(demands.level, DEMANDS - 2)),
+                     miss.report_qpn.eq(Mux(lane.left, lane.left_qpn, item.qpn)), miss.qp.qpn.eq(item.qpn),
+                     miss.qp.generation.eq(item.generation), miss.head_rsn.eq(cache.head_rsn)]
+        # Only the head that was seen must retire: it may have left already. Then the header is tried again.
         m.d.comb += [
-            cache.depth.eq(self.prefetch_depth), full.eq(missed.head & cache.full),
-            tell.eq(missed.valid & ~full & missed.space),
-            demands.i.valid.eq(missed.retired | tell), demands.i.payload.eq(missed.told_qpn),
-            force.valid.eq(missed.valid & full), force.qp.eq(missed.qp), force.rsn.eq(missed.head_rsn),
+            cache.depth.eq(self.prefetch_depth), full.eq(miss.head & cache.full),
+            notify.eq(miss.valid & ~full & miss.space),
+            demands.i.valid.eq(miss.retired | notify), demands.i.payload.eq(miss.report_qpn),
+            force.valid.eq(miss.valid & full), force.qp.eq(miss.qp), force.rsn.eq(miss.head_rsn),
         ]
-        # The match queue hears of it a cycle later: what it says of older headers counts that.
+        # The match queue is updated a cycle later; its `older` output accounts for that.
         m.d.comb += [waits.place_next.eq(resolve.place), waits.qpn_next.eq(item.qpn),
-                     waits.insert_awake.eq(~tell), waits.sleep.eq(tell)]
+                     waits.insert_awake.eq(~notify), waits.sleep.eq(notify)]
         m.d.sync += [
-            waits.insert_en.eq(fate.insert), waits.put_back_en.eq(fate.put_back), waits.remove_en.eq(fate.ends & ~new),
+            waits.insert_en.eq(dispatch.insert), waits.put_back_en.eq(dispatch.put_back),
+            waits.remove_en.eq(dispatch.ends & ~new),
             waits.item.eq(item),
         ]
-        return judge, missed.valid
+        return judge, miss.valid
 
     def _mark(self, m, lane, marks, coming, judge):
-        """Last stages: the node that was read is marked, and whoever still reads it hears of that."""
+        """Build the last stages: mark the node that was read, and forward the mark to pending reads."""
         cache = self.cache
         m.d.comb += [
             marks.base.eq(cache.read_base), marks.slot.eq(coming.rsn - cache.read_node.rsn), marks.psn.eq(coming.psn),
             marks.i.eq(judge), marks.node.eq(cache.node), marks.pending.eq(cache.pending),
             cache.mark_bitmap.eq(marks.mark_bitmap), self.judged.eq(marks.judged),
-            self.refuse.stb.eq(marks.refuse.stb), self.refuse.reason.eq(marks.refuse.reason),
+            self.drop.stb.eq(marks.drop.stb), self.drop.reason.eq(marks.drop.reason),
         ]
         for sink in (cache, lane):
             m.d.comb += [sink.mark_en.eq(marks.mark_en), sink.mark_index.eq(marks.mark_index),

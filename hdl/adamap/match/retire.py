@@ -1,4 +1,4 @@
-"""Reports of nodes that leave their list."""
+"""Reports of retired nodes."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -6,13 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import CardParams
-from ...part.counting import count_outputs
+from ...part.counter_ports import count_outputs
 from ...part.layouts import BEAT_BITS, REPORT_RETIRE
-from ...part.logic import above
+from ...part.logic import greater_than
 from ...part.stream import Fifo
 from ...part.ticket import EXTENDED_TICKET_WIDTH
 from ..cache.cached import Pending, index_width, line_of, retire_port
-from .mark_lane import MarkForward
+from .mark_lane import MarkBypass
 
 UNDER_WAY = 3       # retirements between the order and the queue
 REPORTS = 8
@@ -26,12 +26,12 @@ class LongReport(data.Struct):
 
 
 def retirement(params):
-    """A node that was taken out of its list: its cache entry, and the ticket to wait for."""
+    """Return the layout of a retirement: cache entry of the node, and the ticket to wait for."""
     return data.StructLayout({"index": index_width(params), "ticket": EXTENDED_TICKET_WIDTH})
 
 
 class RetireLane(wiring.Component):
-    """Reads what is left of a retired node and queues the report.
+    """Reads the open holes of a retired node and queues the report.
 
     One retirement per cycle while there is ``space``; latency 4 cycles.
 
@@ -54,7 +54,7 @@ class RetireLane(wiring.Component):
         Kind RETIRE.
     count_nodes_retired, count_nodes_residue : Out(1)
     busy, idle : Out(1)
-        Not all orders have left the pipeline; nothing is left, in the queue either.
+        Orders are in the pipeline; there are none, and the queue is empty.
     """
 
     COUNTS = {"nodes_retired": 1, "nodes_residue": 1}
@@ -73,7 +73,7 @@ class RetireLane(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         shape = retirement(self.params)
-        m.submodules.forward = forward = MarkForward(self.params)
+        m.submodules.forward = forward = MarkBypass(self.params)
         m.submodules.reports = reports = Fifo(LongReport, REPORTS)
         stages = [Signal(shape, name=f"stage{k}") for k in range(UNDER_WAY)]
         valids = Signal(UNDER_WAY)
@@ -102,7 +102,7 @@ class RetireLane(wiring.Component):
             reports.i.p.entry.eq(report), reports.i.p.ticket.eq(stages[-1].ticket), reports.i.valid.eq(valids[2]),
             self.o_report.payload.eq(reports.o.payload), self.o_report.valid.eq(reports.o.valid),
             reports.o.ready.eq(self.o_report.ready),
-            self.space.eq(~above(reports.level, REPORTS - UNDER_WAY - 1)),
+            self.space.eq(~greater_than(reports.level, REPORTS - UNDER_WAY - 1)),
             self.count_nodes_retired.eq(valids[2]), self.count_nodes_residue.eq(valids[2] & (left.left != 0)),
             self.busy.eq(valids.any()), self.idle.eq(~valids.any() & ~reports.o.valid),
         ]

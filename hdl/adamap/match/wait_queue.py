@@ -1,4 +1,4 @@
-"""Queue of the retransmission headers that wait for a node of their QP."""
+"""Match queue: retransmission headers that wait for a node of their QP."""
 
 from functools import partial
 from operator import or_
@@ -9,40 +9,40 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ...contract.params import CardParams
-from ...part.logic import choose, group_counts, total, tree
-from ...part.select import Among, LateChoice
+from ...part.logic import adder_tree, group_counts, one_hot_mux, reduce_tree
+from ...part.select import LateMux, TagCompare
 from ...part.ticket import EXTENDED_TICKET_WIDTH
 
 
 def group_of(width):
-    """How many bits are looked at before groups of them are: as many as a LUT has inputs, if that makes two groups."""
+    """Return the size of a group of bits: the inputs of a LUT, if that makes two groups."""
     return min(4, max(width // 2, 1))
 
 
 def in_groups(bits):
-    """Whether each bit or one before it is set, in its group."""
+    """Return the prefix OR of the bits within each group."""
     bits = Cat(bits)
     return Cat(bits[k - k % group_of(len(bits)):k + 1].any() for k in range(len(bits)))
 
 
 def before_groups(bits):
-    """Whether one before each group is set."""
+    """Return, for each group, whether a bit before it is set."""
     bits = Cat(bits)
     return Cat(bits[:start].any() for start in range(0, len(bits), group_of(len(bits))))
 
 
 def moved_up(gone, values, end=0):
-    """Values as they lie when those that are ``gone``, all from one place on, gave way to the ones behind them."""
+    """Return the values after the entries that are ``gone``, all from one on, are replaced by their successors."""
     return [Mux(gone[k], after, value) for k, (value, after) in enumerate(zip(values, [*values[1:], end], strict=True))]
 
 
 def spread(groups, width):
-    """A bit of each group as one of each of its bits."""
+    """Replicate a bit of each group for all bits of the group."""
     return Cat(bit.replicate(group_of(width)) for bit in groups)
 
 
-class Elders(wiring.Component):
-    """Headers of a queue that are older than one of them. Combinational.
+class OlderMask(wiring.Component):
+    """Mask of the headers of a queue that are older than one of them. Combinational.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ class Elders(wiring.Component):
 
     Members
     -------
-    mates, passed : In(width)
-        The headers of its QP; itself, if it is there, with those behind it in its group.
+    same_qp, passed : In(width)
+        The headers of its QP; the header itself, if it is queued, and those after it in its group.
     queued : In(1)
         Otherwise all are older.
     o : Out(width)
@@ -59,21 +59,21 @@ class Elders(wiring.Component):
 
     def __init__(self, width):
         self.width = width
-        super().__init__({"mates": In(width), "passed": In(width), "queued": In(1), "o": Out(width)})
+        super().__init__({"same_qp": In(width), "passed": In(width), "queued": In(1), "o": Out(width)})
 
     def elaborate(self, platform):
         m = Module()
         group = group_of(self.width)
-        ends = self.passed[group - 1::group]    # of a group in which it is
+        ends = self.passed[group - 1::group]    # of the group that contains it
         so_far = Cat(self.passed[k] | ends[:k // group].any() for k in range(self.width))
-        m.d.comb += self.o.eq(self.mates & ~(so_far & self.queued.replicate(self.width)))
+        m.d.comb += self.o.eq(self.same_qp & ~(so_far & self.queued.replicate(self.width)))
         return m
 
 
-class Older(wiring.Component):
-    """Is one of some headers in the queue still, behind what this cycle does? Combinational.
+class OlderPending(wiring.Component):
+    """Returns whether an older header remains in the queue after this cycle. Combinational.
 
-    Stays a block: folded into :class:`WaitQueue`, the estimated path of the matcher takes 2.94 ns, not 2.74.
+    Kept as a block: folded into :class:`WaitQueue`, the estimated path of the matcher becomes 2.94 instead of 2.74 ns.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ class Older(wiring.Component):
         return m
 
 
-class OfQp(wiring.Component):
-    """Compares the headers of a queue with a QP. Latency 1: the answer is of the queue as it lies then.
+class QpMatch(wiring.Component):
+    """QP compare of the headers of a queue. Latency 1: the result is for the queue in the next cycle.
 
     Parameters
     ----------
@@ -109,13 +109,13 @@ class OfQp(wiring.Component):
     Members
     -------
     en, qpn : In(1), In(width)
-        The QP, if one is asked for.
+        The QP to look up.
     present, numbers : In(places), In(width).array(places)
-        Where a header waits, and its QP.
+        Valid entries, and their QPs.
     gone : In(places)
-        From there on all move up by one place.
+        All entries from there on move up by one.
     joins, joined : In(places), In(width)
-        Where a header of that QP joins them; never while one is gone.
+        A header of QP ``joined`` enters at ``joins``; never while one is gone.
     bits : Out(places)
     """
 
@@ -133,15 +133,15 @@ class OfQp(wiring.Component):
         return m
 
 
-class Oldest(wiring.Component):
-    """The lowest bit that is set, and the value there. Combinational.
+class OldestSelect(wiring.Component):
+    """Lowest set bit and its value. Combinational.
 
-    Groups of bits are decided beside each other, then the first group is taken.
+    Groups of bits are decided in parallel, then the first group is taken.
 
     Parameters
     ----------
     width, places : int
-        Of a value; how many there are.
+        Bits of a value; number of values.
 
     Members
     -------
@@ -168,17 +168,17 @@ class Oldest(wiring.Component):
             m.d.comb += [
                 some[g].eq(self.i[group].any()), first[g].eq(some[g] & ~some[:g].any()),
                 lowest[group].eq(Cat(bit & ~self.i[start:start + k].any() for k, bit in enumerate(self.i[group]))),
-                value.eq(choose(lowest[group], list(self.values)[group])),
+                value.eq(one_hot_mux(lowest[group], list(self.values)[group])),
             ]
         m.d.comb += [
-            self.any.eq(tree(some, or_)), self.value.eq(choose(first, values)),
+            self.any.eq(reduce_tree(some, or_)), self.value.eq(one_hot_mux(first, values)),
             self.picks.eq(lowest & spread(first, self.places)),
         ]
         return m
 
 
 class MatchItem(data.Struct):
-    """A MatchRequest whose ticket was extended, so that it may wait for long."""
+    """A MatchRequest with an extended ticket, so that it may wait for long."""
 
     qpn: 24
     generation: 8
@@ -189,9 +189,9 @@ class MatchItem(data.Struct):
 
 
 class WaitQueue(wiring.Component):
-    """Waiting headers in arrival order; those of a woken QP are offered for another try.
+    """Waiting headers in arrival order; those of a woken QP are offered again.
 
-    All waiting headers of a QP are awake or asleep together. A header picked stays in its place until it is
+    All waiting headers of a QP are awake or asleep together. A picked header keeps its entry until it is
     removed or put back. At most one of ``insert_en``, ``remove_en``, ``put_back_en`` per cycle.
 
     Parameters
@@ -203,27 +203,27 @@ class WaitQueue(wiring.Component):
     insert_en, insert_awake, item : In
         A new header at the end. It is awake if ``insert_awake``, or like the others of its QP if there are any.
     place_next, qpn_next : In
-        Where the header lies of which a try ends in the next cycle, if one does; whose ``item`` is then.
+        Entry of the header match attempt ends in the next cycle, if one does; the QP of ``item`` in that cycle.
     remove_en, put_back_en, sleep : In
-        The end of a try: the header is gone, or stays; with ``sleep`` its whole QP, that of ``item``, falls asleep.
+        End of an attempt: the header leaves, or stays; with ``sleep`` all headers of the QP of ``item`` fall asleep.
     wake_stb, wake_qpn : In
         Something changed for a QP: its headers are awake, from the cycle after the next one on.
     offered : Out(1)
         An awake header exists.
     pick_en : In(1)
-        Take the oldest, if one is offered; ``picked`` and ``picked_place`` come a cycle later.
+        Pick the oldest, if one is offered; ``picked`` and ``picked_place`` come a cycle later.
     picked, picked_place : Out
     show_en, show_place : In
-        Where the header lies that may be asked for from the next cycle on, if it is queued; it stays until then.
-    ask_en, ask_qpn, ask_queued : In
-        Which header is asked for from the next cycle on.
+        Entry of the header that may be looked up from the next cycle on, if it is queued; held until then.
+    query_en, query_qpn, query_queued : In
+        The header that ``older`` is about, from the next cycle on.
     older : Out(1)
-        Is there an older header of its QP than this one (all, if it is not queued), behind what this cycle does?
+        An older header of its QP (any header of its QP, if it is not queued) remains after this cycle.
     waiting_qpn : In(24).array(2)
     waiting : Out(2)
         A header of each of these QPs waits.
     count_en, count_qpn, count : In, In, Out
-        How many headers of that QP wait, a cycle later.
+        Number of waiting headers of that QP, a cycle later.
     empty : Out(1)
     """
 
@@ -236,7 +236,7 @@ class WaitQueue(wiring.Component):
             "wake_stb": In(1), "wake_qpn": In(24),
             "offered": Out(1), "pick_en": In(1), "picked": Out(MatchItem), "picked_place": Out(place),
             "show_en": In(1), "show_place": In(place),
-            "ask_en": In(1), "ask_qpn": In(24), "ask_queued": In(1), "older": Out(1),
+            "query_en": In(1), "query_qpn": In(24), "query_queued": In(1), "older": Out(1),
             "waiting_qpn": In(24).array(2), "waiting": Out(2),
             "count_en": In(1), "count_qpn": In(params.qpn_width), "count": Out(range(params.match_queue + 1)),
             "empty": Out(1),
@@ -246,61 +246,62 @@ class WaitQueue(wiring.Component):
         m = Module()
         n, width = self.params.match_queue, self.params.qpn_width
         entry = data.StructLayout({"qpn": width, "awake": 1, "busy": 1, "place": range(n)})
-        # In arrival order; behind the first `used`, those of `there`, stand the free places.
+        # In arrival order; free entries follow the first `used` ones, those of `there`.
         line = [Signal(entry, name=f"line{k}", init={"place": k}) for k in range(n)]
         used = Signal(range(n + 1))
         m.submodules.items = items = Memory(shape=MatchItem, depth=n, init=[])
         write, read = items.write_port(), items.read_port(domain="comb")
 
         free_place, there = Signal(range(n), name="free_place"), Signal(n, name="there")
-        # Which of the line lies there, and it with those behind it, in its group and by groups: they move together.
+        # Position of that entry in the order; `inside`: that and later ones in its group, `groups`: later groups. These
+        # move together.
         place, here = Signal(range(n), name="place"), Signal(n, name="here", init=1)
         size = group_of(n)
         inside, groups = Signal(n, name="inside", init=(1 << size) - 1), Signal(n // size, init=(1 << n // size) - 2)
         gone, last, joins, then = (Signal(n, name=name) for name in ("gone", "last", "joins", "then"))
         for k, qpn in enumerate(self.waiting_qpn):
-            m.submodules[f"waiting{k}"] = waits = Among(width, n)
+            m.submodules[f"waiting{k}"] = waits = TagCompare(width, n)
             m.d.comb += [waits.i.eq(qpn), waits.present.eq(there), self.waiting[k].eq(waits.any),
                          *[number.eq(e.qpn) for number, e in zip(waits.numbers, line, strict=True)]]
-        m.submodules.item_mates, m.submodules.woken_ones = mates, woken = OfQp(width, n), OfQp(width, n)
-        for whose, en, qpn in ((mates, 1, self.qpn_next), (woken, self.wake_stb, self.wake_qpn)):
+        m.submodules.item_same_qp, m.submodules.woken_ones = same_qp, woken = QpMatch(width, n), QpMatch(width, n)
+        for match, en, qpn in ((same_qp, 1, self.qpn_next), (woken, self.wake_stb, self.wake_qpn)):
             m.d.comb += [
-                whose.en.eq(en), whose.qpn.eq(qpn), whose.present.eq(there), whose.gone.eq(gone),
-                whose.joins.eq(joins), whose.joined.eq(self.item.qpn),
-                *[number.eq(e.qpn) for number, e in zip(whose.numbers, line, strict=True)],
+                match.en.eq(en), match.qpn.eq(qpn), match.present.eq(there), match.gone.eq(gone),
+                match.joins.eq(joins), match.joined.eq(self.item.qpn),
+                *[number.eq(e.qpn) for number, e in zip(match.numbers, line, strict=True)],
             ]
         item_woken = Signal()
         m.d.sync += item_woken.eq(self.wake_stb & (self.wake_qpn[:width] == self.qpn_next[:width]))
         m.d.comb += [
-            last.eq(~there & Cat(Const(1, 1), there[:-1])),      # where the next one comes
+            last.eq(~there & Cat(Const(1, 1), there[:-1])),      # where the next header enters
             joins.eq(last & self.insert_en.replicate(n)),
             gone.eq((inside | spread(groups, n)) & self.remove_en.replicate(n)),
         ]
         places = [e.place for e in line]
-        self._ask(m, line, last, there, gone, here)
+        self._query(m, line, last, there, gone, here)
         *comes, last_comes = (its == self.place_next for its in (*places, place))
         m.d.comb += then.eq(Cat(moved_up(gone, comes, last_comes)))
         m.d.sync += [
             place.eq(self.place_next), here.eq(then), inside.eq(in_groups(then)),
             groups.eq(before_groups(then)),
         ]
-        m.submodules.oldest = oldest = Oldest(len(place), n)
+        m.submodules.oldest = oldest = OldestSelect(len(place), n)
         m.d.comb += [
-            free_place.eq(choose(last, places)),        # no two entries have the same place
+            free_place.eq(one_hot_mux(last, places)),        # no two elements have the same entry
             *[value.eq(its) for value, its in zip(oldest.values, places, strict=True)],
         ]
 
-        # As they lie behind this cycle, but for one that joins: there is none while one goes.
+        # State after this cycle, except a header that joins: there is none while one leaves.
         moved = partial(moved_up, gone)
-        # All mates are awake or none is.
-        mates_awake = (mates.bits & Cat(e.awake for e in line)).any()
+        # All same_qp are awake or none is.
+        same_qp_awake = (same_qp.bits & Cat(e.awake for e in line)).any()
         joins_awake, awake, busy, may, ready = Signal(), Signal(n), Signal(n), Signal(n), Signal(n, name="ready")
         m.d.comb += [
-            joins_awake.eq(Mux(mates.bits.any(), mates_awake, self.insert_awake) | item_woken),
+            joins_awake.eq(Mux(same_qp.bits.any(), same_qp_awake, self.insert_awake) | item_woken),
             awake.eq(woken.bits | (Cat(e.awake for e in line)
-                                   & ~((self.put_back_en & self.sleep).replicate(n) & mates.bits))),
+                                   & ~((self.put_back_en & self.sleep).replicate(n) & same_qp.bits))),
             busy.eq(Cat(e.busy for e in line) & ~(self.put_back_en.replicate(n) & here)),
-            # Which may be tried, but for the one that is picked.
+            # Headers that may be tried, except the one that is picked.
             may.eq(Cat(moved(there & awake & ~busy)) | (joins & joins_awake.replicate(n))), oldest.i.eq(ready),
         ]
         picks = Cat(moved(oldest.picks)) & self.pick_en.replicate(n)
@@ -318,37 +319,37 @@ class WaitQueue(wiring.Component):
         with m.If(self.count_en):
             counts = group_counts(m, counted, size, "counted")
         m.d.comb += [
-            self.count.eq(total(counts)), self.offered.eq(oldest.any), self.empty.eq(~there[0]),
+            self.count.eq(adder_tree(counts)), self.offered.eq(oldest.any), self.empty.eq(~there[0]),
             write.en.eq(self.insert_en), write.addr.eq(free_place), write.data.eq(self.item),
             read.addr.eq(self.picked_place), self.picked.eq(read.data),
         ]
         return m
 
-    def _ask(self, m, line, last, there, gone, here):
-        """Keep a bit for each header that is older than the one asked for, while headers come and go."""
+    def _query(self, m, line, last, there, gone, here):
+        """Keep a bit for each header that is older than the looked-up one, while headers come and go."""
         n, width = len(line), self.params.qpn_width
-        m.submodules.asked_mates = mates = Among(width, n)
-        m.submodules.elders = elders = Elders(n)
-        m.submodules.older_ones = older = LateChoice(n)
-        m.submodules.shown_ones = shown = LateChoice(n)
+        m.submodules.queried_same_qp = same_qp = TagCompare(width, n)
+        m.submodules.older_mask = older_mask = OlderMask(n)
+        m.submodules.older_ones = older = LateMux(n)
+        m.submodules.shown_ones = shown = LateMux(n)
         coming = Signal(2)
-        m.submodules.newer = newer = LateChoice(1)      # `item` is of the QP asked for
-        asked_qpn, asked_queued = Signal(width), Signal()
-        m.submodules.answer = answer = Older(n)
+        m.submodules.newer = newer = LateMux(1)      # `item` is of the QP of the looked-up header
+        queried_qpn, queried_queued = Signal(width), Signal()
+        m.submodules.answer = answer = OlderPending(n)
         m.d.comb += [
-            mates.i.eq(self.ask_qpn), mates.present.eq(there),
-            *[number.eq(e.qpn) for number, e in zip(mates.numbers, line, strict=True)],
-            elders.passed.eq(shown.o), elders.mates.eq(mates.bits), elders.queued.eq(self.ask_queued),
-            newer.late_en.eq(self.ask_en), newer.early_en.eq(1),
+            same_qp.i.eq(self.query_qpn), same_qp.present.eq(there),
+            *[number.eq(e.qpn) for number, e in zip(same_qp.numbers, line, strict=True)],
+            older_mask.passed.eq(shown.o), older_mask.same_qp.eq(same_qp.bits), older_mask.queued.eq(self.query_queued),
+            newer.late_en.eq(self.query_en), newer.early_en.eq(1),
             *[value.eq(~queued & (self.qpn_next[:width] == qpn[:width])) for value, qpn, queued in (
-                (newer.early, asked_qpn, asked_queued), (newer.late, self.ask_qpn, self.ask_queued))],
+                (newer.early, queried_qpn, queried_queued), (newer.late, self.query_qpn, self.query_queued))],
             coming.eq(self.insert_en.replicate(2) & Cat(
-                newer.o, ~self.ask_queued & (self.item.qpn[:width] == self.ask_qpn[:width]))),
+                newer.o, ~self.query_queued & (self.item.qpn[:width] == self.query_qpn[:width]))),
             answer.i.eq(older.o), answer.remove_en.eq(self.remove_en), answer.here.eq(here),
             answer.coming.eq(coming[0]), self.older.eq(answer.o),
         ]
-        with m.If(self.ask_en):
-            m.d.sync += [asked_qpn.eq(self.ask_qpn), asked_queued.eq(self.ask_queued)]
+        with m.If(self.query_en):
+            m.d.sync += [queried_qpn.eq(self.query_qpn), queried_queued.eq(self.query_queued)]
 
         its = [e.place == self.show_place for e in line]
         same = [bit & ~shown.o[k - 1] if k % group_of(n) else bit for k, bit in enumerate(shown.o)]
@@ -359,8 +360,8 @@ class WaitQueue(wiring.Component):
         ]
 
         def moved(bits, comes):
-            """Of the headers as they lie after this cycle."""
+            """Return bits of the headers after this cycle."""
             return Cat(Mux(gone[k], bits[k + 1] if k + 1 < n else 0, bits[k] | (comes & last[k])) for k in range(n))
 
-        m.d.comb += [older.late_en.eq(self.ask_en), older.late.eq(moved(elders.o, coming[1])),
+        m.d.comb += [older.late_en.eq(self.query_en), older.late.eq(moved(older_mask.o, coming[1])),
                      older.early_en.eq(1), older.early.eq(moved(older.o, coming[0]))]

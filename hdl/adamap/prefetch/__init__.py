@@ -1,1 +1,1 @@
-"""Prefetcher: reads of nodes ahead from host memory, and the work list."""
+"""Prefetcher: reads nodes ahead from host memory; its work list."""

@@ -1,4 +1,4 @@
-"""Fetches the nodes of every list ahead of the matcher."""
+"""Prefetcher: fetches the nodes of every list ahead of the matcher."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -6,45 +6,44 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import CardParams
-from ...part.counting import count_outputs
+from ...part.counter_ports import count_outputs
 from ...part.layouts import LineData, LineRequest, QpRef, Report
-from ...part.logic import above, at_most
+from ...part.logic import greater_than, saturate
 from ...table.kinds import QP_STATES
 from ..cache.cached import extent_member, fill_port
 from ..window.control import ControlKind, ControlOp
-from .ahead import AheadKind, ahead_row, ahead_step
-from .arrival import Arrival
+from .ahead import AheadKind, ahead_row, ahead_update
+from .evict import Evict
 from .fetches import LINES, Fetches, fetch_slots
-from .list_row import Job, ListBreak, ListRow, ReadReach, reserve
-from .turn_out import TurnOut
+from .fill import Fill
+from .list_state import ListBreak, ListState, ListStateUse, ReadBudget, reserve
 from .work_list import WorkList
 
 
 class Prefetch(wiring.Component):
-    """Watermark prefetcher: pointer chase of many lists at once, one read in flight per list.
+    """Watermark prefetcher: follows the pointers of many lists concurrently, one read in flight per list.
 
-    It keeps nothing of a list: which block comes next and how many nodes are linked ahead stands in
-    :class:`AheadTable`, RSNs and the number of nodes in the cache. A node has to go on where its list ends in the
-    cache; the first one of an empty list may have any RSN. A list whose last node was fetched goes on where the next
-    doorbell says. A last node that another one was linked behind since it was read is read again, for its pointer.
+    It has no state per list: the next block and the number of nodes linked ahead are in :class:`AheadTable`, RSNs and
+    the number of cached nodes in the cache. A node must go on where its list ends in the cache; the first one of an
+    empty list may have any RSN. A list whose last node was fetched continues at the block of the next doorbell. A last
+    node that got a successor after it was read is read again, for its pointer.
 
-    Where a list's nodes lie in consecutive blocks (the one just fetched says so of its successor), a read fetches up
-    to 4 of them, as far as they are linked and there is space; a block that turns out not to be the successor is
-    forgotten.
+    Where a list's nodes are in consecutive blocks (marked in the predecessor), a read fetches up
+    to 4 of them, as far as they are linked and there is space; a block that is not the successor is discarded.
 
     The cache is shared by need. The first node of a list may have any entry, and further ones leave an eighth of the
-    cache free, unless a header waits for them. A read needs no entry: what it brought is kept beside the cache until
-    its list may have one, mostly when the list's head retires; so the successor of every head is at hand, although
-    heads alone may fill the cache. What is kept is forgotten, and read again later, when its place is needed for a list
-    with a waiting header or without a node. For such a list another one's last node is turned out, too, if it is
-    untouched and not its first.
+    cache free, unless a header waits for them. A read needs no entry: its blocks are kept beside the cache until the
+    list may have one, usually when the list's head retires; so the successor of every head is at hand, although heads
+    alone may fill the cache. Kept blocks are discarded, and read again later, when their slot is needed for a list with
+    a waiting header or without a node. For such a list the untouched tail node of another list may be evicted, too,
+    unless it is also that list's head.
 
-    Independent of QP control state. A list is looked at when a doorbell, the matcher or an arriving node gives
-    reason to: :class:`~weft.hdl.adamap.prefetch.list_row.ListRow` reads what is known of it. A look takes 5 cycles and
-    one more if it reads, an arriving read 6 and 4 per further block
-    (:class:`~weft.hdl.adamap.prefetch.arrival.Arrival`), one that was kept 8, and then its list is looked at once more.
-    When a list with a waiting header finds no entry, or one without a node, another list gives one up:
-    :class:`~weft.hdl.adamap.prefetch.turn_out.TurnOut`.
+    Independent of QP control state. A list is examined after a doorbell, a request of the matcher, or a completed
+    read: :class:`~weft.hdl.adamap.prefetch.list_state.ListState` reads its state. That takes 5 cycles and
+    one more if a read is issued, a completed read 6 and 4 per further block
+    (:class:`~weft.hdl.adamap.prefetch.fill.Fill`), a kept one 8, and then its list is examined again.
+    When a list with a waiting header finds no entry, or one without a node, an entry of another list is evicted:
+    :class:`~weft.hdl.adamap.prefetch.evict.Evict`.
 
     Parameters
     ----------
@@ -63,19 +62,19 @@ class Prefetch(wiring.Component):
     row_en, row_index : Out
         Reads ``ahead`` (a cycle later).
     ahead : In(ahead_row(params))
-        Nodes linked and not fetched, and where they begin.
+        Nodes linked and not fetched, and the first of them.
     step : Out(stream.Signature(ahead_step(params)))
-        One was fetched, or is fetched again, or the list ends. The QP has stood there for a cycle.
+        One was fetched, or is fetched again, or the list ends. The QP has been stable for a cycle.
     qp : Out(QP_STATES.read_port(params))
         For the QP's generation.
     extent_base, extent_lines : arrays of In
-        Where blocks may lie; ``lines`` 0: nowhere.
+        Extents; ``lines`` 0: empty.
     prefetch_depth, prefetch_watermark : In(32)
     wake_stb, wake_qpn : Out
         A list changed.
     waiting_qpn, waiting : Out, In
     exclusive, granted : Out(1), In(1)
-        As :class:`~weft.hdl.adamap.match.matcher.Matcher` has them.
+        As for :class:`~weft.hdl.adamap.match.matcher.Matcher`.
     o_force : Out(stream.Signature(QpRef))
     o_line, i_line
     o_report : Out(stream.Signature(Report))
@@ -98,7 +97,7 @@ class Prefetch(wiring.Component):
             "query_ahead": Out(32), "query_cached": Out(32),
             "cache": Out(fill_port(params)),
             "row_en": Out(1), "row_index": Out(width), "ahead": In(ahead_row(params)),
-            "step": Out(stream.Signature(ahead_step(params))), "qp": Out(QP_STATES.read_port(params)),
+            "step": Out(stream.Signature(ahead_update(params))), "qp": Out(QP_STATES.read_port(params)),
             "extent_base": In(58).array(params.knit_extents),
             "extent_lines": In(extent_member(params)).array(params.knit_extents),
             "prefetch_depth": In(32), "prefetch_watermark": In(32),
@@ -115,48 +114,48 @@ class Prefetch(wiring.Component):
         m = Module()
         self._make_blocks(m)
         self._connect_row(m)
-        self._connect_reach(m)
-        self._connect_arrival(m)
-        self._connect_turn_out(m)
+        self._connect_budget(m)
+        self._connect_fill(m)
+        self._connect_eviction(m)
         self._connect_fetches(m)
         step = self.step
-        # A wake is two cycles late: by then all has changed. That a list ended is seen a cycle later.
+        # A wake is two cycles late: by then all state has changed. The end of a list is visible a cycle later.
         waked, waked_qpn, ended = Signal(), Signal.like(self._qpn), Signal()
         m.d.sync += [ended.eq(step.valid & step.ready & (step.p.kind == AheadKind.END)),
-                     waked.eq(self._arrival.lands | ended), waked_qpn.eq(self._qpn),
+                     waked.eq(self._fill.fills | ended), waked_qpn.eq(self._qpn),
                      self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
-        # From IDLE a list is chosen; its row is read (ROW); then comes what the row was read for (`Job`), with IDLE
-        # behind it.
-        dying = Signal()    # the QP being destroyed is dead already; its fetches are not all back
+        # IDLE chooses a list; ROW reads its row; then follows the state of its use (`ListStateUse`), and IDLE again.
+        dying = Signal()    # the QP being destroyed has no list any more; some of its fetches are in flight
         with m.FSM():
             self._choose_list(m, dying)
             self._control_list(m, dying)
             self._look_at_list(m)
-            self._take_arrival(m)
+            self._fill_cache(m)
             self._evict(m)
             self._finish(m)
         return m
 
     def _make_blocks(self, m):
-        """Add the blocks, and the signals that the stages share."""
+        """Add the blocks, and the signals that the states share."""
         p = self.params
         m.submodules.work = self._work = WorkList(p)
-        m.submodules.row = self._row = ListRow(p)
-        m.submodules.reach = self._reach = ReadReach(p)
+        m.submodules.row = self._row = ListState(p)
+        m.submodules.budget = self._budget = ReadBudget(p)
         m.submodules.fetches = self._fetches = Fetches(p)
-        m.submodules.arrival = self._arrival = Arrival(p)
-        m.submodules.turn_out = self._turn_out = TurnOut(p)
+        m.submodules.fill = self._fill = Fill(p)
+        m.submodules.evict = self._eviction = Evict(p)
         m.submodules.broken = self._broken = ListBreak(p)
-        # The list whose turn it is, and what its row is read for; there are no other QPs than those of the card.
-        self._qpn, self._job = Signal(p.qpn_width), Signal(Job, name="job")
-        self._filling = Signal(name="filling")      # go on until the depth is reached
-        self._lines, self._line = Signal(range(LINES + 1)), Signal(58, name="line")      # blocks to read, and where
-        self._slot = Signal(range(fetch_slots(p)), name="slot")       # the read that is looked at
-        # Few nodes of the list are there; another one is wanted.
+        # The selected list, and the use of its row; only QPNs of the card occur.
+        self._qpn, self._job = Signal(p.qpn_width), Signal(ListStateUse, name="job")
+        self._filling = Signal(name="filling")      # fetch until the depth is reached
+        # blocks to read, and their address
+        self._lines, self._line = Signal(range(LINES + 1)), Signal(58, name="line")
+        self._slot = Signal(range(fetch_slots(p)), name="slot")       # the read that is being handled
+        # The list has few cached nodes; it needs another one.
         self._few, self._wanted = Signal(), Signal(name="wanted")
 
     def _connect_row(self, m):
-        """The row of a list, with what doorbells and headers say of it."""
+        """Connect the row of a list, doorbells and waiting headers."""
         row, qpn = self._row, self._qpn
         m.d.comb += [
             row.qpn.eq(qpn), row.post_stb.eq(self.post_stb), row.post_qpn.eq(self.post_qpn),
@@ -167,64 +166,65 @@ class Prefetch(wiring.Component):
         ]
         wiring.connect(m, row.qp, wiring.flipped(self.qp))
 
-    def _connect_reach(self, m):
-        """How far a read may go from where the list goes on, by what is free and by what the driver set."""
-        cache, reach, row, most = self.cache, self._reach, self._row, 2 * self.params.cache_entries
+    def _connect_budget(self, m):
+        """Connect the size of the next read, limited by free entries and the driver's settings."""
+        cache, budget, row, most = self.cache, self._budget, self._row, 2 * self.params.cache_entries
         m.d.comb += [
-            reach.block.eq(row.o.block), reach.base.eq(row.base), reach.size.eq(row.size), reach.ahead.eq(row.o.ahead),
-            reach.cached.eq(cache.cached), reach.free.eq(cache.free_count),
+            budget.block.eq(row.o.block), budget.base.eq(row.base), budget.size.eq(row.size),
+            budget.ahead.eq(row.o.ahead),
+            budget.cached.eq(cache.cached), budget.free.eq(cache.free_count),
         ]
-        m.d.sync += [reach.depth.eq(at_most(most, self.prefetch_depth)),
-                     reach.watermark.eq(at_most(most, self.prefetch_watermark))]
+        m.d.sync += [budget.depth.eq(saturate(most, self.prefetch_depth)),
+                     budget.watermark.eq(saturate(most, self.prefetch_watermark))]
 
-    def _connect_arrival(self, m):
-        """What a read brought, on its way into the cache."""
-        cache, arrival, fetches, row = self.cache, self._arrival, self._fetches, self._row
+    def _connect_fill(self, m):
+        """Connect the fill of the cache."""
+        cache, fill, fetches, row = self.cache, self._fill, self._fetches, self._row
         m.d.comb += [
-            arrival.list.eq(row.o), arrival.posted.eq(row.posted),
-            row.on_lands.eq(arrival.lands), row.block.eq(arrival.found),
-            arrival.fetch.eq(fetches.fetch), arrival.pointed.eq(fetches.pointed), arrival.verdict.eq(fetches.verdict),
-            arrival.error.eq(fetches.error),
-            arrival.may_take.eq(cache.free & (self._few | above(cache.free_count, reserve(self.params)))),
-            arrival.free_index.eq(cache.free_index), cache.reserve_en.eq(arrival.reserve_en),
-            arrival.follows.eq(cache.follows), arrival.fill_ready.eq(cache.fill_ready),
-            arrival.step_ready.eq(self.step.ready),
-            cache.fill_en.eq(arrival.lands), cache.fill_index.eq(arrival.entry), cache.fill_node.eq(fetches.node),
+            fill.list.eq(row.o), fill.posted.eq(row.posted),
+            row.on_fill.eq(fill.fills), row.block.eq(fill.found),
+            fill.fetch.eq(fetches.fetch), fill.pointed.eq(fetches.pointed), fill.verdict.eq(fetches.verdict),
+            fill.error.eq(fetches.error),
+            fill.may_take.eq(cache.free & (self._few | greater_than(cache.free_count, reserve(self.params)))),
+            fill.free_index.eq(cache.free_index), cache.reserve_en.eq(fill.reserve_en),
+            fill.follows.eq(cache.follows), fill.fill_ready.eq(cache.fill_ready),
+            fill.step_ready.eq(self.step.ready),
+            cache.fill_en.eq(fill.fills), cache.fill_index.eq(fill.entry), cache.fill_node.eq(fetches.node),
             cache.fill_block.eq(row.o.block),
         ]
 
-    def _connect_turn_out(self, m):
-        """Who finds an entry for what has none."""
-        cache, turn_out, arrival, row = self.cache, self._turn_out, self._arrival, self._row
+    def _connect_eviction(self, m):
+        """Connect the eviction."""
+        cache, eviction, fill, row = self.cache, self._eviction, self._fill, self._row
         m.d.comb += [
-            turn_out.homeless.eq(arrival.homeless), turn_out.urgent.eq(row.o.waiting),
-            turn_out.none.eq(cache.none), turn_out.qpn.eq(self._qpn), turn_out.landed.eq(arrival.lands),
-            turn_out.spare.eq(cache.spare), turn_out.spare_index.eq(cache.spare_index),
-            cache.peek_index.eq(turn_out.peek_index), turn_out.peek.eq(cache.peek),
-            turn_out.peek_valid.eq(cache.peek_valid), turn_out.peek_touched.eq(cache.peek_touched),
-            turn_out.peek_last.eq(cache.peek_last), turn_out.waiting.eq(self.waiting),
-            turn_out.goes_on.eq(row.o.live & (~self._fetches.of_qpn[0] | self._fetches.kept)),
-            self.exclusive.eq(turn_out.exclusive), turn_out.granted.eq(self.granted),
-            turn_out.back_ready.eq(self.step.ready),
-            cache.release_en.eq(turn_out.release_en | arrival.release_en),
-            cache.release_index.eq(Mux(turn_out.exclusive, turn_out.peek_index, arrival.entry)),
+            eviction.no_entry.eq(fill.no_entry), eviction.demand.eq(row.o.waiting),
+            eviction.none.eq(cache.none), eviction.qpn.eq(self._qpn), eviction.filled.eq(fill.fills),
+            eviction.candidate.eq(cache.candidate), eviction.candidate_index.eq(cache.candidate_index),
+            cache.peek_index.eq(eviction.peek_index), eviction.peek.eq(cache.peek),
+            eviction.peek_valid.eq(cache.peek_valid), eviction.peek_touched.eq(cache.peek_touched),
+            eviction.peek_last.eq(cache.peek_last), eviction.waiting.eq(self.waiting),
+            eviction.goes_on.eq(row.o.live & (~self._fetches.of_qpn[0] | self._fetches.kept)),
+            self.exclusive.eq(eviction.exclusive), eviction.granted.eq(self.granted),
+            eviction.back_ready.eq(self.step.ready),
+            cache.release_en.eq(eviction.release_en | fill.release_en),
+            cache.release_index.eq(Mux(eviction.exclusive, eviction.peek_index, fill.entry)),
         ]
-        wiring.connect(m, turn_out.o_force, wiring.flipped(self.o_force))
+        wiring.connect(m, eviction.o_force, wiring.flipped(self.o_force))
 
     def _connect_fetches(self, m):
-        """Reads that go out and come back, the work list, and what a list needs."""
-        fetches, row, reach, arrival, work, broken = (
-            self._fetches, self._row, self._reach, self._arrival, self._work, self._broken)
+        """Connect reads, the work list, and the needs of a list."""
+        fetches, row, budget, fill, work, broken = (
+            self._fetches, self._row, self._budget, self._fill, self._work, self._broken)
         cache, step, qpn, lines, view = self.cache, self.step, self._qpn, self._lines, row.o
         m.d.comb += [
             *[a.eq(b) for a, b in zip(fetches.extent_base, self.extent_base, strict=True)],
             *[a.eq(b) for a, b in zip(fetches.extent_lines, self.extent_lines, strict=True)],
-            fetches.slot.eq(self._slot), fetches.part.eq(arrival.part), fetches.qpn[0].eq(qpn),
+            fetches.slot.eq(self._slot), fetches.part.eq(fill.part), fetches.qpn[0].eq(qpn),
             fetches.qpn[1].eq(self.i_control.p.qpn),
             fetches.start.qpn.eq(qpn), fetches.start.generation.eq(view.generation),
             fetches.start.block.eq(view.block), fetches.start.lines.eq(lines),
             fetches.start.all.eq(lines == view.ahead),
-            fetches.keep_en.eq(arrival.homeless), fetches.keep_loose.eq(~view.waiting),
+            fetches.keep_en.eq(fill.no_entry), fetches.keep_loose.eq(~view.waiting),
             self.o_line.p.line.eq(self._line), self.o_line.p.count.eq(lines),
             self.o_line.p.tag.eq(fetches.free_slot),
             work.post_stb.eq(self.post_stb), work.post_qpn.eq(self.post_qpn),
@@ -234,48 +234,49 @@ class Prefetch(wiring.Component):
             broken.reason.eq(abi.Reason.BAD_POINTER.value),
             cache.qpn.eq(qpn), step.p.qpn.eq(qpn), step.p.kind.eq(AheadKind.END),
             self._few.eq(view.waiting | cache.none),
-            self._wanted.eq(view.live & ~fetches.of_qpn[0] & (view.ahead != 0) & reach.room
-                             & (view.waiting | self._filling | reach.low)),
+            self._wanted.eq(view.live & ~fetches.of_qpn[0] & (view.ahead != 0) & budget.below_depth
+                             & (view.waiting | self._filling | budget.below_watermark)),
         ]
         wiring.connect(m, wiring.flipped(self.i_line), fetches.i_line)
         wiring.connect(m, broken.o_report, wiring.flipped(self.o_report))
         wiring.connect(m, broken.o_qp_error, wiring.flipped(self.o_qp_error))
-        m.d.sync += self._line.eq(reach.line)
+        m.d.sync += self._line.eq(budget.line)
 
     def _choose_list(self, m, dying):
-        """Choose a list, and read its row."""
-        work, row, fetches, arrival, turn_out = self._work, self._row, self._fetches, self._arrival, self._turn_out
+        """Build the states that choose a list, and read its row."""
+        work, row, fetches, fill, eviction = self._work, self._row, self._fetches, self._fill, self._eviction
         qpn, op = self._qpn, self.i_control.p
-        with m.State("IDLE"):  # waits for a control operation, a node, or a list to look at
-            m.d.comb += [turn_out.at_rest.eq(1), self.idle.eq(
+        with m.State("IDLE"):  # waits for a control operation, a node, or a list to examine
+            m.d.comb += [eviction.at_rest.eq(1), self.idle.eq(
                 fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~work.i[0].valid
             )]
             m.d.sync += self._filling.eq(0)
             with m.If(self.i_control.valid & ~(dying & fetches.of_qpn[1])):
                 m.d.comb += row.start.eq(1)
-                m.d.sync += [qpn.eq(op.qpn), self._job.eq(Job.CONTROL)]
+                m.d.sync += [qpn.eq(op.qpn), self._job.eq(ListStateUse.CONTROL)]
                 m.next = "ROW"
             with m.Elif(fetches.done):
                 m.d.comb += row.start.eq(1)
-                m.d.sync += [qpn.eq(fetches.done_qpn), self._slot.eq(fetches.done_slot), self._job.eq(Job.LAND)]
+                m.d.sync += [qpn.eq(fetches.done_qpn), self._slot.eq(fetches.done_slot),
+                             self._job.eq(ListStateUse.FILL)]
                 m.next = "ROW"
             with m.Elif(work.o.valid):
                 m.d.comb += [row.start.eq(1), work.o.ready.eq(1)]
-                m.d.sync += [qpn.eq(work.o.payload), self._job.eq(Job.LOOK)]
+                m.d.sync += [qpn.eq(work.o.payload), self._job.eq(ListStateUse.LOOK)]
                 m.next = "ROW"
         with m.State("ROW"):  # waits for the row of the list
-            m.d.comb += [arrival.start.eq(row.soon & (self._job == Job.LAND)),
-                         turn_out.read.eq(row.kept & (self._job == Job.TURN_OUT))]
+            m.d.comb += [fill.start.eq(row.soon & (self._job == ListStateUse.FILL)),
+                         eviction.read.eq(row.kept & (self._job == ListStateUse.EVICT))]
             with m.If(row.kept):
                 with m.Switch(self._job):
-                    for case in Job:
+                    for case in ListStateUse:
                         with m.Case(case):
-                            m.next = "ARRIVAL" if case is Job.LAND else case.name
+                            m.next = case.name
 
     def _control_list(self, m, dying):
-        """Carry a control operation out."""
+        """Build the state that executes a control operation."""
         work, fetches, step, op = self._work, self._fetches, self.step, self.i_control.p
-        with m.State("CONTROL"):  # starts, ends or shows a list
+        with m.State("CONTROL"):  # creates, destroys or queries a list
             m.d.comb += self.i_control.ready.eq(1)
             m.next = "IDLE"
             with m.Switch(op.kind):
@@ -292,30 +293,30 @@ class Prefetch(wiring.Component):
                         m.next = "FORGET"
 
     def _look_at_list(self, m):
-        """Issue a read for the list, if it wants one."""
-        row, reach, fetches, arrival, broken = self._row, self._reach, self._fetches, self._arrival, self._broken
+        """Build the states that issue a read for the list, if it needs one."""
+        row, budget, fetches, fill, broken = self._row, self._budget, self._fetches, self._fill, self._broken
         view, few, wanted = row.o, self._few, self._wanted
-        with m.State("LOOK"):  # issues a fetch if the list needs one and everything is there for it
+        with m.State("LOOK"):  # issues a read if the list needs one and there is a slot and space for it
             m.next = "IDLE"
             with m.If(fetches.kept):
-                m.d.comb += arrival.start.eq(1)
+                m.d.comb += fill.start.eq(1)
                 m.d.sync += self._slot.eq(fetches.kept_slot)
-                m.next = "ARRIVAL"
-            with m.Elif(wanted & ~reach.inside):
+                m.next = "FILL"
+            with m.Elif(wanted & ~budget.inside):
                 m.d.comb += broken.start.eq(1)
                 m.next = "BREAK"
             with m.Elif(wanted & fetches.free):
-                m.d.sync += self._lines.eq(Mux(view.adjacent, reach.lines, 1))
+                m.d.sync += self._lines.eq(Mux(view.adjacent, budget.lines, 1))
                 m.next = "ISSUE"
             with m.Elif(wanted & few & fetches.loose):
                 m.d.sync += self._slot.eq(fetches.loose_slot)
                 m.next = "MAKE_PLACE"
             with m.Elif(wanted & (view.waiting | ~fetches.quiet)):
                 m.next = "AGAIN"
-        with m.State("MAKE_PLACE"):  # forgets what another list's read brought
+        with m.State("MAKE_PLACE"):  # discards the kept blocks of another list
             m.d.comb += fetches.finish_en.eq(1)
             m.next = "AGAIN"
-        with m.State("FORGET"):  # forgets what the last read of a dead list brought
+        with m.State("FORGET"):  # discards the kept blocks of a destroyed list
             m.d.comb += fetches.finish_en.eq(1)
             m.next = "IDLE"
         with m.State("ISSUE"):  # waits for the read engine
@@ -324,24 +325,24 @@ class Prefetch(wiring.Component):
                 m.d.comb += [self.count_prefetches.eq(1), fetches.start_en.eq(1)]
                 m.next = "IDLE"
 
-    def _take_arrival(self, m):
-        """Fill the cache with the blocks of a read."""
-        row, fetches, arrival, broken, step = self._row, self._fetches, self._arrival, self._broken, self.step
-        with m.State("ARRIVAL"):  # waits for the blocks of a read to land; then the list may want more
+    def _fill_cache(self, m):
+        """Build the state that fills the cache with the blocks of a read."""
+        row, fetches, fill, broken, step = self._row, self._fetches, self._fill, self._broken, self.step
+        with m.State("FILL"):  # waits for the blocks of a read to be filled; then the list may need more
             m.d.comb += [
-                step.valid.eq(arrival.offers), step.p.kind.eq(AheadKind.LAND), step.p.block.eq(arrival.found),
-                step.p.adjacent.eq(fetches.node.next_adjacent), fetches.finish_en.eq(arrival.finished),
-                broken.reason.eq(arrival.reason),
+                step.valid.eq(fill.fill_request), step.p.kind.eq(AheadKind.FILL), step.p.block.eq(fill.found),
+                step.p.adjacent.eq(fetches.node.next_adjacent), fetches.finish_en.eq(fill.finished),
+                broken.reason.eq(fill.reason),
             ]
-            with m.If(arrival.homeless):
+            with m.If(fill.no_entry):
                 m.next = "IDLE"
-                with m.If(self._turn_out.starts):
-                    m.next = "TURN_OUT"
-            with m.If(arrival.finished):
-                m.d.sync += [self._filling.eq(1), self._job.eq(Job.LOOK)]
-                with m.If(arrival.dead):
+                with m.If(self._eviction.starts):
+                    m.next = "EVICT"
+            with m.If(fill.finished):
+                m.d.sync += [self._filling.eq(1), self._job.eq(ListStateUse.LOOK)]
+                with m.If(fill.dead):
                     m.next = "IDLE"
-                with m.Elif(arrival.reason != 0):
+                with m.Elif(fill.reason != 0):
                     m.d.comb += broken.start.eq(1)
                     m.next = "BREAK"
                 with m.Else():
@@ -349,40 +350,40 @@ class Prefetch(wiring.Component):
                     m.next = "ROW"
 
     def _evict(self, m):
-        """Take an entry from another list."""
-        row, fetches, turn_out, qpn, step = self._row, self._fetches, self._turn_out, self._qpn, self.step
+        """Build the states that evict an entry of another list."""
+        row, fetches, eviction, qpn, step = self._row, self._fetches, self._eviction, self._qpn, self.step
         again = self._work.i[0]
-        with m.State("TURN_OUT"):  # waits for an entry that another list gives up
+        with m.State("EVICT"):  # waits for an entry of another list
             m.d.comb += [
-                step.valid.eq(turn_out.back), step.p.kind.eq(AheadKind.BACK), step.p.block.eq(self.cache.peek_block),
-                fetches.finish_en.eq(turn_out.release_en & fetches.kept),   # what was read behind it is forgotten
+                step.valid.eq(eviction.back), step.p.kind.eq(AheadKind.BACK), step.p.block.eq(self.cache.peek_block),
+                fetches.finish_en.eq(eviction.release_en & fetches.kept),   # discard kept blocks after the evicted node
             ]
             m.d.sync += self._slot.eq(fetches.kept_slot)
-            with m.If(turn_out.reads):
+            with m.If(eviction.reads):
                 m.d.comb += row.start.eq(1)
-                m.d.sync += [qpn.eq(turn_out.whose), self._job.eq(Job.TURN_OUT)]
+                m.d.sync += [qpn.eq(eviction.list_qpn), self._job.eq(ListStateUse.EVICT)]
                 m.next = "ROW"
-            with m.If(turn_out.release_en):
+            with m.If(eviction.release_en):
                 m.next = "READ_AGAIN"
-            with m.Elif(turn_out.ends):
-                m.d.sync += qpn.eq(turn_out.hungry)
+            with m.Elif(eviction.ends):
+                m.d.sync += qpn.eq(eviction.requester)
                 m.next = "AGAIN"
-                with m.If(turn_out.given_up):
+                with m.If(eviction.given_up):
                     m.next = "IDLE"
-        with m.State("READ_AGAIN"):  # waits for a place in the work list, to keep what was taken back
+        with m.State("READ_AGAIN"):  # waits for space in the work list, to add the list of the evicted node
             m.d.comb += again.valid.eq(1)
             with m.If(again.ready):
-                m.d.sync += qpn.eq(turn_out.hungry)
+                m.d.sync += qpn.eq(eviction.requester)
                 m.next = "AGAIN"
 
     def _finish(self, m):
-        """End a broken list, or keep a list for another look."""
+        """Build the states that end a broken list, or queue a list again."""
         broken, again = self._broken, self._work.i[0]
-        with m.State("BREAK"):  # waits for the list to end, and for all who hear of it
+        with m.State("BREAK"):  # waits for the list to end, and for its reports
             m.d.comb += self.step.valid.eq(broken.end)
             with m.If(broken.done):
                 m.next = "IDLE"
-        with m.State("AGAIN"):  # waits for a place in the work list
+        with m.State("AGAIN"):  # waits for space in the work list
             m.d.comb += again.valid.eq(1)
             with m.If(again.ready):
                 m.next = "IDLE"

@@ -1,4 +1,4 @@
-"""QPs that may need a node fetch, each at most once."""
+"""Work list: QPs that may need a node fetch, each at most once."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -12,15 +12,14 @@ PLACES = 64
 
 
 class WorkList(wiring.Component):
-    """Set of QPs, first in first out as long as they find a place in its queue.
+    """Set of QPs, first in first out as long as there is space in its queue.
 
-    A QP is entered by any of three inputs; one that is in already is not entered twice. The QP that leaves is
-    out two cycles before its state may be read: whatever was posted for it before is seen then. One entry per
-    cycle; the strobe is always taken, the streams when there is none.
+    A QP is entered by any of three inputs; a QP that is in the set is not entered again. A QP leaves at least two
+    cycles before its state is read, so that earlier posts are included. One entry per
+    cycle; the strobe is always accepted, the streams when there is none.
 
-    A QP costs two bits. A queue of ``places`` holds those that are in; when it is full, a QP is only marked, and once
-    the queue has run empty all marks are gone through in turn, 2 cycles each: more than that many lists at once
-    wait for each other, but none is forgotten.
+    A QP costs two bits. The queue holds ``places`` QPs of the set; when it is full, a QP is only marked, and once
+    the queue is empty all marks are scanned, 2 cycles each: more lists than that wait for each other, but none is lost.
 
     Parameters
     ----------
@@ -33,9 +32,9 @@ class WorkList(wiring.Component):
     i : In(stream.Signature(qpn)).array(2)
     o : Out(stream.Signature(qpn))
     forget_en, forget_qpn : In
-        A QP is created: whatever was remembered of the QPN is void. Not in a cycle with ``o.ready``.
+        A QP is created: remove its QPN from the set. Not in a cycle with ``o.ready``.
     empty : Out(1)
-        No QP is in.
+        The set is empty.
     """
 
     def __init__(self, params: CardParams, *, places=PLACES):
@@ -52,12 +51,12 @@ class WorkList(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         width, qps = self.params.qpn_width, self.params.qps
-        # A QP is in while its bits of the two memories differ: entering writes one of them, leaving the other.
+        # A QP is in the set while its bits of the two memories differ: entering toggles one of them, leaving the other.
         m.submodules.entered = entered = Memory(shape=1, depth=qps, init=[])
         m.submodules.left = left = Memory(shape=1, depth=qps, init=[])
         enter_write, leave_write = entered.write_port(), left.write_port()
         enter_read, enter_copy, enter_scan = (entered.read_port() for _ in range(3))
-        # A QP that leaves is written a cycle late: what is copied has to be read.
+        # The write for a QP that leaves is a cycle late: the bit to copy has to be read.
         leaver, leaving, copied = Signal(width), Signal(), Signal()
         leave_read, leave_scan = (left.read_port(transparent_for=(leave_write,)) for _ in range(2))
         m.submodules.queue = queue = Fifo(width, self.places)
@@ -71,10 +70,10 @@ class WorkList(wiring.Component):
             chosen.eq(Mux(self.post_stb, self.post_qpn, Mux(first.valid, first.payload, second.payload))),
         ]
         enters = Signal()
-        again = Signal()        # the one before was the same QP and is being entered: the memories do not show it yet
+        again = Signal()        # the previous QP was the same and is being entered: the memories do not show it yet
         m.d.sync += [valid.eq(choosing), qpn.eq(chosen), again.eq(enters & (qpn == chosen))]
 
-        # The search for marked QPs. Behind `position` it has been: a QP entered there goes to the queue itself.
+        # Scan for marked QPs. A QP entered before `position` goes to the queue directly.
         position, scanning, missed, looked = Signal(width), Signal(), Signal(), Signal()
         starts, passed, found = Signal(), Signal(), Signal()
         m.d.comb += [

@@ -1,4 +1,4 @@
-"""QP life cycle inside the room: one operation at a time, walked through the blocks in a safe order."""
+"""Control of QP incarnations in the subsystem: one operation at a time, in a safe order through the blocks."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, stream, wiring
@@ -8,7 +8,7 @@ from ...part.layouts import ListCreate, QpRef
 
 
 class ControlKind(enum.Enum, shape=2):
-    """What is to happen to a QP."""
+    """Control operation of a QP."""
 
     CREATE = 0
     DESTROY = 1
@@ -16,7 +16,7 @@ class ControlKind(enum.Enum, shape=2):
 
 
 class ControlOp(data.Struct):
-    """Operation handed to each block; its ``ready`` means that it took effect there."""
+    """Operation for one block; its ``ready`` means that the operation took effect there."""
 
     kind: ControlKind
     qpn: 24
@@ -28,8 +28,8 @@ class ListControl(wiring.Component):
     """Serialises create, destroy and query over the blocks.
 
     Create goes to posted values, window, matcher and prefetch; it is accepted (``ready``) when in effect
-    everywhere. Destroy goes to window (whose marker makes the builder forget), prefetch (no fetch of the QP
-    is in flight afterwards) and matcher (its nodes leave the cache), then ``destroyed`` pulses. Query reads
+    everywhere. Destroy goes to window (whose marker makes the builder discard the open node), prefetch (no fetch of the
+    QP is in flight afterwards) and matcher (its nodes leave the cache), then ``destroyed`` pulses. Query reads
     window, then prefetch.
 
     Members
@@ -38,7 +38,7 @@ class ListControl(wiring.Component):
     i_destroy : In(stream.Signature(QpRef))
     destroyed : Out(1)
     discarded : In(1)
-        The builder has forgotten the QP being destroyed.
+        The builder has discarded the open node of the QP that is being destroyed.
     query_stb, query_qpn, query_done
         A query starts with a strobe and ends with one; results are then stable at the blocks.
     o_posted, o_window, o_prefetch, o_matcher : Out(stream.Signature(ControlOp))
@@ -110,7 +110,7 @@ class ListControl(wiring.Component):
                         m.next = "DONE"
                     with m.Else():
                         m.next = "MATCHER"
-            with m.State("MATCHER"):  # waits for a moment between two matches
+            with m.State("MATCHER"):  # waits for a cycle between two matches
                 m.d.comb += self.o_matcher.valid.eq(1)
                 with m.If(self.o_matcher.ready):
                     m.next = "DONE"

@@ -1,4 +1,4 @@
-"""Cumulative PSN of every QP, as the driver posted it, and the check of a doorbell's QP."""
+"""Cumulative PSN of every QP as posted by the driver, and the check of a doorbell's QP."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -11,7 +11,7 @@ from ...table.kinds import QP_STATES
 
 
 class DoorbellCheck(wiring.Component):
-    """Asks the QP table about a doorbell. Latency 1, one doorbell per cycle.
+    """Checks the QP of a doorbell against the QP table. Latency 1, one doorbell per cycle.
 
     Parameters
     ----------
@@ -32,23 +32,23 @@ class DoorbellCheck(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        asked, generation, entry = Signal(), Signal(GENERATION_BITS), self.qp.entry
-        m.d.sync += [asked.eq(self.stb & (self.qpn < self.params.qps)), generation.eq(self.generation)]
+        requested, generation, entry = Signal(), Signal(GENERATION_BITS), self.qp.entry
+        m.d.sync += [requested.eq(self.stb & (self.qpn < self.params.qps)), generation.eq(self.generation)]
         same = entry.generation[:GENERATION_BITS] == generation
         m.d.comb += [
             self.qp.en.eq(self.stb), self.qp.index.eq(self.qpn),
-            self.good.eq(asked & same & (entry.state != QpState.RESET.value)),
+            self.good.eq(requested & same & (entry.state != QpState.RESET.value)),
         ]
         return m
 
 
-CUM_BITS = 24   # less than 2^23 PSNs are outstanding, so the window's base tells the rest
+CUM_BITS = 24   # less than 2^23 PSNs are outstanding, so the window's base supplies the high bits
 
 
 class CumTable(wiring.Component):
     """Newest cumulative PSN of every QP.
 
-    Takes one doorbell per cycle, always. A doorbell of another generation than the QP's, of no QP, or of a QPN
+    One doorbell per cycle, never stalled. A doorbell of another generation than the QP's, of no QP, or of a QPN
     beyond the table, is ignored. A value can be read two cycles after its doorbell.
 
     Parameters
@@ -61,10 +61,10 @@ class CumTable(wiring.Component):
         A doorbell.
     qp : Out(QP_STATES.read_port(params))
     create_stb, create_qpn, create_psn : In
-        Start of a QP's life; held until ``create_done``.
+        Initial value of a new incarnation; held until ``create_done``.
     create_done : Out(1)
     read_en, read_index, read_data : In, In, Out
-        Data comes one cycle after ``read_en`` and stays.
+        Data comes one cycle after ``read_en`` and is held.
     """
 
     def __init__(self, params: CardParams):

@@ -10,21 +10,21 @@ from amaranth.lib.wiring import In, Out
 from ...contract.abi import HOLES_BITS
 from ...contract.params import CardParams, exact_log2
 from ...contract.wire import PSN_OUTSTANDING_LOG2
-from ...part.counting import count_outputs
-from ...part.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest, Verdict
-from ...part.logic import below, one_hot, sum_of_three
-from ...part.select import LateChoice
+from ...part.counter_ports import count_outputs
+from ...part.layouts import HoleRun, MatchRequest, Verdict, WindowRequest, WindowVerdict
+from ...part.logic import one_hot, sum_of_three, thermometer
+from ...part.select import LateMux
 from .control import ControlKind, ControlOp
 from .cum import CUM_BITS
-from .step import RUN_ON, STEP, LowBits, RunOn, Step
+from .slide import RUN_ON, STEP, MarkAndSlide, SlideLookahead, SlideStep
 
 
 class Window(wiring.Component):
     """Bitmap windows of all QPs.
 
-    Original packets are marked; what falls behind the reorder distance without having come leaves as hole runs.
-    Retransmissions and probes are passed to the matcher. What is further ahead of the base than the request's
-    ``psn_guard`` lets it be changes nothing. One packet per 2 cycles, in order, also all for one QP;
+    Original packets are marked; PSNs that leave the reorder distance without having been received leave as hole
+    runs. Retransmissions and probes are passed to the matcher. A packet that is further ahead of the base than the
+    request's ``psn_guard`` allows changes nothing. One packet per 2 cycles, in order, also if all are for one QP;
     latency 5 cycles. While a window slides, one step (one run, 16 PSNs, or the rest of a jump) every other cycle,
     input stalled.
 
@@ -34,19 +34,19 @@ class Window(wiring.Component):
 
     Members
     -------
-    i : In(stream.Signature(JudgeRequest))
-    o : Out(stream.Signature(Judgement))
+    i : In(stream.Signature(WindowRequest))
+    o : Out(stream.Signature(WindowVerdict))
         In request order.
     i_control : In(stream.Signature(ControlOp))
         CREATE starts the window at ``psn``; DESTROY sends a run of length 0 without ``seal`` (discard); QUERY
         leaves the results at ``query_base`` and ``query_holes``.
     o_run : Out(stream.Signature(HoleRun))
     o_match : Out(stream.Signature(MatchRequest))
-        ``ready`` is not looked at: sent only after ``match_space`` was seen.
+        ``ready`` is ignored: a request is sent only if ``match_space`` was high.
     unmatched : Out(1)
-        What ``o_match`` shows has no space: the verdict is UNMATCHED, or PROBE.
+        There is no space for the request at ``o_match``: the verdict is UNMATCHED, or PROBE.
     match_space : In(1)
-        For the header that ``o_match`` shows, valid or not.
+        For the header at ``o_match``, valid or not.
     row_en, row_index : Out
         Reads the table below; its data comes a cycle later.
     cum : In(CUM_BITS)
@@ -59,7 +59,7 @@ class Window(wiring.Component):
 
     Notes
     -----
-    A cumulative PSN newer than the window's base has no effect on what is ahead of the base.
+    A cumulative PSN newer than the window's base has no effect ahead of the base.
     """
 
     COUNTS = {"holes": 24, "window_stall_cycles": 1}
@@ -67,8 +67,8 @@ class Window(wiring.Component):
     def __init__(self, params: CardParams):
         self.params = params
         super().__init__({
-            "i": In(stream.Signature(JudgeRequest)),
-            "o": Out(stream.Signature(Judgement)),
+            "i": In(stream.Signature(WindowRequest)),
+            "o": Out(stream.Signature(WindowVerdict)),
             "i_control": In(stream.Signature(ControlOp)),
             "query_base": Out(32), "query_holes": Out(32),
             "o_run": Out(stream.Signature(HoleRun)),
@@ -85,7 +85,7 @@ class Window(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         bits = self.params.window_bits
-        # At rest the base was not received: its bit is not kept.
+        # At rest the base is missing, so its bit is not stored.
         kept_shape = data.StructLayout({"base": 32, "bitmap": bits - 1, "holes": HOLES_BITS, "owed": 1})
         m.submodules.rows = rows = Memory(shape=kept_shape, depth=self.params.qps, init=[])
         read, write = [rows.read_port(), rows.write_port()]
@@ -102,7 +102,7 @@ class Window(wiring.Component):
         with m.If(load):
             m.d.sync += active.eq(next_full)
 
-        # Where there is nothing new, `result` is the row.
+        # `result` is equal to the row unless something changes it.
         m.d.comb += now.current.early_en.eq(1)
         with m.FSM():
             self._take(m, now, seen, active)
@@ -115,11 +115,11 @@ class Window(wiring.Component):
 
     @property
     def _row_shape(self):
-        """Window of a QP: its base, which PSNs were received, how many holes it had, and a report that is owed."""
+        """Window of a QP: base, bitmap of received PSNs, number of holes so far, and a pending report."""
         return data.StructLayout({"base": 32, "bitmap": self.params.window_bits, "holes": HOLES_BITS, "owed": 1})
 
     def _fetch(self, m, read):
-        """First stage: a request, or a control operation, whose row is being read. Return its signals."""
+        """Build the first stage: a request or control operation whose row is being read. Return its signals."""
         index_width = self.params.qpn_width
         fetched = Signal(self._row_shape)
         m.d.comb += [
@@ -128,8 +128,9 @@ class Window(wiring.Component):
         ]
 
         next_full, next_control, control_taken = Signal(), Signal(), Signal()
-        next_request = Signal(JudgeRequest)
-        take_control, accept = Signal(), Signal()       # the first a cycle late: `ready` comes of registers
+        next_request = Signal(WindowRequest)
+        # `take_control` is a cycle late, so that `ready` depends on registers only
+        take_control, accept = Signal(), Signal()
         m.d.sync += take_control.eq(self.i_control.valid & ~control_taken & ~(take_control & accept))
         m.d.comb += [
             accept.eq(~next_full & (self.i.valid | take_control)),
@@ -139,9 +140,10 @@ class Window(wiring.Component):
             read.en.eq(accept), read.addr.eq(self.row_index),
         ]
         row_index, row_known = Signal(index_width), Signal()
-        same = Signal()     # `next_request` is for the row that is current
+        same = Signal()     # `next_request` is for the current row
         with m.If(accept):
-            m.d.sync += same.eq(row_known & (row_index == self.row_index))      # it stays until this one replaces it
+            # the current row stays until this request replaces it
+            m.d.sync += same.eq(row_known & (row_index == self.row_index))
             m.d.sync += [next_full.eq(1), next_control.eq(take_control), next_request.eq(self.i.payload)]
             with m.If(take_control):
                 m.d.sync += [control_taken.eq(1), next_request.qpn.eq(self.i_control.p.qpn),
@@ -151,22 +153,22 @@ class Window(wiring.Component):
             fetched=fetched, row_index=row_index, row_known=row_known, same=same)
 
     def _load(self, m, ahead):
-        """Second stage: its row is the newest one of its QP even while idle, so the same QP may follow at once.
+        """Build the second stage, whose row is the newest of its QP even while idle, so the same QP may follow at once.
 
         Return its signals, to which :meth:`_decide` and :meth:`_step` add.
         """
         next_full, next_control, next_request = ahead.next_full, ahead.next_control, ahead.next_request
         fetched, row_index, row_known, same = ahead.fetched, ahead.row_index, ahead.row_known, ahead.same
         bits, row_shape = self.params.window_bits, self._row_shape
-        m.submodules.current = current = LateChoice(row_shape, other=True)
+        m.submodules.current = current = LateMux(row_shape, other=True)
         row = current.o
-        request, control = [Signal(JudgeRequest), Signal()]
-        too_far = Signal(PSN_OUTSTANDING_LOG2)      # bits that the distance of a packet ahead must not have
+        request, control = [Signal(WindowRequest), Signal()]
+        too_far = Signal(PSN_OUTSTANDING_LOG2)      # bits that a forward distance must not have
         load = Signal()
         result = Signal(row_shape)
-        m.submodules.low_bits = low_bits = LowBits(bits)
-        m.submodules.run_on = run_on = RunOn(bits)
-        # How far the packet is from the base that its window then has: of its own, when that moves last.
+        m.submodules.low_bits = low_bits = SlideLookahead(bits)
+        m.submodules.run_on = run_on = MarkAndSlide(bits)
+        # Distance of the packet from the base of its window; from the next base if the window moves in this cycle.
         distance, moves, moved = Signal(24), Signal(), Signal(32)
         m.d.comb += moved.eq(row.base + low_bits.run)
         with m.If(load & next_full):
@@ -183,14 +185,14 @@ class Window(wiring.Component):
             load=load, result=result, low_bits=low_bits, run_on=run_on, distance=distance, moves=moves, moved=moved)
 
     def _classify(self, m, now):
-        """Return the meaning of the request against its window; combinational."""
+        """Return the meaning of the request for its window; combinational."""
         row, request, too_far, distance = now.row, now.request, now.too_far, now.distance.as_signed()
         bits = self.params.window_bits
         seen = Signal(data.StructLayout({
             "verdict": Verdict, "psn": 32, "distance": 24, "mark": bits, "marks": 1, "first": 1,
             "slide": 24, "insert": 1, "seal": 1, "slides": 1}))
         of_cum, beyond_cum = Signal(24), Signal(24)
-        place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: less 1
+        place, reorder = distance[:exact_log2(bits)], Signal(range(bits), name="reorder")   # `reorder`: distance - 1
         behind, far, stale, beyond, received, ahead = (Signal(name=n) for n in (
             "behind", "far", "stale", "beyond", "received", "ahead"))
         m.d.comb += [
@@ -199,13 +201,14 @@ class Window(wiring.Component):
             seen.distance.eq(distance),
             behind.eq(distance < 0),
             far.eq(~behind & (distance & too_far).any()),
-            stale.eq(behind & (~of_cum[-1] | beyond_cum[-1])),      # all three 24 bits with a sign
+            stale.eq(behind & (~of_cum[-1] | beyond_cum[-1])),      # all three are signed, 24 bits
             received.eq((distance < bits) & (row.bitmap >> place)[0]),
             ahead.eq(~behind & ~far & ~request.probe & ~request.retransmission), beyond.eq(distance > reorder),
-            # Of one that was received before, the bit is set. What was received comes last.
+            # The bit of a duplicate is set already. `received` is the latest signal.
             seen.mark.eq(one_hot(1, place, bits)), seen.marks.eq(ahead & ~beyond),
-            seen.first.eq((distance == 0) & ~request.probe & ~request.retransmission),      # it marks the base
-            seen.slide.eq(Mux(request.probe, distance, Mux(beyond, distance - reorder, 0))),    # if it slides
+            seen.first.eq((distance == 0) & ~request.probe & ~request.retransmission),      # the packet is at the base
+            # valid if the window slides
+            seen.slide.eq(Mux(request.probe, distance, Mux(beyond, distance - reorder, 0))),
         ]
         m.d.sync += reorder.eq(Mux(self.reorder_distance > bits, bits - 1,
                                    Mux(self.reorder_distance == 0, 0, self.reorder_distance - 1)))
@@ -231,24 +234,26 @@ class Window(wiring.Component):
         return seen
 
     def _decide(self, m, now, write):
-        """Next row, and the outputs that the packet causes; the states enable them."""
+        """Build the next row and the outputs of a packet; the states enable them."""
         row, request, result, low_bits, run_on = now.row, now.request, now.result, now.low_bits, now.run_on
         bits, row_index, moves, moved = self.params.window_bits, now.row_index, now.moves, now.moved
-        m.submodules.sliding = sliding = LateChoice(24)
-        slide = sliding.o       # over how many PSNs it has yet to slide
+        m.submodules.sliding = sliding = LateMux(24)
+        slide = sliding.o       # number of PSNs left to slide over
         verdict, mark, insert = [Signal(Verdict), Signal(bits), Signal()]
-        marks = Signal()        # at its place, `mark`; otherwise it marks nothing
-        psn, position, seal = [Signal(32), Signal(range(bits)), Signal()]     # position: its bits after the slide
-        slides = Signal()       # there is something to slide over or to insert
+        marks = Signal()        # mark `mark`; otherwise the packet marks nothing
+        # `position`: the low bits of the packet's distance after the slide
+        psn, position, seal = [Signal(32), Signal(range(bits)), Signal()]
+        slides = Signal()       # the window slides or a packet is inserted
         to_match, matched, matches = [Signal(), Signal(), Signal()]
 
-        # What its bits say is known a cycle later: not in the one behind a slide. An insertion says that there is one.
+        # The lookahead is a cycle late: invalid in the cycle after a slide. After an insertion it does not show the
+        # packet.
         shifts, slid = Signal(), Signal()
         inserts, inserted = Signal(), Signal()
         m.d.sync += [slid.eq(shifts), inserted.eq(inserts)]
-        creates, advances = Signal(), Signal()      # `advances`: over what was received at the base
+        creates, advances = Signal(), Signal()      # `advances`: over the received PSNs at the base
         advanced = run_on.advanced
-        runs, some = Signal(init=1), Signal()       # `some`: what lies at the base is received, with this packet
+        runs, some = Signal(init=1), Signal()       # `some`: the base is received, including this packet
         m.d.sync += some.eq(runs)
         taken, out_free = [Signal(), Signal()]
         m.d.comb += [
@@ -257,7 +262,8 @@ class Window(wiring.Component):
             taken.eq((verdict == Verdict.ACCEPT) | (verdict == Verdict.PROBE)),
             to_match.eq((verdict == Verdict.MATCH) | (verdict == Verdict.PROBE)),
             out_free.eq(~self.o.valid | self.o.ready),
-            # By AND and OR: from multiplexers that keep the row synthesis makes an enable of all that decides in SLIDE.
+            # AND-OR instead of a Mux that holds the row: synthesis would turn the hold into an enable that depends on
+            # every condition of SLIDE.
             result.base.eq((moved & advances.replicate(32)) | (self.i_control.p.psn & creates.replicate(32))
                            | (row.base & (~advances & ~creates).replicate(32))),
             result.bitmap.eq((advanced & advances.replicate(bits)) | (
@@ -265,7 +271,7 @@ class Window(wiring.Component):
             result.holes.eq((row.holes + self.count_holes) & (~creates).replicate(HOLES_BITS)),     # a cycle late
             result.owed.eq(row.owed & ~creates),
             write.addr.eq(row_index), write.data.holes.eq(result.holes), write.data.owed.eq(result.owed),
-            # What `result` is whenever it is written.
+            # Equal to `result` in every cycle with a write.
             write.data.base.eq(Mux(moves, moved, Mux(creates, self.i_control.p.psn, row.base))),
             write.data.bitmap.eq(Mux(moves, advanced[1:], Mux(creates, 0, row.bitmap[1:]))),
             self.o_match.p.qpn.eq(request.qpn), self.o_match.p.generation.eq(request.generation),
@@ -283,13 +289,13 @@ class Window(wiring.Component):
             out_free=out_free)
 
     def _step(self, m, now, seen):
-        """One step of a slide, which the row takes late in the cycle."""
+        """Build one step of a slide; the row is loaded late in the cycle."""
         row, current, result, low_bits = now.row, now.current, now.result, now.low_bits
         sliding, slide, position = now.sliding, now.slide, now.position
         bits = self.params.window_bits
         stalling = Signal()
-        m.submodules.step = step = Step(bits)
-        limited = Signal(STEP)      # a bit for each of the next PSNs that it slides over
+        m.submodules.step = step = SlideStep(bits)
+        limited = Signal(STEP)      # thermometer code of the next PSNs to slide over
         m.d.comb += [
             low_bits.limited.eq(limited), step.limited.eq(limited), step.slide.eq(slide), step.position.eq(position),
             step.base.eq(row.base), step.bitmap.eq(row.bitmap), step.ahead.eq(low_bits.ahead),
@@ -303,7 +309,7 @@ class Window(wiring.Component):
         now.stalling, now.step, now.limited = stalling, step, limited
 
     def _finish(self, m, now, write, empty):
-        """The packet is judged; its window has received nothing behind its base (``empty``), or it has."""
+        """Finish the packet; ``empty``: its window has received nothing after its base."""
         row, request, result, verdict, taken = now.row, now.request, now.result, now.verdict, now.taken
         m.d.comb += [write.en.eq(1), now.load.eq(1)]
         with m.If(taken):
@@ -319,7 +325,7 @@ class Window(wiring.Component):
         m.next = "CLASSIFY"
 
     def _take(self, m, now, seen, active):
-        """Keep the meaning of the request."""
+        """Build the state that registers the meaning of the request."""
         row, sliding = now.row, now.sliding
         with m.State("CLASSIFY"):  # waits for a request; compares its PSN with the window
             m.d.comb += [now.load.eq(~active), sliding.early_en.eq(1)]
@@ -335,15 +341,15 @@ class Window(wiring.Component):
                     m.next = "CONTROL"
 
     def _effect(self, m, now, write):
-        """Apply the packet to its window, if one cycle does."""
+        """Build the state that applies the packet to its window, if one cycle is enough."""
         result, low_bits, verdict = now.result, now.low_bits, now.verdict
         some, slides, seal, slide, out_free = now.some, now.slides, now.seal, now.slide, now.out_free
         current, limited, run = now.current, now.limited, self.o_run.p
-        with m.State("EFFECT"):  # marks the packet and slides over what came before
+        with m.State("EFFECT"):  # marks the packet and slides over the PSNs received before it
             m.d.comb += [now.advances.eq(1), now.moves.eq(1), now.runs.eq(some), current.early_en.eq(0)]
-            m.d.comb += low_bits.limited.eq(below(m, slide, STEP, "limiting"))
+            m.d.comb += low_bits.limited.eq(thermometer(m, slide, STEP, "limiting"))
             m.d.sync += limited.eq(low_bits.limited)
-            # What goes to the matcher marks nothing, so it does not run on.
+            # A request to the matcher marks nothing, so the window does not move.
             m.d.comb += now.matches.eq(~slides & (~seal | self.o_run.ready))
             with m.If(slides | (some & low_bits.ahead[RUN_ON])):
                 m.d.comb += [current.early_en.eq(1), now.shifts.eq(some)]
@@ -356,13 +362,13 @@ class Window(wiring.Component):
                     self._finish(m, now, write, Mux(some, ~low_bits.rest, low_bits.none & (verdict != Verdict.ACCEPT)))
 
     def _slide(self, m, now, write):
-        """Slide over one run of holes, or the rest of a jump, every other cycle."""
+        """Build the state that slides over one run of holes, or the rest of a jump, every other cycle."""
         row, low_bits, slid, limited, step = now.row, now.low_bits, now.slid, now.limited, now.step
         insert, seal, out_free, run = now.insert, now.seal, now.out_free, self.o_run.p
         with m.State("SLIDE"):  # waits until the holes are out and the packet is marked
-            left = Signal()     # something is yet to be slid over, inserted or sent
+            left = Signal()     # there are PSNs left to slide over, or something to insert or send
             m.d.comb += [now.stalling.eq(1), left.eq(limited[0] | insert | row.bitmap[0] | seal)]
-            # A probe, which alone is matched, slid no more since its seal went out.
+            # Only a probe is matched here; it does not slide after its seal was sent.
             m.d.comb += now.matches.eq(~left)
             with m.If(~left & ~slid & out_free):
                 self._finish(m, now, write, low_bits.none & ~now.inserted)
@@ -387,7 +393,7 @@ class Window(wiring.Component):
                     m.d.sync += seal.eq(0)
 
     def _control(self, m, now, ahead, write, active):
-        """Start, end or show a window."""
+        """Build the state that creates, destroys or queries a window."""
         row, run = now.row, self.o_run.p
         with m.State("CONTROL"):  # waits for the builder to take the marker of a destroy
             m.d.comb += now.stalling.eq(1)

@@ -19,7 +19,7 @@ OVERVIEW = (
     )),
     ("card B receives", "b", (
         "receive.check: o{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason}",
-        "receive.judge: refuse__stb refuse__reason:Reason",
+        "receive.window_check: drop__stb drop__reason:Reason",
     )),
     ("card B window", "b", (
         "adamap.window: fsm_state o{verdict psn base holes} o_run{psn length seal}",
@@ -28,7 +28,7 @@ OVERVIEW = (
         "adamap.builder: fsm_state o{entry<REPORT_NODE.kind> entry<NODE.count> entry<NODE.encoding>}",
     )),
     ("card B matcher", "b", (
-        "adamap.*matcher: i{probe psn rsn} *_state refuse__stb refuse__reason:Reason",
+        "adamap.*matcher: i{probe psn rsn} *_state drop__stb drop__reason:Reason",
         "adamap.*cache: match__hit match__index match__head_index",
         "adamap.*matcher: o_report{entry<REPORT_RETIRE.kind> entry<REPORT_RETIRE.rsn> entry<REPORT_RETIRE.residue>}",
     )),
@@ -67,7 +67,7 @@ CARD = (
     )),
     ("command", (
         "command: fsm_state command<COMMAND.opcode> command<COMMAND.tag> status:CommandStatus done retire",
-        "command: drain_request drain_done life__destroyed",
+        "command: drain_request drain_done qp_control__destroyed",
         "command.qp: fsm_state",
         "command.qp.port: fsm_state",
         "command: qp_write__en qp_write__index qp_write__entry.state:QpState",
@@ -77,15 +77,15 @@ CARD = (
         "packet.ring reason:Reason}",
         "transmit.payload: i{last empty error data}",
         "transmit.frame: o{last empty error data}",
-        "transmit: retire_send retire_retransmit refuse__stb refuse__reason:Reason",
+        "transmit: retire_send retire_retransmit drop__stb drop__reason:Reason",
     )),
     ("receive", (
         "receive.parse: o_header{kind reason:Reason opcode:Opcode dest_qp psn rsn retransmission ack_req length}",
-        "receive.parse: refuse__stb refuse__reason:Reason",
+        "receive.parse: drop__stb drop__reason:Reason",
         "receive.check: o{header.kind header.opcode:Opcode header.psn header.rsn reason:Reason segment0.address "
         "segment0.length}",
-        "receive.judge: o_judge{qpn psn rsn retransmission probe ack_req ticket} i_judgement{verdict psn base}",
-        "receive.judge: refuse__stb refuse__reason:Reason",
+        "receive.window_check: o_check{qpn psn rsn retransmission probe ack_req ticket} i_verdict{verdict psn base}",
+        "receive.window_check: drop__stb drop__reason:Reason",
         "receive.place: i{action ticket length} o_request{address length} placed_ticket",
     )),
     ("window", (
@@ -102,7 +102,7 @@ CARD = (
     ("matcher", (
         "adamap.*matcher: i{qpn psn rsn probe ticket} space unmatched *_state idle",
         "adamap.*cache: match__qpn match__rsn match__hit match__index match__next match__mark_en match__mark_index",
-        "adamap.*matcher: refuse__stb refuse__reason:Reason",
+        "adamap.*matcher: drop__stb drop__reason:Reason",
         "adamap.*matcher: count_cache_hits count_cache_misses count_match_stall_cycles count_nodes_retired "
         "count_nodes_residue",
         "adamap.*matcher: o_demand{} i_force{qpn}",
@@ -117,8 +117,8 @@ CARD = (
     ("prefetch", (
         "adamap.*prefetch: fsm_state row_index=qpn ahead cache__cached=cached",
         "adamap.*prefetch.row: o.live=live o.generation=generation o.block=block",
-        "adamap.*prefetch.arrival: fsm_state part homeless",
-        "adamap.*prefetch.turn_out: fsm_state hungry exclusive",
+        "adamap.*prefetch.fill: fsm_state part no_entry",
+        "adamap.*prefetch.evict: fsm_state requester exclusive",
         "adamap.*prefetch: o_line{line count tag} i_line{tag error}",
         "adamap.*fetches: valid whole fetch*.qpn fetch*.block fetch*.lines",
         "adamap.*prefetch.broken: fsm_state reason:Reason o_qp_error{}",
@@ -134,7 +134,7 @@ CARD = (
         "endpoint.dma_read.bulk1: i{address length last} o_read{address dwords tag} used busy",
         "endpoint.dma_read.line: o_read{address dwords tag} in_flight busy",
         "endpoint.dma_read: completion_valid completion.tag completion.done completion.error",
-        "endpoint.dma_read.room: used0 used1 used2",
+        "endpoint.dma_read.credit: used0 used1 used2",
         "endpoint.dma_write.arbiter: source o{address length last}",
         "endpoint.msix: i{} pending",
     )),

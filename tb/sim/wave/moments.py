@@ -11,7 +11,7 @@ from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 ORIGINALS = wire.DATA_OPCODES - wire.RETX_OPCODES
 PS_PER_NS = 1000
 HEADER_WITHIN_NS = 10_000    # a frame of 4 KiB takes a thirtieth of it through the MAC and the parser
-JUDGE = "receive.judge"      # where a header shows that was parsed
+JUDGE = "receive.window_check"      # where a header shows that was parsed
 
 
 @dataclass(frozen=True)

@@ -175,8 +175,8 @@ async def reports_of_refusals_are_marked(dut):
     while len(marked) < len(said):
         await RisingEdge(dut.clk)
         taken = int(dut.o__valid.value) and int(dut.o__ready.value)
-        assert taken or not int(dut.refusal.value)
-        marked += [bool(int(dut.refusal.value))] * taken
+        assert taken or not int(dut.drop_report.value)
+        marked += [bool(int(dut.drop_report.value))] * taken
     assert marked == [kind is abi.ReportKind.ERROR or (kind is abi.ReportKind.PROBE and reason is not abi.Reason.OK)
                       for kind, reason in said]
     assert set(marked) == {False, True} and len(await sink.recv_many(len(said))) == len(said)

@@ -30,8 +30,8 @@ async def watch_strobes(dut, seen, *names):
         await RisingEdge(dut.clk)
         for name in names:
             seen[name] = seen.get(name, 0) + int(getattr(dut, name).value)
-        if int(dut.refuse__stb.value):
-            seen.setdefault("refused", []).append(Reason(int(dut.refuse__reason.value)))
+        if int(dut.drop__stb.value):
+            seen.setdefault("refused", []).append(Reason(int(dut.drop__reason.value)))
 
 
 # ------------------------------------------------------------------------------------- transmit

@@ -54,7 +54,7 @@ class Bench:
     def __init__(self, dut):
         self.dut, self.lists, self.pace, self.read, self.fetched = dut, [], "burst", 0, Event()
         self.memory = LineMemory(dut, self._block, lambda: READ_CYCLES[self.pace])
-        for strobe in ("refuse__stb", "count_nodes_residue"):
+        for strobe in ("drop__stb", "count_nodes_residue"):
             cocotb.start_soon(self._never(strobe))
 
     async def _never(self, strobe):

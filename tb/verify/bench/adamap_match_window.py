@@ -32,7 +32,7 @@ async def watch(dut, taken, found):
     edge = RisingEdge(dut.clk)
     while True:
         await edge
-        if int(dut.i_judge__valid.value) and int(dut.i_judge__ready.value):
+        if int(dut.i_check__valid.value) and int(dut.i_check__ready.value):
             taken.append(now())
         if int(dut.count_cache_hits.value):
             found.append(now())

@@ -7,7 +7,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from weft.hdl.contract import abi
-from weft.hdl.part.layouts import JudgeRequest, ListCreate, QpRef
+from weft.hdl.part.layouts import ListCreate, QpRef, WindowRequest
 from weft.tb.sim.block.adamap.made_lists import LineMemory, doorbells, open_extent, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import write_qp
 from weft.tb.sim.stream.payload import pack
@@ -32,10 +32,10 @@ class LightRoom:
     def __init__(self, dut, read, latency):
         self.dut = dut
         dut.registers__reorder_distance.value = dut.registers__retransmit_slack.value = 1
-        for sink in ("o_judgement", "o_qp_error", "o_report__0", "o_report__1"):
+        for sink in ("o_verdict", "o_qp_error", "o_report__0", "o_report__1"):
             getattr(dut, f"{sink}__ready").value = 1
         self._judge, self._create, self._destroy = (
-            StreamSource(dut, name, dut.clk) for name in ("i_judge", "life__create", "life__destroy"))
+            StreamSource(dut, name, dut.clk) for name in ("i_check", "qp_control__create", "qp_control__destroy"))
         LineMemory(dut, read, latency)
 
     async def start(self):
@@ -59,12 +59,12 @@ class LightRoom:
         """Returns when nothing of the QP is left."""
         self._destroy.send_nowait(pack(QpRef, qpn=qpn, generation=generation))
         await RisingEdge(self.dut.clk)
-        while not int(self.dut.life__destroyed.value):
+        while not int(self.dut.qp_control__destroyed.value):
             await RisingEdge(self.dut.clk)
 
     def retransmit(self, qpn, generation, psn, rsn):
         """Offer a retransmission behind those offered before."""
-        self._judge.send_nowait(pack(JudgeRequest, qpn=qpn, generation=generation, psn=psn % (1 << 24),
+        self._judge.send_nowait(pack(WindowRequest, qpn=qpn, generation=generation, psn=psn % (1 << 24),
                                      rsn=rsn % (1 << 24), retransmission=1))
 
     async def rest(self):

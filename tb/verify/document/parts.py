@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from weft.hdl.adamap.builder.builder import NodeBuilder
-from weft.hdl.adamap.prefetch.arrival import Arrival
+from weft.hdl.adamap.prefetch.evict import Evict
+from weft.hdl.adamap.prefetch.fill import Fill
 from weft.hdl.adamap.prefetch.prefetch import Prefetch
-from weft.hdl.adamap.prefetch.turn_out import TurnOut
 from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.contract.params import preset
@@ -43,8 +43,8 @@ def _machine(block, *parameters):
 
 PARTS = {
     "card": rooms.card, "adamap": rooms.adamap, "second-level": rooms.second_level,
-    "states-prefetch": partial(_machine, Prefetch), "states-arrival": partial(_machine, Arrival),
-    "states-turn-out": partial(_machine, TurnOut), "states-ring-reader": partial(_machine, RingReader, 16),
+    "states-prefetch": partial(_machine, Prefetch), "states-arrival": partial(_machine, Fill),
+    "states-turn-out": partial(_machine, Evict), "states-ring-reader": partial(_machine, RingReader, 16),
     "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),
     "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,

@@ -145,7 +145,7 @@ def card():
 def adamap():
     """The blocks of the Adamap room."""
     return flowchart(Adamap(preset("test")), {
-        "i_judge": ("receive", None), "o_judgement": ("receive", None), "o_report": ("reporter", None),
+        "i_check": ("receive", None), "o_verdict": ("receive", None), "o_report": ("reporter", None),
         "o_line": ("host_memory", None), "i_line": ("host_memory", None), "qp": ("tables", None),
         "": ("command", None)})
 

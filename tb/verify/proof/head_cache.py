@@ -4,8 +4,8 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl.adamap.cache.cached import cached_record, cached_tag
-from weft.hdl.adamap.cache.chains import Chains
-from weft.hdl.adamap.cache.head_cache import Comparison, HeadCache, Tags
+from weft.hdl.adamap.cache.chains import CacheChains
+from weft.hdl.adamap.cache.head_cache import HeadCache, TagArray, TagComparator
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken
 from weft.tb.verify.proof.specification import Spec
@@ -133,7 +133,7 @@ class HeadCacheSpec(Spec):
         the two know each other."""
         parts, index = [], range(len(copies))
         tags = [self.inside(f"dut.tags.tag{k}", cached_tag(PARAMS)) for k in index]
-        valid, head, linked, reserved = (self.inside(f"dut.chains.standing.{name}", len(copies))
+        valid, head, linked, reserved = (self.inside(f"dut.chains.entry_state.{name}", len(copies))
                                          for name in ("valid", "head", "linked", "reserved"))
         nexts, befores = ([self.inside(f"dut.chains.{name}[{k}]", index) for k in index]
                           for name in ("nexts", "befores"))
@@ -152,7 +152,8 @@ class HeadCacheSpec(Spec):
                       back.there, (back.index == Array(befores)[spot]) & (~is_head | one_left), is_head)]
         parts += [~self.inside("dut.chains.fill__free", 1) | ~(valid | reserved).bit_select(
             self.inside("dut.chains.fill__free_index", index), 1)]
-        second, promoted = (self.inside(f"dut.chains.standing.{name}", len(copies)) for name in ("second", "promoted"))
+        second, promoted = (self.inside(f"dut.chains.entry_state.{name}", len(copies)) for name in ("second",
+                                                                                                    "promoted"))
         parts += [~promoted[k] | (head[k] & (self.inside("dut.chains.promoted_index", index) == k)) for k in index]
         for k, c in enumerate(copies):
             tag, record = tags[k], self.inside(f"dut.chains.records[{k}]", cached_record(PARAMS))
@@ -181,8 +182,8 @@ class HeadCacheSpec(Spec):
         """What the first stage of a lookup found, of the entries that are still there, and of those that were written
         in the cycle before."""
         asked = self.inside("dut.tags.looked", data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24}))
-        says = [self.inside(f"dut.tags.says__{name}", len(copies)) for name in ("own", "inside")]
-        said = [self.inside(f"dut.tags.said{which}", 1) for which in range(2)]
+        says = [self.inside(f"dut.tags.matches__{name}", len(copies)) for name in ("own", "inside")]
+        said = [self.inside(f"dut.tags.written_match{which}", 1) for which in range(2)]
         written, parts = self.inside("dut.tags.written", len(copies)), []
         for k, c in enumerate(copies):
             own = c.qpn == looked.qpn
@@ -198,7 +199,7 @@ class HeadCacheSpec(Spec):
         last, there = self.inside("dut.chains.end", range(len(copies))), self.inside("dut.chains.ended", 1)
         at_end, tail = self.inside("dut.chains.at_end", len(copies)), copies[last]
         of_list = [c.valid & (c.qpn == spoken_of) for c in copies]
-        linked = self.inside("dut.chains.standing.linked", len(copies))
+        linked = self.inside("dut.chains.entry_state.linked", len(copies))
         return [
             *((known == 0) | ~c.valid | (listed[k] == of_list[k]) for k, c in enumerate(copies)),
             (known != KNOWN) | Cat(at_end[k] == there & (last == k) for k in range(len(copies))).all(),
@@ -210,36 +211,38 @@ class HeadCacheSpec(Spec):
 SPECS = [HeadCacheSpec]
 BROKEN = [
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("one_hot(after_ripe.there, after_ripe.index, n)", "0"), of=Chains),
+           ("one_hot(after_ripe.there, after_ripe.index, n)", "0"), of=CacheChains),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("(fill.fill_en & last)", "0"), of=Chains),
+           ("(fill.fill_en & last)", "0"), of=CacheChains),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("before.there & (fill.release_index == before.of)", "before.there"), of=Chains),
+           ("before.there & (fill.release_index == before.of)", "before.there"), of=CacheChains),
     Broken(HeadCacheSpec, "a lookup is remembered",
-           ("said.eq(Mux(self.look_en, coming[0][which], staying[which]))", "said.eq(staying[which])"), of=Tags),
+           ("written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
+            "written_match.eq(staying[which])"), of=TagArray),
     Broken(HeadCacheSpec, "a lookup is remembered",
-           ("said.eq(Mux(self.look_en, coming[0][which], staying[which]))", "said.eq(coming[0][which])"), of=Tags),
+           ("written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
+            "written_match.eq(coming[0][which])"), of=TagArray),
     Broken(HeadCacheSpec, "it is known where the list spoken of ends",
-           ("listed & valid & ~linked", "listed & valid"), of=Chains),
+           ("listed & valid & ~linked", "listed & valid"), of=CacheChains),
     Broken(HeadCacheSpec, "no RSN of a list in two entries",
-           ("~ended | sums_to(last.rsn, last.count, fill.fill_node.rsn)",
-            "~ended | ~sums_to(last.rsn, last.count, fill.fill_node.rsn)"), of=Chains),
+           ("~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn)",
+            "~ended | ~sum_equals(last.rsn, last.count, fill.fill_node.rsn)"), of=CacheChains),
     Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
-           ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
+           ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=TagComparator),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=Chains),
+           ("entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(0)"), of=CacheChains),
     Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("standing.after_head.eq(own & standing.second)", "standing.after_head.eq(0)"), of=Chains),
+           ("entry_state.after_head.eq(own & entry_state.second)", "entry_state.after_head.eq(0)"), of=CacheChains),
     Broken(HeadCacheSpec, "the head is the node with which the list begins",
-           ("standing.begins.eq(~goes_on)", "standing.begins.eq(1)"), of=Chains),
+           ("entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(1)"), of=CacheChains),
     Broken(HeadCacheSpec, "the node behind the head is told from others",
-           ("(\"next_one\", inside, standing.second,", "(\"next_one\", inside, standing.head,"), of=Chains),
+           ("(\"next_one\", inside, entry_state.second,", "(\"next_one\", inside, entry_state.head,"), of=CacheChains),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("standing.behind_head.eq(behind_head)", "standing.behind_head.eq(0)"), of=Chains),
+           ("entry_state.behind_head.eq(behind_head)", "entry_state.behind_head.eq(0)"), of=CacheChains),
     Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("(standing.promoted & standing.linked).any()", "standing.promoted.any()"), of=Chains),
+           ("(entry_state.promoted & entry_state.linked).any()", "entry_state.promoted.any()"), of=CacheChains),
     Broken(HeadCacheSpec, "a free entry holds nothing",
-           ("~valid & ~standing.reserved", "~valid"), of=Chains),
+           ("~valid & ~entry_state.reserved", "~valid"), of=CacheChains),
     Broken(HeadCacheSpec, "a free entry holds nothing",
-           ("any_free.o & ~fill.reserve_en", "any_free.o"), of=Chains),
+           ("any_free.o & ~fill.reserve_en", "any_free.o"), of=CacheChains),
 ]

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 from amaranth.hdl import Mux, Signal
 from amaranth.lib import wiring
 
-from weft.hdl.adamap.cache.chains import Chains
-from weft.hdl.adamap.cache.head_cache import Comparison, HeadCache
+from weft.hdl.adamap.cache.chains import CacheChains
+from weft.hdl.adamap.cache.head_cache import HeadCache, TagComparator
 from weft.hdl.adamap.prefetch.ahead import AheadTable
-from weft.hdl.adamap.prefetch.arrival import Arrival
+from weft.hdl.adamap.prefetch.evict import Evict
 from weft.hdl.adamap.prefetch.fetches import Fetches, NodeCheck
-from weft.hdl.adamap.prefetch.list_row import ListRow, ReadReach
+from weft.hdl.adamap.prefetch.fill import Fill
+from weft.hdl.adamap.prefetch.list_state import ListState, ReadBudget
 from weft.hdl.adamap.prefetch.prefetch import Prefetch
-from weft.hdl.adamap.prefetch.turn_out import TurnOut
 from weft.hdl.adamap.prefetch.work_list import WorkList
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken, mutant, named
@@ -47,8 +47,8 @@ class PrefetchSpec(Spec):
         astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
                   "node.next_check")
         parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)} | dict(replaced)
-        parts[TurnOut] = named(parts.get(TurnOut, TurnOut),     # its register starts anywhere
-                               "victim, urgent = Signal.like(self.peek_index), self.urgent")
+        parts[Evict] = named(parts.get(Evict, Evict),     # its register starts anywhere
+                               "victim, demand = Signal.like(self.peek_index), self.demand")
         super().__init__(block, parts)
 
     def specify(self, m):
@@ -113,14 +113,14 @@ SPECS = [PrefetchSpec, RestingPrefetchSpec]
 BOTH = (PrefetchSpec, RestingPrefetchSpec)
 BROKEN = [
     Broken(BOTH, "no fetch outside the extents",
-           ("with m.Elif(wanted & ~reach.inside):", "with m.Elif(0):")),
-    Broken(BOTH, "no read crosses a page", ("spare, page)))", "spare)))"), of=ReadReach),
+           ("with m.Elif(wanted & ~budget.inside):", "with m.Elif(0):")),
+    Broken(BOTH, "no read crosses a page", ("spare, page)))", "spare)))"), of=ReadBudget),
     Broken(BOTH, "a list is looked at where its last node said, or a doorbell that found none ahead",
-           ("o.block.eq(~row.inverse)", "o.block.eq(~row.inverse ^ 1)"), of=ListRow),
+           ("o.block.eq(~row.inverse)", "o.block.eq(~row.inverse ^ 1)"), of=ListState),
     Broken(RestingPrefetchSpec, "a list is looked at where its last node said, or a doorbell that found none ahead",
-           ("step.p.block.eq(arrival.found)", "step.p.block.eq(0)")),
+           ("step.p.block.eq(fill.found)", "step.p.block.eq(0)")),
     Broken(BOTH, "the table hears where the node that lands leads",
-           ("step.p.block.eq(arrival.found)", "step.p.block.eq(arrival.found ^ 1)")),
+           ("step.p.block.eq(fill.found)", "step.p.block.eq(fill.found ^ 1)")),
     Broken(BOTH, "a list is read where it was looked at",
            ("self.o_line.p.line.eq(self._line)", "self.o_line.p.line.eq(self._line + 1)")),
     Broken(BOTH, "the table knows where a list goes on, or that it ended",
@@ -128,21 +128,21 @@ BROKEN = [
     Broken(BOTH, "the table knows where a list goes on, or that it ended",
            ("~Mux(passed, kept.any(), some)", "~some"), of=AheadTable),
     Broken(BOTH, "the table knows where a list goes on, or that it ended",
-           ("told.inverse.eq(~stray(params))", "told.inverse.eq(2)"), of=AheadTable),
+           ("next_place.inverse.eq(~stray(params))", "next_place.inverse.eq(2)"), of=AheadTable),
     Broken(RestingPrefetchSpec, "the table knows where a list goes on, or that it ended",
            ("step.p.block.eq(self.cache.peek_block)", "step.p.block.eq(self.cache.peek_block ^ 1)")),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
-           ("more.eq(of.ahead != part + 1)", "more.eq(0)"), of=Arrival),
+           ("more.eq(of.ahead != part + 1)", "more.eq(0)"), of=Fill),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
-           ("landing.more.eq(more | self.posted)", "landing.more.eq(more)"), of=Arrival),
+           ("decision.more.eq(more | self.posted)", "decision.more.eq(more)"), of=Fill),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
            ("~self.post_stb & ~same", "~self.post_stb"), of=AheadTable),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
-           ("coming | (self.posted & ~self.soon)", "coming"), of=ListRow),
+           ("coming | (self.posted & ~self.soon)", "coming"), of=ListState),
     Broken(BOTH, "a node without a successor lands only if it is the last one linked",
-           ("coming | (self.posted & ~self.soon)", "(coming | self.posted) & ~self.soon"), of=ListRow),
+           ("coming | (self.posted & ~self.soon)", "(coming | self.posted) & ~self.soon"), of=ListState),
     Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
-           ("with m.If(~final | ~fetch.all):", "with m.If(1):"), of=Arrival),
+           ("with m.If(~final | ~fetch.all):", "with m.If(1):"), of=Fill),
     Broken(BOTH, "a list breaks for a pointer only if one was wrong when it was read",
            ("fetches.start.all.eq(lines == view.ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "what lands was read there",
@@ -154,14 +154,14 @@ BROKEN = [
     Broken(BOTH, "each node is known by the number of its block",
            ("cache.fill_block.eq(row.o.block)", "cache.fill_block.eq(row.o.block + 1)")),
     Broken(BOTH, "the cache knows each node",
-           ("standing.filled.eq(one_hot(1, fill.fill_index, n))",
-            "standing.filled.eq(one_hot(1, fill.fill_index + 1, n))"), of=Chains),
+           ("entry_state.filled.eq(one_hot(1, fill.fill_index, n))",
+            "entry_state.filled.eq(one_hot(1, fill.fill_index + 1, n))"), of=CacheChains),
     Broken(BOTH, "the cache knows the head of each list",
-           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=Chains),
+           ("entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(0)"), of=CacheChains),
     Broken(RestingPrefetchSpec, "no fetch beyond the linked count",
            ("view.live & ~fetches.of_qpn[0] & (view.ahead != 0)", "view.live & ~fetches.of_qpn[0]")),
     Broken(BOTH, "no fetch beyond the linked count",
-           ("room, listed, left, spare, page))", "room, left, spare, page))"), of=ReadReach),
+           ("depth_left, listed, left, spare, page))", "depth_left, left, spare, page))"), of=ReadBudget),
     Broken(BOTH, "no fetch for a dead QP",
            ("[step.valid.eq(1), self.i_control.ready.eq(step.ready & ~fetches.of_qpn[1])]",
             "self.i_control.ready.eq(~fetches.of_qpn[1])")),
@@ -172,29 +172,29 @@ BROKEN = [
     Broken(BOTH, "what lands is of a living QP and generation",
            ("check.generation.eq(of.generation)", "check.generation.eq(check.node.generation)"), of=Fetches),
     Broken(BOTH, "entries are taken free and filled when taken",
-           ("cache.fill_index.eq(arrival.entry)", "cache.fill_index.eq(arrival.entry + 1)")),
+           ("cache.fill_index.eq(fill.entry)", "cache.fill_index.eq(fill.entry + 1)")),
     Broken(RestingPrefetchSpec, "no RSN of a list in two entries",
-           ("arrival.follows.eq(cache.follows)", "arrival.follows.eq(1)")),
+           ("fill.follows.eq(cache.follows)", "fill.follows.eq(1)")),
     Broken(BOTH, "a lookup finds the entry that holds the RSN, and no other",
-           ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=Comparison),
+           ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=TagComparator),
     Broken(BOTH, "the first cached node of a list is its head",
-           ("standing.begins.eq(~goes_on)", "standing.begins.eq(0)"), of=Chains),
+           ("entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(0)"), of=CacheChains),
     Broken(RestingPrefetchSpec, "every node landed is cached or retired, once",
-           ("cache.fill_index.eq(arrival.entry)", "cache.fill_index.eq(0)")),
+           ("cache.fill_index.eq(fill.entry)", "cache.fill_index.eq(0)")),
     Broken(BOTH, "the count ahead is what was linked and has not landed",
            ("+ added, count + added", "+ added, count + added + 1"), of=AheadTable),
     Broken(BOTH, "the count ahead is what was linked and has not landed",
            ("again | is_at(late, late_addr)", "again"), of=AheadTable),
     Broken(RestingPrefetchSpec, "the count ahead is what was linked and has not landed",
-           ("Cat(1, (step.p.kind == AheadKind.LAND).replicate(bits - 1))", "-1"), of=AheadTable),
+           ("Cat(1, (step.p.kind == AheadKind.FILL).replicate(bits - 1))", "-1"), of=AheadTable),
     Broken(RestingPrefetchSpec, "at rest, the search and the work list are as this proof starts",
-           ("_count(m, fill.free_count, free)", "_count(m, fill.free_count, ~standing.reserved)"), of=Chains),
+           ("_count(m, fill.free_count, free)", "_count(m, fill.free_count, ~entry_state.reserved)"), of=CacheChains),
     Broken(RestingPrefetchSpec, "at rest, the cache holds what landed, nothing else",
-           ("standing.heads.eq(heads)", "standing.heads.eq(0)"), of=Chains),
+           ("entry_state.heads.eq(heads)", "entry_state.heads.eq(0)"), of=CacheChains),
     Broken(RestingPrefetchSpec, "at rest, the nodes of a list follow each other from its head",
-           ("self.peek_last & self.peek_valid", "self.peek_valid"), of=TurnOut),
+           ("self.peek_last & self.peek_valid", "self.peek_valid"), of=Evict),
     Broken(RestingPrefetchSpec, "at rest, each node of a list knows the next one and the one before",
-           ("before.data.eq(last)", "before.data.eq(last + 1)"), of=Chains),
+           ("before.data.eq(last)", "before.data.eq(last + 1)"), of=CacheChains),
     Broken(RestingPrefetchSpec, "at rest, every block lies where its node was read, or will be",
            ("self.o_line.p.line.eq(self._line)", "self.o_line.p.line.eq(self._line + 1)")),
     Broken(RestingPrefetchSpec, "at rest, a dead QP has no list",
@@ -203,30 +203,30 @@ BROKEN = [
     Broken(RestingPrefetchSpec, "at rest, no list is longer than it was linked",
            ("view.live & ~fetches.of_qpn[0] & (view.ahead != 0)", "view.live & ~fetches.of_qpn[0]")),
     Broken(RestingPrefetchSpec, "at rest, the table knows where a list goes on, or that it is broken",
-           ("step.p.block.eq(arrival.found)", "step.p.block.eq(0)")),
+           ("step.p.block.eq(fill.found)", "step.p.block.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, a list goes on somewhere, or no more was linked",
-           ("more.eq(of.ahead != part + 1)", "more.eq(0)"), of=Arrival),
+           ("more.eq(of.ahead != part + 1)", "more.eq(0)"), of=Fill),
     Broken(RestingPrefetchSpec, "at rest, what is kept is of a list that goes on",
            [('m.next = "FORGET"', 'm.next = "IDLE"'),
             ("self.i_control.ready.eq(step.ready & ~fetches.of_qpn[1])", "self.i_control.ready.eq(step.ready)")]),
     Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
            ("view.live & ~fetches.of_qpn[0] & (view.ahead != 0)", "view.live & ~fetches.of_qpn[0]")),
     Broken(RestingPrefetchSpec, "at rest, what is kept was read where its list goes on",
-           ("fetches.finish_en.eq(turn_out.release_en & fetches.kept)", "fetches.finish_en.eq(0)")),
+           ("fetches.finish_en.eq(eviction.release_en & fetches.kept)", "fetches.finish_en.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept was read in one extent",
-           ("with m.Elif(wanted & ~reach.inside):", "with m.Elif(0):")),
+           ("with m.Elif(wanted & ~budget.inside):", "with m.Elif(0):")),
     Broken(RestingPrefetchSpec, "at rest, what is kept ends where no more was linked, or wrongly",
            ("fetches.start.all.eq(lines == view.ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept is no more than was linked",
            ("fetches.start.all.eq(lines == view.ahead)", "fetches.start.all.eq(0)")),
     Broken(RestingPrefetchSpec, "at rest, what is kept is what was read",
-           ("Cat(line.p.index, land_slot)", "Cat(~line.p.index, land_slot)"), of=Fetches),
+           ("Cat(line.p.index, line_slot)", "Cat(~line.p.index, line_slot)"), of=Fetches),
     Broken(BOTH, "a dead QP's list is not live",
            ("[step.valid.eq(1), self.i_control.ready.eq(step.ready & ~fetches.of_qpn[1])]",
             "self.i_control.ready.eq(~fetches.of_qpn[1])")),
     Broken(BOTH, "no read takes the place of another one",
-           ("self.free_slot.eq(first(~valid))", "self.free_slot.eq(0)"), of=Fetches),
-    Broken(RestingPrefetchSpec, "no deadlock: a hungry list fetches or breaks within 20 cycles",
+           ("self.free_slot.eq(priority_encode(~valid))", "self.free_slot.eq(0)"), of=Fetches),
+    Broken(RestingPrefetchSpec, "no deadlock: a requester list fetches or breaks within 20 cycles",
            ("view.live & ~fetches.of_qpn[0] & (view.ahead != 0)", "view.live & ~fetches.of_qpn[0] & (view.ahead > 12)"
             )),
 ]

@@ -57,7 +57,7 @@ def pointers(spec, m, w):
     if spec.resting:
         spec.check("no RSN of a list in two entries", sum(hits) <= 1, **bound)
     tags = [spec.inside(f"cache.tags.tag{k}", cached_tag(params)) for k in range(spec.entries)]
-    valid, first = (spec.inside(f"cache.chains.standing.{name}", spec.entries) for name in ("valid", "head"))
+    valid, first = (spec.inside(f"cache.chains.entry_state.{name}", spec.entries) for name in ("valid", "head"))
     spec.check("the cache knows each node", Cat((valid[k] == c.valid) & (~c.valid | (
         (tag.qpn == c.qpn) & (tag.rsn == c.rsn) & (tag.count == c.count)))
         for k, (tag, c) in enumerate(zip(tags, copies, strict=True))).all(), **bound)
@@ -88,7 +88,7 @@ def pointers(spec, m, w):
         m.d.sync += quiet.eq(quiet + (quiet != 2))
     stepped, up, down, whose = Signal(), Signal(), Signal(), Signal(1)      # on its way into the table
     m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), whose.eq(dut.step.p.qpn),
-                 up.eq(dut.step.p.kind == AheadKind.BACK), down.eq(dut.step.p.kind == AheadKind.LAND)]
+                 up.eq(dut.step.p.kind == AheadKind.BACK), down.eq(dut.step.p.kind == AheadKind.FILL)]
     row, ahead = Signal(ahead_row(params)), Signal(params.block_bits)
     m.d.comb += row.eq(Array(rows)[asked_qpn])
     m.d.comb += ahead.eq(row.count + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)
@@ -197,16 +197,16 @@ def progress(spec, m, w):
         with m.If(done & (qpn == q)):
             m.d.sync += errors[q].eq(0)
     patience = Signal(5)
-    hungry = (some.alive & (some.left != 0) & (some.cached == 0) & (reads[asked_qpn] == 0)
+    requester = (some.alive & (some.left != 0) & (some.cached == 0) & (reads[asked_qpn] == 0)
               & Array(needed)[asked_qpn] & ~Array(errors)[asked_qpn] & (reserved == 0)
               & ~Cat(c.valid for c in copies).any())
     undisturbed = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~post
             & ~Cat(tags).any() & ~match.mark_en & (~dut.exclusive | dut.granted)
             & (~dut.o_force.valid | dut.o_force.ready))
-    with m.If(hungry & undisturbed & ~issue):
+    with m.If(requester & undisturbed & ~issue):
         m.d.sync += patience.eq(patience + (patience != 31))
     with m.Else():
         m.d.sync += patience.eq(0)
     if spec.resting:
-        spec.check("no deadlock: a hungry list fetches or breaks within 20 cycles", patience <= 20, **bound)
-        spec.cover("a hungry list waits for looks at the other one", patience == 15)
+        spec.check("no deadlock: a requester list fetches or breaks within 20 cycles", patience <= 20, **bound)
+        spec.cover("a requester list waits for looks at the other one", patience == 15)

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 from weft.hdl.adamap.cache.cached import cached_record, dead, stray
 from weft.hdl.adamap.prefetch.fetches import LINES, VERDICT, fetch_layout
 from weft.hdl.contract import abi
-from weft.hdl.contract.params import TURN_OUT_PATIENCE
+from weft.hdl.contract.params import EVICT_LIMIT
 from weft.hdl.part.layouts import NODE
 from weft.tb.verify.proof.prefetch_checks import PLACES
 from weft.tb.verify.proof.prefetch_world import (
@@ -44,7 +44,7 @@ def kept(spec, m, w):
         spec.assume_first(~keeps[k] | lies(params, dut, v.block, where(params, dut, v), fetch.lines))
         errors = [spec.inside(f"dut.fetches.errors[{LINES * k + part}]", 1) for part in range(spec.entries)]
         for part in range(spec.entries):
-            node = spec.inside(f"dut.fetches.landing[{LINES * k + part}]", NODE)
+            node = spec.inside(f"dut.fetches.blocks[{LINES * k + part}]", NODE)
             brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
             brought.append(~keeps[k] | (part >= fetch.lines) | (
                 spec.inside(f"dut.fetches.pointers[{LINES * k + part}]", params.block_bits)
@@ -77,26 +77,27 @@ def start_at_rest(spec, m, w):
     dut, params, lives, copies, errors = w.dut, w.params, w.lives, w.copies, w.errors
     entries = range(spec.entries)
     spec.start_anywhere(
-        "dut.turn_out.victim_q", "dut.turn_out.misses.count", "dut.work.entered", "dut.work.left",
+        "dut.evict.victim_q", "dut.evict.misses.count", "dut.work.entered", "dut.work.left",
         *[f"dut.work.queue.queue.{name}" for name in ("storage", "level", "produce", "consume")],
-        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "fetches", "errors", "landing",
+        *[f"dut.fetches.{name}" for name in ("valid", "keeps", "loosely", "whole", "fetches", "errors", "blocks",
                                                 "pointers", "verdicts")],
         *[f"dut.fetches.qpn{k}" for k in entries],
         *[f"table.{name}" for name in ("counts", "places")],
         *[f"cache.chains.{name}" for name in ("blocks", "records", "nexts", "befores", "promoted_index")],
-        *[f"cache.chains.standing.{name}" for name in ("valid", "head", "linked", "reserved", "second", "promoted")],
-        *[f"cache.chains.fill__{name}" for name in ("free", "free_index", "free_count", "spare", "spare_index")],
+        *[f"cache.chains.entry_state.{name}" for name in ("valid", "head", "linked", "reserved", "second", "promoted")],
+        *[f"cache.chains.fill__{name}" for name in ("free", "free_index", "free_count", "candidate",
+                                                    "candidate_index")],
         "cache.chains.fill__free_count_of_0", "errors",
         *[f"cache.tags.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
         "cut", *[f"life{q}" for q in range(QPS)])
-    misses = spec.inside("dut.turn_out.misses.count", 8)
+    misses = spec.inside("dut.evict.misses.count", 8)
     free_count, counting = (spec.inside(f"cache.{name}", range(spec.entries + 1))
                             for name in ("fill__free_count", "chains.fill__free_count_of_0"))
     free, free_index = spec.inside("cache.fill__free", 1), spec.inside("cache.fill__free_index", entries)
     tags, valid, first, blocks = w.kept_tags, w.kept_valid, w.kept_heads, w.kept_blocks
     goes_on, reserved, second, promoted = (
-        spec.inside(f"cache.chains.standing.{name}", spec.entries)
+        spec.inside(f"cache.chains.entry_state.{name}", spec.entries)
         for name in ("linked", "reserved", "second", "promoted"))
     promoted_index = spec.inside("cache.chains.promoted_index", entries)
     records = [spec.inside(f"cache.chains.records[{k}]", cached_record(params)) for k in entries]
@@ -104,7 +105,7 @@ def start_at_rest(spec, m, w):
                     for name in ("nexts", "befores"))
     entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(QPS)] for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
-    searching = [misses <= 4 * spec.entries + TURN_OUT_PATIENCE,
+    searching = [misses <= 4 * spec.entries + EVICT_LIMIT,
                  free_count == sum(~valid & ~reserved), counting == free_count, free == (free_count != 0),
                  ~free | ~(valid | reserved).bit_select(free_index, 1),
                  ~spec.inside("dut.dying", 1),

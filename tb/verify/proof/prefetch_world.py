@@ -9,7 +9,7 @@ from amaranth.hdl import Array, Cat, Const, Mux, Signal
 from amaranth.lib import data
 
 from weft.hdl.adamap.cache.cached import dead, in_extent, line_of, split, stray
-from weft.hdl.adamap.prefetch.list_row import list_view
+from weft.hdl.adamap.prefetch.list_state import list_view
 from weft.hdl.adamap.window.control import ControlKind
 from weft.hdl.contract import abi
 from weft.hdl.part.layouts import NODE

@@ -6,10 +6,10 @@ from amaranth.hdl import Array, Cat, Const, Mux, Signal
 
 from weft.hdl.contract.params import REQUEST_LINES_MAX
 from weft.hdl.part.layouts import BEAT_BITS, LineData, PushedDescriptor
-from weft.hdl.ring.doorbell import Doorbell
-from weft.hdl.ring.places import CHECK_BITS, Held, Places
-from weft.hdl.ring.pushed import Pushed
+from weft.hdl.ring.doorbell_latch import DoorbellLatch
+from weft.hdl.ring.push_check import PushCheck
 from weft.hdl.ring.reader import RingReader
+from weft.hdl.ring.reorder_buffer import CHECK_BITS, FetchedDescriptor, ReorderBuffer
 from weft.tb.verify.proof.broken import Broken, named
 from weft.tb.verify.proof.specification import Spec
 
@@ -123,7 +123,7 @@ class RingReaderSpec(Spec):
         self.check("cons <= delivered <= prod <= cons + size",
                    ((written - dut.cons)[:width] <= size) & (
                        (delivered - dut.cons)[:width] <= (written - dut.cons)[:width]), **deep)
-        self.check("refuses nothing", ~dut.refuse.stb, **deep)
+        self.check("refuses nothing", ~dut.drop.stb, **deep)
         self._kept(m, SimpleNamespace(
             dut=dut, up=up, written=written, repeated=repeated, fetched=fetched, delivered=delivered, retired=retired,
             number=number, requests=list(zip(live, left, first, tags, at, strict=True))))
@@ -186,11 +186,11 @@ class RingReaderSpec(Spec):
         d = SimpleNamespace(**{name.rpartition(".")[2].removesuffix("_q"): self.inside(f"dut.{name}", shape)
                                for name, shape in shapes.items()})
         pushed = {"entry": PushedDescriptor, **dict.fromkeys((
-            "held", "compared", "is_next", "is_newest", "has_room", "nothing_to_fetch"), 1)}
+            "held", "compared", "is_next", "is_newest", "has_space", "nothing_to_fetch"), 1)}
         p = SimpleNamespace(**{name: self.inside(f"dut.push.{name}", shape) for name, shape in pushed.items()})
         q = SimpleNamespace(**{name: self.inside(f"dut.places.{name}", shape) for name, shape in {
             "valid": 1, "line": LineData, "place": 2, "rest": 2, "fold": CHECK_BITS, "at": 2, "after": 2, "there": 1,
-            "absent": 2, "next": 2, "used": 3, "o__valid": 1, "o__payload": Held}.items()})
+            "absent": 2, "next": 2, "used": 3, "o__valid": 1, "o__payload": FetchedDescriptor}.items()})
         held, good, came, left, missing = (
             Array(self.inside(f"dut.places.{name}[{k}]", shape) for k in range(size))
             for name, shape in (("held", BEAT_BITS), ("good", 3), ("came", 1), ("left", 1), ("missing", 2)))
@@ -226,7 +226,7 @@ class RingReaderSpec(Spec):
             ~p.held | ~p.entry.whole | (self._right(p.entry.data, pushed) & (
                 p.entry.data[:CHECK_BITS] == p.entry.data[-CHECK_BITS:])),
             ~p.held | ~p.compared | ((p.is_next == ~w.repeated) & (p.is_newest == w.repeated)
-                                     & (p.has_room | w.repeated) & (~p.nothing_to_fetch | (d.fetch == d.prod))),
+                                     & (p.has_space | w.repeated) & (~p.nothing_to_fetch | (d.fetch == d.prod))),
         ], **self.proofs[0])
         self.check("a request asks for what has a place", [
             d.fsm_state <= REQUEST, (d.fsm_state == REQUEST) == w.dut.o_request.valid,
@@ -278,7 +278,7 @@ class RingReaderSpec(Spec):
                  **dict.fromkeys(("dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver"), 16),
                  **dict.fromkeys(indices, self.log2 + 1)}
         # And by the names that ports give them.
-        also = (f"dut.{name}*" for name in ("running", "hears", "prod", "cons", "fetch"))
+        also = (f"dut.{name}*" for name in ("running", "accept", "prod", "cons", "fetch"))
         self.start_anywhere(*inner, *also)
         seen = {name: self.inside(name, width) for name, width in inner.items()}
         chosen = self.constant(m, self.log2 + 1, "some_start")
@@ -309,36 +309,36 @@ SPECS = [RingReaderSpec, LongRingReaderSpec]
 BOTH = (RingReaderSpec, LongRingReaderSpec)
 BROKEN = [
     Broken(RingReaderSpec, "indices are what happened",
-           ("moved(self.used, -1)", "moved(self.used, 0)"), of=Places),
+           ("moved(self.used, -1)", "moved(self.used, 0)"), of=ReorderBuffer),
     Broken(RingReaderSpec, "a request asks for what has a place", ("tag.tail.eq(count - 1)", "tag.tail.eq(count)")),
     Broken(RingReaderSpec, "every entry asked for is on its way or in its place",
-           ("came_write.data.eq(~left_there.data)", "came_write.data.eq(left_there.data)"), of=Places),
+           ("came_write.data.eq(~left_there.data)", "came_write.data.eq(left_there.data)"), of=ReorderBuffer),
     Broken(RingReaderSpec, "every entry asked for is on its way or in its place",
            ("(came_after.data != left_after.data) | (valid & (place == after))", "came_after.data != left_after.data"),
-           of=Places),
+           of=ReorderBuffer),
     Broken(RingReaderSpec, "what was pushed is the next entry, or the newest",
-           ("is_newest.eq(behind == mask)", "is_newest.eq(0)"), of=Pushed),
+           ("is_newest.eq(behind == mask)", "is_newest.eq(0)"), of=PushCheck),
     Broken(RingReaderSpec, "places the next entry, when all before it are fetched",
-           ("nothing_to_fetch.eq(self.fetch == self.prod)", "nothing_to_fetch.eq(1)"), of=Pushed),
+           ("nothing_to_fetch.eq(self.fetch == self.prod)", "nothing_to_fetch.eq(1)"), of=PushCheck),
     Broken(RingReaderSpec, "delivers each entry once, in order", ("entry.whole & nothing_to_fetch", "nothing_to_fetch"),
-           of=Pushed),
+           of=PushCheck),
     Broken(BOTH, "a request lies inside the ring and one page",
-           ("to_prod, to_end, to_page)), count", "to_prod, to_page)), count")),
+           ("to_prod, to_end, to_page)),", "to_prod, to_page)),")),
     Broken(BOTH, "entries are offered until taken", ("out.ready.eq(self.o.ready)", "out.ready.eq(1)")),
     Broken(BOTH, "requests follow each other",
            ("position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)")),
     Broken(RingReaderSpec, "indices are what happened",
-           ("with m.If(kept & self.hears & ~self.compared):", "with m.If(kept & self.hears):"), of=Doorbell),
+           ("with m.If(kept & self.accept & ~self.compared):", "with m.If(kept & self.accept):"), of=DoorbellLatch),
     Broken(BOTH, "never fetches past prod",
            ("to_prod, to_end, to_page)", "to_end, to_page)")),
     Broken(BOTH, "delivers each entry once, in order",
-           ("place.eq(tag.place + self.i_line.p.index)", "place.eq(tag.place)"), of=Places),
+           ("place.eq(tag.place + self.i_line.p.index)", "place.eq(tag.place)"), of=ReorderBuffer),
     Broken(LongRingReaderSpec, "delivers each entry once, in order",
-           ("with m.Elif(room):", "with m.Elif(room | 1):")),
+           ("with m.Elif(space):", "with m.Elif(space | 1):")),
     Broken(BOTH, "cons counts what was retired", ("cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)")),
     Broken(BOTH, "cons <= delivered <= prod <= cons + size",
            ("cons.eq((cons + 1) & ring.mask)", "cons.eq((cons + 2) & ring.mask)")),
     Broken(BOTH, "refuses nothing", ("phase.eq(phase ^ (leaving == ring.last))", "phase.eq(~phase)")),
     Broken(BOTH, "no deadlock: an entry within 12 cycles of calm",
-           ("with m.Elif(room):", "with m.Elif(room & 0):")),
+           ("with m.Elif(space):", "with m.Elif(space & 0):")),
 ]

@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Mux, Signal
 
 from weft.hdl.contract.params import preset
-from weft.hdl.ring.doorbell import Doorbell
+from weft.hdl.ring.doorbell_latch import DoorbellLatch
 from weft.hdl.ring.writer import RingWriter
 from weft.tb.verify.proof.broken import Broken
 from weft.tb.verify.proof.specification import Spec
@@ -102,14 +102,14 @@ class RingWriterSpec(Spec):
         self.cover("a group of several", dut.o_request.valid & (count == TOGETHER))
         self.cover("a full ring", dut.full & (up == 3) & (held == SIZE))
         self.cover("second lap", dut.o_data.valid & (written == SIZE + 1))
-        self.cover("a refused doorbell", dut.refuse.stb)
+        self.cover("a refused doorbell", dut.drop.stb)
         self.cover("an interrupt", dut.o_interrupt.valid)
 
 
 SPECS = [RingWriterSpec]
 BROKEN = [
     Broken(RingWriterSpec, "the newest index is looked at", ("with m.If(self.stb):", "with m.If(self.stb & ~kept):"),
-           of=Doorbell),
+           of=DoorbellLatch),
     Broken(RingWriterSpec, "never overwrites an unconsumed entry",
            ("Mux(load, used == ring.last, used == ring.size)", "used == ring.size")),
     Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | filled", "running & filled")),

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from weft.hdl.adamap.match.match_entry import SLACK_MAX, Unmatched, passed
+from weft.hdl.adamap.match.match_entry import SLACK_MAX, SoftwareMatched, passed
 from weft.hdl.adamap.match.wait_queue import MatchItem
 from weft.hdl.contract.params import preset
 from weft.tb.verify.proof.broken import Broken
@@ -21,7 +21,7 @@ class UnmatchedSpec(Spec):
     """
 
     name = "unmatched"
-    block = Unmatched
+    block = SoftwareMatched
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PARAMS)
@@ -88,7 +88,7 @@ class UnmatchedSpec(Spec):
         """Whether the list has a place if something is owed, and that holds it; the place is shown in its turn."""
         places = [self.inside(f"dut.passed{k}", passed(PARAMS)) for k in range(LISTS)]
         shown, asking, asked = (self.inside(f"dut.{name}", bits) for name, bits in (
-            ("shown", LISTS), ("asking", 1), ("asked", 1)))
+            ("shown", LISTS), ("looking", 1), ("looked_up", 1)))
         own = Cat(p.valid & (p.qpn == qpn) & (p.generation == generation) for p in places)
         return Cat(
             owed == own.any(), ~own.all(), (shown == 1) | (shown == 2),

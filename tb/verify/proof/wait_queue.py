@@ -24,7 +24,7 @@ class WaitQueueSpec(Spec):
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(preset("test").with_(qps=2, match_queue=PLACES))
-        self.free_members(dut, "item", "qpn_next", "wake_qpn", "ask_qpn", "waiting_qpn", "count_qpn")
+        self.free_members(dut, "item", "qpn_next", "wake_qpn", "query_qpn", "waiting_qpn", "count_qpn")
         header = data.StructLayout({"valid": 1, "qpn": 1, "awake": 1, "busy": 1, "number": NUMBER_BITS,
                                     "before": PLACES})
         places = Array(Signal(header, name=f"place{k}") for k in range(PLACES))     # before: who came before this one
@@ -34,7 +34,7 @@ class WaitQueueSpec(Spec):
         woken = Signal(data.StructLayout({"valid": 1, "qpn": 1}))       # a QP is awake a cycle after it was woken
         m.d.sync += [new.eq(dut.qpn_next), woken.valid.eq(dut.wake_stb), woken.qpn.eq(wakes)]
         m.d.comb += [dut.qpn_next.eq(self.free(1, "qpn")), dut.item.qpn.eq(new), dut.item.rsn.eq(number),
-                     dut.wake_qpn.eq(wakes), dut.ask_qpn.eq(asks), dut.waiting_qpn[0].eq(waits),
+                     dut.wake_qpn.eq(wakes), dut.query_qpn.eq(asks), dut.waiting_qpn[0].eq(waits),
                      dut.count_qpn.eq(counted)]
         valid, place = Cat(p.valid for p in places), Signal(range(PLACES))
         m.d.sync += place.eq(dut.place_next)
@@ -50,11 +50,11 @@ class WaitQueueSpec(Spec):
                 places[dut.show_place].valid & ~(dut.remove_en & (place == dut.show_place)))]
         with m.Elif(leaves):
             m.d.sync += shown.valid.eq(0)
-        self.assume(~(dut.ask_en & dut.ask_queued) | (shown.valid & ~leaves))
+        self.assume(~(dut.query_en & dut.query_queued) | (shown.valid & ~leaves))
         # The header asked for; it is no more once it was removed.
         asked = Signal(data.StructLayout({"valid": 1, "qpn": 1, "queued": 1, "place": range(PLACES)}))
-        with m.If(dut.ask_en):
-            m.d.sync += [asked.valid.eq(1), asked.qpn.eq(asks), asked.queued.eq(dut.ask_queued),
+        with m.If(dut.query_en):
+            m.d.sync += [asked.valid.eq(1), asked.qpn.eq(asks), asked.queued.eq(dut.query_queued),
                          asked.place.eq(shown.place)]
         with m.Elif(dut.remove_en & asked.queued & (place == asked.place)):
             m.d.sync += asked.valid.eq(0)
@@ -127,7 +127,7 @@ class WaitQueueSpec(Spec):
         line, used = self._line(), self.inside("dut.used", range(PLACES + 1))
         items = [self.inside(f"dut.items[{k}]", MatchItem) for k in range(PLACES)]
         there, ready, here, mates, roused = (self.inside(f"dut.{name}", PLACES) for name in (
-            "there", "ready", "here", "item_mates.bits", "woken_ones.bits"))
+            "there", "ready", "here", "item_same_qp.bits", "woken_ones.bits"))
         inside, groups = self.inside("dut.inside", PLACES), self.inside("dut.groups", PLACES // GROUP)
         sane = [used <= PLACES, self.inside("dut.place", range(PLACES)) == place,
                 self.inside("dut.item_woken", 1) == (woken.valid & (woken.qpn == new)),
@@ -156,7 +156,7 @@ class WaitQueueSpec(Spec):
 SPECS = [WaitQueueSpec]
 BROKEN = [
     Broken(WaitQueueSpec, "the headers lie in the order in which they came",
-           ("Mux(mates.bits.any(), mates_awake,", "Mux(mates.bits.any(), 1,")),
+           ("Mux(same_qp.bits.any(), same_qp_awake,", "Mux(same_qp.bits.any(), 1,")),
     Broken(WaitQueueSpec, "a new header gets a free place",
            ("moved(places, place)", "moved(places, 0)")),
     Broken(WaitQueueSpec, "the oldest header that is awake is picked",
@@ -166,13 +166,13 @@ BROKEN = [
     Broken(WaitQueueSpec, "a header is offered as long as one may be tried",
            ("& ~(self.put_back_en.replicate(n) & here)", "& ~here")),
     Broken(WaitQueueSpec, "the older headers of the QP are remembered",
-           ("elders.passed.eq(shown.o)", "elders.passed.eq(shown.o[0].replicate(n))")),
+           ("older_mask.passed.eq(shown.o)", "older_mask.passed.eq(shown.o[0].replicate(n))")),
     Broken(WaitQueueSpec, "an older header of the QP is known", ("bits[k] | (comes & last[k])", "bits[k]")),
     Broken(WaitQueueSpec, "whose headers wait is known",
            ("waits.present.eq(there)", "waits.present.eq(there & here)")),
     Broken(WaitQueueSpec, "headers are counted",
            ("counted = there & ", "counted = ")),
     Broken(WaitQueueSpec, "an older header of the QP is known",
-           ("newer.late_en.eq(self.ask_en)", "newer.late_en.eq(0)")),
+           ("newer.late_en.eq(self.query_en)", "newer.late_en.eq(0)")),
     Broken(WaitQueueSpec, "empty means that none waits", ("self.empty.eq(~there[0])", "self.empty.eq(~oldest.any)")),
 ]

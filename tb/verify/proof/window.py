@@ -6,12 +6,12 @@ from amaranth.hdl import Array, Cat, Mux, Signal, Value, signed
 from amaranth.lib import data
 
 from weft.hdl.adamap.window.cum import CUM_BITS
-from weft.hdl.adamap.window.step import RUN_ON, STEP, LowBits, RunOn
+from weft.hdl.adamap.window.slide import RUN_ON, STEP, MarkAndSlide, SlideLookahead
 from weft.hdl.adamap.window.window import Window
 from weft.hdl.contract.abi import HOLES_BITS
 from weft.hdl.contract.params import preset
-from weft.hdl.part.layouts import JudgeRequest, Verdict
-from weft.hdl.part.logic import height
+from weft.hdl.part.layouts import Verdict, WindowRequest
+from weft.hdl.part.logic import thermometer_count
 from weft.tb.verify.proof.broken import Broken, named
 from weft.tb.verify.proof.specification import Spec
 
@@ -22,7 +22,7 @@ FORGOTTEN = 0b01        # highest bits of a distance: so far ahead of the base t
 NAMED = named(
     Window, "next_full, next_control, control_taken = Signal(), Signal(), Signal()",
     "row_index, row_known = Signal(index_width), Signal()",
-    "request, control = [Signal(JudgeRequest), Signal()]",
+    "request, control = [Signal(WindowRequest), Signal()]",
     "distance, moves, moved = Signal(24), Signal(), Signal(32)", "slides = Signal()",
     "verdict, mark, insert = [Signal(Verdict), Signal(bits), Signal()]",
     "psn, position, seal = [Signal(32), Signal(range(bits)), Signal()]")
@@ -135,7 +135,7 @@ class WindowSpec(Spec):
     def _kept(self, m, w):
         """What is kept of the QP's row, in memory and on its way, and of the packet that is judged."""
         row_shape = data.StructLayout({"base": 32, "bitmap": BITS, "holes": HOLES_BITS, "owed": 1})
-        shapes = {"next_full_q": 1, "next_request": JudgeRequest, "request_q": JudgeRequest,
+        shapes = {"next_full_q": 1, "next_request": WindowRequest, "request_q": WindowRequest,
                   "row_index_q": 1, "row_known_q": 1, "same": 1, "fetched": row_shape, "verdict_q": Verdict,
                   "mark_q": BITS, "marks": 1, "insert_q": 1, "psn_q": 32, "position_q": range(BITS), "seal_q": 1,
                   "slides_q": 1, "distance_q": 24, "limited": STEP, "active": 1, "fsm_state": 2,
@@ -181,8 +181,8 @@ class WindowSpec(Spec):
         self.check("what is known of the lowest bits is so", [
             ~current | (state != EFFECT) | ~d.slid,
             d.ahead[1:] & ~d.ahead[:-1] == 0, (state != SLIDE) | (d.steps[1:] & ~d.steps[:-1] == 0),
-            d.end == height(d.steps), (state != SLIDE) | d.slid | (d.steps & ~d.limited == 0),
-            d.run == Mux(d.some, height(d.ahead[:RUN_ON]), 0),
+            d.end == thermometer_count(d.steps), (state != SLIDE) | d.slid | (d.steps & ~d.limited == 0),
+            d.run == Mux(d.some, thermometer_count(d.ahead[:RUN_ON]), 0),
             ~current | (state != EFFECT) | (d.some == (row.bitmap | d.mark)[0]),
             ~sliding | d.slid | ~row.bitmap[0] | d.some,
             *(~current | case for case in self._known(d, row.bitmap[:STEP], (
@@ -255,11 +255,11 @@ BROKEN = [
     Broken(WindowSpec, "received at most once",
            ("received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)")),
     Broken(WindowSpec, "received at most once",
-           ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=RunOn),
+           ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=MarkAndSlide),
     Broken(WindowSpec, "never received and a hole",
-           ("~again[:k].any() for k", "Const(1, 1) for k"), of=LowBits),
+           ("~again[:k].any() for k", "Const(1, 1) for k"), of=SlideLookahead),
     Broken(WindowSpec, "what is known of the lowest bits is so",
-           ("low[1:k + 1].all()", "low[1:k].all()"), of=LowBits),
+           ("low[1:k + 1].all()", "low[1:k].all()"), of=SlideLookahead),
     Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
     Broken(WindowSpec, "behind the base: received or a hole",
            ("moved.eq(row.base + low_bits.run)", "moved.eq(row.base + low_bits.run + 1)")),
@@ -275,6 +275,6 @@ BROKEN = [
     Broken(WindowSpec, "the base never goes back",
            ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),
     Broken(WindowSpec, "the base has not been received itself",
-           ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=RunOn),
+           ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=MarkAndSlide),
     Broken(WindowSpec, "judgements are as many as requests", ("active.eq(next_full)", "active.eq(1)")),
 ]

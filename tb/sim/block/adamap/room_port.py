@@ -12,7 +12,16 @@ import cocotb
 from cocotb.triggers import Lock, RisingEdge
 
 from weft.hdl.contract import abi
-from weft.hdl.part.layouts import Extent, Judgement, JudgeRequest, LineData, LineRequest, ListCreate, QpRef, Verdict
+from weft.hdl.part.layouts import (
+    Extent,
+    LineData,
+    LineRequest,
+    ListCreate,
+    QpRef,
+    Verdict,
+    WindowRequest,
+    WindowVerdict,
+)
 from weft.tb.sim.block.adamap.with_qp_table import write_qp
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.sim.stream.payload import pack, unpack
@@ -69,8 +78,8 @@ class RoomPort:
             return StreamSink(dut, name, dut.clk, pause=pause, rng=random.Random(rng.random()))
 
         self._judge, self._create, self._destroy, self._extent = (
-            source("i_judge", 0.1), source("life__create"), source("life__destroy"), source("i_extent"))
-        self._judgements, self._requests = sink("o_judgement", 0.1), sink("o_line", 0.3)
+            source("i_check", 0.1), source("qp_control__create"), source("qp_control__destroy"), source("i_extent"))
+        self._judgements, self._requests = sink("o_verdict", 0.1), sink("o_line", 0.3)
         self._report_sinks = [sink(f"o_report__{k}", 0.3) for k in range(2)]
         self.errors = sink("o_qp_error", 0.0)
         for task in (self._cycle(), self._take_judgements(), *map(self._take_reports, self._report_sinks)):
@@ -119,7 +128,7 @@ class RoomPort:
             await write_qp(self.dut, qpn, 0, abi.QpState.RESET)
             self._destroy.send_nowait(pack(QpRef, qpn=qpn, generation=generation))
             await RisingEdge(self.dut.clk)
-            while not int(self.dut.life__destroyed.value):
+            while not int(self.dut.qp_control__destroyed.value):
                 await RisingEdge(self.dut.clk)
 
     def link(self, qpn, generation, nodes, block):
@@ -135,7 +144,7 @@ class RoomPort:
         """Hand in a packet; ``record`` comes back with its judgement. Returns its ticket."""
         self._ticket += 1
         self._asked.append((record, self._ticket))
-        self._judge.send_nowait(pack(JudgeRequest, qpn=qpn, generation=generation, psn=psn % (1 << 24),
+        self._judge.send_nowait(pack(WindowRequest, qpn=qpn, generation=generation, psn=psn % (1 << 24),
                                      rsn=rsn % (1 << 24), ticket=self._ticket % 256, **flags))
         return self._ticket
 
@@ -143,7 +152,7 @@ class RoomPort:
 
     async def _take_judgements(self):
         while True:
-            judged = unpack(Judgement, int(await self._judgements.recv()))
+            judged = unpack(WindowVerdict, int(await self._judgements.recv()))
             record, ticket = self._asked.popleft()
             delay = self.rng.randint(0, PLACE_CYCLES) if self.rng.random() < 0.98 else STALL_CYCLES
             self._placing.append((self.now + delay, ticket))

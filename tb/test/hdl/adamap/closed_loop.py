@@ -179,8 +179,8 @@ class World:
             await RisingEdge(dut.clk)
             for name in Adamap.COUNTS:
                 self.seen[name] += int(getattr(dut, f"count_{name}").value)
-            if int(dut.refuse__stb.value):
-                self.seen[abi.Reason(int(dut.refuse__reason.value)).name] += 1
+            if int(dut.drop__stb.value):
+                self.seen[abi.Reason(int(dut.drop__reason.value)).name] += 1
             if int(dut.broken__stb.value):
                 self.seen[f"broken {abi.Reason(int(dut.broken__reason.value)).name}"] += 1
 

@@ -141,7 +141,7 @@ class HeadCachePorts:
             self._same("match__head_index", head)
         self._same("match__settles", self.settles)
         behind, passed = self._reached(head)
-        self._same("match__behind", behind)
+        self._same("match__before_head", behind)
         self._same("match__passed", passed)
         self._same("match__ripening", bool(model.ripe))
         self._same("match__ripe", self.ripe is not None)
@@ -205,7 +205,7 @@ class HeadCachePorts:
         model, late = self.model, self._late
         looked = len(model.nodes(*self.looked[:2])) if self.looked else 0
         late.setdefault(self.now + 1, []).extend([
-            ("fill__spare", bool(model.spare)), *[("fill__spare_index", index) for index in model.spare[:1]]])
+            ("fill__candidate", bool(model.spare)), *[("fill__candidate_index", index) for index in model.spare[:1]]])
         if (head := model.head(*self.looked[:2]) if self.looked else None) is not None:
             late.setdefault(self.now + 1, []).append(("match__head_rsn", model.entries[head].node.rsn % (1 << 24)))
         listed = len(model.nodes(c.listed))

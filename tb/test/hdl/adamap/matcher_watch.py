@@ -95,7 +95,7 @@ class MatcherWatch:
             past.append((int(dut.looked_qpn.value), row and row.live and row.generation, self.now,
                          {qpn: one.left for qpn, one in self.lists.items()}))
             if int(dut.judged.value):
-                reason = abi.Reason(int(dut.refuse__reason.value)) if int(dut.refuse__stb.value) else abi.Reason.OK
+                reason = abi.Reason(int(dut.drop__reason.value)) if int(dut.drop__stb.value) else abi.Reason.OK
                 self._judged(*past[0], reason)
             if int(dut.leaves.value):
                 self._leaves(self.lists[int(dut.leaves_qpn.value)])

@@ -46,13 +46,13 @@ async def renew(world, sender, gone):
 async def query(dut, qpn):
     """What QP_QUERY shows of the room: base of the window, holes, nodes linked ahead, nodes cached."""
     await RisingEdge(dut.clk)       # who calls may have waited for a time, which ends before or behind the edge
-    dut.life__query_qpn.value = qpn
-    dut.life__query_stb.value = 1
+    dut.qp_control__query_qpn.value = qpn
+    dut.qp_control__query_stb.value = 1
     await RisingEdge(dut.clk)
-    dut.life__query_stb.value = 0
-    while not int(dut.life__query_done.value):
+    dut.qp_control__query_stb.value = 0
+    while not int(dut.qp_control__query_done.value):
         await RisingEdge(dut.clk)
-    return [int(dut.life__query_result.value) >> 32 * k & 0xFFFFFFFF for k in range(4)]
+    return [int(dut.qp_control__query_result.value) >> 32 * k & 0xFFFFFFFF for k in range(4)]
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")

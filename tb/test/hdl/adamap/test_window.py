@@ -9,11 +9,11 @@ import pytest
 from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.adamap.window.control import ControlKind
-from weft.hdl.adamap.window.step import STEP
+from weft.hdl.adamap.window.slide import STEP
 from weft.hdl.adamap.window.window import Window
 from weft.hdl.contract.abi import HOLES_BITS
 from weft.hdl.contract.params import preset
-from weft.hdl.part.layouts import HoleRun, JudgeRequest
+from weft.hdl.part.layouts import HoleRun, WindowRequest
 from weft.model.functional import window as model
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
@@ -28,7 +28,7 @@ def first_psn(rng):
 
 
 def traffic(rng, window, in_order):
-    """One random packet for a window, as fields of a JudgeRequest; the next one with chance ``in_order``."""
+    """One random packet for a window, as fields of a WindowRequest; the next one with chance ``in_order``."""
     psn, kind = window.base, 0 if rng.random() < in_order else rng.uniform(0.45, 1)
     newest = max(window.received, default=window.base - 1) + 1
     fields = {"ack_req": int(rng.random() < 0.2)}
@@ -160,7 +160,7 @@ async def in_order_packets_at_full_rate(dut):
         psns = Counter({0: 0 if qpns[1] == 0 else 100})
         start = None
         for qpn in qpns:
-            bench.source.send_nowait(pack(JudgeRequest, qpn=qpn, psn=psns[qpn]))
+            bench.source.send_nowait(pack(WindowRequest, qpn=qpn, psn=psns[qpn]))
             psns[qpn] += 1
         cycles = 0
         before = bench.sink.received

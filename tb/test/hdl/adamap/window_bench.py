@@ -10,7 +10,7 @@ from cocotb.triggers import RisingEdge
 
 from weft.hdl.adamap.window.control import ControlKind, ControlOp
 from weft.hdl.contract.abi import HOLES_BITS
-from weft.hdl.part.layouts import HoleRun, Judgement, JudgeRequest, MatchRequest
+from weft.hdl.part.layouts import HoleRun, MatchRequest, WindowRequest, WindowVerdict
 from weft.model.functional import window as model
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack, unpack
@@ -122,14 +122,14 @@ class WindowBench:
         self.reorder, self.room = reorder, room
 
     def ask(self, row, *, psn, rsn=0, psn_guard=0, **flags):
-        """Hand in a packet; flags as in JudgeRequest."""
+        """Hand in a packet; flags as in WindowRequest."""
         window, seen = self.windows[row], self.seen
         about = {"qpn": self.names[row], "generation": self.generations[row], "ticket": self.rng.randrange(256)}
         was_owed = window.owed
         judged = window.judge(psn % (1 << 24), **{name: bool(flag) for name, flag in flags.items()}, room=self.room,
                               reorder=self.reorder, guard=psn_guard)
         self.ports.source.send_nowait(
-            pack(JudgeRequest, psn=psn % (1 << 24), rsn=rsn, psn_guard=psn_guard, **about, **flags))
+            pack(WindowRequest, psn=psn % (1 << 24), rsn=rsn, psn_guard=psn_guard, **about, **flags))
         self._judgements.append((judged.verdict, judged.psn % (1 << 32), judged.base % (1 << 32),
                                  judged.holes % (1 << HOLES_BITS), int(judged.progress)))
         if judged.verdict in MATCHED:
@@ -149,7 +149,7 @@ class WindowBench:
     async def answers(self):
         """What the block says of all that were handed in."""
         for want in self._judgements:
-            value = unpack(Judgement, int(await self.ports.sink.recv()))
+            value = unpack(WindowVerdict, int(await self.ports.sink.recv()))
             got = (value.verdict, value.psn, value.base, value.holes, value.progress)
             assert got == want, f"judgement {got}, expected {want}"
         await RisingEdge(self.dut.clk)

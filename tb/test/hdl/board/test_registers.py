@@ -8,11 +8,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from weft.hdl.board.bars import BOARD_BAR, Bars, cc_signature, cq_signature
+from weft.hdl.board.bar_decoder import BOARD_BAR, BarDecoder, cc_signature, cq_signature
 from weft.hdl.board.device_control import DEVICE_CONTROL, PAUSE_LOG2, DeviceControl
 from weft.hdl.board.mac_side import COUNTER_BITS, EVENTS
 from weft.hdl.board.registers import CONTROL, COUNTERS, ID, MAGIC, STATUS, STATUS_BITS, BoardRegisters
-from weft.hdl.pcie.cq import AnswerDescriptor, HostDescriptor, RegisterShim
+from weft.hdl.pcie.cq import CompletionHeader, HostDescriptor, RegisterShim
 from weft.hdl.pcie.rq import RequestType
 from weft.tb.sim.flow.simulate import bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
@@ -36,7 +36,7 @@ class Registers(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.bars, m.submodules.shim, m.submodules.registers = bars, shim, registers = (
-            Bars(), RegisterShim(windows=False), BoardRegisters())
+            BarDecoder(), RegisterShim(windows=False), BoardRegisters())
         connect(m, bars.board_cq, shim.s_axis_cq)
         connect(m, shim.m_axis_cc, bars.board_cc)
         connect(m, shim.registers, registers.bus)
@@ -69,7 +69,7 @@ class Host:
         dut.s_axis_cq__tvalid.value = 0
 
     async def _take(self):
-        dut, size, offered, ready = self.dut, AnswerDescriptor.as_shape().size, None, 0
+        dut, size, offered, ready = self.dut, CompletionHeader.as_shape().size, None, 0
         while True:
             ready = self.rng.getrandbits(1)
             dut.m_axis_cc__tready.value = ready
@@ -81,7 +81,7 @@ class Host:
             assert offered in (None, word), "an answer changed before it was taken"
             offered = None if ready else word
             if ready:
-                head = unpack(AnswerDescriptor, word & ((1 << size) - 1))
+                head = unpack(CompletionHeader, word & ((1 << size) - 1))
                 self.answers.append((head.tag, head.status, (word >> size) & ((1 << 64) - 1)))
 
     async def read(self, address, bar=BOARD_BAR, tag=7):
@@ -157,7 +157,7 @@ async def the_card_sees_what_is_its_own(dut):
             dut.card_cq__tready.value = ready
             dut.card_cc__tvalid.value = offers
             if offers:
-                dut.card_cc__tdata.value = pack(AnswerDescriptor, tag=waiting[0])
+                dut.card_cc__tdata.value = pack(CompletionHeader, tag=waiting[0])
                 dut.card_cc__tlast.value = 1
             await RisingEdge(dut.clk)
             if offers and int(dut.card_cc__tready.value):

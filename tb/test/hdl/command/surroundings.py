@@ -81,7 +81,7 @@ class Env:
         self.errors = StreamSource(dut, "i_qp_error", clk, pause=0, rng=rng)
         self.responses, self.creates, self.destroys, self.extents, self.requests, self.beats = (
             StreamSink(dut, n, clk, pause=pause, rng=rng)
-            for n in ("o", "life__create", "life__destroy", "o_extent", "o_dma_request", "o_dma_data"))
+            for n in ("o", "qp_control__create", "qp_control__destroy", "o_extent", "o_dma_request", "o_dma_data"))
         self.lines = StreamSink(dut, "o_line_request", clk, pause=pause, rng=rng)
         self.memory, self.bad_lines = {}, set()
         self.retired, self.answered, self.tag = 0, 0, 0
@@ -98,16 +98,16 @@ class Env:
             await RisingEdge(self.dut.clk)
 
     async def _adamap(self):
-        self.dut.life__destroyed.value = 0
+        self.dut.qp_control__destroyed.value = 0
         while True:
             self.destroy = layouts.QpRef.from_bits(await self.destroys.recv())
             await self.cycles(20)
             if self.before_destroyed:
                 await self.before_destroyed()
-            self.dut.life__destroyed.value = 1
+            self.dut.qp_control__destroyed.value = 1
             self.destroyed += 1
             await RisingEdge(self.dut.clk)
-            self.dut.life__destroyed.value = 0
+            self.dut.qp_control__destroyed.value = 0
 
     async def _drain(self):
         self.dut.drain_done.value = 0
@@ -128,18 +128,19 @@ class Env:
             assert not int(self.dut.drain_request.value)
 
     async def _query(self):
-        self.dut.life__query_done.value = 0
+        self.dut.qp_control__query_done.value = 0
         while True:
             await RisingEdge(self.dut.clk)
-            if int(self.dut.life__query_stb.value):
-                qpn = int(self.dut.life__query_qpn.value)
+            if int(self.dut.qp_control__query_stb.value):
+                qpn = int(self.dut.qp_control__query_qpn.value)
                 await self.cycles(9)
-                assert int(self.dut.life__query_qpn.value) == qpn and not int(self.dut.life__query_stb.value)
+                assert int(self.dut.qp_control__query_qpn.value) == qpn
+                assert not int(self.dut.qp_control__query_stb.value)
                 self.queries += 1
-                self.dut.life__query_done.value = 1
-                self.dut.life__query_result.value = sum((r + qpn) << 32 * n for n, r in enumerate(RESULTS))
+                self.dut.qp_control__query_done.value = 1
+                self.dut.qp_control__query_result.value = sum((r + qpn) << 32 * n for n, r in enumerate(RESULTS))
                 await RisingEdge(self.dut.clk)
-                self.dut.life__query_done.value, self.dut.life__query_result.value = 0, 0
+                self.dut.qp_control__query_done.value, self.dut.qp_control__query_result.value = 0, 0
 
     async def _counters(self):
         while True:

@@ -43,7 +43,7 @@ async def qp_lives_and_dies(dut):
     env.creates.pause = 1.0
     tag = env.post(Op.QP_CREATE, **values)
     await env.cycles(100)
-    while not int(dut.life__create__valid.value):
+    while not int(dut.qp_control__create__valid.value):
         await RisingEdge(dut.clk)
     assert await env.qp(5) == QpEntry(), "in the table before its list exists"
     env.creates.pause = 0.3

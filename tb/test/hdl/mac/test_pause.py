@@ -15,7 +15,7 @@ from weft.hdl.contract.abi import Reason
 from weft.hdl.contract.params import preset
 from weft.hdl.mac.pause import Pause
 from weft.hdl.mac.pause_gate import PauseGate
-from weft.hdl.part.counting import Refusal, count_outputs, pass_counts
+from weft.hdl.part.counter_ports import DropEvent, count_outputs, pass_counts
 from weft.hdl.part.interfaces import Network
 from weft.hdl.part.layouts import BEAT_BYTES, Beat
 from weft.hdl.part.registers import register_port
@@ -40,20 +40,21 @@ class FlowControl(wiring.Component):
             "registers": In(register_port("pause")), "network": In(Network),
             "i": In(stream.Signature(Beat)), "o": Out(stream.Signature(Beat)),
             "i_control": In(stream.Signature(Beat, always_ready=True)),
-            "high": In(1), "low": In(1), "asks": Out(1), "refuse": Out(Refusal), **count_outputs(Pause.COUNTS)})
+            "high": In(1), "low": In(1), "pause_enabled": Out(1), "drop": Out(DropEvent),
+            **count_outputs(Pause.COUNTS)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.pause, m.submodules.gate = pause, gate = Pause(PARAMS), PauseGate()
         for name in ("registers", "network", "i_control"):
             connect(m, flipped(getattr(self, name)), getattr(pause, name))
-        connect(m, pause.refuse, flipped(self.refuse))
+        connect(m, pause.drop, flipped(self.drop))
         connect(m, flipped(self.i), gate.i)
         connect(m, gate.o, flipped(self.o))
         connect(m, pause.o, gate.i_pause)
         pass_counts(m, [pause], self)
         m.d.comb += [gate.hold.eq(pause.hold), pause.high.eq(self.high), pause.low.eq(self.low),
-                     self.asks.eq(pause.asks)]
+                     self.pause_enabled.eq(pause.pause_enabled)]
         return m
 
 
@@ -91,8 +92,8 @@ class PauseBench:
                 first = bool(int(dut.o__payload.value) >> 8 * BEAT_BYTES + 6 & 1)
             for name in Pause.COUNTS:
                 self.counts[name] += int(getattr(dut, f"count_{name}").value)
-            if dut.refuse__stb.value == 1:
-                self.refused.append(Reason(int(dut.refuse__reason.value)))
+            if dut.drop__stb.value == 1:
+                self.refused.append(Reason(int(dut.drop__reason.value)))
 
     def configure(self, **fields):
         self.dut.registers__pfc.value = int.from_bytes(abi.PFC_WORD.pack(**fields), "little")

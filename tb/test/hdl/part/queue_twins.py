@@ -17,14 +17,14 @@ class QueueTwins(wiring.Component):
         The two do not do the same.
     """
 
-    def __init__(self, width, depth, block, standing):
-        self.width, self.depth, self.block, self.standing = width, depth, block, standing
+    def __init__(self, width, depth, block, output_registers):
+        self.width, self.depth, self.block, self.output_registers = width, depth, block, output_registers
         super().__init__({"i": In(stream.Signature(width)), "o": Out(stream.Signature(width)), "differ": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         library = fifo.SyncFIFOBuffered if self.block else fifo.SyncFIFO
-        m.submodules.ours = ours = Queue(self.width, self.depth, self.block, self.standing)
+        m.submodules.ours = ours = Queue(self.width, self.depth, self.block, self.output_registers)
         m.submodules.its = its = library(width=self.width, depth=self.depth)
         for queue in (ours, its):
             m.d.comb += [queue.w_data.eq(self.i.payload), queue.w_en.eq(self.i.valid), queue.r_en.eq(self.o.ready)]

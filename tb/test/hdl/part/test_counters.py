@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from weft.hdl.contract import abi
-from weft.hdl.part.counting import merged
+from weft.hdl.part.counter_ports import merged
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 
@@ -37,8 +37,8 @@ async def every_event_is_counted(dut):
                 expected[name] += amount
             for k in range(REFUSALS):
                 stb, reason = rng.getrandbits(1), rng.choice(list(abi.Reason))
-                getattr(dut, f"refuse__{k}__stb").value = stb
-                getattr(dut, f"refuse__{k}__reason").value = reason
+                getattr(dut, f"drop__{k}__stb").value = stb
+                getattr(dut, f"drop__{k}__reason").value = reason
                 if stb and reason:
                     expected[f"drop_{reason.name.lower()}"] += 1
             await RisingEdge(dut.clk)
@@ -46,11 +46,11 @@ async def every_event_is_counted(dut):
             getattr(dut, f"count_{name}").value = 0
         for reason in filter(None, abi.Reason):     # each at full rate for a whole turn: no sum between two may be more
             for k in range(REFUSALS):
-                getattr(dut, f"refuse__{k}__stb").value, getattr(dut, f"refuse__{k}__reason").value = 1, reason
+                getattr(dut, f"drop__{k}__stb").value, getattr(dut, f"drop__{k}__reason").value = 1, reason
             await ClockCycles(dut.clk, 2 * len(abi.COUNTERS))
             expected[f"drop_{reason.name.lower()}"] += 2 * len(abi.COUNTERS) * REFUSALS
         for k in range(REFUSALS):
-            getattr(dut, f"refuse__{k}__stb").value = 0
+            getattr(dut, f"drop__{k}__stb").value = 0
         for _ in range(Counters.LAG):
             await RisingEdge(dut.clk)
         for name, index in abi.COUNTER_INDEX.items():
@@ -63,7 +63,7 @@ async def every_event_is_counted(dut):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_no_event_is_lost(sim):
     from weft.hdl.part.counters import Counters
-    simulate(Counters(WIDTHS, refusals=REFUSALS, reads=READS), name="counters", cases=__file__, sim=sim)
+    simulate(Counters(WIDTHS, drops=REFUSALS, reads=READS), name="counters", cases=__file__, sim=sim)
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")

@@ -8,18 +8,18 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from weft.hdl.part.logic import (
-    above,
-    below,
-    choose,
-    encoded,
-    first,
-    height,
-    lowest,
+    adder_tree,
+    encode_one_hot,
+    greater_than,
+    lowest_one_hot,
     one_hot,
-    passed_over,
-    sums_to,
-    total,
-    up_to,
+    one_hot_mux,
+    prefix,
+    priority_encode,
+    shift_by_thermometer,
+    sum_equals,
+    thermometer,
+    thermometer_count,
 )
 
 WIDTH, PAIRS = 7, 29
@@ -34,20 +34,21 @@ class Both(wiring.Component):
     def elaborate(self, platform):
         m, i = Module(), self.i
         chosen = Cat(i == k for k in range(5))
-        sums = up_to(m, (Cat(bit, 0, 0) for bit in i), add, "sums")
+        sums = prefix(m, (Cat(bit, 0, 0) for bit in i), add, "sums")
         low = Mux(i[:4] > 8, 8, i[:4])
         steps, pattern = ((1 << low) - 1)[:8], Cat(i, 1, ~i, 1)
         pairs = [
-            (height(steps), low), (height(steps[:4]), Mux(low > 4, 4, low)),
-            (passed_over(pattern, steps), pattern >> low),
-            (total(i), sum(i)), (choose(chosen, range(3, 8)), (i + 3) * (i < 5)), (Cat(lowest(m, i, "low")), i & -i),
-            (below(m, i, 15, "ones"), ((1 << i) - 1)[:15]), (below(m, i, 16, "ones"), ((1 << i) - 1)[:16]),
-            (below(m, i[:3], 6, "ones"), ((1 << i[:3]) - 1)[:6]), (one_hot(i[-1], i[:3], 8), i[-1] << i[:3]),
-            (encoded(one_hot(i[-1], i[:3], 8)), Mux(i[-1], i[:3], 0)),
-            (Mux(i[:4] == 0, 0, first(i[:4])), Mux(i[0], 0, Mux(i[1], 1, Mux(i[2], 2, Mux(i[3], 3, 0))))),
-            (sums_to(i[:2], i[2:4], i[4:]), i[:2] + i[2:4] == i[4:]),
-            (sums_to(i[:3], i[3], i[4:]), (i[:3] + i[3])[:3] == i[4:]),
-            *((above(i, number), i > number) for number in (-1, 0, 1, 63, 64, 100, 127, 128)),
+            (thermometer_count(steps), low), (thermometer_count(steps[:4]), Mux(low > 4, 4, low)),
+            (shift_by_thermometer(pattern, steps), pattern >> low),
+            (adder_tree(i), sum(i)), (one_hot_mux(chosen, range(3, 8)), (i + 3) * (i < 5)),
+            (Cat(lowest_one_hot(m, i, "low")), i & -i),
+            (thermometer(m, i, 15, "ones"), ((1 << i) - 1)[:15]), (thermometer(m, i, 16, "ones"), ((1 << i) - 1)[:16]),
+            (thermometer(m, i[:3], 6, "ones"), ((1 << i[:3]) - 1)[:6]), (one_hot(i[-1], i[:3], 8), i[-1] << i[:3]),
+            (encode_one_hot(one_hot(i[-1], i[:3], 8)), Mux(i[-1], i[:3], 0)),
+            (Mux(i[:4] == 0, 0, priority_encode(i[:4])), Mux(i[0], 0, Mux(i[1], 1, Mux(i[2], 2, Mux(i[3], 3, 0))))),
+            (sum_equals(i[:2], i[2:4], i[4:]), i[:2] + i[2:4] == i[4:]),
+            (sum_equals(i[:3], i[3], i[4:]), (i[:3] + i[3])[:3] == i[4:]),
+            *((greater_than(i, number), i > number) for number in (-1, 0, 1, 63, 64, 100, 127, 128)),
             *((sums[k], sum(i[:k + 1])) for k in range(WIDTH)),
         ]
         for told, said, (few, plain) in zip(self.told, self.said, pairs, strict=True):

@@ -22,14 +22,15 @@ WIDTH = 24                                      # bits 22:0 a value, bit 23 `las
 SOURCE_SHIFT = 21                               # an arbiter's item: `last`, source, random bits, 8 bits of a number
 SOURCES = 3
 ITEM = data.StructLayout({"value": WIDTH - 1, "last": 1})
-KINDS = {"plain": (False, 0), "standing": (False, 1), "turns": (False, 2), "block": (True, 0)}
+KINDS = {"plain": (False, 0), "register": (False, 1), "turns": (False, 2), "block": (True, 0)}
 SLOW = "slow"       # in the name of a queue of one item, which is full or empty: an item every other cycle
 
 FIFOS = {f"fifo_{depth}{SLOW if depth == 1 else ''}": (Fifo, WIDTH, depth) for depth in (1, 5, 64, 100)}
-QUEUES = {f"queue_{depth}_{kind}{SLOW if depth == 1 else ''}": (QueueTwins, WIDTH, depth + block, block, standing)
-          for depth in (1, 2, 5, 16, 74) for kind, (block, standing) in KINDS.items()}
+QUEUES = {f"queue_{depth}_{kind}{SLOW if depth == 1 else ''}": (QueueTwins, WIDTH, depth + block, block,
+                                                                output_registers)
+          for depth in (1, 2, 5, 16, 74) for kind, (block, output_registers) in KINDS.items()}
 PIPELINES = {name.lower(): (getattr(stages, name), WIDTH)
-             for name in ("PipelineRegister", "ReadyRegister", "Skid", "Pair")}
+             for name in ("PipelineRegister", "ReadyRegister", "SkidBuffer", "PingPongBuffer")}
 PIPES = FIFOS | QUEUES | PIPELINES
 ARBITERS = {"arbiter": (Arbiter, ITEM, SOURCES), "packets": (PacketArbiter, ITEM, SOURCES),
             "packets_of_one": (PacketArbiter, ITEM, 1),

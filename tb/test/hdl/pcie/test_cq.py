@@ -11,7 +11,7 @@ from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStream
 
 from weft.hdl.contract import abi
 from weft.hdl.part.layouts import PushedDescriptor, RegisterWrite
-from weft.hdl.pcie.cq import STATUS_OK, STATUS_UNSUPPORTED, AnswerDescriptor, HostDescriptor
+from weft.hdl.pcie.cq import STATUS_OK, STATUS_UNSUPPORTED, CompletionHeader, HostDescriptor
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack, unpack
@@ -53,7 +53,7 @@ class Bench:
     async def _refusals(self):
         while True:
             await RisingEdge(self.dut.clk)
-            self.refused += int(self.dut.refused.value)
+            self.refused += int(self.dut.rejected.value)
 
     async def request(self, kind, address=0, dwords=1, first_be=0xF, last_be=0, bar=0, payload=()):
         """Send one request; its descriptor."""
@@ -68,7 +68,7 @@ class Bench:
         """The next completion, checked to belong to the request."""
         frame = await with_timeout(self.cc.recv(), 2, "us")
         lanes = list(frame.tdata)
-        got = unpack(AnswerDescriptor, sum(lane << 32 * k for k, lane in enumerate(lanes[:3])))
+        got = unpack(CompletionHeader, sum(lane << 32 * k for k, lane in enumerate(lanes[:3])))
         assert (got.tag, got.requester_id, got.traffic_class, got.attributes) == (
             head.tag, head.requester_id, head.traffic_class, head.attributes)
         assert len(lanes) == 3 + got.dwords

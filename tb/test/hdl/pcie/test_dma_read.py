@@ -10,7 +10,7 @@ from cocotb.triggers import RisingEdge
 
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import Beat, LineData, LineRequest
-from weft.hdl.pcie.completion_room import COMPLETION_HEADERS, COMPLETION_LINES, TRUST
+from weft.hdl.pcie.completion_credit import COMPLETION_HEADERS, COMPLETION_LINES, TRUST
 from weft.hdl.pcie.dma_read import BULK_SHARE, DmaRead
 from weft.tb.sim.block.pcie.endpoint_room import group
 from weft.tb.sim.block.pcie.straddle import STRADDLE, environment

@@ -9,7 +9,7 @@ from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge, Timer, with_timeo
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
-from weft.hdl.pcie.few_tags import FEW
+from weft.hdl.pcie.tag_limiter import FEW
 from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, group, run_room
 from weft.tb.sim.flow.simulate import SIMULATORS
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS

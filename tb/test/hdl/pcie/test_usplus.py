@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge, Timer, with_timeout
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
-from weft.hdl.pcie.completion_room import COMPLETION_HEADERS
+from weft.hdl.pcie.completion_credit import COMPLETION_HEADERS
 from weft.tb.sim.block.pcie.endpoint_room import (
     BULKS,
     HALF,

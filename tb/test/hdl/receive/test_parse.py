@@ -22,7 +22,7 @@ from weft.hdl.contract.params import (
     preset,
 )
 from weft.hdl.part.layouts import BEAT_BYTES, LENGTH_WIDTH, RxHeader, RxKind
-from weft.hdl.receive.early import DEPTH
+from weft.hdl.receive.early_translate import DEPTH
 from weft.hdl.receive.parse import HEADER_DEPTH, RAW_MAX, Parse
 from weft.hdl.table.translate import TranslateRequest
 from weft.model.functional.parse import KINDS, parse
@@ -58,7 +58,7 @@ class ParseBench:
         self.header = StreamSink(dut, "o_header", dut.clk, pause=pause, rng=rng)
         self.payload = StreamSink(dut, "o_payload", dut.clk, pause=pause, rng=rng)
         self.translate = StreamSink(dut, "o_translate", dut.clk, pause=pause, rng=rng)
-        self.fate = StreamSink(dut, "o_fate", dut.clk, pause=pause, rng=rng)
+        self.fate = StreamSink(dut, "o_outcome", dut.clk, pause=pause, rng=rng)
         self.unasked = []           # headers of packets of QPs, not yet compared with what was asked
         self.refused, self.frames, self.sent = [], 0, 0
         self.in_vain = 0            # translations that were asked for packets that were refused
@@ -78,8 +78,8 @@ class ParseBench:
             self.raws_done += header is not None and header.kind == RxKind.RAW and not header.roce
             self.dut.raw_done.value = int(self.raws_done > 0)
             self.raws_done = max(0, self.raws_done - 1)
-            if int(self.dut.refuse__stb.value):
-                self.refused.append(Reason(int(self.dut.refuse__reason.value)))
+            if int(self.dut.drop__stb.value):
+                self.refused.append(Reason(int(self.dut.drop__reason.value)))
 
     def send(self, frame, *, error=False):
         self.sent += 1
@@ -454,7 +454,7 @@ async def new_packets_are_shed(dut):
 async def who_asks_for_pauses_sheds_nothing_until_it_must(dut):
     """The marks for pauses come long before; new packets are dropped early only after there was no room for one."""
     rng, bench = await start(dut)
-    dut.patient.value = 1
+    dut.pause_enabled.value = 1
     bench.header.pause = bench.payload.pause = 1.0
     await ClockCycles(dut.clk, 2)
 

@@ -21,8 +21,8 @@ from weft.hdl.contract.abi import (
     split_qpn,
 )
 from weft.hdl.contract.params import preset
-from weft.hdl.part.layouts import DmaRequest, Judgement, JudgeRequest, RawFrame, Report, Verdict, qp_state
-from weft.hdl.receive.drain import PATIENCE
+from weft.hdl.part.layouts import DmaRequest, RawFrame, Report, Verdict, WindowRequest, WindowVerdict, qp_state
+from weft.hdl.receive.in_flight import ARRIVAL_TIMEOUT
 from weft.hdl.receive.receive import Receive
 from weft.hdl.table.translate import TranslateRequest, Translation
 from weft.model.functional.parse import parse
@@ -101,9 +101,9 @@ class Room:
         self.source = StreamSource(dut, "i", dut.clk, rng=rng)
         sink = lambda name: StreamSink(dut, name, dut.clk, pause=pause, rng=rng)  # noqa: E731
         self.request, self.data, self.raw_info, self.raw = map(sink, ("o_request", "o_data", "o_raw_info", "o_raw"))
-        self.report, self.translate, self.judge = map(sink, ("o_report", "o_translate", "o_judge"))
+        self.report, self.translate, self.judge = map(sink, ("o_report", "o_translate", "o_check"))
         self.translation = StreamSource(dut, "i_translate", dut.clk, rng=rng)
-        self.judged = StreamSource(dut, "i_judgement", dut.clk, rng=rng)
+        self.judged = StreamSource(dut, "i_verdict", dut.clk, rng=rng)
         self.needs, self.requests, self.judgements = [], [], []
         self.counts, self.refused, self.tickets = Counter(), ([], []), []
         self.cycle = 0
@@ -126,8 +126,8 @@ class Room:
             for name in names:
                 self.counts[name] += int(getattr(dut, name).value)
             for k, reasons in enumerate(self.refused):
-                if int(getattr(dut, f"refuse__{k}__stb").value):
-                    reasons.append(Reason(int(getattr(dut, f"refuse__{k}__reason").value)))
+                if int(getattr(dut, f"drop__{k}__stb").value):
+                    reasons.append(Reason(int(getattr(dut, f"drop__{k}__reason").value)))
             assert not int(dut.o_request__valid.value) or not int(dut.o_raw_info__valid.value), \
                 "a frame is offered before the requests of earlier packets are taken"
             ticket = int(dut.placed_ticket.value)
@@ -151,7 +151,7 @@ class Room:
             elif self.unread and self.rng.random() < self.reading:
                 self.unread = 0
                 self.told.append([])
-            self.dut.refusals__written.value, self.dut.refusals__unread.value = refusal, self.unread
+            self.dut.drop_reports__written.value, self.dut.drop_reports__unread.value = refusal, self.unread
 
     async def _table(self):
         """The QP table, in which now and then a QP has gone to ERR since its packet was checked."""
@@ -191,13 +191,13 @@ class Room:
 
     async def _window(self):
         def answer(value):
-            request = JudgeRequest.from_bits(value)
+            request = WindowRequest.from_bits(value)
             said = judgement(self.rng, request)
             if self.accept_all:
                 said |= {"verdict": Verdict.ACCEPT, "progress": 0}
             self.requests.append(request)
             self.judgements.append(said)
-            return Judgement.const(said).as_value().value
+            return WindowVerdict.const(said).as_value().value
         await self._delayed(self.judge, answer, self.judged, WINDOW_CYCLES)
 
 
@@ -481,11 +481,11 @@ async def refused_packets_are_told_of_once(dut):
     room.reading = 0
     await attack(bad[1:])
     assert sorted(room.told[-1]) == [2, 3, ERR_QP]
-    room.reading, dut.refusals__half.value = 1, 1
+    room.reading, dut.drop_reports__half.value = 1, 1
     await ClockCycles(dut.clk, 30 + PARAMS.qps)
     await attack(bad)
     assert not room.told[-1] and room.report.received == len(bad) + 3
-    dut.refusals__half.value = 0
+    dut.drop_reports__half.value = 0
     await compare(room, sent)
 
 
@@ -562,7 +562,7 @@ async def drain(dut):
         assert not int(dut.drain_done.value)
     # What is half here counts, and is given up if its end does not come; what is half here and no packet does not.
     raw = wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + bytes(200)
-    for frame, ends, most in ((packet, True, 100), (packet, False, PATIENCE + 60), (raw, False, 10)):
+    for frame, ends, most in ((packet, True, 100), (packet, False, ARRIVAL_TIMEOUT + 60), (raw, False, 10)):
         while int(dut.drain_done.value):
             await RisingEdge(dut.clk)
         before, refused = len(room.tickets), len(room.refused[0])
@@ -581,7 +581,7 @@ async def drain(dut):
         assert int(dut.drain_done.value), "it waits for ever"
         assert len(room.tickets) == before + ends
         if not ends:
-            assert most == 10 or cycles >= PATIENCE
+            assert most == 10 or cycles >= ARRIVAL_TIMEOUT
             for value in beats(frame)[3:]:
                 room.source.send_nowait(value)
             await settle(room)

@@ -156,8 +156,8 @@ async def retire_some(dut, rng, sink, got, retired, pause):
 async def watch_refusals(dut, refused):
     while True:
         await RisingEdge(dut.clk)
-        if int(dut.refuse__stb.value):
-            refused.append(abi.Reason(int(dut.refuse__reason.value)))
+        if int(dut.drop__stb.value):
+            refused.append(abi.Reason(int(dut.drop__reason.value)))
 
 
 async def setup(dut, rng, **options):

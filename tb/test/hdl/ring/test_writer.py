@@ -99,7 +99,7 @@ async def every_entry_arrives_once_over_many_laps(dut):
     assert host.got == [entry >> 1 for entry in sent]
     await ticks(dut, 4)
     assert int(dut.prod.value) == len(sent) & 15 and int(dut.position.value) == len(sent) & 7
-    assert int(dut.idle.value) and not int(dut.refuse__stb.value)
+    assert int(dut.idle.value) and not int(dut.drop__stb.value)
 
 
 @bench_test
@@ -177,8 +177,8 @@ async def inconsistent_consumer_index_is_ignored(dut):
         nonlocal refused
         while True:
             await RisingEdge(dut.clk)
-            if int(dut.refuse__stb.value):
-                assert int(dut.refuse__reason.value) == abi.Reason.BAD_DESCRIPTOR
+            if int(dut.drop__stb.value):
+                assert int(dut.drop__reason.value) == abi.Reason.BAD_DESCRIPTOR
                 refused += 1
     cocotb.start_soon(watch())
     for value, arm in ((4, 1), (2, 0), (1, 0)):     # beyond prod, sound, backwards

@@ -35,7 +35,7 @@ from weft.tb.test.hdl.transmit.agents import (
 PARAMS = preset("test")
 QPS = PARAMS.qps
 COUNTS = ("count_tx_packets", "count_tx_retransmissions", "count_tx_bytes", "count_tx_raw_frames", "retire_send",
-          "retire_retransmit", "refuse__stb")
+          "retire_retransmit", "drop__stb")
 
 
 class Room:
@@ -65,8 +65,8 @@ class Room:
             await RisingEdge(self.dut.clk)
             for name, port in ports.items():
                 self.totals[name] += int(port.value)
-            if int(self.dut.refuse__stb.value):
-                self.refused.append(Reason(int(self.dut.refuse__reason.value)))
+            if int(self.dut.drop__stb.value):
+                self.refused.append(Reason(int(self.dut.drop__reason.value)))
 
     def post(self, ring, work):
         """A descriptor; how many entries of the ring it takes."""
@@ -162,7 +162,7 @@ async def everything_at_once(dut):
     assert room.totals == {
         "count_tx_packets": len(roce), "count_tx_retransmissions": len(expected[1][0]),
         "count_tx_bytes": sum(len(decode(f).payload) for f in roce), "count_tx_raw_frames": len(raws),
-        "retire_send": entries[0], "retire_retransmit": entries[1], "refuse__stb": len(reports)}
+        "retire_send": entries[0], "retire_retransmit": entries[1], "drop__stb": len(reports)}
     assert min(entries) > 40
 
 
@@ -312,7 +312,7 @@ async def a_refused_descriptor_ends_at_once(dut):
         seen[report.retransmission].append(report.psn)
     assert seen == reports
     await with_timeout(cocotb.start_soon(room.quiet()), 20, "us")
-    assert room.totals["refuse__stb"] == 12
+    assert room.totals["drop__stb"] == 12
     assert room.host.translations < 1000
 
 

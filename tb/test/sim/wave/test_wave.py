@@ -102,7 +102,7 @@ class Street(wiring.Component):
         m = Module()
         m.submodules.lamp = lamp = Lamp()
         judge, count = Judge(), Signal(24)
-        m.submodules.card_b = Around(judge, "receive", "judge")
+        m.submodules.card_b = Around(judge, "receive", "window_check")
         m.d.sync += count.eq(count + 1)
         m.d.comb += [
             judge.i.valid.eq(count[:3] == 6), judge.i.p.header.psn.eq(count >> 3),

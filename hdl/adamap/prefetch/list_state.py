@@ -1,4 +1,4 @@
-"""The list that the prefetcher looks at: its row, the reach of its next read, and its end if it breaks."""
+"""State of the list that the prefetcher works on: its row, the size of its next read, and its end if it breaks."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, stream, wiring
@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...contract import abi
 from ...contract.params import CardParams, exact_log2
 from ...part.layouts import REPORT_EVENT, Report
-from ...part.logic import above, at_most, height, steps_of_least, to_overflow
+from ...part.logic import distance_to_overflow, greater_than, saturate, thermometer_count, thermometer_min
 from ...table.kinds import QP_STATES
 from ..cache.cached import extent_member, in_extent, split
 from .ahead import ahead_row
@@ -15,23 +15,25 @@ from .fetches import LINES
 
 
 def list_view(params):
-    """A list: is it ``live``; ``block``, with which it goes on, and whether nodes behind each other may lie there;
-    nodes ``ahead``, or more than a read fetches; is a header ``waiting`` for one."""
+    """Return the layout of a list's state.
+
+    ``live``: the list exists; ``block``: its next node, ``adjacent``: consecutive nodes may follow there; ``ahead``:
+    number of linked nodes, saturated at one more than a read fetches; ``waiting``: a header waits for one. """
     return data.StructLayout({
         "generation": 8, "live": 1, "block": params.block_bits, "adjacent": 1, "ahead": range(LINES + 2), "waiting": 1})
 
 
-class Job(enum.Enum, shape=2):
-    """What the row of a list is read for."""
+class ListStateUse(enum.Enum, shape=2):
+    """Use of the row of a list."""
 
-    LOOK = 0        # does it want more nodes?
-    LAND = 1        # a read of it came back
+    LOOK = 0        # does it need more nodes?
+    FILL = 1        # a read of it came back
     CONTROL = 2
-    TURN_OUT = 3    # its last node may have to go
+    EVICT = 3    # its last node may be evicted
 
 
-class ListRow(wiring.Component):
-    """Reads the row of a list in three cycles: it waits for what doorbells of the last cycles told, reads, and keeps.
+class ListState(wiring.Component):
+    """Reads the row of a list in three cycles: wait for doorbells of the last cycles, read, store.
 
     Parameters
     ----------
@@ -41,20 +43,20 @@ class ListRow(wiring.Component):
     -------
     start : In(1)
     qpn : In
-        From the next cycle on, as long as ``o`` counts.
+        From the next cycle on, as long as ``o`` is used.
     post_stb, post_qpn : In
         Nodes were linked.
     row_en, row_index, ahead, qp
-        As :class:`~weft.hdl.adamap.prefetch.prefetch.Prefetch` has them.
+        As for :class:`~weft.hdl.adamap.prefetch.prefetch.Prefetch`.
     waiting : In(1)
         A header waits for a node of ``qpn``, when ``kept`` is high.
     extent_base, extent_lines : arrays of In
     soon, kept : Out(1)
-        Third cycle after ``start``, in which the row is there; and the one before.
+        The cycle before the row is there; that cycle, the third after ``start``.
     o, base, size : Out
-        The list, and the extent in which its block is said to lie; a cycle after ``kept``.
-    on_lands, block : In
-        A node landed: the list goes on with this block.
+        The list, and the extent of its block; a cycle after ``kept``.
+    on_fill, block : In
+        A node was filled: the list continues with this block.
     posted : Out(1)
         More nodes were linked since the row was read; a cycle late.
     """
@@ -70,7 +72,7 @@ class ListRow(wiring.Component):
             "extent_lines": In(extent_member(params)).array(params.knit_extents),
             "soon": Out(1), "kept": Out(1),
             "o": Out(list_view(params)), "base": Out(58), "size": Out(extent_member(params)),
-            "on_lands": In(1), "block": In(params.block_bits), "posted": Out(1),
+            "on_fill": In(1), "block": In(params.block_bits), "posted": Out(1),
         })
 
     def elaborate(self, platform):
@@ -86,30 +88,31 @@ class ListRow(wiring.Component):
         m.d.sync += [settling.eq(self.start), self.soon.eq(settling), self.kept.eq(self.soon),
                      self.posted.eq(coming | (self.posted & ~self.soon))]
         with m.If(self.kept):
-            # A multiplexer's select is not inverted on its way.
+            # Extents in reverse order, so that the select is not inverted.
             m.d.sync += [part.eq(in_extent(self.params, [*reversed(values)], split(self.params, row.inverse)[0]))
                          for part, values in ((self.base, self.extent_base), (self.size, self.extent_lines))]
             m.d.sync += [
                 o.generation.eq(self.qp.entry.generation), o.live.eq(row.inverse != 0), o.block.eq(~row.inverse),
-                o.adjacent.eq(row.adjacent), o.ahead.eq(Mux(above(row.count, LINES), LINES + 1, row.count)),
+                o.adjacent.eq(row.adjacent), o.ahead.eq(Mux(greater_than(row.count, LINES), LINES + 1, row.count)),
                 o.waiting.eq(self.waiting),
             ]
-        with m.Elif(self.on_lands):
+        with m.Elif(self.on_fill):
             m.d.sync += o.block.eq(self.block)
         return m
 
 
 def reserve(params):
-    """Entries of the cache that a list leaves to others, but for its first nodes."""
+    """Return the number of cache entries that a list leaves to others, except for its first nodes."""
     return params.cache_entries // 8
 
 
-class ReadReach(wiring.Component):
-    """What a list may have in the cache, and how much of it lies where. Combinational; a block of its own, as
-    :class:`~weft.hdl.part.select.IndexOf` is.
+class ReadBudget(wiring.Component):
+    """Number of blocks that the next read of a list may fetch. Combinational.
 
-    A read stays within the page, the extent, the nodes that are linked, and the room that the list has in the cache. An
-    eighth of the cache is left free, but for one node.
+    Kept as a block because per-module mapping trades depth for area (docs/development.md, "Size and longest paths").
+
+    A read stays within the page, the extent, the linked nodes, and the space that the list has in the cache. An
+    eighth of the cache is left free, except for one node.
 
     Parameters
     ----------
@@ -124,16 +127,16 @@ class ReadReach(wiring.Component):
     ahead : In(range(LINES + 2))
         Nodes linked, or more than a read fetches.
     cached, depth, watermark : In
-        Nodes of the list in the cache; how many it may have there, and how many it should at least.
+        Nodes of the list in the cache; their maximum, and the minimum to aim for.
     free : In(range(cache_entries + 1))
-        Entries that are free.
-    room, low : Out(1)
-        It may have more; it should.
+        Free entries.
+    below_depth, below_watermark : Out(1)
+        The list is below its maximum; below its minimum.
     line : Out(58)
     inside : Out(1)
-        The block is one of the extent; otherwise ``lines`` means nothing.
+        The block is within the extent; otherwise ``lines`` is undefined.
     lines : Out(range(LINES + 1))
-        How many consecutive blocks may be read, if there is ``room``.
+        Number of consecutive blocks to read, if there is ``below_depth``.
     """
 
     def __init__(self, params: CardParams):
@@ -143,7 +146,7 @@ class ReadReach(wiring.Component):
         super().__init__({
             "block": In(params.block_bits), "base": In(58), "size": In(extent_member(params)),
             "ahead": In(range(LINES + 2)), "free": In(count), "cached": In(count),
-            "depth": In(most), "watermark": In(most), "room": Out(1), "low": Out(1),
+            "depth": In(most), "watermark": In(most), "below_depth": Out(1), "below_watermark": Out(1),
             "line": Out(58), "inside": Out(1), "lines": Out(range(LINES + 1)),
         })
 
@@ -151,24 +154,25 @@ class ReadReach(wiring.Component):
         m = Module()
         p, offset = self.params, split(self.params, self.block)[1]
         within = Signal(extent_member(p))       # blocks to the end of the extent
-        room, listed, left, spare, page = (Signal(range(LINES + 1), name=name)
-                                           for name in ("lines_of_room", "listed", "left", "spare", "page"))
+        depth_left, listed, left, spare, page = (Signal(range(LINES + 1), name=name)
+                                           for name in ("depth_left", "listed", "left", "spare", "page"))
         m.d.comb += [
             self.line.eq(self.base + offset), within.eq(self.size - offset),
             # The last two numbers are no blocks.
             self.inside.eq((offset < self.size) & ~self.block[1:].all()),
-            self.room.eq(self.cached < self.depth), self.low.eq(self.cached < self.watermark),
-            room.eq(at_most(LINES, (self.depth - self.cached)[:len(self.depth)])),
-            listed.eq(at_most(LINES, self.ahead)),
-            left.eq(at_most(LINES, within)), page.eq(to_overflow(LINES, self.line[:exact_log2(abi.PAGE_LINES)])),
-            spare.eq(Mux(above(self.free, reserve(p)), at_most(LINES, self.free - reserve(p)), 1)),
-            self.lines.eq(height(steps_of_least(LINES, room, listed, left, spare, page))),
+            self.below_depth.eq(self.cached < self.depth), self.below_watermark.eq(self.cached < self.watermark),
+            depth_left.eq(saturate(LINES, (self.depth - self.cached)[:len(self.depth)])),
+            listed.eq(saturate(LINES, self.ahead)),
+            left.eq(saturate(LINES, within)),
+            page.eq(distance_to_overflow(LINES, self.line[:exact_log2(abi.PAGE_LINES)])),
+            spare.eq(Mux(greater_than(self.free, reserve(p)), saturate(LINES, self.free - reserve(p)), 1)),
+            self.lines.eq(thermometer_count(thermometer_min(LINES, depth_left, listed, left, spare, page))),
         ]
         return m
 
 
 class ListBreak(wiring.Component):
-    """Ends a list, reports why, and has the QP stopped: one after the other, each when it is taken.
+    """Ends a list, reports the reason, and stops the QP: in this order, each step when the one before was accepted.
 
     Parameters
     ----------
@@ -179,9 +183,9 @@ class ListBreak(wiring.Component):
     start, reason : In
         The list breaks.
     qpn, generation : In
-        Whose it is, from the next cycle until ``done``.
+        Of the list, from the next cycle until ``done``.
     end, end_ready : Out(1), In(1)
-        The table of the nodes ahead is asked to end it.
+        Request to the table of the nodes ahead.
     o_report : Out(stream.Signature(Report))
         Kind QP_ERROR.
     o_qp_error : Out(stream.Signature(24))

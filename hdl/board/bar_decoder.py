@@ -1,4 +1,4 @@
-"""Two register blocks behind one hard block: requests parted by BAR, answers joined."""
+"""BAR decoder: two register blocks at one hard block."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -14,20 +14,20 @@ FORWARD = ("tdata", "tkeep", "tlast", "tuser")
 
 
 def cq_signature():
-    """Requests of the host, seen from the hard block."""
+    """Return the signature of requests of the host, seen from the hard block."""
     return axis_signature(data_width=BEAT_BITS, user_width=CQ_USER_WIDTH, keep_lane_width=DWORD_BITS)
 
 
 def cc_signature():
-    """Answers to them, seen from who answers."""
+    """Return the signature of completions for them, seen from the completer."""
     return axis_signature(data_width=BEAT_BITS, user_width=CC_USER_WIDTH, keep_lane_width=DWORD_BITS)
 
 
-class Bars(wiring.Component):
-    """Parts the host's requests between the card and the board's registers.
+class BarDecoder(wiring.Component):
+    """Routes the host's requests to the card or to the board's registers.
 
-    Memory requests to BAR 2 go to the board, and say BAR 0 there, since both are served by a
-    :class:`~weft.hdl.pcie.cq.RegisterShim`; all others go to the card. Combinational; answers are single beats.
+    Memory requests to BAR 2 go to the board, with BAR 0 in their descriptor, since both are served by a
+    :class:`~weft.hdl.pcie.cq.RegisterShim`; all others go to the card. Combinational; completions are single beats.
 
     Members
     -------
@@ -68,7 +68,7 @@ class Bars(wiring.Component):
 
     def _answers(self, m):
         cc, card, board = self.m_axis_cc, self.card_cc, self.board_cc
-        # An answer that was offered stays the one that is offered.
+        # A completion that was offered stays offered.
         waits, board_q, select = Signal(), Signal(), Signal()
         m.d.comb += [
             select.eq(Mux(waits, board_q, ~card.tvalid)),

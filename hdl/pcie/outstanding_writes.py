@@ -1,4 +1,4 @@
-"""Memory writes that were given to the hard block and may not have left it."""
+"""Counter of outstanding memory writes in the hard block."""
 
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
@@ -7,10 +7,10 @@ from amaranth.lib.wiring import In, Out
 COUNT_BITS = 16
 
 
-class UnderWay(wiring.Component):
-    """Counts writes out and their sequence numbers back.
+class OutstandingWrites(wiring.Component):
+    """Counts writes into the hard block, and their sequence numbers.
 
-    A completion may pass a posted write inside the hard block; so what a register says is only known to be behind a
+    A completion may pass a posted write inside the hard block; so a register read is only known to be ordered after a
     write when the write's sequence number came back.
 
     Members
@@ -18,9 +18,9 @@ class UnderWay(wiring.Component):
     sent : In(1)
         Strobe: a write goes to the hard block.
     left : In(2)
-        For each of the two sequence numbers that the hard block may tell in a cycle: it is a write's.
+        For each of the two sequence numbers that the hard block may report in a cycle: it is a write's.
     gone : In(1)
-        Nothing is in the hard block, whatever it told.
+        Nothing is in the hard block, whatever it reported.
     busy : Out(1)
         A write may be in the hard block, or the last one left it in the cycle before.
     """
@@ -33,7 +33,7 @@ class UnderWay(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         count = Signal(COUNT_BITS)
-        step, change = Signal(signed(3)), Signal(signed(3))      # of the cycle before: what was sent is known late
+        step, change = Signal(signed(3)), Signal(signed(3))      # of the cycle before: `sent` is late
         m.d.comb += [self.busy.eq((count != 0) | (step != 0)), change.eq(self.sent - self.left[0] - self.left[1])]
         with m.If(self.gone):
             m.d.sync += [count.eq(0), step.eq(0)]

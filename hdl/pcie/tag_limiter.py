@@ -1,4 +1,4 @@
-"""Read requests when the host allows no extended tags: 32 at a time, whatever tags they have inside."""
+"""Tag limiter: at most 32 outstanding reads when the host allows no extended tags."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -11,11 +11,11 @@ from .tlp import TAG_BITS, CompletionBeat, ReadTlp
 FEW = 32
 
 
-class FewTags(wiring.Component):
-    """Passes requests and completions; without extended tags it gives every request one of 32 tags of its own.
+class TagLimiter(wiring.Component):
+    """Passes requests and completions; without extended tags it renames the tag of every request to one of 32.
 
-    One request and one completion beat per cycle, no latency. A request waits for a free tag, and for the end of
-    those under way when the host has changed its mind.
+    One request and one completion beat per cycle, no latency. A request waits for a free tag, and, when the
+    setting has changed, until no request is outstanding.
 
     Members
     -------
@@ -23,7 +23,7 @@ class FewTags(wiring.Component):
         All tags may be used.
     i_read, o_read : In/Out(stream.Signature(ReadTlp))
     i_completion, o_completion : In/Out(stream.Signature(CompletionBeat))
-        ``ready`` of neither is looked at.
+        ``ready`` of both is ignored.
     """
 
     extended: In(1)
@@ -34,18 +34,18 @@ class FewTags(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.free = free = Fifo(range(FEW), FEW, standing=1)
+        m.submodules.free = free = Fifo(range(FEW), FEW, output_registers=1)
         m.submodules.inner = inner = Memory(shape=TAG_BITS, depth=FEW, init=[])
         inner_write, inner_read = inner.write_port(), inner.read_port(domain="comb")
         few = Signal()
-        fresh = Signal(range(FEW + 1))      # tags never used yet; used ones come back through the queue
+        fresh = Signal(range(FEW + 1))      # counts tags that were never used; used ones come back through the queue
         tag = Signal(range(FEW))
-        under_way = Signal(TAG_BITS + 1)
+        outstanding = Signal(TAG_BITS + 1)
         open_, all_used, sent, ended, rested = Signal(), Signal(), Signal(), Signal(), Signal()
-        sent_q = Signal()       # whether a request goes is known late; it is not answered in the next cycle
+        sent_q = Signal()       # the transfer of a request is late; its completion is not in the next cycle
         back = self.i_completion.p
         m.d.comb += [
-            rested.eq((under_way == 0) & ~sent_q),
+            rested.eq((outstanding == 0) & ~sent_q),
             all_used.eq(fresh[-1]), tag.eq(Mux(all_used, free.o.payload, fresh)),
             open_.eq((few != self.extended) & (~few | ~all_used | free.o.valid)),
             self.o_read.payload.eq(self.i_read.payload),
@@ -63,7 +63,7 @@ class FewTags(wiring.Component):
         ]
         with m.If(few):
             m.d.comb += [self.o_read.p.tag.eq(tag), self.o_completion.p.tag.eq(inner_read.data)]
-        m.d.sync += [sent_q.eq(sent), under_way.eq(under_way + sent_q - ended)]
+        m.d.sync += [sent_q.eq(sent), outstanding.eq(outstanding + sent_q - ended)]
         with m.If(sent & few & ~all_used):
             m.d.sync += fresh.eq(fresh + 1)
         with m.If(rested & ~sent):

@@ -1,17 +1,17 @@
-"""What a bitmap of received PSNs says: how far a window slides in one cycle."""
+"""Slide of a bitmap window: how far it moves in one cycle."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ...part.logic import below, height, passed_over
+from ...part.logic import shift_by_thermometer, thermometer, thermometer_count
 
-RUN_ON = 8     # received PSNs it slides over in the cycle that finishes a packet
-STEP = 16      # PSNs the window slides over in one cycle while it holds received ones
+RUN_ON = 8     # largest number of received PSNs to slide over in the cycle that finishes a packet
+STEP = 16      # largest number of PSNs to slide over in one cycle otherwise
 
 
-class LowBits(wiring.Component):
-    """What the lowest bits of a window say, a cycle behind it: how far a window slides is decided from registers.
+class SlideLookahead(wiring.Component):
+    """Lookahead over the lowest bits of a window, registered: the slide is decided from registers.
 
     Parameters
     ----------
@@ -21,18 +21,19 @@ class LowBits(wiring.Component):
     Members
     -------
     bitmap, limited, runs : In(bits), In(STEP), In(1)
-        The second as :class:`Step` has it, of the next cycle; the third: in that, a packet is received at the base.
+        The window; ``limited`` of :class:`SlideStep` in the next cycle; a packet is received at the base in the next
+        cycle.
     ahead : Out(STEP)
-        Bit k: the k PSNs behind the first one were received.
+        Bit k: the k PSNs after the first one were received.
     run : Out(range(RUN_ON + 1))
-        Of how many PSNs a run of received ones is that begins at the base, as far as ``RUN_ON`` goes; 0 if that is not.
+        Number of consecutive received PSNs from the base on, at most ``RUN_ON``; 0 if ``runs`` was low.
     steps, end : Out(STEP), Out(range(STEP + 1))
-        Over which of the ``limited`` ones it slides at once: until one was received and the one before it was not. As
-        bits of which low ones are set, and how many those are.
+        The part of ``limited`` to slide over at once: up to the first received PSN after a missing one. As a
+        thermometer code, and as a number.
     gap : Out(1)
-        Of the ``limited`` ones, some are missing.
+        Some of the ``limited`` PSNs are missing.
     none, rest : Out(1)
-        Nothing was received; something was that a window does not run over which was received at its base.
+        No PSN was received; some were received that the run from the base does not cover.
     """
 
     def __init__(self, bits):
@@ -47,18 +48,19 @@ class LowBits(wiring.Component):
         over = Signal(STEP)
         m.d.comb += over.eq(self.limited & Cat(~again[:k].any() for k in range(STEP)))
         m.d.sync += [
-            self.ahead.eq(ahead), self.run.eq(height(ahead[:RUN_ON] & self.runs.replicate(RUN_ON))),
-            self.steps.eq(over), self.end.eq(height(over)), self.none.eq(self.bitmap == 0),
+            self.ahead.eq(ahead), self.run.eq(thermometer_count(ahead[:RUN_ON] & self.runs.replicate(RUN_ON))),
+            self.steps.eq(over), self.end.eq(thermometer_count(over)), self.none.eq(self.bitmap == 0),
             self.gap.eq((self.limited & ~low).any()),
             self.rest.eq(Cat(self.bitmap[RUN_ON:], again[1:RUN_ON - 1]).any()),
         ]
         return m
 
 
-class RunOn(wiring.Component):
-    """A window marks a packet and slides over what was received from its base on. Combinational.
+class MarkAndSlide(wiring.Component):
+    """Marks a packet and slides the window over the run of received PSNs at its base. Combinational.
 
-    A block of its own, as :class:`~weft.hdl.part.select.IndexOf` is.
+    Kept as a block because per-module mapping trades depth for area: see "Size and longest paths" in
+    docs/development.md.
 
     Parameters
     ----------
@@ -70,9 +72,9 @@ class RunOn(wiring.Component):
     bitmap, mark : In(bits), In(bits)
         The window, and the bit of the packet, if any: at the base, or where nothing follows the base.
     run : In(range(RUN_ON + 1))
-        As :class:`LowBits` has it.
+        Of :class:`SlideLookahead`.
     advanced : Out(bits)
-        What the window is then.
+        The window afterwards.
     """
 
     def __init__(self, bits):
@@ -84,10 +86,10 @@ class RunOn(wiring.Component):
         return m
 
 
-class Step(wiring.Component):
-    """One step of a window that slides: it skips received PSNs, then counts missing ones. Combinational.
+class SlideStep(wiring.Component):
+    """One step of a sliding window: skips received PSNs, then counts missing ones. Combinational.
 
-    A block of its own, too. It adds and subtracts itself, for how far it goes comes late.
+    Kept as a block, like :class:`MarkAndSlide`. The sums are inside because the length of the step is late.
 
     Parameters
     ----------
@@ -99,16 +101,16 @@ class Step(wiring.Component):
     base, bitmap : In(32), In(bits)
         The window.
     ahead, steps, end, none : In(STEP), In(STEP), In(range(STEP + 1)), In(1)
-        What :class:`LowBits` knows of it.
+        Of :class:`SlideLookahead`.
     slide, limited, position : In(24), In(STEP), In(range(bits))
-        Over how many PSNs it has yet to slide; that again, as many low bits, as far as ``STEP`` goes. Where the packet
-        is marked then.
+        Number of PSNs left to slide over; its thermometer code, at most ``STEP``; the position at which the packet is
+        marked afterwards.
     skip, holes : Out(range(STEP + 1)), Out(24)
-        Received ones first, then missing ones.
+        Number of received PSNs, then of missing ones.
     moved, shifted : Out(32), Out(bits)
-        The window behind both.
+        Base and bitmap after both.
     left, limiting, place : Out(24), Out(STEP), Out(range(bits))
-        What becomes of ``slide``, ``limited`` and ``position``.
+        Next values of ``slide``, ``limited`` and ``position``.
     """
 
     def __init__(self, bits):
@@ -124,16 +126,18 @@ class Step(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        received, advance = Signal(STEP), Signal(24)        # the first as `steps`
+        received, advance = Signal(STEP), Signal(24)        # `received` is a thermometer code
         m.d.comb += [
-            received.eq(self.limited & self.ahead & self.bitmap[0].replicate(STEP)), self.skip.eq(height(received)),
-            self.shifted.eq(passed_over(self.bitmap, self.steps)),
+            received.eq(self.limited & self.ahead & self.bitmap[0].replicate(STEP)),
+            self.skip.eq(thermometer_count(received)),
+            self.shifted.eq(shift_by_thermometer(self.bitmap, self.steps)),
             self.moved.eq(self.base + advance), self.place.eq(self.position - advance),
         ]
-        further = below(m, self.slide, 2 * STEP, "further")
+        further = thermometer(m, self.slide, 2 * STEP, "further")
         with m.If(self.none):
             m.d.comb += [self.holes.eq(self.slide), advance.eq(self.slide)]
         with m.Else():
             m.d.comb += [self.holes.eq(self.end - self.skip), advance.eq(self.end),
-                         self.left.eq(self.slide - self.end), self.limiting.eq(passed_over(further, self.steps))]
+                         self.left.eq(self.slide - self.end),
+                         self.limiting.eq(shift_by_thermometer(further, self.steps))]
         return m

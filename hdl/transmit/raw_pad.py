@@ -1,4 +1,4 @@
-"""Entrance of raw frames into the transmit path."""
+"""Input of raw frames to the transmit path."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -10,8 +10,8 @@ from ..part.stages import PipelineRegister
 from .payload import used_bytes
 
 
-class RawGate(wiring.Component):
-    """Pads raw frames with zeros to the least length of Ethernet.
+class RawPad(wiring.Component):
+    """Pads raw frames with zeros to the minimum length of Ethernet.
 
     One beat per cycle, latency 1.
 
@@ -19,9 +19,9 @@ class RawGate(wiring.Component):
     -------
     i, o : In/Out(stream.Signature(Beat))
     enable : In(1)
-        While low no frame begins; one that began goes on.
+        While low no frame begins; one that began is completed.
     count : Out(1)
-        Strobe: a frame without ``error`` came in.
+        Strobe: a frame without ``error`` was accepted.
     """
 
     def __init__(self):

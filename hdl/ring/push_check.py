@@ -1,4 +1,4 @@
-"""A descriptor that the host pushed: what it says of the ring, and whether it has to be read."""
+"""Check of a pushed descriptor against the indices of its ring."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -8,20 +8,20 @@ from ..part.layouts import BEAT_BITS, PUSH_WINDOW_WIDTH, PushedDescriptor
 from .size import INDEX_WIDTH
 
 
-class Pushed(wiring.Component):
-    """Compares a pushed descriptor with the ring's indices, then says what becomes of it, two cycles after it came.
+class PushCheck(wiring.Component):
+    """Compares a pushed descriptor with the ring's indices and decides on it two cycles after it came.
 
-    A doorbell meanwhile makes it compare again. Interval: 3 cycles.
+    A doorbell in between repeats the comparison. Interval: 3 cycles.
 
     Members
     -------
     i : In(stream.Signature(PushedDescriptor))
     prod, cons, fetch, mask, size : In(16)
-        Indices of the ring and their shape.
+        Indices of the ring, their mask, and the size of the ring.
     running, bell, place : In(1)
         The ring runs; its producer index is about to change; the buffer can take a descriptor now.
-    rung, placed, refused : Out(1)
-        Strobes: one descriptor more is in the ring; it is ``data``, and need not be read; it means nothing.
+    rung, placed, rejected : Out(1)
+        Strobes: advance the producer index by one; the descriptor is ``data`` and need not be read; drop it.
     data : Out(512)
     """
 
@@ -36,7 +36,7 @@ class Pushed(wiring.Component):
     place: In(1)
     rung: Out(1)
     placed: Out(1)
-    refused: Out(1)
+    rejected: Out(1)
     data: Out(BEAT_BITS)
 
     def elaborate(self, platform):
@@ -47,7 +47,7 @@ class Pushed(wiring.Component):
         behind = Signal(PUSH_WINDOW_WIDTH)     # windows from the producer index to this one
         is_next = Signal()
         is_newest = Signal()
-        has_room = Signal()
+        has_space = Signal()
         nothing_to_fetch = Signal()
         mask = self.mask[:PUSH_WINDOW_WIDTH]
         m.d.comb += [
@@ -60,13 +60,13 @@ class Pushed(wiring.Component):
             m.d.sync += [
                 compared.eq(~self.bell),
                 is_next.eq(behind == 0), is_newest.eq(behind == mask),
-                has_room.eq(((self.prod - self.cons) & self.mask) != self.size),
+                has_space.eq(((self.prod - self.cons) & self.mask) != self.size),
                 nothing_to_fetch.eq(self.fetch == self.prod),
             ]
         with m.Else():
             m.d.sync += held.eq(0)
-            with m.If(self.running & is_next & has_room):
+            with m.If(self.running & is_next & has_space):
                 m.d.comb += [self.rung.eq(1), self.placed.eq(entry.whole & nothing_to_fetch & self.place)]
             with m.Elif(~self.running | ~is_newest):
-                m.d.comb += self.refused.eq(1)
+                m.d.comb += self.rejected.eq(1)
         return m

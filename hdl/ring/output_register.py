@@ -1,30 +1,30 @@
-"""Whether something moves into an output register."""
+"""Handshake of an output register."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
-class Outlet(wiring.Component):
-    """``valid`` of an output register, and when it is filled. One item per cycle.
+class OutputRegister(wiring.Component):
+    """``valid`` of an output register and its load enable. One item per cycle.
 
-    A block of its own: ``ready`` comes through several rooms, and a tool that knows only one of them gives away the
-    single level from there to what it moves.
+    Kept as a block: ``ready`` comes through several subsystems, and per-module mapping would trade the single level of
+    logic after it for area (docs/development.md, "Size and longest paths").
 
     Members
     -------
     some : In(1)
-        Something may move into the register.
+        An item is available.
     keep : In(1)
-        What moves is offered; otherwise it is gone.
+        The item that is loaded is offered; otherwise it is discarded.
     clear : In(1)
-        Nothing moves, and what is offered is gone.
+        Nothing is loaded, and the offered item is discarded.
     ready, valid : In(1), Out(1)
         Of the output.
     free : Out(1)
-        Whatever moves now is welcome: what is wide loads by this, and does not wait for ``some``.
+        The register accepts an item: load enable of a wide payload, independent of ``some``.
     moves : Out(1)
-        Something moves into the register now.
+        An item is loaded in this cycle.
     """
 
     def __init__(self):

@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from weft.hdl.pcie.read_watch import ReadWatch
+from weft.hdl.pcie.read_tracker import ReadTracker
 from weft.hdl.pcie.tlp import TAGS, CompletionBeat, ReadTlp
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
@@ -96,4 +96,4 @@ async def every_tag_is_watched(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_every_tag_is_watched(sim):
-    simulate(ReadWatch(), name="pcie_read_watch", cases=__file__, sim=sim)
+    simulate(ReadTracker(), name="pcie_read_watch", cases=__file__, sim=sim)

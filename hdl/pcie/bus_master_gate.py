@@ -1,4 +1,4 @@
-"""What happens to requests while the card may not be bus master: they end here."""
+"""Gate for requests while the card may not be bus master."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -8,12 +8,12 @@ from ..part.stream import Fifo
 from .tlp import TAG_BITS, TAGS, CompletionBeat, ReadTlp, WriteTlp
 
 
-class BusMaster(wiring.Component):
-    """Passes requests on while the host lets the card be bus master.
+class BusMasterGate(wiring.Component):
+    """Passes requests while the host lets the card be bus master.
 
-    While it does not, a write vanishes and a read is answered with an error: nobody behind waits for ever, and a reset
-    of the card finds it at rest. A request that was shown on the other side goes there, a packet as a whole.
-    One beat per cycle, no latency. Answers given here go into cycles without a completion from the host.
+    Otherwise a write is dropped and a read gets a completion with an error: no client waits for ever, and a reset
+    of the card finds it idle. A request that was already offered at the output goes there, a packet as a whole.
+    One beat per cycle, no latency. Completions generated here use cycles without a completion from the host.
 
     Members
     -------
@@ -22,11 +22,11 @@ class BusMaster(wiring.Component):
     i_read, o_read : In/Out(stream.Signature(ReadTlp))
     i_write, o_write : In/Out(stream.Signature(WriteTlp))
     i_completion, o_completion : In/Out(stream.Signature(CompletionBeat))
-        ``ready`` of neither is looked at.
-    refused : Out(1)
-        Strobe: a request ended here.
+        ``ready`` of both is ignored.
+    dropped : Out(1)
+        Strobe: a request was dropped here.
     busy : Out(1)
-        A read was accepted and not yet answered here.
+        A read was accepted and not yet completed here.
     """
 
     enable: In(1)
@@ -36,7 +36,7 @@ class BusMaster(wiring.Component):
     o_write: Out(stream.Signature(WriteTlp))
     i_completion: In(stream.Signature(CompletionBeat))
     o_completion: Out(stream.Signature(CompletionBeat))
-    refused: Out(1)
+    dropped: Out(1)
     busy: Out(1)
 
     def elaborate(self, platform):
@@ -56,7 +56,7 @@ class BusMaster(wiring.Component):
         with m.Else():
             m.d.comb += self.i_read.ready.eq(failed.i.ready)
 
-        # The fate of a packet is decided at its first beat.
+        # A packet is passed or dropped as a whole, decided at its first beat.
         with m.If(inside):
             m.d.comb += pass_write.eq(passing)
         with m.Else():
@@ -77,7 +77,7 @@ class BusMaster(wiring.Component):
             self.i_completion.ready.eq(1),
             self.o_completion.valid.eq(self.i_completion.valid | failed.o.valid),
             failed.o.ready.eq(~self.i_completion.valid),
-            self.refused.eq((failed.i.valid & failed.i.ready) | (self.i_write.valid & ~pass_write)),
+            self.dropped.eq((failed.i.valid & failed.i.ready) | (self.i_write.valid & ~pass_write)),
             self.busy.eq(failed.o.valid | (failed.level != 0)),
         ]
         with m.If(self.i_completion.valid):

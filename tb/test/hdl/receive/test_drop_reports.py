@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from weft.hdl.contract.params import preset
-from weft.hdl.receive.refusals import ON_WAY_WIDTH, Refusals
+from weft.hdl.receive.drop_reports import ON_WAY_WIDTH, DropReports
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 
@@ -47,7 +47,7 @@ class Bench:
         dut = self.dut
         for ask in (index, None) if index is not None else (None,):
             half = self.rng.random() < self.filling
-            dut.ask.value, dut.reports__half.value = ask is not None, half
+            dut.dropped.value, dut.reports__half.value = ask is not None, half
             if ask is not None:
                 dut.index.value = ask | self.rng.getrandbits(24) // QPS * QPS     # with the generation above
             self.arrive()
@@ -67,7 +67,7 @@ class Bench:
 
     def look(self):
         """What the block says of the packet before, and whether it may."""
-        tell, coalesced = int(self.dut.tell.value), int(self.dut.count_reports_coalesced.value)
+        tell, coalesced = int(self.dut.report.value), int(self.dut.count_reports_coalesced.value)
         assert tell + coalesced == (self.asked is not None)
         if self.asked:
             index, half = self.asked
@@ -123,4 +123,4 @@ async def each_qp_is_told_of_once(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_refusals_are_told_of_once(sim):
-    simulate(Refusals(preset("test").with_(qps=QPS)), name="receive_refusals", cases=__file__, sim=sim)
+    simulate(DropReports(preset("test").with_(qps=QPS)), name="receive_refusals", cases=__file__, sim=sim)

@@ -1,4 +1,4 @@
-"""Room in the hard block's completion buffer: data and headers of what was asked for and did not come yet."""
+"""Credit for the hard block's completion buffer: data and headers of outstanding reads."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -8,31 +8,31 @@ from amaranth.lib.wiring import In, Out
 from ..contract.params import exact_log2
 from .tlp import LANES, TAGS, CompletionBeat, ReadTlp
 
-COMPLETION_LINES = 384        # lines asked for and not yet received: 24 KiB of the hard block's 32 KiB buffer
-COMPLETION_HEADERS = 128      # completions it holds (PG213)
-UNIT_LINES = (1, 2, 4)        # how finely the host may split completions, finest first
-LONG_BEATS = (None, 3, 4)     # a completion of so many beats crosses a boundary of the next finer unit
-TRUST = 64                    # such completions in a row, before a unit is counted on
+COMPLETION_LINES = 384        # limit of outstanding lines: 24 KiB of the hard block's 32 KiB buffer
+COMPLETION_HEADERS = 128      # completions that the buffer holds (PG213)
+UNIT_LINES = (1, 2, 4)        # sizes in which the host may split completions, finest first
+LONG_BEATS = (None, 3, 4)     # a completion of this many beats crosses a boundary of the next finer unit
+TRUST = 64                    # such completions in a row before a unit is relied on
 AMOUNT_BITS = 7
 
 
-class CompletionRoom(wiring.Component):
-    """Lets a read request pass when there is room for all its completions. One request per two cycles.
+class CompletionCredit(wiring.Component):
+    """Passes a read request when there is space for all its completions. One request per two cycles.
 
-    How many completions a request brings is the host's choice: it may split at every 64 bytes, and the headers are
-    then what is short. Requests count as so many completions as the host has shown to need: of units of 64 bytes at
-    first, of 128 or 256 after :data:`TRUST` completions in a row that were not split finer, of less from the first
-    that is. Requests under way are counted in every unit, so that a change of the unit finds them counted; those that
-    passed before the first finer split may still bring more headers than there is room for, once. The hard block then
-    drops a completion, and gives the read up in time.
+    The number of completions of a request is the host's choice: it may split at every 64 bytes, and then the headers
+    are the scarce resource. Requests count as the number of completions that the host has shown to need: in units of 64
+    bytes at first, of 128 or 256 after :data:`TRUST` completions in a row that were not split finer, of a finer unit
+    from the first that is. Outstanding requests are counted in every unit, so that a change of the unit needs no
+    recount; those that passed before the first finer split may still bring more headers than there is space for, once.
+    The hard block then drops a completion, and the read times out.
 
-    With ``straddle`` the headers of lines are not what is short, however the host splits. A line takes 1.33 cycles on a
+    With ``straddle`` the headers of lines are not scarce, however the host splits. A line takes 1.33 cycles on a
     link of Gen3 x16 (84 bytes), 1.25 on RC (five quarters of a beat) and one in the card: the buffer is emptied faster
-    than it fills, which PG213 names as the other way to keep it from overflowing ("Straddle Option on RC Interface").
-    What comes faster than one per cycle are completions of up to ten double words, which only the ends of a request
-    can be. So a request counts as a completion for each end that is not that of a line, and as another for every four
-    lines, in case the hard block does not fill its beats: 1.77 cycles for a line would still do. One of up to two lines
-    counts as what it brings.
+    than it is filled, which PG213 names as the other way to prevent its overflow ("Straddle Option on RC Interface").
+    Only completions of up to ten double words come faster than one per cycle, and only the ends of a request
+    can be that short. So a request counts as a completion for each end that is not that of a line, and as another for
+    every four lines, in case the hard block does not fill its beats: 1.77 cycles for a line would still be enough. A
+    request of up to two lines counts as its completions.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class CompletionRoom(wiring.Component):
     -------
     i, o : In/Out(stream.Signature(ReadTlp))
     completion : In(CompletionBeat)
-        What comes back, of any tag.
+        Completions of any tag.
     completion_valid : In(1)
     """
 
@@ -92,21 +92,21 @@ class CompletionRoom(wiring.Component):
         return m
 
     def _completions(self, lines):
-        """How many the request brings, split at every so many lines."""
+        """Return the number of completions of the request, split at every ``lines`` lines."""
         dwords = LANES * lines
         return (self.i.p.dwords + self.i.p.address[:exact_log2(dwords)] + Const(dwords - 1)) >> exact_log2(dwords)
 
     def _piled_up(self):
-        """How many of them may be in the buffer at a time, with straddle."""
+        """Return the number of its completions that may be in the buffer at a time, with straddle."""
         lines, begin = self._completions(1), self.i.p.address[:exact_log2(LANES)]
         end = (begin + self.i.p.dwords)[:exact_log2(LANES)]
         return Mux(lines <= 2, lines, ((lines + 3) >> 2) + begin.any() + end.any())
 
     def _trusted_units(self, m):
-        """A bit for each unit that may be counted on; that of the coarsest such unit allows most."""
+        """Return a bit for each unit that is relied on; the coarsest of them permits most."""
         beat, units = self.completion, len(UNIT_LINES)
-        beats = Signal(range(max(LONG_BEATS[1:]) + 1))      # of the completion that is coming, at most the largest
-        end = Signal(range(LANES * UNIT_LINES[-1]))         # double-word address behind it
+        beats = Signal(range(max(LONG_BEATS[1:]) + 1))      # of the current completion, saturated at the largest
+        end = Signal(range(LANES * UNIT_LINES[-1]))         # double-word address after it
         top = Signal(range(LANES + 1))
         ended, sound, cut = Signal(), Signal(), Signal()
         for lane in range(LANES):

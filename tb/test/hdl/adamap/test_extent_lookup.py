@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.cache.cached import Pointed, dead, stray
+from weft.hdl.adamap.cache.cached import ExtentLookup, dead, stray
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
@@ -57,4 +57,4 @@ async def every_line_is_found(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_every_line_is_found(sim):
-    simulate(Pointed(PARAMS), name="pointed", cases=__file__, sim=sim)
+    simulate(ExtentLookup(PARAMS), name="pointed", cases=__file__, sim=sim)

@@ -1,4 +1,4 @@
-"""An index that the host rings, and how far it is from those of the ring."""
+"""Doorbell index of a ring and its distances from the ring's indices."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
@@ -7,32 +7,32 @@ from amaranth.lib.wiring import In, Out
 from .size import INDEX_WIDTH
 
 
-class Doorbell(wiring.Component):
-    """Keeps an index until the ring hears of it, then says what it is. The newest counts.
+class DoorbellLatch(wiring.Component):
+    """Holds the newest index written by the host until the ring accepts it, then compares it.
 
-    Latency 3 cycles, until an index of the ring has moved; interval 2. A subtraction and what is decided by its result
-    are too much for a cycle.
+    Latency 3 cycles until an index of the ring has moved; interval 2. The subtraction and the decision that depends on
+    it take a cycle each.
 
     Members
     -------
     index, stb : In(16), In(1)
-        What the host rings.
-    hears : In(1)
-        Otherwise it is kept.
+        Doorbell of the host.
+    accept : In(1)
+        The ring accepts an index; otherwise it is held.
     clear : In(1)
-        It is forgotten.
+        Discard a held index.
     cons, prod, mask : In(16)
-        Of the ring. What a doorbell moves is nobody else's to move back while one is ``pending``.
+        Of the ring. Nothing else may move back an index that a doorbell moves while one is ``pending``.
     pending : Out(1)
-        One is kept or compared.
+        An index is held or being compared.
     compared : Out(1)
-        Strobe: ``to`` is the index, and so far from ``cons`` and ``prod`` as they were a cycle ago.
+        Strobe: ``to`` is the index; the distances are those from ``cons`` and ``prod`` of the cycle before.
     to, from_cons, from_prod : Out(16)
     """
 
     index: In(INDEX_WIDTH)
     stb: In(1)
-    hears: In(1)
+    accept: In(1)
     clear: In(1)
     cons: In(INDEX_WIDTH)
     prod: In(INDEX_WIDTH)
@@ -52,7 +52,8 @@ class Doorbell(wiring.Component):
             self.compared.eq(0), self.to.eq(value & self.mask),
             self.from_cons.eq((value - self.cons) & self.mask), self.from_prod.eq((value - self.prod) & self.mask),
         ]
-        with m.If(kept & self.hears & ~self.compared):      # the index that the one before moves is not known yet
+        # the ring index after the previous doorbell is not known yet
+        with m.If(kept & self.accept & ~self.compared):
             m.d.sync += [self.compared.eq(1), kept.eq(0)]
         with m.If(self.stb):
             m.d.sync += [value.eq(self.index), kept.eq(1)]

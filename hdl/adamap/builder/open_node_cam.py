@@ -1,4 +1,4 @@
-"""Places of the nodes being built: the QP and the age of each."""
+"""Slots of the open nodes: the QP and the age of each."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -7,14 +7,14 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import NS_PER_CYCLE, CardParams, exact_log2
-from ...part.logic import above, one_hot
-from ...part.select import Among, IndexOf
+from ...part.logic import greater_than, one_hot
+from ...part.select import OneHotEncoder, TagCompare
 
 GROUP = 4
 
 
-class UpTo(wiring.Component):
-    """Says so in two steps: among a few bits, then whether those before them have one. Latency 2.
+class PrefixOr(wiring.Component):
+    """Prefix OR in two steps: within groups of a few bits, then over the groups. Latency 2.
 
     Parameters
     ----------
@@ -41,13 +41,14 @@ class UpTo(wiring.Component):
         return m
 
 
-LINE_PART = 8       # places that are looked through in one step
+LINE_PART = 8       # slots that are searched in one step
 AGE_MAX = abi.NODE_AGE_MAX_NS // NS_PER_CYCLE
-AGE_BITS = exact_log2(AGE_MAX) + 1      # in cycles: a node of the largest age is old for as long again
+# in cycles: twice the largest age, so that a node of that age does not wrap at once
+AGE_BITS = exact_log2(AGE_MAX) + 1
 
 
-class DraftPlaces(wiring.Component):
-    """Whose node lies where, the oldest first. One lookup, one place taken or given back per cycle.
+class OpenNodeCam(wiring.Component):
+    """CAM of the open nodes by QP, and their order by age. One lookup, one allocation or release per cycle.
 
     Parameters
     ----------
@@ -56,21 +57,21 @@ class DraftPlaces(wiring.Component):
     Members
     -------
     next_qpn, next_generation : In
-        Whose place is looked for in the next cycle.
+        QP to look up in the next cycle.
     hit, hit_slot : Out
-        That of the cycle before has one. Nothing may have been taken or given back meanwhile.
+        Slot of the QP of the cycle before. No slot may have been allocated or released in between.
     full, empty : Out(1)
     free_slot : Out
-        The place that is taken next.
+        The slot to be allocated next.
     oldest, expired : Out
-        The place taken first; its node is as old as ``node_age_ns``, or ``abi.NODE_AGE_MAX_NS`` (two cycles late, never
-        of one given back, and not in the five cycles after a node began or one was given back).
+        The slot allocated first; its node has reached the age ``node_age_ns``, or ``abi.NODE_AGE_MAX_NS`` (two cycles
+        late, never for a released slot, and not in the five cycles after an allocation or release).
     start_en, qpn, generation, slot : In
-        A node of ``qpn`` begins at ``slot``, now: that was ``free_slot``. Not again in the next three cycles.
+        Allocate ``slot``, equal to ``free_slot``, for ``qpn``. Not again in the next three cycles.
     release_en : In(1)
-        The place ``slot`` is free again; it moves in the next two cycles. Not in two cycles one after the other.
+        Release ``slot``; the order is updated in the next two cycles. Not in two cycles in a row.
     owner_qpn, owner_generation : Out
-        Whose ``slot`` was, a cycle before.
+        QP of the ``slot`` of the cycle before.
     time_ns, node_age_ns : In
     """
 
@@ -94,20 +95,20 @@ class DraftPlaces(wiring.Component):
         owner = Signal(tag_shape)
         now, limit = self.time_ns[exact_log2(NS_PER_CYCLE):][:AGE_BITS], Signal(AGE_BITS)      # cycles
         begin, since = ages.write_port(), ages.read_port(domain="comb")
-        # In the order in which they were taken; behind the first `used` stand the free places.
+        # Slots in the order of allocation; the free ones follow the first `used`.
         line = [Signal(range(n), name=f"line{k}", init=k) for k in range(n)]
         used, taken = Signal(range(n + 1)), Signal(n)
-        life, qp = Signal(n), Signal(n)         # both: it is the QP's that is looked for
-        # A place is given back: it is found in the line, then those behind it move.
+        same_generation, qp = Signal(n), Signal(n)         # matches of generation and of QPN with the QP to look up
+        # Release: the slot is found in the order, then those after it move.
         leaving, moving, moved = Signal(), Signal(name="moving"), Signal()
         left = Signal.like(self.slot)
-        # The place behind the used ones is looked for in two steps: in each part of the line, then among those.
+        # The slot after the used ones is found in two steps: in each part of the order, then among the parts.
         parts = [line[k:k + LINE_PART] for k in range(0, n, LINE_PART)]
         nth = [Signal.like(self.slot, name=f"nth{k}") for k in range(len(parts))]
-        m.submodules.place, m.submodules.hit = place, hit = Among(len(self.slot), n), IndexOf(n)
-        m.submodules.passed = passed = UpTo(n)
+        m.submodules.place, m.submodules.hit = place, hit = TagCompare(len(self.slot), n), OneHotEncoder(n)
+        m.submodules.passed = passed = PrefixOr(n)
         m.d.sync += [
-            life.eq(taken & Cat(tag.generation == self.next_generation for tag in tags)),
+            same_generation.eq(taken & Cat(tag.generation == self.next_generation for tag in tags)),
             qp.eq(Cat(tag.qpn == self.next_qpn for tag in tags)),
             owner.eq(Array(tag.as_value() for tag in tags)[self.slot]),
             leaving.eq(self.release_en), moving.eq(leaving), moved.eq(moving),
@@ -116,17 +117,17 @@ class DraftPlaces(wiring.Component):
         m.d.comb += [
             place.i.eq(self.slot), place.present.eq((1 << n) - 1), passed.i.eq(place.bits),
             *[number.eq(each) for number, each in zip(place.numbers, line, strict=True)],
-            hit.i.eq(life), hit.among.eq(qp), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
+            hit.i.eq(same_generation), hit.among.eq(qp), self.hit.eq(hit.found), self.hit_slot.eq(hit.index),
             self.oldest.eq(line[0]),
             begin.en.eq(self.start_en), begin.addr.eq(self.slot), begin.data.eq(now),
             self.owner_qpn.eq(owner.qpn), self.owner_generation.eq(owner.generation), since.addr.eq(self.oldest),
         ]
-        # When the oldest one began, its age, and that this is too much follow each other. What was under way when
-        # another one became the oldest does not count.
+        # Pipeline: time of allocation of the oldest slot, its age, comparison with the limit. Results in flight are
+        # ignored when another slot becomes the oldest.
         began, age, old = Signal(AGE_BITS), Signal(AGE_BITS), Signal()
         changed, unsettled = Signal(4), Signal()
         m.d.sync += [
-            limit.eq(Mux(above(self.node_age_ns, abi.NODE_AGE_MAX_NS), AGE_MAX,
+            limit.eq(Mux(greater_than(self.node_age_ns, abi.NODE_AGE_MAX_NS), AGE_MAX,
                          (self.node_age_ns + (NS_PER_CYCLE - 1))[exact_log2(NS_PER_CYCLE):])),
             began.eq(since.data), age.eq(now - began), old.eq(~self.empty & (age >= limit)),
             changed.eq(Cat(self.release_en | self.start_en, changed)), unsettled.eq(changed.any()),
@@ -142,9 +143,9 @@ class DraftPlaces(wiring.Component):
             m.d.sync += [taken.eq(taken & ~one_hot(1, self.slot, n)), left.eq(self.slot)]
         with m.If(leaving):
             m.d.sync += [used.eq(used - 1), self.full.eq(0), self.empty.eq(used == 1)]
-            with m.If(self.full):       # otherwise the same one is the first that is free
+            with m.If(self.full):       # otherwise the first free slot stays the same
                 m.d.sync += self.free_slot.eq(left)
-        with m.Elif(moving):            # the place moves to the end
+        with m.Elif(moving):            # the slot moves to the end
             for k, each in enumerate(line[:-1]):
                 with m.If(passed.o[k]):
                     m.d.sync += each.eq(line[k + 1])

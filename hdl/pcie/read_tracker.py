@@ -1,4 +1,4 @@
-"""Which tags are out: nothing comes back for another, and none stays out for ever."""
+"""Tracking of outstanding reads: drops completions without one, and ends reads that get none."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -8,22 +8,22 @@ from ..part.logic import one_hot
 from .tlp import TAGS, CompletionBeat, ReadTlp
 
 
-class ReadWatch(wiring.Component):
-    """Passes read requests, and the completions of tags that are out; others' are dropped.
+class ReadTracker(wiring.Component):
+    """Passes read requests, and the completions of outstanding tags; others are dropped.
 
-    While ``gone`` says that nothing will come from the hard block any more, each tag that is still out is answered
-    with an error: the hard block drops reads while the card is no bus master, and says nothing of them.
+    While ``gone`` is high nothing will come from the hard block any more, and each outstanding tag gets a completion
+    with an error: the hard block drops reads while the card is no bus master, without a notification.
     One request and one completion beat per cycle. Requests pass at once, completions a cycle later; the first one of a
-    request comes two cycles behind it or later.
+    request must come at least two cycles after it.
 
-    Stage 1 looks up the tag; stage 2 passes the beat on. A tag that came to its end is forgotten a cycle later; both
-    stages look whether it was theirs in the cycle before.
+    Stage 1 looks up the tag; stage 2 passes the beat on. A completed tag is cleared a cycle later; both
+    stages check whether it was theirs in the cycle before.
 
     Members
     -------
     i_read, o_read : In/Out(stream.Signature(ReadTlp))
     i_completion, o_completion : In/Out(stream.Signature(CompletionBeat))
-        ``ready`` of neither is looked at.
+        ``ready`` of both is ignored.
     gone : In(1)
     """
 
@@ -36,7 +36,7 @@ class ReadWatch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         out = Signal(TAGS)
-        at = Signal(range(TAGS))         # looked at while all is gone
+        at = Signal(range(TAGS))         # the tag to end while `gone`
         wiring.connect(m, wiring.flipped(self.i_read), wiring.flipped(self.o_read))
         m.d.sync += at.eq(at + 1)
 
@@ -56,7 +56,7 @@ class ReadWatch(wiring.Component):
             ends.eq(self.o_completion.valid & beat_2.done),
         ]
         m.d.sync += [ended.eq(ends), ended_tag.eq(beat_2.tag)]
-        # Whether a request goes is known late, and its completion comes later still.
+        # The transfer of a request is late, and its completion comes later still.
         sent, sent_tag = Signal(), Signal(range(TAGS))
         m.d.sync += [sent.eq(self.o_read.valid & self.o_read.ready), sent_tag.eq(self.o_read.p.tag)]
         m.d.sync += out.eq(out & ~one_hot(ended, ended_tag, TAGS) | one_hot(sent, sent_tag, TAGS))

@@ -1,4 +1,4 @@
-"""Descriptors on their way from host memory, and those that wait to be delivered."""
+"""Reorder buffer for descriptors read from host memory."""
 
 from operator import xor
 
@@ -10,71 +10,74 @@ from amaranth.lib.wiring import In, Out
 from ..contract import abi
 from ..contract.params import REQUEST_LINES_MAX, exact_log2
 from ..part.layouts import BEAT_BITS, LineData
-from ..part.logic import tree
-from .outlet import Outlet
+from ..part.logic import reduce_tree
+from .output_register import OutputRegister
 
 CHECK_BITS = abi.WORK.by_name["check"].width
 MISSING_BITS = exact_log2(REQUEST_LINES_MAX)
 
 
-class Held(data.Struct):
-    """A descriptor as it came: ``failed`` if it could not be read, ``damaged`` if its words do not XOR to 0 or it is of
-    another lap."""
+class FetchedDescriptor(data.Struct):
+    """A descriptor as read.
+
+    ``failed``: the read failed. ``damaged``: its words do not XOR to 0, or its phase is wrong.
+    """
 
     data: BEAT_BITS
     damaged: 1
     failed: 1
 
 
-def place_tag(places):
-    """Tag of a read: the place of its first line, and how many lines follow it."""
+def reorder_tag(places):
+    """Return the layout of the tag of a read: entry of its first line, and number of lines that follow."""
     return data.StructLayout({"place": exact_log2(places), "tail": MISSING_BITS})
 
 
 def _folded(word):
-    """XOR of the words of a descriptor: 0 for a sound one."""
-    return tree((word.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS)), xor)
+    """Return the XOR of the words of a descriptor: 0 for a valid one."""
+    return reduce_tree((word.word_select(k, CHECK_BITS) for k in range(BEAT_BITS // CHECK_BITS)), xor)
 
 
-class Places(wiring.Component):
-    """A ring of places, given out in order; what comes for them comes in any order and leaves in that of the places.
+class ReorderBuffer(wiring.Component):
+    """Reorder buffer: entries are allocated in order, filled in any order, and leave in order.
 
-    A line per cycle in, one out, 3 cycles after it came. A line that ends its request early fails the places of the
-    lines that it leaves out.
+    One line per cycle in, one out, 3 cycles after it came. A line that ends its request early fails the entries of the
+    missing lines.
 
-    What says whether a line is good is kept beside its data, in registers while it leaves: a block RAM is late.
+    The flags of a line are in a distributed memory beside its data, and in registers while the line leaves: the output
+    of a block RAM is late.
 
-    Nothing but memories grows with the number of places. Whether a line came is the difference of two bits of its
-    place: one turns when it comes, one when it leaves. ``clear`` makes them equal, one place per cycle.
+    Only memories grow with the number of entries. An entry is filled if two bits of it differ: one toggles when a line
+    comes, the other when it leaves. ``clear`` makes them equal, one entry per cycle.
 
     Parameters
     ----------
     places : int
-        A power of two, at least 4.
+        Number of entries, a power of two, at least 4.
     puts : bool, optional
-        Whether anything is ever put.
+        Add the pushed input (``put``).
 
     Members
     -------
     i_line : In(stream.Signature(LineData))
-        ``tag`` is a :func:`place_tag`. Always accepted.
+        ``tag`` is a :func:`reorder_tag`. Always accepted.
     put, put_data : In(1), In(512)
-        Something comes for ``next`` that was not asked for; not in a cycle with a line.
+        Fill entry ``next`` without a read; not in a cycle with a line.
     take, count : In(1), In(range(5))
-        So many places are given out, from ``next`` on.
+        Allocate ``count`` entries from ``next`` on.
     next : Out(range(places))
-        The first place that is free.
+        The first free entry.
     used : Out(range(places + 1))
-        How many are not.
+        Number of allocated entries.
     phase : In(1)
-        Bit 0 of the next line to leave, if it is of this lap.
+        Expected bit 0 of the next line to leave.
     leaves : Out(1)
         Strobe: a line leaves, and will be offered.
-    o : Out(stream.Signature(Held))
+    o : Out(stream.Signature(FetchedDescriptor))
     answered : Out(1)
         Strobe: the last line of a request came.
     clear : In(1)
-        Forget what is here; ``places`` cycles, in which nothing comes and no place is given out.
+        Discard the contents; hold for ``places`` cycles, in which nothing comes and nothing is allocated.
     """
 
     def __init__(self, places, puts=False):
@@ -85,7 +88,7 @@ class Places(wiring.Component):
             "take": In(1), "count": In(range(REQUEST_LINES_MAX + 1)),
             "next": Out(range(places)), "used": Out(range(places + 1)),
             "phase": In(1), "leaves": Out(1),
-            "o": Out(stream.Signature(Held)),
+            "o": Out(stream.Signature(FetchedDescriptor)),
             "answered": Out(1), "clear": In(1),
         })
 
@@ -105,12 +108,12 @@ class Places(wiring.Component):
         left_write = left.write_port()
         left_there, left_after = left.read_port(domain="comb"), left.read_port(domain="comb")
 
-        # A line comes.
+        # Input: a line comes.
         valid = Signal()
         line = Signal(LineData)
         place = Signal(range(places))
-        rest = Signal(MISSING_BITS)         # lines of its request behind it
-        fold = Signal(CHECK_BITS)           # of the words of `line`
+        rest = Signal(MISSING_BITS)         # lines of its request that follow
+        fold = Signal(CHECK_BITS)           # XOR of the words of `line`
         m.d.comb += [
             self.i_line.ready.eq(1), self.answered.eq(valid & line.last),
             comes.addr.eq(place), comes.en.eq(valid), comes.data.eq(line.data),
@@ -121,24 +124,24 @@ class Places(wiring.Component):
             left_there.addr.eq(place), came_write.addr.eq(place), came_write.en.eq(valid),
             came_write.data.eq(~left_there.data),
         ]
-        tag = data.View(place_tag(places), self.i_line.p.tag[:place_tag(places).size])
+        tag = data.View(reorder_tag(places), self.i_line.p.tag[:reorder_tag(places).size])
         m.d.sync += [valid.eq(self.i_line.valid | self.put), line.eq(self.i_line.payload),
                      fold.eq(_folded(self.i_line.p.data)), place.eq(tag.place + self.i_line.p.index),
                      rest.eq(tag.tail - self.i_line.p.index)]
-        if self._puts:      # `put` is late, and its data wide: what is not a line is taken as what is put
+        if self._puts:      # `put` is late and its data wide: load the pushed data whenever there is no line
             with m.If(~self.i_line.valid):
                 m.d.sync += [line.eq(0), line.data.eq(self.put_data), fold.eq(_folded(self.put_data)),
                              place.eq(self.next)]
 
-        # One leaves. `absent`: places behind the last one that left for which nothing will come. Whether something
-        # came for the place behind this one is read a cycle before it may leave.
+        # Output: a line leaves. `absent`: number of entries after the last one that left whose lines will not come. The
+        # fill state of the next entry is read a cycle before it may leave.
         at = Signal(range(places))
         after = Signal(range(places), init=1)
         absent = Signal(MISSING_BITS)
         there = Signal()
         behind, leave = Signal(), self.leaves
-        damaged, failed, phase = Signal(), Signal(), Signal()       # the line at ``at``
-        m.submodules.outlet = out = Outlet()
+        damaged, failed, phase = Signal(), Signal(), Signal()       # flags of the line at `at`
+        m.submodules.outlet = out = OutputRegister()
         m.d.comb += [
             missing_read.addr.eq(at), leaves.addr.eq(at), good_read.addr.eq(at),
             came_here.addr.eq(at), came_after.addr.eq(after), left_after.addr.eq(after),
@@ -157,7 +160,7 @@ class Places(wiring.Component):
         with m.If(leave | self.clear):
             m.d.sync += [at.eq(after), after.eq(after + 1), there.eq(behind)]
 
-        def moved(number, by):      # sums of registers, of which one is chosen: what is asked for is known late
+        def moved(number, by):      # select between sums: `take` and `put` are late
             return Mux(self.take, number + self.count + by, number + by)
 
         m.d.sync += [

@@ -13,8 +13,8 @@ from ..part.stream import Fifo
 DELAY = 16  # beats waiting for the ICRC of their frame
 
 
-class Seal(wiring.Component):
-    """Each frame with its ICRC behind it.
+class IcrcAppend(wiring.Component):
+    """Appends the ICRC to each frame.
 
     One beat per cycle out, no bubble between frames. A frame whose last beat has fewer than four
     free bytes gets one beat more. Latency of the first beat 1, of the last beat 8 cycles.
@@ -22,12 +22,12 @@ class Seal(wiring.Component):
     Members
     -------
     i : In(stream.Signature(Beat))
-        Frames without ICRC; unused bytes of the last beat are zero and, the headers being
-        what they are, 2 modulo 4.
+        Frames without ICRC; unused bytes of the last beat are zero, and their number is 2 modulo 4, because of the
+        length of the headers.
     o : Out(stream.Signature(Beat))
-        ``error`` as it came.
+        ``error`` is passed on.
     busy : Out(1)
-        Some of a frame is here.
+        A part of a frame is stored.
     """
 
     def __init__(self):
@@ -52,7 +52,7 @@ class Seal(wiring.Component):
             results.i.valid.eq(icrc.o.valid),
         ]
 
-        extra = Signal()   # the beat behind the last one
+        extra = Signal()   # the additional beat after the last one
         beat, crc = delay.o.p, results.o.payload
         fits = Signal()
         half = 8 * (ICRC_BYTES // 2)

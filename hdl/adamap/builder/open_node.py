@@ -1,4 +1,4 @@
-"""A node being built: its state, how much of a run fits it, and how its body grows."""
+"""An open node: its state, how much of a run fits, and how its body grows."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -6,25 +6,25 @@ from amaranth.lib.wiring import In, Out
 
 from ...contract import abi
 from ...contract.params import CardParams
-from ...part.logic import above, one_hot, sums_to
+from ...part.logic import greater_than, one_hot, sum_equals
 from ..cache.cached import COUNT_WIDTH, ENCODING_WIDTH
 
 SPAN = 1 << abi.OFFSET_BITS
 RUN_BITS = 2 * abi.OFFSET_BITS
-LIST_LOW = abi.LIST_HOLES.bit_length()      # bits of the number of an entry of a LIST
-RUN_LENGTH_BITS = abi.RUNS_HOLES.bit_length()       # that are ever set of the length of a run of RUNS
+LIST_LOW = abi.LIST_HOLES.bit_length()      # bits of the index of an entry of a LIST
+RUN_LENGTH_BITS = abi.RUNS_HOLES.bit_length()       # bits of the length of a run of RUNS that can be set
 
 
 class Counts(data.Struct):
-    """What tells which encodings can hold a draft."""
+    """Counts that decide which encodings can hold an open node."""
 
     count: range(abi.NODE_HOLES_MAX + 1)
-    end: range(SPAN + abi.RUNS_HOLES + 1)   # offset behind the last hole
-    runs: range(abi.RUNS_MAX + 2)           # stays at one more than the encoding RUNS can hold
+    end: range(SPAN + abi.RUNS_HOLES + 1)   # offset after the last hole
+    runs: range(abi.RUNS_MAX + 2)           # saturates at one more than the encoding RUNS can hold
 
 
-class Draft(data.Struct):
-    """A node being built, in the first encoding that can hold it; the counters say which one that is."""
+class OpenNode(data.Struct):
+    """An open node, in the first encoding that can hold it; the counts determine that encoding."""
 
     base: 32
     counts: Counts
@@ -32,17 +32,17 @@ class Draft(data.Struct):
 
 
 def fits(params, counts):
-    """By name of the encoding: whether it can hold a draft."""
+    """Return, by name of the encoding, whether it can hold an open node."""
     can = {
-        "LIST": ~above(counts.count, abi.LIST_HOLES) & ~above(counts.end, SPAN),
-        "RUNS": ~above(counts.count, abi.RUNS_HOLES) & ~above(counts.runs, abi.RUNS_MAX),
+        "LIST": ~greater_than(counts.count, abi.LIST_HOLES) & ~greater_than(counts.end, SPAN),
+        "RUNS": ~greater_than(counts.count, abi.RUNS_HOLES) & ~greater_than(counts.runs, abi.RUNS_MAX),
         "BITMAP": Const(1, 1),
     }
     return {name: can[name] if name in params.node_encodings else Const(0, 1) for name in can}
 
 
 def encoding_of(params, counts):
-    """The first encoding that can hold a draft, if any can."""
+    """Return the first encoding that can hold an open node; undefined if none can."""
     can, found = fits(params, counts), None
     for name in reversed(params.node_encodings):
         code = Const(abi.Encoding[name].value, ENCODING_WIDTH)
@@ -51,30 +51,30 @@ def encoding_of(params, counts):
 
 
 class Sums(data.Struct):
-    """Of a run and the draft that it comes to, in registers."""
+    """Sums of a run and the open node that it is added to, registered."""
 
-    merge: 1                    # it goes on where the last run of the draft ends
-    far: 1                      # it begins behind the span of a node
-    long: 1                     # it is longer than any node; the next two count only its low bits
-    count: COUNT_WIDTH + 1      # holes with the whole run
-    end: abi.OFFSET_BITS + 1    # offset behind the run
-    first: abi.OFFSET_BITS      # where it begins less the holes before: entry i of a list is `first + i`
+    merge: 1                    # the run continues the last run of the open node
+    far: 1                      # it begins beyond the span of a node
+    long: 1                     # it is longer than any node; the next two contain its low bits only
+    count: COUNT_WIDTH + 1      # number of holes including the whole run
+    end: abi.OFFSET_BITS + 1    # offset after the run
+    first: abi.OFFSET_BITS      # offset of the run minus the number of holes before: entry i of a list is `first + i`
 
 
 class Encodings(data.Struct):
-    """A bit for each."""
+    """One-hot encoding."""
 
     list: 1
     runs: 1
     bitmap: 1
 
 
-class DraftFit(wiring.Component):
-    """Finds how much of a run fits a draft, and in which encoding that is: the first of those that hold most of it.
+class OpenNodeFit(wiring.Component):
+    """Finds how much of a run fits an open node, and in which encoding: the first of those that hold most of it.
 
-    Latency 2: ``sums`` and ``before`` one cycle late, the rest two. One question per cycle.
+    Latency 2: ``sums`` and ``before`` one cycle late, the rest two. One request per cycle.
 
-    No number is compared with another one: what an encoding still holds ends where a sum reaches a constant.
+    There is no comparison of two signals: the capacity of an encoding ends where a sum reaches a constant.
 
     Parameters
     ----------
@@ -83,22 +83,22 @@ class DraftFit(wiring.Component):
     Members
     -------
     counts, offset, run_length : In(Counts), In(32), In(24)
-        Of the draft, and of the run, which is not empty; they stay for two cycles.
+        Of the open node, and of the run, which is not empty; held for two cycles.
     sums : Out(Sums)
     before : Out(Encodings)
-        That of the body, if there are holes in it.
+        Encoding of the body, if it has holes.
     none : Out(1)
-        No encoding takes any of it; the rest counts only if one does.
+        No encoding takes any of the run; the other outputs are valid only if one does.
     whole : Out(1)
-        All of it fits.
+        All of the run fits.
     length : Out(9)
-        So much of it does.
+        Number of holes that fit.
     encoding : Out(Encodings)
-        For the draft with that; no bit is set if there is none.
+        Of the open node with these holes; no bit is set if there is none.
     changes : Out(1)
-        Its body has another one.
+        The body has another encoding.
     fills : Out(1)
-        With that it has as many holes as a node may have.
+        With these holes the node is full.
     """
 
     def __init__(self, params: CardParams):
@@ -116,7 +116,7 @@ class DraftFit(wiring.Component):
         low_offset, low_length, some = offset[:abi.OFFSET_BITS], length[:COUNT_WIDTH], old.count != 0
         by_list, by_bitmap, may_merge, may_begin = (Signal(name=name) for name in (
             "by_list", "by_bitmap", "may_merge", "may_begin"))
-        # What is left of each encoding's holes, and of the span of a node where little is.
+        # Free capacity of each encoding, and of the span of a node where that is less.
         places, run_places = Signal(range(abi.LIST_HOLES + 1)), Signal(range(abi.RUNS_HOLES + 1))
         bits, space = Signal(COUNT_WIDTH), Signal.like(places)
         m.d.sync += [
@@ -129,39 +129,39 @@ class DraftFit(wiring.Component):
             bits.eq(abi.NODE_BODY_BITS - low_offset), space.eq(-low_offset),
         ]
         if "LIST" in encodings:
-            m.d.sync += by_list.eq(~offset[abi.OFFSET_BITS:].any() & ~above(old.count, abi.LIST_HOLES - 1))
+            m.d.sync += by_list.eq(~offset[abi.OFFSET_BITS:].any() & ~greater_than(old.count, abi.LIST_HOLES - 1))
         if "RUNS" in encodings:
-            some_left = ~above(old.count, abi.RUNS_HOLES - 1)
+            some_left = ~greater_than(old.count, abi.RUNS_HOLES - 1)
             m.d.sync += [
-                may_merge.eq(some_left & ~above(old.runs, abi.RUNS_MAX)),
-                may_begin.eq(some_left & ~above(old.runs, abi.RUNS_MAX - 1) & ~offset[abi.OFFSET_BITS:].any()),
+                may_merge.eq(some_left & ~greater_than(old.runs, abi.RUNS_MAX)),
+                may_begin.eq(some_left & ~greater_than(old.runs, abi.RUNS_MAX - 1) & ~offset[abi.OFFSET_BITS:].any()),
             ]
         if "BITMAP" in encodings:
             m.d.sync += by_bitmap.eq(~offset[COUNT_WIDTH:].any()
-                                     & ~above(offset[:COUNT_WIDTH], abi.NODE_BODY_BITS - 1))
+                                     & ~greater_than(offset[:COUNT_WIDTH], abi.NODE_BODY_BITS - 1))
 
-        # Whether each takes all of the run; above: whether it takes something.
+        # `by_*`: the encoding takes some of the run; `*_all`: it takes all.
         by_runs, list_all, runs_all, bitmap_all = (Signal(name=name) for name in (
             "by_runs", "list_all", "runs_all", "bitmap_all"))
         near = ~sums.far & ~sums.long
         if "LIST" in encodings:
-            # Of a run as short as that, only low bits can be set behind the span.
+            # The end of a run this short exceeds the span in its low bits only.
             beyond = sums.end[abi.OFFSET_BITS] & sums.end[:LIST_LOW].any()
-            m.d.comb += list_all.eq(near & ~above(sums.count, abi.LIST_HOLES) & ~beyond)
+            m.d.comb += list_all.eq(near & ~greater_than(sums.count, abi.LIST_HOLES) & ~beyond)
         if "RUNS" in encodings:
             m.d.comb += [by_runs.eq(Mux(sums.merge, may_merge, may_begin)),
-                         runs_all.eq(by_runs & ~sums.long & ~above(sums.count, abi.RUNS_HOLES))]
+                         runs_all.eq(by_runs & ~sums.long & ~greater_than(sums.count, abi.RUNS_HOLES))]
         if "BITMAP" in encodings:
-            m.d.comb += bitmap_all.eq(near & ~above(sums.end, abi.NODE_BODY_BITS))
-        # Where RUNS takes something, that is more than a LIST does; where `first` is large, a BITMAP takes no more.
+            m.d.comb += bitmap_all.eq(near & ~greater_than(sums.end, abi.NODE_BODY_BITS))
+        # If RUNS takes anything, it takes more than LIST; if `first` is large, BITMAP takes no more.
         whole, most_list, most_runs = Signal(), Signal(), Signal()
         m.d.comb += [
             whole.eq(list_all | runs_all | bitmap_all),
-            most_runs.eq(by_runs & (~by_bitmap | above(sums.first, abi.NODE_BODY_BITS - abi.RUNS_HOLES - 1))),
+            most_runs.eq(by_runs & (~by_bitmap | greater_than(sums.first, abi.NODE_BODY_BITS - abi.RUNS_HOLES - 1))),
             most_list.eq(by_list & ~by_runs & (
-                ~by_bitmap | above(sums.first, abi.NODE_BODY_BITS - abi.LIST_HOLES - 1))),
+                ~by_bitmap | greater_than(sums.first, abi.NODE_BODY_BITS - abi.LIST_HOLES - 1))),
         ]
-        listed = Mux(above(sums.first, SPAN - abi.LIST_HOLES), space, places)
+        listed = Mux(greater_than(sums.first, SPAN - abi.LIST_HOLES), space, places)
         most = Mux(most_runs, run_places, Mux(most_list, listed, bits))
         as_list, as_runs = list_all | (~whole & most_list), (~list_all & runs_all) | (~whole & most_runs)
         m.d.sync += [
@@ -170,7 +170,7 @@ class DraftFit(wiring.Component):
             self.encoding.list.eq(as_list), self.encoding.runs.eq(as_runs),
             self.encoding.bitmap.eq(by_bitmap & ~as_list & ~as_runs),
             self.changes.eq((before.list & ~as_list) | (before.runs & ~as_runs)),
-            self.fills.eq(by_bitmap & (sums.first == 0) & (sums.long | above(sums.end, abi.NODE_HOLES_MAX - 1))),
+            self.fills.eq(by_bitmap & (sums.first == 0) & (sums.long | greater_than(sums.end, abi.NODE_HOLES_MAX - 1))),
         ]
         return m
 
@@ -179,50 +179,54 @@ STEPS = 16                          # bits of a row
 ROWS = abi.NODE_BODY_BITS // STEPS
 
 
-class Reach(data.Struct):
-    """Which bits of a BITMAP are below a number, row by row: in rows that begin below it the first steps are, in those
-    that end below it all."""
+class BitmapThermometer(data.Struct):
+    """Thermometer code over the bits of a BITMAP, by rows.
+
+    ``begun``: rows that begin below the number, whose first ``steps`` bits are set; ``whole``: rows that end below it,
+    all of whose bits are set.
+    """
 
     steps: STEPS
     begun: ROWS
     whole: ROWS
 
 
-def reach_of(number):
-    """:class:`Reach` of a number; beyond the last row it is all."""
+def bitmap_thermometer(number):
+    """Return the :class:`BitmapThermometer` of a number; all bits if it is beyond the last row."""
     low, high = number[:STEPS.bit_length() - 1], number[STEPS.bit_length() - 1:]
-    return Cat(Cat(above(low, k) for k in range(STEPS)), Cat(above(high, row - 1) for row in range(ROWS)),
-               Cat(above(high, row) for row in range(ROWS)))
+    return Cat(Cat(greater_than(low, k) for k in range(STEPS)), Cat(greater_than(high, row - 1) for row in range(ROWS)),
+               Cat(greater_than(high, row) for row in range(ROWS)))
 
 
 class Addition(data.Struct):
-    """Consecutive holes."""
+    """Consecutive holes to add."""
 
     offset: abi.OFFSET_BITS
-    merge: 1                        # they go on where the ones before end
-    runs: abi.RUNS_MAX + 1          # one-hot: how many runs are before them
-    skipped: Reach                  # of a BITMAP
-    passed: Reach
-    endless: 1                      # all bits are passed
-    listed: abi.LIST_HOLES          # which entries of a LIST are theirs
-    entries: data.ArrayLayout(LIST_LOW + 1, abi.LIST_HOLES)     # their low bits, and whether the high ones are `next`
+    merge: 1                        # the holes continue the ones before
+    runs: abi.RUNS_MAX + 1          # number of runs before them, one-hot
+    skipped: BitmapThermometer                  # bits of a BITMAP before them; `passed`: before their end
+    passed: BitmapThermometer
+    endless: 1                      # their end is beyond the BITMAP
+    listed: abi.LIST_HOLES          # their entries of a LIST
+    # low bits of each entry, and whether its high bits are `next`
+    entries: data.ArrayLayout(LIST_LOW + 1, abi.LIST_HOLES)
     high: abi.OFFSET_BITS - LIST_LOW
     next: abi.OFFSET_BITS - LIST_LOW
 
 
-class DraftAddition(wiring.Component):
-    """Decodes what is to be added: the piece of a run that fits, or an entry of an older body. Latency 1.
+class OpenNodeAddition(wiring.Component):
+    """Decodes an addition: the part of a run that fits, or an entry of the body to convert. Latency 1.
 
     Members
     -------
     counts, offset, sums : In(Counts), In(32), In(Sums)
-        Of the draft, and of the run.
+        Of the open node, and of the run.
     entry_en, entry_first : In(1)
-        It is an entry; the first one, if there is none behind it.
+        Decode an entry; the first one, if no entry was decoded before it.
     entry_offset, entry_end, entry_merge : In
-        As :class:`DraftEntries` has them.
+        Of :class:`OpenNodeEntries`.
     o : Out(Addition)
-        Of an entry without what is said of a LIST.
+        The fields for a LIST are undefined for an entry.
     """
 
     def __init__(self):
@@ -242,12 +246,14 @@ class DraftAddition(wiring.Component):
             end.eq(Mux(self.entry_en, self.entry_end, sums.end[:COUNT_WIDTH])),
         ]
         m.d.sync += [
-            o.offset.eq(offset), o.skipped.eq(reach_of(offset[:COUNT_WIDTH])), o.passed.eq(reach_of(end)),
+            o.offset.eq(offset), o.skipped.eq(bitmap_thermometer(offset[:COUNT_WIDTH])),
+            o.passed.eq(bitmap_thermometer(end)),
             o.endless.eq(~self.entry_en & (sums.long | sums.end[COUNT_WIDTH:].any())),
             o.high.eq(high), o.next.eq(high + 1),
             *[o.entries[k].eq(low + k) for k in range(abi.LIST_HOLES)],
-            o.listed.eq(Cat(~above(counts.count, k) & (sums.long | above(sums.count, k))
-                            & ~(high.all() & above(low, (1 << LIST_LOW) - 1 - k)) for k in range(abi.LIST_HOLES))),
+            o.listed.eq(Cat(~greater_than(counts.count, k) & (sums.long | greater_than(sums.count, k))
+                            & ~(high.all() & greater_than(low,
+                                                          (1 << LIST_LOW) - 1 - k)) for k in range(abi.LIST_HOLES))),
         ]
         with m.If(~self.entry_en):
             m.d.sync += [o.merge.eq(sums.merge), o.runs.eq(one_hot(1, counts.runs, len(o.runs)))]
@@ -260,18 +266,18 @@ class DraftAddition(wiring.Component):
         return m
 
 
-class DraftEntries(wiring.Component):
-    """Entries of a body of LIST or RUNS: the first one two cycles after ``body_en``, then one per cycle.
+class OpenNodeEntries(wiring.Component):
+    """Entries of a LIST or RUNS body: the first one two cycles after ``body_en``, then one per cycle.
 
     Members
     -------
     body, body_en : In(320), In(1)
     of_list : In(1)
-        The body is a LIST; it counts from the cycle after ``body_en`` on.
+        The body is a LIST; valid from the cycle after ``body_en`` on.
     offset, end : Out(16), Out(9)
-        Of an entry; ``end`` is that behind it, if it is one of a BITMAP.
+        Of an entry; ``end`` is the offset after it, valid if the entry fits a BITMAP.
     merge : Out(1)
-        The entry begins where the one before it ended, of a LIST; not to be looked at with the first one.
+        The entry, of a LIST, begins where the one before it ended; undefined for the first one.
     """
 
     def __init__(self):
@@ -282,28 +288,30 @@ class DraftEntries(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        left = Signal(abi.NODE_BODY_BITS)       # from the next one on
+        left = Signal(abi.NODE_BODY_BITS)       # entries from the next one on
         offset, length = left[:abi.OFFSET_BITS], left[abi.OFFSET_BITS:][:RUN_LENGTH_BITS]
         m.d.sync += [
             left.eq(Mux(self.body_en, self.body, Mux(self.of_list, left >> abi.OFFSET_BITS, left >> RUN_BITS))),
             self.offset.eq(offset), self.end.eq(offset + Mux(self.of_list, 1, length)),
-            self.merge.eq(sums_to(self.offset, Const(1, 1), offset)),
+            self.merge.eq(sum_equals(self.offset, Const(1, 1), offset)),
         ]
         return m
 
 
-class DraftGrowth(wiring.Component):
-    """Adds consecutive holes to a body. Combinational; a block of its own, as
-    :class:`~weft.hdl.part.select.IndexOf` is.
+class OpenNodeGrowth(wiring.Component):
+    """Adds consecutive holes to a body. Combinational.
 
-    Behind its entries a body is zero, so what is new is OR-ed to it; only the length of the last run is added to.
+    Kept as a block because per-module mapping trades depth for area: see "Size and longest paths" in
+    docs/development.md.
+
+    A body is zero after its entries, so a new one is OR-ed to it; only the length of the last run is an addition.
 
     Members
     -------
     before : In(320)
         The body so far.
     added, length : In(Addition), In(7)
-        They fit; ``length`` is looked at for RUNS.
+        Holes that fit; ``length`` is used for RUNS.
     encoding : In(Encodings)
         Of the body.
     body : Out(320)
@@ -316,7 +324,7 @@ class DraftGrowth(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         added, encoding = self.added, self.encoding
-        begun, ended = Signal(abi.RUNS_MAX), Signal(abi.RUNS_MAX)   # the run that is new, or longer than it was
+        begun, ended = Signal(abi.RUNS_MAX), Signal(abi.RUNS_MAX)   # the run that begins, or grows
         skipped, passed = added.skipped, added.passed
         m.d.comb += [
             begun.eq(added.runs[:-1] & (encoding.runs & ~added.merge).replicate(len(begun))),
