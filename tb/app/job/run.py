@@ -10,6 +10,7 @@ from rich.console import Console
 from weft.hdl.contract.params import preset as card_preset
 from weft.tb.app.job import publish
 from weft.tb.app.job.job import Job
+from weft.tb.app.job.main_job import run_model
 from weft.tb.app.job.report import print_report
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build
@@ -106,13 +107,11 @@ def _run(console, settings, view):
 
 def _run_model(console, settings):
     """Run the job over cards in time: nothing is built, and there are no waves."""
-    from weft.tb.app.job.timed_job import TimedJob
-
     where = BUILD_ROOT / "model-cards"
     where.mkdir(parents=True, exist_ok=True)
     with run_folder(where, run_name(CASES)) as folder:
         job = _job(settings, folder)
-        _beside_bar(console, job, TimedJob(job).run)
+        _beside_bar(console, job, lambda: run_model(job))
         passed = print_report(console, job.report)
         publish.publish(job.report, job.captures, job.timeline_file)
     _tell_places(console, job.timeline)

@@ -17,11 +17,10 @@ from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.app.job import run as run_sim
 from weft.tb.app.job.job import Job
-from weft.tb.app.job.timed_job import TimedJob
+from weft.tb.app.job.main_job import run_model
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.flow.simulate import simulate
-from weft.tb.sim.pair.two_cards import TOP, two_cards_text
+from weft.tb.sim.pair.two_cards import run_cards
 
 MIB = 1 << 20
 MEMORY_BYTES = 16 * MIB         # that all messages go to, one behind the other, again and again
@@ -164,10 +163,9 @@ def _job_seconds(backend):
     try:
         job = Job(file=str(run_sim.default_file()), backend=backend, folder=str(folder))
         if backend == "model":
-            TimedJob(job).run()
+            run_model(job)
         else:
-            simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator",
-                     optimize="run", cases=run_sim.CASES, seed=job.seed, env=job.environment())
+            run_cards(preset("test"), run_sim.CASES, seed=job.seed, env=job.environment())
         report = json.loads(job.report.read_text())
         assert report["ok"], report["failures"]
         return report["wall_seconds"]

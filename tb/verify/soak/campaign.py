@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
 from weft.tb.verify.soak.bins import BINS
-from weft.tb.verify.soak.one import run as run_one
 from weft.tb.verify.soak.plan import CYCLES
+from weft.tb.verify.soak.run_cases import run as run_one
 
 FAILURES_MAX = 5       # after which no other run is started
 DEPENDS_ON = ("hdl", "driver", "model", "tb/verify/soak", "tb/sim")

@@ -5,7 +5,7 @@ import time
 
 from weft.tb.verify.soak.bins import BINS
 from weft.tb.verify.soak.campaign import soak
-from weft.tb.verify.soak.one import run
+from weft.tb.verify.soak.run_cases import run
 
 ENDLESS = 1 << 62
 

@@ -1,10 +1,8 @@
 """One run: lanes between two real cards, and what its plan has in store for them."""
 
-import json
-import os
 import random
+import time
 from collections import Counter
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -14,17 +12,18 @@ from cocotb.utils import get_sim_time
 from weft.driver.device.bringup import STATUS_IDLE
 from weft.driver.device.capabilities import read_register
 from weft.hdl.contract import wire
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.verify.soak import bins
 from weft.tb.verify.soak.hazards import BadHost, Strangers, take_away
 from weft.tb.verify.soak.lane import Lane
-from weft.tb.verify.soak.plan import CARDS, draw
+from weft.tb.verify.soak.plan import CARDS, CYCLES, draw
 
-STEP_NS, REST_LOOKS = 1_000, 100
+STEP_NS, REST_LOOKS, TIMEOUT_S = 1_000, 100, 3600
 DRAIN = 0.8            # of the cycles, after which nothing new is posted
 LATER = 2              # so many times as long, at most, while nothing arrived
 CALM_NS = 60_000       # of the knitting buffer
@@ -204,12 +203,26 @@ class Run:
 
 @cocotb.test()
 async def soak(dut):
-    hazards = os.environ.get("WEFT_SOAK_HAZARDS")
-    plan = draw(bench_seed(), int(os.environ["WEFT_SOAK_CYCLES"]), hazards and hazards.split(","))
+    plan = draw(bench_seed(), **given())
     run = Run(dut, plan)
     await run.run()
-    known = {name: run.met[name] for name in bins.BINS if run.met[name]}
-    cycles = round(get_sim_time("ns") / CLOCK_PERIOD_NS)
-    Path(os.environ["WEFT_RUN"], "soak.json").write_text(json.dumps(
-        {"seed": plan.seed, "cycles": cycles, "met": known, "hazards": plan.hazards,
-         "completed": sum(lane.completed for lane in run.lanes)}))
+    leave({"seed": plan.seed, "cycles": round(get_sim_time("ns") / CLOCK_PERIOD_NS), "hazards": plan.hazards,
+           "met": {name: run.met[name] for name in bins.BINS if run.met[name]},
+           "completed": sum(lane.completed for lane in run.lanes)})
+
+
+def run(seed, cycles=CYCLES, hazards=None):
+    """Simulate the run of a seed, with ``hazards`` instead of its own if they are given.
+
+    Returns
+    -------
+    dict
+        ``seed``, ``cycles``, ``met``, ``hazards``, ``completed``, ``seconds``; or ``seed`` and the reason ``failed``.
+    """
+    began = time.monotonic()
+    try:
+        found = run_cards(CARDS[draw(seed, cycles).card], __file__, {"cycles": cycles, "hazards": hazards}, seed=seed,
+                          timeout_s=TIMEOUT_S)
+    except AssertionError as error:
+        return {"seed": seed, "failed": str(error)}
+    return {**found, "seconds": time.monotonic() - began}

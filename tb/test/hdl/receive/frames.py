@@ -1,4 +1,4 @@
-"""Frames for the receive benches, and their way onto and off a beat stream."""
+"""Frames for the receive benches."""
 
 from weft.hdl.contract import wire
 
@@ -21,15 +21,3 @@ def roce(opcode, *, payload=b"", psn=0, dest_qp=3, ack_req=0, va=0x1000, rkey=0x
                             sport=0xC000, dest_qp=dest_qp, psn=psn, ack_req=ack_req, payload=payload,
                             extensions=extensions)
 
-
-def seal(frame):
-    """The frame with its ICRC made right again."""
-    return frame[:-wire.ICRC_BYTES] + wire.icrc(frame[:-wire.ICRC_BYTES])
-
-
-def edit(frame, layout, offset, **changes):
-    """The frame with fields of a header replaced, and the checksum of an IPv4 header unless it is among them."""
-    fields = vars(layout.unpack(frame[offset:])) | changes
-    if layout is wire.IPV4 and "checksum" not in changes:
-        fields["checksum"] = wire.ipv4_checksum(layout.pack(**fields | {"checksum": 0}))
-    return frame[:offset] + layout.pack(**fields) + frame[offset + layout.size_bytes:]
