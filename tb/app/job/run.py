@@ -15,7 +15,7 @@ from weft.tb.app.job.report import print_report
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build
 from weft.tb.sim.flow.progress import beside_bar
-from weft.tb.sim.flow.run import run_folder, run_name, run_tests
+from weft.tb.sim.flow.run import Bench, run_folder, run_name, run_tests
 from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
 from weft.tb.sim.wave import view as wave
 
@@ -89,8 +89,8 @@ def _run(console, settings, view):
         job = _job(settings, folder)
         problem = None
         try:
-            _beside_bar(console, job, lambda: run_tests(
-                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names))
+            _beside_bar(console, job, lambda: run_tests(where, folder, Bench(
+                cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names)))
         except AssertionError as error:
             problem = error
         passed = print_report(console, job.report) and problem is None
@@ -123,7 +123,8 @@ def _job(settings, folder):
 
 
 def _beside_bar(console, job, work):
-    beside_bar(console, job.progress, work, "starting", total=max(Path(job.file).stat().st_size, 1), notes=_notes)
+    first = {"phase": "starting", "total": max(Path(job.file).stat().st_size, 1)}
+    beside_bar(console, job.progress, work, first, notes=_notes)
 
 
 def _tell_places(console, timeline):

@@ -31,23 +31,23 @@ class LoopPair(Pair):
         Of cards, links and drivers; with None the drivers draw their own random numbers.
     captures : Path or None
         Folder of the captures.
-    guarded, judged : bool
-        As :class:`Pair` has them.
-    limit_ns : int
-        Of simulated time that :meth:`run` takes.
+    watched : bool
+        :class:`Pair` is ``guarded`` and ``judged``.
     card_options
         Passed to ``device_type``.
 
     Attributes
     ----------
+    limit_ns : int
+        Of simulated time that :meth:`run` takes.
     loop : EventLoop
     devices, links : BySide
     """
 
-    def __init__(self, device_type, context_config, *, forward=None, backward=None, seed=0, captures=None, guarded=True,
-                 judged=True, limit_ns=LIMIT_NS, **card_options):
-        super().__init__(context_config, seed=seed, guarded=guarded, judged=judged)
-        self._captures, self._limit_ns = Captures(captures), limit_ns
+    def __init__(self, device_type, context_config, *, forward=None, backward=None, seed=0, captures=None, watched=True,
+                 **card_options):
+        super().__init__(context_config, seed=seed, guarded=watched, judged=watched)
+        self._captures, self.limit_ns = Captures(captures), LIMIT_NS
         self.loop, devices, links = connected_pair(seed=seed, forward=forward, backward=backward,
                                                    taps=self._captures.taps, device_type=device_type, **card_options)
         self.devices, self.links = BySide(devices), BySide(links)
@@ -88,7 +88,7 @@ class LoopPair(Pair):
 
     def run(self, *functions):
         """Run a function on each side at the same time; return their results."""
-        return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), self._limit_ns)
+        return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), self.limit_ns)
 
     async def start(self):
         pass      # the constructor did it

@@ -52,7 +52,7 @@ def soft(world):
 def hardware(world):
     """The card's own WRITEs."""
     return card_writes(world, messages=3, length=5_000, seed=2, timeout=TIMEOUT, guest_timeout=GUEST_TIMEOUT,
-                       probe_ns=PROBE_NS)
+                       probe_timeout_ns=PROBE_NS)
 
 
 def talk(env, device, case):
