@@ -4,8 +4,8 @@ from amaranth.lib.wiring import Out
 
 from weft.hdl.card import Card
 from weft.hdl.contract.params import preset
+from weft.tb.app.device.registers import table
 from weft.tb.verify.document.rooms import shallow
-from weft.tb.verify.document.sizing import table
 
 ABOUT = {
     "m_axis_rq": "requests to the PCIe hard block", "s_axis_rc": "completions from it",

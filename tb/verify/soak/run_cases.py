@@ -14,13 +14,14 @@ from weft.driver.device.capabilities import read_register
 from weft.hdl.contract import wire
 from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.simulate import bench_seed
+from weft.tb.sim.hostile.strangers import Strangers
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.verify.soak import bins
-from weft.tb.verify.soak.hazards import BadHost, Strangers, take_away
-from weft.tb.verify.soak.lane import Lane
+from weft.tb.verify.soak.hazards import BadHost, take_away
+from weft.tb.verify.soak.lane import FAILURES, FORGERIES, Lane
 from weft.tb.verify.soak.plan import CARDS, CYCLES, draw
 
 STEP_NS, REST_LOOKS, TIMEOUT_S = 1_000, 100, 3600
@@ -50,10 +51,9 @@ class Run:
     async def run(self):
         plan, pair = self.plan, self.pair
         await pair.start()
-        fragile = {"PCIe faults", "hostile frames"} & set(plan.hazards)
+        harm = FORGERIES if "hostile frames" in plan.hazards else FAILURES if "PCIe faults" in plan.hazards else None
         self.lanes = [Lane(number, pair.contexts, random.Random(f"{plan.seed}/lane {number}"), self.met,
-                           eager=plan.eager, fragile=bool(fragile) and number == FRAGILE,
-                           trusted="hostile frames" not in plan.hazards or number != FRAGILE,
+                           eager=plan.eager, harm=harm if number == FRAGILE else None,
                            life_ns=self._life if number % 2 else lambda: None) for number in range(plan.lanes)]
         self.end_ns = self._now() + plan.cycles * CLOCK_PERIOD_NS
         self._plan_outages()
@@ -66,7 +66,9 @@ class Run:
             tasks.append(self._stall())
         strangers = None
         if "hostile frames" in plan.hazards:
-            strangers = Strangers(pair.env, self.lanes[FRAGILE], self.lanes[1:], self.rng)
+            victims, spared = self.lanes[:1], self.lanes[1:]      # the first is FRAGILE
+            strangers = Strangers(pair.env, self.rng, victim=lambda side: next(self._numbers(victims, side), None),
+                                  spared=lambda side: set(self._numbers(spared, side)))
             tasks.append(strangers.run(lambda: self.finishing))
         await gather(*tasks)
         self._note_links(strangers, agents)
@@ -75,6 +77,10 @@ class Run:
             pair.guards[side].check()
         pair.env.finish()
         assert self._arrived(), "nothing arrived"
+
+    @staticmethod
+    def _numbers(lanes, side):
+        return (lane.qps[side].qp_num for lane in lanes if side in lane.qps)
 
     def _arrived(self):
         """Messages that came over connections nobody harms. Faults may hold all of them up for most of a short run,
