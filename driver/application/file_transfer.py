@@ -145,12 +145,34 @@ def send_file(endpoint, offer, *, message_bytes=MESSAGE_BYTES, timeout_ns=None):
     return statistics(endpoint, start) | {"messages": messages}
 
 
-def receive_file(endpoint, *, timeout_ns=None):
-    """Wait until the peer's :func:`send_file` is complete on every QP; returns statistics."""
+def receive_file(endpoint, *, timeout_ns=None, sending=lambda: False):
+    """Wait until the peer's :func:`send_file` is complete on every QP; returns statistics.
+
+    Parameters
+    ----------
+    timeout_ns : int or None
+        Longest wait for a completion once ``sending`` returns False.
+    sending : callable
+        Returns True while the peer may still send.
+
+    Raises
+    ------
+    TransferError
+        If a receive fails.
+    TimeoutError
+        If nothing completes for ``timeout_ns`` and the peer has ended.
+    """
     start = endpoint.context.device.now_ns()
     pending = {qp.qp_num for qp in endpoint.qps}
     while pending:
-        for wc in endpoint.cq.wait(16, timeout_ns):
+        peer_sends = sending()
+        try:
+            completions = endpoint.cq.wait(16, timeout_ns)
+        except TimeoutError:
+            if not peer_sends:
+                raise
+            continue
+        for wc in completions:
             if wc.status is not WCStatus.SUCCESS:
                 raise TransferError(f"QP {wc.qp_num}: {wc.status.name}")
             pending.discard(wc.qp_num)

@@ -18,6 +18,8 @@ def outcome(pair, programs, received, nanoseconds, wall):
     received : bytes
     nanoseconds, wall : float
         Duration of the transfer, in simulated nanoseconds and in seconds.
+
+    Figures that only a whole transfer has (``goodput_gbps``, ``spurious_retransmissions``) are None after a failure.
     """
     job, data, counters = programs.job, programs.data, pair.counters
     links = {way: pair.link(way).counters for way in WAYS}
@@ -26,12 +28,13 @@ def outcome(pair, programs, received, nanoseconds, wall):
     retransmitted = counters_a["tx_retransmissions"]
     missing = sum(map(missing_blocks, pair.blocks.values()))
     failures = programs.failures + pair.complaints
+    complete = not failures and received == data
     if received != data:
         failures.append("the bytes received differ from those sent")
     if missing:
         failures.append(f"{missing} blocks of the knitting buffer are not back on the free list")
-    spurious = retransmitted - lost
-    more, warnings = job.judge_spurious(spurious)
+    spurious = retransmitted - lost if complete else None
+    more, warnings = job.judge_spurious(spurious or 0)
     failures += more
     cycles = round(nanoseconds / CYCLE_NS)
     return {
@@ -42,7 +45,7 @@ def outcome(pair, programs, received, nanoseconds, wall):
         "packets_sent": counters_a["tx_packets"], "packets_lost": lost,
         "packets_retransmitted": retransmitted,
         "spurious_retransmissions": spurious,
-        "goodput_gbps": len(data) * 8 / nanoseconds if nanoseconds else 0.0,
+        "goodput_gbps": len(data) * 8 / nanoseconds if complete and nanoseconds else None,
         "cycles": cycles, "wall_seconds": wall, "cycles_per_second": cycles / wall,
         "nodes_linked": counters_b["nodes_linked"], "nodes_retired": counters_b["nodes_retired"],
         "cache_hits": counters_b["cache_hits"], "cache_misses": counters_b["cache_misses"],

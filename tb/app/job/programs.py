@@ -4,7 +4,9 @@ from pathlib import Path
 
 from weft.driver.application.file_transfer import receive_file, send_file
 from weft.model.impairments import FrameKind
-from weft.tb.sim.pair.settings import SERVICE_NS, SILENCE_NS
+from weft.tb.sim.pair.settings import SERVICE_NS, silence_ns
+
+LOOKS = 20    # for the end of the sender in a round trip
 
 
 class Programs:
@@ -34,7 +36,7 @@ class Programs:
 
     def _send(self, endpoint, offer):
         try:
-            return send_file(endpoint, offer, timeout_ns=SILENCE_NS)
+            return send_file(endpoint, offer)      # the driver ends every request, however long the round trip
         finally:
             self.sender_done = True
 
@@ -44,11 +46,11 @@ class Programs:
 
     def _receive(self, endpoint):
         try:
-            return receive_file(endpoint, timeout_ns=SILENCE_NS)
+            return receive_file(endpoint, timeout_ns=silence_ns(self.job.rtt_us), sending=lambda: not self.sender_done)
         finally:
             while not self.sender_done:  # it may still ask for acknowledgements
                 endpoint.context.progress()
-                endpoint.context.wait(SERVICE_NS)
+                endpoint.context.wait(max(SERVICE_NS, int(self.job.rtt_us * 1000 / LOOKS)))
             endpoint.context.progress()
 
     def _guard(self, name, function, *arguments):

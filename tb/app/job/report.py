@@ -48,6 +48,8 @@ def _link_table(direction, counters):
 
 
 def _shown(value):
+    if value is None:
+        return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -127,6 +127,8 @@ def bench(report, before):
 def sim(report, _before):
     """What ``weft sim`` prints, in extracts."""
     def shown(value):
+        if value is None:
+            return "–"
         return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
     lines = [f"{name.replace('_', ' '):<26}{shown(report[name])}" for name in SIM_ROWS]

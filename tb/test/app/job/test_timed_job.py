@@ -1,11 +1,15 @@
 """The main job over cards in time: everything the gateware's job does, judged by the same scoreboards."""
 
+import io
 import json
+import re
 
 import pytest
+from rich.console import Console
 
 from weft.tb.app.job import main_job
 from weft.tb.app.job.job import Job
+from weft.tb.app.job.report import print_report
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.test.app.job.test_entry import ended, line, some_file, weft
@@ -51,10 +55,31 @@ def test_small_files(tmp_path, size):
     assert report["packets_sent"] == {0: 1, 1: 1, 1023: 1, 1024: 1, 1025: 3}[size]
 
 
-def test_what_is_never_acknowledged_fails_the_run(tmp_path):
-    report = run_model(tmp_path, 2560, loss=0.0, back_loss=1.0, rtt_us=1.0)
-    assert not report["ok"] and any("RETRY_EXC_ERR" in failure for failure in report["failures"])
-    assert report["sha256_sent"] == report["sha256_received"] and report["blocks_missing"] == 0
+@pytest.mark.parametrize(("rtt_us", "loss"), [(0.1, 0.3), (1e3, 0.3), (3e4, 0.01), (3e4, 0.3), (2e5, 0.3), (1e6, 0.01)])
+def test_a_file_crosses_a_long_path(tmp_path, rtt_us, loss):
+    """The job goes on as long as the driver does: at 30 % loss some packets are lost several times in a row."""
+    report = run_model(tmp_path, loss=loss, back_loss=loss, rtt_us=rtt_us)
+    assert report["ok"], report["failures"]
+    assert report["packets_retransmitted"] == report["packets_lost"] and report["spurious_retransmissions"] == 0
+
+
+def test_many_losses_of_one_packet_do_not_end_the_job(tmp_path):
+    report = run_model(tmp_path, 20_000, loss=0.0159, reorder=0.0136, corrupt=0.2440, back_dup=0.3746,
+                       back_corrupt=0.0494, rtt_us=1430.666, qps=11, pmtu=4096)
+    assert report["ok"], report["failures"]
+
+
+@pytest.mark.parametrize(("way", "problem"), [("loss", "the bytes received differ"), ("back_loss", "RETRY_EXC_ERR")])
+def test_a_failed_run_has_no_figures_of_a_whole_transfer(tmp_path, way, problem):
+    """One direction loses everything: the sender's requests end in an error."""
+    report = run_model(tmp_path, 2560, rtt_us=1.0, **{"loss": 0.0, way: 1.0})
+    assert not report["ok"] and any(problem in failure for failure in report["failures"])
+    assert report["goodput_gbps"] is None and report["spurious_retransmissions"] is None
+    assert (report["sha256_sent"] == report["sha256_received"]) == (way == "back_loss")
+    assert report["blocks_missing"] == 0
+    console = Console(file=io.StringIO(), width=80)
+    assert not print_report(console, tmp_path / "report.json")
+    assert re.search(r"^goodput gbps +–$", console.file.getvalue(), re.MULTILINE)
 
 
 def test_captures_are_the_frames_of_the_link(tmp_path):
