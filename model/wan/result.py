@@ -35,7 +35,7 @@ class Result:
     completion_ms : float
         From the first packet until the last QP has everything acknowledged; NaN without end.
     packets, retransmissions, lost : int
-        Sent (all but probes), sent again, lost on the line; over the whole run, like all that follows.
+        Sent (all but probes), sent for another time, lost on the line; over the whole run, like all that follows.
     spurious : int
         Retransmissions of what had been placed.
     late_originals : int

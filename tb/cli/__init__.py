@@ -1,6 +1,8 @@
 """The command line ``weft``: thin commands that load what they need when they run."""
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -50,7 +52,21 @@ class CommandLine(typer.Typer):
 
 
 app = CommandLine(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-                  help="Weft: an RDMA network card whose receive window lies in host memory.")
+                  context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _print_version(wanted):
+    if wanted:
+        print(f"weft {version('weft-rnic')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _weft(_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True,
+                                                 callback=_print_version)] = False):
+    """Weft: an RDMA network card whose receive window lies in host memory."""
+
+
 for command in COMMANDS:
     app.command()(told(with_options(command)))
 for test in TESTS:

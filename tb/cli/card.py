@@ -1,7 +1,11 @@
 """``weft verilog``, ``synth``, ``regs``: what the card is made of."""
 
+import shlex
+import sys
+import tempfile
 import time
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +20,7 @@ from weft.tb.cli.options import refuse
 def verilog(
     preset: Annotated[str, PRESET] = "basic",
     output: Annotated[Path | None, Setting("File of the Verilog.", metavar="PATH",
-                                           default_text="sim_build/verilog/PRESET/weft_card.v")] = None,
+                                           default_text="sim_build/verilog/PRESET-OPTIONS/weft_card.v")] = None,
     lint: Annotated[bool, Setting("Check the result with Verilator -Wall.")] = True,
     yosys: Annotated[bool, Setting("Check it with Yosys too, as synthesis does.")] = False,
     board: Annotated[str | None, Setting("Write the files of a Vivado project around the card too, in its folder.",
@@ -32,10 +36,13 @@ def verilog(
     card, start = params.preset(preset).with_(straddle=straddle, mac_clock=mac_clock), time.monotonic()
     with needs("hdl"):
         from weft.hdl.verilog import CARD_MODULE, card_verilog
+        from weft.hdl.verilog.ports import annotated, instance_text
         text = card_verilog(card)
-    output = output or Path("sim_build/verilog") / preset / f"{CARD_MODULE}.v"
+    output = output or Path("sim_build/verilog", _folder(preset, board, debug, straddle, mac_clock), f"{CARD_MODULE}.v")
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text)
+    heading = _heading(f"preset {preset}{', straddle' * straddle}{', MAC clock' * mac_clock}")
+    output.write_text(annotated(text, card, heading))
+    output.with_name(f"{output.stem}_inst.v").write_text(instance_text(text, card, heading))
     told = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
     if lint or yosys:
         with needs("sim"):
@@ -56,6 +63,19 @@ def verilog(
         print(f"{constraints}: constraints between its clocks, to be read after synthesis")
 
 
+def _folder(preset, board, debug, straddle, mac_clock):
+    """Return the name of the folder for Verilog with these options: cards with different ports never share one."""
+    options = {board: board, preset: True, "debug": debug, "straddle": straddle, "mac-clock": mac_clock and not board}
+    return "-".join(name for name, wanted in options.items() if wanted)
+
+
+def _heading(settings):
+    """Return the comment lines that name the origin of a file which leaves the project."""
+    given = shlex.join(["weft", *sys.argv[1:]])
+    return [f"Weft RDMA network card {version('weft-rnic')}, {settings}", f"made by: {given}",
+            "SPDX-License-Identifier: Apache-2.0"]
+
+
 def _board(folder, card, debug, lint, yosys):
     """Write the files of the board beside the card's Verilog, and check the top with empty modules below it."""
     with needs("hdl"):
@@ -68,12 +88,12 @@ def _board(folder, card, debug, lint, yosys):
     if lint or yosys:
         with needs("sim"):
             from weft.tb.sim.synth.lint import verilator_lint, yosys_check
-            whole = folder / "lint" / f"{TOP}.v"
-            whole.parent.mkdir(exist_ok=True)
-            whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
-            for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
-                if wanted:
-                    check(whole, TOP)
+            with tempfile.TemporaryDirectory(prefix="weft-lint-") as scratch:
+                whole = Path(scratch, f"{TOP}.v")
+                whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
+                for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+                    if wanted:
+                        check(whole, TOP)
         told = ", lint of the top clean with empty modules for the vendor's blocks"
     print(f"{folder}: {', '.join(texts)}{told}; nothing of it ran through Vivado. There, in this folder: "
           "vivado -mode batch -source build.tcl")

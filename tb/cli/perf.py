@@ -11,6 +11,7 @@ from weft.model.settings import Setting
 from weft.tb.app.perf.options import Options
 from weft.tb.app.stage.stage import BACKEND, Stage
 from weft.tb.cli.failures import needs
+from weft.tb.cli.options import refuse
 
 ABOUT = {
     "write_bw": "Bandwidth of RDMA WRITE between two cards, as perftest's ib_write_bw.",
@@ -38,6 +39,8 @@ def command(name):
         backend: Annotated[str, BACKEND] = "functional",
     ):
         plan = options.plan(name, backend, stage)
+        if out_json and not out_json_file.parent.is_dir():
+            refuse(f"--out_json_file is {str(out_json_file)!r}, but {str(out_json_file.parent)!r} is no folder")
         with needs("sim"):
             from weft.tb.app.perf.run import run as measure
             raise typer.Exit(measure(plan, backend, stage, gbits=report_gbits,

@@ -25,9 +25,10 @@ def transmit(w, qp, psn, rsn, kind, last):
     p.qp, p.psn, p.rsn, p.kind, p.last, p.before = qp, psn, rsn, kind, last, q.sent_at
     p.sent_at = s.now
     q.sent_at = s.now
-    if kind == ORIGINAL:
+    if kind == ORIGINAL and psn >= q.fresh:
         s.originals += 1
-    elif kind == AGAIN:
+        q.fresh = psn + 1
+    elif kind in (ORIGINAL, AGAIN):     # the former of a sender that went back
         s.retransmissions += 1
     elif kind == PROBE:
         s.probes += 1

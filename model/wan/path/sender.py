@@ -9,8 +9,8 @@ from ...machine_code import compiled, inlined
 from .line import AGAIN, ORIGINAL, PROBE, REQUEST, transmit
 from .queue import PROBES, READY, RESENDS, front, pop, push
 
-QP = [("next", "i8"), ("una", "i8"), ("total", "i8"), ("sent_at", "i8"), ("deadline", "i8"), ("done_at", "i8"),
-      ("again_count", "i8"), ("ready", "u1"), ("probe_due", "u1"), ("in_probes", "u1")]
+QP = [("next", "i8"), ("fresh", "i8"), ("una", "i8"), ("total", "i8"), ("sent_at", "i8"), ("deadline", "i8"),
+      ("done_at", "i8"), ("again_count", "i8"), ("ready", "u1"), ("probe_due", "u1"), ("in_probes", "u1")]
 CONFIG = [("qps", "i8"), ("outstanding_max", "i8"), ("message_packets", "i8"),
           ("patience", "i8"), ("marker", "i8")]
 STATE = [("now", "i8"), ("done", "i8")]

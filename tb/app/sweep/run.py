@@ -54,8 +54,8 @@ def complete(plan, output, *, command, scheduler, jobs):
         with client(scheduler, jobs) as dask:
             problems = _run_points(dask, subject, missing, rows, lambda: table.save(
                 output, rows, subject, command=command, version=made_by), len(plan.points))
-    keys = set(wanted.values())
-    return [row for row in rows if table.key(row, subject) in keys], problems
+    found = {table.key(row, subject): row for row in rows}
+    return [found[key] for key in wanted.values() if key in found], problems
 
 
 def _run_points(dask, subject, missing, rows, save, total):
@@ -79,6 +79,13 @@ def _run_points(dask, subject, missing, rows, save, total):
     return problems
 
 
+def _conditions(plan):
+    """Yield the settings that all points share, with their units; those that are off are left out."""
+    for name, field in plan.subject.fields.items():
+        if name not in plan.varied and (value := getattr(plan.points[0], name)) not in (0, "", None):
+            yield f"{name} {value:g}" if field.kind is float else f"{name} {value}"
+
+
 def _show(console, plan, rows):
     shown, names = Table(box=None, pad_edge=False), (*plan.varied, *plan.subject.shown)
     for name in names:
@@ -88,5 +95,6 @@ def _show(console, plan, rows):
         shown.add_row(*(str(row[name]) if name in plan.varied else f"{row[name]:,.4g}" if row[name] < 1e4
                         else f"{row[name]:,.0f}" for name in names))
     console.print(shown)
+    console.print("of all: " + ", ".join(_conditions(plan)), style="dim")
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX} more", style="dim")

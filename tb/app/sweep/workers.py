@@ -39,9 +39,10 @@ def client(scheduler, jobs):
             scheduler = stack.enter_context(LocalCluster(
                 n_workers=1, threads_per_worker=jobs, processes=False, dashboard_address=":0", memory_limit=0))
         try:
-            yield stack.enter_context(Client(scheduler, timeout=CONNECT_S))
+            dask = stack.enter_context(Client(scheduler, timeout=CONNECT_S))
         except (OSError, ValueError) as error:
             raise Unreachable(f"no Dask scheduler answers at {scheduler!r}: {error or 'it takes too long'}") from None
+        yield dask
 
 
 def results(dask, subject, points):

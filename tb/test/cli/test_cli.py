@@ -1,9 +1,11 @@
 """The command line: clear refusals, the register map, and no heavy imports."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -195,3 +197,32 @@ def test_default_file_is_a_megabyte():
     from weft.tb.app.job.run import default_file
 
     assert default_file().stat().st_size >= 1 << 20
+
+
+def test_cards_with_different_ports_have_folders_of_their_own():
+    from weft.tb.cli.card import _folder
+
+    options = itertools.product(["test", "basic"], [None, "u50"], [False, True], [False, True], [False, True])
+    wanted = {given for given in options if given[1] or not given[2]}                 # --debug belongs to --board
+    wanted = {(*given[:4], given[4] or given[1] is not None) for given in wanted}     # --board has the MAC clock
+    assert len({_folder(*given) for given in wanted}) == len(wanted)
+    assert _folder("basic", None, False, False, False) == "basic"
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("command", [[], ["sim"], ["write_bw"]])
+def test_both_options_of_help_work_everywhere(command, option):
+    done = CliRunner().invoke(app, [*command, option])
+    assert done.exit_code == 0 and "Usage:" in done.output
+
+
+def test_the_version_is_that_of_the_package():
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"weft {version('weft-rnic')}\n")
+
+
+def test_json_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+    file = tmp_path / "none" / "x.json"
+    done = CliRunner().invoke(app, ["write_bw", "--out_json", "--out_json_file", str(file)])
+    assert done.exit_code == 2 and done.stdout == ""
+    assert done.stderr == f"weft: --out_json_file is '{file}', but '{file.parent}' is no folder\n"

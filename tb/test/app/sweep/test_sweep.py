@@ -1,12 +1,15 @@
 """``weft sweep``: points, what is kept, and what is refused."""
 
+import errno
 import itertools
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from weft.tb.app.sweep import run
 from weft.tb.app.sweep.plan import read
 from weft.tb.app.sweep.plans import PLANS
 from weft.tb.cli import app
@@ -39,10 +42,23 @@ def test_points_are_kept_and_not_run_again(tmp_path):
     assert all(row["goodput"] == 1 for row in rows if not row["loss"]) and {row["seed"] for row in rows} == {1}
     assert b"weft" in first.schema.metadata[b"command"] and first.schema.metadata[b"version"]
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    shown = [tuple(line.split()[:2]) for line in said.splitlines() if line.split()[1:2] in (["adamap"], ["oracle"])]
+    assert shown == [(p, s) for p in ("0.0", "0.01") for s in ("adamap", "oracle")], said
+    assert "of all: rate_gbps 100, rtt_ms 0.05, " in said and "qps 1" in said, said
     assert sweep(*SMALL, "loss=0,0.01,0.02", "--output", table)[0] == 0
     again = pq.read_table(table).to_pylist()
     assert [row["seconds"] for row in again[:4]] == [row["seconds"] for row in rows], "points were run again"
     assert len(again) == 6
+
+
+def test_a_full_disk_is_no_missing_scheduler(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "points.parquet")
+
+    compile_engine()
+    monkeypatch.setattr(run.table, "save", full)
+    status, said = sweep("scheme=oracle", "rtt_ms=0.05", "--output", tmp_path / "points.parquet")
+    assert status == 1 and said.startswith("weft: the disk of 'points.parquet' is full; ")
 
 
 def test_runs_of_two_cards_are_points_on_the_rtl_and_in_the_model(tmp_path):

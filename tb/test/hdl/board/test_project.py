@@ -70,3 +70,16 @@ def test_the_top_is_clean(texts, tmp_path):
     file = tmp_path / f"{TOP}.v"
     file.write_text(texts[f"{TOP}.v"] + stubs_text(debug=True))
     verilator_lint(file, TOP)
+
+
+def test_a_failed_step_ends_the_script_in_a_sentence(texts):
+    """Vivado opens no run before its progress was checked, and the folder of reports is there before the first one."""
+    lines = texts["build.tcl"].splitlines()
+    opened = [at for at, line in enumerate(lines) if line.startswith("open_run")]
+    checked = [at for at, line in enumerate(lines) if "get_property PROGRESS" in line]
+    reported = [at for at, line in enumerate(lines) if line.startswith("report_")]
+    assert len(opened) == 2 and len(checked) == 3
+    for at in opened:
+        run = lines[at].split()[1]
+        assert any(check < at and f"get_runs {run}" in lines[check] for check in checked)
+    assert lines.index("file mkdir reports") < min(reported)

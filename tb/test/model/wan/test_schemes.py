@@ -29,7 +29,9 @@ def test_a_window_shorter_than_the_path_limits_goodput_to_its_share(scheme, wind
 def test_go_back_n_follows_its_formula(seed):
     x = Experiment(scheme="go-back-n", rtt_ms=0.02, loss=1e-2, warmup_rtts=10, measured_rtts=3000, seed=seed)
     expected = (1 - x.loss) / (1 - x.loss + x.loss * x.bdp)
-    assert measure(x).goodput == pytest.approx(expected, rel=0.1), x
+    result = measure(x)
+    assert result.goodput == pytest.approx(expected, rel=0.1), x
+    assert result.retransmissions / result.packets == pytest.approx(1 - expected, rel=0.1), x   # the line is full
 
 
 @pytest.mark.parametrize("scheme", ["oracle", "adamap", "adamap-raw", "hole-fifo"])
