@@ -181,18 +181,24 @@ def icrc(frame):
     return zlib.crc32(b"\xff" * 8 + bytes(masked)).to_bytes(4, "little")
 
 
-def build_frame(*, opcode, dst_mac, src_mac, src_ip, dst_ip, sport, dest_qp, psn, ack_req=0, payload=b"",
-                extensions=b"", ttl=64, tos=0):
-    """Return a whole RoCEv2 frame (Ethernet to ICRC, no FCS); ``extensions`` are the packed headers after BTH."""
+def build_frame(*, dst_mac, src_mac, src_ip, dst_ip, sport, payload=b"", extensions=b"", **fields):
+    """Return a whole RoCEv2 frame (Ethernet to ICRC, no FCS).
+
+    Parameters
+    ----------
+    extensions : bytes
+        The packed headers after BTH.
+    fields
+        Of BTH: ``opcode``, ``dest_qp``, ``psn`` (taken modulo its width), ``ack_req``; of IPv4: ``tos``, ``ttl``.
+    """
+    of_ip = {"ttl": 64} | {name: fields.pop(name) for name in ("tos", "ttl") if name in fields}
     pad = -len(payload) % 4
     body = extensions + payload + bytes(pad)
     udp_length = UDP.size_bytes + BTH.size_bytes + len(body) + ICRC_BYTES
-    ip = {"version": 4, "ihl": 5, "tos": tos, "total_length": IPV4.size_bytes + udp_length, "flags": 2, "ttl": ttl,
-          "protocol": IP_PROTO_UDP, "src": src_ip, "dst": dst_ip}
-    header = IPV4.pack(**ip)
+    header = IPV4.pack(version=4, ihl=5, total_length=IPV4.size_bytes + udp_length, flags=2, protocol=IP_PROTO_UDP,
+                       src=src_ip, dst=dst_ip, **of_ip)
     header = header[:10] + ipv4_checksum(header).to_bytes(2, "big") + header[12:]
     frame = (ETH.pack(dst=dst_mac, src=src_mac, ethertype=ETHERTYPE_IPV4) + header
              + UDP.pack(sport=sport, dport=ROCE_UDP_PORT, length=udp_length)
-             + BTH.pack(opcode=opcode, migreq=1, pad_count=pad, pkey=0xFFFF, dest_qp=dest_qp, ack_req=ack_req,
-                        psn=psn & 0xFF_FFFF) + body)
+             + BTH.pack(migreq=1, pad_count=pad, pkey=0xFFFF, **fields | {"psn": fields["psn"] & 0xFF_FFFF}) + body)
     return frame + icrc(frame)

@@ -39,7 +39,7 @@ def serve(settings: Settings):
     except CannotBuild as problem:
         refuse(str(problem))
     if settings.backend == "rtl":
-        from weft.tb.app.serve.rtl import serve_rtl
+        from weft.tb.app.serve.rtl_cases import serve_rtl
         serve_rtl(settings, _say, _on_end)
     else:
         ended = []

@@ -11,9 +11,9 @@ _LAYOUTS = [
 ]
 
 
-def _table(head, rows):
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join(lines)
+def table(head, rows):
+    """Return a Markdown table."""
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows))
 
 
 def _layout(layout):
@@ -24,7 +24,7 @@ def _layout(layout):
             bits = f"{high}:{at}" if field.width > 1 else f"{at}"
             rows.append((bits, f"`{field.name}`", (field.doc or "").replace("|", "\\|")))
         at = high + 1
-    return f"### {layout.name}\n\n{layout.doc}\n\n{_table(('bits', 'field', 'meaning'), rows)}"
+    return f"### {layout.name}\n\n{layout.doc}\n\n{table(('bits', 'field', 'meaning'), rows)}"
 
 
 def registers_markdown():
@@ -38,7 +38,7 @@ def registers_markdown():
         "Generated from `hdl/contract/abi.py` by `weft regs --output docs/registers.md`; do not edit. Everything is "
         "little-endian. BAR0 takes aligned accesses of 4 and 8 bytes.",
         f"## Registers of BAR0 ({abi.BAR_BYTES // 1024} KiB)",
-        _table(("offset", "register", "bits", "access", "reset", "meaning"), registers),
+        table(("offset", "register", "bits", "access", "reset", "meaning"), registers),
         f"The MSI-X table is at `0x{abi.MSIX_TABLE_OFFSET:04X}`, its pending bits at `0x{abi.MSIX_PBA_OFFSET:04X}`.",
         f"The page at `0x{abi.PUSH_BASE:04X}` takes descriptors: {abi.PUSH_WINDOWS} windows of {abi.BLOCK_BYTES} "
         "bytes, that of an entry's index, modulo their number. One write of the whole entry there says what the "
@@ -47,10 +47,10 @@ def registers_markdown():
         "in the ring as well.",
         "## Counters",
         f"{abi.COUNTER_WIDTH} bits each, 8 bytes apart. Reading the low word latches the high one.",
-        _table(("offset", "counter", "counts"), counters),
+        table(("offset", "counter", "counts"), counters),
         "## Reasons",
         "Why a packet, descriptor or command was refused.",
-        _table(("value", "name"), reasons),
+        table(("value", "name"), reasons),
     ]
     for title, layouts in _LAYOUTS:
         parts += [f"## {title}", *map(_layout, layouts)]

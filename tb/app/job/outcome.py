@@ -3,34 +3,32 @@
 import hashlib
 
 from weft.model.card.timing import CYCLE_NS
-from weft.model.impairments import FrameKind
 from weft.tb.sim.judge.blocks import missing_blocks
+from weft.tb.sim.pair.sides import WAYS
 
 
-def outcome(job, data, received, *, counters, blocks, links, exercised, failures, nanoseconds, wall):
-    """The report, an object that JSON can hold.
+def outcome(pair, programs, received, nanoseconds, wall):
+    """Return the report, an object that JSON can hold.
 
     Parameters
     ----------
-    job : Job
-    data, received : bytes
-    counters, blocks, exercised : dict of side
-        Counters of the cards, uses of the knitting blocks, what the scoreboards saw.
-    links : dict
-        :class:`~weft.model.impairments.LinkCounters` of ``a_to_b`` and ``b_to_a``.
-    failures : list of str
-        What went wrong so far.
+    pair : Pair
+        Closed.
+    programs : Programs
+    received : bytes
     nanoseconds, wall : float
         Duration of the transfer, in simulated nanoseconds and in seconds.
 
     Figures that only a whole transfer has (``goodput_gbps``, ``spurious_retransmissions``) are None after a failure.
     """
+    job, data, counters = programs.job, programs.data, pair.counters
+    links = {way: pair.link(way).counters for way in WAYS}
     link, counters_a, counters_b = links["a_to_b"], counters["a"], counters["b"]
-    lost = link.destroyed[FrameKind.DATA] + link.destroyed[FrameKind.RETX]
+    lost = link.destroyed_data
     retransmitted = counters_a["tx_retransmissions"]
-    missing = sum(map(missing_blocks, blocks.values()))
+    missing = sum(map(missing_blocks, pair.blocks.values()))
+    failures = programs.failures + pair.complaints
     complete = not failures and received == data
-    failures = list(failures)
     if received != data:
         failures.append("the bytes received differ from those sent")
     if missing:
@@ -56,7 +54,7 @@ def outcome(job, data, received, *, counters, blocks, links, exercised, failures
                                        "cycles_paused": counters_a["pause_cycles"]}),
         "blocks_missing": missing,
         "seed": job.seed, "command": job.command,
-        "exercised": {side: sorted(found) for side, found in exercised.items()},
+        "exercised": {side: sorted(board.exercised) for side, board in pair.scoreboards.items()},
         "counters": counters,
         "link": {name: found.as_dict() for name, found in links.items()},
     }

@@ -10,11 +10,12 @@ from rich.console import Console
 from weft.hdl.contract.params import preset as card_preset
 from weft.tb.app.job import publish
 from weft.tb.app.job.job import Job
+from weft.tb.app.job.main_job import run_model
 from weft.tb.app.job.report import print_report
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build
 from weft.tb.sim.flow.progress import beside_bar
-from weft.tb.sim.flow.run import run_folder, run_name, run_tests
+from weft.tb.sim.flow.run import Bench, run_folder, run_name, run_tests
 from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
 from weft.tb.sim.wave import view as wave
 
@@ -88,8 +89,8 @@ def _run(console, settings, view):
         job = _job(settings, folder)
         problem = None
         try:
-            _beside_bar(console, job, lambda: run_tests(
-                where, folder, cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names))
+            _beside_bar(console, job, lambda: run_tests(where, folder, Bench(
+                cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names)))
         except AssertionError as error:
             problem = error
         passed = print_report(console, job.report) and problem is None
@@ -106,13 +107,11 @@ def _run(console, settings, view):
 
 def _run_model(console, settings):
     """Run the job over cards in time: nothing is built, and there are no waves."""
-    from weft.tb.app.job.timed_job import TimedJob
-
     where = BUILD_ROOT / "model-cards"
     where.mkdir(parents=True, exist_ok=True)
     with run_folder(where, run_name(CASES)) as folder:
         job = _job(settings, folder)
-        _beside_bar(console, job, TimedJob(job).run)
+        _beside_bar(console, job, lambda: run_model(job))
         passed = print_report(console, job.report)
         publish.publish(job.report, job.captures, job.timeline_file)
     _tell_places(console, job.timeline)
@@ -124,7 +123,8 @@ def _job(settings, folder):
 
 
 def _beside_bar(console, job, work):
-    beside_bar(console, job.progress, work, "starting", total=max(Path(job.file).stat().st_size, 1), notes=_notes)
+    first = {"phase": "starting", "total": max(Path(job.file).stat().st_size, 1)}
+    beside_bar(console, job.progress, work, first, notes=_notes)
 
 
 def _tell_places(console, timeline):

@@ -56,7 +56,7 @@ def run(plan, backend, stage, *, gbits=False, out_json=None, command=""):
         progress = Path(folder, "progress.jsonl")
         try:
             rows = beside_bar(Console(stderr=True), progress, lambda: measure(plan, backend, stage, progress),
-                              "starting; a simulator is built once, which takes minutes", transient=True)
+                              {"phase": "starting; a simulator is built once, which takes minutes"}, transient=True)
         except KeyboardInterrupt:
             print("weft: stopped", file=sys.stderr)
             return INTERRUPTED

@@ -22,12 +22,6 @@ def stalled(row):
     return row["stalls"] / max(1, row["matches"])
 
 
-def depth_for(rows, dma_us):
-    """The least n of a sweep over ``depth`` and ``dma_us`` with at most one stall in a thousand, or None."""
-    fit = [row["depth"] for row in rows if row["dma_us"] == dma_us and row["depth"] and stalled(row) <= STALLED_MAX]
-    return min(fit, default=None)
-
-
 def sizes(paths=None):
     """``(path, blocks used at most, blocks to have, part that waited, n)`` of each path: twice what was used, a power
     of two, as losses vary; the least n with at most one stall in a thousand, or the largest there is."""

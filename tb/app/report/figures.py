@@ -6,7 +6,8 @@ from html import escape
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.schemes import card_bytes
 from weft.tb.app.report import choose, recovery
-from weft.tb.app.report.drawing import lines, picture
+from weft.tb.app.report.drawing import picture
+from weft.tb.app.sweep.picture import lines
 from weft.tb.sim.scenario.compare import COMMAND, TIME_MAX
 
 CARD_SCHEMES = "adamap", "irn-128", "irn-512", "irn-bdp", "melo", "dcp", "go-back-n"

@@ -16,7 +16,7 @@ SHOWN = {"goodput": figures.goodput, "completion": figures.completion, "queue_pa
          "stalls": figures.stalls}
 
 
-def build(output, tables, settings=(), *, command, scheduler, jobs, paths=None, calibration=REPORT):
+def build(output, tables, settings=(), *, command, paths=None, calibration=REPORT, **workers):
     """Write the page ``output``; what went wrong, in sentences.
 
     Parameters
@@ -29,6 +29,8 @@ def build(output, tables, settings=(), *, command, scheduler, jobs, paths=None, 
         Instead of those of the table of sizes.
     calibration : Path
         What ``weft calibrate`` kept; it may be missing.
+    workers
+        ``scheduler`` and ``jobs``, as :func:`weft.tb.app.sweep.run.complete` has them.
 
     Raises
     ------
@@ -40,7 +42,7 @@ def build(output, tables, settings=(), *, command, scheduler, jobs, paths=None, 
         table = tables / f"{name}.parquet"
         made = shlex.join(["weft", "sweep", "--plan", name, *settings, "--output", str(table)])
         rows, wrong = run.complete(plan.read(PLANS[name], list(settings)), table, command=made,
-                                   scheduler=scheduler, jobs=jobs)
+                                   **workers)
         problems += wrong
         if rows:
             shown.append(draw(rows, made))
@@ -62,9 +64,9 @@ def _compared(path):
         raise BadTable(f"{str(path)!r} is not what weft calibrate keeps ({error!r}); move it away") from None
 
 
-def report(output, tables, settings, *, command, scheduler, jobs):
+def report(output, tables, settings, *, command, **workers):
     """As :func:`build`, told on the terminal; the exit status."""
-    problems = build(output, tables, settings, command=command, scheduler=scheduler, jobs=jobs)
+    problems = build(output, tables, settings, command=command, **workers)
     print(f"report {output}")
     for problem in problems:
         print(f"weft: {problem}", file=sys.stderr)

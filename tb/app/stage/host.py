@@ -1,6 +1,7 @@
 """What a program on a stage has: an open card, a word with the other program, and time that goes on."""
 
 import collections
+from functools import partial
 
 from weft.driver.terms.errors import TimedOut
 
@@ -118,12 +119,13 @@ class Host:
         return result
 
 
-def pair_of(contexts, told, rtt_us):
-    """Both hosts of two contexts."""
-    hosts = [Host(side, context, told, rtt_us) for side, context in zip("ab", contexts, strict=True)]
+async def perform(pair, programs, arguments, told, rtt_us):
+    """Play a program on each host of a :class:`~weft.tb.sim.pair.pair.Pair`; return the hosts and the results."""
+    hosts = [Host(side, context, told, rtt_us) for side, context in pair.contexts.items()]
     for host, peer in (hosts, hosts[::-1]):
         host.peer = peer
-    return hosts
+    return hosts, await pair.gather(*(partial(host.play, program, arguments)
+                                      for host, program in zip(hosts, programs, strict=True)))
 
 
 def raise_first(hosts):

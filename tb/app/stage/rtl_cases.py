@@ -1,29 +1,44 @@
-"""The bench of :mod:`weft.tb.app.stage.rtl`: brings two cards up and lets two programs run, a thread each."""
+"""Programs on the RTL of two cards, in a simulator of its own process, a thread each."""
 
 import importlib
 import importlib.util
-import json
-import os
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import cocotb
-from cocotb.task import bridge
-from cocotb.triggers import Timer, gather
 
 from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
-from weft.tb.app.stage.host import pair_of, raise_first
-from weft.tb.app.stage.rtl import VARIABLE
+from weft.tb.app.stage.host import ProgramFailed, perform
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.settings import context_config
-from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
 
-QUIET_NS = 1_000
+RUN_LIMIT_S = 24 * 3600
 
 
-def found(where, name):
+def play_rtl(stage, programs, arguments, progress):
+    """Play programs as :func:`weft.tb.app.stage.stage.play` does."""
+    settings = {"stage": asdict(stage), "programs": list(map(_place, programs)), "arguments": arguments,
+                "progress": str(progress or "")}
+    found = run_cards(preset(stage.preset), __file__, settings, seed=stage.seed, timeout_s=RUN_LIMIT_S)
+    if found["error"]:
+        raise ProgramFailed(found["error"])
+    return found["results"]
+
+
+def _place(program):
+    """Where another process finds a function: module of an installed package or file, and name."""
+    module = program.__module__
+    return [module if module.startswith("weft.") else str(Path(sys.modules[module].__file__).resolve()),
+            program.__qualname__]
+
+
+def _found(where, name):
     """The function ``name`` of a module, or of a file."""
     if where.endswith(".py"):
         spec = importlib.util.spec_from_file_location(Path(where).stem, where)
@@ -36,8 +51,8 @@ def found(where, name):
 
 @cocotb.test()
 async def stage(dut):
-    settings = json.loads(os.environ[VARIABLE])
-    wanted, results = settings["stage"], Path(settings["results"])
+    settings = given()
+    wanted = settings["stage"]
 
     def told(*news):
         tell(settings["progress"], *news)
@@ -47,17 +62,14 @@ async def stage(dut):
     config = EnvConfig(link, link, vectors=preset(wanted["preset"]).msix_vectors)
     pair = RtlPair(dut, config, context_config(wanted["rtt_us"]), seed=wanted["seed"], judged=False)
     await pair.start()
-    hosts = pair_of([pair.contexts[side] for side in SIDES], told, wanted["rtt_us"])
-    programs = [found(*program) for program in settings["programs"]]
-    values = await gather(*(bridge(host.play)(program, settings["arguments"])
-                            for host, program in zip(hosts, programs, strict=True)))
+    programs = [_found(*program) for program in settings["programs"]]
+    hosts, results = await perform(pair, programs, settings["arguments"], told, wanted["rtt_us"])
     errors = [f"{type(host.error).__name__}: {host.error}" for host in hosts if host.error is not None]
-    results.write_text(json.dumps({"results": values, "error": "; ".join(errors)}))
-    raise_first(hosts)
-    while pair.env.frames_in_flight:
-        await Timer(QUIET_NS, "ns")
-    for host in hosts:
-        await bridge(host.context.close)()
-    for guard in pair.guards.values():
+    leave({"results": results, "error": "; ".join(errors)})
+    if errors:
+        return
+    await pair.drain()
+    for side, guard in pair.guards.items():
+        await pair.call(pair.contexts[side].close)
         guard.check()
     pair.env.finish()

@@ -1,6 +1,5 @@
 """The back ends of a stage, and how programs get onto one."""
 
-import importlib
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -33,15 +32,12 @@ class Backend:
     ----------
     about, clock : str
         One sentence each: what it is, and what its simulated time means.
-    module : str
-        ``play(stage, programs, arguments, progress)`` of ``weft.tb.app.stage.<module>`` returns the programs' results.
     messages, bytes : int
         What a program moves there in some seconds, if nobody says how much.
     """
 
     about: str
     clock: str
-    module: str
     messages: int
     bytes: int
 
@@ -51,15 +47,15 @@ BACKENDS = {
     "functional": Backend(
         "Functional cards: what must happen, in Python.",
         "simulated: frames leave at 100 Gb/s and take half a round trip; cards and drivers take no time",
-        "functional", messages=1000, bytes=64 << 20),
+        messages=1000, bytes=64 << 20),
     "model": Backend(
         "The card model in Python, calibrated against the RTL, under hosts that answer a read in 1 µs (±10 %).",
         "simulated: times of card, PCIe and link as calibrated against the RTL at 250 MHz; drivers take none",
-        "model", messages=200, bytes=8 << 20),
+        messages=200, bytes=8 << 20),
     "rtl": Backend(
         "The RTL of both cards in Verilator, under PCIe hosts that answer a read in 1 µs (±10 %).",
         "simulated: clock cycles of the RTL at 250 MHz; PCIe and the link take their time, drivers take none",
-        "rtl", messages=50, bytes=2 << 20),
+        messages=50, bytes=2 << 20),
 }
 
 BACKEND = Setting("Cards: functional in Python, a model in time, or the gateware.", choices=tuple(BACKENDS))
@@ -84,5 +80,8 @@ def play(programs, *, backend="functional", stage=None, progress=None, **argumen
     ProgramFailed
         With a sentence, on the RTL; otherwise what a program raised.
     """
-    module = importlib.import_module(f"weft.tb.app.stage.{BACKENDS[backend].module}")
-    return module.play(stage or Stage(), programs, arguments, progress)
+    if backend == "rtl":
+        from weft.tb.app.stage.rtl_cases import play_rtl
+        return play_rtl(stage or Stage(), programs, arguments, progress)
+    from weft.tb.app.stage.loop import play_loop
+    return play_loop(stage or Stage(), programs, arguments, progress, backend)

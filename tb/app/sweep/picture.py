@@ -17,24 +17,33 @@ COMMAND_COLUMNS = 170
 MARKERS = "osD^vP*X<>hd"
 
 
+def lines(axes, rows, x, y, line, *, style="-"):
+    """Draw a line of ``y(row)`` over ``row[x]`` for each value of ``row[line]``; points of one place are averaged."""
+    found = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        found[row[line]][row[x]].append(y(row))
+    for number, (name, points) in enumerate(found.items()):
+        places = sorted(points)
+        axes.plot(places, [fmean(points[place]) for place in places], style, label=f"{name}", markersize=4,
+                  marker=MARKERS[number % len(MARKERS)],
+                  linewidth=1 + 3 * (len(found) - number - 1) / len(found))   # lines that coincide stay visible
+
+
+def scale(axes, log):
+    """Make the axes named in ``log`` logarithmic: "x", on which 0 has a place too, and "y"."""
+    if "x" in log:
+        places = [place for line in axes.get_lines() for place in line.get_xdata() if place > 0]
+        axes.set_xscale("symlog", linthresh=min(places, default=1))
+    if "y" in log:
+        axes.set_yscale("log")
+
+
 def draw(rows, picture, path, command):
     """Draw rows of a table into a PNG, ``line`` by ``line``; points that differ in other settings are averaged."""
     x, y, line = picture["x"], picture["y"], picture["line"]
-    lines = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        lines[row[line]][row[x]].append(row[y])
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    for number, (name, points) in enumerate(sorted(lines.items())):
-        places = sorted(points)
-        axes.plot(places, [fmean(points[place]) for place in places], label=str(name),
-                  linewidth=1.2 + 4 * (len(lines) - number - 1) / len(lines),   # lines that coincide stay visible
-                  marker=MARKERS[number % len(MARKERS)], markersize=4)
-    for axis in picture.get("log", []):
-        if axis == "x":
-            least = min((place for points in lines.values() for place in points if place > 0), default=1)
-            axes.set_xscale("symlog", linthresh=least)
-        else:
-            axes.set_yscale("log")
+    lines(axes, sorted(rows, key=lambda row: row[line]), x, lambda row: row[y], line)
+    scale(axes, picture.get("log", []))
     axes.set(xlabel=UNITS.get(x, x), ylabel=UNITS.get(y, y))
     axes.grid(alpha=0.3)
     axes.legend(title=line, fontsize=8)

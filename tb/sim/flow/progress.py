@@ -23,7 +23,7 @@ def latest(path):
     return json.loads(lines[-1]) if lines else None
 
 
-def beside_bar(console, path, work, start, *, about="", total=None, notes=lambda news: "", transient=False):
+def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", transient=False):
     """Run ``work()`` beside a progress bar, on a terminal; its result, or its exception.
 
     Parameters
@@ -31,12 +31,10 @@ def beside_bar(console, path, work, start, *, about="", total=None, notes=lambda
     console : rich.console.Console
     path : Path
         What ``work`` tells there is shown.
-    start : str
-        Shown before the first news.
+    first : dict
+        Shown before the first news: ``phase``, and ``total`` unless it is not known.
     about : str
         In front of each phase.
-    total : float or None
-        Of the bar, before the first news.
     notes : callable(news)
         Text behind the bar.
     transient : bool
@@ -54,7 +52,7 @@ def beside_bar(console, path, work, start, *, about="", total=None, notes=lambda
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
                TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[notes]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=transient, disable=not console.is_terminal) as bar:
-        task = bar.add_task(start, total=total, notes="")
+        task = bar.add_task(first["phase"], total=first.get("total"), notes="")
         thread.start()
         while thread.is_alive():
             if news := latest(path):

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -71,31 +72,68 @@ def run_folder(where, name):
             return
 
 
-def run_tests(where, run, *, name, top, cases, sim, seed, env=None, waves=False, tests=None, live=False,
-              timeout_s=900):
-    """Run the tests of file ``cases`` in folder ``run`` of build ``where``; ``AssertionError`` unless all pass.
+@dataclass(frozen=True)
+class Bench:
+    """Cocotb tests, and how they are run.
 
-    The parameters are those of :func:`weft.tb.sim.flow.simulate.simulate`.
+    Attributes
+    ----------
+    name : str
+        Names the build folder.
+    cases : path
+        File with the ``@cocotb.test()`` coroutines; ``__file__`` where they stand beside the pytest test.
+    top : str
+        Top module.
+    sim : str
+        ``"icarus"`` or ``"verilator"``.
+    seed : int, optional
+        Otherwise ``WEFT_SEED`` of the environment, otherwise a fresh one; see :func:`bench_seed`.
+    env : dict
+        More environment for the bench.
+    waves : bool
+        Record waves (also by ``WAVES=1`` in the environment) into ``waves.fst`` or ``waves.vcd`` of the run folder.
+    tests : str, optional
+        Regular expression: only these tests of the bench.
+    live : bool
+        Show the bench's log while it runs.
+    timeout_s : float
+        Wall-clock limit of the simulation.
     """
+
+    name: str
+    cases: str | Path
+    top: str = "top"
+    sim: str = "icarus"
+    seed: int | None = None
+    env: dict = field(default_factory=dict)
+    waves: bool = False
+    tests: str | None = None
+    live: bool = False
+    timeout_s: float = 900
+
+
+def run_tests(where, run, bench):
+    """Run a :class:`Bench` in folder ``run`` of build ``where``; ``AssertionError`` unless all tests pass."""
     log, results = run / "sim.log", run / "results.xml"
-    command, variables = simulators.tool(sim).command(where, top=top, run=run, waves=waves)
+    command, variables = simulators.tool(bench.sim).command(where, top=bench.top, run=run, waves=bench.waves)
     variables |= {
-        "COCOTB_TEST_MODULES": module_name(cases), "COCOTB_TOPLEVEL": top, "TOPLEVEL_LANG": "verilog",
-        "COCOTB_RESULTS_FILE": str(results), "COCOTB_RANDOM_SEED": str(seed), "COCOTB_ANSI_OUTPUT": "0",
-        "WEFT_SEED": str(seed), "WEFT_RUN": str(run), "WEFT_PORTS": str(where / "ports.json"), "WEFT_SIM": sim,
+        "COCOTB_TEST_MODULES": module_name(bench.cases), "COCOTB_TOPLEVEL": bench.top, "TOPLEVEL_LANG": "verilog",
+        "COCOTB_RESULTS_FILE": str(results), "COCOTB_RANDOM_SEED": str(bench.seed), "COCOTB_ANSI_OUTPUT": "0",
+        "WEFT_SEED": str(bench.seed), "WEFT_RUN": str(run), "WEFT_PORTS": str(where / "ports.json"),
+        "WEFT_SIM": bench.sim,
         "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **START_UP,
-        **({"COCOTB_TEST_FILTER": tests} if tests else {}), **(env or {}),
+        **({"COCOTB_TEST_FILTER": bench.tests} if bench.tests else {}), **bench.env,
     }
     _write_rerun(run / "rerun.sh", command, variables)
     with open(log, "wb") as out:
         status = process.run(command, cwd=run, environment={**surroundings(), **variables},
-                             out=None if live else out, timeout_s=timeout_s)
-    problems = _problems(log, results, status, timeout_s)
+                             out=None if bench.live else out, timeout_s=bench.timeout_s)
+    problems = _problems(log, results, status, bench.timeout_s)
     if problems:
         check_room(run)
         raise AssertionError("\n".join([
-            f"{name} under {sim}: {'; '.join(problems)}", f"--- end of {log}", tail(log), "---",
-            f"seed {seed}; run it again: {_again(seed, run)}"]))
+            f"{bench.name} under {bench.sim}: {'; '.join(problems)}", f"--- end of {log}", tail(log), "---",
+            f"seed {bench.seed}; run it again: {_again(bench.seed, run)}"]))
 
 
 def _problems(log, results, status, timeout_s):

@@ -5,10 +5,11 @@ builds is kept by content, so a second run builds nothing.
 """
 
 import os
+from dataclasses import replace
 
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build, elaborate, locked
-from weft.tb.sim.flow.run import bench_seed, run_folder, run_name, run_tests
+from weft.tb.sim.flow.run import Bench, bench_seed, run_folder, run_name, run_tests
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.simulators import SIMULATORS, MissingSimulator
 from weft.tb.sim.flow.system import tools_expected
@@ -34,60 +35,40 @@ def waves_wanted():
     return text in YES
 
 
-def simulate(component=None, *, name, cases, sim="icarus", seed=None, env=None, waves=False, verilog=None, top=None,
-             tests=None, optimize="build", everything=False, live=False, timeout_s=900):
-    """Run the cocotb tests of file ``cases`` on a component; raise ``AssertionError`` unless all pass.
+def simulate(component=None, *, verilog=None, optimize="build", everything=False, **bench):
+    """Run the cocotb tests of a file on a component; raise ``AssertionError`` unless all pass.
 
     Parameters
     ----------
     component : wiring.Component, optional
         What is simulated. Its signature's members, flattened with ``__``, are the ports; ``clk`` and ``rst`` are
         added if it has registers.
-    verilog, top : str, optional
-        Verilog text and the name of its top module, instead of ``component``.
-    name : str
-        Names the build folder.
-    cases : path
-        File with the ``@cocotb.test()`` coroutines; ``__file__`` where they stand beside the pytest test.
-    sim : str
-        ``"icarus"`` or ``"verilator"``.
-    seed : int, optional
-        Otherwise ``WEFT_SEED`` of the environment, otherwise a fresh one; see :func:`bench_seed`.
-    env : dict, optional
-        More environment for the bench.
-    waves : bool
-        Record waves (also by ``WAVES=1`` in the environment) into ``waves.fst`` or ``waves.vcd`` of the run folder.
-    tests : str, optional
-        Regular expression: only these tests of the bench.
+    verilog : str, optional
+        Verilog text instead of ``component``.
     optimize, everything
         See :func:`build`.
-    live : bool
-        Show the bench's log while it runs.
-    timeout_s : float
-        Wall-clock limit of the simulation.
+    bench
+        Of :class:`~weft.tb.sim.flow.run.Bench`.
 
     Returns
     -------
     Path
         The run's folder.
     """
+    bench = Bench(**bench)
     if os.environ.get("WEFT_RTL") == "0":
-        raise AssertionError(f"{name}: WEFT_RTL=0 forbids simulators; tb/test/tiers.py lists the tests that need one")
+        raise AssertionError(f"{bench.name}: WEFT_RTL=0 forbids simulators; tb/test/tiers.py lists the tests that need "
+                             "one")
     try:
-        simulators.tool(sim).check()
+        simulators.tool(bench.sim).check()
     except MissingSimulator as missing:
         if os.environ.get("PYTEST_CURRENT_TEST") and not tools_expected():
             import pytest
             pytest.skip(str(missing))
         raise AssertionError(str(missing)) from None
-    waves = waves or waves_wanted()
-    if seed is None:
-        seed = drawn_seed()
-    if verilog is None:
-        top = top or "top"
-        verilog = elaborate(component, top)
-    where = build(verilog, top=top, name=name, sim=sim, waves=waves, optimize=optimize, everything=everything)
-    with run_folder(where, run_name(cases)) as run:
-        run_tests(where, run, name=name, top=top, cases=cases, sim=sim, seed=seed, env=env, waves=waves, tests=tests,
-                  live=live, timeout_s=timeout_s)
+    bench = replace(bench, waves=bench.waves or waves_wanted(), seed=drawn_seed() if bench.seed is None else bench.seed)
+    where = build(verilog or elaborate(component, bench.top), top=bench.top, name=bench.name, sim=bench.sim,
+                  waves=bench.waves, optimize=optimize, everything=everything)
+    with run_folder(where, run_name(bench.cases)) as run:
+        run_tests(where, run, bench)
     return run

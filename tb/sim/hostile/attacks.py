@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import preset
 from weft.hdl.contract.wire import Opcode, Syndrome
-from weft.tb.sim.hostile.hostile_frames import IP_AT
 from weft.tb.sim.pair.sides import IP, MAC, PEER
 
 QPN_WIDTH = preset("test").qpn_width
@@ -134,7 +133,7 @@ class Attacker:
         """Shorter than any frame may be, many of them beginning as a right one does."""
         rng = self._rng
         frame = self._write(self._mark) if rng.random() < 0.5 else self._random_bytes()
-        return frame[:rng.randint(IP_AT - 4, wire.MIN_FRAME_BYTES - 1)]
+        return frame[:rng.randint(wire.ETH.size_bytes - 4, wire.MIN_FRAME_BYTES - 1)]
 
 
 DATA, BOTH = "b", "ab"      # the card that receives the honest data; its sender's as well

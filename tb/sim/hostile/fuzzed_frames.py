@@ -3,7 +3,6 @@
 import collections
 
 from weft.hdl.contract import wire
-from weft.tb.sim.block.receive.frames import edit, seal
 
 IP_AT = wire.ETH.size_bytes
 UDP_AT = IP_AT + wire.IPV4.size_bytes
@@ -13,6 +12,19 @@ BTH_END = wire.RETH_OFFSET
 HEADERS = ((wire.ETH, 0), (wire.IPV4, IP_AT), (wire.UDP, UDP_AT), (wire.BTH, wire.BTH_OFFSET))
 LONGEST = 4400
 DESTINATION = 6      # bytes of the MAC address that a frame begins with
+
+
+def seal(frame):
+    """The frame with its ICRC made right again."""
+    return frame[:-wire.ICRC_BYTES] + wire.icrc(frame[:-wire.ICRC_BYTES])
+
+
+def edit(frame, layout, offset, **changes):
+    """The frame with fields of a header replaced, and the checksum of an IPv4 header unless it is among them."""
+    fields = vars(layout.unpack(frame[offset:])) | changes
+    if layout is wire.IPV4 and "checksum" not in changes:
+        fields["checksum"] = wire.ipv4_checksum(layout.pack(**fields | {"checksum": 0}))
+    return frame[:offset] + layout.pack(**fields) + frame[offset + layout.size_bytes:]
 
 
 def destination(frame):

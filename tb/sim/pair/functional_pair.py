@@ -11,7 +11,9 @@ LIMIT_NS = 10**10
 
 def make_pair(config=None, *, device_type=FunctionalDevice, **options):
     """Return a :class:`LoopPair` of functional cards that nobody watches."""
-    return LoopPair(device_type, config or ContextConfig(), guarded=False, judged=False, limit_ns=LIMIT_NS, **options)
+    pair = LoopPair(device_type, config or ContextConfig(), watched=False, **options)
+    pair.limit_ns = LIMIT_NS
+    return pair
 
 
 def make_endpoints(pair, length, *, qps=1, psns=None, path_mtu=MTU.MTU_1024, window=16, inline=0, **attributes):

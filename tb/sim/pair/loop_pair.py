@@ -8,8 +8,17 @@ from weft.tb.sim.pair.sides import SIDES, BySide
 LIMIT_NS = 1 << 62
 
 
+def complete(coroutine):
+    """Run a coroutine that calls a :class:`LoopPair`, whose methods never suspend it; return its result."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value
+    raise RuntimeError(f"{coroutine} waits for something that is no LoopPair")
+
+
 class LoopPair(Pair):
-    """:class:`Pair` with cards of :mod:`weft.model`.
+    """:class:`Pair` with cards of :mod:`weft.model`; its cards are up from the start.
 
     Parameters
     ----------
@@ -19,25 +28,26 @@ class LoopPair(Pair):
     forward, backward : LinkConfig
         From A to B and from B to A; by default both are alike.
     seed : hashable
+        Of cards, links and drivers; with None the drivers draw their own random numbers.
     captures : Path or None
         Folder of the captures.
-    guarded, judged : bool
-        As :class:`Pair` has them.
-    limit_ns : int
-        Of simulated time that :meth:`run` takes.
+    watched : bool
+        :class:`Pair` is ``guarded`` and ``judged``.
     card_options
         Passed to ``device_type``.
 
     Attributes
     ----------
+    limit_ns : int
+        Of simulated time that :meth:`run` takes.
     loop : EventLoop
     devices, links : BySide
     """
 
-    def __init__(self, device_type, context_config, *, forward=None, backward=None, seed=0, captures=None, guarded=True,
-                 judged=True, limit_ns=LIMIT_NS, **card_options):
-        super().__init__(context_config, seed=seed, guarded=guarded, judged=judged)
-        self._captures, self._limit_ns = Captures(captures), limit_ns
+    def __init__(self, device_type, context_config, *, forward=None, backward=None, seed=0, captures=None, watched=True,
+                 **card_options):
+        super().__init__(context_config, seed=seed, guarded=watched, judged=watched)
+        self._captures, self.limit_ns = Captures(captures), LIMIT_NS
         self.loop, devices, links = connected_pair(seed=seed, forward=forward, backward=backward,
                                                    taps=self._captures.taps, device_type=device_type, **card_options)
         self.devices, self.links = BySide(devices), BySide(links)
@@ -57,30 +67,46 @@ class LoopPair(Pair):
     def window_bits(self, side):
         return self.devices[side].card.params.window_bits
 
-    def connect(self, endpoints, **attributes):
-        """Connect the QPs of two endpoints, ``{side: Endpoint}``; they are closed with the pair."""
-        self._endpoints = endpoints
-        for side in SIDES:
-            self._connect(side, **attributes)
+    def now_ns(self):
+        return self.loop.now_ns
+
+    def every(self, nanoseconds, function):
+        ended = []
+
+        def call():
+            if not ended:
+                function()
+                self.loop.call_in(nanoseconds, call)
+
+        self.loop.call_in(nanoseconds, call)
+        return lambda: ended.append(True)
+
+    def on_interrupt(self, side, function):
+        card = self.devices[side].card
+        reached = card.interrupt
+        card.interrupt = lambda vector: (function(vector), reached(vector))
 
     def run(self, *functions):
         """Run a function on each side at the same time; return their results."""
-        return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), self._limit_ns)
+        return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), self.limit_ns)
 
-    def close(self):
-        """Wait for the last frames, check the scoreboards, destroy everything.
+    async def start(self):
+        pass      # the constructor did it
 
-        Returns
-        -------
-        (dict, dict, list of str)
-            As :meth:`~weft.tb.sim.pair.rtl_pair.RtlPair.close` has them.
-        """
+    async def call(self, function, *arguments, **options):
+        return function(*arguments, **options)
+
+    async def each(self, function):
+        for side in SIDES:
+            function(side)
+
+    async def gather(self, *functions):
+        return self.run(*functions)
+
+    async def _settle(self):
         while any(link.in_flight for link in self.links):
             self.loop.step()
         self.loop.run(self.loop.now_ns + LINGER_NS)
-        ending = self._ending()
-        for step in (ending.judge, ending.leave):
-            for side in SIDES:
-                step(side)
+
+    def _finish(self):
         self._captures.close()
-        return ending.counters, ending.blocks, ending.complaints

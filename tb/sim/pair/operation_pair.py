@@ -1,12 +1,13 @@
 """Two hosts with connected QPs for tests of operations."""
 
+from dataclasses import dataclass, field, fields
+
 from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
-from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ, CompChannel
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
-from weft.driver.verbs.srq import SRQ
+from weft.driver.verbs.srq import SRQ, SrqInitAttr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.sim.pair.functional_pair import make_pair
 
@@ -15,17 +16,43 @@ EVERYTHING = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOT
 CAP = {"max_send_wr": 64, "max_recv_wr": 64, "max_inline_data": 256}
 
 
+@dataclass(frozen=True)
+class Objects:
+    """What each host has.
+
+    Attributes
+    ----------
+    length : int
+        Bytes of the memory region.
+    qps : int
+    cap : dict
+        Of each QP.
+    cqe : int
+    access, memory_access : AccessFlag
+        Of the QPs, and of the memory region.
+    srq : SrqInitAttr or None
+        Of an SRQ that the QPs of an end share.
+    """
+
+    length: int = 1 << 16
+    qps: int = 1
+    cap: dict = field(default_factory=lambda: CAP)
+    cqe: int = 4096
+    access: AccessFlag = EVERYTHING
+    memory_access: AccessFlag = EVERYTHING
+    srq: SrqInitAttr | None = None
+
+
 class Host:
     """PD, CQ, memory and QPs of one end."""
 
-    def __init__(self, context, length, qps, cap, cqe, access, memory_access, srq):
-        self.context = context
+    def __init__(self, context, objects):
+        self.context, self.access = context, objects.access
         self.pd, self.channel = PD(context), CompChannel(context)
-        self.cq = CQ(context, cqe, None, self.channel)
-        self.srq = SRQ(self.pd, srq) if srq is not None else None
-        self.mr = MR(self.pd, length, memory_access)
-        self.qps = [QP(self.pd, rc_init_attr(self.cq, srq=self.srq, **cap)) for _ in range(qps)]
-        self.access = access
+        self.cq = CQ(context, objects.cqe, None, self.channel)
+        self.srq = SRQ(self.pd, objects.srq) if objects.srq is not None else None
+        self.mr = MR(self.pd, objects.length, objects.memory_access)
+        self.qps = [QP(self.pd, rc_init_attr(self.cq, srq=self.srq, **objects.cap)) for _ in range(objects.qps)]
 
     @property
     def qp(self):
@@ -49,23 +76,21 @@ class OperationPair:
 
     Parameters
     ----------
-    access : AccessFlag
-        Of the QPs.
-    memory_access : AccessFlag
-        Of the memory regions.
-    srq : SrqInitAttr or None
-        Of an SRQ that the QPs of an end share.
+    length : int
+        Bytes of each memory region.
+    pair : optional
+        Both contexts, with their loop and links; by default :func:`~weft.tb.sim.pair.functional_pair.make_pair`.
+    connect : bool
+        Bring the QPs to RTS, with those of ``options`` that are no attributes of :class:`Objects`.
     """
 
-    def __init__(self, length=1 << 16, *, qps=1, cap=CAP, cqe=4096, access=EVERYTHING, memory_access=EVERYTHING,
-                 pair=None, config=None, connect=True, srq=None, card=None, seed=0,
-                 forward=None, backward=None, **attributes):
-        self.pair = pair or make_pair(config or ContextConfig(), seed=seed, forward=forward, backward=backward,
-                                      **(card or {}))
-        self.hosts = [Host(context, length, qps, cap, cqe, access, memory_access, srq)
-                      for context in self.pair.contexts]
+    def __init__(self, length=1 << 16, *, pair=None, connect=True, **options):
+        self.pair = pair or make_pair()
+        names = [each.name for each in fields(Objects)]
+        objects = Objects(length, **{name: options.pop(name) for name in names if name in options})
+        self.hosts = [Host(context, objects) for context in self.pair.contexts]
         if connect:
-            self.connect(**attributes)
+            self.connect(**options)
 
     def connect(self, **attributes):
         """Bring all QPs to RTS."""
@@ -73,11 +98,12 @@ class OperationPair:
             for qp, other in zip(host.qps, peer.qps, strict=True):
                 qp.connect(other.connection, qp_access_flags=host.access, **attributes)
 
-    def send(self, opcode, *sges, end=0, qp=0, at=0, wr_id=7, flags=SendFlags.SIGNALED, imm=0, rkey=None, **atomic):
-        """Post a send request; ``sges`` are (offset, length), ``at`` is the place in the other memory."""
+    def send(self, opcode, *sges, end=0, qp=0, at=0, flags=SendFlags.SIGNALED, imm=0, rkey=None, **fields):
+        """Post a send request; ``sges`` are (offset, length), ``at`` is the place in the other memory, ``fields`` are
+        those of :class:`SendWR`."""
         host, peer = self.hosts[end], self.hosts[1 - end]
-        wr = SendWR(wr_id, sg=[s if isinstance(s, SGE) else host.sge(*s) for s in sges], opcode=WROpcode(opcode),
-                    send_flags=flags, imm_data=imm, **atomic)
+        wr = SendWR(sg=[s if isinstance(s, SGE) else host.sge(*s) for s in sges], opcode=WROpcode(opcode),
+                    send_flags=flags, imm_data=imm, **{"wr_id": 7} | fields)
         wr.set_wr_rdma(peer.mr.rkey if rkey is None else rkey, peer.mr.buf + at)
         host.qps[qp].post_send(wr)
 

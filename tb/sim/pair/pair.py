@@ -4,9 +4,9 @@ import random
 from dataclasses import replace
 
 from weft.driver.verbs.context import Context
+from weft.hdl.contract import abi
 from weft.model.functional.parse import parse
 from weft.tb.sim.judge.dma_guard import DmaGuard
-from weft.tb.sim.judge.ending import Ending
 from weft.tb.sim.judge.scoreboard import Scoreboard
 from weft.tb.sim.pair.sides import IP, MAC, PEER, SIDES, BySide
 
@@ -14,35 +14,46 @@ LINGER_NS = 3_000          # lets reports and writes that nobody waits for reach
 
 
 class Pair:
-    """Contexts, links and judges of two hosts; :class:`~weft.tb.sim.pair.rtl_pair.RtlPair` has the cards as RTL,
-    :class:`~weft.tb.sim.pair.loop_pair.LoopPair` as models.
+    """Contexts, links and judges of two hosts.
+
+    A back end has the cards: :class:`~weft.tb.sim.pair.rtl_pair.RtlPair` as RTL,
+    :class:`~weft.tb.sim.pair.loop_pair.LoopPair` as models. A bench that calls the driver through :meth:`call`,
+    :meth:`each` and :meth:`gather` runs on both.
 
     Parameters
     ----------
     context_config : ContextConfig
         Of both drivers.
     seed : hashable
-        Of the drivers' random numbers.
+        Of the drivers' random numbers; None: those of ``context_config``.
     guarded : bool
         Watch where the cards write.
     judged : bool
-        Compare what the cards do with the functional model.
+        Compare the behaviour of the cards with the functional model.
 
     Attributes
     ----------
     contexts : BySide
     guards, scoreboards : dict of side
         A scoreboard that a bench takes out is not checked.
+    counters, blocks : dict of side
+        Counters of the card; uses of its knitting blocks after the QPs are gone. Set by :meth:`close`.
+    complaints : list of str
+        Of the scoreboards and the guards. Set by :meth:`close`.
     """
 
     def __init__(self, context_config, *, seed, guarded=True, judged=True):
-        self._configs = BySide(replace(context_config, random=random.Random(f"{seed}/{side}/driver"))
+        self._configs = BySide(context_config if seed is None else
+                               replace(context_config, random=random.Random(f"{seed}/{side}/driver"))
                                for side in SIDES)
         self.contexts, self.guards, self.scoreboards = BySide(SIDES), dict.fromkeys(SIDES if guarded else ()), {}
         self._judged, self._endpoints = judged, {}
+        self.counters, self.blocks, self.complaints = {}, {}, []
+
+    # ------------------------------------------------------------------------------------ by back end
 
     def host(self, side):
-        """Return what has the ``memory`` of a side."""
+        """Return the object with the ``memory`` of a side."""
         raise NotImplementedError
 
     def device(self, side):
@@ -56,6 +67,44 @@ class Pair:
     def window_bits(self, side):
         """Return the width of a card's window."""
         raise NotImplementedError
+
+    def now_ns(self):
+        """Return the simulated time."""
+        raise NotImplementedError
+
+    def every(self, nanoseconds, function):
+        """Call ``function()`` at intervals of simulated time; return a function that ends this."""
+        raise NotImplementedError
+
+    def on_interrupt(self, side, function):
+        """Call ``function(vector)`` at each interrupt of a side."""
+        raise NotImplementedError
+
+    async def start(self):
+        """Bring both cards up."""
+        raise NotImplementedError
+
+    async def call(self, function, *arguments, **options):
+        """Return the result of a function that may wait in the driver."""
+        raise NotImplementedError
+
+    async def each(self, function):
+        """Call ``function(side)`` for both sides; the RTL does so at the same time."""
+        raise NotImplementedError
+
+    async def gather(self, *functions):
+        """Run a function on each side at the same time; return their results."""
+        raise NotImplementedError
+
+    async def _settle(self):
+        """Wait for the last frames."""
+        raise NotImplementedError
+
+    def _finish(self):
+        """Close captures and check what the back end checks."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------------------------------- in common
 
     def _open(self, side):
         """Bring the card of a side up. Runs in the side's thread."""
@@ -75,13 +124,52 @@ class Pair:
                 self.scoreboards[side] = Scoreboard(self.contexts[side], self.host(side),
                                                     self.link(f"{peer}_to_{side}"), self.window_bits(side))
 
+    async def connect(self, endpoints, **attributes):
+        """Connect the QPs of two endpoints, ``{side: Endpoint}``; they are closed with the pair."""
+        self._endpoints = endpoints
+        for side in SIDES:
+            await self.call(self._connect, side, **attributes)
+
     def _connect(self, side, **attributes):
-        """Connect the QPs of the endpoint of a side with those of its peer. Runs in the side's thread."""
         end = self._endpoints[side]
         end.connect(self._endpoints[PEER[side]].connections, **attributes)
         if side in self.scoreboards:
             for qp in end.qps:
                 self.scoreboards[side].follow(qp)
 
-    def _ending(self):
-        return Ending(self.contexts, self._endpoints, self.guards, self.scoreboards)
+    async def close(self):
+        """Wait for the last frames, check the scoreboards, destroy everything.
+
+        Returns
+        -------
+        (dict, dict, list of str)
+            :attr:`counters`, :attr:`blocks` and :attr:`complaints`.
+        """
+        await self._settle()
+        for step in (self._judge, self._leave):
+            await self.each(step)
+        self._finish()
+        return self.counters, self.blocks, self.complaints
+
+    def _judge(self, side):
+        """Compare the counters and QPs of a card with the traffic that the scoreboard saw."""
+        context, qps = self.contexts[side], self._endpoints[side].qps
+        queries = {}
+        for qp in qps:
+            answer = context.commands.call(abi.CommandOpcode.QP_QUERY, qpn=qp.qp_num)
+            queries[qp.qp_num] = (answer.result0, answer.result1)
+        self.counters[side] = context.statistics()
+        if side in self.scoreboards:
+            spans = sum(qp.receiver.counts["coarsened"] for qp in qps)
+            self._ask(f"scoreboard of {side}", self.scoreboards[side].check, self.counters[side], queries, spans)
+
+    def _leave(self, side):
+        self._endpoints[side].close()
+        self.blocks[side] = self.contexts[side].knitting.check()
+        self._ask(f"memory of {side}", self.guards[side].check)
+
+    def _ask(self, judge, check, *about):
+        try:
+            check(*about)
+        except AssertionError as error:
+            self.complaints.append(f"{judge}: {error}")

@@ -1,7 +1,9 @@
 """Two cards as RTL with an open driver on each side."""
 
+import cocotb
 from cocotb.task import bridge
 from cocotb.triggers import Timer, gather
+from cocotb.utils import get_sim_time
 
 from weft.hdl.contract.params import preset
 from weft.tb.sim.pair.pair import LINGER_NS, Pair
@@ -9,6 +11,12 @@ from weft.tb.sim.pair.sides import SIDES
 from weft.tb.sim.pair.two_hosts import TwoCards
 
 QUIET_NS = 1_000
+
+
+@bridge
+def _call(function, *arguments, **options):
+    """Call a function in a thread; it may be a ``partial``, which :func:`bridge` itself does not take."""
+    return function(*arguments, **options)
 
 
 class RtlPair(Pair):
@@ -46,32 +54,43 @@ class RtlPair(Pair):
     def window_bits(self, side):
         return self.card.window_bits
 
+    def now_ns(self):
+        return get_sim_time("ns")
+
+    def every(self, nanoseconds, function):
+        async def calls():
+            while True:
+                await Timer(nanoseconds, "ns")
+                function()
+
+        return cocotb.start_soon(calls()).cancel
+
+    def on_interrupt(self, side, function):
+        self.device(side).interrupted = function
+
     async def start(self):
         """Enumerate the hosts and bring the cards up, both at the same time."""
         await self.env.start()
-        await gather(*(bridge(self._open)(side) for side in SIDES))
+        await self.each(self._open)
         self._watch_links()
 
-    async def connect(self, endpoints, **attributes):
-        """Connect the QPs of two endpoints, ``{side: Endpoint}``; they are closed with the pair."""
-        self._endpoints = endpoints
-        for side in SIDES:
-            await bridge(self._connect)(side, **attributes)
+    async def call(self, function, *arguments, **options):
+        return await _call(function, *arguments, **options)
 
-    async def close(self):
-        """Wait for the last frames, check the scoreboards, destroy everything.
+    async def each(self, function):
+        await gather(*(_call(function, side) for side in SIDES))
 
-        Returns
-        -------
-        (dict, dict, list of str)
-            Counters of each side; uses of its knitting blocks after the QPs are gone; complaints of the scoreboards
-            and of the guards of the hosts' memories.
-        """
+    async def gather(self, *functions):
+        return await gather(*map(_call, functions))
+
+    async def drain(self):
+        """Wait until no frame is on the link."""
         while self.env.frames_in_flight:
             await Timer(QUIET_NS, "ns")
+
+    async def _settle(self):
+        await self.drain()
         await Timer(LINGER_NS, "ns")
-        ending = self._ending()
-        for step in (ending.judge, ending.leave):
-            await gather(*(bridge(step)(side) for side in SIDES))
+
+    def _finish(self):
         self.env.finish()
-        return ending.counters, ending.blocks, ending.complaints

@@ -1,6 +1,7 @@
 """Verilog of two cards side by side: the top module of the end-to-end benches."""
 
 from weft.hdl.mac.edge import AT_MAC
+from weft.tb.sim.flow.bench import run_bench
 from weft.tb.sim.flow.kept_text import CARD, kept
 from weft.tb.sim.flow.simulate import BUILD_ROOT, top_ports
 from weft.tb.sim.pair.sides import SIDES
@@ -110,6 +111,21 @@ def two_cards_text(params):
     from weft.hdl.verilog import CARD_MODULE
 
     return two_cards_verilog(card_text(params), CARD_MODULE)
+
+
+def run_cards(card, cases, settings=None, *, verilog=None, sim="verilator", **options):
+    """Run a bench of two cards; return its result.
+
+    Parameters
+    ----------
+    card : CardParams
+    verilog : str, optional
+        Module ``two_cards``, if it is not that of :func:`two_cards_text`.
+    cases, settings, sim, options
+        As :func:`~weft.tb.sim.flow.bench.run_bench` has them.
+    """
+    return run_bench(verilog=verilog or two_cards_text(card), top=TOP, name=cards_name(card), cases=cases,
+                     settings=settings, sim=sim, optimize="run", **options)
 
 
 def clock_ports(text):

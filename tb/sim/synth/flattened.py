@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.hdl.verilog import CARD_MODULE
-from weft.tb.sim.flow import process
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 from weft.tb.sim.synth import mapped, synth, yosys
 from weft.tb.sim.synth.path import linked, worst_paths
@@ -60,31 +59,20 @@ def measure(form, top, modules):
     where = KEPT / hashlib.sha256(made.encode()).hexdigest()[:16]
     result = where / "result.json"
     if not result.exists():
-        where.mkdir(parents=True, exist_ok=True)
-        (where / "block.v").write_text(text)
-        (where / "luts.v").write_text(mapped.luts())
         keep = "".join(f"setattr -mod -set keep_hierarchy 1 \\{name}; " for name in sorted(apart - {top}))
-        script = (f"read_verilog block.v; {keep}{way} -run begin:map_luts; "
-                  f"read_verilog -overwrite -lib -specify luts.v; scratchpad -set synth_xilinx.abc9.W 0; "
-                  f"{way} -run map_luts:; write_json netlist.json")
-        with open(where / "yosys.log", "wb") as log:
-            status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
-        if status:
-            raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and says\n"
-                                         + (where / "yosys.log").read_text(errors="replace")[-2000:])
-        result.write_text(json.dumps(_figures(where, top, modules, apart)))
+        found, seconds = mapped.synthesize(top, text, way, where, keep)
+        result.write_text(json.dumps(_figures(found, seconds, top, modules, apart)))
     return json.loads(result.read_text())
 
 
-def _figures(where, top, modules, apart):
-    found = json.loads((where / "netlist.json").read_text())["modules"]
+def _figures(found, seconds, top, modules, apart):
     records = {name: mapped.record(name, found[name], modules) for name in apart}
     counts = Counter(kind for record in records.values() for kind, _ in record["cells"])
     path = worst_paths(linked(top, lambda module: records[module]), 1)[0]
     return {"blocks": len(apart), **{kind: sum(n for cell, n in counts.items() if synth.KINDS[kind](cell))
                                      for kind in ("lut", "ff", "carry")},
             "ns": path.ns, "levels": path.levels, "path": f"{path.start} to {path.end}",
-            "seconds": round(float((where / "spent").read_text()))}
+            "seconds": round(seconds)}
 
 
 def run(block, preset, forms=FORMS):

@@ -207,24 +207,11 @@ def _parts(missing, modules):
 
 def _map(group, missing, modules, digests):
     """Map these modules in one run of Yosys, keep their netlists; CPU seconds."""
-    where = KEPT / f"{group}"
-    where.mkdir(parents=True, exist_ok=True)
     stubs = {child for name in missing for child in below(name, modules)} - set(missing)
     holder = "".join(f"  (* keep *) \\{name} b{index} ();\n" for index, name in enumerate(missing))
-    (where / "group.v").write_text("\n".join([
-        *(stub(name, modules) for name in sorted(stubs)), *(modules[name] for name in missing),
-        f"module holder();\n{holder}endmodule\n"]))
-    (where / "luts.v").write_text(luts())
-    way = command(modules[missing[0]])
-    script = (f"read_verilog group.v; {way} -run begin:map_luts; read_verilog -overwrite -lib -specify luts.v; "
-              f"scratchpad -set synth_xilinx.abc9.W 0; {way} -run map_luts:; write_json netlist.json")
-    with open(where / "yosys.log", "wb") as log:
-        status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
-    if status:
-        raise SynthesisFailed(f"{group}: Yosys ended with status {status} and says\n"
-                              + (where / "yosys.log").read_text(errors="replace")[-2000:])
-    seconds = float((where / "spent").read_text())
-    found = json.loads((where / "netlist.json").read_text())["modules"]
+    text = "\n".join([*(stub(name, modules) for name in sorted(stubs)), *(modules[name] for name in missing),
+                      f"module holder();\n{holder}endmodule\n"])
+    found, seconds = synthesize(group, text, command(modules[missing[0]]), KEPT / f"{group}")
     whole = sum(len(modules[name]) for name in missing)
     for name in missing:
         kept, file = record(name, found[name], modules), _file(digests[name])
@@ -232,8 +219,25 @@ def _map(group, missing, modules, digests):
         file.with_suffix(".cells").write_text(json.dumps([counts, seconds * len(modules[name]) / whole]))
         file.with_suffix(".part").write_text(json.dumps(kept, separators=(",", ":")))
         file.with_suffix(".part").rename(file)
-    (where / "netlist.json").unlink()                       # tens of megabytes
     return seconds
+
+
+def synthesize(name, text, way, where, keep=""):
+    """Map the Verilog of design ``name`` in folder ``where`` by :func:`command`, ``keep`` before it: its modules as
+    ``write_json`` of Yosys has them, and CPU seconds. Raises :class:`SynthesisFailed`."""
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "design.v").write_text(text)
+    (where / "luts.v").write_text(luts())
+    script = (f"read_verilog design.v; {keep}{way} -run begin:map_luts; read_verilog -overwrite -lib -specify luts.v; "
+              f"scratchpad -set synth_xilinx.abc9.W 0; {way} -run map_luts:; write_json netlist.json")
+    with open(where / "yosys.log", "wb") as log:
+        status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
+    if status:
+        raise SynthesisFailed(f"{name}: Yosys ended with status {status} and says\n"
+                              + (where / "yosys.log").read_text(errors="replace")[-2000:])
+    found = json.loads((where / "netlist.json").read_text())["modules"]
+    (where / "netlist.json").unlink()                       # tens of megabytes
+    return found, float((where / "spent").read_text())
 
 
 def record(name, module, modules):

@@ -35,25 +35,13 @@ class _Loop:
         self._device.wait(max(1, until_ns - self.now_ns))
 
 
-class _Link:
-    """A direction of the link with ``deliver`` and ``drop``, as between functional cards."""
-
-    def __init__(self, direction):
-        self._direction = direction
-        self.drop = None
-        direction.impairments.drop_when(lambda frame, kind: self.drop is not None and self.drop(frame))
-
-    deliver = property(lambda self: self._direction.deliver,
-                       lambda self, deliver: setattr(self._direction, "deliver", deliver))
-
-
 class _Hosts:
     """What :class:`~weft.tb.sim.pair.operation_pair.OperationPair` asks of two hosts."""
 
     def __init__(self, pair):
         self.contexts = [pair.contexts[side] for side in SIDES]
         self.loop = _Loop(self.contexts[0].device)
-        self.links = [_Link(pair.env.link(direction)) for direction in ("a_to_b", "b_to_a")]
+        self.links = [pair.link(direction) for direction in ("a_to_b", "b_to_a")]
 
 
 @cocotb.test(timeout_time=50, timeout_unit="ms")

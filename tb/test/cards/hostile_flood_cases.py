@@ -12,10 +12,10 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.wire import Opcode
-from weft.tb.sim.block.receive.frames import edit, seal
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.hostile.hostile_frames import Target, data_frame
-from weft.tb.sim.hostile.hostile_pair import HostilePair
+from weft.tb.sim.hostile.fuzzed_frames import edit, seal
+from weft.tb.test.cards.hostile_frames import Target, data_frame
+from weft.tb.test.cards.hostile_pair import HostilePair
 from weft.tb.test.cards.hostile_verbs_cases import WRITE
 
 FILE_BYTES = 50_000

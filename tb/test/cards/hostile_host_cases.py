@@ -14,7 +14,7 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.hdl.contract import abi
 from weft.hdl.contract.abi import CommandOpcode, CommandStatus, Reason, ReportKind, Ring
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.hostile.hostile_pair import HostilePair
+from weft.tb.test.cards.hostile_pair import HostilePair
 
 FILE_BYTES = 30_000
 PATIENCE_NS = 2_000_000

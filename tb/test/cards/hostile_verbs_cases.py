@@ -15,7 +15,7 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import abi
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.hostile.hostile_pair import HostilePair
+from weft.tb.test.cards.hostile_pair import HostilePair
 
 FILE_BYTES = 60_000
 PATIENCE_NS = 2_000_000

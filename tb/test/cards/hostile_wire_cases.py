@@ -17,9 +17,9 @@ from weft.hdl.contract import abi, wire
 from weft.hdl.contract.abi import Reason, split_qpn
 from weft.hdl.contract.wire import Opcode
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.hostile import hostile_frames as frames
-from weft.tb.sim.hostile.hostile_frames import Target, data_frame
-from weft.tb.sim.hostile.hostile_pair import HostilePair
+from weft.tb.test.cards import hostile_frames as frames
+from weft.tb.test.cards.hostile_frames import Target, data_frame
+from weft.tb.test.cards.hostile_pair import HostilePair
 
 FILE_BYTES = 40_000
 PIECE = 2500

@@ -17,8 +17,8 @@ from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.judge.scoreboard import Scoreboard
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
-from weft.tb.sim.pcie.function_reset import msix_table, reset_function
 from weft.tb.sim.pcie.host import HostConfig
+from weft.tb.sim.pcie.outage import msix_table, reset_function
 
 QPS, LENGTH, MESSAGE = 2, 36_000, 3_000
 PMTU = MTU.MTU_256

@@ -1,6 +1,6 @@
 """Random operations over two simulated cards; ``python -m weft.tb.verify.operations rtl`` runs more of them."""
 
-from weft.tb.verify.operations.rtl import run_operations
+from weft.tb.verify.operations.rtl_cases import run_operations
 
 
 def test_random_operations():

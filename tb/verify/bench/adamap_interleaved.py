@@ -6,12 +6,9 @@ random packet by packet, and no node lies behind its predecessor, so that each t
 packets of its own stream as it does there.
 """
 
-import json
-import os
 import random
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 import cocotb
 
@@ -20,9 +17,10 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.tb.sim.block.adamap.made_lists import FIRST_LINE, now, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.bench import given, leave, run_bench
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.flow.simulate import bench_seed, simulate
+from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.bench.light_room import HitCounter, LightRoom
 from weft.tb.verify.bench.losses import FIRST_PSN, PACKET_CYCLES, batches, nodes_of
@@ -126,26 +124,26 @@ async def run_case(room, blocks, case, generation, rng):
 
 @cocotb.test()
 async def stalls(dut):
-    """Leaves the figures by name in ``figures.json`` of the run's folder."""
+    """Leave the figures by name."""
     await start_clock(dut)
     blocks = {}
     room = LightRoom(dut, lambda line: blocks.get(line, bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES)
     await room.start()
-    figures, cases = {}, [Case(**case) for case in json.loads(os.environ["WEFT_CASES"])]
+    settings = given()
+    figures, cases = {}, [Case(**case) for case in settings["cases"]]
     for number, case in enumerate(cases):
-        tell(os.environ["WEFT_PROGRESS"], case.name, number, len(cases))
+        tell(settings["progress"], case.name, number, len(cases))
         figures[case.name] = await run_case(room, blocks, case, 1 + number % 255, random.Random(bench_seed()))
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+    leave(figures)
 
 
 def measure(progress, cases=CASES, sim="verilator"):
     """A row for each case."""
     figures = {}
     for card in {case.card: None for case in cases}:
-        mine = [vars(case) for case in cases if case.card == card]
-        run = simulate(WithQpTable(Adamap(card_params(card))), name=f"adamap_interleaved_{card}", cases=__file__,
-                       sim=sim, seed=1, optimize="run", timeout_s=1800,
-                       env={"WEFT_CASES": json.dumps(mine), "WEFT_PROGRESS": str(progress)})
-        figures |= json.loads((run / "figures.json").read_text())
+        mine = [asdict(case) for case in cases if case.card == card]
+        figures |= run_bench(WithQpTable(Adamap(card_params(card))), name=f"adamap_interleaved_{card}", cases=__file__,
+                             settings={"cases": mine, "progress": str(progress)}, sim=sim, seed=1, optimize="run",
+                             timeout_s=1800)
     return [Row(case.name, "of matches", figures[case.name], conditions=case.conditions,
                 at_least=BAR if case.card == "test" and case.qps > 1 and case.depth == 4 else None) for case in cases]

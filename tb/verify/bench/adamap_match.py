@@ -10,10 +10,7 @@ after the other is read, matched and retired (nodes of one hole, reads of 64 ns,
 made when they are read. A figure for all is the worst of all headers; the spread is the difference of worst and best.
 """
 
-import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import cocotb
 from cocotb.triggers import Event, RisingEdge
@@ -25,9 +22,9 @@ from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import MatchRequest
 from weft.tb.sim.block.adamap.made_lists import LineMemory, create_list, link, now, open_extent, operate, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.bench import given, leave, run_bench
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack
 from weft.tb.verify.bench import adamap_match_window
@@ -146,16 +143,16 @@ class Bench:
 
 @cocotb.test(timeout_time=2, timeout_unit="sec")
 async def matches(dut):
-    """Leaves the figures by case in ``figures.json`` of the run's folder."""
+    """Leave the figures by case."""
     await start_clock(dut)
     dut.retransmit_slack.value = 1
     dut.o_report__ready.value = dut.o_qp_error__ready.value = 1
     await open_extent(dut)
-    bench, figures = Bench(dut), {}
-    for generation, name in enumerate(json.loads(os.environ["WEFT_CASES"]), 1):
-        tell(os.environ["WEFT_PROGRESS"], name, generation - 1, len(CASES))
+    bench, figures, settings = Bench(dut), {}, given()
+    for generation, name in enumerate(settings["cases"], 1):
+        tell(settings["progress"], name, generation - 1, len(CASES))
         figures[name] = await bench.run(*CASES[name], generation)
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+    leave(figures)
 
 
 def conditions(name):
@@ -167,10 +164,8 @@ def conditions(name):
 
 def measure(progress, cases=tuple(CASES), sim="verilator"):
     """Rows: the worst of all, then by encoding, list length and QPs; then those behind the window."""
-    run = simulate(WithQpTable(SecondLevel(PARAMS)), name="adamap_match", cases=__file__, sim=sim, seed=1,
-                   optimize="run", timeout_s=3600,
-                   env={"WEFT_CASES": json.dumps(cases), "WEFT_PROGRESS": str(progress)})
-    figures = json.loads((run / "figures.json").read_text())
+    figures = run_bench(WithQpTable(SecondLevel(PARAMS)), name="adamap_match", cases=__file__, sim=sim, seed=1,
+                        optimize="run", timeout_s=3600, settings={"cases": cases, "progress": str(progress)})
     latencies = [x for found in figures.values() for x in found["latencies"]]
     intervals = [x for found in figures.values() for x in found["intervals"]]
     of_all = (f"{ALONE}, the nodes cached ahead; the worst header of "

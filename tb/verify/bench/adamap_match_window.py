@@ -4,10 +4,7 @@ Packets for the holes of cached nodes are offered back to back. The interval is 
 latency that from the cycle in which the window takes a packet to the cycle in which its node is found.
 """
 
-import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import cocotb
 from cocotb.triggers import RisingEdge
@@ -17,8 +14,8 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.tb.sim.block.adamap.made_lists import now
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.bench import leave, run_bench
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.bench.light_room import LightRoom
 from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLES, SPAN, MadeList, in_turn
@@ -67,7 +64,7 @@ async def run_case(room, lists, encoding, qps, generation):
 
 @cocotb.test()
 async def matches(dut):
-    """Leaves latencies and intervals by number of QPs in ``figures.json`` of the run's folder."""
+    """Leave latencies and intervals by number of QPs."""
     await start_clock(dut)
     lists = []
     room = LightRoom(dut, lambda line: next((block for each in lists if any(block := each.block(line))),
@@ -80,14 +77,14 @@ async def matches(dut):
             generation += 1
             for name, found in (await run_case(room, lists, encoding, qps, generation)).items():
                 figures[qps][name] += found
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+    leave(figures)
 
 
 def measure(_progress=None, sim="verilator"):
     """Rows: the worst packet, by number of QPs."""
-    run = simulate(WithQpTable(Adamap(PARAMS)), name="adamap_match_window", cases=__file__, sim=sim, seed=1)
+    figures = run_bench(WithQpTable(Adamap(PARAMS)), name="adamap_match_window", cases=__file__, sim=sim, seed=1)
     rows = []
-    for qps, found in json.loads((run / "figures.json").read_text()).items():
+    for qps, found in figures.items():
         of = f"{qps} QPs in turn" if qps != "1" else "1 QP"
         conditions = (f"the whole room: packets of {of} back to back through the window, the nodes cached ahead, all "
                       "encodings; the worst packet, from the window to its node")

@@ -17,11 +17,8 @@ linked far ahead, as with a long round-trip time, in consecutive blocks. Time in
 skipped: until the next batch, or loss, the prefetcher has come to rest anyway.
 """
 
-import json
-import os
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import cocotb
 from rich.console import Console
@@ -31,9 +28,9 @@ from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.contract.params import preset
 from weft.tb.sim.block.adamap.made_lists import FIRST_LINE, now, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.bench import given, leave, run_bench
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.bench import adamap_interleaved
 from weft.tb.verify.bench.light_room import HitCounter, LightRoom
@@ -96,21 +93,20 @@ async def run_scenario(room, scenario):
 
 @cocotb.test()
 async def stalls(dut):
-    """Leaves the figures by name in ``figures.json`` of the run's folder."""
+    """Leave the figures by name."""
     rng = random.Random(1)
     await start_clock(dut)
     scenario = latency = None
     room = LightRoom(dut, lambda line: scenario.block(line), lambda: latency(rng))
     await room.start()
-    cases = json.loads(os.environ["WEFT_CASES"])
-    figures = {}
-    for k, (workload, depth, speed, builder) in enumerate(cases):
-        tell(os.environ["WEFT_PROGRESS"], f"{workload} n={depth}{speed}{builder}", k, len(cases))
+    settings, figures = given(), {}
+    for k, (workload, depth, speed, builder) in enumerate(settings["cases"]):
+        tell(settings["progress"], f"{workload} n={depth}{speed}{builder}", k, len(settings["cases"]))
         scenario, latency = Scenario(workload, builder, (k + 1) % 256, random.Random(7)), LATENCIES[speed]
         room.cache(depth)
         figures[f"{workload}_n{depth}{speed}{builder}"] = await run_scenario(room, scenario)
         figures[f"{workload}{builder} holes"] = scenario.holes_per_node
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+    leave(figures)
 
 
 def show(figures):
@@ -138,10 +134,8 @@ def conditions(workload, speed, builder):
 def measure(progress, *, cases=None, sim="verilator"):
     """Rows and a table: one QP, then several."""
     cases = cases or [(w, n, s, b) for b in BUILDERS for s in LATENCIES for w in MATCHES for n in DEPTHS]
-    run = simulate(WithQpTable(Adamap(PARAMS)), name="adamap_stall", cases=__file__, sim=sim,
-                   seed=1, optimize="run", env={"WEFT_CASES": json.dumps(cases), "WEFT_PROGRESS": str(progress)},
-                   timeout_s=1800)
-    figures = json.loads((run / "figures.json").read_text())
+    figures = run_bench(WithQpTable(Adamap(PARAMS)), name="adamap_stall", cases=__file__, sim=sim, seed=1,
+                        optimize="run", settings={"cases": cases, "progress": str(progress)}, timeout_s=1800)
     show(figures)
     rows = [Row(f"adamap_unstalled_fraction_{w}_n{n}{s}{b}", "of matches", figures[f"{w}_n{n}{s}{b}"],
                 at_least=BAR if (n, s, b) == (4, "", "") else None, conditions=conditions(w, s, b))

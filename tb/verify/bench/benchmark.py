@@ -58,7 +58,7 @@ BENCHMARKS = {
                               "adamap_stall", conditions="the Adamap room alone, packets of 1 KiB at 100 Gb/s"),
     "adamap-memory": Benchmark("On-card memory of the Adamap room, from the elaborated design.", "adamap_memory",
                                conditions="memories and registers of the netlist, by what they grow with"),
-    "pool": Benchmark("Goodput with too few knitting blocks, on functional cards.", "pool",
+    "pool": Benchmark("Goodput with too few knitting blocks, on functional cards.", "small_pools",
                       conditions="functional cards, 3 MB over 2 QPs, PMTU 256, 10 % loss, delay 100 µs one way"),
     "lives": Benchmark("Lives of nodes: blocks that leak and stale accepts, functional and in the RTL.",
                        "verify.lives.figures",
@@ -79,7 +79,7 @@ BENCHMARKS = {
                                         "page lists that are damaged or unreadable, cards that are reset, cut off or "
                                         "pulled out; lost tags, credits or blocks, hangs, wrong bytes, errors without "
                                         "a fault"),
-    "soak": Benchmark("Random runs of two cards under everything that makes life hard for them.", "verify.soak.figures",
+    "soak": Benchmark("Random runs of two cards under everything that makes life hard for them.", "verify.soak.report",
                       conditions="clock cycles of two real cards, presets test and basic; runs by seed, each with its "
                                  "own path MTUs, lives, losses, faults and resets; finished runs are kept"),
     "model": Benchmark("Wide-area experiments: goodput, rivals, bursts, outages, many QPs.", "wide_area",

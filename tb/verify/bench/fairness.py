@@ -12,6 +12,7 @@ from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SendWR
 from weft.hdl.contract import wire
 from weft.tb.sim.flow.figures import Row
+from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 
 QPS = 16
@@ -52,8 +53,8 @@ class Contest:
 
     def __init__(self, sizes, losses=None, *, seed=1, measured_ns=MEASURED_NS):
         self._sizes, self._losses, self._rng = sizes, losses or {}, random.Random(f"fairness {seed}")
-        self.pair = OperationPair(length=max(sizes), qps=len(sizes), cap={"max_send_wr": 256}, seed=seed,
-                                  card={"preset": "basic"}, path_mtu=MTU.MTU_4096)
+        self.pair = OperationPair(length=max(sizes), qps=len(sizes), cap={"max_send_wr": 256}, path_mtu=MTU.MTU_4096,
+                                  pair=make_pair(seed=seed, preset="basic"))
         a, b = self.pair.hosts
         self._number = {qp.qp_num: n for n, qp in enumerate(b.qps)}
         self._place = {qp.qp_num: n for n, qp in enumerate(a.qps)}
@@ -100,7 +101,6 @@ class Contest:
             if now > end:
                 return
             loop.run(now)
-
 
 
 def rows():

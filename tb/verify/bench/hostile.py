@@ -10,11 +10,8 @@ Card A writes to card B over a stretch of 50 Gb/s; what an attacker sends comes 
 - ``hostile_objects_grown``: collections of both drivers that an attack made longer, and knitting blocks not given back.
 """
 
-import json
-import os
 import random
 from collections import Counter, deque
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -30,19 +27,20 @@ from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
 from weft.model.impairments import WIRE_OVERHEAD_BYTES, LinkConfig
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.flow.simulate import bench_seed, simulate
+from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.hostile.attacks import KINDS, Attacker, Mark
 from weft.tb.sim.judge.growth import sizes
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
+from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.card_device import CardDevice
 from weft.tb.sim.pcie.host_memory import HostBuffer
 from weft.tb.verify.bench.meters import meter_placed
 
-VARIABLE, PRESET = "WEFT_HOSTILE", "test"
+PRESET = "test"
 HONEST_GBPS, ATTACK_GBPS = 50, 45
 PMTU, MESSAGE_BYTES, WINDOW = 1024, 16 << 10, 8
 PAYLOAD, GUARD = 256 << 10, 4096      # bytes of a transfer, and of untouched memory on both sides of what it fills
@@ -145,8 +143,7 @@ class Battle:
         finally:
             self.over = True
         sent = {side: await task for side, task in attacks.items()}
-        while self.pair.env.frames_in_flight:
-            await Timer(LOOK_NS, "ns")
+        await self.pair.drain()
         await self._settle()
         assert placed.total >= self.payload
         self.goodput[name] = placed.gbps(0, get_sim_time("ns"))
@@ -199,7 +196,7 @@ class Battle:
 
 @cocotb.test()
 async def battle(dut):
-    settings = json.loads(os.environ[VARIABLE])
+    settings = given()
     wide, narrow = LinkConfig(delay_ns=0), LinkConfig(delay_ns=0, rate_gbps=HONEST_GBPS)
     pair = RtlPair(dut, EnvConfig(narrow, wide, vectors=preset(PRESET).msix_vectors), ContextConfig(ring_log2=8),
                    seed=bench_seed(), judged=False)
@@ -214,16 +211,13 @@ async def battle(dut):
         dut._log.info("%s: %.2f Gb/s, %s", name, fight.goodput[name], fight.drops.get(kind))
     await fight.close()
     pair.env.finish()
-    found = {name: getattr(fight, name) for name in ("goodput", "drops", "false", "wrong", "grown")}
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(found))
+    leave({name: getattr(fight, name) for name in ("goodput", "drops", "false", "wrong", "grown")})
 
 
 def fight_all(kinds, progress, *, payload=PAYLOAD, seed=1):
     """Run the bench with these kinds of attack; what was found."""
     settings = {"kinds": list(kinds), "payload": payload, "progress": str(progress)}
-    run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
-                   sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
-    return json.loads((run / "figures.json").read_text())
+    return run_cards(preset(PRESET), __file__, settings, seed=seed)
 
 
 def rows(found):

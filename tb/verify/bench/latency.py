@@ -6,10 +6,7 @@ Its descriptor is pushed, so the card reads host memory once, for the payload. W
 whose payload is in the descriptor: no host memory is read for it.
 """
 
-import json
-import os
 import statistics
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -19,13 +16,12 @@ from cocotb.utils import get_sim_time
 from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.simulate import simulate
-from weft.tb.sim.pair.two_cards import TOP, two_cards_text
+from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 
-VARIABLE = "WEFT_LATENCY"
 QUIET_NS = 10_000          # between two measurements
 PING_BYTES = 64
 PINGS = 5
@@ -105,19 +101,17 @@ def take(endpoint, times):
 
 @cocotb.test()
 async def pings(dut):
-    """Leaves the medians in ``figures.json`` of the run's folder."""
-    lab = Lab(dut, json.loads(os.environ[VARIABLE]))
+    """Leave the medians."""
+    lab = Lab(dut, given())
     await lab.start()
     await measure_pings(lab)
     lab.env.finish()
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(lab.figures))
+    leave(lab.figures)
 
 
 def measure(progress):
     """The rows."""
-    run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
-                   sim="verilator", optimize="run", seed=1, env={VARIABLE: json.dumps({"progress": str(progress)})})
-    figures = json.loads((run / "figures.json").read_text())
+    figures = run_cards(preset(PRESET), __file__, {"progress": str(progress)}, seed=1)
     return [*_rows(figures["latency"], ""), *_rows(figures["inline"], "inline_")]
 
 

@@ -1,13 +1,11 @@
 """Payload rates of two cards, counted in simulated time; how, see :mod:`~weft.tb.verify.bench.meters`."""
 
 import itertools
-import json
 import os
 import statistics
 import time
 from collections import deque
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -20,11 +18,11 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
 from weft.model.impairments import FrameKind
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.link import mac
 from weft.tb.sim.pair.sides import PEER
-from weft.tb.sim.pair.two_cards import SIDES, TOP, cards_name, two_cards_text
+from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.pair.two_hosts import CLOCKS
 from weft.tb.sim.pcie.host import HostConfig
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
@@ -32,7 +30,6 @@ from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.meters import meter_placed, meter_sent, steady_gbps
 
-VARIABLE = "WEFT_BENCH"
 PROGRESS_NS = 2_000
 
 
@@ -250,7 +247,7 @@ async def _follow(lab, job, meters):
 
 @cocotb.test()
 async def lab(dut):
-    settings = json.loads(os.environ[VARIABLE])
+    settings = given()
     jobs = [Transfer(**job) for job in settings["transfers"]]
     (split, straddle, _), = {job.build for job in jobs}
     bench = Lab(dut, settings, HostConfig(split_completions=split), straddle)
@@ -258,7 +255,7 @@ async def lab(dut):
     for job in jobs:
         await transfer(bench, job)
     bench.env.finish()
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
+    leave(bench.figures)
 
 
 def run_lab(transfers=(), *, progress, seed=1, verilog=None):
@@ -268,9 +265,7 @@ def run_lab(transfers=(), *, progress, seed=1, verilog=None):
         settings = {"transfers": [asdict(job) for job in transfers if job.build == build], "progress": str(progress)}
         _, straddle, mac_clock = build
         card = preset(PRESET).with_(straddle=straddle, mac_clock=mac_clock)
-        run = simulate(verilog=verilog or two_cards_text(card), top=TOP, name=cards_name(card), cases=__file__,
-                       sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
-        figures |= json.loads((run / "figures.json").read_text())
+        figures |= run_cards(card, __file__, settings, seed=seed, verilog=verilog)
     return figures
 
 

@@ -14,10 +14,8 @@ round trip. Applications wait for completions, sixteen at a time, and the driver
 - ``overload_...``: to a host that cannot keep up, see :mod:`~weft.tb.verify.bench.overload`.
 """
 
-import json
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -27,9 +25,9 @@ from weft.driver.application.file_transfer import Endpoint, post_receives, recei
 from weft.driver.terms.enums import MTU
 from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import FrameKind
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.simulate import simulate
-from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
+from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench import overload
 from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.line_rate import (
@@ -45,7 +43,6 @@ from weft.tb.verify.bench.line_rate import (
 )
 from weft.tb.verify.bench.register_traffic import RegisterTraffic
 
-VARIABLE = "WEFT_MESSAGES"
 LARGE_BYTES, LARGE_QPS, LARGE_PER_QP, LARGE_WINDOW = 64 << 10, 12, 4, 2
 SMALL_BYTES, SMALL_PMTU = 64, 256
 MMIO_PER_MESSAGE, MMIO_PER_SMALL_MESSAGE = 4, 1
@@ -180,7 +177,7 @@ class MessageLab(Lab):
 
 @cocotb.test()
 async def messages(dut):
-    settings = json.loads(os.environ[VARIABLE])
+    settings = given()
     bench = MessageLab(dut, settings, straddle=settings["straddle"])
     for side, log2 in settings["ring_log2"].items():
         bench.ring_log2[side] = log2
@@ -190,7 +187,7 @@ async def messages(dut):
     for stream in settings["streams"]:
         await bench.stream(Stream(**stream))
     bench.env.finish()
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
+    leave(bench.figures)
 
 
 def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress, seed=1):
@@ -208,9 +205,7 @@ def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, rin
     card = preset(PRESET).with_(straddle=straddle, **(DEEP if deep else {}))
     settings = {"streams": [vars(stream) for stream in streams], "large": large, "straddle": straddle,
                 "ring_log2": dict(zip(SIDES, ring_log2, strict=True)), "progress": str(progress)}
-    run = simulate(verilog=two_cards_text(card), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
-                   sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
-    return json.loads((run / "figures.json").read_text())
+    return run_cards(card, __file__, settings, seed=seed)
 
 
 def measure(progress):

@@ -4,24 +4,23 @@ import json
 import shutil
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
-from weft.driver.verbs.context import Context, ContextConfig
+from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract.params import preset
 from weft.model.card.host import TimedDevice
-from weft.model.functional.host import run_apps
-from weft.model.link import Link, LinkConfig
-from weft.model.loop import EventLoop
+from weft.model.link import LinkConfig
 from weft.tb.app.job import run as run_sim
 from weft.tb.app.job.job import Job
-from weft.tb.app.job.timed_job import TimedJob
+from weft.tb.app.job.main_job import run_model
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.flow.simulate import simulate
-from weft.tb.sim.pair.two_cards import TOP, two_cards_text
+from weft.tb.sim.pair.loop_pair import LoopPair
+from weft.tb.sim.pair.two_cards import run_cards
 
 MIB = 1 << 20
 MEMORY_BYTES = 16 * MIB         # that all messages go to, one behind the other, again and again
@@ -57,40 +56,32 @@ class Haul:
     """
 
     def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None):
-        self.size, self.loss, self.rtt_ns, self.pmtu = size, loss, rtt_ns, pmtu
+        self.size, self.rtt_ns, self.pmtu = size, rtt_ns, pmtu
         self._progress, self.samples, self.seconds = progress, [], 0.0
         self._done = False
-        loop = self.loop = EventLoop()
-        self.devices = [TimedDevice(loop, seed=f"haul {side}", preset="basic") for side in range(2)]
-        self.links = []
-        for side, config in enumerate((LinkConfig(delay_ns=rtt_ns // 2, loss=loss), LinkConfig(delay_ns=rtt_ns // 2))):
-            link = Link(loop, self.devices[1 - side].card.receive, config, f"haul {side}")
+        way = LinkConfig(delay_ns=rtt_ns // 2)
+        self.pair = LoopPair(TimedDevice, ContextConfig(probe_timeout_ns=max(50_000, 2 * rtt_ns + rtt_ns // 4)),
+                             forward=replace(way, loss=loss), backward=way, seed="haul", watched=False, preset="basic")
+        self.pair.limit_ns = LIMIT_NS
+        for link in self.pair.links:
             link.ahead = True
-            self.devices[side].transmit = link.send
-            self.links.append(link)
-        self.contexts = [Context(device, mac=0x02_0000_0000_01 + side, ip=0x0A00_0001 + side,
-                                 config=ContextConfig(probe_timeout_ns=max(50_000, 2 * rtt_ns + rtt_ns // 4)))
-                         for side, device in enumerate(self.devices)]
-        for context, peer in zip(self.contexts, self.contexts[::-1], strict=True):
-            context.neighbours.add(peer.ip, peer.mac)
 
     def run(self):
         """Do it."""
         messages = self.size // MESSAGE_BYTES
-        ends = [Endpoint(context, min(self.size, MEMORY_BYTES), window=messages) for context in self.contexts]
+        ends = [Endpoint(context, min(self.size, MEMORY_BYTES), window=messages) for context in self.pair.contexts]
         for end, peer in (ends, ends[::-1]):
             end.connect(peer.connections, path_mtu=MTU[f"MTU_{self.pmtu}"])
         data = bytes(at * 31 % 251 for at in range(4096)) * (ends[0].length // 4096)
         ends[0].mr.write(data)
         started = time.process_time()
         self._sample()
-        run_apps(self.loop, [(self.devices[0], lambda: self._send(ends[0], ends[1].offer, messages)),
-                             (self.devices[1], lambda: self._serve(ends[1]))], LIMIT_NS)
+        self.pair.run(lambda: self._send(ends[0], ends[1].offer, messages), lambda: self._serve(ends[1]))
         self.seconds = time.process_time() - started
         assert ends[1].mr.read(ends[1].length, 0) == data, "the bytes in place differ from those sent"
         for end in ends:
             end.close()
-        blocks = self.contexts[1].knitting.check()
+        blocks = self.pair.contexts[1].knitting.check()
         assert sum(blocks.values()) == blocks["free"], f"blocks that are not back: {blocks}"
         return self
 
@@ -116,16 +107,16 @@ class Haul:
             end.context.wait(50_000)
 
     def _sample(self):
-        sender, receiver = (device.card.counters for device in self.devices)
+        sender, receiver = (device.card.counters for device in self.pair.devices)
         new = sender["tx_packets"] - sender["tx_retransmissions"]
-        self.samples.append((self.loop.now_ns, receiver["rx_bytes"], new))
+        self.samples.append((self.pair.loop.now_ns, receiver["rx_bytes"], new))
         tell(self._progress, "writing over cards in time", receiver["rx_bytes"], self.size)
         if not self._done:
-            self.loop.call_in(SAMPLE_NS, self._sample)
+            self.pair.loop.call_in(SAMPLE_NS, self._sample)
 
     @property
     def packets(self):
-        return self.devices[0].card.counters["tx_packets"]
+        return self.pair.devices[0].card.counters["tx_packets"]
 
     @property
     def goodput(self):
@@ -164,10 +155,9 @@ def _job_seconds(backend):
     try:
         job = Job(file=str(run_sim.default_file()), backend=backend, folder=str(folder))
         if backend == "model":
-            TimedJob(job).run()
+            run_model(job)
         else:
-            simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator",
-                     optimize="run", cases=run_sim.CASES, seed=job.seed, env=job.environment())
+            run_cards(preset("test"), run_sim.CASES, seed=job.seed, env=job.environment())
         report = json.loads(job.report.read_text())
         assert report["ok"], report["failures"]
         return report["wall_seconds"]
@@ -180,8 +170,8 @@ def driver(progress):
     haul = Haul(LONG_BYTES, progress=progress).run()
     conditions = (f"two cards in time under the real driver, {haul.size // MIB} MiB, 1 QP, 100 Gb/s, RTT 30 ms, PMTU "
                   f"{PMTU}, loss {LOSS:g}, after a round trip and as long as there is new work")
-    lost = sum(haul.links[0].counters.lost.values())
-    again = haul.devices[0].card.counters["tx_retransmissions"]
+    lost = sum(haul.pair.links[0].counters.lost.values())
+    again = haul.pair.devices[0].card.counters["tx_retransmissions"]
     return [
         Row("model_driver_goodput", "of 1 - loss", haul.goodput / (1 - LOSS), at_least=OF_ONE_MIN,
             conditions=conditions),

@@ -17,11 +17,9 @@ what was reached without it, down to what B takes without a loss.
 """
 
 import itertools
-import json
 import os
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -34,16 +32,15 @@ from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import WIRE_OVERHEAD_BYTES, FrameKind
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.link.mac import BITS_PER_SECOND
-from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
+from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.fairness import jain
 from weft.tb.verify.bench.line_rate import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.meters import STEADY_FROM, STEADY_TO
 
-VARIABLE = "WEFT_OVERLOAD"
 MESSAGE_BYTES, PMTU = 64, 256
 FRAME_BYTES = (wire.header_bytes(wire.Opcode.WRITE_ONLY) + MESSAGE_BYTES + wire.ICRC_BYTES
                + WIRE_OVERHEAD_BYTES)
@@ -195,7 +192,7 @@ class OverloadLab(Lab):
 
 @cocotb.test()
 async def overload(dut):
-    settings = json.loads(os.environ[VARIABLE])
+    settings = given()
     bench = OverloadLab(dut, settings)
     for side in SIDES:
         bench.ring_log2[side] = dict.fromkeys(abi.Ring, RING_LOG2)
@@ -209,7 +206,7 @@ async def overload(dut):
             if mpps < FULL_MPPS:
                 await bench.load(replace(load, name=f"{load.name} {part:g}", mpps=mpps))
     bench.env.finish()
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(bench.figures))
+    leave(bench.figures)
 
 
 def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
@@ -221,9 +218,7 @@ def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
         Of the depth of B's report ring.
     """
     settings = {"loads": [asdict(load) for load in loads], "reports_log2": reports_log2, "progress": str(progress)}
-    run = simulate(verilog=two_cards_text(preset(PRESET).with_(**DEEP)), top=TOP, name=f"two-cards-{PRESET}",
-                   cases=__file__, sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps(settings)})
-    return json.loads((run / "figures.json").read_text())
+    return run_cards(preset(PRESET).with_(**DEEP), __file__, settings, seed=seed)
 
 
 def rows(progress):

@@ -43,4 +43,5 @@ def _measure(console, name):
     if not console.is_terminal:
         console.print(f"measuring {name}")
     return beside_bar(console, PROGRESS, lambda: BENCHMARKS[name].measure(PROGRESS),
-                      f"{name}: building the simulator, minutes the first time", about=f"{name}: ", transient=True)
+                      {"phase": f"{name}: building the simulator, minutes the first time"}, about=f"{name}: ",
+                      transient=True)

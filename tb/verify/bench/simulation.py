@@ -1,10 +1,7 @@
 """How fast simulation is: two real cards that idle, registers, the link's logic alone, and against an older
 commit."""
 
-import json
-import os
 import time
-from pathlib import Path
 
 import cocotb
 from cocotb.triggers import Timer
@@ -12,9 +9,10 @@ from cocotb.triggers import Timer
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import preset
 from weft.model.impairments import Impairments, LinkConfig
+from weft.tb.sim.flow.bench import leave
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.simulate import bench_seed, simulate
-from weft.tb.sim.pair.two_cards import TOP, two_cards_text
+from weft.tb.sim.flow.simulate import bench_seed
+from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import TwoCards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.verify.bench import speedup
@@ -39,7 +37,7 @@ async def two_cards(dut):
     for _ in range(READS):
         assert await bar.read_dword(abi.REGISTER["magic"].offset) == abi.MAGIC
     figures["register_reads_per_second"] = READS / (time.perf_counter() - began)
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(figures))
+    leave(figures)
 
 
 def link_frames_per_second():
@@ -55,8 +53,6 @@ def link_frames_per_second():
 
 def measure(progress):
     """The figures."""
-    run = simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test",
-                   cases=__file__, sim="verilator", optimize="run", seed=1)
-    figures = {**json.loads((run / "figures.json").read_text()), "link_frames_per_second": link_frames_per_second()}
+    figures = {**run_cards(preset("test"), __file__, seed=1), "link_frames_per_second": link_frames_per_second()}
     return [*(Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
               for name, value in figures.items()), *speedup.rows(progress)]

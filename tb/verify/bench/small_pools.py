@@ -1,6 +1,7 @@
 """The knitting buffer under pressure, on functional cards: transfers with too few blocks.
 
 Demand is what the nodes of a transfer take at most when nobody has to wait; pools are shares of it.
+``adamap_pool_goodput_*`` is the goodput with such a pool, relative to one that suffices, in functional time.
 """
 
 import random
@@ -9,14 +10,20 @@ from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract import abi
 from weft.model.link import LinkConfig
+from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.functional_pair import lost_data, make_endpoints, make_pair, transfer
 
 LENGTH, QPS, DELAY_NS = 3_000_000, 2, 100_000
 SHARES = {"1": 1, "8th": 8, "32nd": 32, "0": None}
 
 
-def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, loss=0.1, delay_ns=DELAY_NS, lookers=()):
-    """A transfer with a pool of so many blocks: (statistics of both sides, most blocks used, the pair).
+def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, lookers=(), **link):
+    """A transfer with a pool of so many blocks, over a link of the given ``loss`` and ``delay_ns``.
+
+    Returns
+    -------
+    tuple
+        Statistics of both sides, most blocks used, the pair.
 
     Raises
     ------
@@ -25,8 +32,8 @@ def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, l
     """
     config = ContextConfig(extent_bytes=blocks * abi.BLOCK_BYTES, max_extents=1, node_age_ns=500,
                            waiting_runs_max=waiting_runs_max)
-    pair = make_pair(config, forward=LinkConfig(loss=loss, delay_ns=delay_ns, control_loss=0.01),
-                     backward=LinkConfig(loss=0.01, delay_ns=delay_ns), seed=seed)
+    forward = LinkConfig(**{"loss": 0.1, "delay_ns": DELAY_NS, "control_loss": 0.01} | link)
+    pair = make_pair(config, forward=forward, backward=LinkConfig(loss=0.01, delay_ns=forward.delay_ns), seed=seed)
     for looker in lookers:
         looker(pair)
     ends = make_endpoints(pair, length, qps=qps, path_mtu=MTU.MTU_256, window=64)
@@ -55,3 +62,16 @@ def pools(**options):
     *_, demand, _ = squeezed(4096, **options)
     least = guaranteed_blocks(options.get("qps", QPS))
     return {name: max(least, demand // share) if share else least for name, share in SHARES.items()}
+
+
+def measure(_progress):
+    """The rows."""
+    sizes = pools()
+    rows, full = [], None
+    for name, blocks in sizes.items():
+        sent, received, *_ = squeezed(blocks)
+        goodput = 8 * sent["bytes"] / sent["nanoseconds"]
+        full = full or goodput
+        rows += [Row(f"adamap_pool_goodput_{name}", "", goodput / full), Row(f"adamap_pool_blocks_{name}", "", blocks),
+                 Row(f"adamap_pool_waited_holes_{name}", "", received.get("receiver_waited", 0))]
+    return rows

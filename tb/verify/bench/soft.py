@@ -19,7 +19,7 @@ from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.qp import SoftQP
 from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCStatus, WROpcode
-from weft.driver.verbs.context import Context, ContextConfig
+from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
@@ -27,14 +27,16 @@ from weft.driver.verbs.qp import QP
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi
-from weft.model.functional.host import connected_pair, run_apps
 from weft.model.link import LinkConfig
 from weft.tb.sim.flow.figures import Row
+from weft.tb.sim.pair.functional_pair import make_pair
+from weft.tb.sim.pair.sides import IP, MAC
 
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
-MACS, IPS = (0x02_00_00_00_00_01, 0x02_00_00_00_00_02), (0x0A_00_00_01, 0x0A_00_00_02)
+MACS, IPS = tuple(MAC.values()), tuple(IP.values())
+RINGS = {abi.Ring.NIC_RX: 11, abi.Ring.NIC_TX: 9, abi.Ring.SEND: 9, abi.Ring.META_REPORT: 9}
 FIRST_QPN, QPNS = 0x40_0000, 256
-LINK_NS, SLEEP_NS, LIMIT_NS = 1_000, 100_000, 10**10
+LINK_NS, SLEEP_NS = 1_000, 100_000
 SIZES, LATENCIES = (64, 4096, 65_536), 5
 THROUGHPUT = ((4096, 64), (65_536, 16), (1 << 20, 2))     # bytes of a message, and how many
 QPS, QP_BYTES = (1, 4, 16, 64), 65_536
@@ -47,13 +49,9 @@ DATA = os.urandom(RATIO_BYTES)
 class Host:
     """A card, and what a program has on it."""
 
-    def __init__(self, i, device, peer_mac):
-        rings = {abi.Ring.NIC_RX: 11, abi.Ring.NIC_TX: 9, abi.Ring.SEND: 9, abi.Ring.META_REPORT: 9}
-        self.device = device
-        self.context = Context(device, mac=MACS[i], ip=IPS[i], config=ContextConfig(ring_log2=rings, nic_slot_log2=13))
-        self.context.neighbours.add(IPS[1 - i], peer_mac)
-        self.context.host_qpns.claim(FIRST_QPN, QPNS)
-        self.pump = None
+    def __init__(self, context):
+        self.context, self.device, self.pump = context, context.device, None
+        context.host_qpns.claim(FIRST_QPN, QPNS)
 
     def work(self, then):
         """Do all there is to do, and ``then()``; let it take the time that it takes, and sleep until there is more.
@@ -81,14 +79,15 @@ class Rival:
     """``qps`` connections between two hosts. Host 0 writes into the memory of host 1."""
 
     def __init__(self, qps):
-        self.loop, self.devices, _ = connected_pair(forward=LinkConfig(delay_ns=LINK_NS), preset="basic")
-        self.hosts = [Host(i, device, MACS[1 - i]) for i, device in enumerate(self.devices)]
+        self.pair = make_pair(ContextConfig(ring_log2=RINGS, nic_slot_log2=13), forward=LinkConfig(delay_ns=LINK_NS),
+                              preset="basic")
+        self.hosts = [Host(context) for context in self.pair.contexts]
         self.qps = range(qps)
         self.start()
 
     def measure(self, size, count):
         """(ns, processor ns of both hosts) of so many messages on each QP."""
-        left, begin, end = count * len(self.qps), self.loop.now_ns, 0
+        left, begin, end = count * len(self.qps), self.pair.loop.now_ns, 0
 
         def asks():
             nonlocal left, end
@@ -100,7 +99,7 @@ class Rival:
             self.hosts[0].pass_time(used)
             while left:
                 done, taken = self.hosts[0].work(self.done)
-                left, used, end = left - done, used + taken, self.loop.now_ns
+                left, used, end = left - done, used + taken, self.pair.loop.now_ns
             return used
 
         def answers():
@@ -109,7 +108,7 @@ class Rival:
                 used += self.hosts[1].work(self.tidy)[1]
             return used
 
-        used = run_apps(self.loop, list(zip(self.devices, (asks, answers), strict=True)), LIMIT_NS)
+        used = self.pair.run(asks, answers)
         return end - begin, sum(used)
 
     def check(self, length):

@@ -5,9 +5,7 @@ them under way; counted from the completion of the eighth to that of the last. B
 interrupts.
 """
 
-import json
 import os
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -20,16 +18,15 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract.params import preset
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.pair.sides import PEER
-from weft.tb.sim.pair.two_cards import SIDES, TOP, two_cards_text
+from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench import fairness
 from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.driver_cost import CHAIN, DriverCost
 
-VARIABLE = "WEFT_VERBS"
 MESSAGE_BYTES, WINDOW, MESSAGES, SKIPPED = 64 << 10, 16, 56, 8
 SHARE = 0.95                # of the figure of writes
 US_PER_CHUNK, DOORBELLS_PER_LIST = 30, 1
@@ -105,20 +102,17 @@ class VerbsLab(Lab):
 
 @cocotb.test()
 async def operations(dut):
-    settings = json.loads(os.environ[VARIABLE])
-    lab = VerbsLab(dut, settings)
+    lab = VerbsLab(dut, given())
     await lab.start()
     for name in OPCODES:
         await lab.stream(name)
     lab.env.finish()
-    Path(os.environ["WEFT_RUN"], "figures.json").write_text(json.dumps(lab.figures))
+    leave(lab.figures)
 
 
 def run_operations(*, progress, seed=1):
     """Payload rates by opcode name."""
-    run = simulate(verilog=two_cards_text(preset(PRESET)), top=TOP, name=f"two-cards-{PRESET}", cases=__file__,
-                   sim="verilator", optimize="run", seed=seed, env={VARIABLE: json.dumps({"progress": str(progress)})})
-    return json.loads((run / "figures.json").read_text())
+    return run_cards(preset(PRESET), __file__, {"progress": str(progress)}, seed=seed)
 
 
 def measure(progress):

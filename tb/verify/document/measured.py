@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.tb.verify.document.sizing import table
+from weft.tb.app.device.registers import table
 
 REPORTS = Path("sim_build/reports")
 PART = re.compile(r"(<!-- measured: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

@@ -19,18 +19,7 @@ from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.contract.params import preset
 from weft.hdl.ring.reader import RingReader
-from weft.tb.verify.document import (
-    board,
-    house,
-    imports,
-    ports,
-    qp_states,
-    rooms,
-    sizing,
-    soft,
-    state_machines,
-    variables,
-)
+from weft.tb.verify.document import imports, ports, qp_states, rooms, sizing, state_machines, tables
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = "docs/examples"
@@ -50,10 +39,10 @@ PARTS = {
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,
     "default-pool": sizing.default_pool, "presets": sizing.preset_table,
     "qp-entry": sizing.qp_entry_table,
-    "raw-header": soft.header_table,
-    "variables": variables.table,
+    "raw-header": tables.raw_header,
+    "variables": tables.variables,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
-    "board-registers": board.register_table, "house": house.house_table,
+    "board-registers": tables.board_registers, "house": tables.house_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
 }
 

@@ -5,8 +5,8 @@ from amaranth.lib.wiring import Out
 from weft.hdl.card import Card
 from weft.hdl.contract.params import preset
 from weft.hdl.verilog.ports import ABOUT
+from weft.tb.app.device.registers import table
 from weft.tb.verify.document.rooms import shallow
-from weft.tb.verify.document.sizing import table
 
 
 def _members(card):

@@ -7,6 +7,7 @@ from weft.hdl.adamap.prefetch.fetches import LINES
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import PRESETS
 from weft.hdl.part.layouts import qp_entry
+from weft.tb.app.device.registers import table
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 
 LINE_GBPS = 100
@@ -64,11 +65,6 @@ def pool_size(blocks_of_one, qps, alpha):
 def longest_rtt_ns(pmtu):
     """Round trip that one QP fills: it has less than 2^23 packets outstanding."""
     return (wire.PSN_OUTSTANDING_MAX - 1) * packet_ns(pmtu)
-
-
-def table(head, rows):
-    """Markdown table."""
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows))
 
 
 def bytes_of(number):

@@ -1,22 +1,20 @@
 """The PCIe room before a host that misbehaves: what fails is told, nothing else suffers, nothing is lost.
 
-``WEFT_FAULTS``: how many faults. Reads of everybody, some of which end badly in every way there is; writes, some of
+Reads of everybody, some of which end badly in every way there is; writes, some of
 which the host refuses; in between the host takes bus mastering away, or resets the function.
 """
 
 import itertools
-import json
 import logging
-import os
 from collections import Counter
-from pathlib import Path
 
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge, SimTimeoutError, Timer, with_timeout
 
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
-from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, group
+from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, group, run_room
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.pcie.faults import READ_FAULTS, FaultAgent, Weather
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
@@ -186,16 +184,22 @@ class FaultyRoom(Bench):
 
 @cocotb.test()
 async def faults(dut):
-    wanted, bench = int(os.environ["WEFT_FAULTS"]), FaultyRoom(dut)
+    settings, bench = given(), FaultyRoom(dut)
     await bench.start()
     rounds, controls = 0, itertools.cycle([CONTROLS[0], *QUIET_ROUNDS, CONTROLS[1], *QUIET_ROUNDS])
     while True:
         total = bench.injected + bench.agent.injected
-        if sum(total.values()) >= wanted and set(total) >= {*READ_FAULTS, *CONTROLS, "write refused"}:
+        if sum(total.values()) >= settings["count"] and set(total) >= {*READ_FAULTS, *CONTROLS, "write refused"}:
             break
-        tell(os.environ.get("WEFT_PROGRESS"), "faults", sum(total.values()), wanted)
+        tell(settings["progress"], "faults", sum(total.values()), settings["count"])
         await bench.a_round(next(controls))
         bench.weather.change()
         rounds += 1
-    result = {"injected": total, "failures": bench.failures, "errors": bench.errors, "rounds": rounds}
-    Path(os.environ["WEFT_RUN"], "faults.json").write_text(json.dumps(result))
+    leave({"injected": total, "failures": bench.failures, "errors": bench.errors, "rounds": rounds})
+
+
+def inject(count, *, seed=None, straddle=False, progress=None):
+    """Inject at least ``count`` faults; return ``injected`` and ``failures`` by kind, ``errors`` reported by the card,
+    and ``rounds``."""
+    return run_room(__file__, straddle=straddle, sim="verilator", seed=seed, timeout_s=1800,
+                    settings={"count": count, "progress": progress and str(progress)})

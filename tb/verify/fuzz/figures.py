@@ -7,7 +7,7 @@ from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.fuzz.functional import fuzz
-from weft.tb.verify.fuzz.rtl import fuzz_rtl
+from weft.tb.verify.fuzz.rtl_cases import fuzz_rtl
 
 FUNCTIONAL, RTL = 1_000_000, 100_000
 
@@ -21,7 +21,7 @@ def measure(progress):
     for failure in functional.failures:
         print(failure, file=sys.stderr)
     try:
-        rtl, failed = fuzz_rtl(RTL, seed=seed, WEFT_PROGRESS=str(progress))["frames"], 0
+        rtl, failed = fuzz_rtl(RTL, seed=seed, progress=progress)["frames"], 0
     except AssertionError as error:
         rtl, failed = 0, 1
         print(error, file=sys.stderr)

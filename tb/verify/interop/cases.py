@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 import time
+from functools import partial
 
 from weft.driver.terms.enums import MTU
 
@@ -87,11 +88,11 @@ def cases(short=False):
         "functional card's WRITEs into rxe's memory, 1 % loss": card,
     }
     if not short:
-        from . import rtl
+        from .rtl_cases import on_rtl
         found = {"endpoint and rxe, both ways": endpoint} | found | {
             "perftest against weft soft-server": perftest,
-            "endpoint over the Simple NIC of the RTL": rtl.endpoint,
-            "RTL's WRITEs into rxe's memory": rtl.card,
+            "endpoint over the Simple NIC of the RTL": partial(on_rtl, case="endpoint"),
+            "RTL's WRITEs into rxe's memory": partial(on_rtl, case="card"),
         }
     return found
 

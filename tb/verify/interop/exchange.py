@@ -191,9 +191,9 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
     return f"{len(done)} requests to rxe, {4 + len(sends)} from it; {counts['resent']} packets sent again; {said}"
 
 
-def card_writes(world, *, messages=10, length=20_000, seed=0, timeout=18, guest_timeout=16, probe_ns=20_000_000,
-                mtu=MTU.MTU_1024):
-    """WRITEs by the card's own hardware path into the guest's memory. What was done, a sentence."""
+def card_writes(world, *, messages=10, length=20_000, seed=0, guest_timeout=16, mtu=MTU.MTU_1024, **attributes):
+    """WRITEs by the card's own hardware path into the guest's memory, over a QP with these ``attributes``. What was
+    done, a sentence."""
     rng, talk, context = random.Random(seed), Talk(world), world.context
     total = messages * length
     cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)
@@ -201,7 +201,7 @@ def card_writes(world, *, messages=10, length=20_000, seed=0, timeout=18, guest_
     remote, before = talk.open(rng), talk.counters()
     talk.connect(remote, qp.connection.qpn, qp.connection.psn, mtu, guest_timeout)
     qp.connect(QPConnection(remote.qpn, remote.psn, str(GID.of_ipv4(linux.IP))), path_mtu=mtu, standard=True,
-               timeout=timeout, probe_timeout_ns=probe_ns)
+               **{"timeout": 18, "probe_timeout_ns": 20_000_000} | attributes)
     data = rng.randbytes(total)
     mr.write(data)
     assert talk.ask("receive 0") == "posted"

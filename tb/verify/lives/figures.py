@@ -5,7 +5,7 @@
 
 from weft.tb.sim.flow.figures import Row
 from weft.tb.verify.lives.functional import live
-from weft.tb.verify.lives.rtl import live_in_rtl
+from weft.tb.verify.lives.rtl_cases import live_in_rtl
 
 FUNCTIONAL, RTL = 1_000_000, 10_000
 RUNS = 2
@@ -13,7 +13,7 @@ RUNS = 2
 
 def measure(progress):
     """The rows."""
-    rtl = [live_in_rtl(RTL // RUNS, seed=seed, WEFT_PROGRESS=str(progress)) for seed in range(1, RUNS + 1)]
+    rtl = [live_in_rtl(RTL // RUNS, seed=seed, progress=progress) for seed in range(1, RUNS + 1)]
     sums = live(FUNCTIONAL, seed=1)
     by_level = {
         "rtl": [sum(run[name] for run in rtl) for name in ("lives", "leaks", "stale_accepts")],

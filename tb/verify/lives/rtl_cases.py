@@ -18,22 +18,22 @@ A violation in the name of a dead {QPN, generation} counts as ``stale_accepts``;
 """
 
 import heapq
-import json
-import os
 from collections import Counter, defaultdict, deque
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import cocotb
 from cocotb.triggers import Event
 
 from weft.driver.receive.hole_list import LinkDoorbell
+from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import Verdict
 from weft.model.functional.node import Node, open_holes
 from weft.tb.sim.block.adamap.room_port import RoomPort
+from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
+from weft.tb.sim.flow.bench import given, leave, run_bench
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.stream.clock import start_clock
@@ -364,11 +364,17 @@ class RoomLives(HostSide):
 
 @cocotb.test()
 async def lives(dut):
-    """Leaves the sums in ``lives.json`` of the run's folder."""
+    """Leave the sums."""
     await start_clock(dut)
-    count = int(os.environ["WEFT_LIVES"])
-    told = partial(tell, os.environ.get("WEFT_PROGRESS"), "lives in the RTL", total=count)
-    forgetful = bool(int(os.environ.get("WEFT_FORGETFUL", "0")))
-    sums = await RoomLives(dut, forgetful=forgetful, seed=bench_seed()).live(count, told)
+    settings = given()
+    told = partial(tell, settings["progress"], "lives in the RTL", total=settings["count"])
+    sums = await RoomLives(dut, forgetful=settings["forgetful"], seed=bench_seed()).live(settings["count"], told)
     dut._log.info("%s", sums)
-    Path(os.environ["WEFT_RUN"], "lives.json").write_text(json.dumps(sums))
+    leave(sums)
+
+
+def live_in_rtl(count, *, seed=None, forgetful=False, progress=None):
+    """Return the sums of :class:`RoomLives` when ``count`` nodes have lived."""
+    settings = {"count": count, "forgetful": forgetful, "progress": progress and str(progress)}
+    return run_bench(WithQpTable(Adamap(PARAMS)), name="room_lives", cases=__file__, sim="verilator", seed=seed,
+                     settings=settings)

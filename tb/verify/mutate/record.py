@@ -5,7 +5,6 @@ Used as a plugin (``pytest -p weft.tb.verify.mutate.record``), this module puts 
 """
 
 import hashlib
-import inspect
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from weft.tb.sim.flow import simulate as flow
+from weft.tb.sim.flow.run import Bench
 from weft.tb.verify.mutate.sources import ROOT, module_of
 
 ELABORATED = "rtlil:"       # stands for Verilog text, before the digest of the RTLIL it is made from
@@ -106,26 +106,18 @@ def _elaborate(component, top):
     return ELABORATED + digest
 
 
-def _simulate(*args, **options):
+def _simulate(component=None, *, verilog=None, optimize=None, everything=None, **bench):
     """In place of :func:`weft.tb.sim.flow.simulate.simulate`: keep what is asked for and end the test."""
     import pytest
 
-    given = inspect.signature(_REAL["simulate"]).bind(*args, **options)
-    given.apply_defaults()
-    wanted = given.arguments
-    top = wanted["top"] or "top"
-    design = wanted["verilog"] or _elaborate(wanted["component"], top)
-    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    wanted, test = Bench(**bench), os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    design = verilog or _elaborate(component, wanted.top)
     if not design.startswith(ELABORATED):
         raise NotRecorded(f"{test} simulates Verilog of its own")
-    env = tuple(sorted((wanted["env"] or {}).items()))
-    simulation = Simulation(test, design.removeprefix(ELABORATED), top, wanted["sim"], module_of(wanted["cases"]),
-                            wanted["tests"], env)
+    simulation = Simulation(test, design.removeprefix(ELABORATED), wanted.top, wanted.sim, module_of(wanted.cases),
+                            wanted.tests, tuple(sorted(wanted.env.items())))
     _kept(Path(os.environ[_FOLDER]), test).write_text(json.dumps(asdict(simulation)))
     pytest.skip("recorded")
-
-
-_REAL = {"simulate": flow.simulate, "elaborate": flow.elaborate}
 
 
 def pytest_configure():

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.verify.operations.rtl import run_operations
+from weft.tb.verify.operations.rtl_cases import run_operations
 from weft.tb.verify.operations.traffic import functional_traffic
 
 TELL_EVERY = 1_000

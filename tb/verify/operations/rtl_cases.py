@@ -1,19 +1,18 @@
 """Random operations of all kinds over two real cards."""
 
-import os
-
 import cocotb
-from cocotb.task import bridge
 
 from weft.driver.verbs.context import ContextConfig
+from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.pair.sides import WAYS
+from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.verify.operations.traffic import KINDS, Traffic
 
-COUNT = int(os.environ.get("WEFT_OPERATIONS", "150"))
 ROUGH = LinkConfig(delay_ns=1_000, loss=0.02, duplicate=0.02, reorder=0.02)
 QPS, LONGEST, ARENA = 6, 4_096, 1 << 18
 DISTANCE = 64      # covers a microsecond of the smallest frames
@@ -25,22 +24,26 @@ async def operations(dut):
     config = ContextConfig(ring_log2=7, probe_timeout_ns=25_000, reorder_distance=DISTANCE, retransmit_slack=DISTANCE)
     pair = RtlPair(dut, EnvConfig(ROUGH, ROUGH), config, seed=bench_seed(), judged=False)
     await pair.start()
-    done = {}
-    await bridge(_run)(pair, done)
-    counts = done["counts"]
+    count = given()
+    counts = await pair.call(_run, pair, count)
     cocotb.log.info("%s", dict(counts))
-    assert all(counts[kind.name] for kind in KINDS) and counts["completed"] >= COUNT
-    for direction in ("a_to_b", "b_to_a"):
-        assert pair.env.link(direction).counters.destroyed.total() or COUNT < 100
+    assert all(counts[kind.name] for kind in KINDS) and counts["completed"] >= count
+    for way in WAYS:
+        assert pair.link(way).counters.destroyed.total() or count < 100
     for guard in pair.guards.values():
         guard.check()
 
 
-def _run(pair, done):
+def _run(pair, count):
     """One thread drives both hosts: what it looks at of either does not change meanwhile."""
-    contexts = [pair.contexts[side] for side in SIDES]
-    device = contexts[0].device
-    traffic = Traffic(contexts, lambda ns: device.wait(max(1_000, ns)), bench_seed(), qps=QPS, longest=LONGEST,
+    device = pair.contexts[0].device
+    traffic = Traffic(pair.contexts, lambda ns: device.wait(max(1_000, ns)), bench_seed(), qps=QPS, longest=LONGEST,
                       arena=ARENA)
-    done["counts"] = traffic.run(COUNT)
+    counts = traffic.run(count)
     traffic.close()
+    return counts
+
+
+def run_operations(count, *, seed=None, timeout_s=590):
+    """Simulate ``count`` operations; ``AssertionError`` if one is wrong."""
+    run_cards(preset("test"), __file__, count, seed=seed, timeout_s=timeout_s)

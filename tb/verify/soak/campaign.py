@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
 from weft.tb.verify.soak.bins import BINS
-from weft.tb.verify.soak.one import run as run_one
 from weft.tb.verify.soak.plan import CYCLES
+from weft.tb.verify.soak.run_cases import run as run_one
 
 FAILURES_MAX = 5       # after which no other run is started
 DEPENDS_ON = ("hdl", "driver", "model", "tb/verify/soak", "tb/sim")
@@ -91,7 +91,7 @@ class Kept:
 
 
 @contextlib.contextmanager
-def crew(scheduler, jobs):
+def crew(scheduler=None, jobs=1):
     """Something with ``submit`` that returns futures, and how many to keep under way; waits for them in the end.
 
     Parameters
@@ -116,9 +116,10 @@ def crew(scheduler, jobs):
         yield executor, max(1, sum(client.nthreads().values()))
 
 
-def soak(*, cycles, first_seed=1, run_cycles=CYCLES, scheduler=None, jobs=1, over=lambda: False,
-         tell=lambda so_far: None, run=run_one, kept=None):
-    """Runs of one seed after the other until so many cycles were simulated, or ``over()``.
+def soak(*, cycles, first_seed=1, run_cycles=CYCLES, over=lambda: False, tell=lambda so_far: None, run=run_one,
+         kept=None, **workers):
+    """Runs of one seed after the other until so many cycles were simulated, or ``over()``, by the ``workers`` of
+    :func:`crew`.
 
     Returns
     -------
@@ -126,7 +127,7 @@ def soak(*, cycles, first_seed=1, run_cycles=CYCLES, scheduler=None, jobs=1, ove
     """
     kept, total = kept or Kept(run_cycles), Soak()
     seeds, under_way = itertools.count(first_seed), set()
-    with crew(scheduler, jobs) as (executor, most):
+    with crew(**workers) as (executor, most):
         while under_way or total.cycles < cycles and not over():
             while len(under_way) < most and total.cycles + run_cycles * len(under_way) < cycles and not over():
                 seed = next(seeds)

@@ -1,4 +1,4 @@
-"""What makes life hard for the lanes of a run: hosts that answer badly, strangers, cards that are taken away."""
+"""What makes life hard for the lanes of a run: hosts that answer badly, cards that are taken away."""
 
 import contextlib
 import logging
@@ -8,15 +8,11 @@ from cocotb.task import resume
 from cocotb.triggers import Timer
 
 from weft.hdl.contract import abi
-from weft.tb.sim.hostile.fuzzed_frames import FrameFuzzer, destination
 from weft.tb.sim.pcie import outage
 from weft.tb.sim.pcie.faults import DAMAGED, ENDS_BADLY, HARMLESS, FaultAgent
-from weft.tb.sim.pcie.function_reset import reset_function
 from weft.tb.verify.soak.bins import AREAS, REMOVAL
 
 AWAY_NS, MOMENT_NS, NOTICE_NS = 10_000, 2_000, 300_000
-BURST, BURST_NS = 6, 2_000
-KEPT = 40              # genuine frames of a victim
 PAYLOAD = "payload"
 SHARES = {PAYLOAD: 0.1, "nodes": 0.5, "page lists": 0.3}
 HARMLESS_SHARE, RING_SHARE, DAMAGED_PART = 0.05, 0.06, 0.5
@@ -95,46 +91,12 @@ class BadHost:
         return None
 
 
-class Strangers:
-    """Frames that nobody should send, for both hosts, made from those of one lane's QPs and aimed at them; what an
-    honest peer says in somebody's name is spared the other lanes."""
-
-    def __init__(self, env, lane, others, rng):
-        self._env, self._lane, self._others, self._rng = env, lane, others, rng
-        self._heard = {"a": [], "b": []}       # by the side they are for
-        self.sent = 0
-        for side, peer in ("ab", "ba"):
-            env.link(f"{side}_to_{peer}").arrival_watchers.append(lambda frame, peer=peer: self._hear(peer, frame))
-
-    def _hear(self, side, frame):
-        qp = self._lane.qps.get(side)
-        if qp is not None and len(frame) > 64 and destination(frame) == qp.qp_num:
-            self._heard[side].append(bytes(frame))
-            del self._heard[side][:-KEPT]
-
-    async def run(self, over):
-        """Until ``over()``."""
-        while not over():
-            await Timer(BURST_NS, "ns")
-            for side, genuine in self._heard.items():
-                if not genuine:
-                    continue
-                fuzzer = FrameFuzzer(self._rng, genuine)
-                numbers = {lane.qps[side].qp_num for lane in self._others if side in lane.qps}
-                for _ in range(BURST):
-                    frame = fuzzer.draw()
-                    if len(frame) > 64 and destination(frame) in numbers:
-                        continue
-                    self._env.sides[side].mac_rx.receive(frame)
-                    self.sent += 1
-
-
 def take_away(env, side, context, kind):
     """The card of a side is reset by its driver or its host, or may not be bus master for a while, and is brought up
     again; or it is pulled out. Called from the side's thread."""
     host = env.host(side)
     if kind == "function reset":
-        resume(reset_function)(host)
+        resume(outage.reset_function)(host)
     elif kind == "hot reset":
         resume(outage.hot_reset)(env, side, AWAY_NS)
         context.get_async_event(NOTICE_NS)

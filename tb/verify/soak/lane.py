@@ -15,6 +15,7 @@ from weft.tb.sim.pair.two_cards import SIDES
 
 SLOTS, SLOT_BYTES = 4, 6_000
 CLOSE_TO_WRAP = 12
+FAILURES, FORGERIES = "failures", "forgeries"
 PATIENCE_NS = 3_000_000        # so long a request of an honest lane may take
 OPENING, CONNECTING, RUNNING, CLOSING, CLOSED = range(5)
 
@@ -31,10 +32,9 @@ class Lane:
         Of :data:`~weft.tb.verify.soak.bins.BINS`.
     eager : tuple of float
         Of which each life draws its chance to post something when it may.
-    fragile : bool
-        Its QPs may fail, for somebody makes them fail; they are started anew then.
-    trusted : bool
-        A completion with success says that the bytes arrived; not so when somebody forges answers.
+    harm : str or None
+        :data:`FAILURES`: somebody makes its QPs fail, they are started anew then; :data:`FORGERIES`: somebody also
+        forges answers, so that a completion with success does not mean that the bytes arrived.
     life_ns : callable() -> float or None
         How long a life may take; the last life of all ends in order, the others amid traffic.
 
@@ -50,9 +50,10 @@ class Lane:
         A memory region is being registered.
     """
 
-    def __init__(self, number, contexts, rng, met, *, eager, fragile=False, trusted=True, life_ns=lambda: None):
+    def __init__(self, number, contexts, rng, met, *, eager, harm=None, life_ns=lambda: None):
         self.number, self.contexts, self.rng, self.met = number, contexts, rng, met
-        self.fragile, self.trusted, self._life_ns, self._eagers = fragile, trusted, life_ns, eager
+        self.fragile, self.trusted = harm is not None, harm != FORGERIES
+        self._life_ns, self._eagers = life_ns, eager
         self.completed, self.refused, self.excused, self.registering, self._ending = 0, 0, False, False, False
         self.pds, self.cqs, self.mrs, self.qps = {}, {}, {}, {}
         self._generations, self._posted = {}, {}

@@ -10,10 +10,10 @@ from collections import Counter
 
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import tell
-from weft.tb.verify.fault.endpoint import inject
+from weft.tb.verify.fault.endpoint_cases import inject
 from weft.tb.verify.soak.bins import AREAS, OUTAGES
-from weft.tb.verify.soak.one import run
 from weft.tb.verify.soak.plan import TURNS
+from weft.tb.verify.soak.run_cases import run
 
 FAULTS, RUNS = 10_000, 2
 CARD_RUNS = (("PCIe faults",),) * 4 + tuple((outage,) for outage in OUTAGES)
@@ -41,7 +41,7 @@ def cards(progress):
 
 def measure(progress):
     """The rows."""
-    runs = [inject(FAULTS // RUNS, seed=seed, WEFT_PROGRESS=str(progress)) for seed in range(1, RUNS + 1)]
+    runs = [inject(FAULTS // RUNS, seed=seed, progress=progress) for seed in range(1, RUNS + 1)]
     injected = sum((Counter(run["injected"]) for run in runs), Counter())
     failures = sum((Counter(run["failures"]) for run in runs), Counter())
     of_cards, failed = cards(progress)

@@ -1,13 +1,15 @@
-"""What ``weft soak`` says of runs of two cards."""
+"""What ``weft soak`` and the benchmark ``soak`` say of runs of two cards. What was run before is kept."""
 
 import sys
 import time
 
+from weft.tb.sim.flow import progress
+from weft.tb.sim.flow.figures import Row
 from weft.tb.verify.soak.bins import BINS
 from weft.tb.verify.soak.campaign import soak
-from weft.tb.verify.soak.one import run
+from weft.tb.verify.soak.run_cases import run
 
-ENDLESS = 1 << 62
+ENDLESS, BENCHMARK_CYCLES = 1 << 62, 20_000_000
 
 
 def repeat(seed):
@@ -39,3 +41,19 @@ def report(seconds, **options):
     if total.missing:
         print(f"never met: {'; '.join(total.missing)}")
     return bool(total.failures)
+
+
+def measure(file):
+    """The rows; what failed goes to the standard error output, with the command that repeats it."""
+    def tell(so_far):
+        progress.tell(file, "soaking", so_far.cycles, BENCHMARK_CYCLES)
+
+    total = soak(cycles=BENCHMARK_CYCLES, tell=tell)
+    for failure in total.failures:
+        print(failure, file=sys.stderr)
+    if total.missing:
+        print(f"never met: {'; '.join(total.missing)}", file=sys.stderr)
+    return [Row("soak_cycles", "", total.cycles, at_least=BENCHMARK_CYCLES),
+            Row("soak_failures", "", len(total.failures), at_most=0),
+            Row("soak_bins_filled", "", len(BINS) - len(total.missing), at_least=len(BINS)),
+            Row("soak_requests", "", total.completed)]

@@ -1,10 +1,8 @@
 """One run: lanes between two real cards, and what its plan has in store for them."""
 
-import json
-import os
 import random
+import time
 from collections import Counter
-from pathlib import Path
 
 import cocotb
 from cocotb.task import bridge
@@ -14,17 +12,19 @@ from cocotb.utils import get_sim_time
 from weft.driver.device.bringup import STATUS_IDLE
 from weft.driver.device.capabilities import read_register
 from weft.hdl.contract import wire
+from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.simulate import bench_seed
+from weft.tb.sim.hostile.strangers import Strangers
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.two_cards import SIDES
+from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.verify.soak import bins
-from weft.tb.verify.soak.hazards import BadHost, Strangers, take_away
-from weft.tb.verify.soak.lane import Lane
-from weft.tb.verify.soak.plan import CARDS, draw
+from weft.tb.verify.soak.hazards import BadHost, take_away
+from weft.tb.verify.soak.lane import FAILURES, FORGERIES, Lane
+from weft.tb.verify.soak.plan import CARDS, CYCLES, draw
 
-STEP_NS, REST_LOOKS = 1_000, 100
+STEP_NS, REST_LOOKS, TIMEOUT_S = 1_000, 100, 3600
 DRAIN = 0.8            # of the cycles, after which nothing new is posted
 LATER = 2              # so many times as long, at most, while nothing arrived
 CALM_NS = 60_000       # of the knitting buffer
@@ -51,10 +51,9 @@ class Run:
     async def run(self):
         plan, pair = self.plan, self.pair
         await pair.start()
-        fragile = {"PCIe faults", "hostile frames"} & set(plan.hazards)
+        harm = FORGERIES if "hostile frames" in plan.hazards else FAILURES if "PCIe faults" in plan.hazards else None
         self.lanes = [Lane(number, pair.contexts, random.Random(f"{plan.seed}/lane {number}"), self.met,
-                           eager=plan.eager, fragile=bool(fragile) and number == FRAGILE,
-                           trusted="hostile frames" not in plan.hazards or number != FRAGILE,
+                           eager=plan.eager, harm=harm if number == FRAGILE else None,
                            life_ns=self._life if number % 2 else lambda: None) for number in range(plan.lanes)]
         self.end_ns = self._now() + plan.cycles * CLOCK_PERIOD_NS
         self._plan_outages()
@@ -67,7 +66,9 @@ class Run:
             tasks.append(self._stall())
         strangers = None
         if "hostile frames" in plan.hazards:
-            strangers = Strangers(pair.env, self.lanes[FRAGILE], self.lanes[1:], self.rng)
+            victims, spared = self.lanes[:1], self.lanes[1:]      # the first is FRAGILE
+            strangers = Strangers(pair.env, self.rng, victim=lambda side: next(self._numbers(victims, side), None),
+                                  spared=lambda side: set(self._numbers(spared, side)))
             tasks.append(strangers.run(lambda: self.finishing))
         await gather(*tasks)
         self._note_links(strangers, agents)
@@ -76,6 +77,10 @@ class Run:
             pair.guards[side].check()
         pair.env.finish()
         assert self._arrived(), "nothing arrived"
+
+    @staticmethod
+    def _numbers(lanes, side):
+        return (lane.qps[side].qp_num for lane in lanes if side in lane.qps)
 
     def _arrived(self):
         """Messages that came over connections nobody harms. Faults may hold all of them up for most of a short run,
@@ -204,12 +209,26 @@ class Run:
 
 @cocotb.test()
 async def soak(dut):
-    hazards = os.environ.get("WEFT_SOAK_HAZARDS")
-    plan = draw(bench_seed(), int(os.environ["WEFT_SOAK_CYCLES"]), hazards and hazards.split(","))
+    plan = draw(bench_seed(), **given())
     run = Run(dut, plan)
     await run.run()
-    known = {name: run.met[name] for name in bins.BINS if run.met[name]}
-    cycles = round(get_sim_time("ns") / CLOCK_PERIOD_NS)
-    Path(os.environ["WEFT_RUN"], "soak.json").write_text(json.dumps(
-        {"seed": plan.seed, "cycles": cycles, "met": known, "hazards": plan.hazards,
-         "completed": sum(lane.completed for lane in run.lanes)}))
+    leave({"seed": plan.seed, "cycles": round(get_sim_time("ns") / CLOCK_PERIOD_NS), "hazards": plan.hazards,
+           "met": {name: run.met[name] for name in bins.BINS if run.met[name]},
+           "completed": sum(lane.completed for lane in run.lanes)})
+
+
+def run(seed, cycles=CYCLES, hazards=None):
+    """Simulate the run of a seed, with ``hazards`` instead of its own if they are given.
+
+    Returns
+    -------
+    dict
+        ``seed``, ``cycles``, ``met``, ``hazards``, ``completed``, ``seconds``; or ``seed`` and the reason ``failed``.
+    """
+    began = time.monotonic()
+    try:
+        found = run_cards(CARDS[draw(seed, cycles).card], __file__, {"cycles": cycles, "hazards": hazards}, seed=seed,
+                          timeout_s=TIMEOUT_S)
+    except AssertionError as error:
+        return {"seed": seed, "failed": str(error)}
+    return {**found, "seconds": time.monotonic() - began}

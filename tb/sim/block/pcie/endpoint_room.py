@@ -16,7 +16,8 @@ from weft.hdl.pcie.endpoint import Endpoint
 from weft.hdl.pcie.usplus import connect_hard_block, hard_block_members
 from weft.tb.sim.block.pcie.straddle import STRADDLE, environment
 from weft.tb.sim.block.pcie.usplus_host import UsplusHost
-from weft.tb.sim.flow.simulate import bench_seed, simulate
+from weft.tb.sim.flow.bench import run_bench
+from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pcie.host import HostConfig
 from weft.tb.sim.pcie.host_memory import HIGH, LOW, HostBuffer
 from weft.tb.sim.stream.clock import ports
@@ -96,9 +97,9 @@ def pcie_room(straddle=False):
 
 
 def run_room(cases, *, straddle=False, env=None, **options):
-    """Run tests of the file ``cases``, each with a :class:`Bench`; ``options``: see ``simulate``."""
-    return simulate(pcie_room(straddle), name="pcie_room" + "_straddle" * straddle, cases=cases,
-                    env={**(env or {}), **environment(straddle)}, **options)
+    """Run tests of the file ``cases``, each with a :class:`Bench`; ``options``: see ``run_bench``."""
+    return run_bench(pcie_room(straddle), name="pcie_room" + "_straddle" * straddle, cases=cases,
+                     env={**(env or {}), **environment(straddle)}, **options)
 
 
 class Bench:

@@ -7,9 +7,9 @@ import re
 import pytest
 from rich.console import Console
 
+from weft.tb.app.job import main_job
 from weft.tb.app.job.job import Job
 from weft.tb.app.job.report import print_report
-from weft.tb.app.job.timed_job import TimedJob
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.test.app.job.test_entry import ended, line, some_file, weft
@@ -25,7 +25,7 @@ def run_model(folder, size=BYTES, **settings):
     job = Job(**{**DEFAULTS, "sim": "verilator", "seed": seed, "file": str(some_file(folder / "file", size, seed)),
                  "folder": str(folder), "backend": "model", **settings})
     print(f"run it again with WEFT_SEED={seed}")
-    report = TimedJob(job).run()
+    report = main_job.run_model(job)
     assert report == json.loads(job.report.read_text())
     return report
 

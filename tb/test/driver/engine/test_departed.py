@@ -9,6 +9,7 @@ from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPAttr, rc_init_attr
 from weft.hdl.contract import wire
+from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.test.driver.spoilt_link import Scenario, opcode_of
 
 SEND, WRITE = WROpcode.SEND, WROpcode.RDMA_WRITE
@@ -18,7 +19,7 @@ KEPT = 4
 
 def scenario(kept=KEPT, **attributes):
     """Two hosts; answers of the second one get lost from now on, until the flag that is returned is cleared."""
-    pair = Scenario(config=ContextConfig(departed_qps=kept), **FAST | attributes)
+    pair = Scenario(pair=make_pair(ContextConfig(departed_qps=kept)), **FAST | attributes)
     lost, deaf = [], [True]
 
     def change(frame):
@@ -142,7 +143,7 @@ def test_qp_that_misses_something_is_not_kept():
 
 def test_the_oldest_makes_room():
     """Those that are kept are few, and never in the way of a new QP."""
-    pair = Scenario(qps=6, config=ContextConfig(departed_qps=KEPT), **FAST)
+    pair = Scenario(qps=6, pair=make_pair(ContextConfig(departed_qps=KEPT)), **FAST)
     context = pair.peer.context
     engine = context.engine
     for n in range(6):

@@ -9,7 +9,6 @@ from weft.driver.device.index_pool import IndexPool
 from weft.driver.device.key_tags import TAGS_APART
 from weft.driver.engine.qp_table import FIRST_INDEX, QpTable
 from weft.driver.terms.enums import QPState, SendFlags, WCStatus, WROpcode
-from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.qp import QPAttr, connected_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
@@ -158,7 +157,7 @@ def test_a_place_comes_to_the_same_number_when_all_generations_were_used():
 def test_two_programs_do_not_begin_with_the_same_numbers():
     firsts = {QpTable(16, random.Random(seed)).new_number() for seed in range(50)}
     assert len(firsts) > 45
-    first, second = (QpTable(1024, ContextConfig().random).new_number() for _ in range(2))     # a pair has a seed
+    first, second = (make_pair(seed=None).contexts[0].qps.new_number() for _ in range(2))
     assert first != second
 
 

@@ -8,6 +8,7 @@ from weft.driver.terms.enums import AccessFlag, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.model.link import LinkConfig
+from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 
 ADD, SWAP = WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP
@@ -43,7 +44,7 @@ def test_compare_and_swap_swaps_only_what_is_the_same(same):
 
 def test_atomics_are_executed_once_whatever_gets_lost():
     loss = LinkConfig(loss=0.2, duplicate=0.1, reorder=0.1, delay_ns=2_000, reorder_distance=4)
-    pair = OperationPair(qps=4, seed=5, forward=loss, backward=loss)
+    pair = OperationPair(qps=4, pair=make_pair(seed=5, forward=loss, backward=loss))
     a, b = pair.hosts
     for n in range(4 * 40):
         if n % 4 == 0 and n:

@@ -4,6 +4,7 @@
 import pytest
 
 from weft.driver.terms.enums import WCStatus, WROpcode
+from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 from weft.tb.test.driver.operation import error_table
 from weft.tb.test.driver.operation.error_table import ABSENT, ADD, READ, TABLE, WRITE, check, failed_card, wrong_rkey
@@ -14,7 +15,7 @@ FAST = {"timeout": 4, "retry_cnt": 1, "rnr_retry": 1, "min_rnr_timer": 1}
 @pytest.mark.parametrize(("sender", "receiver", "provoke"), TABLE, ids=[how.__name__ for *_, how in TABLE])
 def test_every_error_is_provoked_for_real(sender, receiver, provoke):
     """And nothing leaks."""
-    pair = OperationPair(card={"preset": "test"}, **FAST)
+    pair = OperationPair(pair=make_pair(preset="test"), **FAST)
     check(pair, sender, receiver, provoke)
     pair.pair.links[1].drop = None
     if provoke is not failed_card:

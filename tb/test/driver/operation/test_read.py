@@ -7,6 +7,7 @@ import pytest
 from weft.driver.terms.enums import MTU, AccessFlag, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE
+from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 
 READ = WROpcode.RDMA_READ
@@ -149,7 +150,7 @@ def test_local_memory_that_is_not_the_program_s_own_fails_in_turn():
 
 def test_reads_wait_for_regions_that_the_card_can_spare():
     """A card with few of them: 16 stay for whoever receives, and yet all reads are done."""
-    pair = OperationPair(length=1 << 17, card={"preset": "test"})
+    pair = OperationPair(length=1 << 17, pair=make_pair(preset="test"))
     a, b = pair.hosts
     data = random.Random(8).randbytes(1 << 17)
     b.mr.write(data)

@@ -11,6 +11,7 @@ from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SendWR
 from weft.model.functional.host import LinkConfig
+from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 
 SUCCESS = WCStatus.SUCCESS
@@ -113,7 +114,7 @@ def test_lists_of_anything_arrive_whatever_gets_lost(seed):
     """Writes with whatever else in between, fenced or not, empty or not: all complete in order, and bytes are right."""
     rng = random.Random(seed)
     loss = LinkConfig(loss=0.03, reorder=0.05, duplicate=0.02, reorder_distance=4)
-    pair = OperationPair(2 * HALF, forward=loss, backward=loss, seed=seed, path_mtu=MTU.MTU_256)
+    pair = OperationPair(2 * HALF, pair=make_pair(forward=loss, backward=loss, seed=seed), path_mtu=MTU.MTU_256)
     a, b = pair.hosts
     seen = set()
     for _ in range(60):
@@ -151,7 +152,8 @@ def frames_of(seed):
     posted while the card works on others."""
     rng, frames = random.Random(seed), []
     config = ContextConfig(ring_log2=rng.choice([3, 5, 8]), random=random.Random(seed))
-    pair = OperationPair(2 * HALF, qps=3, config=config, seed=seed, path_mtu=rng.choice([MTU.MTU_256, MTU.MTU_4096]))
+    pair = OperationPair(2 * HALF, qps=3, pair=make_pair(config, seed=seed),
+                         path_mtu=rng.choice([MTU.MTU_256, MTU.MTU_4096]))
     loop = pair.pair.loop
     for device in pair.pair.devices:
         device.transmit = recorded(device.transmit, loop, frames)

@@ -16,6 +16,7 @@ from weft.driver.verbs.qp import QP, QPAttr, QPCap, QPInitAttr, QPInitAttrEx, co
 from weft.driver.verbs.qp_states import necessary
 from weft.driver.verbs.srq import SRQ, SrqAttr, SrqInitAttr, SrqInitAttrEx
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 
 # What Python says by itself; a sentence says which argument it is.
@@ -30,7 +31,7 @@ class Scene:
     """A connected pair, and of host A one of everything."""
 
     def __init__(self):
-        self.pair = OperationPair(8192, card={"preset": "test"})
+        self.pair = OperationPair(8192, pair=make_pair(preset="test"))
         self.host = self.pair.hosts[0]
         self.context, self.pd = self.host.context, self.host.pd
         self.channel = CompChannel(self.context)

@@ -151,7 +151,7 @@ def test_only_what_is_signaled_completes():
 
 
 def test_requests_that_are_linked_are_posted_together_with_one_doorbell():
-    pair = OperationPair(config=None)
+    pair = OperationPair()
     a, b = pair.hosts
     device, rung = a.context.device, []
     keep = device.write32

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.tb.verify.fault.endpoint import inject
+from weft.tb.verify.fault.endpoint_cases import inject
 
 FAULTS = 300
 

@@ -26,11 +26,12 @@ from weft.hdl.receive.early_translate import DEPTH
 from weft.hdl.receive.parse import HEADER_DEPTH, RAW_MAX, Parse
 from weft.hdl.table.translate import TranslateRequest
 from weft.model.functional.parse import KINDS, parse
-from weft.tb.sim.block.receive.frames import IP, MAC, PEER_MAC, edit, roce, seal
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
+from weft.tb.sim.hostile.fuzzed_frames import edit, seal
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import beats, receive
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.hdl.receive.frames import IP, MAC, PEER_MAC, roce
 
 PARAMS = preset("test").with_(rx_buffer_beats=256)
 LATENCY = 8

@@ -26,11 +26,11 @@ from weft.hdl.receive.in_flight import ARRIVAL_TIMEOUT
 from weft.hdl.receive.receive import Receive
 from weft.hdl.table.translate import TranslateRequest, Translation
 from weft.model.functional.parse import parse
-from weft.tb.sim.block.receive.frames import IP, MAC, PEER_IP, PEER_MAC, roce
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import beats, receive
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.hdl.receive.frames import IP, MAC, PEER_IP, PEER_MAC, roce
 from weft.tb.test.rounds import rounds
 
 PARAMS = preset("test").with_(rx_buffer_beats=256)

@@ -119,6 +119,6 @@ def test_page_table_entries_are_read_before_a_region_is_registered():
 
 def test_a_short_haul_delivers_and_knows_its_rate():
     haul = Haul(2 * MIB, rtt_ns=20_000, loss=0.01).run()
-    lost = sum(haul.links[0].counters.lost.values())
-    assert lost and haul.devices[0].card.counters["tx_retransmissions"] == lost
+    lost = sum(haul.pair.links[0].counters.lost.values())
+    assert lost and haul.pair.devices[0].card.counters["tx_retransmissions"] == lost
     assert haul.packets == 2 * MIB // haul.pmtu + lost and haul.seconds > 0

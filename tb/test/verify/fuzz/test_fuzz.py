@@ -9,7 +9,7 @@ from weft.driver.verbs.mr import MR
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.hostile.fuzzed_frames import KINDS, FrameFuzzer
 from weft.tb.verify.fuzz import functional
-from weft.tb.verify.fuzz.rtl import fuzz_rtl
+from weft.tb.verify.fuzz.rtl_cases import fuzz_rtl
 
 SEED = drawn_seed(__name__)
 FUNCTIONAL, RTL = 6_000, 1_200

@@ -7,7 +7,7 @@ import pytest
 from weft.driver.engine.qp_table import QpTable
 from weft.model.functional.receive_path import ReceivePath
 from weft.tb.verify.lives.functional import NodeLives, live
-from weft.tb.verify.lives.rtl import live_in_rtl
+from weft.tb.verify.lives.rtl_cases import live_in_rtl
 
 LIVES = 600
 
@@ -18,7 +18,7 @@ def test_nodes_live_and_die():
 
 
 def test_a_card_that_forgets_generations_is_caught():
-    sums = live_in_rtl(LIVES, WEFT_FORGETFUL="1")
+    sums = live_in_rtl(LIVES, forgetful=True)
     assert sums["stale_accepts"], sums
 
 

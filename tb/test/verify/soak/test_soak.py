@@ -7,8 +7,8 @@ from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.soak import campaign
 from weft.tb.verify.soak.bins import AREAS, BINS, OUTAGES
 from weft.tb.verify.soak.campaign import Kept, Soak, soak
-from weft.tb.verify.soak.one import run
 from weft.tb.verify.soak.plan import CARDS, HAZARDS, draw
+from weft.tb.verify.soak.run_cases import run
 
 CYCLES, RUNS_MAX = 50_000, 4      # a rare run ends before its strangers begin
 

@@ -1,0 +1,26 @@
+"""Programs on cards in Python: functional ones, and those in time."""
+
+from weft.model.card.host import TimedDevice
+from weft.model.functional.host import FunctionalDevice
+from weft.model.link import LinkConfig
+from weft.tb.app.stage.host import perform, raise_first
+from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.pair.functional_pair import make_pair
+from weft.tb.sim.pair.loop_pair import complete
+from weft.tb.sim.pair.settings import context_config
+
+DEVICE_TYPES = {"functional": FunctionalDevice, "model": TimedDevice}
+
+
+def play_loop(stage, programs, arguments, progress, backend):
+    """Play programs as :func:`weft.tb.app.stage.stage.play` does."""
+    pair = make_pair(context_config(stage.rtt_us), seed=stage.seed, preset=stage.preset,
+                     device_type=DEVICE_TYPES[backend],
+                     forward=LinkConfig(delay_ns=round(stage.rtt_us * 500), loss=stage.loss))
+    try:
+        hosts, results = complete(perform(pair, programs, arguments, lambda *news: tell(progress, *news), stage.rtt_us))
+        raise_first(hosts)
+    finally:
+        for context in pair.contexts:
+            context.close()
+    return results

@@ -1,1 +1,0 @@
-"""Frames for benches of the receive path."""

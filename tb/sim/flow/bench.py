@@ -1,0 +1,38 @@
+"""Settings that go into a simulator run, and the result that comes out of it, both as JSON."""
+
+import json
+import os
+from pathlib import Path
+
+from weft.tb.sim.flow.simulate import simulate
+
+VARIABLE, RESULT = "WEFT_SETTINGS", "result.json"
+
+
+def run_bench(component=None, *, settings=None, env=None, **options):
+    """Run a bench by :func:`~weft.tb.sim.flow.simulate.simulate`.
+
+    Parameters
+    ----------
+    settings : object
+        What :func:`given` returns in the bench.
+    component, env, options
+        Of ``simulate``.
+
+    Returns
+    -------
+    object
+        What the bench gave to :func:`leave`; None if it left nothing.
+    """
+    result = simulate(component, env={VARIABLE: json.dumps(settings), **(env or {})}, **options) / RESULT
+    return json.loads(result.read_text()) if result.exists() else None
+
+
+def given():
+    """Return the settings of this run, inside the simulator."""
+    return json.loads(os.environ[VARIABLE])
+
+
+def leave(result):
+    """Leave the result of this run, inside the simulator."""
+    Path(os.environ["WEFT_RUN"], RESULT).write_text(json.dumps(result))

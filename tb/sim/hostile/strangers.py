@@ -1,0 +1,54 @@
+"""Frames in an RTL simulation that nobody should send, made from those of a pair of QPs."""
+
+from cocotb.triggers import Timer
+
+from weft.tb.sim.hostile.fuzzed_frames import FrameFuzzer, destination
+from weft.tb.sim.pair.sides import PEER
+
+BURST, BURST_NS = 6, 2_000
+KEPT = 40              # genuine frames of a victim
+SHORTEST = 64          # bytes of a frame that names a QP, and one more
+
+
+class Strangers:
+    """Frames for both hosts, made from genuine ones of two victims and aimed at them.
+
+    Parameters
+    ----------
+    env : TwoCards
+    rng : random.Random
+    victim : callable(side) -> int or None
+        Number of the QP that is aimed at.
+    spared : callable(side) -> set of int
+        Numbers of QPs that get no frame: their peers are honest, and a forged frame could be one of theirs.
+
+    Attributes
+    ----------
+    sent : int
+    """
+
+    def __init__(self, env, rng, *, victim, spared):
+        self._env, self._rng, self._victim, self._spared = env, rng, victim, spared
+        self._heard = {side: [] for side in PEER}       # by the side they are for
+        self.sent = 0
+        for side, peer in PEER.items():
+            env.link(f"{side}_to_{peer}").arrival_watchers.append(lambda frame, peer=peer: self._hear(peer, frame))
+
+    def _hear(self, side, frame):
+        if len(frame) > SHORTEST and destination(frame) == self._victim(side):
+            self._heard[side].append(bytes(frame))
+            del self._heard[side][:-KEPT]
+
+    async def run(self, over):
+        """Send until ``over()``."""
+        while not over():
+            await Timer(BURST_NS, "ns")
+            for side, genuine in self._heard.items():
+                if not genuine:
+                    continue
+                fuzzer, spared = FrameFuzzer(self._rng, genuine), self._spared(side)
+                for _ in range(BURST):
+                    frame = fuzzer.draw()
+                    if len(frame) <= SHORTEST or destination(frame) not in spared:
+                        self._env.sides[side].mac_rx.receive(frame)
+                        self.sent += 1

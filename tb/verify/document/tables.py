@@ -1,0 +1,82 @@
+"""Tables of the documents: registers of the board, header of raw RDMA, variables of ``make sim``, folders."""
+
+import ast
+import itertools
+import re
+from pathlib import Path
+
+from weft.driver.soft.raw.packet import HEADER
+from weft.hdl.board.mac_side import EVENTS
+from weft.hdl.board.registers import CONTROL, CONTROL_BITS, COUNTERS, ID, MAGIC, STATUS, STATUS_BITS
+from weft.model.settings import fields
+from weft.tb.app.device.registers import table
+from weft.tb.app.job.job_settings import JobSettings
+
+ROOT = Path(__file__).resolve().parents[3]
+TOP = ("hdl", "model", "driver", "tb")
+
+
+def board_registers():
+    """Offset, name and meaning of each register of the board."""
+    rows = [(ID, "id", f"{MAGIC:#x}: \"WEFT\", and the board")]
+    rows += [(CONTROL, f"control, bit {bit}", f"`{name}`: {text}") for bit, (name, text) in enumerate(CONTROL_BITS)]
+    rows += [(STATUS, "status", "from bit 0: " + ", ".join(f"`{name}`" for name in STATUS_BITS))]
+    rows += [(COUNTERS + 8 * index, name, text) for index, (name, _, text) in enumerate(EVENTS)]
+    return table(("offset", "register", "what it says"), [(f"{offset:#05x}", *told) for offset, *told in rows])
+
+
+def raw_header():
+    """Field by field, with offsets in bytes from the end of the Ethernet header."""
+    return table(("offset", "bytes", "field", "meaning"), [
+        (HEADER.offset_of(field.name) // 8, field.width // 8,
+         "zero" if field.name.startswith("_") else f"`{field.name}`",
+         field.doc or ("`Opcode`" if field.enum else "")) for field in HEADER.fields])
+
+
+def variables():
+    """Markdown: a row for each variable, or for neighbours with the same values and default."""
+    rows = []
+    for _, alike in itertools.groupby(fields(JobSettings).values(), _values):
+        alike = list(alike)
+        names = ", ".join(f"`{field.name.upper()}`" for field in alike)
+        meanings = "; ".join(map(_meaning, alike))
+        rows.append((names, _default(alike[0]), meanings))
+    return table(("variable", "default", "meaning"), rows)
+
+
+def _values(field):
+    """Equal for settings that share a row."""
+    setting = field.setting
+    return field.kind, field.default, setting.least, setting.most, setting.choices
+
+
+def _default(field):
+    if field.kind is bool:
+        return "0"
+    return field.setting.default_text or ("" if field.default is None else f"{field.default:g}" if isinstance(
+        field.default, float) else str(field.default))
+
+
+def _meaning(field):
+    text = field.setting.about.removesuffix(".")
+    text = text if text[:2].isupper() else text[0].lower() + text[1:]
+    choices = ", ".join(f"`{choice}`" for choice in field.setting.choices)
+    return f"{text} ({choices})" if choices else text
+
+
+def folders(root=ROOT):
+    """``{folder: sentence}``, top folders in the order in which they depend on each other."""
+    found = {}
+    for top in TOP:
+        for file in sorted((root / top).rglob("__init__.py")):      # folders of tests have none
+            doc = ast.get_docstring(ast.parse(file.read_text())) or ""
+            sentence = re.split(r"(?<=\.)\s", doc, maxsplit=1)[0]
+            found[file.parent.relative_to(root).as_posix()] = sentence.replace("\n", " ").replace("``", "`")
+    return found
+
+
+def house_table():
+    """Folders, nested ones indented."""
+    return table(("folder", "what is in it"), [
+        (f"{'&emsp;' * folder.count('/')}[`{folder}/`](../{folder})", sentence)
+        for folder, sentence in folders().items()])

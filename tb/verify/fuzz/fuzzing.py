@@ -1,0 +1,123 @@
+"""Rounds of fuzzing over a pair of cards.
+
+A round has an honest pair of QPs and a pair of victims. The victims move some data over a link that loses, so that
+there are genuine frames of every opcode; then nothing of theirs is outstanding, and frames made from those come in.
+"""
+
+from collections import Counter
+
+from weft.driver.application.file_transfer import Endpoint
+from weft.driver.terms.enums import WCStatus, WROpcode
+from weft.driver.verbs.cq import CQ
+from weft.driver.verbs.qp import QP, rc_init_attr
+from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.tb.sim.hostile.fuzzed_frames import FrameFuzzer, destination
+from weft.tb.sim.pair.sides import PEER, SIDES, BySide
+
+LENGTH, PART = 16_384, 4_096
+SENT, RECEIVED = 1, 7        # numbers of the work requests
+LOST = 0.2                   # of what is for a victim
+PATIENCE = 5_000             # steps
+REST = 40                    # steps behind the last frame
+
+
+class Fuzzing:
+    """Endpoints of both hosts, and the victims of the round. Its methods block; all of them belong to one thread.
+
+    Parameters
+    ----------
+    pair : Pair
+    rng : random.Random
+    step : callable()
+        Lets some time pass.
+    receive : callable(side, frame)
+        A frame arrives at the card of a side.
+    burst : int
+        Frames for each card between two calls of ``settle``.
+    settle : callable()
+        Lets the cards take the frames.
+    victim_timeout : int
+        As the verbs have it.
+    attributes
+        Of the honest connection.
+    """
+
+    def __init__(self, pair, rng, *, step, receive, settle, burst, victim_timeout, **attributes):
+        self.pair, self.rng, self._burst, self._timeout = pair, rng, burst, victim_timeout
+        self._step, self._receive, self._settle = step, receive, settle
+        self.kinds, self.victims, self.cqs = Counter(), [], []
+        self._heard = BySide(([], []) for _ in SIDES)      # genuine frames for the victim and the honest QP of a side
+        self.ends = BySide(Endpoint(context, LENGTH) for context in pair.contexts)
+        self.honest = [end.qps[0] for end in self.ends]
+        for side, peer in PEER.items():
+            self.ends[side].connect(self.ends[peer].connections, **attributes)
+            pair.link(f"{peer}_to_{side}").impairments.drop_when(lambda frame, _, side=side: self._hear(side, frame))
+
+    def _hear(self, side, frame):
+        """Keep a genuine frame; true if it is to be lost."""
+        of_victim, of_honest = self._heard[side]
+        number = destination(frame)
+        if number == self.ends[side].qps[0].qp_num:
+            of_honest.append(bytes(frame))
+        if not self.victims or number != self.victims[SIDES.index(side)].qp_num:
+            return False
+        of_victim.append(bytes(frame))
+        return self.rng.random() < LOST
+
+    def step(self):
+        """Let some time pass, and both drivers look."""
+        self._step()
+        for context in self.pair.contexts:
+            context.progress()
+
+    def _transfer(self, qps, cqs):
+        """A write each way, to the end of the peer's memory: completions and bytes are right."""
+        data = [self.rng.randbytes(PART) for _ in self.ends]
+        for me, you, qp, peer, sent in zip(self.ends, self.ends[::-1], qps, qps[::-1], data, strict=True):
+            me.mr.write(sent)
+            peer.post_recv(RecvWR(RECEIVED))
+            wr = SendWR(SENT, sg=[SGE(me.mr.buf, PART, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE_WITH_IMM, imm_data=5)
+            wr.set_wr_rdma(you.mr.rkey, you.mr.buf + LENGTH - PART)
+            qp.post_send(wr)
+        for _ in range(PATIENCE):
+            self.step()
+            if all(len(cq) >= 2 for cq in cqs):
+                break
+        for end, cq, sent in zip(self.ends, cqs, data[::-1], strict=True):
+            found = sorted((wc.wr_id, wc.status) for wc in cq.take(8)[1])
+            assert found == [(SENT, WCStatus.SUCCESS), (RECEIVED, WCStatus.SUCCESS)], found
+            assert end.mr.read(PART, LENGTH - PART) == sent, "the bytes differ"
+
+    def prepare(self):
+        """Make new victims, and let victims and honest QPs move data."""
+        self.cqs = [CQ(context, 64) for context in self.pair.contexts]
+        self.victims = [QP(end.pd, rc_init_attr(cq)) for end, cq in zip(self.ends, self.cqs, strict=True)]
+        for qp, peer in zip(self.victims, self.victims[::-1], strict=True):
+            qp.connect(peer.connection, path_mtu=1, timeout=self._timeout)
+        self._transfer(self.victims, self.cqs)
+        self._transfer(self.honest, [end.cq for end in self.ends])
+
+    def feed(self, frames):
+        """Let so many frames arrive: nothing completes, and the honest QPs go on."""
+        fuzzers = [FrameFuzzer(self.rng, *map(list, heard)) for heard in self._heard]
+        for number in range(frames):
+            side = number % len(SIDES)
+            self._receive(SIDES[side], fuzzers[side].draw())
+            if number % (len(SIDES) * self._burst) == len(SIDES) * self._burst - 1:
+                self._settle()
+        self._settle()
+        for _ in range(REST):
+            self.step()
+        for cq in self.cqs:
+            found = [(wc.wr_id, wc.status.name) for wc in cq.take(64)[1]]
+            assert not found and not cq.overrun, f"completions of nothing: {found}"
+        self._transfer(self.honest, [end.cq for end in self.ends])
+        self.kinds += sum((fuzzer.drawn for fuzzer in fuzzers), Counter())
+
+    def end(self):
+        """Close the victims."""
+        for each in (*self.victims, *self.cqs):
+            each.close()
+        for frames in sum(self._heard, ()):
+            frames.clear()
+        self.victims = []
