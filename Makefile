@@ -63,7 +63,7 @@ help:
 	@echo 'make formal    proofs, or ONLY= some: bounded, inductive, covers; JSON under sim_build/reports'
 	@echo 'make mutants   small faults in the gateware that its tests have to notice, or ONLY=; hours the first time'
 	@echo 'make coverage  lines and toggles that the block benches reach; JSON under sim_build/reports'
-	@echo 'make lint      Python code by ruff; the Verilog of preset test by Verilator and Yosys'
+	@echo 'make lint      Python code by ruff; prose; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make clean     removes everything generated, but not .venv'
 
 sim: $(VENV)/.sim
@@ -114,8 +114,12 @@ mutants: $(VENV)/.dev
 coverage: $(VENV)/.dev
 	@$(BIN)/weft coverage
 
+# Files and folders that the prose check holds; a folder joins the list when it has no finding left.
+PROSE := docs/glossary.md tb/verify/prose.py
+
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
+	@$(BIN)/python -m weft.tb.verify.prose $(PROSE)
 	@$(BIN)/weft verilog --preset test --yosys
 
 clean:
