@@ -21,7 +21,6 @@ from weft.hdl.contract.params import preset
 from weft.hdl.ring.reader import RingReader
 from weft.tb.verify.document import (
     board,
-    house,
     imports,
     ports,
     qp_states,
@@ -29,6 +28,7 @@ from weft.tb.verify.document import (
     sizing,
     soft,
     state_machines,
+    tree,
     variables,
 )
 
@@ -53,14 +53,14 @@ PARTS = {
     "raw-header": soft.header_table,
     "variables": variables.table,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
-    "board-registers": board.register_table, "house": house.house_table,
+    "board-registers": board.register_table, "folders": tree.folder_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
 }
 
 
 def documents(root=ROOT):
-    """The documents: the README and what lies in ``docs/``."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    """Markdown files at the top of the tree and in ``docs/``."""
+    return [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md"))]
 
 
 def examples(root=ROOT):

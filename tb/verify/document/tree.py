@@ -1,4 +1,4 @@
-"""The map of the house: every folder with code and the first sentence of its docstring."""
+"""Table of the source tree: every folder with code and the first sentence of its docstring."""
 
 import ast
 import re
@@ -21,8 +21,8 @@ def folders(root=ROOT):
     return found
 
 
-def house_table():
-    """Folders, nested ones indented."""
-    return table(("folder", "what is in it"), [
+def folder_table():
+    """Markdown table of the folders, nested ones indented."""
+    return table(("folder", "content"), [
         (f"{'&emsp;' * folder.count('/')}[`{folder}/`](../{folder})", sentence)
         for folder, sentence in folders().items()])
