@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 from weft.hdl.contract import wire
 from weft.model.wan.experiment import Experiment
@@ -106,6 +107,21 @@ def test_commands_that_are_named_exist():
         if command == "bench":
             for only, name in zip(arguments, arguments[1:], strict=False):
                 assert only != "--only" or name in BENCHMARKS, f"{document}: benchmark {name}"
+
+
+def test_workflows_and_images_run_targets_that_exist():
+    files = [*(ROOT / ".github/workflows").glob("*.yml"), ROOT / "examples/containers/sim.Dockerfile"]
+    targets = set(re.findall(r"^([\w-]+):(?!=)", text_of("Makefile"), re.MULTILINE))
+    call = re.compile(r'(?:run: |&& |CMD \[")make(?:", "| )([\w-]+)')
+    called = {target for file in files for target in call.findall(file.read_text(encoding="utf-8"))}
+    assert {"check", "test", "docs", "sim"} <= called <= targets
+
+
+def test_forms_of_github_are_readable():
+    files = [*(ROOT / ".github").rglob("*.yml")]
+    assert len(files) >= 4
+    for file in files:
+        assert yaml.safe_load(file.read_text(encoding="utf-8")), file
 
 
 def test_variables_of_the_main_job_are_listed():
