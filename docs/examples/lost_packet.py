@@ -30,7 +30,7 @@ def show(sender, frame):
         more = f"node: {abi.Encoding(node.encoding).name}, holes {holes}, RSN {node.rsn}"
     elif bth.opcode == wire.Opcode.ACKNOWLEDGE:
         more = f"everything before packet {packet + 1}"
-    print(f"{hosts.loop.now_ns / 1000:6.1f} µs  {sender}  {wire.Opcode(bth.opcode).name:<12} {more}")
+    print(f"{hosts.loop.now_ns / 1000:<4.1f} µs  {sender}  {wire.Opcode(bth.opcode).name:<12} {more}")
     return lost
 
 
