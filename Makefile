@@ -26,7 +26,7 @@ OPTIONS = $(foreach variable,$(PARAMETERS),$(call option,$(variable))) $(foreach
 PRESET_OPTION = $(call option,PRESET)
 ONLY_OPTION = $(foreach name,$(ONLY),--only $(call quoted,$(name)))
 
-# A name that nobody reads is a slip of the pen, and no reason to run with something else than was meant.
+# An unknown variable is a typing error: refuse it instead of running with other settings than intended.
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 UNKNOWN := $(strip $(foreach name,$(filter-out $(PARAMETERS) $(FLAGS) $(OTHERS),$(GIVEN)),\
   $(if $(filter sim wave,$(MAKECMDGOALS))$(filter $(PARAMETERS) $(FLAGS) $(OTHERS),$(shell tr a-z A-Z <<< '$(name)')),$(name))))
@@ -40,7 +40,7 @@ $(foreach flag,$(FLAGS),$(if $(filter-out 0 1 no yes false true,$($(flag))),\
 MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
   [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
 
-.PHONY: help sim check test test-all soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint clean tools moved
+.PHONY: help sim check test test-all soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint docs clean tools moved
 .DEFAULT_GOAL := help
 
 help:
@@ -63,7 +63,8 @@ help:
 	@echo 'make formal    proofs, or ONLY= some: bounded, inductive, covers; JSON under sim_build/reports'
 	@echo 'make mutants   small faults in the gateware that its tests have to notice, or ONLY=; hours the first time'
 	@echo 'make coverage  lines and toggles that the block benches reach; JSON under sim_build/reports'
-	@echo 'make lint      Python code by ruff; the Verilog of preset test by Verilator and Yosys'
+	@echo 'make lint      Python code by ruff; prose; the Verilog of preset test by Verilator and Yosys'
+	@echo 'make docs      documentation site with API reference under sim_build/site'
 	@echo 'make clean     removes everything generated, but not .venv'
 
 sim: $(VENV)/.sim
@@ -114,9 +115,19 @@ mutants: $(VENV)/.dev
 coverage: $(VENV)/.dev
 	@$(BIN)/weft coverage
 
+# Files and folders that the prose check holds; a folder joins the list when it has no finding left.
+PROSE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/commands.md docs/design.md docs/development.md \
+  docs/glossary.md docs/programming.md docs/results.md docs/serve.md docs/tutorial.md docs/versions.md docs/wan.md \
+  docs/software.md docs/examples examples .github tb/verify/prose.py tb/verify/document/goodput.py tb/verify/document/site.py
+
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
+	@$(BIN)/python -m weft.tb.verify.prose $(PROSE)
 	@$(BIN)/weft verilog --preset test --yosys
+
+docs: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo 'site sim_build/site/index.html'
 
 clean:
 	rm -rf sim_build build dist .pytest_cache .ruff_cache .hypothesis

@@ -2,9 +2,9 @@
 
     python examples/file_copy.py [FILE] [--rtl]
 
-Two programs run here, one on each host, as they would on two machines. What they say to each other with ``tell`` and
-``hear`` is what two processes say over TCP before there is a connection: the numbers of the QPs, and where the memory
-is. The cards are functional ones; with ``--rtl`` they are the gateware in a simulator, and the programs are the same.
+Two programs run here, one on each host, as on two machines. With ``tell`` and ``hear`` they exchange the data that two
+processes exchange over TCP before a connection exists: QP numbers and memory addresses. The cards are functional; with
+``--rtl`` they are the gateware in a simulator, under the same programs.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.app.stage.stage import Stage, play
 
 CHUNK = 64 * 1024      # bytes of a request
-UNDER_WAY = 16         # requests
+OUTSTANDING = 16         # requests
 
 
 def server(host, path):
-    """Offers memory and waits until the file is in it; its digest."""
+    """Offer memory, wait until the file is in it, and return its digest."""
     (size,) = host.hear()
     with PD(host.context) as pd, CQ(host.context, 1) as cq:
         mr = MR(pd, size, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
@@ -34,26 +34,26 @@ def server(host, path):
         qp.connect(QPConnection(**peer))
         qp.post_recv(RecvWR())         # the last write has an immediate, and that takes a receive
         host.tell("ready")
-        [wc] = cq.wait()               # everything before it is in place as well
+        [wc] = cq.wait()               # everything before it is placed as well
         assert wc.status is WCStatus.SUCCESS and wc.imm_data == size % (1 << 32)
         digest = hashlib.sha256(mr.read(size, 0)).hexdigest()
-        host.hear()                    # who leaves earlier may leave the client without its last acknowledgement
+        host.hear()                    # an earlier end may leave the client without its last acknowledgement
         return digest
 
 
 def client(host, path):
-    """Writes the file, 16 pieces at a time; its digest."""
+    """Write the file, 16 pieces at a time, and return its digest."""
     data = Path(path).read_bytes()
     host.tell(len(data))
     peer, address, rkey = host.hear()
-    with PD(host.context) as pd, CQ(host.context, UNDER_WAY) as cq:
+    with PD(host.context) as pd, CQ(host.context, OUTSTANDING) as cq:
         mr = MR(pd, len(data), AccessFlag.LOCAL_WRITE)
         mr.write(data)
-        qp = QP(pd, rc_init_attr(cq, max_send_wr=UNDER_WAY))
+        qp = QP(pd, rc_init_attr(cq, max_send_wr=OUTSTANDING))
         host.tell(vars(qp.connection))
         qp.connect(QPConnection(**peer))
         host.hear()
-        under_way = 0
+        outstanding = 0
         for at in range(0, len(data), CHUNK):
             length = min(CHUNK, len(data) - at)
             last = at + length == len(data)
@@ -62,11 +62,11 @@ def client(host, path):
                         imm_data=len(data) % (1 << 32))
             wr.set_wr_rdma(rkey, address + at)
             qp.post_send(wr)
-            under_way += 1
-            while under_way == UNDER_WAY or last and under_way:
-                for wc in cq.wait(UNDER_WAY):
+            outstanding += 1
+            while outstanding == OUTSTANDING or last and outstanding:
+                for wc in cq.wait(OUTSTANDING):
                     assert wc.status is WCStatus.SUCCESS, wc
-                    under_way -= 1
+                    outstanding -= 1
         host.tell("done")
     return hashlib.sha256(data).hexdigest()
 

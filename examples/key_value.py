@@ -1,4 +1,4 @@
-"""A key-value store that its server's program never answers for: clients find and change entries by RDMA.
+"""Key-value store without a server process in the data path: clients find and change entries by RDMA.
 
     python examples/key_value.py [--rtl]
 
@@ -8,8 +8,8 @@ The store is an open-addressed hash table in the server's memory. An entry has 6
 
 which is one line of memory, so it is read at once. A reader READs it, again while the version is odd. A writer takes
 it by an atomic COMPARE AND SWAP of the version, from even to odd, WRITEs key and value, and releases it by a FETCH
-AND ADD, to the next even number; so nobody takes half of a value for a whole one, and two writers do not mix. What
-the programs say with ``tell`` and ``hear`` they would say over TCP, once.
+AND ADD, to the next even number; so no reader sees half of a value, and two writers do not mix. The
+programs exchange addresses with ``tell`` and ``hear``, once, as they would over TCP.
 """
 
 import argparse
@@ -29,7 +29,7 @@ EMPTY = bytes(KEY)
 
 
 class Store:
-    """The table as a client sees it; ``context``, and what the server told."""
+    """Client of the table: its context, and the peer, address and key from the server."""
 
     def __init__(self, context, peer, address, rkey):
         self.pd, self.cq = PD(context), CQ(context, 1)
@@ -59,7 +59,7 @@ class Store:
             while True:
                 entry = self.do(WROpcode.RDMA_READ, at, ENTRY)
                 version, found, value = entry[:8], entry[8:8 + KEY], entry[8 + KEY:]
-                if not version[0] & 1:       # nobody is writing it
+                if not version[0] & 1:       # no writer has it
                     break
             if found in (key, EMPTY):
                 return at, int.from_bytes(version, "little"), value if found == key else None
@@ -75,7 +75,7 @@ class Store:
             at, version, _ = self.find(key)
             old = self.do(WROpcode.ATOMIC_CMP_AND_SWP, at, 8, compare_add=version, swap=version + 1)
             if int.from_bytes(old, "little") == version:
-                break                        # it is ours; otherwise somebody was faster
+                break                        # this writer has it; otherwise another one was faster
         self.mr.write(key + value, offset=8)
         self.do(WROpcode.RDMA_WRITE, at + 8, KEY + VALUE, offset=8)
         self.do(WROpcode.ATOMIC_FETCH_AND_ADD, at, 8, compare_add=1)
@@ -89,7 +89,7 @@ def padded(text, length):
 
 
 def server(host, words):
-    """Has the memory, and does nothing but wait: its driver and its card answer."""
+    """Provide the memory and wait: driver and card answer."""
     with PD(host.context) as pd, CQ(host.context, 1) as cq:
         mr = MR(pd, ENTRIES * ENTRY, AccessFlag.LOCAL_WRITE | REMOTE)
         qp = QP(pd, rc_init_attr(cq))

@@ -2,7 +2,7 @@
 
     .venv/bin/python examples/ping_pong.py --rounds 20 --loss 0.05
 
-:func:`server` and :func:`client` are what a program does; they share nothing but an address and a port. Below them two
+:func:`server` and :func:`client` are what a program does; they share only an address and a port. Below them two
 simulated hosts are set up, each with a card, and each runs one of them.
 """
 
@@ -21,7 +21,7 @@ from weft.model.functional.host import connected_pair, run_apps
 from weft.model.link import LinkConfig
 
 PORT = "7471"
-WISH = struct.Struct("!II")      # what the client says with its request: how many rounds, of how many bytes
+WISH = struct.Struct("!II")      # private data of the client's request: number of rounds, bytes per message
 
 
 def server(address, port=PORT):
@@ -44,7 +44,7 @@ def server(address, port=PORT):
 
 
 def client(address, server_address, port=PORT, *, rounds=10, size=64):
-    """Ask for so many rounds; how long each took, in nanoseconds of the card's time."""
+    """Run ``rounds`` rounds and return the duration of each, in nanoseconds of the card's time."""
     there = AddrInfo(src=address, dst=server_address, dst_service=port)
     with CMID(there, queue_pair()) as connection:
         ping, pong = connection.reg_msgs(size), connection.reg_msgs(size)
@@ -61,12 +61,12 @@ def client(address, server_address, port=PORT, *, rounds=10, size=64):
             check(connection.get_recv_comp())
             times.append(now() - start)
             assert pong.read(size, 0) == ping.read(size, 0)
-        connection.disconnect()                         # by who got the last message: the other end may not know yet
+        connection.disconnect()                         # the end that received the last message closes
         return times
 
 
 def queue_pair():
-    """What both ends create their queue pair with."""
+    """Attributes of the queue pair at both ends."""
     return QPInitAttr(qp_type=QPType.RC, cap=QPCap(max_send_wr=1, max_recv_wr=1))
 
 

@@ -1,4 +1,4 @@
-"""A wrong key ends the connection: the request fails, the rest is flushed, and the QPs are connected anew."""
+"""A wrong key ends the connection: the request fails, the rest is flushed, and the QPs are connected again."""
 
 from two_hosts import TwoHosts
 
@@ -7,7 +7,7 @@ a, b = hosts.a, hosts.b
 
 
 def until_completed(count):
-    """Let both hosts work until so many requests of ``a`` are complete; these."""
+    """Run both hosts until ``count`` requests of ``a`` are complete, and return their completions."""
     found = []
     while len(found) < count:
         b.context.progress()

@@ -1,4 +1,4 @@
-"""A program sleeps until the completion channel tells of a completion."""
+"""Sleep until the completion channel has an event."""
 
 from two_hosts import TwoHosts
 
@@ -18,7 +18,7 @@ def sending():
 
 def receiving():
     cq = b.channel.get_cq_event(timeout_ns=1_000_000)
-    cq.req_notify()                        # before polling: what comes from now on makes an event again
+    cq.req_notify()                        # before polling: later completions make an event again
     _, [message] = cq.poll()
     print(f"receive {message.wr_id} after {b.context.device.now_ns() // 1000} µs")
 

@@ -1,4 +1,4 @@
-"""A message with an immediate tells the receiving program that everything before it is in place."""
+"""Write with an immediate: its completion at the receiver means that everything before it is placed."""
 
 from two_hosts import TwoHosts
 

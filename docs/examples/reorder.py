@@ -1,4 +1,4 @@
-"""A link that holds packets back: what `reorder_distance` saves."""
+"""Effect of `reorder_distance` on a link that delays packets."""
 
 from two_hosts import TwoHosts
 

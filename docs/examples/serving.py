@@ -1,4 +1,4 @@
-"""A host that only lets others write into its memory keeps its driver going until it is told to end."""
+"""Serve the peers of a host whose program only waits, until the other program has finished."""
 
 from two_hosts import TwoHosts
 
@@ -10,7 +10,7 @@ serving = True
 def serve():
     while serving:
         b.context.progress()
-        b.context.wait(50_000)      # nanoseconds at most: less when the card has news or a timer is due
+        b.context.wait(50_000)      # nanoseconds; returns earlier for an event of the card or a timer
 
 
 def write():

@@ -1,4 +1,4 @@
-"""The link breaks: how long a sender goes on asking."""
+"""Time until a sender gives up after the link breaks."""
 
 from two_hosts import TwoHosts
 

@@ -1,4 +1,4 @@
-"""What the other examples share: two hosts with functional cards; a PD, CQ, MR and connected QP on each."""
+"""Two hosts with functional cards, each with a PD, CQ, MR and connected QP; the other examples import it."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ class TwoHosts:
         Bytes of each MR.
     config : ContextConfig or None
     link : LinkConfig or None
-        Both ways.
+        Both directions.
     attributes
         Passed to ``QP.connect``.
     """

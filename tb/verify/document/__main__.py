@@ -1,12 +1,14 @@
-"""``python -m weft.tb.verify.document [--measured]``: make the generated parts of the documents anew.
+"""``python -m weft.tb.verify.document [--measured]``: write the generated parts of the documents.
 
-With ``--measured`` the figures of the last runs, in ``sim_build/reports/``, go into the documents, too.
+With ``--measured`` the figures of the last runs, in ``sim_build/reports/``, go into the documents as well.
 """
 
 import sys
 
+import pyarrow.parquet
+
 from weft.tb.app.device.registers import registers_markdown
-from weft.tb.verify.document import measured
+from weft.tb.verify.document import goodput, measured
 from weft.tb.verify.document.parts import ROOT, documents, fill, make
 
 if __name__ == "__main__":
@@ -18,3 +20,6 @@ if __name__ == "__main__":
         if sys.argv[1:]:
             text = measured.fill(text, ROOT / measured.REPORTS)
         document.write_text(text, encoding="utf-8")
+    if sys.argv[1:] and (ROOT / goodput.TABLE).exists():
+        goodput.take(pyarrow.parquet.read_table(ROOT / goodput.TABLE).to_pylist())
+    goodput.draw()

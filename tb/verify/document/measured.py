@@ -15,6 +15,7 @@ from weft.tb.app.device.registers import table
 REPORTS = Path("sim_build/reports")
 PART = re.compile(r"(<!-- measured: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 HEAD = ("what", "value", "conditions", "command")
+REACH_HEAD = ("what", "value", "command")
 
 
 @dataclass(frozen=True)
@@ -38,74 +39,78 @@ class Figure:
         return rows.get(self.what) and (self.what, rows[self.what][1], self.conditions, rows[self.what][3])
 
 
-_ALONE = "the Adamap room alone, reads of 1 µs, 1 KiB packets at 100 Gb/s, losses reported by the millisecond"
+_ALONE = "Adamap subsystem alone, reads of 1 µs, 1 KiB packets at 100 Gb/s, losses reported per millisecond"
 FIGURES = (
-    Figure("payload, both ways at once, PMTU 4096; 1024",
+    Figure("payload, both directions at once, PMTU 4096; 1024",
            "{rx_payload_gbps:.1f} Gb/s, {rx_payload_gbps_two_clocks:.1f} with two clocks, of the "
-           "{payload_limit_gbps:.2f} that Ethernet has room for; {rx_payload_gbps_1024:.1f}, "
+           "{payload_limit_gbps:.2f} that Ethernet allows; {rx_payload_gbps_1024:.1f}, "
            "{rx_payload_gbps_1024_two_clocks:.1f}, of {payload_limit_gbps_1024:.2f}",
            "1 QP, 64 KiB messages, no loss; two clocks: cards at 250 MHz ± 500 ppm, MACs at 322.27 MHz + 332 and "
            "- 312 ppm"),
-    Figure("payload, both ways at once, PMTU 4096, hosts that split completions at 64 bytes",
+    Figure("payload, both directions at once, PMTU 4096, hosts that split completions at 64 bytes",
            "{tx_payload_gbps_split64_straddle:.1f} Gb/s with straddle, {tx_payload_gbps_split64:.1f} without",
            "1 QP, 64 KiB messages, no loss"),
-    Figure("64-byte writes a second", "{tx_message_rate_mpps:.1f} million one way, "
-           "{message_rate_both_ways_mpps:.1f} million each way both ways",
-           "1 QP, 1000 in flight, through the driver, tags as in `basic`"),
-    Figure("64-byte writes to a receiver that cannot keep up",
-           "{overload_goodput_ratio:.1%} of what it can take, {overload_sent_again_slow_host:.2f} sent again each",
-           "77 million a second offered, every one reported, 4000 in flight; its host takes nothing in 30 % of all "
-           "cycles, or has 64 entries for reports: the worse of both; packets sent again in the first"),
-    Figure("how evenly eight QPs share such a receiver", "Jain's index {overload_share_jain_slow_host:.3f}",
-           "the same, the slow host"),
+    Figure("64-byte writes per second", "{tx_message_rate_mpps:.1f} million in one direction, "
+           "{message_rate_both_ways_mpps:.1f} million per direction in both",
+           "1 QP, 1000 outstanding, through the driver, tags as in `basic`"),
+    Figure("64-byte writes to an overloaded receiver",
+           "{overload_goodput_ratio:.1%} of its capacity, {overload_sent_again_slow_host:.2f} retransmissions per "
+           "write",
+           "77 million per second offered, every one reported, 4000 outstanding; the receiving host stalls in 30 % of "
+           "all cycles, or has 64 entries for reports: the worse of both; retransmissions in the first case"),
+    Figure("fairness among eight QPs at this receiver", "Jain's index {overload_share_jain_slow_host:.3f}",
+           "the same, the stalling host"),
     Figure("payload of writes, of reads, of sends", "{write_payload_gbps:.1f}, {read_payload_gbps:.1f}, "
-           "{send_payload_gbps:.1f} Gb/s", "1 QP, 64 KiB messages, PMTU 4096, 16 in flight, no loss"),
+           "{send_payload_gbps:.1f} Gb/s", "1 QP, 64 KiB messages, PMTU 4096, 16 outstanding, no loss"),
     Figure("register accesses per message", "{mmio_per_message:.1f}; {mmio_per_small_message:.2f}",
-           "12 QPs with 64 KiB; 1 QP with 64 bytes both ways; waits by interrupt"),
-    Figure("from `post_send` to the receiver's completion", "{post_send_to_receiver_completion_ns:,.0f} ns",
-           "64 bytes, an idle card; one read of host memory of 1 µs is in it, the driver takes no time"),
-    Figure("the same, inline", "{inline_post_send_to_receiver_completion_ns:,.0f} ns",
-           "64 bytes, an idle card that reads no host memory for it"),
-    Figure("inline writes of 64 bytes a second", "{inline_tx_message_rate_mpps:.1f} million one way, with "
-           "{read_requests_per_inline_message:.1f} reads of host memory each in place of "
+           "12 QPs with 64 KiB; 1 QP with 64 bytes in both directions; completion by interrupt"),
+    Figure("latency from `post_send` to the receiver's completion", "{post_send_to_receiver_completion_ns:,.0f} ns",
+           "64 bytes, idle card; includes one read of host memory of 1 µs and no driver time"),
+    Figure("the same latency, inline", "{inline_post_send_to_receiver_completion_ns:,.0f} ns",
+           "64 bytes, idle card, no read of host memory"),
+    Figure("inline writes of 64 bytes per second", "{inline_tx_message_rate_mpps:.1f} million in one direction, with "
+           "{read_requests_per_inline_message:.1f} reads of host memory each instead of "
            "{read_requests_per_small_message:.2f}",
-           "1 QP, 1000 in flight, two entries of the ring each, as in `basic`"),
-    Figure("retransmissions matched with their nodes",
+           "1 QP, 1000 outstanding, two ring entries each, as in `basic`"),
+    Figure("matching of retransmissions with their nodes",
            "interval {adamap_match_interval_cycles:.0f}, latency {adamap_match_latency_cycles:.0f} cycles",
-           "the matcher alone, nodes cached, lists walked node by node to their end; the window in front takes a "
-           "packet per 2 cycles"),
-    Figure("retransmissions that find their node on the card, 1 QP",
+           "matcher alone, nodes cached, lists traversed to their end; the window before it takes a packet per "
+           "2 cycles"),
+    Figure("retransmissions that hit the head cache, 1 QP",
            "{adamap_unstalled_fraction_batched_n2:.1%}",
-           f"{_ALONE}: 1e-3 at random; n = 2, cache of 32, nodes linked ahead in consecutive blocks, rests between "
+           f"{_ALONE}: 1e-3 at random; n = 2, cache of 32, nodes linked ahead in consecutive blocks, pauses between "
            "reports"),
     Figure("the same, 8 QPs; 8 QPs that lose every 384th packet",
            "{adamap_unstalled_fraction_batched_q8_n4:.1%}; {adamap_unstalled_fraction_comb_q8_n4:.1%}",
-           f"{_ALONE}: 1e-3 at random; n = 4, cache of 16, scattered blocks, QPs mixed packet by packet, no rests"),
-    Figure("card memory of a QP that loses nothing", "{adamap_sram_bytes_per_qp:.1f} bytes",
-           "the Adamap room, each bit once: window of 128 bits, list; without the QP table"),
-    Figure("of a QP that recovers", "{adamap_sram_bytes_recovering_qp:.0f} bytes; as built "
+           f"{_ALONE}: 1e-3 at random; n = 4, cache of 16, scattered blocks, QPs mixed packet by packet, no pauses"),
+    Figure("card memory of a QP without losses", "{adamap_sram_bytes_per_qp:.1f} bytes",
+           "Adamap subsystem, each bit once: window of 128 bits, list; without the QP table"),
+    Figure("card memory of a QP in recovery", "{adamap_sram_bytes_recovering_qp:.0f} bytes; as built "
            "{adamap_sram_bytes_recovering_qp_default:.0f}",
            "the same, with an open node and one cached node; as built: with 4 cached nodes (the default), the QP "
            "table, and copies for read ports"),
-    Figure("of 10,000 QPs, 5 % of which recover", "{adamap_sram_total_10k_qps_5pct:.0f} KiB; as built "
+    Figure("card memory of 10,000 QPs, 5 % of them in recovery", "{adamap_sram_total_10k_qps_5pct:.0f} KiB; as built "
            "{adamap_sram_total_10k_qps_5pct_default:.0f}",
-           "each bit once, one cached node per QP that recovers; as above"),
+           "each bit once, one cached node per QP in recovery; as above"),
     Figure("blocks leaked, stale nodes or packets accepted", "{adamap_block_leaks:.0f}, {adamap_stale_accepts:.0f}",
-           "a million lives of nodes in the functional model, ten thousand in the RTL"),
-    Figure("random and mutated frames that raised, hung, completed or wrote what they must not", "{fuzz_failures:.0f}",
-           "a million into two drivers over functional cards, a hundred thousand into two real cards"),
-    Figure("PCIe faults that lost a tag or credit, hung, or put wrong bytes in", "{pcie_fault_failures:.0f}",
-           "ten thousand of 18 kinds into the PCIe room, reads in 1 µs; all, resets, removals, damaged rings, nodes "
-           "and page lists over two cards"),
-    Figure("goodput that an honest QP keeps beside an attack", "at least {hostile_goodput_kept_min:.1%}",
-           "50 Gb/s honest, 45 Gb/s of one of 12 kinds of attack: strangers, former lives, wrong keys, far PSNs, "
-           "forged control frames, noise"),
-    Figure("cycles of two cards in a world that fails, and what failed in them",
-           "{soak_cycles:,.0f}; {soak_failures:.0f}", "random runs: loss, bad hosts, resets, removals, strangers, "
-           "wraps, churn; presets `test` and `basic`; wrong bytes, completions, leaks or stalls count"),
-    Figure("small faults of the RTL that its tests notice", "{mutants_killed_fraction:.1%}",
-           "drawn by rule and seed, each against the tests of its own room; those that change nothing are left out"),
+           "a million nodes, from first hole to retirement, in the functional model; ten thousand in the RTL"),
+    Figure("random and mutated frames that raised, hung, or completed or wrote something invalid",
+           "{fuzz_failures:.0f}",
+           "a million into two drivers over functional cards, a hundred thousand into two RTL cards"),
+    Figure("PCIe faults that lost a tag or credit, hung, or caused wrong bytes", "{pcie_fault_failures:.0f}",
+           "ten thousand of 18 kinds into the PCIe subsystem, reads of 1 µs; all kinds, resets, removals, damaged "
+           "rings, nodes and page lists over two cards"),
+    Figure("goodput of an honest QP under attack", "at least {hostile_goodput_kept_min:.1%}",
+           "50 Gb/s honest, 45 Gb/s of one of 12 kinds of attack: unknown peers, earlier incarnations, wrong keys, far "
+           "PSNs, forged control frames, noise"),
+    Figure("cycles of two cards under random faults, and failures among them",
+           "{soak_cycles:,.0f}; {soak_failures:.0f}", "random runs: loss, misbehaving hosts, resets, removals, unknown "
+           "peers, wraps, churn; presets `test` and `basic`; wrong bytes, completions, leaks or stalls count"),
+    Figure("mutants of the RTL that the tests detect", "{mutants_killed_fraction:.1%}",
+           "drawn by rule and seed, each against the tests of its subsystem; equivalent mutants are not counted"),
 )
+REACH = {figure.what for figure in FIGURES[:1] + FIGURES[2:4] + FIGURES[7:9] + FIGURES[11:12] + FIGURES[13:14]
+         + FIGURES[15:16] + FIGURES[17:18] + FIGURES[19:20]}
 SIM_ROWS = ("packets_sent", "packets_lost", "packets_retransmitted", "spurious_retransmissions", "goodput_gbps")
 KINDS = {"lut": "LUT", "lutram": "LUT as RAM", "ff": "flip-flops", "srl": "SRL", "carry": "carry", "bram18": "RAMB18",
          "bram36": "RAMB36", "uram": "URAM", "dsp": "DSP"}
@@ -117,11 +122,22 @@ def _rows(text):
     return {row[0].strip("| "): [cell.strip("| ") for cell in row] for row in cells if len(row) == len(HEAD)}
 
 
-def bench(report, before):
-    """The table of figures: what the report has, and for the rest what stands there."""
+def bench(report, before, figures=FIGURES):
+    """Table of figures from a report; a row that the report lacks stays as in ``before``."""
     found, old = {row["name"]: row for row in report}, _rows(before)
-    rows = [figure.text(found) or figure.kept(old) for figure in FIGURES]
+    rows = [figure.text(found) or figure.kept(old) for figure in figures]
     return table(HEAD, [row for row in rows if row])
+
+
+def reach(report, before):
+    """Table of the figures in :data:`REACH`, without their conditions."""
+    rows = _rows(bench(report, _with_conditions(before), [figure for figure in FIGURES if figure.what in REACH]))
+    return table(REACH_HEAD, [(row[0], row[1], row[3]) for row in rows.values()])
+
+
+def _with_conditions(text):
+    """Table of :func:`reach` with an empty column of conditions."""
+    return "\n".join(" | ".join([*line.split(" | ")[:-1], "", line.split(" | ")[-1]]) for line in text.splitlines())
 
 
 def sim(report, _before):
@@ -190,8 +206,8 @@ def area(report, before):
                                     *filled.values(), strict=True))
 
 
-REPORT_OF = {"area": "synth", "full": "synth"}      # other parts have a report of their name
-MAKERS = {"bench": bench, "sim": sim, "synth": synth, "area": area, "full": full}
+REPORT_OF = {"area": "synth", "full": "synth", "reach": "bench"}      # other parts have a report of their name
+MAKERS = {"bench": bench, "reach": reach, "sim": sim, "synth": synth, "area": area, "full": full}
 
 
 def fill(text, reports=REPORTS):

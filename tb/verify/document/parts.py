@@ -42,14 +42,14 @@ PARTS = {
     "raw-header": tables.raw_header,
     "variables": tables.variables,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
-    "board-registers": tables.board_registers, "house": tables.house_table,
+    "board-registers": tables.board_registers, "folders": tables.folder_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
 }
 
 
 def documents(root=ROOT):
-    """The documents: the README and what lies in ``docs/``."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    """Markdown files at the top of the tree and in ``docs/``."""
+    return [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md"))]
 
 
 def examples(root=ROOT):

@@ -75,8 +75,8 @@ def folders(root=ROOT):
     return found
 
 
-def house_table():
-    """Folders, nested ones indented."""
-    return table(("folder", "what is in it"), [
+def folder_table():
+    """Markdown table of the folders, nested ones indented."""
+    return table(("folder", "content"), [
         (f"{'&emsp;' * folder.count('/')}[`{folder}/`](../{folder})", sentence)
         for folder, sentence in folders().items()])

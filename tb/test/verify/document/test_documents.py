@@ -1,21 +1,30 @@
 """The documents say what the code says: parts made from it, programs, links, commands and settings."""
 
 import itertools
+import os
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
+from weft.hdl.contract import wire
+from weft.model.wan.experiment import Experiment
+from weft.model.wan.result import measure
 from weft.tb.app.job.job_settings import make_variables
 from weft.tb.cli import app
+from weft.tb.sim.flow.system import need
+from weft.tb.test.model.wan.ready import compile_engine
 from weft.tb.verify.bench.benchmark import BENCHMARKS
-from weft.tb.verify.document import parts
+from weft.tb.verify.document import goodput, parts
 
 ROOT = Path(__file__).resolve().parents[4]
 DOCUMENTS = [file.relative_to(ROOT).as_posix() for file in parts.documents(ROOT)]
-README_LINES = 200
+README_LINES = 120
 AGAIN = "run: .venv/bin/python -m weft.tb.verify.document"
 make = cache(parts.make)
 
@@ -100,11 +109,77 @@ def test_commands_that_are_named_exist():
                 assert only != "--only" or name in BENCHMARKS, f"{document}: benchmark {name}"
 
 
-def test_readme_names_every_setting_and_stays_short():
-    text = text_of("README.md")
-    section = text.partition("| variable |")[2].partition("<!-- end -->")[0]
+def test_workflows_and_images_run_targets_that_exist():
+    files = [*(ROOT / ".github/workflows").glob("*.yml"), ROOT / "examples/containers/sim.Dockerfile"]
+    targets = set(re.findall(r"^([\w-]+):(?!=)", text_of("Makefile"), re.MULTILINE))
+    call = re.compile(r'(?:run: |&& |CMD \[")make(?:", "| )([\w-]+)')
+    called = {target for file in files for target in call.findall(file.read_text(encoding="utf-8"))}
+    assert {"check", "test", "docs", "sim"} <= called <= targets
+
+
+def test_forms_of_github_are_readable():
+    files = [*(ROOT / ".github").rglob("*.yml")]
+    assert len(files) >= 4
+    for file in files:
+        assert yaml.safe_load(file.read_text(encoding="utf-8")), file
+
+
+def test_variables_of_the_main_job_are_listed():
+    section = text_of("docs/running.md").partition("| variable |")[2].partition("<!-- end -->")[0]
     assert sorted(re.findall(r"`([A-Z_]+)`", section)) == sorted(itertools.chain(*make_variables()))
-    assert text.count("\n") < README_LINES
+
+
+def test_readme_stays_short():
+    assert text_of("README.md").count("\n") <= README_LINES
+
+
+def test_readme_shows_rows_of_the_results():
+    def rows(document, name, cells):
+        part = text_of(document).partition(f"<!-- measured: {name} -->\n")[2].partition("<!-- end -->")[0]
+        split = [[cell.strip("| ") for cell in line.split(" | ")] for line in part.splitlines()[2:]]
+        return [tuple(row[cell] for cell in cells) for row in split]
+
+    shown = rows("README.md", "reach", (0, 1, 2))
+    assert 5 <= len(shown) <= 10
+    assert set(shown) <= set(rows("docs/results.md", "bench", (0, 1, 3)))
+
+
+def test_picture_of_the_readme_shows_the_points_beside_it():
+    picture = (ROOT / goodput.PICTURE).read_text(encoding="utf-8")
+    assert goodput.digest() in picture, AGAIN
+    assert len(picture) < 100_000
+    for document in ("README.md", "docs/results.md"):
+        assert re.search(r"!\[[^\]]+\]\((?:docs/)?goodput\.svg\)", text_of(document))
+
+
+@pytest.mark.parametrize(("scheme", "loss"), [("adamap", 0.01), ("irn-bdp", 0.01), ("go-back-n", 0.001)])
+def test_points_of_the_picture_are_what_the_model_gives_now(scheme, loss):
+    compile_engine()
+    now = measure(Experiment(scheme=scheme, loss=loss, **goodput.settings())).goodput
+    assert goodput.points()[scheme, loss] == float(f"{now:.6g}"), (
+        f"run: .venv/bin/weft sweep --plan {goodput.PLAN} --output {goodput.TABLE}, and {AGAIN} --measured")
+
+
+def test_commands_of_the_tutorial_run(tmp_path):
+    """They run in order, with results in a folder of the test."""
+    need("tshark")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text_of("docs/tutorial.md"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    printed = []
+    for block in blocks:
+        command = block.replace(".venv/bin/python", sys.executable).replace("sim_build", str(tmp_path)).replace(
+            ".venv/bin/weft", f"{sys.executable} -m weft.tb.cli")
+        done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120,
+                              env=os.environ | {"WEFT_BUILD": str(tmp_path), "PYTHONIOENCODING": "utf-8"})
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        printed.append([line.split("\t") for line in done.stdout.splitlines()])
+    sent, back = printed[2:]
+    *originals, (time, opcode, psn) = sent
+    assert opcode == str(int(wire.Opcode.RETX_WRITE)) and len(originals) == 13
+    assert {row[1] for row in originals} == {"10", "11"}
+    [lost] = [row for row in originals if row[2] == psn]
+    assert 20e-6 < float(time) - float(lost[0]) < 30e-6
+    assert [row[1] for row in back] == ["194", "17"]
 
 
 def test_report_fields_that_are_explained_are_those_there_are():

@@ -1,0 +1,92 @@
+"""The prose check finds each phrase that a rule names, where it stands, and in prose alone."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from weft.tb.verify import prose
+
+ROOT = Path(__file__).resolve().parents[3]
+# A sentence for every rule, in the order of the rules; the first ones only count at the beginning of a docstring.
+WRONG = """
+What the card sends.
+It is read. Whoever reads it waits.
+Whoever reads it waits.
+Each program whoever starts it runs.
+It sends so many packets.
+It is sent anew.
+It runs amid loss.
+The driver is told of it.
+The table says which.
+The card hears the peer.
+It has a key of its own.
+The input waits until he is granted.
+Nobody reads it.
+The room of the window.
+One life of a QP.
+A stranger sends a packet.
+The block is homeless.
+The node is turned out.
+The fate of a frame.
+Two reads are under way.
+It waits behind the reads.
+It runs on a card in time.
+It ends by the clock on the wall.
+It is sent in vain.
+The list goes on.
+The input gives way.
+It comes of a loss.
+The block is to be read.
+It is used in place of a queue.
+It sends nothing but frames.
+It waits as ever.
+""".strip().split("\n")
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Folder in which the check lists every file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(prose.subprocess, "run", lambda *arguments, **options: type("Listed", (), {
+        "stdout": "\n".join(sorted(file.name for file in tmp_path.iterdir()))}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("rule", "sentence"), list(zip(prose.RULES, WRONG, strict=True)))
+def test_each_rule_finds_its_phrase(rule, sentence):
+    assert rule in {found for _, _, found in prose.check(sentence, opening=True)}
+
+
+def test_plain_text_is_clean():
+    assert not list(prose.check("Return the PSN of the oldest packet. The window slides once per cycle.", opening=True))
+    assert not list(prose.check("The command `weft room` prints 'so many' and \"anew\", see https://nobody.example/house."))
+    assert not list(prose.check("Two lines, and\nwhat follows them is no first line."))
+
+
+def test_places_and_exit_status(checkout, capsys):
+    checkout.joinpath("block.py").write_text('''"""Block of the card.\n\nIt is\nsent anew.\n"""\n\n
+NAMES = ("anew", "told")     # of so many fields
+def send():
+    """What is sent."""
+    raise ValueError("the peer told nothing")
+''')
+    checkout.joinpath("block.md").write_text("# Title\n\n```\nanew\n```\n\nIt is `anew`.\nIt is sent anew.\n")
+    checkout.joinpath("block.c").write_text("int anew; // counts so many\n")
+    assert prose.main([]) == 1
+    printed = capsys.readouterr().out
+    assert re.findall(r"^(block\S+): '([^']*)'", printed, re.MULTILINE) == [
+        ("block.c:1", "so many"), ("block.md:8", "anew"), ("block.py:4", "anew"), ("block.py:8", "so many"),
+        ("block.py:10", "What"), ("block.py:11", "told")]
+    assert all(rule.pattern in printed for rule in prose.RULES)
+    for file in checkout.iterdir():
+        file.write_text("\n")
+    assert prose.main([]) == 0
+    assert not capsys.readouterr().out
+
+
+def test_lint_holds_clean_paths():
+    held = re.search(r"^PROSE := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    paths = held.replace("\\\n", " ").split()
+    assert len(paths) > 10
+    assert all((ROOT / path).exists() for path in paths)

@@ -1,0 +1,151 @@
+"""Prose check: phrases that the style of the project rules out, in docstrings, comments, messages and documents.
+
+``python -m weft.tb.verify.prose [PATHS]`` prints each finding with file and line, then the rules, and exits with 1 if
+there was a finding. ``make lint`` holds the folders that are clean. Code, quoted text and identifiers are not read.
+"""
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """A regular expression and what to write instead; ``opening``: for the first line of a docstring alone."""
+
+    pattern: str
+    instead: str
+    opening: bool = False
+
+
+RULES = (
+    Rule(r"^(What|Which|Who|Whose|Whether|Where|How|That which|Those)\b", "imperative or noun phrase", opening=True),
+    Rule(r"(?<=[.;:] )(Whether|Whoever|Whatever|Who|What (?!(is|are|does|do)\b))\b", "noun as subject"),
+    Rule(r"^(Who|Whoever|Whatever)\b", "noun as subject"),
+    Rule(r"\bwho(ever|soever)\b", "the noun"),
+    Rule(r"\bso many\b", "n, as many, the number"),
+    Rule(r"\banew\b", "again"),
+    Rule(r"\bamid\b", "with, during"),
+    Rule(r"\b(tell|tells|told)\b", "report, notify"),
+    Rule(r"\b(say|says|said)\b", "report, state, hold"),
+    Rule(r"\b(hear|hears|heard)\b", "receive"),
+    Rule(r"\bof (its|their|our|his) own\b", "separate, private, or nothing"),
+    Rule(r"\b(he|him|his|she|her)\b", "the noun"),
+    Rule(r"\b(nobody|somebody|anybody|everybody)\b", "the role: no program, a peer"),
+    Rule(r"\b(house|rooms?)\b", "architecture; subsystem, block, space"),
+    Rule(r"\b(life|lives)\b", "incarnation, lifetime, is in"),
+    Rule(r"\bstrangers?\b", "unknown peer"),
+    Rule(r"\b(homeless|hungry)\b", "no free entry, waiting"),
+    Rule(r"\bturn(s|ed|ing)? out\b", "evict"),
+    Rule(r"\bfates?\b", "outcome"),
+    Rule(r"\bunder way\b", "outstanding, in progress"),
+    Rule(r"\bbehind\b", "after, because of, downstream of"),
+    Rule(r"\b(cards?|model) in time\b", "timing model, timed card"),
+    Rule(r"\bclock on the wall\b", "wall-clock time"),
+    Rule(r"\bin vain\b", "spurious, without effect"),
+    Rule(r"\b(goes|going|went) on\b", "continue"),
+    Rule(r"\b(gives?|gave|given) way\b", "yield"),
+    Rule(r"\b(comes?|came) of\b", "result from"),
+    Rule(r"\b(is|are|was|were) (not )?to be\b", "must be, will be"),
+    Rule(r"\bin (its|their) stead\b|\bin place of\b", "instead of"),
+    Rule(r"\bnothing but\b", "only"),
+    Rule(r"\bas ever\b", "as before"),
+)
+QUOTED = re.compile(r"`+[^`\n]*`+|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|https?://\S+")
+# Beginning of a comment, by suffix.
+COMMENT = {"": "#", ".sh": "#", ".toml": "#", ".yml": "#", ".c": "//|/?\\*", ".h": "//|/?\\*", ".cpp": "//|/?\\*"}
+MESSAGES = ("print", "echo", "exit", "error", "add_argument", "Option", "Argument")
+
+
+class Finding(NamedTuple):
+    """Place and phrase, with the rule that it breaks."""
+
+    file: Path
+    line: int
+    phrase: str
+    rule: Rule
+
+    def __str__(self):
+        return f"{self.file}:{self.line}: '{self.phrase}': {self.rule.instead}"
+
+
+def check(text, opening=False):
+    """Yield ``(offset, phrase, rule)`` for each phrase of ``text`` that a rule rules out."""
+    text = QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
+    for rule in RULES:
+        if not rule.opening or opening:
+            flags = re.MULTILINE if not rule.opening else 0
+            for found in re.finditer(rule.pattern, text, flags if rule.pattern[0] == "^" else flags | re.IGNORECASE):
+                yield found.start(), found[0], rule
+
+
+def _name(called):
+    return getattr(called, "attr", getattr(called, "id", ""))
+
+
+def _python(source):
+    """Yield ``(line, text, opening)`` of the docstrings, messages and comments of a Python file."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if ast.get_docstring(node):
+                text = node.body[0].value
+                yield text.lineno, text.value, True
+        elif isinstance(node, ast.Raise) or isinstance(node, ast.Call) and _name(node.func) in MESSAGES:
+            yield from ((part.lineno, part.value, False) for part in ast.walk(node)
+                        if isinstance(part, ast.Constant) and isinstance(part.value, str))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# "), False
+
+
+def _texts(file):
+    """Yield ``(line, text, opening)`` for each text of a file."""
+    source = file.read_text(encoding="utf-8")
+    if file.suffix == ".py":
+        yield from _python(source)
+    elif file.suffix == ".md":
+        yield 1, re.sub(r"^```.*?^```|<!--.*?-->", lambda code: re.sub(r"[^\n]", " ", code[0]), source,
+                        flags=re.MULTILINE | re.DOTALL), False
+    elif file.suffix in COMMENT:
+        for number, line in enumerate(source.splitlines(), 1):
+            if comment := re.search(rf"(?:^|\s)(?:{COMMENT[file.suffix]})\s*(.*)", line):
+                yield number, comment[1], False
+
+
+def findings(paths):
+    """Findings in files and below folders, as Git lists them, in the order of the files."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *map(str, paths)],
+                            capture_output=True, text=True, check=True)
+    found = set()
+    for file in map(Path, listed.stdout.splitlines()):
+        if file.suffix in (".py", ".md", *COMMENT):
+            for line, text, opening in _texts(file):
+                found |= {Finding(file, line + text.count("\n", 0, offset), phrase, rule)
+                          for offset, phrase, rule in check(text, opening)}
+    return sorted(found)
+
+
+def main(arguments=None):
+    """Print the findings in ``PATHS``; without paths, in all files below the current folder. Return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m weft.tb.verify.prose", description=__doc__.partition("\n")[0])
+    parser.add_argument("paths", nargs="*", default=["."], metavar="PATHS", help="files and folders that Git lists")
+    found = findings(parser.parse_args(arguments).paths)
+    counts = Counter(finding.rule for finding in found)
+    for finding in found:
+        print(finding)
+    if found:
+        print("\nfindings  write             instead of")
+        for rule in RULES:
+            print(f"{counts[rule]:8}  {rule.instead}  <-  {rule.pattern}{' (first line)' if rule.opening else ''}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
