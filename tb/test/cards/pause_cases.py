@@ -8,8 +8,7 @@ import random
 from itertools import count
 
 import cocotb
-from cocotb.task import bridge
-from cocotb.triggers import Timer, gather
+from cocotb.triggers import Timer
 
 from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
@@ -101,23 +100,20 @@ class PausedPair:
             env.link(f"{side}_to_{PEER[side]}").impairments.drop_when(
                 lambda frame, _kind, side=side: mac_control(frame) and self._pause_sent(side, frame))
         for side in SIDES:
-            self.ends[side] = await bridge(Endpoint)(contexts[side], 2 * LENGTH, qps=QPS, window=WINDOW)
-        for side, end in self.ends.items():
-            await bridge(end.connect)(self.ends[PEER[side]].connections, path_mtu=self.pmtu)
+            self.ends[side] = await pair.call(Endpoint, contexts[side], 2 * LENGTH, qps=QPS, window=WINDOW)
+        await pair.connect(self.ends, path_mtu=self.pmtu)
         self._hold(self.held)
         beside = cocotb.start_soon(meanwhile(pair)) if meanwhile else None
-        await gather(*(bridge(self._write)(side) for side in SIDES))
+        await pair.each(self._write)
         self._hold(None)
         if beside:
             beside.cancel()
         for sender in self.senders:
             found = self.ends[PEER[sender]].mr.read(LENGTH, LENGTH)
             assert found == self.ends[sender].mr.read(LENGTH, 0), f"the bytes received from {sender} differ"
-        for side, end in self.ends.items():
-            self.counters[side] = await bridge(contexts[side].statistics)()
-            await bridge(end.close)()
+        self.counters, _, complaints = await pair.close()
+        assert not complaints, complaints
         assert not any(map(mac_control, self.raw)), "a MAC control frame reached the host"
-        env.finish()
 
     def _pause_sent(self, side, frame):
         self.pauses[side].append(frame)

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from cocotb.task import bridge
-
 from weft.driver.application.file_transfer import WINDOW, Endpoint, post_receives
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
@@ -58,9 +56,9 @@ class Lab(RtlPair):
 
     async def join(self, length, pmtu, window=WINDOW, qps=1, **options):
         """An endpoint on each side, connected with each other, a receive posted on each QP."""
-        ends = {side: await bridge(Endpoint)(self.contexts[side], length, window=window, qps=qps, **options)
+        ends = {side: await self.call(Endpoint, self.contexts[side], length, window=window, qps=qps, **options)
                 for side in SIDES}
         await self.connect(ends, path_mtu=MTU[f"MTU_{pmtu}"])
         for side in SIDES:
-            await bridge(post_receives)(ends[side])
+            await self.call(post_receives, ends[side])
         return ends

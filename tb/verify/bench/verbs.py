@@ -6,22 +6,18 @@ interrupts.
 """
 
 import os
+from functools import partial
 
 import cocotb
-from cocotb.task import bridge
-from cocotb.triggers import gather
 
 from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCStatus, WROpcode
-from weft.driver.verbs.cq import CQ
-from weft.driver.verbs.mr import MR
-from weft.driver.verbs.pd import PD
-from weft.driver.verbs.qp import QP, rc_init_attr
-from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.driver.verbs.wr import SendWR
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.pair.sides import PEER
-from weft.tb.sim.pair.two_cards import SIDES, run_cards
+from weft.tb.sim.pair.operation_pair import Host, Objects
+from weft.tb.sim.pair.sides import PEER, SIDES
+from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.verify.bench import fairness
 from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
@@ -31,6 +27,8 @@ MESSAGE_BYTES, WINDOW, MESSAGES, SKIPPED = 64 << 10, 16, 56, 8
 SHARE = 0.95                # of the figure of writes
 US_PER_CHUNK, DOORBELLS_PER_LIST = 30, 1
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ
+OBJECTS = Objects(WINDOW * MESSAGE_BYTES, cap={"max_send_wr": WINDOW, "max_recv_wr": 2 * WINDOW}, cqe=4 * WINDOW,
+                  access=ACCESS, memory_access=ACCESS)
 OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND, "read": WROpcode.RDMA_READ}
 
 
@@ -40,45 +38,31 @@ class VerbsLab(Lab):
     async def stream(self, name):
         """All messages of one kind."""
         self.tell(name)
-        self.ends = {side: await bridge(self._make)(side) for side in SIDES}
-        for side in SIDES:
-            await bridge(self._connect_qps)(side)
+        self.ends = {side: await self.call(Host, self.contexts[side], OBJECTS) for side in SIDES}
+        for side, peer in PEER.items():
+            await self.call(self.ends[side].qp.connect, self.ends[peer].qp.connection, path_mtu=MTU.MTU_4096,
+                            qp_access_flags=ACCESS)
         data = os.urandom(WINDOW * MESSAGE_BYTES)
         source, target = ("b", "a") if name == "read" else ("a", "b")
-        self.ends[source][2].write(data)
+        self.ends[source].mr.write(data)
         self.done = False
-        await gather(bridge(self._ask)(OPCODES[name]), bridge(self._answer)(OPCODES[name]))
-        assert self.ends[target][2].read(len(data), 0) == data, "the bytes received differ"
-        for side in SIDES:
-            await bridge(self._close)(side)
-
-    def _make(self, side):
-        context = self.contexts[side]
-        pd, cq = PD(context), CQ(context, 4 * WINDOW)
-        mr = MR(pd, WINDOW * MESSAGE_BYTES, ACCESS)
-        return pd, cq, mr, QP(pd, rc_init_attr(cq, max_send_wr=WINDOW, max_recv_wr=2 * WINDOW))
-
-    def _connect_qps(self, side):
-        self.ends[side][3].connect(self.ends[PEER[side]][3].connection, path_mtu=MTU.MTU_4096, qp_access_flags=ACCESS)
-
-    def _close(self, side):
-        pd, cq, *_ = self.ends[side]
-        pd.close()
-        cq.close()
+        await self.gather(partial(self._ask, OPCODES[name]), partial(self._answer, OPCODES[name]))
+        assert self.ends[target].mr.read(len(data), 0) == data, "the bytes received differ"
+        for end in self.ends.values():
+            await self.call(end.close)
 
     def _ask(self, opcode):
         """Keep as many requests as possible under way."""
-        _, cq, mr, qp = self.ends["a"]
-        device, peer = self.contexts["a"].device, self.ends["b"][2]
+        end, device, peer = self.ends["a"], self.contexts["a"].device, self.ends["b"].mr
         posted, times = 0, []
         try:
             while len(times) < MESSAGES:
                 while posted < MESSAGES and posted - len(times) < WINDOW:
                     at = posted % WINDOW * MESSAGE_BYTES
-                    qp.post_send(SendWR(posted, opcode, sg=[SGE(mr.buf + at, MESSAGE_BYTES, mr.lkey)],
-                                        send_flags=SendFlags.SIGNALED, rkey=peer.rkey, remote_addr=peer.buf + at))
+                    end.qp.post_send(SendWR(posted, opcode, sg=[end.sge(at, MESSAGE_BYTES)], rkey=peer.rkey,
+                                            remote_addr=peer.buf + at, send_flags=SendFlags.SIGNALED))
                     posted += 1
-                for wc in cq.wait(WINDOW, SILENCE_NS):
+                for wc in end.cq.wait(WINDOW, SILENCE_NS):
                     assert wc.status is WCStatus.SUCCESS, wc
                     times.append(device.now_ns())
         finally:
@@ -87,14 +71,13 @@ class VerbsLab(Lab):
 
     def _answer(self, opcode):
         """Post receives for sends, and answer."""
-        context, (_, cq, mr, qp) = self.contexts["b"], self.ends["b"]
+        context, end = self.contexts["b"], self.ends["b"]
         posted = 0
         while not self.done:
-            while opcode is WROpcode.SEND and posted < MESSAGES and qp.engine.receives < WINDOW:
-                at = posted % WINDOW * MESSAGE_BYTES
-                qp.post_recv(RecvWR(posted, sg=[SGE(mr.buf + at, MESSAGE_BYTES, mr.lkey)]))
+            while opcode is WROpcode.SEND and posted < MESSAGES and end.qp.engine.receives < WINDOW:
+                end.recv(posted % WINDOW * MESSAGE_BYTES, MESSAGE_BYTES, wr_id=posted)
                 posted += 1
-            for wc in cq.poll(WINDOW)[1]:
+            for wc in end.cq.poll(WINDOW)[1]:
                 assert wc.status is WCStatus.SUCCESS, wc
             context.wait(1_000)
         context.progress()
