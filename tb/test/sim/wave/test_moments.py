@@ -65,7 +65,7 @@ def test_an_arrival_is_marked_where_its_header_shows(sim):
     assert (was_lost, came_not) == (lost, never)
     assert arrived.time_ns > arrives.time_ns
     signals = {name.rpartition("__")[2]: var.signal for var in pywellen.Waveform(str(waves)).all_vars()
-               if "judge.i__" in (name := test_wave.spelled(var).replace("\\", "").partition("[")[0])}
+               if "window_check.i__" in (name := test_wave.spelled(var).replace("\\", "").partition("[")[0])}
 
     def at(time_ns):
         time = round(time_ns * wave_save.PS_PER_NS)
