@@ -116,7 +116,7 @@ coverage: $(VENV)/.dev
 	@$(BIN)/weft coverage
 
 # Files and folders that the prose check holds; a folder joins the list when it has no finding left.
-PROSE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/commands.md docs/design.md docs/development.md \
+PROSE := hdl README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/commands.md docs/design.md docs/development.md \
   docs/glossary.md docs/programming.md docs/results.md docs/serve.md docs/tutorial.md docs/versions.md docs/wan.md \
   docs/software.md docs/examples examples .github tb/verify/prose.py tb/verify/document/goodput.py tb/verify/document/site.py
 

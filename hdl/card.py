@@ -34,6 +34,12 @@ WRITE_CLIENTS = WRITE_RINGS + UP + 1
 REPORT_JUDGE, REPORT_NODES, REPORT_LIST, REPORT_TRANSMIT, REPORT_SOURCES = range(5)
 
 
+def card_signature(*, mac_clock):
+    """Return the signature of the card, equal for all sizes; ``mac_clock``: with :attr:`CardParams.mac_clock`."""
+    return wiring.Signature({**hard_block_members(), **mac_members(mac_clock=mac_clock)})
+
+
+
 class Card(wiring.Component):
     """One RDMA card: 512 bit at 250 MHz, one beat per cycle each way.
 
@@ -70,7 +76,7 @@ class Card(wiring.Component):
 
     def __init__(self, params: CardParams):
         self.params = params
-        super().__init__({**hard_block_members(), **mac_members(mac_clock=params.mac_clock)})
+        super().__init__(card_signature(mac_clock=params.mac_clock))
 
     def elaborate(self, platform):
         m = Module()

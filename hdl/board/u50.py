@@ -5,10 +5,10 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out, connect
 
-from ..mac.edge import AT_MAC, mac_members
+from ..card import card_signature
+from ..mac.edge import AT_MAC
 from ..mac.reset_release import ResetRelease
 from ..pcie.cq import RegisterShim
-from ..pcie.usplus import hard_block_members
 from ..verilog import CARD_MODULE
 from .bar_decoder import BarDecoder
 from .device_control import DeviceControl
@@ -17,6 +17,7 @@ from .registers import BoardRegisters
 from .vendor import BLOCKS, CMAC, LANES, PCIE, Block, ila, stub
 
 TOP = "weft_u50"
+SIGNATURE = card_signature(mac_clock=True)
 QSFP_LANES = 4
 LOOPBACK = 0b010          # near-end PMA, of each lane
 FORWARD = ("tdata", "tkeep", "tlast", "tuser", "tvalid", "tready")
@@ -25,15 +26,10 @@ ILA_CARD, ILA_MAC = "ila_card", "ila_mac"
 PROBES = {ILA_CARD: (1, 6, 6, 6, 6, len(LEVELS)), ILA_MAC: (1, 4, 4, len(LEVELS), 2)}
 
 
-def card_signature():
-    """Return the ports of the card with ``CardParams.mac_clock``, equal for all sizes."""
-    return wiring.Signature({**hard_block_members(), **mac_members(mac_clock=True)})
-
-
 def card_block():
     """Return the card as a block: its ports by their names in Verilog."""
     ways = {In: {}, Out: {}}
-    for path, member, value in card_signature().flatten(card_signature().create()):
+    for path, member, value in SIGNATURE.flatten(SIGNATURE.create()):
         if path != ("s_axis_rx", "tready"):                # a constant of the card, which makes no port
             ways[member.flow]["__".join(map(str, path))] = len(Value.cast(value))
     return Block(inputs=ways[In], outputs=ways[Out], clock="sync",
@@ -66,7 +62,7 @@ class U50(wiring.Component):
     """
 
     def __init__(self, *, debug=False):
-        self._card, self._debug_wanted = card_signature(), debug
+        self._card, self._debug_wanted = SIGNATURE, debug
         super().__init__({
             "pcie_rx_p": In(LANES), "pcie_rx_n": In(LANES), "pcie_tx_p": Out(LANES), "pcie_tx_n": Out(LANES),
             "pcie_refclk_p": In(1), "pcie_refclk_n": In(1), "pcie_reset_n": In(1),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import Out
 
-from ..card import Card
+from ..card import card_signature
 from .text import CARD_MODULE
 
 ABOUT = {
@@ -58,9 +58,9 @@ def card_ports(text, params):
         If the Verilog has other ports.
     """
     there = {name.strip() for name in _list(text).partition("(")[2].split(",")}
-    card = Card(params)
+    signature = card_signature(mac_clock=params.mac_clock)
     found = {} if params.mac_clock else {name: Port(name, False, [(name, 1, False)]) for name in ("clk", "rst")}
-    for path, member, _ in card.signature.flatten(card):
+    for path, member, _ in signature.flatten(signature.create()):
         name, output = "__".join(path), member.flow == Out
         if name in there:
             port = found.setdefault(path[0], Port(path[0], output, []))

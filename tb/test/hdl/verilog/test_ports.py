@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from weft.hdl.card import Card
+from weft.hdl.card import card_signature
 from weft.hdl.contract.params import preset
 from weft.hdl.verilog.ports import ABOUT, annotated, card_ports, instance_text
 
@@ -15,8 +15,8 @@ PRESETS = pytest.mark.parametrize("params", CARDS.values(), ids=CARDS)
 
 
 def names(params):
-    card = Card(params)
-    found = ["__".join(path) for path, _, _ in card.signature.flatten(card)]
+    signature = card_signature(mac_clock=params.mac_clock)
+    found = ["__".join(path) for path, _, _ in signature.flatten(signature.create())]
     return found if params.mac_clock else ["clk", "rst", *found]
 
 
