@@ -8,7 +8,8 @@ import pytest
 
 from weft.driver.soft.dissector import CARD, OWN_OPCODES, RAW, lua
 from weft.driver.soft.raw.packet import HEADER, Opcode, Packet, build, parse
-from weft.hdl.contract import wire
+from weft.hdl.contract import abi, wire
+from weft.model.functional.node import encode_body
 from weft.tb.sim.link.pcap import PcapWriter
 from weft.tb.test import tshark
 from weft.tb.test.driver.soft.raw_pair import RawPair
@@ -76,6 +77,22 @@ def test_own_opcodes_of_the_card(read):
     assert len(names) == 1 + 3 + 1 + 1 + 2 and len(OWN_OPCODES) == 6
     for row, values in zip(read(frames, sorted(names)), wanted, strict=True):
         assert {name: tshark.number(row[name]) for name in names if row[name]} == values
+
+
+@pytest.mark.parametrize(("encoding", "holes", "words"), [
+    (abi.Encoding.LIST, [0, 3, 4, 500], "16777210, 16777213-16777214, 494"),
+    (abi.Encoding.RUNS, [0, 1, 2, 70, 71], "16777210-16777212, 64-65"),
+    (abi.Encoding.BITMAP, [0, *range(5, 319)], "16777210, 16777215-312")])
+def test_a_loss_report_shows_its_holes(read, encoding, holes, words):
+    """The PSN wraps between the holes."""
+    node = abi.NODE.pack(count=len(holes), encoding=encoding, base_psn=(1 << 24) - 6, rsn=77,
+                         body=encode_body(encoding, holes))
+    frame = wire.build_frame(opcode=wire.Opcode.LOSS_REPORT, dst_mac=2, src_mac=1, src_ip=1, dst_ip=2, sport=0xC000,
+                             dest_qp=5, psn=7, extensions=wire.RSNH.pack(rsn=77), payload=node)
+    names = [f"{CARD}.node.{name}" for name in ("count", "encoding", "base_psn", "rsn", "holes")]
+    row, = read([frame], [*names, "_ws.col.Info"])
+    assert [row[name] for name in names] == [str(len(holes)), str(int(encoding)), str((1 << 24) - 6), "77", words]
+    assert f"LOSS_REPORT QP 0x000005 PSN 7, {len(holes)} holes from PSN 16777210" in row["_ws.col.Info"]
 
 
 def test_it_is_printed():
