@@ -124,7 +124,7 @@ class Endpoint:
         TestFailed
             If nothing has completed for too long.
         """
-        if self.host.now_ns > self._news_ns + self.host.silence_ns:
+        if self.host.now_ns > self._news_ns + self.host.silence_ns + self.plan.duration_ns:
             raise TestFailed(f"nothing completes at host {self.host.side} any more")
         if self.channel is None:
             self.look(interval_ns)

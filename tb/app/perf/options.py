@@ -50,7 +50,8 @@ class Options:
     every: Annotated[bool, _flag("All sizes from 2 to 2^23 bytes.", "-a", "--all")] = False
     iters: Annotated[int | None, _number("Messages of each QP; by default as many as take some seconds.",
                                          "-n", "--iters", most=ITERATIONS_MAX)] = None
-    duration: Annotated[int | None, Setting("Count what completes in so much simulated time: 200us, 1ms, or seconds.",
+    duration: Annotated[int | None, Setting("Count completions in a duration of simulated time: 200us, 1ms, or "
+                                            "seconds, each of which takes an hour.",
                                             names=("-D", "--duration"), read=_duration, metavar="TIME")] = None
     qp: Annotated[int | None, _number("Queue pairs, of bandwidth: 1.", "-q", "--qp", most=QPS_MAX)] = None
     mtu: Annotated[int, Setting("Path MTU.", names=("-m", "--mtu"), choices=PMTUS)] = 4096

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.app.perf.plan import COMMANDS, TITLES
+from weft.tb.app.stage import host as stage_host
 from weft.tb.cli import app
 from weft.tb.sim.flow.seed import drawn_seed
 
@@ -84,6 +85,12 @@ def test_a_duration_counts_what_completes_in_it(tmp_path):
             assert row["n_iterations"] == pytest.approx(row["BW_average"] * 60_000 / 8 / row["MsgSize"])
         else:
             assert row["t_avg"] * row["n_iterations"] == pytest.approx(60, abs=2 * row["t_max"])
+
+
+def test_a_host_that_only_waits_does_so_for_the_whole_duration(tmp_path, monkeypatch):
+    monkeypatch.setattr(stage_host, "SILENCE_NS", 50_000)
+    [row], _, _ = measured(tmp_path, "write_bw", "-D", "200us", "-t", 4, "--rtt-us", "0.01")
+    assert row["n_iterations"] > 0
 
 
 class Damaging:
