@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from weft.tb.sim.flow.failure import Failure
+from weft.tb.sim.flow.failure import Failure, how_to_install
 from weft.tb.sim.flow.sources import ROOT
 
 FAILED = 1
@@ -68,4 +68,4 @@ def needs(extra):
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("weft"):
             raise
-        fail(f"this command needs the Python package {error.name!r}; install it with: pip install 'weft-rnic[{extra}]'")
+        fail(f"this command needs the Python package {error.name!r}; {how_to_install(extra)}")

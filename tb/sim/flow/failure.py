@@ -1,5 +1,14 @@
-"""What ends a command with a sentence for a person, not with a traceback."""
+"""Failures that end a command with a sentence for a person instead of a traceback."""
+
+from weft.tb.sim.flow.sources import ROOT
 
 
 class Failure(Exception):
-    """Something that a person can mend. The message says what is wrong and what to do."""
+    """Failure that a person can mend. The message states the fault and the remedy."""
+
+
+def how_to_install(extra):
+    """Return the command or the sentence that brings the packages of an extra of this project."""
+    if (ROOT / "pyproject.toml").exists():
+        return f"install it with: .venv/bin/pip install -c constraints.txt -e '.[{extra}]'"
+    return f"install Weft again from where it came, with its extra [{extra}]"

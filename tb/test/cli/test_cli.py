@@ -9,11 +9,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
 from weft.hdl.contract import abi
 from weft.tb.cli import app
+from weft.tb.cli.failures import needs
+from weft.tb.sim.flow import failure
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -226,3 +229,13 @@ def test_json_that_cannot_be_written_is_refused_before_the_run(tmp_path):
     done = CliRunner().invoke(app, ["write_bw", "--out_json", "--out_json_file", str(file)])
     assert done.exit_code == 2 and done.stdout == ""
     assert done.stderr == f"weft: --out_json_file is '{file}', but '{file.parent}' is no folder\n"
+
+
+@pytest.mark.parametrize(("checkout", "words"), [
+    (True, "install it with: .venv/bin/pip install -c constraints.txt -e '.[model]'\n"),
+    (False, "install Weft again from where it came, with its extra [model]\n")])
+def test_a_missing_package_names_its_extra(tmp_path, monkeypatch, capsys, checkout, words):
+    monkeypatch.setattr(failure, "ROOT", ROOT if checkout else tmp_path)
+    with pytest.raises(typer.Exit), needs("model"):
+        import no_such_package  # noqa: F401
+    assert capsys.readouterr().err == f"weft: this command needs the Python package 'no_such_package'; {words}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+from weft.tb.sim.flow.failure import how_to_install
 from weft.tb.sim.flow.process import cpu_seconds, output_of
 from weft.tb.sim.synth import yosys
 from weft.tb.verify.proof.specification import BEFORE, FIRST, STEP, TOP
@@ -32,7 +33,7 @@ def versions():
     try:
         return version(yosys.PACKAGE), version("z3-solver")
     except ModuleNotFoundError as error:
-        raise ProofMissing(f"{error.name} is not installed; install it with: pip install 'weft-rnic[formal]'") from None
+        raise ProofMissing(f"{error.name} is not installed; {how_to_install('formal')}") from None
 
 
 def _program(name):
