@@ -1,6 +1,7 @@
 """``weft sweep``: run the points that are not finished, keep each, draw what the plan asks for."""
 
 import dataclasses
+import os
 import sys
 import time
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from weft.tb.app.sweep.workers import client, results
 
 SAVE_EVERY_S = 5
 SHOWN_MAX = 60
+INTERRUPTED = 130
 
 
 def run(plan, output, *, command, scheduler, jobs):
@@ -74,6 +76,10 @@ def _run_points(dask, subject, missing, rows, save, total):
                 if time.monotonic() - saved > SAVE_EVERY_S:
                     save()
                     saved = time.monotonic()
+        except KeyboardInterrupt:
+            save()
+            print("weft: stopped; the table has what was finished", file=sys.stderr, flush=True)
+            os._exit(INTERRUPTED)      # Dask would wait for the points that its threads compute: half a minute or more
         finally:
             save()
     return problems

@@ -61,6 +61,28 @@ def test_a_full_disk_is_no_missing_scheduler(tmp_path, monkeypatch):
     assert status == 1 and said.startswith("weft: the disk of 'points.parquet' is full; ")
 
 
+def test_an_interrupt_ends_at_once_and_keeps_what_is_finished(tmp_path, monkeypatch, capsys):
+    """Not by the end of the process: threads of Dask go on with their points until then."""
+    class Ended(BaseException):
+        pass
+
+    def interrupted(dask, subject, points, results=run.results):
+        yield next(results(dask, subject, points))
+        raise KeyboardInterrupt
+
+    def end(status):
+        raise Ended(status)
+
+    compile_engine()
+    monkeypatch.setattr(run, "results", interrupted)
+    monkeypatch.setattr(run.os, "_exit", end)
+    file = tmp_path / "points.parquet"
+    with pytest.raises(Ended, match="130"):
+        run.run(read(None, [*SMALL, "loss=0,0.01"], None), file, command="weft sweep", scheduler=None, jobs=1)
+    assert capsys.readouterr().err == "weft: stopped; the table has what was finished\n"
+    assert len(pq.read_table(file).to_pylist()) == 1
+
+
 def test_runs_of_two_cards_are_points_on_the_rtl_and_in_the_model(tmp_path):
     table, plan = tmp_path / "cards.parquet", tmp_path / "cards.toml"
     plan.write_text('of = "cards"\n[fixed]\nbytes = 8192\nrtt_us = 2.0\n[vary]\nbackend = ["rtl", "model"]\n'
