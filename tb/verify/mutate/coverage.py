@@ -53,7 +53,7 @@ def points(text):
 
 
 def room_of(run):
-    """Return the subsystem of a run folder: the folder of its test below ``tb.test.hdl``, or the name of the file."""
+    """Return the subsystem of a run folder: the second part of its module below ``weft.tb``, or the file's name."""
     parts = _MODULE.search((run / "rerun.sh").read_text())[1].split(".")
     return parts[1] if len(parts) > 2 else parts[-1].removeprefix("test_")
 
