@@ -123,7 +123,7 @@ class HeadCacheSpec(Spec):
             c.valid & (c.qpn == retired.qpn) & (c.rsn == retired.rsn + retired.count) for c in copies).any())
 
     def _twice(self, m, match, looked):
-        """Two heads of a list leave one after the other: a cycle lies between."""
+        """Return the cover: two heads of a list leave, with one cycle between."""
         left, before = Signal(2), Signal(2)
         m.d.sync += [left.eq(Cat(match.retire_head, left[0])), before.eq(Cat(looked.qpn, before[0]))]
         return match.retire_head & left[1] & (before[1] == looked.qpn)

@@ -93,7 +93,9 @@ class PrefetchSpec(Spec):
 
 
 class RestingPrefetchSpec(PrefetchSpec):
-    """The same with a cache of 2 nodes, from any state at rest: no read is outstanding, the prefetcher is idle.
+    """Prefetcher with a cache of 2 nodes, from any state at rest: no read is outstanding, the prefetcher is idle.
+
+    The environment is that of :class:`PrefetchSpec`.
 
     Each QP has no list, a list with an error, or a list with any number of nodes linked ahead and any of its nodes in
     the cache, which may be full. A read for it may be kept, and the list may be in the work list. The search for a

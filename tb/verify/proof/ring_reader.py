@@ -293,7 +293,7 @@ class RingReaderSpec(Spec):
 
 
 class LongRingReaderSpec(RingReaderSpec):
-    """The same from reset, for 24 cycles: a ring of 8 entries, twice as many as may be in flight, without pushes."""
+    """Ring of 8 entries, twice as many as may be in flight, without pushes, from reset, for 24 cycles."""
 
     name = "ring_reader_long"
     block = RingReader

@@ -12,7 +12,7 @@ NAMED = mutant(named(
     "leaver, leaving, copied = Signal(width), Signal(), Signal()",
     "position, scanning, missed, looked = Signal(width), Signal(), Signal(), Signal()"),
     ("        enters = Signal()\n", "        enters = Signal()\n        read = Signal()\n"
-                                   "        m.d.comb += read.eq(enter_read.data)\n"))    # the same, with names
+                                   "        m.d.comb += read.eq(enter_read.data)\n"))    # the same logic with names
 
 
 class WorkListSpec(Spec):
@@ -89,7 +89,7 @@ class WorkListSpec(Spec):
 
 
 class FewPlacesSpec(WorkListSpec):
-    """The same with four QPs and a queue of one entry, which overflows: the others are found by a scan.
+    """Work list with four QPs and a queue of one entry, which overflows: a scan finds the other QPs.
 
     The checks are proven together: some describe the locations of the QPs in the list and the remaining scan time.
     """
