@@ -16,7 +16,7 @@ from weft.tb.sim.flow import simulate as flow
 from weft.tb.sim.flow.run import Bench
 from weft.tb.verify.mutate.sources import ROOT, module_of
 
-ELABORATED = "rtlil:"       # in place of Verilog text, before the digest of its RTLIL
+ELABORATED = "rtlil:"       # replaces Verilog text; followed by the digest of its RTLIL
 _FOLDER = "WEFT_RECORD"
 
 
