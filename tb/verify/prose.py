@@ -1,7 +1,7 @@
-"""Prose check: phrases that the style of the project rules out, in docstrings, comments, messages and documents.
+"""Prose check: phrases that the project's style excludes, in docstrings, comments, messages and documents.
 
 ``python -m weft.tb.verify.prose [PATHS]`` prints each finding with file and line, then the rules, and exits with 1 if
-there was a finding. ``make lint`` holds the folders that are clean. Code, quoted text and identifiers are not read.
+there was a finding. ``make lint`` checks the folders that are clean. Code, quoted text and identifiers are not checked.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """A regular expression and what to write instead; ``opening``: for the first line of a docstring alone."""
+    """Regular expression and its replacement; ``opening``: applies to the first line of a docstring only."""
 
     pattern: str
     instead: str
@@ -76,7 +76,7 @@ class Finding(NamedTuple):
 
 
 def check(text, opening=False):
-    """Yield ``(offset, phrase, rule)`` for each phrase of ``text`` that a rule rules out."""
+    """Yield ``(offset, phrase, rule)`` for each phrase of ``text`` that breaks a rule."""
     text = QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
     for rule in RULES:
         if not rule.opening or opening:
@@ -120,7 +120,7 @@ def _texts(file):
 
 
 def findings(paths):
-    """Findings in files and below folders, as Git lists them, in the order of the files."""
+    """Return the findings in files and below folders, as Git lists them, in the order of the files."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *map(str, paths)],
                             capture_output=True, text=True, check=True)
     found = set()

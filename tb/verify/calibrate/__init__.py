@@ -1,1 +1,1 @@
-"""The card in time beside the gateware: the same traffic and the same losses, and how far they are apart."""
+"""Calibration of the timing model: differences to the gateware under the same traffic and losses."""

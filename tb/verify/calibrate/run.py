@@ -1,5 +1,7 @@
-"""``weft calibrate``: all scenarios on gateware, model and functional cards, the table of both in time, and what is
-kept of it."""
+"""``weft calibrate``: run all scenarios on gateware, timing model and functional cards; compare the first two.
+
+The comparison is printed as a table. A run of all scenarios also writes the report and the figures.
+"""
 
 import json
 import sys
@@ -21,9 +23,15 @@ CONDITIONS = ("two cards of preset test, the same traffic and losses on the gate
 
 
 def run(only=(), scenarios=ALL):
-    """Run the scenarios whose names begin with one of ``only``, or all; the exit status: 1 if a bar is missed.
+    """Run the scenarios whose names begin with one of ``only``, or all; return the exit status.
 
-    What ran on the gateware before is not run again. Figures are kept of all scenarios only.
+    A scenario that already ran on the gateware is not simulated again. Report and figures are written only if ``only``
+    is empty.
+
+    Returns
+    -------
+    int
+        0, 1 if a limit is missed or a scenario had a problem, 2 if no scenario matches.
     """
     console = Console()
     if not console.is_terminal:
@@ -49,7 +57,7 @@ def run(only=(), scenarios=ALL):
 
 
 def rows(found):
-    """The figures."""
+    """Return the figures of the comparisons."""
     count, time, stall, mismatches = worst(found)
     return [
         Row("calibration_scenarios", "scenarios", count, at_least=SCENARIOS_MIN, conditions=CONDITIONS),
@@ -60,7 +68,7 @@ def rows(found):
 
 
 def show(console, found):
-    """The table of both."""
+    """Print the comparison of gateware and model."""
     table = Table(box=None, pad_edge=False)
     for column in ("scenario", "", "gateware", "model", "error", "stalls", "model", "error", "sequences that differ"):
         table.add_column(column, justify="left" if column in ("scenario", "", "sequences that differ") else "right",
@@ -84,7 +92,7 @@ def _share(value, bad):
 
 
 def _verdict(found):
-    """Exit status, and a sentence for each bar that is missed."""
+    """Return the exit status, and print a sentence for each limit that is missed."""
     missed = [row for row in rows(found) if row.missed and row.name != "calibration_scenarios"]
     for row in missed:
         print(f"weft: {row.name} is {row.value:.4g}; the bar is {row.bar}", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""The driver under rdma-core's own tests of pyverbs: Debian's package python3-pyverbs has them."""
+"""Conformance of the driver: rdma-core's tests of pyverbs, which Debian's package python3-pyverbs contains."""

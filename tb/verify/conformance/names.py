@@ -1,4 +1,4 @@
-"""The driver by the names of pyverbs: what a test imports, and what it gets where there is no such thing here."""
+"""Substitute for the package pyverbs: names of the driver, and placeholders for those that the driver does not have."""
 
 import errno
 import importlib
@@ -8,7 +8,7 @@ import types
 
 from weft.driver.terms.errors import NotSupported, PyverbsRDMAError
 
-# Modules of pyverbs, and those of the driver that have what is in them.
+# Modules of pyverbs, each with the modules of the driver that hold its names.
 MODULES = {
     "pyverbs_error": ("terms.errors",),
     "enums": ("verbs.enums",),
@@ -35,29 +35,29 @@ MODULES = {
 }
 
 
-NUMBERS = ("IBV_", "_IBV_", "RDMA_", "EFA", "_EFA", "MLX5", "_MLX5")     # how names of flags and of numbers begin
-PASSIVE = ("Attr", "AttrEx", "Info", "InitAttr", "ParentDomainContext")  # and how those end that only hold something
+NUMBERS = ("IBV_", "_IBV_", "RDMA_", "EFA", "_EFA", "MLX5", "_MLX5")     # prefixes of flags and numbers
+PASSIVE = ("Attr", "AttrEx", "Info", "InitAttr", "ParentDomainContext")  # suffixes of plain attribute classes
 
 
 _bits = itertools.count(40)
 
 
 class Absent:
-    """What exists in pyverbs and not here: making one is refused as not supported."""
+    """Class of pyverbs that the driver does not have: its constructor raises :class:`NotSupported`."""
 
     def __init__(self, *args, **kwargs):
         raise NotSupported(f"{type(self).__name__} does not exist here")
 
 
 class Passive:
-    """What tells how to make something that is absent."""
+    """Attributes for the constructor of a class that the driver does not have."""
 
     def __init__(self, *args, **kwargs):
         vars(self).update(kwargs)
 
 
 class NamedModule(types.ModuleType):
-    """A module of pyverbs: names of the driver, and :class:`Absent` for the others that look like a class."""
+    """Module of pyverbs: names of the driver, and :class:`Absent` for other names that look like a class."""
 
     def __getattr__(self, name):
         for part in self.__parts__:
@@ -66,7 +66,7 @@ class NamedModule(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         if name.startswith(NUMBERS):
-            number = 1 << next(_bits)      # like none that means something
+            number = 1 << next(_bits)      # a bit that no flag of the driver uses
             setattr(self, name, number)
             return number
         if name.startswith("ibv_"):
@@ -84,7 +84,7 @@ def _find(path):
 
 
 def install(**more):
-    """Put ``pyverbs`` into ``sys.modules``; ``more`` are functions by the module they belong to."""
+    """Put ``pyverbs`` into ``sys.modules``; ``more`` maps modules to further functions that belong to them."""
     package = NamedModule("pyverbs")
     package.__path__, package.__parts__ = [], ()
     sys.modules["pyverbs"] = package

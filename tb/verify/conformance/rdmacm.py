@@ -1,4 +1,4 @@
-"""What rdma-core's tests of RDMA CM need besides: two processes that share a card, and its IP address."""
+"""Environment of rdma-core's tests of RDMA CM: two threads that share a card, and the IP address of the card."""
 
 import contextlib
 import importlib
@@ -18,15 +18,17 @@ SKIPPED, RAISED = 5, 2     # exit codes that the tests know
 
 
 def end_all(name):
-    """What the system does for processes that end: close what they left open."""
+    """Finish the identifiers that users of card ``name`` left open, as an operating system does when a process ends."""
     for held in [held for held in HELD.values() if held.name == name]:
         for identifier in list(CardAgent.of(held.context.card).users):
             identifier.finish()
 
 
 class Process:
-    """One of the tests' processes, as a thread: a card in memory cannot be shared over a fork. The two ends know
-    nothing of each other but what the tests send."""
+    """Process of the tests, run as a thread, because a card in memory cannot be shared across a fork.
+
+    The two ends share no state except what the tests send.
+    """
 
     running = set()
 
@@ -40,7 +42,7 @@ class Process:
         try:
             self._target(**self._kwargs)
             self.exitcode = 0
-        except SystemExit as end:      # while they handle what went wrong
+        except SystemExit as end:      # the tests exit in an exception handler
             absent = isinstance(end.__context__, NotSupported) and "does not exist here" in str(end.__context__)
             self.exitcode = SKIPPED if absent else end.code
         except BaseException:
@@ -60,7 +62,7 @@ def _processes():
 
 @contextlib.contextmanager
 def prepared():
-    """The tests' processes and addresses are these; the only card there is keeps time with the clock on the wall."""
+    """Replace the tests' processes and addresses, and add a card that follows wall-clock time."""
     base = importlib.import_module("tests.base")
     device = LiveDevice(EventLoop())
     device.transmit = lambda frame: None
@@ -75,5 +77,5 @@ def prepared():
         yield
     finally:
         base.mp, base.RDMATestCase._get_ip_mac = before
-        with contextlib.suppress(Exception):      # what tests left open
+        with contextlib.suppress(Exception):      # objects that tests left open
             remove_device(NAME)

@@ -1,13 +1,14 @@
-"""Run rdma-core's tests of pyverbs against the driver over a functional card: ``python -m
-weft.tb.verify.conformance.run``.
+"""Run rdma-core's tests of pyverbs against the driver over a functional card.
 
-The tests are not part of the project. They are looked for in the folder that is named, or where Debian's package
-``python3-pyverbs`` puts them, and run as they are: only what ``import pyverbs`` means is another thing.
+Command: ``python -m weft.tb.verify.conformance.run``.
 
-A test is skipped where it says so itself, or where it makes what does not exist here: other kinds of QP than RC,
-datagrams and their address handles, XRC, memory windows, device memory, DMA-BUF, paging on demand, parent domains,
-multicast, extended QPs. The other files of the folder are about nothing else: raw Ethernet (``test_flow``,
-``test_rss_traffic``), tag matching, extended QPs (``test_qpex``), and single vendors' cards.
+The tests are not part of the project. They are read from the given folder, or from the folder where Debian's package
+``python3-pyverbs`` installs them, and run unchanged: only ``import pyverbs`` resolves to the driver.
+
+A test is skipped if it skips itself, or if it creates an object that the driver does not support: other kinds of QP
+than RC, datagrams and their address handles, XRC, memory windows, device memory, DMA-BUF, paging on demand, parent
+domains, multicast, extended QPs. The other files of the folder test only such objects: raw Ethernet (``test_flow``,
+``test_rss_traffic``), tag matching, extended QPs (``test_qpex``), and cards of single vendors.
 """
 
 import argparse
@@ -34,11 +35,11 @@ DEBIAN = Path("/usr/share/doc/rdma-core/tests")
 TESTS = ("test_pd", "test_device", "test_mr", "test_cq", "test_cq_events", "test_qp", "test_addr", "test_atomic",
          "test_cqex", "test_parent_domain", "test_relaxed_ordering", "test_shared_pd", "test_odp",
          "test_fork", "test_rdmacm")
-LOOK_NS = 200      # simulated time that one look at the clock takes
+LOOK_NS = 200      # simulated time by which a read of the clock advances
 
 
 class TickingDevice(FunctionalDevice):
-    """A functional card for programs that poll and never wait: time goes on when they look at it."""
+    """Functional card for programs that poll and never wait: each read of the clock advances it."""
 
     def now_ns(self):
         self.loop.run(self.loop.now_ns + LOOK_NS)
@@ -46,7 +47,7 @@ class TickingDevice(FunctionalDevice):
 
 
 class _Verdicts(unittest.TestResult):
-    """Collects what became of each test."""
+    """Collector of the outcome of each test."""
 
     def __init__(self):
         super().__init__()
@@ -66,13 +67,13 @@ class _Verdicts(unittest.TestResult):
 
     def addError(self, test, err):
         if isinstance(err[1], NotSupported) and "does not exist here" in str(err[1]):
-            self._note(test, "skip", err[1])     # it does not ask first whether there is such a thing
+            self._note(test, "skip", err[1])     # the test does not query support first
         else:
             self._note(test, "fail", self._exc_info_to_string(err, test))
 
 
 def _unpack(source, target):
-    """Copy the tests, unpacked."""
+    """Copy the tests, and decompress those that are compressed."""
     for path in source.glob("*.py*"):
         if path.suffix == ".gz":
             (target / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
@@ -82,7 +83,13 @@ def _unpack(source, target):
 
 
 def judge(source, names=TESTS):
-    """``[(test, "pass" | "skip" | "fail", [reason]), ...]`` of rdma-core's tests in folder ``source``."""
+    """Run rdma-core's tests in folder ``source``.
+
+    Returns
+    -------
+    list of (str, str, list of str)
+        Name of the test; ``pass``, ``skip`` or ``fail``; the last line of the reason.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         tests = Path(scratch) / "tests"
         tests.mkdir()
@@ -94,7 +101,7 @@ def judge(source, names=TESTS):
         install(mem_alloc={
             "posix_memalign": lambda size, alignment=8: device.alloc(size, align=max(alignment, 64)).va,
             "free": lambda address: device.free(device.pin(address, 1))})
-        parser = importlib.import_module("args_parser").parser      # rdma-core's own: what its tests are told
+        parser = importlib.import_module("args_parser").parser      # read by rdma-core's tests
         sys.argv[1:] = []
         parser.parse_args()
         result, loader = _Verdicts(), unittest.TestLoader()

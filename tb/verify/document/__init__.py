@@ -1,1 +1,1 @@
-"""Documents drawn from the code."""
+"""Generated parts of the documents."""

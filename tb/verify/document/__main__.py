@@ -1,6 +1,6 @@
 """``python -m weft.tb.verify.document [--measured]``: write the generated parts of the documents.
 
-With ``--measured`` the figures of the last runs, in ``sim_build/reports/``, go into the documents as well.
+With ``--measured`` the figures of the last runs, from ``sim_build/reports/``, are written into the documents, too.
 """
 
 import sys

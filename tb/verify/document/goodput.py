@@ -10,27 +10,27 @@ from weft.tb.app.sweep.plans import PLANS
 from weft.tb.verify.document.parts import ROOT
 
 PLAN = "goodput"
-TABLE = "sim_build/reports/goodput.parquet"     # of `weft sweep --plan goodput --output` this file
+TABLE = "sim_build/reports/goodput.parquet"     # output of `weft sweep --plan goodput --output` this file
 DATA, PICTURE = "docs/goodput.csv", "docs/goodput.svg"
 SCHEMES = {"adamap": ("Weft", "C0", "o"), "irn-bdp": ("IRN, window of one bandwidth-delay product", "C1", "^"),
            "irn-512": ("IRN, window of 512 packets", "C2", "v"), "go-back-n": ("go-back-N", "C3", "s")}
 
 
 def settings():
-    """Settings that all points share, as the plan fixes them."""
+    """Return the settings that all points of the plan share."""
     points = plan.read(PLANS[PLAN], []).points
     return {name: getattr(points[0], name) for name in ("rate_gbps", "rtt_ms", "pmtu", "qps", "warmup_rtts",
                                                         "measured_rtts", "seed")}
 
 
 def points(root=ROOT):
-    """``{(scheme, loss): goodput}`` of the measured points."""
+    """Return ``{(scheme, loss): goodput}`` of the measured points."""
     return {(row["scheme"], float(row["loss"])): float(row["goodput"])
             for row in csv.DictReader(io.StringIO((root / DATA).read_text(encoding="utf-8")))}
 
 
 def take(rows, root=ROOT):
-    """Keep the points of :data:`SCHEMES` out of the rows of a sweep."""
+    """Write the points of :data:`SCHEMES` among the rows of a sweep to :data:`DATA`."""
     held = io.StringIO()
     out = csv.writer(held, lineterminator="\n")
     out.writerow(("scheme", "loss", "goodput"))
@@ -41,7 +41,7 @@ def take(rows, root=ROOT):
 
 
 def digest(root=ROOT):
-    """Hash of points, settings and schemes, which the picture carries."""
+    """Return the hash of points, settings and schemes that the picture carries."""
     return hashlib.sha256((root / DATA).read_bytes() + repr((settings(), SCHEMES)).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Which folder imports from which, as a Mermaid flowchart drawn from the import statements."""
+"""Imports between folders, as a Mermaid flowchart drawn from the import statements."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def arrows(top, root=ROOT):
-    """``{(folder, folder it imports from)}`` among the folders of ``top``; deeper ones count as part of those."""
+    """Return ``{(folder, imported folder)}`` among the folders of ``top``; deeper folders count as part of these."""
     folders = {file.parent.name for file in (root / top).glob("*/__init__.py")}
     found = set()
     for folder in folders:
@@ -22,7 +22,7 @@ def arrows(top, root=ROOT):
 
 
 def without_detours(found):
-    """The arrows that do not follow from others."""
+    """Return the arrows that do not follow from others (transitive reduction)."""
     below = {}
     for a, b in found:
         below.setdefault(a, set()).add(b)
@@ -38,6 +38,6 @@ def without_detours(found):
 
 
 def flowchart(top, root=ROOT):
-    """Mermaid text of the folders of ``top``: an arrow from a folder to one it needs."""
+    """Return Mermaid text of the folders of ``top``, with an arrow from each folder to each folder that it requires."""
     lines = ["```mermaid", "flowchart TB", *(f"  {a} --> {b}" for a, b in sorted(without_detours(arrows(top, root))))]
     return "\n".join([*lines, "```"])

@@ -1,8 +1,8 @@
-"""Parts of the documents that are measured: tables made from the reports of the commands that measure.
+"""Measured parts of the documents: tables made from the reports of the measuring commands.
 
-They lie between ``<!-- measured: NAME -->`` and ``<!-- end -->`` and change only when somebody asks for it with
-``python -m weft.tb.verify.document --measured``. A row whose figures the report lacks stays as it is, so that one
-benchmark can be run and taken over alone.
+A part lies between ``<!-- measured: NAME -->`` and ``<!-- end -->`` and changes only with
+``python -m weft.tb.verify.document --measured``. A row whose figures the report lacks stays as it is, so that a single
+benchmark can be run and its figures taken over.
 """
 
 import json
@@ -20,14 +20,14 @@ REACH_HEAD = ("what", "value", "command")
 
 @dataclass(frozen=True)
 class Figure:
-    """A row of the table: what it is, its text with names of benchmark rows in braces, and under which conditions."""
+    """Row of the table: its name, its text with names of benchmark rows in braces, and the conditions."""
 
     what: str
     value: str
     conditions: str
 
     def text(self, found):
-        """Cells of the row, or None if a figure is not there; ``found``: rows of the report by name."""
+        """Return the cells of the row, or None if a figure is missing; ``found``: rows of the report by name."""
         names = re.findall(r"{(\w+)", self.value)
         if not set(names) <= set(found):
             return None
@@ -35,7 +35,7 @@ class Figure:
         return self.what, value, self.conditions, f"`{found[names[0]]['command']}`"
 
     def kept(self, rows):
-        """The row as it is in the document, or None."""
+        """Return the row as it is in the document, or None."""
         return rows.get(self.what) and (self.what, rows[self.what][1], self.conditions, rows[self.what][3])
 
 
@@ -117,31 +117,31 @@ KINDS = {"lut": "LUT", "lutram": "LUT as RAM", "ff": "flip-flops", "srl": "SRL",
 
 
 def _rows(text):
-    """Rows of a Markdown table by their first cell."""
+    """Return the rows of a Markdown table by their first cell."""
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()[2:]]
     return {row[0].strip("| "): [cell.strip("| ") for cell in row] for row in cells if len(row) == len(HEAD)}
 
 
 def bench(report, before, figures=FIGURES):
-    """Table of figures from a report; a row that the report lacks stays as in ``before``."""
+    """Return the table of figures from a report; a row that the report lacks stays as in ``before``."""
     found, old = {row["name"]: row for row in report}, _rows(before)
     rows = [figure.text(found) or figure.kept(old) for figure in figures]
     return table(HEAD, [row for row in rows if row])
 
 
 def reach(report, before):
-    """Table of the figures in :data:`REACH`, without their conditions."""
+    """Return the table of the figures in :data:`REACH`, without their conditions."""
     rows = _rows(bench(report, _with_conditions(before), [figure for figure in FIGURES if figure.what in REACH]))
     return table(REACH_HEAD, [(row[0], row[1], row[3]) for row in rows.values()])
 
 
 def _with_conditions(text):
-    """Table of :func:`reach` with an empty column of conditions."""
+    """Return the table of :func:`reach` with an empty column of conditions."""
     return "\n".join(" | ".join([*line.split(" | ")[:-1], "", line.split(" | ")[-1]]) for line in text.splitlines())
 
 
 def sim(report, _before):
-    """What ``weft sim`` prints, in extracts."""
+    """Return extracts of the output of ``weft sim``."""
     def shown(value):
         if value is None:
             return "–"
@@ -152,7 +152,7 @@ def sim(report, _before):
 
 
 def synth(report, _before):
-    """Cells of every room."""
+    """Return the table of the cells of every subsystem."""
     blocks = report["blocks"]
     kinds = [kind for kind in KINDS if blocks[""].get(kind)]
     rooms = sorted(name for name in blocks if name and "." not in name)
@@ -161,12 +161,12 @@ def synth(report, _before):
 
 
 def _of_preset(report, preset):
-    """What a report of synthesis has of a preset, or None."""
+    """Return the part of a synthesis report for a preset, or None."""
     return next((each for each in (report, *report.get("others", ())) if each["preset"] == preset), None)
 
 
 def full(report, before):
-    """How large the largest card is, and its longest path."""
+    """Return a sentence with the size and the longest path of preset ``full``."""
     found = _of_preset(report, "full")
     if not found:
         return before.rstrip("\n")
@@ -177,14 +177,14 @@ def full(report, before):
 
 
 AREA_PRESET = "basic"
-AREA_ROOMS = ("adamap", "endpoint", "rings", "transmit", "receive", "tables", "command")     # the rest stands together
-# What others publish, in the rows of the table: of other things, on other chips, by other tools.
+AREA_ROOMS = ("adamap", "endpoint", "rings", "transmit", "receive", "tables", "command")     # the others share a column
+# Published figures in the rows of the table; designs, chips and tools differ.
 PEERS = {"DCP, beside go-back-N": ("+1.7 %", "", "+1.1 %", "300 MHz"),
          "SLAC surf": ("81,168", "113,840", "279.5", "met")}
 
 
 def area(report, before):
-    """Cells and longest path of the rooms of preset ``basic``, and what others publish, a column each."""
+    """Return the table of cells and longest paths of subsystems of preset ``basic``, with figures of other cards."""
     found = _of_preset(report, AREA_PRESET)
     if not found:
         return before.rstrip("\n")
@@ -206,12 +206,12 @@ def area(report, before):
                                     *filled.values(), strict=True))
 
 
-REPORT_OF = {"area": "synth", "full": "synth", "reach": "bench"}      # other parts have a report of their name
+REPORT_OF = {"area": "synth", "full": "synth", "reach": "bench"}      # each other part has a report of its name
 MAKERS = {"bench": bench, "reach": reach, "sim": sim, "synth": synth, "area": area, "full": full}
 
 
 def fill(text, reports=REPORTS):
-    """A document with its measured parts taken from the reports; a part without a report stays as it is."""
+    """Return a document with its measured parts taken from the reports; a part without a report stays as it is."""
     def made(found):
         file = reports / f"{REPORT_OF.get(found[2], found[2])}.json"
         if not file.exists():

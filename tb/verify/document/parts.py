@@ -1,7 +1,7 @@
-"""Parts of the documents that are made from the code, and where they stand.
+"""Generated parts of the documents.
 
-A part lies between ``<!-- made: NAME -->`` and ``<!-- end -->``; ``python -m weft.tb.verify.document`` makes all of
-them anew.
+A part lies between ``<!-- made: NAME -->`` and ``<!-- end -->``; ``python -m weft.tb.verify.document`` generates all of
+them.
 """
 
 import os
@@ -48,22 +48,22 @@ PARTS = {
 
 
 def documents(root=ROOT):
-    """Markdown files at the top of the tree and in ``docs/``."""
+    """Return the Markdown files at the top of the tree and in ``docs/``."""
     return [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md"))]
 
 
 def examples(root=ROOT):
-    """The programs of the documents."""
+    """Return the example programs of the documents."""
     return sorted((root / EXAMPLES).glob("*.py"))
 
 
 def run_example(file):
-    """What a program prints.
+    """Run a program and return its output.
 
     Raises
     ------
     RuntimeError
-        With its error, if it fails.
+        If the program fails; the message contains its error output.
     """
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, encoding="utf-8",
                           env=os.environ | {"PYTHONIOENCODING": "utf-8"})
@@ -73,7 +73,7 @@ def run_example(file):
 
 
 def make(name, root=ROOT):
-    """The text of a part. ``NAME.py`` is an example, ``NAME.out`` what it prints.
+    """Return the text of a part. ``NAME.py`` is an example, ``NAME.out`` its output.
 
     Raises
     ------
@@ -89,10 +89,10 @@ def make(name, root=ROOT):
 
 
 def names(text):
-    """The parts of a document, in order."""
+    """Return the names of the parts of a document, in order."""
     return [found[2] for found in _PART.finditer(text)]
 
 
 def fill(text, made):
-    """A document with its parts replaced; ``made(name)`` is the text of a part."""
+    """Return a document with its parts replaced; ``made(name)`` is the text of a part."""
     return _PART.sub(lambda found: found[1] + made(found[2]) + "\n" + found[3], text)

@@ -1,4 +1,4 @@
-"""The ports of the card as whoever builds a board sees them, from its signature."""
+"""Table of the card's ports for board designers, from the card's signature."""
 
 from amaranth.lib.wiring import Out
 
@@ -10,7 +10,7 @@ from weft.tb.verify.document.rooms import shallow
 
 
 def _members(card):
-    """``{port or stream: its members}`` of a card."""
+    """Return ``{port or stream: its members}`` of a card."""
     found = {}
     shallow(card)
     for path, member, _ in card.signature.flatten(card):
@@ -19,13 +19,13 @@ def _members(card):
 
 
 def port_table():
-    """One row per stream or signal: direction, widths, what for."""
+    """Return a table with one row per stream or signal: direction, widths, purpose."""
     return _table(_members(Card(preset("test"))), [
         ("`clk`, `rst`", "in", "1, 1", "the only clock, 250 MHz in all figures; synchronous reset, active high")])
 
 
 def mac_clock_table():
-    """The same of what a card with ``CardParams.mac_clock`` has besides."""
+    """Return the same table of the additional ports of a card with ``CardParams.mac_clock``."""
     card = preset("test")
     known, found = (_members(Card(card.with_(mac_clock=mac_clock))) for mac_clock in (False, True))
     return _table({name: members for name, members in found.items() if name not in known})

@@ -16,7 +16,7 @@ def _allowed(start, goal):
 
 
 def diagram():
-    """Return a Mermaid state diagram, and in words where every state may go."""
+    """Return a Mermaid state diagram, and a sentence with the states that every state but RESET may enter."""
     found = [(start, goal) for start in STATES for goal in QPState if goal is not start and _allowed(start, goal)]
     others = set(STATES) - {QPState.RESET}
     anywhere = [goal for goal in QPState if {start for start, end in found if end is goal} >= others - {goal}]

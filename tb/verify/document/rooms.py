@@ -1,4 +1,4 @@
-"""The blocks of a room and what they hand to each other, as a Mermaid flowchart drawn from what the room wires."""
+"""Blocks of a subsystem and the connections between them, as a Mermaid flowchart drawn from the subsystem's wiring."""
 
 from collections import defaultdict
 
@@ -16,7 +16,7 @@ STREAM_ENDS = ("payload", "tdata")
 
 
 def shallow(component):
-    """Elaborate a component but none of its blocks: its fragment, and ``{name: component}`` of the blocks."""
+    """Elaborate a component without its blocks; return its fragment, and ``{name: component}`` of the blocks."""
     whole, blocks = component.elaborate, {}
 
     def without_blocks(platform):
@@ -31,9 +31,9 @@ def shallow(component):
 
 
 def blocks_of(module):
-    """``{name: component}`` of the sub-blocks of an elaborated module, resets and other wrappers taken off."""
+    """Return ``{name: component}`` of the sub-blocks of an elaborated module, without resets and other wrappers."""
     found = {}
-    for name, (block, _) in module._named_submodules.items():   # a Module tells their names nowhere else
+    for name, (block, _) in module._named_submodules.items():   # a Module has no public access to these names
         while hasattr(block, "_elaboratable_"):
             block = block._elaboratable_
         if hasattr(block, "signature"):
@@ -42,7 +42,7 @@ def blocks_of(module):
 
 
 def _label(path, value):
-    """What a stream carries: the name of its payload; for a plain number, that of the port."""
+    """Return the label of a stream: the name of its payload; for a plain number, the name of the port."""
     shape = value.shape()
     if isinstance(shape, type):
         return shape.__name__
@@ -52,8 +52,11 @@ def _label(path, value):
 
 
 class _Ports:
-    """Whose port a signal is: the block, the label of a stream or the name of an interface, whether it is a stream,
-    and whether the block is the one that asks."""
+    """Ports to which signals belong.
+
+    A port is a tuple: block, label of a stream or name of an interface, whether it is a stream, whether the block is
+    the requester of the interface.
+    """
 
     def __init__(self):
         self._of = SignalDict()
@@ -79,20 +82,20 @@ class _Ports:
 
 
 def edges(component, outside):
-    """What goes between the blocks of a room.
+    """Return the connections between the blocks of a subsystem.
 
     Parameters
     ----------
     component : wiring.Component
-        Not elaborated yet. Of its blocks only the ports are made.
+        Not elaborated yet. Only the ports of its blocks are made.
     outside : dict of str to (str, str or None)
-        Who is behind a port of the component itself, and what goes there, by the start of the port's name.
+        Neighbor at a port of the component itself, and label of the port, by the start of the port's name.
 
     Returns
     -------
     (list of str, dict, dict)
         The blocks. Labels of the streams from one block to another, by (from, to). Names of the interfaces with
-        signals both ways, by (who asks, who answers).
+        signals in both directions, by (requester, responder).
     """
     fragment, blocks = shallow(component)
     ports = _Ports()
@@ -118,7 +121,7 @@ def edges(component, outside):
 
 
 def flowchart(component, outside, direction="LR"):
-    """Mermaid text of a room: an arrow for what streams carry, a dotted line for an interface that asks and answers."""
+    """Return Mermaid text of a subsystem: an arrow for streams, a dotted line for a request-response interface."""
     blocks, streams, interfaces = edges(component, outside)
     drawn = {name for pair in (*streams, *interfaces) for name in pair}
     order = ["host", *blocks, *sorted(drawn - {"host", *blocks})]
@@ -137,13 +140,13 @@ def flowchart(component, outside, direction="LR"):
 
 
 def card():
-    """The rooms of the card."""
+    """Return the flowchart of the subsystems of the card."""
     return flowchart(Card(preset("test")), {
         "m_axis_tx": ("link", "frames"), "s_axis_rx": ("link", "frames"), "": ("host", "TLPs")}, "TB")
 
 
 def adamap():
-    """The blocks of the Adamap room."""
+    """Return the flowchart of the blocks of the Adamap subsystem."""
     return flowchart(Adamap(preset("test")), {
         "i_check": ("receive", None), "o_verdict": ("receive", None), "o_report": ("reporter", None),
         "o_line": ("host_memory", None), "i_line": ("host_memory", None), "qp": ("tables", None),
@@ -151,7 +154,7 @@ def adamap():
 
 
 def second_level():
-    """What matches, inside the Adamap room."""
+    """Return the flowchart of the second level, the matching part of the Adamap subsystem."""
     return flowchart(SecondLevel(preset("test")), {
         "i_matcher": ("control", None), "i_prefetch": ("control", None), "o_report": ("reporter", None),
         "o_line": ("host_memory", None), "i_line": ("host_memory", None), "qp": ("tables", None),

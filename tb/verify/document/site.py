@@ -8,11 +8,11 @@ from griffe import Extension
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[3]
-API = ROOT / "sim_build/api/weft"     # the import packages below one folder, as mkdocstrings reads them
+API = ROOT / "sim_build/api/weft"     # links to the import packages in one folder, as mkdocstrings expects them
 TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([\w.]+)</code>")
-# Pages of the API reference: title and folders or modules, in the order of a reader.
+# Pages of the API reference: title and folders or modules, in reading order.
 PAGES = {
     "verbs": ("driver/verbs", "driver/terms"), "connections": ("driver/cm", "driver/connection"),
     "asyncio": ("driver/aio",), "channel": ("driver/channel",), "device": ("driver/device",),
@@ -24,7 +24,7 @@ PAGES = {
 
 
 class Members(Extension):
-    """Extension of griffe: the ports of a block, section Members of its docstring, are attributes."""
+    """Extension of griffe that shows the ports of a block, section Members of its docstring, as attributes."""
 
     def on_instance(self, *, obj, **_):
         if obj.docstring:
@@ -32,7 +32,7 @@ class Members(Extension):
 
 
 def _modules(place):
-    """Names of the modules of a file, or of the files below a folder."""
+    """Yield the names of the modules of a file, or of the files below a folder."""
     files = [ROOT / place] if place.endswith(".py") else sorted((ROOT / place).rglob("*.py"))
     for file in files:
         parts = file.relative_to(ROOT).with_suffix("").parts
@@ -41,7 +41,7 @@ def _modules(place):
 
 
 def on_startup(**_):
-    """Link the import packages below one folder."""
+    """Link the import packages into one folder."""
     API.mkdir(parents=True, exist_ok=True)
     for top in ("hdl", "driver", "model", "tb"):
         link = API / top
@@ -68,7 +68,7 @@ def on_files(files, config):
 
 
 def _moved(text):
-    """Text of a page from the top of the tree with its links as of ``docs/``."""
+    """Return the text of a page from the top of the tree with its links relative to ``docs/``."""
     return LINK.sub(lambda found: found[1] + posixpath.normpath(posixpath.relpath(found[2], "docs")) + found[3], text)
 
 

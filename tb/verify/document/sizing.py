@@ -1,4 +1,4 @@
-"""How large things have to be: formulas of the design document, and the tables of worked numbers in it."""
+"""Sizes: formulas of the design document, and its tables of worked numbers."""
 
 from math import ceil, inf
 
@@ -11,8 +11,8 @@ from weft.tb.app.device.registers import table
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 
 LINE_GBPS = 100
-FCS_PREAMBLE_GAP = 4 + 8 + 12     # bytes of Ethernet beside the frame: FCS, preamble, gap
-LOOK_CYCLES = 10                  # of the prefetcher for one read and the block it brings; 5 for each further block
+FCS_PREAMBLE_GAP = 4 + 8 + 12     # bytes of Ethernet in addition to the frame: FCS, preamble, gap
+LOOK_CYCLES = 10                  # of the prefetcher for a read and its first block; 5 for each further block
 READ_NS = 1000
 QP_FIELDS = {
     "state": "RESET, RTR, RTS or ERR", "generation": "the part of the QPN that the index leaves",
@@ -22,27 +22,27 @@ LOSSES = ("1e-4", "1e-3", "1e-2", "1e-1")
 
 
 def packet_ns(pmtu, opcode=wire.Opcode.WRITE_ONLY):
-    """Time of a full packet on the wire."""
+    """Return the time of a full packet on the wire."""
     return (pmtu + wire.header_bytes(opcode) + wire.ICRC_BYTES + FCS_PREAMBLE_GAP) * 8 / LINE_GBPS
 
 
 def holes_per_node(loss, pmtu=None, age_ns=inf):
-    """Holes a node gets when packets are lost at random: as many as an encoding holds, or come within its age."""
+    """Return the holes that a node gets with random loss: the capacity of an encoding, or the losses within its age."""
     offsets = 1 << abi.OFFSET_BITS
     holes = max(1, min(abi.LIST_HOLES, 1 + loss * offsets), loss * abi.NODE_HOLES_MAX)
     return holes if age_ns == inf else min(holes, 1 + loss * age_ns / packet_ns(pmtu))
 
 
 def prefetch(node_ns, read_ns=READ_NS):
-    """Prefetch depth n, watermark and blocks per read for a list whose nodes last ``node_ns`` each.
+    """Return prefetch depth n, watermark and blocks per read for a list of which each node lasts ``node_ns``.
 
-    A read brings as many blocks as there was room for when it went out, and one is in flight at a time. So while it is
-    under way the matcher lives on what came with the ones before; at most one node more than is needed.
+    A read returns as many blocks as there was space for when it was issued, and one read is outstanding at a time.
+    During the read the matcher uses the nodes of earlier reads; the result exceeds the requirement by at most one node.
 
     Returns
     -------
     (int, int, int) or None
-        None: no depth hides the reads, since a read brings at most 4 blocks.
+        None: no depth hides the reads, since a read returns at most 4 blocks.
     """
     for blocks in range(1, LINES + 1):
         reading = read_ns + (LOOK_CYCLES + 5 * (blocks - 1)) * CLOCK_PERIOD_NS
@@ -52,23 +52,23 @@ def prefetch(node_ns, read_ns=READ_NS):
 
 
 def pool_blocks(loss, pmtu, rtt_ns, age_ns, qps=1):
-    """Blocks when the link is full: nodes per nanosecond times the time a hole is open, and what each QP is owed."""
+    """Return the blocks in use on a full link: nodes per nanosecond times the time a hole is open, plus one per QP."""
     nodes = loss / packet_ns(pmtu) / holes_per_node(loss, pmtu, age_ns)
     return ceil(nodes * rtt_ns / (1 - loss)) + qps
 
 
 def pool_size(blocks_of_one, qps, alpha):
-    """Blocks of a pool in which each of ``qps`` QPs may hold so many at the same time."""
+    """Return the blocks of a pool in which each of ``qps`` QPs may hold ``blocks_of_one`` at the same time."""
     return ceil(qps * blocks_of_one + blocks_of_one / alpha)
 
 
 def longest_rtt_ns(pmtu):
-    """Round trip that one QP fills: it has less than 2^23 packets outstanding."""
+    """Return the longest round trip that one QP fills: it has less than 2^23 packets outstanding."""
     return (wire.PSN_OUTSTANDING_MAX - 1) * packet_ns(pmtu)
 
 
 def bytes_of(number):
-    """A number of bytes in the largest binary unit that it has a whole one of."""
+    """Format a number of bytes in the largest binary unit of which it has at least one."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if round(number) < 1024 or unit == "GiB":
             return f"{number:,.0f} {unit}" if number >= 10 else f"{number:.1f}".removesuffix(".0") + f" {unit}"
@@ -77,7 +77,7 @@ def bytes_of(number):
 
 
 def prefetch_table():
-    """Depth and watermark for retransmissions that come back to back."""
+    """Return the table of depth and watermark for retransmissions that arrive back to back."""
     pmtus = list(wire.PMTUS.values())
     rows = []
     for holes in (1, 5, abi.LIST_HOLES, 64, abi.NODE_HOLES_MAX):
@@ -90,7 +90,7 @@ def prefetch_table():
 
 
 def holes_table():
-    """Holes of a node by loss: of one that may grow old, and with the default age."""
+    """Return the table of holes per node by loss: for nodes without age limit, and with the default age."""
     age = ContextConfig.node_age_ns
     return table(("", *(f"loss {loss}" for loss in LOSSES)), [
         ("no age", *(f"{holes_per_node(float(loss)):.1f}" for loss in LOSSES)),
@@ -99,7 +99,7 @@ def holes_table():
 
 
 def pool_table():
-    """Blocks in use on a full link with the default age of a node."""
+    """Return the table of blocks in use on a full link with the default age of a node."""
     age, rows = ContextConfig.node_age_ns, []
     for rtt_ms in (0.02, 1, 10, 100):
         row = [f"{rtt_ms:g} ms"]
@@ -111,7 +111,7 @@ def pool_table():
 
 
 def psn_table():
-    """What 24 bits of PSN mean."""
+    """Return the table of limits that result from the 24 bits of a PSN."""
     rows = []
     for pmtu in wire.PMTUS.values():
         wrap = (1 << wire.PSN_BITS) * packet_ns(pmtu)
@@ -121,7 +121,7 @@ def psn_table():
 
 
 def default_pool():
-    """The pool a context has by itself, in a sentence."""
+    """Return a sentence with the default pool of a context."""
     config = ContextConfig()
     total = config.extent_bytes * config.max_extents
     return (f"By default the buffer starts with one extent of {bytes_of(config.extent_bytes)} and grows to "
@@ -129,7 +129,7 @@ def default_pool():
 
 
 def qp_entry_table():
-    """Bits of an entry of the QP table."""
+    """Return the table of the bits of an entry of the QP table."""
     entries = [{name: field.shape.width for name, field in qp_entry(card)} for card in PRESETS.values()]
     return table(("field", *(f"`{name}`" for name in PRESETS), "what for"), [
         *((f"`{name}`", *(entry[name] for entry in entries), said) for name, said in QP_FIELDS.items()),
@@ -137,7 +137,7 @@ def qp_entry_table():
 
 
 def preset_table():
-    """What the presets hold."""
+    """Return the table of the sizes of the presets."""
     def row(name, value):
         return (name, *(value(card) for card in PRESETS.values()))
 

@@ -1,6 +1,6 @@
-"""State machines of blocks, as Mermaid diagrams drawn from the netlist, and what each state waits for, from the source.
+"""State machines of blocks, as Mermaid diagrams drawn from the netlist, with a comment per state from the source.
 
-The netlist says which state follows which; that a state stays as long as nothing takes it further is not drawn.
+The transitions come from the netlist. Transitions from a state to itself are not drawn.
 """
 
 import inspect
@@ -14,12 +14,12 @@ _STATE = re.compile(r'^\s*with m\.State\("(\w+)"\):(?:\s*#\s*(.*))?(?:\n\s*#\s*(
 
 
 def transitions(component):
-    """The state machine of a component: ``[(state, next state), ...]``, reset state first.
+    """Return the state machine of a component: ``[(state, next state), ...]``, reset state first.
 
     Raises
     ------
     ValueError
-        If the component itself, not a block in it, has no state machine, or several.
+        If the component itself, without its blocks, has no state machine, or several.
     """
     text = _MODULE.search(rtlil_text(component, "block"))[1]
     names, machines = {}, {}
@@ -53,13 +53,13 @@ def transitions(component):
 
 
 def sentences(component):
-    """The comment behind the name of each state, by state, in the order of the source of its class."""
+    """Return ``{state: comment after its name}``, in the order of the source of the component's class."""
     return {state: (behind or below).strip().rstrip(".")
             for state, behind, below in _STATE.findall(inspect.getsource(type(component)))}
 
 
 def diagram(component):
-    """Mermaid state diagram, and a table of the states that say what they are for."""
+    """Return a Mermaid state diagram, and a table of the states that have a comment."""
     told, arrows = sentences(component), transitions(component)
     if unknown := {state for pair in arrows for state in pair} - set(told):
         raise ValueError(f"{type(component).__name__}: no source for the states {', '.join(sorted(unknown))}")

@@ -17,7 +17,7 @@ TOP = ("hdl", "model", "driver", "tb")
 
 
 def board_registers():
-    """Offset, name and meaning of each register of the board."""
+    """Return the table of offset, name and meaning of each register of the board."""
     rows = [(ID, "id", f"{MAGIC:#x}: \"WEFT\", and the board")]
     rows += [(CONTROL, f"control, bit {bit}", f"`{name}`: {text}") for bit, (name, text) in enumerate(CONTROL_BITS)]
     rows += [(STATUS, "status", "from bit 0: " + ", ".join(f"`{name}`" for name in STATUS_BITS))]
@@ -26,7 +26,7 @@ def board_registers():
 
 
 def raw_header():
-    """Field by field, with offsets in bytes from the end of the Ethernet header."""
+    """Return the table of the fields, with offsets in bytes from the end of the Ethernet header."""
     return table(("offset", "bytes", "field", "meaning"), [
         (HEADER.offset_of(field.name) // 8, field.width // 8,
          "zero" if field.name.startswith("_") else f"`{field.name}`",
@@ -34,7 +34,7 @@ def raw_header():
 
 
 def variables():
-    """Markdown: a row for each variable, or for neighbours with the same values and default."""
+    """Return the table of variables, with one row for neighbors that have the same values and default."""
     rows = []
     for _, alike in itertools.groupby(fields(JobSettings).values(), _values):
         alike = list(alike)
@@ -45,7 +45,7 @@ def variables():
 
 
 def _values(field):
-    """Equal for settings that share a row."""
+    """Return a key that is equal for settings that share a row."""
     setting = field.setting
     return field.kind, field.default, setting.least, setting.most, setting.choices
 
@@ -65,7 +65,7 @@ def _meaning(field):
 
 
 def folders(root=ROOT):
-    """``{folder: sentence}``, top folders in the order in which they depend on each other."""
+    """Return ``{folder: sentence}``, top folders in the order in which they depend on each other."""
     found = {}
     for top in TOP:
         for file in sorted((root / top).rglob("__init__.py")):      # folders of tests have none
@@ -76,7 +76,7 @@ def folders(root=ROOT):
 
 
 def folder_table():
-    """Markdown table of the folders, nested ones indented."""
+    """Return the Markdown table of the folders, nested ones indented."""
     return table(("folder", "content"), [
         (f"{'&emsp;' * folder.count('/')}[`{folder}/`](../{folder})", sentence)
         for folder, sentence in folders().items()])

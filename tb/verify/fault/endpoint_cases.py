@@ -1,7 +1,7 @@
-"""The PCIe room before a host that misbehaves: what fails is told, nothing else suffers, nothing is lost.
+"""PCIe subsystem with a misbehaving host: each fault is reported, other requests are unaffected, no request is lost.
 
-Reads of everybody, some of which end badly in every way there is; writes, some of
-which the host refuses; in between the host takes bus mastering away, or resets the function.
+All clients read, and some reads end with one of the injected faults. Writes are issued, some of which the host rejects.
+Between rounds the host clears bus mastering or resets the function.
 """
 
 import itertools
@@ -20,21 +20,22 @@ from weft.tb.sim.pcie.faults import READ_FAULTS, FaultAgent, Weather
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
 
 READ_BYTES = 512
-GROUPS = 40                # of each client, a round
-SHARE = 0.6                # of the memory answers badly
+GROUPS = 40                # of each client, per round
+SHARE = 0.6                # of the memory answers with faults
 PATIENCE = 400, "us"
 NOWHERE = 1 << 50          # an address without memory
 CONTROLS = ("no bus master", "function reset")
-QUIET_ROUNDS = [None] * 3  # between those in which something is taken away
+QUIET_ROUNDS = [None] * 3  # between rounds with a control event
 PARAMS = preset("test")
 
 
 class FaultyRoom(Bench):
-    """A bench whose host misbehaves, and what came of it.
+    """Bench with a misbehaving host.
 
     Attributes
     ----------
     injected, failures : Counter
+        Faults and failures by kind.
     errors : int
         Groups and requests that ended with an error.
     """
@@ -43,17 +44,17 @@ class FaultyRoom(Bench):
         super().__init__(dut, pause=0.05, read_bytes=READ_BYTES)
         self.host.strict = False
         self.injected, self.failures, self.errors = Counter(), Counter(), 0
-        self.under_control = False       # reads may end badly anywhere
+        self.under_control = False       # any read may fail
         self.weather = Weather(self.rng, READ_BYTES, SHARE)
 
     async def start(self, vectors=0):
         await super().start(vectors)
         for name in (self.host.device.log.name, f"cocotb.{self.dut._name}"):
-            logging.getLogger(name).setLevel(logging.ERROR)      # each fault is told, and each packet
+            logging.getLogger(name).setLevel(logging.ERROR)      # each fault and each packet is logged
         self.agent = FaultAgent(self.host, self.rng, self.weather)
 
     def judge(self, what, got, error, wanted, badly):
-        """A read came back: right bytes, or an error where there was a fault."""
+        """Check a completed read: the bytes are right, or there is an error if there was a fault."""
         self.errors += error
         if error and not (badly or self.under_control):
             self.failures[f"{what}: an error without a fault"] += 1
@@ -78,7 +79,7 @@ class FaultyRoom(Bench):
             self.judge("bulk", got, bool(error), expected, badly)
 
     async def line_client(self, client):
-        """Requests that do not cross the unit of the weather."""
+        """Read lines; no request crosses a unit of the fault window."""
         waiting = {}
         for tag in range(GROUPS):
             region, lines = self.rng.randrange(2), self.rng.randint(1, 4)
@@ -97,7 +98,7 @@ class FaultyRoom(Bench):
                 del waiting[got.tag]
 
     async def write_client(self, client):
-        """Writes, and writes to nowhere between them, which the host drops."""
+        """Write, and also write to addresses without memory, which the host drops."""
         expected = await self.write_groups(client, GROUPS // 2)
         for word in group([(NOWHERE, 600)]):
             self.requests[client].send_nowait(word)
@@ -108,7 +109,7 @@ class FaultyRoom(Bench):
         return expected
 
     async def a_round(self, control=None):
-        """All clients at once, to the end."""
+        """Run all clients concurrently to completion, with at most one control event."""
         self.under_control = control is not None
         images = [bytearray(image) for image in self.image()]
         readers = [cocotb.start_soon(self.bulk_client(k)) for k in range(BULKS)]
@@ -131,18 +132,18 @@ class FaultyRoom(Bench):
         await self.all_there()
 
     def under_way(self):
-        """Requests that the hard block waits for, and what they meet."""
+        """Return the outstanding requests at the hard block, with their faults."""
         return [(tag, hex(request.address), self.weather(request.address))
                 for tag, request in enumerate(self.host.device.active_request) if request]
 
     async def take_away(self, control):
-        """Bus mastering for a while, or the function until the card says that it is reset."""
+        """Clear bus mastering for a while, or reset the function until the card reports that the reset is done."""
         function, dut = self.host.device.functions[0], self.dut
         self.injected[control] += 1
         if control == "function reset":
             dut.cfg_flr_in_process.value = 1
         function.bus_master_enable = False
-        await ClockCycles(dut.clk, 2 << PARAMS.silence_log2)     # by now the card knows what will not come
+        await ClockCycles(dut.clk, 2 << PARAMS.silence_log2)     # by now the card has timed its reads out
         if control == "function reset":
             await with_timeout(self.at_rest(), *PATIENCE)
             dut.function_reset_done.value = 1
@@ -158,7 +159,7 @@ class FaultyRoom(Bench):
         function.bus_master_enable = True
 
     async def all_there(self):
-        """Every tag is out at once, and what comes back is right: none is lost, and no credit."""
+        """Check that all tags are used at once and that the reads return the right bytes: no tag or credit is lost."""
         self.host.agent = None
         most, base = 0, self.regions[0]
         for tag in range(2 * PARAMS.line_tags):

@@ -1,1 +1,1 @@
-"""Random and mutated frames: whatever arrives, nothing raises, hangs, completes or is written beside."""
+"""Random and mutated frames: none raises, hangs, completes a request or writes outside its buffer."""

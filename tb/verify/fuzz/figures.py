@@ -1,4 +1,4 @@
-"""Fuzzing: random and mutated frames into two drivers over functional cards, and into two real cards."""
+"""Figures of fuzzing: random and mutated frames into two drivers over functional cards, and into two RTL cards."""
 
 import sys
 from functools import partial
@@ -13,7 +13,7 @@ FUNCTIONAL, RTL = 1_000_000, 100_000
 
 
 def measure(progress):
-    """The rows; what failed goes to the standard error output, with the seed that repeats it."""
+    """Return the rows; print failures to the standard error output, with the seed that repeats them."""
     seed = drawn_seed()
 
     functional = fuzz(FUNCTIONAL, seed, partial(tell, progress, f"fuzzing functional cards, seed {seed}",

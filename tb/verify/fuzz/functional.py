@@ -1,4 +1,4 @@
-"""Fuzzing two drivers over functional cards, in rounds that repeat alone."""
+"""Fuzzing of two drivers over functional cards, in rounds that can be repeated individually."""
 
 import random
 import traceback
@@ -12,16 +12,16 @@ from weft.tb.sim.pair.functional_pair import close_and_check, make_pair
 from weft.tb.verify.fuzz.fuzzing import PATIENCE, Fuzzing
 
 ROUND = 2_000        # frames
-BURST = 10           # frames for each card between two looks
+BURST = 10           # frames for each card between two steps
 STEP_NS = 2_000
-LOOK = 20            # steps
-SLACK = 64           # objects that may come and go with a message
-BELOW = (FunctionalDevice, HostMemory)     # not the driver's; of its memory the buffers count
+LOOK = 20            # steps between two comparisons
+SLACK = 64           # objects that a message may create or free
+BELOW = (FunctionalDevice, HostMemory)     # not counted as part of the driver; the buffers of its memory are
 
 
 @dataclass
 class Outcome:
-    """What came of a number of frames.
+    """Outcome of a number of frames.
 
     Attributes
     ----------
@@ -29,9 +29,9 @@ class Outcome:
     failures : list of str
         Each with the seed of its round.
     kinds : Counter
-        Frames by how they were made.
+        Frames by the method that made them.
     drops : Counter
-        Frames that the cards refused, by reason.
+        Frames that the cards dropped, by reason.
     """
 
     frames: int = 0
@@ -41,7 +41,7 @@ class Outcome:
 
 
 class Round(Fuzzing):
-    """One round.
+    """Round of fuzzing.
 
     Parameters
     ----------
@@ -56,16 +56,16 @@ class Round(Fuzzing):
         self.prepare()
 
     def run(self, frames):
-        """Fuzz with so many frames.
+        """Fuzz with ``frames`` frames.
 
         Returns
         -------
         (Counter, Counter)
-            Frames by how they were made; those that the cards refused, by reason.
+            Frames by the method that made them; frames that the cards dropped, by reason.
 
         Raises
         ------
-        AssertionError, or whatever the frames made anybody raise
+        AssertionError, or any exception that the frames cause
         """
         pair = self.pair
         before = [sizes(context, BELOW) for context in pair.contexts]
@@ -74,7 +74,7 @@ class Round(Fuzzing):
         for device in pair.devices:
             drops.update({name: number for name, number in device.card.counters.items() if name.startswith("drop_")})
         self.end()
-        for _ in range(0, PATIENCE, LOOK):      # blocks that came back are sorted in bit by bit
+        for _ in range(0, PATIENCE, LOOK):      # freed blocks return to the free list incrementally
             for _ in range(LOOK):
                 self.step()
             grown = {name: (was[name], count)
@@ -96,7 +96,7 @@ def fuzz(frames, seed, tell=lambda done: None):
     seed : hashable
         Round ``k`` has the seed ``<seed>/<k>``.
     tell : callable(int)
-        Is told how many frames are done.
+        Receives the number of frames done so far.
 
     Returns
     -------

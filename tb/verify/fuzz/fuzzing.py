@@ -1,7 +1,8 @@
 """Rounds of fuzzing over a pair of cards.
 
-A round has an honest pair of QPs and a pair of victims. The victims move some data over a link that loses, so that
-there are genuine frames of every opcode; then nothing of theirs is outstanding, and frames made from those come in.
+A round has a pair of honest QPs and a pair of victims. First the victims transfer data over a link with losses, which
+yields genuine frames of every opcode. When the victims have no outstanding requests, frames derived from the genuine
+ones are injected.
 """
 
 from collections import Counter
@@ -16,30 +17,30 @@ from weft.tb.sim.pair.sides import PEER, SIDES, BySide
 
 LENGTH, PART = 16_384, 4_096
 SENT, RECEIVED = 1, 7        # numbers of the work requests
-LOST = 0.2                   # of what is for a victim
+LOST = 0.2                   # of the frames for a victim
 PATIENCE = 5_000             # steps
-REST = 40                    # steps behind the last frame
+REST = 40                    # steps after the last frame
 
 
 class Fuzzing:
-    """Endpoints of both hosts, and the victims of the round. Its methods block; all of them belong to one thread.
+    """Endpoints of both hosts, and the victims of the round. The methods block; all must be called from one thread.
 
     Parameters
     ----------
     pair : Pair
     rng : random.Random
     step : callable()
-        Lets some time pass.
+        Advances time.
     receive : callable(side, frame)
-        A frame arrives at the card of a side.
+        Passes a frame to the card of a side.
     burst : int
         Frames for each card between two calls of ``settle``.
     settle : callable()
-        Lets the cards take the frames.
+        Waits until the cards have taken the frames.
     victim_timeout : int
-        As the verbs have it.
+        Time-out of the victims, in the encoding of the verbs.
     attributes
-        Of the honest connection.
+        Attributes of the honest connection.
     """
 
     def __init__(self, pair, rng, *, step, receive, settle, burst, victim_timeout, **attributes):
@@ -54,7 +55,7 @@ class Fuzzing:
             pair.link(f"{peer}_to_{side}").impairments.drop_when(lambda frame, _, side=side: self._hear(side, frame))
 
     def _hear(self, side, frame):
-        """Keep a genuine frame; true if it is to be lost."""
+        """Record a genuine frame; return true if the frame must be lost."""
         of_victim, of_honest = self._heard[side]
         number = destination(frame)
         if number == self.ends[side].qps[0].qp_num:
@@ -65,13 +66,13 @@ class Fuzzing:
         return self.rng.random() < LOST
 
     def step(self):
-        """Let some time pass, and both drivers look."""
+        """Advance time, and let both drivers make progress."""
         self._step()
         for context in self.pair.contexts:
             context.progress()
 
     def _transfer(self, qps, cqs):
-        """A write each way, to the end of the peer's memory: completions and bytes are right."""
+        """Write in both directions, to the end of the peer's memory, and check completions and bytes."""
         data = [self.rng.randbytes(PART) for _ in self.ends]
         for me, you, qp, peer, sent in zip(self.ends, self.ends[::-1], qps, qps[::-1], data, strict=True):
             me.mr.write(sent)
@@ -89,7 +90,7 @@ class Fuzzing:
             assert end.mr.read(PART, LENGTH - PART) == sent, "the bytes differ"
 
     def prepare(self):
-        """Make new victims, and let victims and honest QPs move data."""
+        """Create new victims, and transfer data between victims and between honest QPs."""
         self.cqs = [CQ(context, 64) for context in self.pair.contexts]
         self.victims = [QP(end.pd, rc_init_attr(cq)) for end, cq in zip(self.ends, self.cqs, strict=True)]
         for qp, peer in zip(self.victims, self.victims[::-1], strict=True):
@@ -98,7 +99,7 @@ class Fuzzing:
         self._transfer(self.honest, [end.cq for end in self.ends])
 
     def feed(self, frames):
-        """Let so many frames arrive: nothing completes, and the honest QPs go on."""
+        """Inject ``frames`` frames: no request completes, and the honest QPs still work."""
         fuzzers = [FrameFuzzer(self.rng, *map(list, heard)) for heard in self._heard]
         for number in range(frames):
             side = number % len(SIDES)

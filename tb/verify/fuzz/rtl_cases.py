@@ -1,6 +1,6 @@
-"""Fuzzing two real cards under their drivers: frames made from genuine ones come in at both MACs at line rate.
+"""Fuzzing of two RTL cards under their drivers: frames derived from genuine ones arrive at both MACs at line rate.
 
-The rounds are within one simulation: what a round left behind is there in the next.
+All rounds run in one simulation, so that the state after one round is the initial state of the next.
 """
 
 import random
@@ -31,7 +31,7 @@ async def _step():
 
 
 def _run(pair, settings):
-    """All rounds; what the bench leaves."""
+    """Run all rounds; return the result of the bench."""
     def settle():
         while pair.env.frames_in_flight:
             fuzzing.step()
@@ -66,12 +66,12 @@ async def fuzz(dut):
 
 
 def fuzz_rtl(frames, *, seed=None, timeout_s=3600, progress=None):
-    """Feed frames to two real cards; return ``{"frames", "kinds", "drops"}``.
+    """Feed frames to two RTL cards; return ``{"frames", "kinds", "drops"}``.
 
     Raises
     ------
     AssertionError
-        If anything went wrong, with the command that repeats it.
+        If a check fails; the message contains the command that repeats the run.
     """
     return run_cards(preset("test"), __file__, {"frames": frames, "progress": progress and str(progress)}, seed=seed,
                      timeout_s=timeout_s)

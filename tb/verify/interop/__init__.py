@@ -1,1 +1,1 @@
-"""Real Linux as a peer: its software RDMA (rxe) in a QEMU guest, against the endpoint in software and the card."""
+"""Interoperation with Linux: its software RDMA (rxe) in a QEMU guest, against the software endpoint and the card."""

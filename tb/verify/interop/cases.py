@@ -1,4 +1,4 @@
-"""The cases of ``weft interop``: each a line when it is right, an exception when it is not."""
+"""Cases of ``weft interop``: each returns a sentence if it passes, and raises an exception if it fails."""
 
 import contextlib
 import select
@@ -19,32 +19,32 @@ PERFTEST_S, GUEST_TIMEOUT = 240, 18     # the latter: perftest's -u, 2^18 * 4.09
 
 
 class Waiting:
-    """The world of a case whose other end is another program: only the console is listened to."""
+    """Back end of a case whose peer is another program: only the console is read."""
 
     def __init__(self, guest):
         self.guest = guest
 
     def step(self):
-        """Wait for the console, a moment."""
+        """Wait for the console for a moment."""
         select.select([self.guest], [], [], worlds.MOMENT_S)
 
 
 def endpoint(guest, loss=0.0, seed=0):
-    """The endpoint in software at the guest's wire."""
+    """Run the software endpoint at the guest's link."""
     world = worlds.SoftWorld(guest, loss, seed)
     told = soft_exchange(world, seed=seed)
     return f"{told}, {world.wire.lost} frames lost on the way"
 
 
 def endpoint_over_card(guest, seed=0):
-    """The endpoint at the Simple NIC of a functional card, packets of 4096 bytes."""
+    """Run the endpoint at the Simple NIC of a functional card, with packets of 4096 bytes."""
     with contextlib.closing(worlds.CardWorld(guest, worlds.RealTimeCard(guest.port, seed))) as world:
         told = soft_exchange(world, seed=seed, mtu=MTU.MTU_4096)
         return f"{told}, {world.context.statistics()['rx_raw_frames']} frames through the Simple NIC"
 
 
 def card(guest, loss=LOSS, seed=0):
-    """WRITEs of a functional card's hardware path."""
+    """Run WRITEs over the hardware path of a functional card."""
     wire = worlds.LossyPort(guest.port, loss, seed)
     with contextlib.closing(worlds.CardWorld(guest, worlds.RealTimeCard(wire, seed))) as world:
         told = card_writes(world, seed=seed)
@@ -52,7 +52,7 @@ def card(guest, loss=LOSS, seed=0):
 
 
 def perftest(guest, tests=TESTS, iterations=200, size=16_384):
-    """perftest's clients in the guest against ``weft soft-server``, a process of its own."""
+    """Run perftest's clients in the guest against ``weft soft-server``, which is a separate process."""
     port = guest.release_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "weft.tb.cli", "soft-server", "--qemu", f"127.0.0.1:{port}", "--listen", "0",
@@ -81,7 +81,7 @@ def perftest(guest, tests=TESTS, iterations=200, size=16_384):
 
 
 def cases(short=False):
-    """``{name: function of a guest}``."""
+    """Return the cases by name; each is a function of a guest."""
     found = {
         "endpoint and rxe, both ways, 1 % loss": lambda guest: endpoint(guest, LOSS, 1),
         "endpoint over a functional card's Simple NIC": endpoint_over_card,
@@ -98,7 +98,7 @@ def cases(short=False):
 
 
 def run(guest, chosen, say=print):
-    """Run cases, a line for each."""
+    """Run cases, and print a line for each."""
     for name, case in chosen.items():
         start = time.monotonic()
         say(f"{name}: {case(guest)}, {time.monotonic() - start:.1f} s")

@@ -1,4 +1,4 @@
-"""What the guest's rxe and this side do to each other, and whether the data is right on both sides."""
+"""Requests between the guest's rxe and this side, with checks of the data on both sides."""
 
 import collections
 import random
@@ -25,20 +25,20 @@ ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ 
 RECEIVE_BYTES, GUEST_BYTES = 4096, 1 << 20
 RTS = 3
 MULTIPLIER = 2654435761
-# Of rxe's counters (its hw_counters): those that are told, and those of what must not happen.
+# Counters of rxe (its hw_counters): those that are printed, and those that must stay 0.
 COUNTED = {"rcvd_pkts": "packets taken", "out_of_seq_request": "out of sequence", "duplicate_request": "duplicates"}
 NEVER = ("retry_exceeded_err", "retry_rnr_exceeded_err", "send_err")
 W = WROpcode
 
 
 def pattern(length, seed):
-    """The bytes that the guest's ``fill`` makes."""
+    """Return the bytes that the guest's ``fill`` makes."""
     return bytes((i * MULTIPLIER + seed & 0xFFFF_FFFF) >> 13 & 0xFF for i in range(length))
 
 
 @dataclass
 class Remote:
-    """The guest's QP and memory."""
+    """QP and memory of the guest."""
 
     qpn: int
     key: int
@@ -47,12 +47,12 @@ class Remote:
 
 
 class Talk:
-    """Orders to the guest while a world goes on.
+    """Orders to the guest, with progress of the back end in between.
 
     Parameters
     ----------
     world : object
-        With ``guest`` and ``step()``.
+        Back end with ``guest`` and ``step()``.
     """
 
     SENT_S = 300
@@ -61,40 +61,40 @@ class Talk:
         self.world, self.guest = world, world.guest
 
     def ask(self, line):
-        """The guest's answer to an order."""
+        """Send an order; return the guest's answer."""
         return self.guest.ask(self.world.step, line)
 
     def open(self, rng):
-        """A new QP of the guest."""
+        """Create a new QP of the guest; return it."""
         return Remote(*map(int, self.ask("open").split()), psn=rng.getrandbits(24))
 
     def connect(self, remote, qpn, psn, mtu, timeout):
-        """Connect it to this side."""
+        """Connect the guest's QP to this side."""
         assert self.ask(f"connect {qpn} {psn} {remote.psn} {int(mtu)} {timeout} {worlds.IP}") == "connected"
 
     def check(self, at, data):
-        """The guest has these bytes."""
+        """Check that the guest's memory holds the given bytes."""
         assert int(self.ask(f"crc {at} {len(data)}")) == zlib.crc32(data), "the guest has other bytes"
 
     def post(self, opcode, at, length, address=0, key=0, a=0, b=0):
-        """The guest posts a request, and completes it."""
+        """Post a request at the guest, and wait for its completion."""
         assert self.ask(f"post {int(opcode)} {at} {length} {address} {key} {a} {b}") == "posted"
         answer = self.ask(f"sent {self.SENT_S}")
         assert answer.startswith("success "), f"{W(opcode).name} of the guest: {answer}"
 
     def received(self):
-        """(bytes, flags, immediate) of the guest's next receive."""
+        """Return (bytes, flags, immediate) of the guest's next receive."""
         answer = self.ask(f"received {self.SENT_S}")
         assert answer.startswith("success "), f"a receive of the guest: {answer}"
         _, _, length, flags, imm = answer.split()
         return int(length), int(flags), int(imm, 16)
 
     def counters(self):
-        """What rxe counted so far, by name."""
+        """Return the counters of rxe by name."""
         return collections.Counter({name: int(self.ask(f"counter {name}")) for name in (*COUNTED, *NEVER)})
 
     def verdict(self, before, timeout):
-        """What rxe itself says of its end, a sentence; ``before`` are its counters of the beginning."""
+        """Check state and counters of rxe; return a sentence. ``before`` holds the counters at the beginning."""
         assert int(self.ask("state")) == RTS, "the guest's QP is in error"
         new = self.counters()
         new.subtract(before)
@@ -103,7 +103,7 @@ class Talk:
         return f"rxe (time-out code {timeout}): in RTS, {counted}"
 
     def until(self, condition):
-        """Let the world go on until something holds."""
+        """Step the back end until a condition holds."""
         end = time.monotonic() + self.SENT_S
         while not condition():
             self.world.step()
@@ -112,7 +112,7 @@ class Talk:
 
 def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu=MTU.MTU_1024, timeout=16,
                   guest_timeout=16):
-    """The endpoint in software and rxe: every operation, both ways. What was done, a sentence.
+    """Run every operation between the software endpoint and rxe, in both directions; return a sentence.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
     sends : tuple of int
         Bytes of the SENDs.
     timeout, guest_timeout : int
-        As in the verbs.
+        In the encoding of the verbs.
     """
     rng, talk, soft = random.Random(seed), Talk(world), world.soft
     cq, mr = CQ(soft, 256), SoftMR(PD(soft), 4 * length + 65_536, ALL)
@@ -130,7 +130,7 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
     remote, before = talk.open(rng), talk.counters()
     qp.connect(SoftConnection(remote.qpn, remote.psn, linux.MAC, linux.IP), RcAttr(path_mtu=mtu, timeout=timeout))
     talk.connect(remote, qp.qp_num, qp.psn, mtu, guest_timeout)
-    done, inbox, words = [], 3 * length, 2 * length     # inbox, and where atomics are, in both memories
+    done, inbox, words = [], 3 * length, 2 * length     # offsets of the inbox and of the atomic words, in both memories
 
     def post(opcode, count, at=0, to=0, add=0, swap=0, imm=0):
         wr = SendWR(len(done), sg=[SGE(mr.buf + at, count, mr.lkey)] if count else [], opcode=opcode, imm_data=imm)
@@ -141,7 +141,7 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
         assert wc.status is WCStatus.SUCCESS, f"{opcode.name}: {wc.status.name}"
         done.append(opcode)
 
-    # From here to the guest.
+    # From this side to the guest.
     data = rng.randbytes(length)
     mr.write(data)
     post(W.RDMA_WRITE, length)
@@ -166,7 +166,7 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
         value = swap if compare == value else value
     assert int(talk.ask(f"word {words}")) == value
 
-    # From the guest to here.
+    # From the guest to this side.
     theirs = pattern(length, seed & 0xFFFF)
     assert talk.ask(f"fill {length} {length} {seed & 0xFFFF}") == "filled"
     talk.post(W.RDMA_WRITE, length, length, mr.buf, mr.rkey)
@@ -192,8 +192,10 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
 
 
 def card_writes(world, *, messages=10, length=20_000, seed=0, guest_timeout=16, mtu=MTU.MTU_1024, **attributes):
-    """WRITEs by the card's own hardware path into the guest's memory, over a QP with these ``attributes``. What was
-    done, a sentence."""
+    """Write into the guest's memory over the card's hardware path; return a sentence.
+
+    The QP is connected with ``attributes``, which override the default time-outs.
+    """
     rng, talk, context = random.Random(seed), Talk(world), world.context
     total = messages * length
     cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)

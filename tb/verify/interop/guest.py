@@ -1,4 +1,4 @@
-"""A Linux guest in QEMU: its network card is a port, and its peer is spoken to over the console."""
+"""Linux guest in QEMU: its network card is a port, and the peer program on it is controlled over the console."""
 
 import collections
 import contextlib
@@ -15,12 +15,12 @@ from .image import image
 
 QEMU = "qemu-system-x86_64"
 MAC, IP = 0x52_54_00_12_34_56, 0x0A_00_00_0B
-BOOT_S, ANSWER_S = 600, 300     # of a machine that has much else to do
-GATEWAY = "10.0.2.2"        # this machine, over the guest's second card
+BOOT_S, ANSWER_S = 600, 300     # for a machine under load
+GATEWAY = "10.0.2.2"        # this host, over the guest's second card
 
 
 class GuestFailed(Failure):
-    """The guest did not do what it should. The message says what."""
+    """The guest failed. The message contains the reason."""
 
 
 class NoQemu(Failure):
@@ -34,8 +34,9 @@ def _free_number():
 
 
 def start():
-    """QEMU, and the numbers of the TCP ports that the guest's first network card and its console are at. No KVM: it
-    runs wherever QEMU does, and its clock is real time.
+    """Start QEMU; return the process and the TCP ports of the guest's first network card and of its console.
+
+    KVM is not used, so that the guest runs on every host of QEMU. The guest's clock is real time.
 
     Raises
     ------
@@ -55,21 +56,21 @@ def start():
 
 
 class Guest:
-    """What one program has of a guest at a time.
+    """Connection to a guest, held by one program at a time.
 
     Parameters
     ----------
     numbers : (int, int)
-        Of :func:`start`.
+        TCP ports from :func:`start`.
     process : subprocess.Popen or None
-        QEMU, for whoever started it: it ends with this.
+        QEMU, if this program started it; :meth:`close` ends it.
 
     Attributes
     ----------
     port : QemuSocketPort
-        Of its first network card.
+        Port of the guest's first network card.
     told : list of str
-        What its console said.
+        Lines that the guest printed to its console.
     """
 
     def __init__(self, numbers, process=None):
@@ -78,23 +79,23 @@ class Guest:
         self.take()
 
     def take(self):
-        """Have network card and console (again)."""
+        """Connect to network card and console (again)."""
         self._console = self._connect(lambda: socket.create_connection(("127.0.0.1", self.numbers[1])))
         self._console.setblocking(False)
         self.port = self._connect(lambda: QemuSocketPort.connect("127.0.0.1", self.numbers[0]))
 
     def release(self):
-        """Let another program have both until :meth:`take`."""
+        """Disconnect, so that another program can use both until :meth:`take`."""
         self._console.close()
         self.port.close()
 
     def release_port(self):
-        """Let another program have the network card alone, until :meth:`take_port`; its TCP port."""
+        """Disconnect the network card until :meth:`take_port`, for use by another program; return its TCP port."""
         self.port.close()
         return self.numbers[0]
 
     def take_port(self):
-        """Have it again."""
+        """Connect to the network card again."""
         self.port = self._connect(lambda: QemuSocketPort.connect("127.0.0.1", self.numbers[0]))
 
     def _connect(self, how):
@@ -112,11 +113,11 @@ class Guest:
         return self._process is not None and self._process.poll() is not None
 
     def fileno(self):
-        """Of the console, for ``select``."""
+        """Return the file descriptor of the console, for ``select``."""
         return self._console.fileno()
 
     def listen(self):
-        """Take what the console says."""
+        """Read the console."""
         with contextlib.suppress(BlockingIOError):
             self._part += self._console.recv(1 << 16)
         *lines, self._part = self._part.split(b"\n")
@@ -127,11 +128,11 @@ class Guest:
                 self._answers.append(text[2:])
 
     def tell(self, line):
-        """Give an order."""
+        """Send an order."""
         self._console.sendall(line.encode() + b"\n")
 
     def answer(self, step, seconds=ANSWER_S):
-        """The next answer; meanwhile ``step()`` lets the rest of the world go on, for a moment each time."""
+        """Return the next answer; until then, call ``step()``, which advances the rest of the case for a moment."""
         end = time.monotonic() + seconds
         while not self._answers:
             step()
@@ -144,19 +145,19 @@ class Guest:
         return answer
 
     def ask(self, step, line, seconds=ANSWER_S):
-        """Give an order; the answer."""
+        """Send an order; return the answer."""
         self.tell(line)
         return self.answer(step, seconds)
 
     def boot(self):
-        """Wait until the peer is ready."""
+        """Wait until the peer program is ready."""
         def wait():
-            self.port.receive()     # nobody is there yet
+            self.port.receive()     # frames before the connection are discarded
             select.select([self, self.port], [], [], 0.1)
         assert self.answer(wait, BOOT_S) == "ready", self.told
 
     def close(self):
-        """Leave it; whoever started it switches it off."""
+        """Disconnect, and end QEMU if this program started it."""
         self.release()
         if self._process is not None:
             self._process.kill()
@@ -170,7 +171,7 @@ class Guest:
 
 
 def booted():
-    """A guest that is ready."""
+    """Start a guest, wait until it is ready, and return it."""
     process, numbers = start()
     try:
         guest = Guest(numbers, process)

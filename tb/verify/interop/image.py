@@ -1,4 +1,4 @@
-"""The guest's kernel and its initial file system: BusyBox, rxe, perftest, and a peer that does what it is told."""
+"""Kernel and initial file system of the guest: BusyBox, rxe, perftest, and a peer program that executes orders."""
 
 import hashlib
 import os
@@ -21,11 +21,11 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 class NoImage(Failure):
-    """The guest's image cannot be made. The message says why."""
+    """The guest's image cannot be made. The message contains the reason."""
 
 
 def _libraries(programs, where):
-    """Paths of the shared libraries that programs need, those of the packages first."""
+    """Return the paths of the shared libraries that programs need; the packages are searched first."""
     search = ":".join(str((where / path).resolve()) for path in (LIBRARIES, "lib/x86_64-linux-gnu"))
     listed = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True,
                             env={**os.environ, "LD_LIBRARY_PATH": search}).stdout
@@ -46,7 +46,7 @@ def _compile(where, program):
 
 
 def image(folder=FOLDER):
-    """(kernel, initial file system), made unless they are there.
+    """Return (kernel, initial file system); both are made if they do not exist.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def _fill(where, root, kernel):
 
 
 def _pack(root, initrd, busybox):
-    """The folder as a compressed archive in the form that the kernel reads."""
+    """Pack the folder as a compressed archive in the format that the kernel reads."""
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*"))) + "\n"
     archive = subprocess.run([busybox.resolve(), "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(),
                              capture_output=True, check=True).stdout

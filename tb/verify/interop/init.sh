@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# First process of the guest: network, rxe, then the peer, which takes its orders from the console.
+# First process of the guest: sets up network and rxe, then runs the peer, which reads its orders from the console.
 b=/bin/busybox
 $b mount -t proc p /proc; $b mount -t sysfs s /sys; $b mount -t devtmpfs d /dev
 $b stty raw -echo < /dev/console
@@ -11,7 +11,7 @@ $b ip link set lo up
 $b ip link set eth0 mtu 4500
 $b ip addr add 10.0.0.11/24 dev eth0; $b ip link set eth0 up
 $b ip addr add 10.0.2.15/24 dev eth1; $b ip link set eth1 up
-for _ in $($b seq 100); do     # the wire takes a while, and nobody waits for an address so long
+for _ in $($b seq 100); do     # the link comes up late, and address resolution does not wait that long
   [ "$($b cat /sys/class/net/eth0/carrier)" = 1 ] && break
   $b sleep 0.1
 done

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from weft.tb.sim.flow.failure import Failure
 
-KERNEL = "linux-image-amd64"        # depends on the kernel of the day
-# What the guest runs, and what its programs are built from.
+KERNEL = "linux-image-amd64"        # depends on the package of the current kernel
+# Programs of the guest, and the libraries that its programs are built with.
 PACKAGES = (
     "busybox-static", "iproute2", "ibverbs-providers", "libibverbs1", "libibverbs-dev", "librdmacm1", "perftest",
     "libibumad3", "libmnl0", "libbpf1", "libelf1", "libcap2", "libnl-3-200", "libnl-route-3-200", "libpci3", "libbsd0",
@@ -16,7 +16,7 @@ PACKAGES = (
 
 
 class NoPackage(Failure):
-    """A Debian package cannot be had. The message says which and why."""
+    """A Debian package is not available. The message contains its name and the reason."""
 
 
 def _apt(*command, cwd=None):
@@ -30,7 +30,7 @@ def _apt(*command, cwd=None):
 
 
 def kernel_package():
-    """Name of the package that the kernel is in today."""
+    """Return the name of the package with the current kernel."""
     found = re.search(r"Depends: (linux-image-\S+)", _apt("apt-cache", "depends", KERNEL))
     if found is None:
         raise NoPackage(f"{KERNEL} names no kernel; apt-get update is due")
@@ -38,7 +38,7 @@ def kernel_package():
 
 
 def unpacked(names, folder):
-    """Fetch packages and unpack them side by side into ``folder``; what is there stays.
+    """Fetch packages and unpack them into ``folder``, all into one tree; unpacked packages are kept.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def unpacked(names, folder):
         path.mkdir(parents=True, exist_ok=True)
     wanted = [name for name in names if not (root / f".{name}").exists()]
     if missing := [name for name in wanted if not list(archives.glob(f"{name}_*.deb"))]:
-        _apt("apt-get", "download", "--quiet", *missing, cwd=archives)      # it reads all its lists for each call
+        _apt("apt-get", "download", "--quiet", *missing, cwd=archives)      # each call reads all package lists
     for name in wanted:
         [archive] = list(archives.glob(f"{name}_*.deb"))[:1]
         _apt("dpkg", "-x", str(archive.resolve()), str(root.resolve()))

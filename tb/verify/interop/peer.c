@@ -1,5 +1,5 @@
-// The guest's side of a connection: does with the verbs what lines on its standard input say, and answers each with a
-// line that begins with "= ".
+// Peer program of the guest: executes orders from standard input with the verbs, and answers each with a line that
+// begins with "= ".
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define SIZE (1 << 20)
-#define RECEIVE 4096      // bytes of a receive, and of its place at the end of the memory
+#define RECEIVE 4096      // bytes of a receive, and of its slot at the end of the memory
 #define RECEIVES 32
 
 static struct ibv_context *context;
@@ -47,10 +47,10 @@ static int start(void) {
   return !mr || !cq || gid_index < 0;
 }
 
-static struct ibv_wc kept[2][64];     // completions that came and were not asked for: of requests, of receives
+static struct ibv_wc kept[2][64];     // completions not requested yet: of requests, of receives
 static int count[2];
 
-// A new QP in place of the old one, if there is one.
+// Create a new QP, and destroy the old one if there is one.
 static void open_qp(void) {
   struct ibv_wc wc;
   if (qp) ibv_destroy_qp(qp);
@@ -76,7 +76,7 @@ static void connect_qp(unsigned qpn, unsigned psn, unsigned own_psn, int mtu, in
   ip = htonl(ip);
   memcpy(gid + 12, &ip, 4);
   int failed = 1;
-  // The kernel asks for the other side's address, once, for a second: the question or the answer may get lost.
+  // The kernel resolves the peer's address once, with a time-out of one second: request or response may be lost.
   for (int tries = 0; failed && tries < 5; tries++)
     failed = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -109,7 +109,7 @@ static int post(int opcode, unsigned at, unsigned length, uint64_t address, unsi
   return ibv_post_send(qp, &wr, &bad);
 }
 
-// The next completion, of a receive or of a request; answered with its status, or with "late" after so many seconds.
+// Answer with the status of the next completion of a receive or of a request, or "late" after the given seconds.
 static void wait_for(int receive, int seconds) {
   time_t end = time(NULL) + seconds;
   while (!count[receive] && time(NULL) < end) {
@@ -140,7 +140,7 @@ static void fill(unsigned at, unsigned length, unsigned seed) {
   say("filled");
 }
 
-// What rxe itself counted.
+// Answer with a counter of rxe.
 static void counter(const char *name) {
   char path[128];
   unsigned long value;

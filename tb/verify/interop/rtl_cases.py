@@ -1,9 +1,9 @@
-"""The RTL card at the guest's wire: one of two simulated cards talks to the guest instead of to the other one.
+"""RTL card at the guest's link: one of two simulated cards is connected to the guest instead of to the other card.
 
-Two clocks meet there. The guest's runs as time does, the simulation's some ten thousand times slower. No frame is lost
-between them: each waits for the other in memory without a bound. What remains are time-outs. The simulated side counts
-its own by its own clock, and to that the guest answers within microseconds. Those of the guest's queue pairs are set to
-2^21 * 4.096 µs = 8.6 s: the simulation needs less for a whole message.
+The two sides have different clocks. The guest follows real time; the simulation is some ten thousand times slower. No
+frame is lost between them, because frames wait in unbounded queues. Only time-outs are affected. The simulated side
+measures its time-outs with the simulation's clock, by which the guest answers within microseconds. Time-outs of the
+guest's queue pairs are 2^21 * 4.096 µs = 8.6 s: the simulation needs less for a whole message.
 """
 
 import cocotb
@@ -23,11 +23,11 @@ from weft.tb.verify.interop.worlds import CardWorld
 
 GUEST_TIMEOUT = 21
 LOOK_NS, STEP_NS = 2_000, 20_000
-TIMEOUT, PROBE_NS = 10, 3_000_000       # 4.2 ms, by the simulation's clock
+TIMEOUT, PROBE_NS = 10, 3_000_000       # 4.2 ms of simulated time
 
 
 class CardAndGuest(TwoCards):
-    """Card A is at the guest's wire; what it sends goes there, and card B is left alone."""
+    """Two cards of which card A is connected to the guest; card B is not used."""
 
     guest = None
 
@@ -35,7 +35,7 @@ class CardAndGuest(TwoCards):
         return super()._deliver_to(name) if name == "a" else lambda frame: self.guest.port.send(frame)
 
     async def listen(self):
-        """What the guest sends, for as long as the simulation lasts."""
+        """Pass the guest's frames to the card until the simulation ends."""
         mac = self.sides["a"].mac_rx
         while True:
             for frame in self.guest.port.receive():
@@ -44,19 +44,19 @@ class CardAndGuest(TwoCards):
 
 
 def soft(world):
-    """The endpoint at the Simple NIC."""
+    """Run the endpoint at the Simple NIC."""
     return soft_exchange(world, length=9_000, sends=(0, 300), seed=1, mtu=MTU.MTU_4096, timeout=TIMEOUT,
                          guest_timeout=GUEST_TIMEOUT)
 
 
 def hardware(world):
-    """The card's own WRITEs."""
+    """Run WRITEs over the card's hardware path."""
     return card_writes(world, messages=3, length=5_000, seed=2, timeout=TIMEOUT, guest_timeout=GUEST_TIMEOUT,
                        probe_timeout_ns=PROBE_NS)
 
 
 def talk(env, device, case):
-    """A case, in a thread of its own as the driver: what it told, what the card dropped, its counters."""
+    """Run a case in the driver's thread; return its sentence, the drop counters that are not 0, and all counters."""
     world = CardWorld(env.guest, device, step_ns=STEP_NS)
     told, counters = case(world), world.context.statistics()
     world.close()
@@ -64,7 +64,7 @@ def talk(env, device, case):
 
 
 async def run(dut, case):
-    """Bring up card and guest for a case; the card's counters."""
+    """Start card and guest, run a case, and return the card's counters."""
     env = CardAndGuest(dut, EnvConfig(host=HostConfig(read_latency_ns=300), vectors=preset("test").msix_vectors),
                        seed=bench_seed())
     env.guest = Guest(given())
@@ -92,8 +92,11 @@ async def card(dut):
 
 
 def on_rtl(guest, case):
-    """Run a case of this file on the RTL: ``endpoint``, in software at the Simple NIC, packets of 4096 bytes, or
-    ``card``, WRITEs of the card's hardware path; return a sentence."""
+    """Run a case of this file on the RTL; return a sentence.
+
+    ``endpoint`` is the software endpoint at the Simple NIC with packets of 4096 bytes; ``card`` writes over the card's
+    hardware path.
+    """
     guest.release()
     try:
         return run_cards(preset("test"), __file__, guest.numbers, tests=f"{case}$")

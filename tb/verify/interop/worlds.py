@@ -1,4 +1,4 @@
-"""Who stands at the other end of the guest's wire: the endpoint in software, or a card with its driver."""
+"""Back ends at the other end of the guest's link: the software endpoint, or a card with its driver."""
 
 import random
 import select
@@ -13,16 +13,17 @@ from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
 
 MAC, IP = 0x02_00_00_00_00_0A, 0x0A_00_00_0A
-QPNS = (0x40_0000, 256)     # of software at a card
+QPNS = (0x40_0000, 256)     # QPNs of software at a card
 MOMENT_S = 0.02
 
 
 class LossyPort:
-    """A port that loses frames at random, both ways.
+    """Port that loses frames at random in both directions.
 
     Attributes
     ----------
     lost : int
+        Number of lost frames.
     """
 
     def __init__(self, port, loss, seed):
@@ -49,7 +50,7 @@ class LossyPort:
 
 
 class SoftWorld:
-    """The endpoint in software right at the guest's wire, in real time.
+    """Software endpoint directly at the guest's link, in real time.
 
     Attributes
     ----------
@@ -62,18 +63,18 @@ class SoftWorld:
         self._pump = Pump(self.soft, self.wire)
 
     def step(self):
-        """Do all there is to do now, and wait for more, a moment at most."""
+        """Do all pending work, and wait a moment at most for more."""
         now = time.monotonic_ns()
         deadline = self._pump.round(now)
         wait = MOMENT_S if deadline is None else max(0, min(MOMENT_S, (deadline - now) / 1e9))
         select.select([self.wire, self.guest], [], [], wait)
 
     def close(self):
-        """Nothing is left."""
+        """Do nothing: there is nothing to close."""
 
 
 class RealTimeCard(FunctionalDevice):
-    """A functional card whose line is a port, and whose clock does not run ahead of real time."""
+    """Functional card whose link is a port, and whose clock does not run ahead of real time."""
 
     def __init__(self, port, seed=0):
         super().__init__(EventLoop(), seed=seed)
@@ -94,7 +95,7 @@ class RealTimeCard(FunctionalDevice):
 
 
 class CardWorld:
-    """A card, its driver, and an endpoint in software at its Simple NIC.
+    """Card with its driver, and a software endpoint at its Simple NIC.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ class CardWorld:
     step_ns : int
         Longest wait of :meth:`step`, by the device's clock.
     config : dict
-        Of the driver's ContextConfig.
+        Arguments of the driver's ContextConfig.
     """
 
     def __init__(self, guest, device, step_ns=2_000_000, **config):
@@ -117,13 +118,13 @@ class CardWorld:
         self._pump = Pump(self.soft, self._port)
 
     def step(self):
-        """Do all there is to do now, and wait for more, a moment at most."""
+        """Do all pending work, and wait ``step_ns`` at most for more."""
         busy = self.context.progress()
         deadline = self._pump.round(self.device.now_ns())
         wait = self._step_ns if deadline is None else min(self._step_ns, deadline - self.device.now_ns())
         self.context.wait(1 if busy else max(1, wait))
 
     def close(self):
-        """Stop the card."""
+        """Close port and context, which stops the card."""
         self._port.close()
         self.context.close()

@@ -1,1 +1,1 @@
-"""Lives of Adamap nodes by the million: leaks and stale accepts."""
+"""Node churn: Adamap nodes by the million, with checks for leaks and stale accepts."""

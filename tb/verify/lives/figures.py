@@ -1,6 +1,6 @@
-"""Lives of Adamap nodes, functional by the million and in the RTL by the ten thousand: leaks and stale accepts.
+"""Figures of node churn, by the million in the functional model and by the ten thousand in the RTL.
 
-``adamap_block_leaks`` and ``adamap_stale_accepts`` are the sums over both; a row for each says of how many lives.
+``adamap_block_leaks`` and ``adamap_stale_accepts`` are the sums over both; further rows hold the numbers of nodes.
 """
 
 from weft.tb.sim.flow.figures import Row
@@ -12,7 +12,7 @@ RUNS = 2
 
 
 def measure(progress):
-    """The rows."""
+    """Return the rows."""
     rtl = [live_in_rtl(RTL // RUNS, seed=seed, progress=progress) for seed in range(1, RUNS + 1)]
     sums = live(FUNCTIONAL, seed=1)
     by_level = {

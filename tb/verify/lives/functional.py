@@ -1,8 +1,8 @@
-"""Node lives by the million: QPs of a functional card without frames, with reports and packets that come late, get
-lost, and outlive the QP they are for.
+"""Node churn in the functional model, by the million: QPs of a functional card that receives parsed headers.
 
-The card is :class:`~weft.model.functional.card.FunctionalCard` from the parsed header on, so what refuses a packet of
-a dead QP is the model's check and nothing of this harness; what refuses its reports is the driver's QP table.
+Reports and packets may be late, get lost, or outlive their QP. The card is
+:class:`~weft.model.functional.card.FunctionalCard` from the parsed header on. So the model's check, not this harness,
+drops packets of a destroyed QP; the driver's QP table drops their reports.
 """
 
 import heapq
@@ -20,12 +20,12 @@ STALE = tuple(f"drop_{reason.name.lower()}" for reason in (abi.Reason.UNKNOWN_QP
 
 
 class NodeLives(HostSide):
-    """A card, a driver and the peers of some QPs.
+    """Card, driver and the peers of some QPs.
 
     Parameters
     ----------
     seed, options
-        As :class:`~weft.tb.verify.lives.host_side.HostSide` takes them.
+        As for :class:`~weft.tb.verify.lives.host_side.HostSide`.
     """
 
     window_bits, builder_slots = 64, 4
@@ -37,7 +37,7 @@ class NodeLives(HostSide):
         self.card.builder = NodeBuilder(self.builder_slots)
         self.card.registers |= {"reorder_distance": REORDER, "retransmit_slack": REORDER, "node_age_ns": NODE_AGE_NS}
         self.card.report = self._report
-        self._card_life = {}    # QPN -> life that the card has
+        self._card_life = {}    # QPN -> incarnation that the card has
 
     def _command(self, opcode, **fields):
         answer = abi.RESPONSE.unpack(self.device.card.tables.command(abi.COMMAND.unpack(
@@ -61,7 +61,7 @@ class NodeLives(HostSide):
         self.enter(host)
 
     def destroy(self, qpn):
-        """With nodes linked, reports in the ring and retransmissions on the way: these arrive later."""
+        """Destroy a QP with linked nodes, reports in the ring and retransmissions in flight, which arrive later."""
         self._command(abi.CommandOpcode.QP_DESTROY, qpn=self._qpn(qpn, self.host[qpn].generation))
         del self._card_life[qpn]
         self.leave(qpn)
@@ -84,7 +84,7 @@ class NodeLives(HostSide):
         return abi.make_qpn(index, generation, self.card.params.qpn_width)
 
     def packet(self, qpn, psn, *, generation, life=None, rsn=0, kind="DATA", **flags):
-        """A packet of a life arrives; whether the card lets it in is up to the card."""
+        """Pass a packet of an incarnation to the card, and check whether the card accepts or drops it."""
         counters = self.card.counters
         refused = sum(counters[name] for name in STALE)
         self.card.receive_path.take(RxHeader(kind, dest_qp=self._qpn(qpn, generation), psn=psn % (1 << 24),
@@ -95,7 +95,7 @@ class NodeLives(HostSide):
             self.sums["stale_accepts"] += 1
 
     def send_new(self, qpn, lost):
-        """The peer sends original packets; ``lost`` says which of them get lost."""
+        """Send original packets from the peer; ``lost`` has a flag for each packet that is lost."""
         host = self.host[qpn]
         for gone in lost:
             if not gone:
@@ -103,7 +103,7 @@ class NodeLives(HostSide):
             host.next_psn += 1
 
     def probe(self, qpn, rsn):
-        """Everything sent counts as sent; what was asked for before ``rsn`` and is not here was lost again."""
+        """Send a probe, possibly late: packets requested before ``rsn`` that have not arrived count as lost again."""
         host = self.host[qpn]
         if self.random.random() < LATE_PROBE:
             self.arrives(self.now + self.random.randint(0, 300_000), host, host.next_psn, rsn, kind="PROBE")
@@ -113,7 +113,7 @@ class NodeLives(HostSide):
     # ------------------------------------------------------------------------------------------ time
 
     def _arrive(self):
-        """The next late packet."""
+        """Deliver the next late packet."""
         at, _, (qpn, generation, life, psn, rsn), flags = heapq.heappop(self._late)
         self.now = max(self.now, at)
         self.loop.run(self.now)
@@ -122,7 +122,7 @@ class NodeLives(HostSide):
         self.packet(qpn, psn, generation=generation, life=life, rsn=rsn, **flags)
 
     def step(self):
-        """A moment: something happens to one QP, what is due arrives, the driver works now and then."""
+        """Advance time by a step: act on one QP, deliver late packets that are due, and sometimes run the driver."""
         rng = self.random
         now = self.now + rng.randint(1, 400)
         while self._late and self._late[0][0] <= now:
@@ -145,15 +145,15 @@ class NodeLives(HostSide):
         if rng.random() < self.pace:
             self.take_reports(rng.choice([1, 4, 64]))
         if rng.random() < 0.001:
-            self.pace = rng.choice([0.02, 0.3, 0.3])   # a driver that is late for a while
+            self.pace = rng.choice([0.02, 0.3, 0.3])   # a driver that is slow for a while
 
     @property
     def count(self):
-        """Nodes that were linked and have left again."""
+        """Number of nodes that were linked and have left again."""
         return self.sums["retired"] + self.sums["dropped"]
 
     def finish(self):
-        """Let everything arrive, destroy the QPs, and see whether each block is back; then as a mapping, the sums."""
+        """Deliver all packets, destroy the QPs, and check that all blocks are free; return the sums as a mapping."""
         while self._late:
             self._arrive()
         for qpn in list(self.host):
@@ -165,7 +165,7 @@ class NodeLives(HostSide):
 
 
 def live(count, *, seed=0, **options):
-    """Run until so many nodes have been linked and have left again, retired or with their QP; the sums."""
+    """Run until ``count`` nodes were linked and have left again, retired or with their QP; return the sums."""
     lives = NodeLives(seed=seed, **options)
     while lives.count < count:
         lives.step()

@@ -1,8 +1,8 @@
-"""The host's side of a card whose QPs come and go: knitting buffer, receivers, report ring, and the peers that send.
+"""Host side of a card with QP churn: knitting buffer, receivers, report ring, and the sending peers.
 
-The parts of the driver are the driver's own; the card is somebody else's business. Everything that crosses between
-card and host carries, besides what the real thing carries, the number of the QP life it belongs to. Nobody decides by
-it; it is what tells an accept of something stale from a good one.
+The parts of the driver are those of the real driver; a subclass adds the card. Every item between card and host is
+tagged with the number of the QP incarnation to which it belongs. The tag decides nothing; it only identifies stale
+accepts.
 """
 
 import collections
@@ -27,26 +27,26 @@ REORDER = 4
 
 
 class HostQp:
-    """What the driver keeps of a QP, and the peer that sends again."""
+    """QP of the driver, and the peer that retransmits."""
 
-    deadline = None     # it has no timers
+    deadline = None     # no timers
 
     def __init__(self, side, qpn, generation, life, receiver, psn):
         self.side, self.index, self.generation, self.life, self.receiver = side, qpn, generation, life, receiver
-        self.next_psn = psn    # the peer sends this one next
+        self.next_psn = psn    # next PSN of the peer
 
     def on_report(self, kind, report):
-        """A report that the driver takes for one of this QP."""
+        """Process a report that the driver assigns to this QP."""
         self.side.taken(self, kind, report)
 
 
 class _Entries:
-    """The META_REPORT ring as :class:`ReportWorker` sees it: some entries at a time, one by one."""
+    """META_REPORT ring as :class:`ReportWorker` uses it: a limited number of entries, one at a time."""
 
     def __init__(self):
-        self.waiting = collections.deque()     # (entry, life), in order
+        self.waiting = collections.deque()     # (entry, incarnation), in order
         self.left = 0
-        self.life = None                       # that of the entry being taken
+        self.life = None                       # incarnation of the entry being processed
 
     def poll(self):
         if not self.left or not self.waiting:
@@ -62,7 +62,7 @@ TEST = preset("test")
 
 
 class HostSide:
-    """A driver and the peers of some QPs.
+    """Driver and the peers of some QPs.
 
     Parameters
     ----------
@@ -72,13 +72,13 @@ class HostSide:
         Blocks of an extent.
     max_extents : int
     params : CardParams
-        Of the card.
+        Parameters of the card.
 
     Attributes
     ----------
     sums : Counter
-        What happened. ``stale_accepts``: reports taken for a QP whose life they do not belong to; a card's harness
-        adds what its card accepts.
+        Events by name. ``stale_accepts`` counts reports that the driver assigns to a QP of another incarnation; the
+        harness of a card adds the stale packets and reads that the card accepts.
     """
 
     def __init__(self, *, seed=0, qps=6, blocks=16, max_extents=3, params=TEST):
@@ -96,7 +96,7 @@ class HostSide:
         self.ring, self.table = _Entries(), QpTable(qps, self.random)
         self.worker = ReportWorker(self.ring, self.table.find)
         self._life = itertools.count(1)
-        self._late = []     # heap of (time, number, arguments): retransmissions on their way
+        self._late = []     # heap of (time, number, arguments): retransmissions in flight
         self._number = itertools.count()
 
     def _announce(self, index, address, length, done):
@@ -111,7 +111,7 @@ class HostSide:
     # ------------------------------------------------------------------------------------- lifecycle
 
     def new_receiver(self, qpn):
-        """Generation, first PSN and receiver of the QPN's next life; no receiver without blocks."""
+        """Return generation, first PSN and receiver of the QPN's next incarnation; without a free block no receiver."""
         self.generations[qpn] += 1
         generation = self.generations[qpn] % GENERATIONS
         psn = self.random.choice([0, self.random.getrandbits(24), (1 << 24) - 5])
@@ -123,13 +123,13 @@ class HostSide:
             return generation, psn, None
 
     def enter(self, host):
-        """The card knows the QP."""
+        """Register a QP that the card knows."""
         self.host[host.index] = host
         self.table.add(host)
         self.sums["created"] += 1
 
     def leave(self, qpn):
-        """The card has forgotten the QP: its blocks come back."""
+        """Remove a QP that the card no longer knows, and free its blocks."""
         host = self.host.pop(qpn)
         self.table.remove(host)
         self.sums["coarsened"] += host.receiver.counts["coarsened"]
@@ -141,11 +141,11 @@ class HostSide:
     # --------------------------------------------------------------------------------------- reports
 
     def reported(self, entry, life):
-        """The card writes an entry of the ring, in the name of a life."""
+        """Append an entry of the card to the report ring, tagged with an incarnation."""
         self.ring.waiting.append((entry, life))
 
     def take_reports(self, limit=None):
-        """The driver takes up to so many reports, links, and its loss reports reach the peers."""
+        """Process up to ``limit`` reports: link nodes, and pass loss reports to the peers."""
         self.ring.left = len(self.ring.waiting) if limit is None else limit
         self.worker.progress()
         for host in self.table.due(self.now):
@@ -154,7 +154,7 @@ class HostSide:
         self.pool.balance(self.now)
 
     def taken(self, host, kind, report):
-        """The driver's QP table says that a report is for ``host``."""
+        """Process a report for which the driver's QP table returned ``host``."""
         self.sums["stale_accepts"] += host.life != self.ring.life
         self.table.mark_active(host)
         host.receiver.on_report(kind, report)
@@ -171,11 +171,11 @@ class HostSide:
                 self._send_again(host, action)
 
     def _ring(self, host, doorbell):
-        """A doorbell on its way to the card."""
+        """Send a doorbell to the card."""
         raise NotImplementedError
 
     def _send_again(self, host, report):
-        """The peer sends the holes of a loss report: some are lost again, others come late."""
+        """Retransmit the holes of a loss report from the peer: some packets are lost again, others are late."""
         node = abi.NODE.unpack(report.payload)
         rsn, chance = report.rsn, self.random.random
         at = self.now + self.random.randint(1, 2_000)
@@ -187,9 +187,9 @@ class HostSide:
                 rsn += 1
 
     def arrives(self, at, host, psn, rsn, **flags):
-        """A packet of the QP's present life arrives at a time, whoever has the QPN then."""
+        """Schedule a packet of the QP's present incarnation; it arrives even if the QPN is reused by then."""
         heapq.heappush(self._late, (at, next(self._number), (host.index, host.generation, host.life, psn, rsn), flags))
 
     def leaks(self):
-        """Blocks that are not on the free list when no QP is left."""
+        """Return the number of blocks that are not on the free list after all QPs are destroyed."""
         return self.pool.total_blocks - self.pool.check()["free"]

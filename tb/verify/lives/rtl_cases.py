@@ -1,20 +1,20 @@
-"""Lives of Adamap nodes in the RTL: the Adamap room between a driver's knitting buffer and peers that lose packets.
+"""Node churn in the RTL: the Adamap subsystem between a driver's knitting buffer and peers that lose packets.
 
-The driver's side and the peers are those of :class:`~weft.tb.verify.lives.host_side.HostSide`; the card is the room.
-QPs come and go with nodes linked, headers waiting and fetches in flight, and their QPNs are used again at once with the
-next generation; originals and retransmissions get lost, some retransmissions come when their QP is long gone, or in
-the name of its last life for a hole of this one; reads of host memory take anything from some cycles to many
-microseconds and overtake each other.
+Driver and peers are those of :class:`~weft.tb.verify.lives.host_side.HostSide`; the card is the subsystem. QPs are
+created, and destroyed with linked nodes, waiting headers and outstanding fetches; their QPNs are reused at once with
+the next generation. Originals and retransmissions get lost. Some retransmissions arrive long after their QP was
+destroyed, or with the previous generation for a hole of the present one. Reads of host memory take from some cycles to
+many microseconds and overtake each other.
 
-Checked at every step, besides what the driver checks itself (a retired block is the head of its list):
+Checked at every step, in addition to the checks of the driver (a retired block is the head of its list):
 
 - no block is lost or in two places (:meth:`KnittingBuffer.check`): ``leaks`` at the end;
-- the room reads only linked blocks of a QP that is alive, no more than were linked, inside the extents, and none of a
-  destroyed one is under way; memory is looked at only when it is answered, and an extent that is gone has none;
-- a hole is reported only if that life of the QP lost the packet, and once;
-- a hole is filled only if a retransmission of that life came for it.
+- the subsystem reads only linked blocks of a QP that exists, no more than were linked, inside the extents, and no read
+  of a destroyed QP is outstanding; memory is read only when the request is answered, and a removed extent has none;
+- a hole is reported only if that incarnation of the QP lost the packet, and once;
+- a hole is filled only if a retransmission of that incarnation arrived for it.
 
-A violation in the name of a dead {QPN, generation} counts as ``stale_accepts``; any other one fails at once.
+A violation with the {QPN, generation} of a destroyed QP counts as ``stale_accepts``; any other fails at once.
 """
 
 import heapq
@@ -41,8 +41,8 @@ from weft.tb.verify.lives.host_side import GENERATIONS, REORDER, HostQp, HostSid
 
 PARAMS = replace(preset("test"), qps=8, window_bits=64, builder_slots=4, cache_entries=8, prefetch_depth_max=4,
                  match_queue=32, knit_extents=4)
-ASKED_MAX = 24          # packets that wait for their judgement
-NIGHT_NS = 60_000       # without QPs, so that extents are given up
+ASKED_MAX = 24          # packets that wait for their verdict
+NIGHT_NS = 60_000       # without QPs, so that extents are removed
 SETTLE_CYCLES = 20_000  # longer than any read takes
 HAPPENS = ("destroyed_while_reading", "late_answers", "dropped", "retired", "filled", "residue", "waited", "refused",
            "read_together", "stale_into_room", "stale_refused", "stale_reports", "grown", "shrunk",
@@ -50,16 +50,16 @@ HAPPENS = ("destroyed_while_reading", "late_answers", "dropped", "retired", "fil
 
 
 class RoomQp(HostQp):
-    """A QP as its driver and its peer know it, and what the harness has seen of it."""
+    """QP of the driver and of its peer, with the observations of the harness."""
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.lost = set()       # originals that never came, or came late
-        self.reported = set()   # PSNs the room reported lost
-        self.stragglers = []    # those that come with the next packets, likely when the window has given them up
-        self.arrived = set()    # (PSN, RSN) of retransmissions the window let through
+        self.lost = set()       # originals that never arrived, or arrived late
+        self.reported = set()   # PSNs that the subsystem reported lost
+        self.stragglers = []    # late originals; likely to have left the window on arrival
+        self.arrived = set()    # (PSN, RSN) of retransmissions that passed the window
         self.rung = 0           # nodes linked by a doorbell
-        self.asked = 0          # packets in the room without judgement
+        self.asked = 0          # packets in the subsystem without verdict
         self.dying = False
 
     @property
@@ -68,15 +68,15 @@ class RoomQp(HostQp):
 
 
 class RoomLives(HostSide):
-    """The harness.
+    """Harness of the Adamap subsystem.
 
     Parameters
     ----------
     dut
     forgetful : bool
-        Stand in for a card that takes every retransmission for one of the QPN's present life.
+        Model a card that assigns every retransmission to the present incarnation of its QPN.
     seed, options
-        As :class:`~weft.tb.verify.lives.host_side.HostSide` takes them.
+        As for :class:`~weft.tb.verify.lives.host_side.HostSide`.
     """
 
     def __init__(self, dut, *, forgetful=False, seed=0, **options):
@@ -86,7 +86,7 @@ class RoomLives(HostSide):
         self.port = RoomPort(dut, self.random, on_judgement=self._judged_by_room, on_report=self._reported,
                              on_read=self._on_read, on_answer=self._on_answer, latency=self._latency)
         self._coming = set()    # QPNs being created
-        self._reading = defaultdict(int)   # life -> reads under way
+        self._reading = defaultdict(int)   # incarnation -> outstanding reads
         self._quick, self._night = True, 0
 
     async def start(self):
@@ -121,7 +121,7 @@ class RoomLives(HostSide):
             done()
 
     def _latency(self):
-        """Cycles of a read: some, about a microsecond, or a tail of up to 24."""
+        """Return the cycles of a read: some, about a microsecond, or a tail of up to 24 microseconds."""
         rng = self.random
         if rng.random() < 0.004:
             return rng.randint(1_000, 6_000)
@@ -137,7 +137,7 @@ class RoomLives(HostSide):
                 assert first + count <= host.rung, f"{first + count} nodes read, {host.rung} linked"
                 self._reading[host.life] += 1
                 return line, count, host
-        self.sums["stale_accepts"] += 1     # nobody's block
+        self.sums["stale_accepts"] += 1     # no QP has this block
         return line, count, None
 
     def _on_answer(self, read):
@@ -159,7 +159,7 @@ class RoomLives(HostSide):
         self._coming.remove(qpn)
 
     async def _end(self, qpn):
-        """As the card does it: first no packet of the QP comes through any more, then its list is destroyed."""
+        """Destroy a QP in the order of the card: first wait for the verdicts of its packets, then destroy its list."""
         host = self.host[qpn]
         host.dying = True
         while host.asked:
@@ -203,14 +203,14 @@ class RoomLives(HostSide):
             self._ask(qpn, host, psn, ack_req=int(rng.random() < 0.1))
 
     def probe(self, qpn):
-        """Everything sent counts as sent, and what was asked for and did not come was lost again."""
+        """Probe up to the next PSN: requested packets that have not arrived count as lost again."""
         host = self.host[qpn]
         self._ask(qpn, host, host.next_psn, rsn=host.receiver.holes.next_rsn, probe=1)
 
     def retransmission(self, qpn, generation, life, psn, rsn):
-        """A retransmitted packet arrives, perhaps for a QP that is gone.
+        """Pass a retransmitted packet to the subsystem, unless the QP is gone.
 
-        The check before the room refuses those of another generation than the table's.
+        The check before the subsystem drops packets whose generation is not that of the QP table.
         """
         host = self.host.get(qpn)
         if host is None or host.dying or host.generation != generation:
@@ -220,9 +220,9 @@ class RoomLives(HostSide):
             self._ask(qpn, host, psn, rsn=rsn, retransmission=1)
 
     def haunt(self, qpn):
-        """A retransmission of the QPN's last life comes through the check and names a hole of this one.
+        """Pass a retransmission of the QPN's previous incarnation through the check, for a hole of the present one.
 
-        The matcher has to refuse it too.
+        The matcher must drop it.
         """
         host = self.host[qpn]
         if host.receiver.holes.nodes:
@@ -247,7 +247,7 @@ class RoomLives(HostSide):
             psns = set(Node.unpack(block).psns)
             assert not psns & host.reported, "a packet was lost twice"
             host.reported |= psns
-            # That of an earlier life starts elsewhere, mostly.
+            # PSNs of an earlier incarnation are almost always different.
             self.sums["stale_accepts"] += len(psns - {psn % (1 << 32) for psn in host.lost})
         self.reported(block, life)
 
@@ -260,7 +260,7 @@ class RoomLives(HostSide):
             filled = {(psns[0] + hole, (node.rsn + slot) % (1 << 24)) for slot, hole in enumerate(holes)
                       if hole not in left}
             arrived = host.arrived
-            if node.encoding == abi.Encoding.BITMAP:    # any RSN of the node fills a hole of it
+            if node.encoding == abi.Encoding.BITMAP:    # for a bitmap, any RSN of the node fills a hole of it
                 filled = {(psn, None) for psn, _ in filled}
                 arrived = {(psn, None) for psn, rsn in arrived if (rsn - node.rsn) % (1 << 24) < len(psns)}
             self.sums["stale_accepts"] += len({(psn % (1 << 24), rsn) for psn, rsn in filled} - arrived)
@@ -279,7 +279,7 @@ class RoomLives(HostSide):
     # ----------------------------------------------------------------------------------------- time
 
     def act(self):
-        """A moment: something happens to one QP, what is due arrives, the driver works now and then."""
+        """Act on one QP, deliver packets that are due, and sometimes run the driver."""
         rng = self.random
         self.now = self.port.now_ns
         qpn = rng.randrange(self.qps)
@@ -317,17 +317,17 @@ class RoomLives(HostSide):
 
     @property
     def happened(self):
-        """What has to happen in a run worth its name, and how often it did."""
+        """Number of occurrences of each event that a run must cover."""
         happened = self.sums + self.pool.counts + Counter(stale_reports=self.worker.counts["stale"])
         return {name: happened[name] for name in HAPPENS}
 
     @property
     def count(self):
-        """Nodes that were linked and have left again."""
+        """Number of nodes that were linked and have left again."""
         return self.sums["retired"] + self.sums["dropped"]
 
     async def live(self, count, progress=lambda done: None):
-        """Run until ``count`` nodes have lived and everything in ``HAPPENS`` happened, end everything; the sums."""
+        """Run until ``count`` nodes have left and all of ``HAPPENS`` occurred, then end everything; return the sums."""
         await self.start()
         told = 0
         while self.count < count or not all(self.happened.values()):
@@ -347,7 +347,7 @@ class RoomLives(HostSide):
             await self.port.pass_cycles(1)
             if not self.host and not self._coming and self.port.idle:
                 break
-            for qpn in list(self.host):    # one that was just created
+            for qpn in list(self.host):    # QPs created in the meantime
                 if not self.host[qpn].dying:
                     cocotb.start_soon(self._end(qpn))
         else:
@@ -364,7 +364,7 @@ class RoomLives(HostSide):
 
 @cocotb.test()
 async def lives(dut):
-    """Leave the sums."""
+    """Run the harness; leave the sums."""
     await start_clock(dut)
     settings = given()
     told = partial(tell, settings["progress"], "lives in the RTL", total=settings["count"])
@@ -374,7 +374,7 @@ async def lives(dut):
 
 
 def live_in_rtl(count, *, seed=None, forgetful=False, progress=None):
-    """Return the sums of :class:`RoomLives` when ``count`` nodes have lived."""
+    """Return the sums of :class:`RoomLives` after ``count`` nodes have left."""
     settings = {"count": count, "forgetful": forgetful, "progress": progress and str(progress)}
     return run_bench(WithQpTable(Adamap(PARAMS)), name="room_lives", cases=__file__, sim="verilator", seed=seed,
                      settings=settings)

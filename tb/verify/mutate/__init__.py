@@ -1,1 +1,1 @@
-"""Mutation testing: small faults in the gateware, each of which the tests of its room have to notice."""
+"""Mutation testing: small faults in the gateware, each of which the tests of its subsystem must detect."""

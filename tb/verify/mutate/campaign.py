@@ -1,7 +1,7 @@
-"""Draw faults over the rooms and hold each against the tests of its file.
+"""Draw faults over the subsystems and run the tests of the faulty file against each.
 
-What is known is kept below ``sim_build/mutants`` by content: design, fault, sources of the tests. A run that was
-ended in the middle goes on where it was; one after a change decides anew what the change concerns.
+Results are kept below ``sim_build/mutants`` by content: design, fault, sources of the tests. An interrupted run resumes
+at its position; a run after a change repeats only the cases that the change affects.
 """
 
 import hashlib
@@ -21,20 +21,20 @@ from weft.tb.verify.mutate.netlist import Mutation, Netlist, draw, netlist, writ
 from weft.tb.verify.mutate.rooms import Target
 
 KEPT = BUILD_ROOT / "mutants"
-FLOW = 1                   # to be raised when what is done with a mutant changes
-PROVER = 4                 # to be raised when what is proven, or how, changes
-SEEDS = (1, 2)             # a survivor has survived with each
+FLOW = 1                   # must be raised when the processing of a mutant changes
+PROVER = 4                 # must be raised when the statement or method of the proof changes
+SEEDS = (1, 2)             # a survivor has survived with each of them
 LIMIT_FACTOR, LIMIT_S, SOUND_S = 3, 10, 900
 LEAST_PER_ROOM, LEAST_PER_TARGET = 6, 1
 
 
 class BaselineFails(Exception):
-    """The tests of a target fail on the sound netlist. The message says which."""
+    """The tests of a target fail on the sound netlist. The message contains the name of the test."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """A target, elaborated: its netlist, the modules that get faults, the simulations of its tests."""
+    """Elaborated target: its netlist, the modules that get faults, and the simulations of its tests."""
 
     target: Target
     netlist: Netlist
@@ -48,14 +48,14 @@ class Design:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault of one design."""
+    """Fault in a design."""
 
     design: Design
     mutation: Mutation
 
     @property
     def name(self):
-        """The same as long as the module is much the same; in the file of survivors."""
+        """Name in the file of survivors; stable while the module is largely unchanged."""
         target, fault = self.design.target, self.mutation
         control = "" if fault.ctrlbit is None else f" by {fault.ctrlbit}"
         part = self.design.netlist.parts[fault.module].likeness
@@ -65,14 +65,14 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant.
+    """Outcome of a mutant.
 
     Attributes
     ----------
     killed_by : str
-        The test that noticed it; empty if it survived.
+        The test that detected the fault; empty if the mutant survived.
     problem : str
-        What the test said.
+        Message of the test.
     seconds : float
         Processor time of all simulations.
     """
@@ -83,7 +83,7 @@ class Fate:
 
 
 def designs(targets):
-    """The :class:`Design` of each target."""
+    """Return the :class:`Design` of each target."""
     tests = [test for target in targets for test in target.tests]
     gateware = _digest(*(file.read_bytes() for file in sorted((sources.ROOT / "hdl").rglob("*.py"))))
     modules = {test: sources.module_of(sources.ROOT / test.partition("::")[0]) for test in tests}
@@ -106,7 +106,10 @@ def _design(target, kept):
 
 
 def mutants(all_designs, count, seed):
-    """About ``count`` mutants, shared among rooms by their cells, but some for the smallest; so inside a room."""
+    """Yield about ``count`` mutants, shared among subsystems, and within them among targets, by number of cells.
+
+    The smallest subsystems and targets get a minimum number.
+    """
     rooms = {}
     for design in all_designs:
         rooms.setdefault(design.target.room, []).append(design)
@@ -119,13 +122,13 @@ def mutants(all_designs, count, seed):
 
 
 def share(weights, count, least):
-    """``count`` in parts by weight, none less than ``least``: the sum may be a little more."""
+    """Return ``count`` divided by weight, each part at least ``least``; the sum may be slightly larger."""
     whole = sum(weights.values())
     return {name: max(least, round(count * weight / whole)) for name, weight in weights.items()}
 
 
 def for_all(decide, chosen, jobs, tell):
-    """``decide(mutant)`` of each mutant, in their order; ``tell(mutant, answer)`` as soon as it is known."""
+    """Return ``decide(mutant)`` of each mutant, in order; call ``tell(mutant, answer)`` for each answer at once."""
     chosen, answers = list(chosen), {}
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {pool.submit(decide, mutant): place for place, mutant in enumerate(chosen)}
@@ -140,7 +143,7 @@ def for_all(decide, chosen, jobs, tell):
 
 
 def judge(mutant):
-    """The :class:`Fate` of one mutant."""
+    """Return the :class:`Fate` of a mutant."""
     key = _key(mutant.design, mutant.mutation.options)
     kept = KEPT / "fates" / f"{key}.json"
     with locked(kept.with_suffix(".lock")):
@@ -161,7 +164,7 @@ def _judge(mutant, where):
 
 
 def proof(mutant):
-    """How it is proven that a mutant differs in nothing that can be seen; empty if it is not."""
+    """Return the method by which a mutant is proven equivalent; empty if it is not proven."""
     key = _digest(str(PROVER), mutant.design.netlist.digest, mutant.mutation.options)
     kept = KEPT / "proofs" / f"{key}.json"
     with locked(kept.with_suffix(".lock")):
@@ -173,11 +176,12 @@ def proof(mutant):
 
 
 def baseline(design, seed):
-    """Limits of processor time by test, from a run of the sound netlist.
+    """Return limits of processor time by test, from a run of the sound netlist.
 
     Raises
     ------
     BaselineFails
+        If a test fails on the sound netlist.
     """
     key = _key(design, f"sound {seed}")
     kept = KEPT / "fates" / f"{key}.json"
@@ -194,7 +198,7 @@ def baseline(design, seed):
 
 
 def _replay(design, mutation, where, seed, limits):
-    """What :mod:`weft.tb.verify.mutate.replay` says of the design with a fault, in a process of its own."""
+    """Run :mod:`weft.tb.verify.mutate.replay` on the design with a fault, in a separate process; return its result."""
     where.mkdir(parents=True, exist_ok=True)
     job, verilog = where / "job.json", where / "design.v"
     if not verilog.exists():

@@ -1,8 +1,8 @@
-"""``weft coverage``: which lines and which toggles of the generated Verilog the block benches reach under Verilator.
+"""``weft coverage``: lines and toggles of the generated Verilog that the block benches reach under Verilator.
 
-As a plugin of pytest it makes every Verilator build a counting one. The counts of all runs of a design are added;
-``sim_build/reports/coverage.json`` has them by room, and beside it lies the Verilog with the counts before its lines.
-A line here is a branch of a process; a toggle is a bit that went up and down.
+As a plugin of pytest, the module adds coverage counters to every Verilator build. The counts of all runs of a design
+are summed; ``sim_build/reports/coverage.json`` holds them by subsystem, and the folder next to it holds the Verilog
+with the counts before its lines. A line is a branch of a process; a toggle is a bit that went up and down.
 """
 
 import json
@@ -21,7 +21,7 @@ from weft.tb.verify.mutate.sources import ROOT
 FOLDER = BUILD_ROOT / "coverage"
 REPORT, ANNOTATED = BUILD_ROOT / "reports/coverage.json", BUILD_ROOT / "reports/coverage"
 FLAGS = ("--coverage-line", "--coverage-toggle")
-# Counting makes five times as much code of a block, which then runs for seconds: compiling it is most of the time.
+# Counters make the code of a block five times as large, and a block runs for seconds: most of the time is compilation.
 OPTIMIZE = ["OPT_FAST=-Og"]
 WORKERS = 2
 COUNTS = "coverage.dat"
@@ -31,7 +31,7 @@ _MODULE = re.compile(r"^export COCOTB_TEST_MODULES=weft\.tb\.(\S+)$", re.MULTILI
 
 
 def pytest_configure():
-    """Every design that Verilator reads from now on counts."""
+    """Add coverage counters to every design that Verilator builds from now on."""
     from weft.tb.sim.flow import cplusplus
     from weft.tb.sim.flow.verilator import Verilator
 
@@ -42,7 +42,7 @@ def pytest_configure():
 
 
 def points(text):
-    """``{(kind, line, what): count}`` of the text of a ``coverage.dat``; ``kind`` is ``line`` or ``toggle``."""
+    """Return ``{(kind, line, what): count}`` of the text of a ``coverage.dat``; ``kind`` is ``line`` or ``toggle``."""
     counts = Counter()
     for found in _POINT.finditer(text):
         fields = dict(field.split("\x02", 1) for field in found["point"].split("\x01")[1:])
@@ -53,13 +53,13 @@ def points(text):
 
 
 def room_of(run):
-    """The room whose test a run folder belongs to: the folder of its file below ``blocks``, or the file's name."""
+    """Return the subsystem of a run folder: the second part of its module below ``weft.tb``, or the file's name."""
     parts = _MODULE.search((run / "rerun.sh").read_text())[1].split(".")
     return parts[1] if len(parts) > 2 else parts[-1].removeprefix("test_")
 
 
 def collect(folder):
-    """``{build folder: (rooms, counts)}`` of all runs below ``folder`` that left counts."""
+    """Return ``{build folder: (rooms, counts)}`` of all runs below ``folder`` that left counts."""
     designs = defaultdict(lambda: (set(), Counter()))
     for counts in sorted(folder.glob(f"*/*/{COUNTS}")):
         rooms, added = designs[counts.parent.parent]
@@ -69,7 +69,7 @@ def collect(folder):
 
 
 def by_room(designs):
-    """``{room: {"line": [reached, all], "toggle": [reached, all]}}``."""
+    """Return ``{room: {"line": [reached, all], "toggle": [reached, all]}}``."""
     rooms = {}
     for names, counts in designs.values():
         for room in names:
@@ -81,7 +81,7 @@ def by_room(designs):
 
 
 def annotated(verilog, counts):
-    """Verilog text with, before each line that has points, the least count of them."""
+    """Return the Verilog text with, before each line that has points, the least of their counts."""
     least = {}
     for (_, line, _), count in counts.items():
         least[line] = min(count, least.get(line, count))
@@ -89,7 +89,7 @@ def annotated(verilog, counts):
 
 
 def run(tests=("tb/test/hdl",)):
-    """Run ``tests`` under Verilator and report; the exit status."""
+    """Run ``tests`` under Verilator and report the coverage; return the exit status."""
     for left in FOLDER.glob(f"*/*/{COUNTS}"):
         left.unlink()
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(WORKERS), "-p", __name__, "-k", "verilator", *tests]
@@ -109,7 +109,7 @@ def run(tests=("tb/test/hdl",)):
 
 
 def show(console, rooms):
-    """A table by room."""
+    """Print a table by subsystem."""
     table = Table(box=None, pad_edge=False)
     for column in ("room", "lines", "toggles"):
         table.add_column(column, justify="left" if column == "room" else "right")

@@ -1,10 +1,10 @@
-"""Whether a fault can be seen at all: a proof that the faulty module and the sound one always do the same.
+"""Proof that a fault is not observable: the faulty module and the sound one always have the same outputs.
 
-Both get the same inputs from their initial state on, whatever the inputs are; ABC, by register and
-signal correspondence and property directed reachability, searches a run in which an output differs. First the module
-of the fault alone, its blocks cut off (what goes to them counts as output); then the whole design. What has no
-initial state, as what a memory shows before its first read, begins as 0 in both. Where there are several clocks they
-are inputs as others, whose edges come in any order.
+Both get the same inputs from their initial state on, whatever the inputs are. ABC searches a run in which an output
+differs, by register and signal correspondence and property directed reachability. The first proof covers the module of
+the fault alone, with its blocks cut off (their inputs count as outputs); the second covers the whole design. State
+without an initial value, such as the output of a memory before its first read, starts as 0 in both. Several clocks are
+treated as inputs, with edges in any order.
 """
 
 import contextlib
@@ -13,10 +13,10 @@ import re
 from weft.tb.sim.synth import yosys as tool
 from weft.tb.verify.mutate.netlist import YosysFailed, limited, write_faulty, yosys
 
-SECONDS = {"module": 60, "design": 60}      # of processor time: a machine under load ends nothing too early
+SECONDS = {"module": 60, "design": 60}      # of processor time, so that machine load does not end a proof too early
 LEFT = "left.aig"
-SHALLOW, SHALLOW_S = "bmc3 -g -F 40", 20    # most faults show within a few cycles: then nothing more is tried
-TWINS = f"&put;lcorr;&get;&write {LEFT}"        # registers of the one that are always like those of the other
+SHALLOW, SHALLOW_S = "bmc3 -g -F 40", 20    # most faults show within a few cycles; then no other engine is tried
+TWINS = f"&put;lcorr;&get;&write {LEFT}"        # merges registers that are always equal
 SIGNALS = f"&scorr;&write {LEFT}"
 _BITS = ("proc; memory_map; opt -full; setundef -init -zero; {clocks}; dffunmap; simplemap; techmap; opt; dffunmap; "
          "simplemap; aigmap; opt_clean; delete t:$scopeinfo; delete t:$assert")
@@ -24,7 +24,7 @@ _CLOCK = re.compile(r"^  wire input \d+ \\(?:\w+_)?clk$", re.MULTILINE)
 
 
 def proven_equivalent(design, mutation, where):
-    """How it is proven that ``mutation`` changes nothing, in words; empty if it is not."""
+    """Return the method by which ``mutation`` is proven to change nothing, in words; empty if it is not proven."""
     for scope in SECONDS:
         try:
             if _decide(design, mutation, where, scope) == "snl_UNSAT":
@@ -35,7 +35,7 @@ def proven_equivalent(design, mutation, where):
 
 
 def _decide(design, mutation, where, scope):
-    """ABC's word: ``snl_UNSAT`` (no output ever differs), ``snl_SAT`` or ``snl_UNK``."""
+    """Return ABC's status: ``snl_UNSAT`` (no output ever differs), ``snl_SAT`` or ``snl_UNK``."""
     top = mutation.module if scope == "module" else design.top
     for side, fault in (("sound", None), ("faulty", mutation)):
         write_faulty(design, fault, where, f"{side}.il")
@@ -57,28 +57,28 @@ def _decide(design, mutation, where, scope):
 
 
 def _clocks(file):
-    """Passes that make clocks and asynchronous resets of a design part of its logic, or leave its one clock out."""
+    """Return passes that turn clocks and asynchronous resets of a design into logic, or remove its only clock."""
     return "clk2fflogic" if len(_CLOCK.findall(file.read_text())) > 1 else "async2sync"
 
 
 def _is_constant_0(aiger):
-    """Whether signal correspondence left nothing but an output that is 0. The other engine wants registers."""
+    """Return True if signal correspondence left only an output that is 0. The next engine requires registers."""
     header, _, rest = aiger.read_bytes().partition(b"\n") if aiger.exists() else (b"", b"", b"")
     _, _, _, registers, outputs, gates, *_ = [*header.split(), *[b""] * 6]
     return (registers, outputs, gates) == (b"0", b"1", b"0") and rest.startswith(b"0\n")
 
 
 def _abc(where, engine, seconds):
-    """ABC's first word on ``differs.aig``."""
+    """Return the first word of ABC's status for ``differs.aig``."""
     status = where / "differs.status"
     status.unlink(missing_ok=True)
-    with contextlib.suppress(YosysFailed):      # no verdict is one
+    with contextlib.suppress(YosysFailed):      # a missing status is a valid result
         limited(tool.abc(f"&r differs.aig;{engine};write_status {status.name}"), where, seconds)
     return status.read_text().split()[0] if status.exists() else "snl_UNK"
 
 
 def _cut(scope, top):
-    """Passes that leave the one module ``top``."""
+    """Return passes that leave only module ``top``."""
     if scope == "design":
         return f"hierarchy -top {top}; flatten; delete =* {top} %d"
     return f"select -set blocks {top}/c:* {top}/t:$* %d; expose -evert @blocks; delete =* {top} %d"

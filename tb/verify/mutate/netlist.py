@@ -1,7 +1,7 @@
-"""The netlist of a design and small faults in it, by Yosys' pass ``mutate`` as MCY uses it.
+"""Netlist of a design and small faults in it, by Yosys' pass ``mutate``, as in MCY.
 
-A fault sits at one bit of one port of one cell: the bit is inverted, stuck at 0 or 1, or inverted while another bit
-of the port is 0 or 1. Yosys draws them evenly over modules, cells, wires and lines of source.
+A fault affects one bit of one port of one cell: the bit is inverted, stuck at 0 or 1, or inverted while another bit
+of the port is 0 or 1. Yosys draws faults evenly over modules, cells, wires and lines of source.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from weft.tb.sim.flow.simulate import locked
 from weft.tb.sim.synth import yosys as tool
 
-# Processes become multiplexers and registers; what no output depends on goes, so that few faults are without effect.
+# Processes become multiplexers and registers. Unused cells are removed, so that few faults are without effect.
 PREPARE = ("hierarchy -check -top {top}; proc; opt_expr; opt_clean; wreduce; opt -nodffe -nosdff; memory_collect; "
            "opt_clean -purge")
 VERILOG = "pmuxtree; write_verilog -noattr"      # a `$pmux` would become a function, whose inputs look like ports
@@ -24,26 +24,26 @@ _MODULE = re.compile(r"^(?P<attributes>(?:attribute .*\n)*)module \\(?P<name>\S+
                      re.MULTILINE)
 _SOURCE = re.compile(r'^attribute \\src "([^":]*):[^"]*"$', re.MULTILINE)
 _ANY_SOURCE = re.compile(r'^\s*attribute \\src .*\n', re.MULTILINE)
-_COUNTED = re.compile(r"(\$auto\$[^ ]*\$|\$procmux\$|port\$)\d+")      # numbered through all modules of a design
+_COUNTED = re.compile(r"(\$auto\$[^ ]*\$|\$procmux\$|port\$)\d+")      # numbered across all modules of a design
 _CELL = re.compile(r"^  cell ", re.MULTILINE)
 _OPTION = re.compile(r"-(\w+) (\S+)")
 
 
 class YosysFailed(Exception):
-    """Yosys ended with an error, or ran out of time. The message has the end of what it said."""
+    """Yosys ended with an error, or exceeded its time. The message contains the end of its output."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A module of a netlist.
+    """Module of a netlist.
 
     Attributes
     ----------
     file : str
-        File its class is written in, relative to the project; empty if unknown.
+        File of its class, relative to the project; empty if unknown.
     cells : int
     digest : str
-        Of its text without the lines of source.
+        Digest of its text without the lines of source.
     likeness : str
         See :func:`likeness`.
     """
@@ -56,14 +56,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Netlist:
-    """A design as cells, in ``folder/design.il``.
+    """Design as cells, in ``folder/design.il``.
 
     Attributes
     ----------
     parts : dict
         Module name: :class:`Part`.
     digest : str
-        Of the whole text, without the lines of source.
+        Digest of the whole text, without the lines of source.
     """
 
     folder: Path
@@ -74,7 +74,7 @@ class Netlist:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A fault: the options of ``mutate`` that make it, and the lines of source of its cell."""
+    """Fault: the options of ``mutate`` that make it, and the lines of source of its cell."""
 
     mode: str
     module: str
@@ -93,7 +93,7 @@ class Mutation:
 
     @property
     def place(self):
-        """Where it is, for a person."""
+        """Readable location of the fault."""
         control = "" if self.ctrlbit is None else f" by bit {self.ctrlbit}"
         wire = f", {self.wire}" if self.wire else ""
         lines = ", ".join(line for line in self.sources if line.startswith("hdl/")) or "no line of its own"
@@ -101,7 +101,7 @@ class Mutation:
 
 
 def yosys(where, script, seconds=600):
-    """Run Yosys in folder ``where``, for so many seconds of processor time; what it said.
+    """Run Yosys in folder ``where`` with a limit of ``seconds`` of processor time; return its output.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def yosys(where, script, seconds=600):
 
 
 def limited(command, where, seconds):
-    """Run a command of :mod:`weft.tb.sim.synth.yosys` so; what it said.
+    """Run a command of :mod:`weft.tb.sim.synth.yosys` with the same limit; return its output.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def limited(command, where, seconds):
 
 
 def netlist(rtlil, top, root):
-    """The :class:`Netlist` of RTLIL text with ``src`` attributes, in a folder of its own below ``root``."""
+    """Return the :class:`Netlist` of RTLIL text with ``src`` attributes, in a separate folder below ``root``."""
     name = hashlib.sha256("\0".join([rtlil, top, PREPARE]).encode()).hexdigest()[:12]
     where = root / name
     where.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def netlist(rtlil, top, root):
 
 
 def likeness(body):
-    """Digest of a module's text without what other modules of its design decide: some numbers, the order of lines."""
+    """Return the digest of a module's text without parts that depend on other modules: some numbers, order of lines."""
     return _digest("\n".join(sorted(_COUNTED.sub(r"\1", body).splitlines())))
 
 
@@ -158,7 +158,7 @@ def _digest(text):
 
 
 def draw(design, modules, count, seed):
-    """``count`` mutations of the named modules, drawn evenly by ``seed``; fewer where there are not as many."""
+    """Return ``count`` mutations of the named modules, drawn evenly by ``seed``; fewer if there are not as many."""
     if not modules or not count:
         return []
     drawn = design.folder / f"drawn-{_digest(' '.join(modules))}-{count}-{seed}.txt"
@@ -179,9 +179,12 @@ def _mutation(line):
 
 
 def write_faulty(design, mutation, where, file):
-    """Write ``where/file``: the netlist, with the fault unless ``mutation`` is None. RTLIL; Verilog, if ``.v``."""
+    """Write the netlist to ``where/file``, with the fault unless ``mutation`` is None; return the path.
+
+    The format is Verilog if ``file`` ends in ``.v``, otherwise RTLIL.
+    """
     where.mkdir(parents=True, exist_ok=True)
-    shutil.copy(design.folder / "design.il", where)     # no path in a script: it may have spaces
+    shutil.copy(design.folder / "design.il", where)     # no path in a script: a path may contain spaces
     change = f"mutate {mutation.options}; " if mutation else ""
     yosys(where, f"read_rtlil design.il; {change}{VERILOG if file.endswith('.v') else 'write_rtlil'} {file}")
     return where / file

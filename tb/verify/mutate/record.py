@@ -1,7 +1,7 @@
-"""What tests simulate, found by running them without simulating anything.
+"""Recording of the simulations of tests, without running a simulation.
 
-Used as a plugin (``pytest -p weft.tb.verify.mutate.record``), this module puts a recorder in the place of
-:func:`weft.tb.sim.flow.simulate.simulate`: each test is skipped as soon as it has said what it wants.
+Used as a plugin (``pytest -p weft.tb.verify.mutate.record``), this module replaces
+:func:`weft.tb.sim.flow.simulate.simulate` by a recorder: each test is skipped as soon as it calls it.
 """
 
 import hashlib
@@ -16,26 +16,26 @@ from weft.tb.sim.flow import simulate as flow
 from weft.tb.sim.flow.run import Bench
 from weft.tb.verify.mutate.sources import ROOT, module_of
 
-ELABORATED = "rtlil:"       # stands for Verilog text, before the digest of the RTLIL it is made from
+ELABORATED = "rtlil:"       # replaces Verilog text; followed by the digest of its RTLIL
 _FOLDER = "WEFT_RECORD"
 
 
 class NotRecorded(Exception):
-    """A test does not show what it simulates. The message says which."""
+    """A test does not show its simulation. The message contains the name of the test."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """One call of :func:`weft.tb.sim.flow.simulate.simulate` by a test.
+    """Call of :func:`weft.tb.sim.flow.simulate.simulate` by a test.
 
     Attributes
     ----------
     test : str
         pytest's name of the test.
     rtlil : str
-        Digest of the elaborated design; :func:`rtlil_of` has the text.
+        Digest of the elaborated design; :func:`rtlil_of` returns the text.
     top, sim, tests, env
-        As given to ``simulate``.
+        As passed to ``simulate``.
     module : str
         The module with the cases.
     """
@@ -50,12 +50,12 @@ class Simulation:
 
 
 def record(keys, where):
-    """Keep the :class:`Simulation` of tests and their designs in folder ``where``.
+    """Store the :class:`Simulation` of tests, and their designs, in folder ``where``.
 
     Parameters
     ----------
     keys : dict
-        By pytest's name of a test, what :func:`is_recorded` will ask for.
+        Maps pytest's name of a test to a key, with which :func:`is_recorded` compares.
 
     Raises
     ------
@@ -76,19 +76,19 @@ def record(keys, where):
 
 
 def is_recorded(test, where, key):
-    """Whether folder ``where`` has the simulation of a test, recorded with ``key``."""
+    """Return True if folder ``where`` holds the simulation of a test, recorded with ``key``."""
     kept = _kept(where, test).with_suffix(".key")
     return kept.exists() and kept.read_text() == key
 
 
 def recorded(test, where):
-    """The :class:`Simulation` of a test, from folder ``where``."""
+    """Return the :class:`Simulation` of a test, from folder ``where``."""
     entry = json.loads(_kept(where, test).read_text())
     return Simulation(**{**entry, "env": tuple(map(tuple, entry["env"]))})
 
 
 def rtlil_of(simulation, where):
-    """RTLIL text of a recorded simulation's design; ``src`` attributes are relative to the project."""
+    """Return the RTLIL text of a recorded simulation's design; ``src`` attributes are relative to the project."""
     return (where / f"{simulation.rtlil}.il").read_text()
 
 
@@ -97,7 +97,7 @@ def _kept(where, test):
 
 
 def _elaborate(component, top):
-    """In place of :func:`weft.tb.sim.flow.simulate.elaborate`: keep the RTLIL, return what stands for its Verilog."""
+    """Replace :func:`weft.tb.sim.flow.simulate.elaborate`: store the RTLIL, return a placeholder for the Verilog."""
     from weft.hdl import verilog
 
     text = verilog.rtlil_text(component, top, emit_src=True).replace(f"{ROOT}{os.sep}", "")
@@ -107,7 +107,7 @@ def _elaborate(component, top):
 
 
 def _simulate(component=None, *, verilog=None, optimize=None, everything=None, **bench):
-    """In place of :func:`weft.tb.sim.flow.simulate.simulate`: keep what is asked for and end the test."""
+    """Replace :func:`weft.tb.sim.flow.simulate.simulate`: store the arguments and end the test."""
     import pytest
 
     wanted, test = Bench(**bench), os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
@@ -121,5 +121,5 @@ def _simulate(component=None, *, verilog=None, optimize=None, everything=None, *
 
 
 def pytest_configure():
-    """Before any test is imported: tests take the recorder for the real thing."""
+    """Install the recorder before any test is imported, so that tests import it instead of the simulation."""
     flow.simulate, flow.elaborate = _simulate, _elaborate

@@ -1,7 +1,7 @@
 """Repeat recorded simulations with other Verilog: ``python -m weft.tb.verify.mutate.replay job.json``.
 
-A process of its own for each mutant, with a folder of its own for what is built (``WEFT_BUILD``) and a limit on the
-processor time of each simulation: a machine under load stops nothing too early.
+Each mutant runs in a separate process, with a separate build folder (``WEFT_BUILD``) and a limit on the processor time
+of each simulation, so that machine load does not stop a simulation too early.
 """
 
 import json
@@ -13,21 +13,21 @@ from pathlib import Path
 from weft.tb.sim.flow.simulate import simulate
 from weft.tb.verify.mutate.sources import file_of
 
-WALL_FACTOR, WALL_S = 20, 120    # by how much a simulation may be late where others compute too
-FIRST_FAILURE = {"COCOTB_MAX_FAILURES": "1"}    # a mutant dies once
+WALL_FACTOR, WALL_S = 20, 120    # limit of wall-clock time, on a machine with other load
+FIRST_FAILURE = {"COCOTB_MAX_FAILURES": "1"}    # the first failure decides
 
 
 @dataclass(frozen=True)
 class Run:
-    """How one simulation fared.
+    """Outcome of a simulation.
 
     Attributes
     ----------
     test : str
     seconds : float
-        Processor time with the building.
+        Processor time including the build.
     problem : str
-        First line of what the test said; empty if it passed.
+        First line of the test's message; empty if it passed.
     """
 
     test: str
@@ -36,12 +36,12 @@ class Run:
 
 
 def replay(verilog, simulations, seed, limits):
-    """Run ``simulations`` in order, up to the first failure; yields a :class:`Run` for each.
+    """Run ``simulations`` in order, up to the first failure; yield a :class:`Run` for each.
 
     Parameters
     ----------
     verilog : str
-        Verilog text in place of the design.
+        Verilog text, used instead of the design.
     limits : dict
         Seconds of processor time by test.
     """

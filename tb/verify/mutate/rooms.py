@@ -1,28 +1,29 @@
-"""Which tests answer for which file of the gateware.
+"""Assignment of tests to the files of the gateware.
 
-A file is mutated in the smallest design that has tests for it: a block that has a bench of its own is mutated there,
-the others in the bench of their room. What only wires rooms together (:data:`WIRES`) holds hardly a cell; the tests
-of whole cards and of the board's netlist answer for it.
+A file is mutated in the smallest design that has tests for it: a block with a separate bench is mutated there, other
+blocks in the bench of their subsystem. Files that only wire subsystems together (:data:`WIRES`) contain almost no
+cells; the tests of whole cards and of the board's netlist cover them.
 """
 
 from dataclasses import dataclass
 
-SIM = "icarus"     # a mutant is built anew for every fault: Icarus builds in a second, Verilator in half a minute
-COUNT, SEED = 173, 1     # of faults, with some for the smallest rooms about 210; of their drawing
+SIM = "icarus"     # each mutant is built separately: one second with Icarus, half a minute with Verilator
+COUNT, SEED = 173, 1     # faults, about 210 with the minimum for the smallest subsystems; seed of the drawing
 WIRES = ("hdl/card.py", "hdl/ring/rings.py", "hdl/table/tables.py", "hdl/board/u50.py")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A design in which faults are made.
+    """Design in which faults are made.
 
     Attributes
     ----------
     room, name : str
+        Subsystem; name of the target in it.
     files : tuple
-        Their modules get the faults.
+        Files whose modules get the faults.
     tests : tuple
-        pytest's names, quick ones first. They simulate the same design.
+        pytest's names, fast ones first. All tests simulate the same design.
     """
 
     room: str

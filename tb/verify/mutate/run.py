@@ -1,8 +1,8 @@
-"""``weft mutants``: draw faults, hold each against its tests, show the survivors.
+"""``weft mutants``: draw faults, run the tests against each, and list the survivors.
 
-The report ``sim_build/reports/mutants.json`` has one entry per mutant. A run over all rooms puts ``mutants``,
-``mutants_killed`` and ``mutants_killed_fraction`` among the figures of ``bench.json``; mutants that are equivalent to
-the sound design do not count.
+The report ``sim_build/reports/mutants.json`` has one entry per mutant. A run over all subsystems adds ``mutants``,
+``mutants_killed`` and ``mutants_killed_fraction`` to the figures of ``bench.json``; mutants that are equivalent to the
+sound design do not count.
 """
 
 import json
@@ -28,14 +28,14 @@ BAR = 0.97
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the report.
+    """Entry of the report.
 
     Attributes
     ----------
     result : str
         ``killed``, ``equivalent``, ``accepted`` or ``survived``.
     why : str
-        The test that killed it, the proof, or the line of the kept file.
+        The test that detected the mutant, the proof, or the line of the file of survivors.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Entry:
 
 
 def run(rooms=(), count=COUNT, seed=SEED, jobs=2):
-    """Hold the mutants of the named rooms, or of all, against their tests; the exit status."""
+    """Run the tests against the mutants of the named subsystems, or of all; return the exit status."""
     console = Console()
     if not console.is_terminal:
         console.width = 160
@@ -72,7 +72,7 @@ def run(rooms=(), count=COUNT, seed=SEED, jobs=2):
 
 
 def campaign(console, rooms, count, seed, jobs):
-    """The entries, and the names that the kept file explains in vain."""
+    """Return the entries, and the names in the file of survivors that match no survivor."""
     known = explained()
     chosen = list(mutants(designs(TARGETS), count, seed))
     chosen = [mutant for mutant in chosen if not rooms or mutant.design.target.room in rooms]
@@ -95,7 +95,7 @@ def campaign(console, rooms, count, seed, jobs):
 
 
 def rows(entries, count, seed):
-    """Figures of a whole run."""
+    """Return the figures of a whole run."""
     results = Counter(entry.result for entry in entries)
     counted = len(entries) - results["equivalent"]
     conditions = f"drawn over all rooms by seed {seed}, {results['equivalent']} equivalent ones left out"
@@ -106,7 +106,7 @@ def rows(entries, count, seed):
 
 
 def show(console, entries):
-    """A table by room."""
+    """Print a table by subsystem."""
     table = Table(box=None, pad_edge=False)
     for column in ("room", "mutants", "killed", "equivalent", "accepted", "survived", "processor time"):
         table.add_column(column, justify="left" if column == "room" else "right")
@@ -121,7 +121,7 @@ def show(console, entries):
 
 
 def _shown(console, what, decide, chosen, jobs, word):
-    """:func:`for_all` beside a progress bar, or line by line where no terminal is."""
+    """Run :func:`for_all` with a progress bar, or with a line for each mutant if the output is not a terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -1,7 +1,7 @@
-"""Digest of what a test is made of: its file and every file of benches, model and driver that it imports.
+"""Digest of the sources of a test: its file and all files of benches, model and driver that it imports.
 
-What builds and starts simulators is left out: it decides nothing of what a test sees. A change of it that does raises
-``FLOW`` of :mod:`weft.tb.verify.mutate.campaign`.
+The files that build and start simulators are left out, because they do not change what a test observes. A change of
+them that does must raise ``FLOW`` of :mod:`weft.tb.verify.mutate.campaign`.
 """
 
 import functools
@@ -11,28 +11,28 @@ from pathlib import Path
 from weft.tb.sim.flow.imports import candidates
 
 ROOT = Path(__file__).resolve().parents[3]
-COUNTED = ("tb", "model", "driver")     # a change of the gateware shows in the netlist
-STARTS = "weft.tb.sim.flow.simulate"        # behind it nothing is counted
+COUNTED = ("tb", "model", "driver")     # a change of the gateware changes the netlist
+STARTS = "weft.tb.sim.flow.simulate"        # its imports are not counted
 
 
 def module_of(file):
-    """Dotted name of the module in a file of the project."""
+    """Return the dotted name of the module in a file of the project."""
     return ".".join(["weft", *Path(file).resolve().relative_to(ROOT).with_suffix("").parts])
 
 
 def file_of(module):
-    """The file of a module, the reverse of :func:`module_of`."""
+    """Return the file of a module, the reverse of :func:`module_of`."""
     return ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
 
 
 def digest(module):
-    """Digest of the sources of a module of ``weft``."""
+    """Return the digest of the sources of a module of ``weft``."""
     files = closure(module)
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(files))).hexdigest()[:12]
 
 
 def closure(module):
-    """Files of a module and of all that it imports, over all ways but :data:`STARTS`."""
+    """Return the files of a module and of all its imports, direct or indirect, except those through :data:`STARTS`."""
     seen, todo = {STARTS}, [module]
     while todo:
         name = todo.pop()
@@ -43,7 +43,7 @@ def closure(module):
 
 
 def _file(name):
-    """File of module ``name``; None if it is none of ours."""
+    """Return the file of module ``name``; None if the module is not in a counted part of the project."""
     package, _, inside = name.partition(".")
     if package != "weft" or inside.split(".")[0] not in COUNTED:
         return None

@@ -1,8 +1,8 @@
-"""The kept file of survivors: why a fault that no test notices is no gap.
+"""File of survivors: reasons why a fault that no test detects is not a gap.
 
-``survivors.toml`` has two tables of ``"name of the mutant" = "one line"``: in ``[equivalent]`` faults that can never
-be seen from outside, for a reason that the proof of :mod:`weft.tb.verify.mutate.equivalence` does not find; they are
-left out of the fraction, as those it finds. In ``[accepted]`` faults that could be seen and may stay unnoticed.
+``survivors.toml`` has two tables of ``"name of the mutant" = "one line"``. Table ``[equivalent]`` lists faults that are
+not observable for a reason that the proof of :mod:`weft.tb.verify.mutate.equivalence` does not find; the fraction does
+not count them, nor those that the proof finds. Table ``[accepted]`` lists observable faults that may stay undetected.
 """
 
 import tomllib
@@ -13,12 +13,12 @@ KINDS = ("equivalent", "accepted")
 
 
 def explained(file=FILE):
-    """``{name: (kind, line)}`` of the file.
+    """Return ``{name: (kind, line)}`` of the file.
 
     Raises
     ------
     ValueError
-        With a sentence, if it is of another form.
+        If the format is wrong; the message contains the reason.
     """
     tables = tomllib.loads(file.read_text()) if file.exists() else {}
     if extra := set(tables) - set(KINDS):

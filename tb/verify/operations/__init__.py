@@ -1,1 +1,1 @@
-"""Random operations of all kinds, compared with the memory contents that they must leave: functional cards and RTL."""
+"""Random operations of all kinds over functional cards and RTL, with a comparison of the resulting memory contents."""

@@ -1,4 +1,4 @@
-"""``python -m weft.tb.verify.operations functional | rtl``: random traffic that is too long for the tests."""
+"""``python -m weft.tb.verify.operations functional | rtl``: random traffic for runs longer than the tests."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Random operations of all kinds over two real cards."""
+"""Random operations of all kinds over two RTL cards."""
 
 import cocotb
 
@@ -20,7 +20,7 @@ DISTANCE = 64      # covers a microsecond of the smallest frames
 
 @cocotb.test(timeout_time=200, timeout_unit="ms")
 async def operations(dut):
-    """Losses, and fewer memory regions on the cards than all operations would like to have windows."""
+    """Run operations with losses, and with fewer memory regions on the cards than all operations request as windows."""
     config = ContextConfig(ring_log2=7, probe_timeout_ns=25_000, reorder_distance=DISTANCE, retransmit_slack=DISTANCE)
     pair = RtlPair(dut, EnvConfig(ROUGH, ROUGH), config, seed=bench_seed(), judged=False)
     await pair.start()
@@ -35,7 +35,7 @@ async def operations(dut):
 
 
 def _run(pair, count):
-    """One thread drives both hosts: what it looks at of either does not change meanwhile."""
+    """Run the traffic of both hosts in one thread, so that their state does not change during a check."""
     device = pair.contexts[0].device
     traffic = Traffic(pair.contexts, lambda ns: device.wait(max(1_000, ns)), bench_seed(), qps=QPS, longest=LONGEST,
                       arena=ARENA)
@@ -45,5 +45,11 @@ def _run(pair, count):
 
 
 def run_operations(count, *, seed=None, timeout_s=590):
-    """Simulate ``count`` operations; ``AssertionError`` if one is wrong."""
+    """Simulate ``count`` operations.
+
+    Raises
+    ------
+    AssertionError
+        If an operation is wrong.
+    """
     run_cards(preset("test"), __file__, count, seed=seed, timeout_s=timeout_s)

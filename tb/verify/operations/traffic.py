@@ -1,4 +1,4 @@
-"""Random operations of all kinds over many QPs, compared with what memory must hold."""
+"""Random operations of all kinds over many QPs, with a comparison of the resulting memory contents."""
 
 import random
 from collections import Counter, deque
@@ -24,7 +24,7 @@ ATOMICS, SENDS = KINDS[5:], KINDS[2:4]
 WITH_IMM = (Op.RDMA_WRITE_WITH_IMM, Op.SEND_WITH_IMM)
 RECEIVED = {Op.RDMA_WRITE_WITH_IMM: WCOpcode.RECV_RDMA_WITH_IMM, Op.SEND: WCOpcode.RECV,
             Op.SEND_WITH_IMM: WCOpcode.RECV}
-WORDS = 8              # that atomics of all QPs work on
+WORDS = 8              # targets of the atomics of all QPs
 GUARD, GUARDED = b"\xA5", 16
 INLINE_MAX, SGES_MAX, WINDOW = 256, 16, 12
 SILENCE_NS = 20_000_000
@@ -32,7 +32,7 @@ LINK = LinkConfig(delay_ns=2_000, loss=0.02, reorder=0.02, duplicate=0.02, reord
 
 
 def functional_traffic(seed, *, qps=64, longest=1 << 20, arena=48 << 20):
-    """:class:`Traffic` over functional cards, and the links between them."""
+    """Return :class:`Traffic` over functional cards, and the links between them."""
     config = ContextConfig(ring_log2=8, probe_timeout_ns=60_000, reorder_distance=8, retransmit_slack=8,
                            random=random.Random(seed))
     pair = make_pair(config, seed=seed, forward=LINK, backward=LINK, preset="basic")
@@ -43,12 +43,12 @@ def functional_traffic(seed, *, qps=64, longest=1 << 20, arena=48 << 20):
 
 
 class WrongTraffic(AssertionError):
-    """Something came that must not, or did not come."""
+    """A result is unexpected or missing."""
 
 
 @dataclass
 class Item:
-    """A request on its way: ``data`` is what has to be at ``target`` of host ``where`` in the end."""
+    """Outstanding request: at its end, ``data`` must be at ``target`` of host ``where``."""
 
     wr_id: int
     opcode: Op
@@ -57,14 +57,14 @@ class Item:
     target: list
     signaled: bool
     imm: int | None
-    held: list = field(default_factory=list)    # (host, offset, bytes) given back when it is complete
+    held: list = field(default_factory=list)    # (host, offset, bytes) freed at completion
     compare_add: int = 0
     swap: int = 0
     word: int = 0
 
 
 class End:
-    """One host: memory, QPs, and the requests that are open."""
+    """Host with memory, QPs, and outstanding requests."""
 
     def __init__(self, context, size, qps, longest, shared):
         self.context, self.longest = context, longest
@@ -77,16 +77,16 @@ class End:
                     for i in range(qps)]
         self.number = {qp.qp_num: i for i, qp in enumerate(self.qps)}
         self.open = [deque() for _ in range(qps)]         # send requests
-        self.coming = [deque() for _ in range(qps)]       # items of the peer that will take a receive
-        self.posted = [0] * qps                           # receives, but those that are shared
+        self.coming = [deque() for _ in range(qps)]       # items of the peer that will consume a receive
+        self.posted = [0] * qps                           # receives that are not shared
         self.receives = {}                                # wr_id -> (sges, held)
 
     def word(self, n):
-        """Offset of a word of the atomics."""
+        """Return the offset of a word of the atomics."""
         return self.mr.length - 64 * WORDS + 64 * n
 
     def take(self, length):
-        """Offset of so many bytes between guards, or None."""
+        """Allocate ``length`` bytes between guards; return their offset, or None."""
         try:
             at = self.free.alloc(length + 2 * GUARDED)
         except MemoryError:
@@ -96,14 +96,14 @@ class End:
         return at + GUARDED
 
     def give(self, at, length):
-        """They are not used any more."""
+        """Check the guards of an allocation and free it."""
         for guard in (at - GUARDED, at + length):
             if self.mr.read(GUARDED, guard) != GUARD * GUARDED:
                 raise WrongTraffic(f"the bytes at {guard} beside {length} at {at} were written")
         self.free.free(at - GUARDED, length + 2 * GUARDED)
 
     def gather(self, places):
-        """Bytes of (offset, length) places."""
+        """Return the bytes at (offset, length) places."""
         return b"".join(self.mr.read(n, at) for at, n in places if n)
 
 
@@ -113,9 +113,9 @@ class Traffic:
     Parameters
     ----------
     contexts : list of Context
-        Of both cards.
+        Contexts of both cards.
     pause : callable(ns)
-        Lets time go by.
+        Advances time.
     seed : hashable
     qps : int
         Half of them share receives.
@@ -144,7 +144,7 @@ class Traffic:
     # -------------------------------------------------------------------------------------- posting
 
     def _length(self):
-        """Log-uniform from 0 on."""
+        """Return a log-uniform length from 0 on."""
         return int(2 ** (self.rng.random() * (self.longest.bit_length())) - 1) if self.longest else 0
 
     def _number(self):
@@ -152,7 +152,7 @@ class Traffic:
         return self._wr_id
 
     def _cut(self, at, length):
-        """The same bytes as up to 16 places in any order."""
+        """Return the same bytes as up to 16 places in any order."""
         count = self.rng.choice([1, 1, 1, self.rng.randint(2, SGES_MAX)])
         cuts = [0, *sorted(self.rng.choices(range(length + 1), k=count - 1)), length]
         places = [(at + a, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
@@ -163,7 +163,7 @@ class Traffic:
         return [SGE(end.mr.buf + at, n, end.mr.lkey) for at, n in places]
 
     def post(self, side):
-        """One more request of a host, unless there is no room; false then."""
+        """Post one more request of a host; return False if there is no space."""
         rng, end, peer = self.rng, self.ends[side], self.ends[1 - side]
         qp = rng.randrange(len(end.qps))
         if len(end.open[qp]) >= WINDOW:
@@ -224,7 +224,7 @@ class Traffic:
         return min(self.longest, 1 << 16)
 
     def supply(self, side):
-        """Post a receive that is missing, mostly in time."""
+        """Post a missing receive with some probability, in most cases before the message arrives."""
         end = self.ends[side]
         if end.srq.query().max_wr > len(end.srq.receives) and self.rng.random() < 0.2:
             self._receive(end, end.srq, self._shared_longest)
@@ -249,7 +249,7 @@ class Traffic:
     # ---------------------------------------------------------------------------------- completions
 
     def poll(self, side):
-        """Check what completed at a host."""
+        """Check the completions of a host."""
         end = self.ends[side]
         for wc in end.cq.take(1 << 16)[1]:
             if wc.status != WCStatus.SUCCESS:
@@ -277,7 +277,7 @@ class Traffic:
         self.counts["received"] += 1
 
     def _sent(self, side, end, qp, wc):
-        """All older requests that were not signaled are complete with it."""
+        """Complete a request, and all older ones that were not signaled."""
         while True:
             if not end.open[qp]:
                 raise WrongTraffic(f"nothing was to complete: {wc}")
@@ -308,7 +308,7 @@ class Traffic:
     # ------------------------------------------------------------------------------------------ run
 
     def run(self, operations, tell=lambda posted: None):
-        """Post so many requests, wait for all of them, and check what atomics did."""
+        """Post ``operations`` requests, wait for all of them, and check the results of atomics; return the counts."""
         posted, now_ns = 0, self.contexts[0].device.now_ns
         last, done = now_ns(), 0
         while posted < operations or any(q for end in self.ends for q in (*end.open, *end.coming)):
@@ -330,7 +330,10 @@ class Traffic:
         return self.counts
 
     def _flush_unsignaled(self):
-        """Requests behind which none that is signaled is open complete unseen: one more shows that they did."""
+        """Post a signaled request on each QP whose newest outstanding request is not signaled.
+
+        Requests after the last signaled one complete without notice; the new completion confirms them.
+        """
         for side, end in enumerate(self.ends):
             for qp, items in enumerate(end.open):
                 if items and not items[-1].signaled:
@@ -341,7 +344,7 @@ class Traffic:
                     end.qps[qp].post_send(wr)
 
     def _check_atomics(self):
-        """The values that each atomic found and left make one chain from the first to what is there now."""
+        """Check that the old and new values of the atomics on a word form one chain that ends in its present value."""
         for end, words in zip(self.ends, self.history, strict=True):
             for n, history in enumerate(words):
                 steps = {old: new for old, new in history if old != new}
@@ -357,7 +360,7 @@ class Traffic:
                     raise WrongTraffic(f"word {n} is not what the last atomic left")
 
     def close(self):
-        """Close everything; nothing is left."""
+        """Close all objects, and check that no completion or window is left."""
         for end in self.ends:
             if len(end.cq.take(1)[1]):
                 raise WrongTraffic("a completion too many")

@@ -1,1 +1,1 @@
-"""Formal specifications, and ``weft formal``, which decides them."""
+"""Formal specifications, and ``weft formal``, which proves them."""

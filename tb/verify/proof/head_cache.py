@@ -1,4 +1,4 @@
-"""What is proven of the head cache alone: the nodes of a list are consecutive, so that no RSN is in two entries."""
+"""Proof of the head cache alone: the nodes of a list are consecutive, so that no RSN is in two entries."""
 
 from amaranth.hdl import Array, Cat, Mux, Signal
 from amaranth.lib import data
@@ -12,15 +12,15 @@ from weft.tb.verify.proof.specification import Spec
 
 RSN_BITS, COUNT_BITS, ENTRY_BITS = 4, 2, 2
 PARAMS = preset("test").with_(cache_entries=1 << ENTRY_BITS, knit_extents=2, block_bits=9)
-KNOWN = 2       # cycles after which the cache knows where the list spoken of ends
+KNOWN = 2       # cycles after which the cache has found the end of the list at the port ``fill``
 
 
 class HeadCacheSpec(Spec):
-    """Two QPs and four entries; a prefetcher and a matcher that do what the ports allow, in any order.
+    """Two QPs and four entries; prefetcher and matcher do anything that the ports allow, in any order.
 
-    An entry that was reserved for a node is filled with it if that goes on where its list ends then, or given back; the
-    last node of a list is turned out, the first one retired, all of them flushed. The checks are proven together: one
-    of them says how the entries hold the lists, and two what the cache remembers of a lookup and of where a list ends.
+    An entry reserved for a node is filled with it if the node continues its list at that time, or released. The last
+    node of a list is evicted, the first one retired, all of its nodes flushed. The checks are proven together: one
+    describes how the entries hold the lists, and two describe what the cache stores of a lookup and of a list's end.
     """
 
     name = "head_cache"
@@ -46,7 +46,7 @@ class HeadCacheSpec(Spec):
             match.look_en.eq(self.free(1, "look")), match.qpn.eq(self.free(1, "qpn")),
             match.rsn.eq(self.free(RSN_BITS, "rsn")),
         ]
-        # What the ports were told of the entries, and the RSN with which each list begins.
+        # Copies of the entries, from the ports, and the RSN at which each list begins.
         tag = data.StructLayout({"valid": 1, "reserved": 1, "qpn": 1, "rsn": RSN_BITS, "count": COUNT_BITS})
         copies = Array(Signal(tag, name=f"copy{k}") for k in index)
         begins = Array(Signal(RSN_BITS + 2, name=f"begin{q}") for q in range(2))
@@ -123,14 +123,16 @@ class HeadCacheSpec(Spec):
             c.valid & (c.qpn == retired.qpn) & (c.rsn == retired.rsn + retired.count) for c in copies).any())
 
     def _twice(self, m, match, looked):
-        """Two heads of a list leave one after the other: a cycle lies between."""
+        """Return the cover: two heads of a list leave, with one cycle between."""
         left, before = Signal(2), Signal(2)
         m.d.sync += [left.eq(Cat(match.retire_head, left[0])), before.eq(Cat(looked.qpn, before[0]))]
         return match.retire_head & left[1] & (before[1] == looked.qpn)
 
     def _chains(self, copies, begins, peeked):
-        """What holds of every entry: no two of a list begin with the same RSN, each goes on where another ends, and
-        the two know each other."""
+        """Return the invariant of every entry.
+
+        No two nodes of a list begin with the same RSN, each continues after another one, and both are linked.
+        """
         parts, index = [], range(len(copies))
         tags = [self.inside(f"dut.tags.tag{k}", cached_tag(PARAMS)) for k in index]
         valid, head, linked, reserved = (self.inside(f"dut.chains.entry_state.{name}", len(copies))
@@ -179,8 +181,7 @@ class HeadCacheSpec(Spec):
         return parts
 
     def _looked(self, copies, looked):
-        """What the first stage of a lookup found, of the entries that are still there, and of those that were written
-        in the cycle before."""
+        """Return the invariant of the first stage of a lookup, for present entries and for those just written."""
         asked = self.inside("dut.tags.looked", data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24}))
         says = [self.inside(f"dut.tags.matches__{name}", len(copies)) for name in ("own", "inside")]
         said = [self.inside(f"dut.tags.written_match{which}", 1) for which in range(2)]
@@ -194,7 +195,7 @@ class HeadCacheSpec(Spec):
         return [(asked.qpn == looked.qpn) & (asked.rsn == looked.rsn) & (asked.generation == 0), *parts]
 
     def _ends(self, copies, spoken_of, known):
-        """The entries of the list, a cycle later; its end, after another one."""
+        """Return the invariant of the entries of the list, one cycle later, and of its end, two cycles later."""
         listed = self.inside("dut.chains.listed", len(copies))
         last, there = self.inside("dut.chains.end", range(len(copies))), self.inside("dut.chains.ended", 1)
         at_end, tail = self.inside("dut.chains.at_end", len(copies)), copies[last]

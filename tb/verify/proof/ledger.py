@@ -1,4 +1,4 @@
-"""What came of the proofs, specification by specification, and what is missing for it to be good."""
+"""Results of the proofs by specification, and the requirements that are not met."""
 
 import json
 
@@ -9,35 +9,35 @@ REPORT = BUILD_ROOT / "reports/formal.json"
 
 
 class Ledger:
-    """Results of specifications and of their broken copies.
+    """Results of specifications and of their faulty copies.
 
-    A specification is good if every check is proven, every cover is reached at least :data:`MARGIN` cycles before its
-    bound, every broken copy is caught, and every check has one that it catches.
+    A specification passes if every check is proven, every cover is reached at least :data:`MARGIN` cycles before its
+    bound, every faulty copy is caught, and every check catches at least one copy.
     """
 
     def __init__(self):
         self.results, self._changes = [], {}
 
     def enter(self, results, changes=None):
-        """Results of a specification, or of the broken copy that has these changes."""
+        """Add results of a specification, or of the faulty copy with these changes."""
         self.results += results
         if changes is not None:
             self._changes[id(results[0])] = changes
 
     def of(self, name, *kinds):
-        """Results of a specification, of some kinds."""
+        """Return the results of a specification, of the given kinds."""
         return [r for r in self.results if r.name == name and r.kind in kinds]
 
     def checks(self, name):
-        """Results of the checks of a specification."""
+        """Return the results of the checks of a specification."""
         return self.of(name, "unbounded", "together", "induction", "bounded")
 
     def bound(self, name):
-        """The least bound of a specification; None if all is proven for runs of any length."""
+        """Return the least bound of a specification; None if all checks are proven for runs of any length."""
         return min((r.bound for r in self.of(name, "bounded")), default=None)
 
     def faults(self):
-        """Sentences, one for each thing that is not as it must be."""
+        """Return a sentence for each requirement that is not met."""
         faults = []
         for name in dict.fromkeys(r.name for r in self.results):
             bound, checks, broken = self.bound(name), self.checks(name), self.of(name, "broken")
@@ -61,7 +61,7 @@ class Ledger:
         return faults
 
     def report(self):
-        """All of it as plain data: per specification its checks, covers and broken copies; and the totals."""
+        """Return all results as plain data: per specification its checks, covers and faulty copies; and the totals."""
         entries = []
         for name in dict.fromkeys(r.name for r in self.results):
             checks = self.checks(name)
@@ -77,7 +77,7 @@ class Ledger:
         return _with_totals(entries)
 
     def save(self):
-        """Put it into the report, in place of what that said of the same specifications."""
+        """Write the results to the report, and replace older ones of the same specifications."""
         try:
             old = json.loads(REPORT.read_text())["specifications"]
         except (OSError, json.JSONDecodeError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""What is proven of prefetcher, head cache and the count of linked nodes together: pointers, lives, tags, progress."""
+"""Proof of prefetcher, head cache and ahead table together: pointers, incarnations, tags, progress."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -26,16 +26,16 @@ from weft.tb.verify.proof.work_list import NAMED
 
 
 class PrefetchSpec(Spec):
-    """Two QPs, a cache of 4 nodes, a hostile host memory, a matcher that marks and drops as it likes.
+    """Two QPs, a cache of 4 nodes, a hostile host memory, and a matcher that marks and drops at any time.
 
-    The host memory returns anything: wrong pointers, null or not, QPNs, generations, counts, damage, failed reads, in
-    any order; a check other than 0 stands for one that does not hold. Link doorbells may be of any QPN and generation,
-    and name any block; only those of a QP's present life count. The driver is trusted to destroy and create in turn,
-    each life with another generation, and to have at most 14 nodes linked that are not retired. The queue of work has 4
-    places. The QP table loses an entry before its list is destroyed, and gets one after the list is created. Lines and
-    counts are a few bits wide, the rest of those words is zero. In 26 cycles a list begins, is linked to, a node of it
-    is fetched and lands or breaks the list, or a second list is read, too: what needs more is seen from rest
-    (:class:`RestingPrefetchSpec`).
+    The host memory returns anything, in any order: wrong pointers, null or not, QPNs, generations, counts, damage,
+    failed reads. A check other than 0 represents one that does not match. Link doorbells have any QPN and generation
+    and name any block; only those of a QP's present incarnation count. The driver is trusted to destroy and create
+    alternately, each incarnation with another generation, and to have at most 14 linked nodes that are not retired. The
+    work list has a queue of 4 entries. The QP table loses an entry before its list is destroyed, and gets one after the
+    list is created. Lines and counts are a few bits wide, the rest of those words is zero. In 26 cycles a list is
+    created and linked, one of its nodes is fetched and fills an entry or breaks the list, or a second list is read,
+    too; longer sequences are covered from rest (:class:`RestingPrefetchSpec`).
     """
 
     name = "prefetch"
@@ -47,7 +47,7 @@ class PrefetchSpec(Spec):
         astray = ("reduce(xor, (pointer.word_select(k, NIBBLE_BITS) for k in range(len(pointer) // NIBBLE_BITS)))",
                   "node.next_check")
         parts = {WorkList: partial(NAMED, places=PLACES), NodeCheck: mutant(NodeCheck, damage, astray)} | dict(replaced)
-        parts[Evict] = named(parts.get(Evict, Evict),     # its register starts anywhere
+        parts[Evict] = named(parts.get(Evict, Evict),     # its register starts with any value
                                "victim, demand = Signal.like(self.peek_index), self.demand")
         super().__init__(block, parts)
 
@@ -82,7 +82,7 @@ class PrefetchSpec(Spec):
         w = SimpleNamespace(dut=dut, cache=cache, table=table, params=params)
         for part in (driver, doorbells, host, matcher):
             vars(w).update(vars(part(self, m, w)))
-        w.errors = Signal(QPS, name="errors")     # lists that broke
+        w.errors = Signal(QPS, name="errors")     # lists with an error
         for part in (pointers, waiting, rests):
             vars(w).update(vars(part(self, m, w)))
         if self.resting:
@@ -93,20 +93,22 @@ class PrefetchSpec(Spec):
 
 
 class RestingPrefetchSpec(PrefetchSpec):
-    """The same with a cache of 2 nodes, from any state at rest: nothing is read, and the prefetcher waits for work.
+    """Prefetcher with a cache of 2 nodes, from any state at rest: no read is outstanding, the prefetcher is idle.
 
-    Each QP has a list or none, a broken one, one of any length linked ahead, with any nodes of it in the cache, which
-    may be full; what a read brought for it may be kept, and it may be due to be looked at. The search for a node to
-    turn out may have failed any number of times. That the state is such a one again whenever there is rest again is
-    checked, too: so runs of any length are seen that come to rest between bursts as long as the bound. In 25 cycles a
-    doorbell leads to a read, nodes of it land or are kept, and there is rest again; so it is after a node was turned
-    out, which is also read again, or a list broke, as the covers show. Without an end to rest at, a burst is seen for
-    its first 25 cycles.
+    The environment is that of :class:`PrefetchSpec`.
+
+    Each QP has no list, a list with an error, or a list with any number of nodes linked ahead and any of its nodes in
+    the cache, which may be full. A read for it may be kept, and the list may be in the work list. The search for a
+    victim may have failed any number of times. The proof also checks that every later state at rest is such a state. So
+    it covers runs of any length with rest between bursts as long as the bound. In 25 cycles a doorbell leads to a read,
+    its nodes fill entries or are kept, and the prefetcher is at rest again. The covers show that this includes a node
+    that was evicted, also one that is read again, and a list with an error. Of a burst that does not come to rest, the
+    first 25 cycles are covered.
     """
 
     name = "prefetch_rest"
     depth, entries, resting = 25, 2, True
-    simplify = "&scorr -F 1"    # twice as fast here as what others have
+    simplify = "&scorr -F 1"    # twice as fast here as the default
 
 
 SPECS = [PrefetchSpec, RestingPrefetchSpec]

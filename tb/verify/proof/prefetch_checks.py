@@ -1,6 +1,6 @@
-"""What must hold of prefetcher, head cache and the count of linked nodes.
+"""Checks of prefetcher, head cache and ahead table.
 
-Each part is a function that adds its checks to ``spec`` and gives back signals; ``w`` are those of the parts before.
+Each part is a function that adds its checks to ``spec`` and returns signals; ``w`` holds those of the parts before.
 """
 
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ PLACES = 4      # of the queue of the work list
 
 
 def pointers(spec, m, w):
-    """Where is read, what lands, what the cache makes of it, and the count ahead."""
+    """Check the addresses of reads, the nodes that fill entries, the state of the cache, and the count ahead."""
     dut, table, params, lives, reads, qpn, done = w.dut, w.table, w.params, w.lives, w.reads, w.qpn, w.done
     post, issue, caller, copies, fill, match = w.post, w.issue, w.caller, w.copies, w.fill, w.match
     landing = w.landing
@@ -34,7 +34,7 @@ def pointers(spec, m, w):
             for q in range(QPS)]
     spec.check("the table hears where the node that lands leads",
                ~fill.fill_en | (dut.step.p.block == w.behind), **bound)
-    # Where a doorbell told of a block, the number of that one says it all: a check below says to where it leads.
+    # After a doorbell with a block, the check of the block's number suffices: a check below relates it to the line.
     if spec.resting:
         spec.check("what lands was read there", ~fill.fill_en | lives[landing].begins
                    | (fill.fill_node.base_psn == lives[landing].line), **bound)
@@ -86,7 +86,7 @@ def pointers(spec, m, w):
         m.d.sync += quiet.eq(0)
     with m.Else():
         m.d.sync += quiet.eq(quiet + (quiet != 2))
-    stepped, up, down, whose = Signal(), Signal(), Signal(), Signal(1)      # on its way into the table
+    stepped, up, down, whose = Signal(), Signal(), Signal(), Signal(1)      # in the pipeline of the table
     m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), whose.eq(dut.step.p.qpn),
                  up.eq(dut.step.p.kind == AheadKind.BACK), down.eq(dut.step.p.kind == AheadKind.FILL)]
     row, ahead = Signal(ahead_row(params)), Signal(params.block_bits)
@@ -101,8 +101,8 @@ def pointers(spec, m, w):
     spec.check("no fetch beyond the linked count",
                ~dut.o_line.valid | (caller != asked_qpn) | (some_lines <= some.left), **bound,
                given=["the count ahead is what was linked and has not landed"])
-    # What is being written counts as written. A list that breaks has ended before that is reported, and one of a life
-    # that ends before it is dead.
+    # A write in progress counts. A list with an error ends before the error is reported, and the list of a QP that is
+    # being destroyed ends before the incarnation does.
     placed = spec.inside("table.place__en", 1) & (spec.inside("table.place__addr", 1) == asked_qpn)
     goes_on, of_it = Signal(params.block_bits), spec.inside("dut.qpn", 1) == asked_qpn
     m.d.comb += goes_on.eq(~Mux(placed, spec.inside("table.place__data", ahead_place(params)).inverse, row.inverse))
@@ -116,7 +116,7 @@ def pointers(spec, m, w):
     spec.check("a list is looked at where its last node said, or a doorbell that found none ahead",
                ~dut.o_line.valid | (caller != asked_qpn) | (w.looked_at.block == some.block), **bound,
                given=["the table knows where a list goes on, or that it ended"])
-    # The number of the block says it all: the check behind this one says to where it leads.
+    # The check of the block's number suffices: the check after this one relates it to the line.
     spec.check("a list is read where it was looked at", ~dut.o_line.valid
                | (caller != asked_qpn) | (at == line_of(params, dut.extent_base, some.block)), **bound,
                given=["a list is looked at where its last node said, or a doorbell that found none ahead"])
@@ -134,7 +134,7 @@ def pointers(spec, m, w):
 
 
 def waiting(spec, m, w):
-    """Where in its queue the work list has each QP."""
+    """Return the QPs in each entry of the queue of the work list."""
     queue, places = "dut.work.queue.queue", range(PLACES)
     level, consume = spec.inside(f"{queue}.level", range(PLACES + 1)), spec.inside(f"{queue}.consume", places)
     storage = Array(spec.inside(f"{queue}.storage[{k}]", 1) for k in places)
@@ -143,7 +143,7 @@ def waiting(spec, m, w):
 
 
 def rests(spec, m, w):
-    """Whether there is rest: the prefetcher waits, nothing is read or on its way, nothing came for some cycles."""
+    """Return a signal for rest: prefetcher idle, no read outstanding or in the pipeline, no event for some cycles."""
     dut, table, stage, flushing, dropping = w.dut, w.table, w.stage, w.flushing, w.dropping
     post = w.post | w.coming
     stepped, queued = w.stepped, w.queued
@@ -161,9 +161,9 @@ def rests(spec, m, w):
 
 
 def bookkeeping(spec, m, w):
-    """Dead lists are not live, and every read has its place."""
+    """Check that lists of destroyed QPs are not live, and that every read has a separate slot."""
     dut, tags, copies, bound, asked_qpn, some = w.dut, w.tags, w.copies, w.bound, w.asked_qpn, w.some
-    was = Signal(2, init=3)     # it lives, or is about to
+    was = Signal(2, init=3)     # it exists, or is being created
     m.d.sync += was.eq(Cat(some.alive | (w.busy & (w.qpn == asked_qpn)), was))
     spec.check("a dead QP's list is not live", was.any() | (w.table.read_data[1].inverse == 0), **bound)
     reserved = sum(c.reserved for c in copies)
@@ -174,10 +174,10 @@ def bookkeeping(spec, m, w):
 
 
 def progress(spec, m, w):
-    """A living list with linked nodes and an empty cache fetches, or breaks, in a bounded time.
+    """Check progress: a live list with linked nodes and an empty cache fetches, or breaks, in a bounded time.
 
-    After a doorbell or a demand that came when there was a free entry: a list for which no header waits must be
-    demanded anew if it found none, or if its node was turned out.
+    The check applies after a doorbell or a demand that arrived while there was a free entry: a list without a waiting
+    header must be demanded again if it found no free entry, or if its node was evicted.
     """
     dut, table, lives, reads, qpn, busy, done = w.dut, w.table, w.lives, w.reads, w.qpn, w.busy, w.done
     post, tags, line, issue, caller, copies, fill = w.post, w.tags, w.line, w.issue, w.caller, w.copies, w.fill

@@ -1,4 +1,4 @@
-"""Events that the proofs of the prefetcher must see, counted from the start of the run, whatever came before it."""
+"""Events that the proofs of the prefetcher must cover, counted from the start of the run."""
 
 from amaranth.hdl import Array, Mux, Signal
 
@@ -6,7 +6,7 @@ from weft.tb.verify.proof.prefetch_world import QPS
 
 
 def events(spec, m, w):
-    """Covers."""
+    """Add the covers."""
     dut, lives, reads, qpn, busy, done, post = w.dut, w.lives, w.reads, w.qpn, w.busy, w.done, w.post
     posted, more, post_generation, receiver, line = w.posted, w.more, w.post_generation, w.receiver, w.line
     issue, caller, copies, fill, dropping, victim = w.issue, w.caller, w.copies, w.fill, w.dropping, w.victim
@@ -20,7 +20,8 @@ def events(spec, m, w):
                      evictions[q].eq(evictions[q] | (evicting & (copies[fill.release_index].qpn == q)))]
     kept = Signal()
     m.d.sync += kept.eq(kept | spec.inside("dut.fetches.keep_en", 1))
-    # The last node landed, of which no doorbell was known that told of another one; one was turned away for that.
+    # `ended`: the last fill of the list was a node without a successor. `refused`: a node without a successor was read
+    # and has not filled an entry since.
     ended, refused = (Array(Signal(name=f"{name}{q}") for q in range(QPS)) for name in ("ended", "refused"))
     landed_at, null = Signal(7), line.valid & ~line.p.error & line.p.last & (w.word.next_line == 0)
     with m.If(fill.fill_en):

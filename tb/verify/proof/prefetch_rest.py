@@ -1,4 +1,4 @@
-"""The states at rest of the prefetcher, in which nothing is read: what a proof may start from, and ends in."""
+"""States at rest of the prefetcher, without outstanding reads: a proof starts from any of them and returns to them."""
 
 from amaranth.hdl import Cat, Mux, Signal, Value
 
@@ -23,7 +23,7 @@ from weft.tb.verify.proof.prefetch_world import (
 
 
 def kept(spec, m, w):
-    """What holds of the reads that are kept: whose they are, from where on, and what they brought."""
+    """Return the invariants of the reads that are kept: their lists, lines and contents."""
     dut, params, lives = w.dut, w.params, w.lives
     valid, keeps, loosely = (spec.inside(f"dut.fetches.{name}", spec.entries) for name in ("valid", "keeps", "loosely"))
     fetches = [spec.inside(f"dut.fetches.fetches[{k}]", fetch_layout(params)) for k in range(spec.entries)]
@@ -36,7 +36,7 @@ def kept(spec, m, w):
             ~keeps[k] | (v.alive & ~w.errors.bit_select(fetch.qpn, 1) & (fetch.generation == v.generation)),
             *(~keeps[k] | ~(valid[j] & (other.qpn == fetch.qpn)) for j, other in enumerate(fetches) if j != k)]
         counted.append(~keeps[k] | (w.linked[k] & (w.owner[k] == fetch.qpn)))
-        counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # there was that much room
+        counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # as many entries were free
         counted.append(~keeps[k] | fetch.all | w.beyond[k])
         spec.assume_first(~keeps[k] | (fetch.lines + ~fetch.all <= v.left))
         places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == where(params, dut, v))))
@@ -58,14 +58,14 @@ def kept(spec, m, w):
 
 
 def is_node_of(node, fetch):
-    """A block can be a node of the list for which it was read."""
+    """Return whether a block can be a node of the list for which it was read."""
     legal = Cat((node.encoding == encoding.value) & (node.count <= most) for encoding, most in abi.HOLES_MAX.items())
     return ((node.check == 0) & (node.next_check == 0) & (node.count != 0) & legal.any()
             & (node.qpn == fetch.qpn) & (node.generation == fetch.generation))
 
 
 def answers(node, line):
-    """A block is one with which the host may answer a read of this line."""
+    """Return whether the host may answer a read of this line with a block."""
     somewhere = (node.next_line - FIRST_LINE < 1 << LINE_BITS) & (node.next_line >= FIRST_LINE)
     return ((node.base_psn == line) & (somewhere | (node.next_line == 0)) & (node.next_check < 2)
             & (node.qpn < QPS) & (node.generation < 4) & (node.encoding < 4) & (node.count < 1 << COUNT_BITS)
@@ -73,7 +73,7 @@ def answers(node, line):
 
 
 def start_at_rest(spec, m, w):
-    """Start in any state at rest; check that every rest is like it."""
+    """Start in any state at rest, and check that every later state at rest satisfies the same invariants."""
     dut, params, lives, copies, errors = w.dut, w.params, w.lives, w.copies, w.errors
     entries = range(spec.entries)
     spec.start_anywhere(
@@ -148,7 +148,7 @@ def start_at_rest(spec, m, w):
         told.append(~v.alive | (following == Mux(errors[q], dead(params), v.block)))
         going_on += [~v.alive | (v.block != dead(params)),
                      ~v.alive | (v.line != 0) | v.begins | ((v.left == 0) & (v.block == stray(params)))]
-        its = found(m, params, dut, v.line, f"found{q}")      # one of several where extents overlap
+        its = found(m, params, dut, v.line, f"found{q}")      # one of several blocks if extents overlap
         lying.append(~v.alive | v.begins | v.lies)
         spec.assume_first(~v.alive | v.begins | (v.block == its) | lies(params, dut, v.block, v.line))
     of_lists, lines, places, within, brought, ends = kept(spec, m, w)

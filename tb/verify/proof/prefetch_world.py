@@ -1,6 +1,7 @@
-"""What stands around the prefetcher in its proofs: a driver, doorbells, a hostile host memory, a matcher.
+"""Environment of the prefetcher in its proofs: driver, doorbells, hostile host memory, matcher.
 
-Each part is a function that adds it to a module ``m`` and gives back its signals; ``w`` are those of the parts before.
+Each part is a function that adds itself to a module ``m`` and returns its signals; ``w`` holds those of the parts
+before.
 """
 
 from types import SimpleNamespace
@@ -16,16 +17,16 @@ from weft.hdl.part.layouts import NODE
 
 QPS = 2
 LINE_BITS, COUNT_BITS, NODE_RSN_BITS, RSN_BITS = 4, 2, 4, 5
-LEFT_BITS, LINKED_MAX = 4, 14     # nodes linked and not landed; and those in the cache, too
-FIRST_LINE = 0x38       # lines are counted from here, so that some extents cross a page
-IDLE, CLEAR, POSTED, LIST, ENTER = range(5)     # what a life's beginning or end waits for
+LEFT_BITS, LINKED_MAX = 4, 14     # nodes linked and not yet in the cache; the same including those in the cache
+FIRST_LINE = 0x38       # lines are numbered from here, so that some extents cross a page
+IDLE, CLEAR, POSTED, LIST, ENTER = range(5)     # steps of creation and destruction of a QP
 
 
 def found(m, params, dut, at, name):
-    """The number of the block at a line; of a stray one if it lies in no extent."""
+    """Return the number of the block at a line, or the stray block if the line is in no extent."""
     size_log2, number = params.extent_blocks_log2, Signal(params.block_bits, name=name)
     m.d.comb += number.eq(stray(params))
-    for k, (base, lines) in enumerate(zip(dut.extent_base, dut.extent_lines, strict=True)):     # the last one counts
+    for k, (base, lines) in enumerate(zip(dut.extent_base, dut.extent_lines, strict=True)):     # the last match counts
         offset = Signal(58, name=f"{name}_offset{k}")
         block = Cat(offset[:size_log2], Const(k, params.extent_index_bits))
         m.d.comb += offset.eq(at - base)
@@ -35,41 +36,44 @@ def found(m, params, dut, at, name):
 
 
 def inside(params, dut, block):
-    """A block is one of its extent."""
+    """Return whether a block number is within its extent."""
     extent, offset = split(params, block)
     return offset < in_extent(params, dut.extent_lines, extent)
 
 
 def lies(params, dut, block, line, count=1):
-    """So many blocks lie in their extent, the first one at this line. Extents do not change: it is judged once, when
-    both are kept."""
+    """Return whether ``count`` blocks from ``block`` on are within their extent, the first one at ``line``.
+
+    Extents do not change, so that the result is computed once, when both values are stored.
+    """
     extent, offset = split(params, block)
     return ((offset + count <= in_extent(params, dut.extent_lines, extent))
             & (line_of(params, dut.extent_base, block) == line))
 
 
 def where(params, dut, life):
-    """The line at which a list goes on."""
+    """Return the line at which a list continues."""
     return Mux(life.begins, line_of(params, dut.extent_base, life.block)[:7], life.line)
 
 
 def driver(spec, m, w):
-    """Life of the QPs, one operation at a time.
+    """Create and destroy QPs, one operation at a time.
 
-    Creation: count of linked nodes, prefetcher, QP table; destruction: QP table, prefetcher, matcher. A list goes on
-    in ``block``, where a doorbell said (``begins``) or its last node: that one at ``line``, 0 if there is none.
+    Creation: ahead table, prefetcher, QP table. Destruction: QP table, prefetcher, matcher. A list continues at
+    ``block``, which comes from a doorbell (``begins``) or from its last node. In the second case it is the block at
+    ``line``, 0 if there is none.
     """
     dut, table, params, entries = w.dut, w.table, w.params, spec.entries
     life = data.StructLayout({"alive": 1, "flush": 1, "state": 3, "generation": 2, "left": LEFT_BITS,
                               "cached": range(entries + 1), "rsn": RSN_BITS, "line": 7,
                               "block": params.block_bits, "lies": 1, "begins": 1})
     lives = Array(Signal(life, name=f"life{q}") for q in range(QPS))
-    reads = Array(Signal(3, name=f"reads{q}") for q in range(QPS))      # in flight
+    reads = Array(Signal(3, name=f"reads{q}") for q in range(QPS))      # outstanding lines
     op, stage, qpn = dut.i_control, Signal(range(5)), Signal(1)
     starting, target = spec.free(1, "control"), spec.free(1, "control_qpn")
     busy, flushing = stage != IDLE, Cat(v.flush for v in lives).any()
     own = lives[qpn]
-    generation = Signal(2)      # of the life that begins
+    generation = Signal(2)      # of the new incarnation
     m.d.comb += [op.valid.eq(stage == LIST), op.p.qpn.eq(qpn),
                  op.p.generation.eq(Mux(own.alive, own.generation, generation)),
                  op.p.kind.eq(Mux(own.alive, ControlKind.DESTROY.value, ControlKind.CREATE.value)),
@@ -108,8 +112,10 @@ def driver(spec, m, w):
 
 
 def doorbells(spec, m, w):
-    """Of any life of any QP, or of none; the first node of which one tells may be said to lie anywhere. What one means
-    is seen a cycle after it comes."""
+    """Ring doorbells of any incarnation of any QP, or of none; the first node of a doorbell may be anywhere.
+
+    The effect of a doorbell is visible one cycle after it.
+    """
     table, lives, params = w.table, w.lives, w.params
     coming, post, posted, more = spec.free(1, "post"), Signal(), Signal(2, name="posted"), Signal(2, name="post_more")
     post_generation, posting = Signal(2, name="post_generation"), Signal()
@@ -133,15 +139,15 @@ def doorbells(spec, m, w):
 
 
 def host(spec, m, w):
-    """The read engine and the memory behind it: any answer, in any order."""
+    """Model the read engine and the memory: any answer, in any order."""
     dut, params, lives, entries = w.dut, w.params, w.lives, spec.entries
-    tags = [Signal(3, name=f"read{k}") for k in range(entries)]      # lines still to come
+    tags = [Signal(3, name=f"read{k}") for k in range(entries)]      # outstanding lines
     index = Array(Signal(2, name=f"index{k}") for k in range(entries))
     first = Array(Signal(7, name=f"first{k}") for k in range(entries))
     owner = [Signal(1, name=f"owner{k}") for k in range(entries)]
-    # Of what was read: its blocks lie there, in one extent; no more than linked nodes, of which none has landed since.
+    # Of a read: its blocks are at its lines, in one extent; as many nodes were linked, and none filled an entry since.
     within, linked = ([Signal(1, name=f"{name}{k}") for k in range(entries)] for name in ("within", "linked"))
-    # More nodes were linked than it asked for. A pointer that it brought is null although a node was linked behind.
+    # More nodes were linked than the read requested. A pointer in its data is null although a further node was linked.
     beyond, cut = Array(Signal(1, name=f"beyond{k}") for k in range(entries)), Signal(QPS, name="cut")
     answer = spec.free(range(entries), "answer_tag")
     line = dut.i_line
@@ -154,7 +160,7 @@ def host(spec, m, w):
                  word.next_adjacent.eq(spec.free(1, "next_adjacent")), word.qpn.eq(spec.free(1, "node_qpn")),
                  word.generation.eq(spec.free(2, "node_generation")), word.encoding.eq(spec.free(2, "encoding")),
                  word.count.eq(spec.free(COUNT_BITS, "count")), word.rsn.eq(spec.free(NODE_RSN_BITS, "node_rsn")),
-                 word.base_psn.eq(first[answer] + index[answer]),       # tells where it was read
+                 word.base_psn.eq(first[answer] + index[answer]),       # identifies the line that was read
                  word.check.eq(spec.free(1, "damage"))]
     issue = dut.o_line.valid & dut.o_line.ready
     caller, at = dut.row_index, dut.o_line.p.line
@@ -179,7 +185,7 @@ def host(spec, m, w):
 
 
 def matcher(spec, m, w):
-    """The tags of the cache, as its ports tell, and a matcher that marks, drops and flushes."""
+    """Model the tags of the cache, as observed at its ports, and a matcher that marks, drops and flushes."""
     dut, cache, params, entries, lives, reads = w.dut, w.cache, w.params, spec.entries, w.lives, w.reads
     flushing, done, qpn, posting, posted, more = w.flushing, w.done, w.qpn, w.posting, w.posted, w.more
     tags, owner = w.tags, w.owner

@@ -1,4 +1,4 @@
-"""What is proven of the retirement lane: one report for every node that leaves its list, with that node's block."""
+"""Proof of the retirement lane: one report for every node that leaves its list, with that node's block."""
 
 from amaranth.hdl import Array, Cat, Const, Signal
 from amaranth.lib import data
@@ -15,15 +15,15 @@ NUMBER_BITS = 5
 
 
 def number(block):
-    """Number of the block: bit 1 tells the extent, bit 0 which of it."""
+    """Return the number of a block: bit 1 selects the extent, bit 0 the block in it."""
     return Cat(block[0], Const(0, PARAMS.extent_blocks_log2 - 1), block[1])
 
 
 class RetireSpec(Spec):
-    """Orders come whenever there is room, the node of each with its number; reports are taken at will.
+    """Orders arrive whenever there is space, and nodes carry numbers; reports are taken at any time.
 
-    The block of an entry is a number that may change once the entry was read, as it does when it is filled anew:
-    the first or second block of either extent.
+    The block of an entry is a number, the first or second block of either extent. It may change after the entry was
+    read, as it does when the entry is filled again.
     """
 
     name = "retire"
@@ -43,7 +43,7 @@ class RetireSpec(Spec):
         out = dut.o_report.valid & dut.o_report.ready
         m.d.sync += [ordered.eq(ordered + order), reported.eq(reported + out)]
 
-        # Two memories of blocks: a retired entry keeps its block until it is filled, two cycles later at the earliest.
+        # Model of the blocks: a retired entry keeps its block until it is filled, two cycles later at the earliest.
         blocks = Array(Signal(2, name=f"block{k}") for k in range(4))
         quiet = Array(Signal(2, name=f"quiet{k}") for k in range(4))
         for k in range(4):
@@ -57,7 +57,7 @@ class RetireSpec(Spec):
             m.d.sync += read.eq(blocks[dut.cache.read_index])
         m.d.comb += dut.cache.block.eq(number(read))
         followed = self.constant(m, NUMBER_BITS, "followed")
-        block, known = Signal(2), Signal()      # its block
+        block, known = Signal(2), Signal()      # block of the followed order
         with m.If(order & (ordered == followed) & ~known):
             m.d.sync += [block.eq(blocks[dut.op.index]), known.eq(1)]
         with m.If(out & (reported == followed)):

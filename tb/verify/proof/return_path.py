@@ -1,7 +1,7 @@
-"""What is proven of the way of reports to the Meta Report ring: none is lost, doubled, overtaken, or too early.
+"""Proof of the path of reports to the Meta Report ring: no report is lost, duplicated, overtaken, or too early.
 
-With the lane of the retirements before it (``spec_retire``) and the ring writer behind it (``spec_ring_writer``) this
-is the whole way that a block takes back to the driver.
+Together with the proofs of the retirement lane upstream (``RetireSpec``) and of the ring writer downstream
+(``RingWriterSpec``), the whole path by which a block returns to the driver is covered.
 """
 
 from types import SimpleNamespace
@@ -19,9 +19,9 @@ from weft.tb.verify.proof.broken import Broken, named
 from weft.tb.verify.proof.specification import Spec
 
 SOURCE_BITS = 2
-NUMBER_BITS = 3         # numbers more reports of a source than there are places on the way
+NUMBER_BITS = 3         # enough to number more reports of a source than there are slots on the path
 PLACES = 4
-AHEAD_BITS = 3          # how far tickets may be ahead of what was placed
+AHEAD_BITS = 3          # largest distance of tickets ahead of the placed one: 2^3 - 1
 LATENCY = 4
 TICKET_BITS = 8
 HALF = 1 << EXTENDED_TICKET_WIDTH - 1
@@ -29,20 +29,20 @@ TOGETHER = {"kind": "induction", "seconds": 200}
 
 
 class ReturnPathSpec(Spec):
-    """Numbered reports, with tickets up to 7 ahead of what was placed, taken at will; a cycle places up to 3 packets.
+    """Numbered reports with tickets up to 7 ahead of the placed one, taken at any time; up to 3 packets per cycle.
 
-    A report waits while fewer packets are placed than half of what its extended ticket counts: two hours of the
-    smallest ones. The checks are proven together: one of them says what lies on the way.
+    A report waits while fewer packets are placed than half the range of its extended ticket: two hours of the smallest
+    packets. The checks are proven together: one of them describes the contents of the path.
 
     Attributes
     ----------
     ticketed : tuple of bool
-        Of every source, whether its reports wait for their tickets.
+        For every source, whether its reports wait for their tickets.
     """
 
     def specify(self, m):
         m.submodules.dut = dut = self.make()
-        placed, advance, before = Signal(TICKET_BITS), self.free(2, "advance"), Signal(2)   # before: a cycle ago
+        placed, advance, before = Signal(TICKET_BITS), self.free(2, "advance"), Signal(2)   # before: last cycle
         m.d.sync += [placed.eq(placed + advance), before.eq(advance)]
         newest = self.newest(m, placed, before)
         m.d.comb += [dut.placed_ticket.eq(placed), dut.o.ready.eq(self.free(1, "taken"))]
@@ -51,7 +51,7 @@ class ReturnPathSpec(Spec):
         counts = []
         for k, i in enumerate(self.sources(dut)):
             came, left, remaining, ahead = (Signal(NUMBER_BITS, name=f"{name}{k}") for name in (
-                "came", "left", "remaining", "ahead"))      # remaining: packets to be placed for the one followed
+                "came", "left", "remaining", "ahead"))      # remaining: packets to place before the followed report
             m.d.comb += [
                 ahead.eq(self.free(AHEAD_BITS, f"some_ahead{k}")), i.valid.eq(self.free(1, f"send{k}")),
                 i.p.ticket.eq(newest + ahead), i.p.entry.eq(Cat(came, Const(k, SOURCE_BITS))),
@@ -89,19 +89,19 @@ class ReturnPathSpec(Spec):
         self.cover("a source has to wait", Cat(i.valid & ~i.ready for i in self.sources(dut)).any())
 
     def _told(self, entry):
-        """Number and source of a report."""
+        """Return number and source of a report."""
         return entry[:NUMBER_BITS], entry[NUMBER_BITS:NUMBER_BITS + SOURCE_BITS]
 
     def _lie(self, m, dut, counts, followed, newest, before, idle):
-        """What lies on the way, where, and which of it will be the next to leave."""
-        carriers = self.carriers(dut)       # registers behind the queues, the last one first
+        """Check the contents of the path: the reports in each place, and the next report to leave."""
+        carriers = self.carriers(dut)       # registers after the queues, the last one first
         told = [(valid, *self._told(entry)) for valid, entry in carriers]
         known = (newest - before)[:len(newest)]
         sane = [~valid | (source >= (k > 0)) & (source < len(counts)) for k, (valid, _, source) in enumerate(told)]
         soon = [valid & (idle <= (1 << AHEAD_BITS) + k) for k, (valid, _, _) in enumerate(told)]
         for k, (came, left, remaining) in enumerate(counts):
             queue = self.queue(k)
-            first = Signal(NUMBER_BITS, name=f"first{k}")       # the number of what is first in the queue
+            first = Signal(NUMBER_BITS, name=f"first{k}")       # number of the first report in the queue
             own = [valid & (source == k) for valid, _, source in told]
             m.d.comb += first.eq(left + sum(own))
             sane += [queue.level <= PLACES, (queue.produce - queue.consume - queue.level)[:2] == 0,
@@ -135,7 +135,7 @@ class ReturnPathSpec(Spec):
         self.check("what lies on the way is what came and has not left", sane, **TOGETHER)
 
     def queue(self, k):
-        """The queue of a source."""
+        """Return the signals of the queue of a source."""
         path = self.fifo.format(k)
         return SimpleNamespace(
             level=self.inside(f"dut.{path}.level", range(PLACES + 1)),
@@ -145,7 +145,7 @@ class ReturnPathSpec(Spec):
 
 
 class HoldSpec(ReturnPathSpec):
-    """Between the retirement lane and the merge of the Adamap room's reports."""
+    """Report hold between the retirement lane and the merge of reports of the Adamap subsystem."""
 
     name = "report_hold"
     block, held, ticketed, fifo = ReportHold, LongReport, (True,), "queue.queue"
@@ -179,7 +179,7 @@ class HoldSpec(ReturnPathSpec):
 
 
 class ReporterSpec(ReturnPathSpec):
-    """The merge of all reports of the card, here of three sources, 4 places each; the last has no tickets."""
+    """Merge of all reports of the card, with three sources and queues of 4 entries; the last source has no tickets."""
 
     name = "reporter"
     block, held, ticketed, fifo = Reporter, BEAT_BITS, (True, True, False), "queue_{}.queue"
@@ -195,14 +195,14 @@ class ReporterSpec(ReturnPathSpec):
         return placed
 
     def distance(self, k, at, word, known):
-        """At least 1 for what waits: so its ticket is ahead of what was placed."""
+        """Return the distance, at least 1 for a waiting report: its ticket is ahead of the placed one."""
         return Mux(self._waiting(k).bit_select(at, 1), (self._tickets(k)[at] - known - 1)[:TICKET_BITS] + 1, 0)
 
     def bounded(self, there, distance):
-        """What was placed once waits no more, however long ago that was."""
+        """Do nothing: a report whose packet was placed never waits again."""
 
     def marks(self, counts):
-        """Tickets are marked where their reports lie, and the merge is amid no group."""
+        """Yield conditions: tickets are marked at the places of their reports, and the merge is between groups."""
         yield self.inside("dut.others.free_q", 1) & (self.inside("dut.others.keeps_q", len(counts) - 1) == 0)
         for k in range(len(counts)):
             if self.ticketed[k]:

@@ -1,4 +1,4 @@
-"""What is proven of the store-and-forward memory at the MAC: what was kept comes out once, nothing else does."""
+"""Proof of the store-and-forward memory at the MAC: frames that were kept leave once, and no other frames leave."""
 
 from amaranth.hdl import Array, Cat, Signal
 from amaranth.lib import data
@@ -12,9 +12,9 @@ DEPTH, NUMBER_BITS = 4, 4
 
 
 class RevocableBufferSpec(Spec):
-    """Beats with numbers, frames that end at will and are kept or taken back, a reader that takes at will.
+    """Numbered beats, frames that end at any time and are kept or revoked, and a reader that takes at any time.
 
-    A beat's number is that of the next one kept; after a frame was taken back the numbers go on where it began.
+    Beats are numbered consecutively; after a revoked frame, the numbers restart at that of its first beat.
     """
 
     name = "revocable_buffer"
@@ -28,7 +28,7 @@ class RevocableBufferSpec(Spec):
         m.d.comb += [number.eq(kept + fresh), dut.i.p.data.eq(number), dut.i.p.empty.eq(empty), dut.i.p.last.eq(last)]
         self.assume(~dut.keep | (dut.end & dut.fits))
         comes, leaves = Signal(), dut.o.valid & dut.o.ready
-        whole, before = Signal(), Signal(init=1)      # every beat of the frame so far had room
+        whole, before = Signal(), Signal(init=1)      # every beat of the frame so far had space
         level, room = Signal(NUMBER_BITS), Signal()
         m.d.comb += [level.eq(number - left), room.eq(level < DEPTH), comes.eq(dut.i.valid & dut.fits),
                      whole.eq(before & (room | ~dut.i.valid))]
@@ -73,7 +73,7 @@ class RevocableBufferSpec(Spec):
         self.cover("a place is used a second time", leaves & (left == DEPTH + 1))
 
     def _held(self, m, dut, number, comes, left, kept, followed, entered):
-        """Whether the memory and its pointers are as they must be."""
+        """Return whether the memory and its pointers satisfy the invariant."""
         stored = data.StructLayout({"data": BEAT_BITS, "empty": 6, "last": 1})
         words = Array(self.inside(f"dut.memory[{k}]", stored) for k in range(DEPTH))
         pointer = range(2 * DEPTH)

@@ -1,4 +1,4 @@
-"""What is proven of the ring reader: order, bounds, and that nothing is fetched twice, lost or invented."""
+"""Proof of the ring reader: order and bounds, and no entry is fetched twice, lost or invented."""
 
 from types import SimpleNamespace
 
@@ -16,40 +16,40 @@ from weft.tb.verify.proof.specification import Spec
 PREFETCH = 4
 BASE = 0x1000
 MEASURE, CHOOSE, REQUEST = range(3)
-UP = PREFETCH + 3       # cycles from a reset until the ring runs
-NAMED = named(RingReader, "stopped, cleared = Signal(), Signal(range(slots + 1))")   # by which they are seen
+UP = PREFETCH + 3       # cycles from a reset until the ring is running
+NAMED = named(RingReader, "stopped, cleared = Signal(), Signal(range(slots + 1))")   # names to observe
 
 
 class RingReaderSpec(Spec):
-    """A ring of 4 entries, all of which may be in flight, an orderly host and a read engine that answers in any order.
+    """Ring of 4 entries, all of which may be in flight, a correct host, and a read engine that answers in any order.
 
-    The host writes entries in order, each with its index and phase, rings with its newest index or pushes the next
-    entry, whole or in parts, of which the later ones come when the first has told all, and retires what it was given.
-    The ring is empty at the start and runs, and all its indices are the same, whichever: so any lap and the turn from
-    one to the next are seen.
+    The host writes entries in order, each with its index and phase. It rings the doorbell with its newest index, or
+    pushes the next entry, completely or in parts. The first part of an entry advances the producer index, later parts
+    change nothing. The host retires delivered entries. At the start the ring runs and is empty, and all its indices
+    have the same arbitrary value, so that all laps and the change of lap are covered.
 
-    All but progress is proven together, for runs of any length: one check says what the reader keeps, another where
-    every entry is that was asked for. Progress, which counts up to 12 calm cycles, is proven for 22.
+    All checks but progress are proven together, for runs of any length: one check describes the indices of the reader,
+    another the location of every requested entry. Progress, which counts up to 12 calm cycles, is proven for 22.
     """
 
     name = "ring_reader"
     block = NAMED
     log2, calm_bound, anywhere_in_ring, pushed = 2, 22, True, True
-    proofs = ({"kind": "induction", "seconds": 300},) * 2       # of requests, of the rest
+    proofs = ({"kind": "induction", "seconds": 300},) * 2       # of requests, of the other checks
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PREFETCH, pushed=self.pushed)
         log2, size, width = self.log2, 1 << self.log2, self.log2 + 1
         m.d.comb += [dut.base.eq(BASE), dut.log2.eq(log2), dut.enable.eq(1)]
         self.free_members(dut, "base", "log2", "enable", "i_line", "i_push", "prod", "retire")
-        up = Signal(3, name="up")           # the ring has started; the host rings afterwards
+        up = Signal(3, name="up")           # counts up to the start of the ring; the host rings afterwards
         m.d.sync += up.eq(up + (up != UP))
         self.assume(~dut.prod_stb | (up == UP))
-        start = Signal(width)               # index with which the run starts
+        start = Signal(width)               # index at the start of the run
         if self.anywhere_in_ring:
             self._anywhere(m, up, start)
 
-        # The host: `written` entries so far.
+        # Host: has written `written` entries.
         written = Signal(width, name="written")
         ring_to = self.free(width, "prod")
         m.d.comb += dut.prod.eq(ring_to)
@@ -60,11 +60,11 @@ class RingReaderSpec(Spec):
         self.assume(~dut.prod_stb | (step <= room))
         placed, repeated = self._pushes(m, dut, up, written, room) if self.pushed else (0, 0)
 
-        # The read engine: up to four requests, answered line by line, the next one of any request.
+        # Read engine: up to four requests, answered line by line; the next line may be of any request.
         live, left, first, tags, at = (
             [Signal(w, name=f"{n}{k}") for k in range(4)]
             for n, w in (("live", 1), ("left", 3), ("first", log2 + 1), ("tag", 16), ("at", 2)))
-        fetched = Signal(width, name="fetched")     # free running: the next index that should be asked for
+        fetched = Signal(width, name="fetched")     # free running: next index to request
         asked = Signal(width)
         request = dut.o_request
         taken = request.valid & request.ready
@@ -75,7 +75,7 @@ class RingReaderSpec(Spec):
             with m.If(~live[k]):
                 m.d.comb += place.eq(k)
         line = dut.i_line
-        index = Signal(width)               # of the entry whose line comes now
+        index = Signal(width)               # index of the entry whose line arrives
         valid = Signal()
         m.d.comb += [line.valid.eq(valid & answering)]
         for k in range(4):
@@ -95,17 +95,17 @@ class RingReaderSpec(Spec):
             m.d.sync += fetched.eq(fetched + request.p.count)
         with m.If(placed):
             m.d.sync += fetched.eq(fetched + 1)
-        content = Cat(~index[log2], index)      # twice: so the words XOR to 0
+        content = Cat(~index[log2], index)      # twice, so that the words XOR to 0
         m.d.comb += [line.p.data[:CHECK_BITS].eq(content), line.p.data[-CHECK_BITS:].eq(content)]
         in_flight = Cat(live).any()
 
-        # The user: retires what was delivered.
+        # User: retires delivered entries.
         delivered, retired = Signal(width, name="delivered"), Signal(width, name="retired")
         out = dut.o.valid & dut.o.ready
         retire = self.free(1, "retire")
         m.d.comb += dut.retire.eq(retire & (retired != delivered))
         m.d.sync += [delivered.eq(delivered + out), retired.eq(retired + dut.retire)]
-        number = Signal(width)              # of the entry offered
+        number = Signal(width)              # of the offered entry
         m.d.comb += number.eq(dut.o.payload[1:1 + width])
         waiting, offered = Signal(), Signal(width)
         m.d.sync += [waiting.eq(dut.o.valid & ~dut.o.ready), offered.eq(number)]
@@ -127,7 +127,7 @@ class RingReaderSpec(Spec):
         self._kept(m, SimpleNamespace(
             dut=dut, up=up, written=written, repeated=repeated, fetched=fetched, delivered=delivered, retired=retired,
             number=number, requests=list(zip(live, left, first, tags, at, strict=True))))
-        # Ranking: with everything answered and taken, the next entry comes in a bounded time.
+        # Ranking: if all requests are answered and all entries taken, the next entry arrives in a bounded time.
         patience = Signal(6)
         calm = (dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire)
         with m.If(~calm | dut.o.valid | (delivered == written)):
@@ -156,13 +156,13 @@ class RingReaderSpec(Spec):
                        & (start == size - 2))
 
     def _pushes(self, m, dut, up, written, room):
-        """The host pushes, too: strobes of a reader that takes an entry so, and of a host that says so again."""
+        """Push entries, too; return signals: the reader places a pushed entry, and the host has repeated a push."""
         push, log2 = dut.i_push, self.log2
         pushes, again, whole = self.free(1, "pushes"), self.free(1, "again"), self.free(1, "whole")
         nonsense = self.free(2 * CHECK_BITS, "nonsense")
         number, repeated, content = Signal(log2 + 1, name="number_pushed"), Signal(), Signal(CHECK_BITS)
         self.assume(~pushes | ((up == UP) & (again | (room != 0)) & ~dut.prod_stb))
-        self.assume(~dut.prod_stb | push.ready)         # doorbells take more cycles on their way
+        self.assume(~dut.prod_stb | push.ready)         # doorbells take more cycles to arrive
         m.d.comb += [
             number.eq(written - again), content.eq(Cat(~number[log2], number)),
             push.valid.eq(pushes), push.p.window.eq(number), push.p.whole.eq(whole),
@@ -174,7 +174,7 @@ class RingReaderSpec(Spec):
         return self.inside("dut.push.placed", 1), repeated
 
     def _kept(self, m, w):
-        """What the reader keeps of indices, and where every entry is that was asked for and not delivered."""
+        """Check the indices of the reader, and the location of every entry that is requested and not delivered."""
         size, width = 1 << self.log2, self.log2 + 1
         shapes = {
             **dict.fromkeys(("running", "phase", "doorbell.kept", "doorbell.compared", "stopped_q"), 1),
@@ -194,15 +194,15 @@ class RingReaderSpec(Spec):
         held, good, came, left, missing = (
             Array(self.inside(f"dut.places.{name}[{k}]", shape) for k in range(size))
             for name, shape in (("held", BEAT_BITS), ("good", 3), ("came", 1), ("left", 1), ("missing", 2)))
-        order = [Signal(width, name=f"retired_to_{k}") for k in range(5)]      # distances from what was retired
+        order = [Signal(width, name=f"retired_to_{k}") for k in range(5)]      # distances from the retired index
         m.d.comb += [to.eq(index - w.retired) for to, index in zip(
             order, (w.delivered, d.deliver, d.fetch, d.prod, w.written), strict=True)]
         asked, request = order[3] - order[2], w.dut.o_request.p
-        newest = Signal(width, name="newest")       # index that was rung
-        value_to, compared_to = Signal(width), Signal(width)        # the same distances
+        newest = Signal(width, name="newest")       # newest index of a doorbell
+        value_to, compared_to = Signal(width), Signal(width)        # distances from the retired index
         m.d.comb += [newest.eq(Mux(d.kept, d.value, Mux(d.compared, d.to, d.prod))),
                      value_to.eq(d.value - w.retired), compared_to.eq(d.to - w.retired)]
-        base = Signal(width, name="base")      # index of the first place in use
+        base = Signal(width, name="base")      # index of the first slot in use
         m.d.comb += base.eq(d.deliver + q.o__valid)
         self.check("indices are what happened", [
             (w.up == UP) & d.running & ~d.stopped & (d.cleared == 0) & (d.size == size) & (d.mask == 2 * size - 1),
@@ -238,7 +238,7 @@ class RingReaderSpec(Spec):
                 & (request.tag[:2] == q.next) & (request.tag[2:4] == request.count - 1)),
         ], **self.proofs[0])
 
-        its = Signal(2)         # of the line that arrives
+        its = Signal(2)         # offset of the line that arrives
         m.d.comb += its.eq(q.place - q.at)
         parts = [q.after == (q.at + 1)[:2], q.there == (came[q.at] != left[q.at]), (q.absent == 0) & (
                      d.in_flight == sum(live for live, *_ in w.requests) + (q.valid & q.line.last)),
@@ -262,22 +262,22 @@ class RingReaderSpec(Spec):
         self.check("every entry asked for is on its way or in its place", parts, **self.proofs[0])
 
     def _sound(self, word, good, index):
-        """What is held is the entry with that index, and neither damaged nor failed, and in its phase."""
+        """Return whether a stored word is the entry with that index, in its phase, neither damaged nor failed."""
         return self._right(word, index) & (good == Cat(Const(0, 2), word[0]))
 
     def _right(self, word, index):
-        """The word is the entry with that index."""
+        """Return whether a word is the entry with that index."""
         return (word[1:2 + self.log2] == index[:self.log2 + 1]) & (word[0] == ~index[self.log2])
 
     def _anywhere(self, m, up, start):
-        """The ring runs, is empty, and has come to any index."""
+        """Start with a running, empty ring at any index."""
         size, indices = 1 << self.log2, ("written", "fetched", "delivered", "retired")
         inner = {"dut.running": 1, "dut.ring.size": 16, "dut.ring.mask": 16, "dut.phase": 1,
                  "dut.position": 15, "dut.leaving": 15,
                  "dut.places.next": 2, "dut.places.at": 2, "dut.places.after": 2, "up": 3,
                  **dict.fromkeys(("dut.prod_q", "dut.cons_q", "dut.fetch", "dut.deliver"), 16),
                  **dict.fromkeys(indices, self.log2 + 1)}
-        # And by the names that ports give them.
+        # Also by the names that ports give to the same registers.
         also = (f"dut.{name}*" for name in ("running", "accept", "prod", "cons", "fetch"))
         self.start_anywhere(*inner, *also)
         seen = {name: self.inside(name, width) for name, width in inner.items()}
@@ -293,8 +293,7 @@ class RingReaderSpec(Spec):
 
 
 class LongRingReaderSpec(RingReaderSpec):
-    """The same from the reset on, with a ring of 8 entries, twice what may be in flight, and doorbells alone; 24
-    cycles."""
+    """Ring of 8 entries, twice as many as may be in flight, without pushes, from reset, for 24 cycles."""
 
     name = "ring_reader_long"
     block = RingReader
@@ -302,7 +301,7 @@ class LongRingReaderSpec(RingReaderSpec):
     proofs = {"kind": "unbounded"}, {"bound": 24, "seconds": 900}
 
     def _kept(self, m, w):
-        """Nothing needs to be known here: there is no induction."""
+        """Do nothing: without induction no invariant is required."""
 
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]

@@ -1,4 +1,4 @@
-"""What is proven of the ring writer: it never overwrites an unconsumed entry, loses none, and writes each once."""
+"""Proof of the ring writer: it overwrites no unconsumed entry, loses no entry, and writes each one once."""
 
 from amaranth.hdl import Cat, Mux, Signal
 
@@ -17,10 +17,9 @@ BASE = 0x1000
 
 
 class RingWriterSpec(Spec):
-    """A ring of 4 entries, of which 2 may go together; the producer of entries, the write engine and the host's
-    doorbells are free.
+    """Ring of 4 entries in groups of up to 2; producer of entries, write engine and doorbells of the host are free.
 
-    The host may ring any consumer index, a wrong one too: it then counts as never rung.
+    The host may ring any consumer index; a doorbell with a wrong index has no effect.
     """
 
     name = "ring_writer"
@@ -41,12 +40,12 @@ class RingWriterSpec(Spec):
             entered.eq(entered + (dut.i.valid & dut.i.ready)),
             written.eq(written + (dut.o_data.valid & dut.o_data.ready)),
         ]
-        count = Signal(width)       # entries of the group that is asked for
+        count = Signal(width)       # entries of the requested group
         m.d.comb += count.eq(Mux(dut.o_request.valid, dut.o_request.p.length >> 6, 0))
         with m.If(dut.o_request.ready):
             m.d.sync += sent.eq(sent + count)
-        # The host: a doorbell takes effect if the index lies between the one before and what was written when the ring
-        # looked at it. Of two in a row the newest counts.
+        # Host: a doorbell takes effect if the index is between the previous one and the index written when the ring
+        # compares it. Of two doorbells in a row the newest counts.
         rung = self.free(width, "cons")
         m.d.comb += dut.cons.eq(rung)
         index, consumed, written_then = Signal(width), Signal(width), Signal(width)
@@ -76,7 +75,7 @@ class RingWriterSpec(Spec):
         self.check("cons <= prod <= cons + size",
                    ((dut.prod[:width] - consumed)[:width] <= SIZE) & (
                        (dut.prod[:width] - consumed)[:width] <= held), **JOINTLY)
-        # What the block keeps, by the indices of entries: handed over, in the group under way, in none, accepted.
+        # State of the block, by the indices of entries: handed over, in the current group, in no group, accepted.
         grouped, left, loose = (self.inside(f"dut.{name}", shape) for name, shape in (
             ("grouped", width), ("left", range(TOGETHER + 1)), ("loose", range(2 * TOGETHER + 1))))
         handed = self.inside("dut.prod_q", width)
@@ -91,7 +90,7 @@ class RingWriterSpec(Spec):
         self.check("prod counts entries handed over alone", (up != 3) | (
             (dut.prod[:width] - consumed)[:width] <= (written - consumed)[:width]), **JOINTLY)
         self.check("free tells the truth", (up != 3) | ~dut.full | (dut.free == 0), **forever)
-        # Ranking: with a ready write engine and room in the ring an entry is taken within two cycles.
+        # Ranking: with a ready write engine and space in the ring an entry is taken within two cycles.
         patience = Signal(3)
         room = (held < SIZE) & (up == 3)
         with m.If(dut.i.valid & ~dut.i.ready & room & dut.o_data.ready & dut.o_request.ready):

@@ -1,44 +1,44 @@
-"""``weft formal``: prove the specifications, show what came of it, keep it in ``sim_build/reports/formal.json``.
+"""``weft formal``: prove the specifications, print the results, store them in ``sim_build/reports/formal.json``.
 
 Kinds of proof:
 
 ========== ============================================================================================
-unbounded  an inductive invariant was found: holds in runs of any length
-together   the same, an invariant of several checks, which strengthen each other
+unbounded  an inductive invariant was found: the property holds in runs of any length
+together   the same, with one invariant of several checks, which strengthen each other
 induction  the same: all checks of a specification hold at first, and a cycle after any state in which all hold
-bounded    holds in all runs of up to ``bound`` cycles from reset, or from the state the name tells
-cover      some run gets there, early enough before the bound: what is proven is not proven of nothing
-broken     a broken copy of the block must violate the check that is named
+bounded    holds in all runs of up to ``bound`` cycles from reset, or from the state in the specification's name
+cover      some run reaches the event, early enough before the bound, so that the proof is not vacuous
+broken     a faulty copy of the block must violate the named check
 ========== ============================================================================================
 
-What is proven of what (the bounds stand in the table that is shown):
+Specifications, with their kinds of proof and their subjects (the printed table has the bounds):
 
 ===================== ====================== ===========================================================
-specification         kinds                  of
+specification         kinds                  subject
 ===================== ====================== ===========================================================
 ring_writer           unbounded; progress    ring pointers, phase, no entry overwritten or lost (the
                       bounded                return path's last stage)
-ring_reader           induction; progress    ring pointers, order, nothing fetched twice or lost, progress;
+ring_reader           induction; progress    ring pointers, order, no entry fetched twice or lost, progress;
                       bounded                4 entries, from any lap
 ring_reader_long      requests unbounded,    the same from reset, with 8 entries
                       the rest bounded
 retire                unbounded; the block's conservation of blocks in the return path: one report for every
-                      number bounded         node retired, with its block; none into a full queue
-report_hold, reporter induction              the same, further on: no report lost, doubled, overtaken in its
-                                             source, before its packet was placed, or kept
-work_list             unbounded              no list that is due is forgotten, none is offered twice; when its
-work_list_few_places  induction              queue overflows, the others are searched for
+                      number bounded         retired node, with its block; no report into a full queue
+report_hold, reporter induction              the same, downstream: no report lost, duplicated, overtaken in its
+                                             source, sent before its packet was placed, or retained
+work_list             unbounded              no due list is lost, no list is offered twice; after an overflow of
+work_list_few_places  induction              the queue the other lists are scanned for
 head_cache            induction              consecutive nodes, one head: no RSN in two entries
-prefetch              bounded                never outside the extents, past the linked count, or for a dead
-                                             generation; 4 entries, from reset
+prefetch              bounded                no fetch outside the extents, beyond the linked count, or for a
+                                             destroyed generation; 4 entries, from reset
 prefetch_rest         bounded                the same, no RSN in two entries, nodes conserved, progress, and
-                                             every rest is such a one again; 2 entries, from any rest
+                                             every rest satisfies the invariant; 2 entries, from any rest
 window                induction              invariant 1: every PSN is received or a hole, exactly once
-unmatched             induction              no header left to the driver is forgotten by the order that
-                                             retires what it passed over
-wait_queue            unbounded, together    headers that wait: none lost or doubled, the oldest is tried first
-revocable_buffer      unbounded, together    a frame kept comes out once, in order; one taken back never does
-splitter              induction              pieces of a DMA request: all of it, in order, none too large
+unmatched             induction              every header left to the driver is included in the order that
+                                             retires the nodes that it passed over
+wait_queue            unbounded, together    waiting headers: none lost or duplicated, the oldest is tried first
+revocable_buffer      unbounded, together    a kept frame leaves once, in order; a revoked frame never leaves
+splitter              induction              pieces of a DMA request: complete, in order, none too large
 ===================== ====================== ===========================================================
 """
 
@@ -60,7 +60,7 @@ MODULES = ("ring_reader", "ring_writer", "retire", "return_path", "work_list",
 
 
 def specifications():
-    """Every specification by its name."""
+    """Return all specifications by name."""
     return {spec.name: spec for module in _modules() for spec in module.SPECS}
 
 
@@ -69,13 +69,13 @@ def _modules():
 
 
 def broken_copies(name):
-    """The broken copies for a specification."""
+    """Return the faulty copies of a specification."""
     spec = specifications()[name]
     return [broken for broken in sys.modules[spec.__module__].BROKEN if spec in broken.specs]
 
 
 def decide(name, number=None, keep=True):
-    """Results of a specification, or that of one of its broken copies (of kind ``broken``)."""
+    """Return the results of a specification, or the result of one of its faulty copies (of kind ``broken``)."""
     spec = specifications()[name]
     if number is None:
         return list(prove(spec(), keep=keep))
@@ -84,7 +84,7 @@ def decide(name, number=None, keep=True):
 
 
 def run(names=(), keep=True):
-    """Prove the named specifications, or all; the exit status: 1 unless all is proven, reached and caught."""
+    """Prove the named specifications, or all; return the exit status: 1 unless all are proven, reached and caught."""
     console = Console()
     ledger = Ledger()
     names = list(names or specifications())
@@ -121,7 +121,7 @@ def _table(*columns):
 
 
 def _details(ledger):
-    """Every property and broken copy."""
+    """Return a table of every property and faulty copy."""
     table = _table("block", "property", "kind", "bound", "CPU s", "result")
     for row in ledger.results:
         told = row.result + (f" in cycle {row.at}" if row.at is not None else "")
@@ -131,7 +131,7 @@ def _details(ledger):
 
 
 def _summary(ledger):
-    """A line for every specification, and one for all."""
+    """Return a table with a row for every specification, and one for the totals."""
     table = _table("block", "proven", "checks", "bound", "last cover", "covers", "broken copies", "CPU s")
     report = ledger.report()
     for entry in report["specifications"]:

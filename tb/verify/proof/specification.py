@@ -1,4 +1,4 @@
-"""What a specification is: a block with free inputs, what is assumed of them, and what is checked and covered."""
+"""Specifications: a block with free inputs, assumptions about them, checks and covers."""
 
 import contextlib
 import sys
@@ -12,27 +12,27 @@ from amaranth.lib import wiring
 KINDS = ("unbounded", "together", "induction", "bounded", "cover")
 TOP = "spec"
 FIRST, BEFORE, STEP = "first_cycle", "held_before", "step_broken"     # names of signals, see Spec
-# Cycles that a cover must lie below the bound of its specification: what happens at an event is in the registers one
-# cycle later, and behind the read port of a memory or an output register, where checks look, one more.
+# Cycles by which a cover must precede the bound of its specification: an event reaches the registers one cycle later,
+# and checks that observe the read port of a memory or an output register one more cycle later.
 MARGIN = 2
-PARTS = (type, FunctionType)    # what a block is put together from
-FREE_COVERS = 30    # cycles in which covers, and faults of broken copies, are looked for where a check has no bound
+PARTS = (type, FunctionType)    # kinds of parts that can be replaced
+FREE_COVERS = 30    # cycles for covers, and for faults of faulty copies, if the checks have no bound
 
 
 @dataclass
 class Property:
-    """One output of a specification: ``bad`` must never be 1; a cover must become 1."""
+    """Output of a specification: ``bad`` must never be 1; a cover must become 1."""
 
     name: str
     kind: str
-    bound: int | None    # cycles looked at (bounded, cover)
-    seconds: int         # limit
-    simplify: str = "&dc2"      # what ABC does with the graph before it looks at runs up to a bound
-    given: tuple = ()           # checks that hold as far, in the runs that are looked at
+    bound: int | None    # checked cycles (bounded, cover)
+    seconds: int         # time limit
+    simplify: str = "&dc2"      # ABC's simplification of the graph before a bounded check
+    given: tuple = ()           # checks that hold for at least as many cycles, assumed in the runs that are checked
 
 
 class Spec(wiring.Component):
-    """A block with free inputs, assumptions, checks and covers. Subclasses write :meth:`specify`.
+    """Block with free inputs, assumptions, checks and covers. Subclasses implement :meth:`specify`.
 
     A property counts only while every assumption has held since the start. The clock domain has no reset: the run
     starts in the registers' initial state, except those named by :meth:`start_anywhere`.
@@ -40,15 +40,15 @@ class Spec(wiring.Component):
     Parameters
     ----------
     block : type, optional
-        Class of the block, for its broken copies.
+        Class of the block, for its faulty copies.
     replaced : dict of type to type
-        Classes of parts of the block, or functions that add some, and what stands in their place: broken copies, too.
+        Classes of parts of the block, or functions that add parts, with their replacements, for faulty copies, too.
     """
 
     name = None
     block = None
     simplify = Property.simplify
-    alone = False       # no check takes another one as true
+    alone = False       # true: no check assumes another one
 
     def __init__(self, block=None, replaced=()):
         super().__init__({})
@@ -60,13 +60,13 @@ class Spec(wiring.Component):
         raise NotImplementedError
 
     def free(self, shape, name):
-        """A signal that may take any value in every cycle."""
+        """Return a signal that may take any value in every cycle."""
         signal = Signal(shape, name=f"any_{name}")
         self._inputs.append(Value.cast(signal))
         return signal
 
     def constant(self, m, shape, name):
-        """A signal that may take any value, the same in all cycles."""
+        """Return a signal that may take any value, the same in all cycles."""
         chosen, kept = self.free(shape, name), Signal(shape, name=f"kept_{name}")
         value = Signal(shape, name=name)
         m.d.comb += Value.cast(value).eq(Mux(self._first, Value.cast(chosen), Value.cast(kept)))
@@ -74,7 +74,7 @@ class Spec(wiring.Component):
         return value
 
     def free_members(self, component, *driven):
-        """Inputs of a component may take any value, except those (or the arrays and streams) that are ``driven``."""
+        """Let inputs of a component take any value, except those (or the arrays and streams) that are ``driven``."""
         for path, member, value in component.signature.flatten(component):
             name = "__".join(map(str, path))
             if member.flow == wiring.In and not any(name == d or name.startswith(f"{d}__") for d in driven):
@@ -82,7 +82,7 @@ class Spec(wiring.Component):
                     self._inputs.append(value)
 
     def inside(self, path, shape):
-        """What a wire inside the block shows: ``path`` names it as in the waves, ``dut.fetches.valid``.
+        """Return the value of a wire inside the block; ``path`` is its name in the waves, ``dut.fetches.valid``.
 
         A word of a memory is ``table.memory[0]``.
         """
@@ -92,23 +92,23 @@ class Spec(wiring.Component):
         return signal
 
     def start_anywhere(self, *paths):
-        """Registers and memories inside the block, by name, that may have any value at the start."""
+        """Let registers and memories inside the block, by name, start with any value."""
         self.anywhere.extend(paths)
 
     def assume(self, condition):
-        """Only runs in which ``condition`` is true in every cycle are looked at."""
+        """Restrict the proof to runs in which ``condition`` is true in every cycle."""
         self._assumed.append(condition)
 
     def assume_first(self, condition):
-        """Only runs in whose first cycle ``condition`` is true are looked at."""
+        """Restrict the proof to runs in whose first cycle ``condition`` is true."""
         self._assumed.append(~self._first | Value.cast(condition).any())
         self._at_first.add(len(self._assumed) - 1)
 
     def check(self, name, condition, *, kind="bounded", bound=None, seconds=100, given=()):
-        """``condition`` is true in every cycle, or every one of several: an induction looks at them one by one.
+        """Check that ``condition`` is true in every cycle, or each of a list of conditions, one by one in an induction.
 
-        A bounded check may take the checks before it whose names are ``given`` as true: they are proven themselves, up
-        to a bound that is no less. A broken copy has to violate it without that.
+        A bounded check may assume earlier checks, whose names are ``given``: these are proven separately, up to a bound
+        that is no less. A faulty copy must violate the check without this assumption.
         """
         assert kind in KINDS
         assert (bound is None) == (kind != "bounded")
@@ -122,15 +122,15 @@ class Spec(wiring.Component):
         self._properties.append((Property(name, kind, bound, seconds, self.simplify, tuple(given)), bad))
 
     def cover(self, name, condition, *, seconds=60):
-        """``condition`` becomes true in some run: early enough before the bound of the checks (:data:`MARGIN`)."""
+        """Cover ``condition``: it is true in some run, :data:`MARGIN` cycles or more before the bound."""
         self._properties.append((Property(name, "cover", None, seconds, self.simplify), Value.cast(condition).any()))
 
     def elaborate(self, platform):
         m = Module()
         m.domains.sync = self._domain = ClockDomain("sync", reset_less=True)
         self._inputs, self._assumed, self._properties, self.probes, self.anywhere = [], [], [], [], []
-        self._parts = []            # of what is proven by induction
-        self._at_first = set()      # which of the assumptions speak of the first cycle alone
+        self._parts = []            # conditions that are proven by induction
+        self._at_first = set()      # indices of the assumptions about the first cycle alone
         self._first, held = Signal(init=1), Signal(init=1)
         m.d.sync += self._first.eq(0)
         self.specify(m)
@@ -158,9 +158,9 @@ class Spec(wiring.Component):
         return m
 
     def _step(self, m):
-        """An output, a bit for every part of a check, that is 1 where it fails a cycle after all of them held.
+        """Return an output with a bit per part of a check: 1 if the part fails a cycle after all of them held.
 
-        Runs that start in any state are looked at, but :data:`BEFORE` starts as 0 and :data:`FIRST` as 1.
+        Runs start in any state, except that :data:`BEFORE` starts as 0 and :data:`FIRST` as 1.
         """
         bad, broken = Signal(len(self._parts)), Signal(len(self._parts), name=STEP)
         allowed, before = Signal(), Signal(name=BEFORE)
@@ -172,12 +172,12 @@ class Spec(wiring.Component):
         return broken
 
     def properties(self):
-        """Its properties, in output order."""
+        """Return the properties, in output order."""
         self._fragment()
         return [p for p, _ in self._properties]
 
     def convert(self):
-        """Its RTLIL, and its properties in output order."""
+        """Return the RTLIL, and the properties in output order."""
         fragment = self._fragment()
         ports = [self._domain.clk, *self._inputs, *self._outputs]
         return rtlil.convert(fragment, name=TOP, emit_src=False, ports=ports), [p for p, _ in self._properties]
@@ -188,21 +188,21 @@ class Spec(wiring.Component):
 
 
 def bound_of(properties):
-    """Cycles that all checks of a specification look at; None if each of them holds in runs of any length."""
+    """Return the number of cycles that all checks cover; None if all of them hold in runs of any length."""
     return min((p.bound for p in properties if p.kind == "bounded"), default=None)
 
 
 def covers_within(properties):
-    """The last cycle in which a cover of these properties may be reached."""
+    """Return the last cycle in which a cover of these properties may be reached."""
     bound = bound_of(properties)
     return FREE_COVERS if bound is None else bound - MARGIN
 
 
 @contextlib.contextmanager
 def _standing_in(replaced, block):
-    """While this is entered, every module of the project has other classes, or functions, in place of some.
+    """Replace classes or functions by others in every module of the project, for the duration of the context.
 
-    So has the block, which may be a broken copy whose module is not among those imported.
+    The block's namespace is included: a faulty copy has a module that is not imported.
     """
     spaces = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("weft.")]
     spaces += [_space(part) for part in (block, *replaced.values()) if isinstance(part, PARTS)]
@@ -220,6 +220,6 @@ def _standing_in(replaced, block):
 
 
 def _space(part):
-    """The names that a part of a block knows."""
+    """Return the global names of a part of a block."""
     made = part if isinstance(part, FunctionType) else getattr(part, "elaborate", part.__init__)
     return made.__globals__

@@ -1,4 +1,4 @@
-"""What is proven of the cutting of DMA requests: the pieces are the request, and none is larger than a TLP may be."""
+"""Proof of the splitter of DMA requests: the pieces form the request, and none is larger than a TLP may be."""
 
 from amaranth.hdl import Mux, Signal
 
@@ -12,9 +12,9 @@ ADDRESS_BITS, LENGTH_BITS, LARGEST = 14, 13, 4096
 
 
 class SplitterSpec(Spec):
-    """Requests of 1 to 4096 bytes at any address of a few pages, any size of pieces; they are taken at will.
+    """Requests of 1 to 4096 bytes at any address of a few pages, with any size of pieces; pieces are taken at any time.
 
-    The checks are proven together: one of them says what is kept of the request that is being cut.
+    The checks are proven together: one of them describes the stored state of the current request.
     """
 
     name = "splitter"
@@ -29,13 +29,13 @@ class SplitterSpec(Spec):
         m.d.comb += [dut.size.eq(size), dut.i.p.address.eq(address), dut.i.p.length.eq(length), dut.i.p.last.eq(last)]
         self.assume(size <= 5)
         self.assume(~dut.i.valid | ((length != 0) & (length <= LARGEST)))
-        stood = Signal()        # the size, since a cycle ago
+        stood = Signal()        # the size has been stable for a cycle
         m.d.sync += stood.eq(1)
         self.assume(stood | ~dut.i.valid)
 
         enters, leaves, out = dut.i.valid & dut.i.ready, dut.o.valid & dut.o.ready, dut.o.p
         due, at, ends, number = Signal(LENGTH_BITS), Signal(ADDRESS_BITS + 1), Signal(), Signal(3)
-        with m.If(enters):      # of the request that is being cut
+        with m.If(enters):      # of the current request
             m.d.sync += [due.eq(length), at.eq(address), ends.eq(last), number.eq(0)]
         with m.Elif(leaves):
             m.d.sync += [due.eq(due - out.length), at.eq(at + out.length), number.eq(number + (number != 7))]

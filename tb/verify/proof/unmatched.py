@@ -1,4 +1,4 @@
-"""What is proven of the lists whose headers go to the driver: no header of them is forgotten by its list's order."""
+"""Proof of the lists whose headers go to the driver: the order of a list includes all of its headers."""
 
 from amaranth.hdl import Cat, Mux, Signal
 
@@ -13,11 +13,11 @@ PARAMS = preset("test").with_(unmatched_lists=LISTS)
 
 
 class UnmatchedSpec(Spec):
-    """One list is followed, whichever it is, while headers and probes of any list come, and orders are taken.
+    """One list is followed, chosen arbitrarily, while headers and probes of any list arrive and orders are taken.
 
-    A header comes at most as long as an order may stay: RSNs of it lie within 2^23 of each other. The order owes the
-    newest RSN passed over, and the ticket of the last packet. The checks are proven together: one of them says what the
-    places hold.
+    Headers arrive within the time that an order may stay: their RSNs are within 2^23 of each other. The order must hold
+    the newest RSN passed over, and the ticket of the last packet. The checks are proven together: one of them describes
+    the entries.
     """
 
     name = "unmatched"
@@ -42,20 +42,20 @@ class UnmatchedSpec(Spec):
             m.d.comb += end.eq(dut.i.rsn + 1 - Mux(slack == 1, 0, slack))
         owed, newest, ticket = Signal(), Signal(24), Signal.like(dut.i.ticket)
         kept = owed & ~(mine & dut.taken)
-        # What a header says is written a cycle after it; `roomy`: its list has an order, or there is a place for one.
+        # A header is written one cycle later. `roomy`: its list has an order, or there is an entry for one.
         comes, coming, reach, known, roomy = Signal(), Signal.like(dut.i), Signal(24), Signal(), Signal()
         m.d.comb += [ahead.eq(reach - newest), roomy.eq(dut.known | ~dut.full)]
         m.d.sync += [comes.eq(dut.i_stb & own & roomy & (dut.i.probe | (slack < SLACK_MAX))), coming.eq(dut.i),
                      reach.eq(end), known.eq(owed | comes)]
         with m.If(comes):
             m.d.sync += [owed.eq(1), ticket.eq(coming.ticket)]
-            with m.If(~known | ~ahead[-1]):     # known, though its order may just have been taken
+            with m.If(~known | ~ahead[-1]):     # known, even if its order was just taken
                 m.d.sync += newest.eq(reach)
         with m.Elif(~kept):
             m.d.sync += owed.eq(0)
 
         together = {"kind": "induction", "seconds": 100}
-        unseen = Signal(3)      # cycles in which nothing waits and another is shown
+        unseen = Signal(3)      # cycles in which no header waits and another order is shown
         self.check("what is owed lies in one place", self._held(qpn, generation, owed, newest, ticket, unseen),
                    **together)
         self.check("what is written is the header, in its list's place or a free one",
@@ -85,7 +85,7 @@ class UnmatchedSpec(Spec):
         self.cover("an order is taken while a header is written into it", mine & dut.taken & comes)
 
     def _held(self, qpn, generation, owed, newest, ticket, unseen):
-        """Whether the list has a place if something is owed, and that holds it; the place is shown in its turn."""
+        """Return the invariant: the list has one entry if an order is owed, with its contents; it is shown in turn."""
         places = [self.inside(f"dut.passed{k}", passed(PARAMS)) for k in range(LISTS)]
         shown, asking, asked = (self.inside(f"dut.{name}", bits) for name, bits in (
             ("shown", LISTS), ("looking", 1), ("looked_up", 1)))
@@ -97,7 +97,7 @@ class UnmatchedSpec(Spec):
             *(~mine | ((p.rsn == newest) & (p.ticket == ticket)) for mine, p in zip(own, places, strict=True))).all()
 
     def _written(self, qpn, generation, owed, newest, comes, coming, reach, known):
-        """Whether the header of the cycle before is written, and nothing over what others are owed."""
+        """Return the invariant: the header of the last cycle is written, and overwrites no order of another list."""
         places = [self.inside(f"dut.passed{k}", passed(PARAMS)) for k in range(LISTS)]
         came, place = self.inside("dut.came", 1), self.inside("dut.place", LISTS)
         own, free = self.inside("dut.own", LISTS), self.inside("dut.free", LISTS)

@@ -1,4 +1,4 @@
-"""What is proven of the queue of waiting headers: none is lost or doubled, and the oldest that may be tried is."""
+"""Proof of the queue of waiting headers: none is lost or duplicated, and the oldest eligible header is tried."""
 
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data
@@ -13,10 +13,10 @@ GROUP = group_of(PLACES)
 
 
 class WaitQueueSpec(Spec):
-    """Headers of two QPs, with any numbers; a matcher that does what the ports allow, at any time.
+    """Headers of two QPs, with any numbers; the matcher does anything that the ports allow, at any time.
 
-    What lies where is kept beside the queue, place by place, with who came before whom; the place of a new header is
-    read inside it. The checks are proven together: one of them says how the queue keeps what it was given.
+    A model next to the queue stores the header of each place and the order of arrival; the place of a new header is
+    read from the queue. The checks are proven together: one of them describes how the queue stores the headers.
     """
 
     name = "wait_queue"
@@ -27,11 +27,11 @@ class WaitQueueSpec(Spec):
         self.free_members(dut, "item", "qpn_next", "wake_qpn", "query_qpn", "waiting_qpn", "count_qpn")
         header = data.StructLayout({"valid": 1, "qpn": 1, "awake": 1, "busy": 1, "number": NUMBER_BITS,
                                     "before": PLACES})
-        places = Array(Signal(header, name=f"place{k}") for k in range(PLACES))     # before: who came before this one
+        places = Array(Signal(header, name=f"place{k}") for k in range(PLACES))     # before: older headers
         number, new = self.free(NUMBER_BITS, "number"), Signal(1, name="new")
         where = self.inside("dut.free_place", range(PLACES))
         wakes, asks, waits, counted = (self.free(1, name) for name in ("wakes", "asks", "waits", "counted"))
-        woken = Signal(data.StructLayout({"valid": 1, "qpn": 1}))       # a QP is awake a cycle after it was woken
+        woken = Signal(data.StructLayout({"valid": 1, "qpn": 1}))       # a QP is awake one cycle after its wake-up
         m.d.sync += [new.eq(dut.qpn_next), woken.valid.eq(dut.wake_stb), woken.qpn.eq(wakes)]
         m.d.comb += [dut.qpn_next.eq(self.free(1, "qpn")), dut.item.qpn.eq(new), dut.item.rsn.eq(number),
                      dut.wake_qpn.eq(wakes), dut.query_qpn.eq(asks), dut.waiting_qpn[0].eq(waits),
@@ -42,7 +42,7 @@ class WaitQueueSpec(Spec):
         self.assume(~dut.insert_en | ~valid.all())
         self.assume(~(dut.remove_en | dut.put_back_en) | (places[place].valid & places[place].busy))
         self.assume(~dut.put_back_en | (places[place].qpn == new))
-        # The header that may be asked for.
+        # The header for which a query is allowed.
         shown, leaves = Signal(data.StructLayout({"valid": 1, "place": range(PLACES)})), Signal()
         m.d.comb += leaves.eq(dut.remove_en & (place == shown.place))
         with m.If(dut.show_en):
@@ -51,7 +51,7 @@ class WaitQueueSpec(Spec):
         with m.Elif(leaves):
             m.d.sync += shown.valid.eq(0)
         self.assume(~(dut.query_en & dut.query_queued) | (shown.valid & ~leaves))
-        # The header asked for; it is no more once it was removed.
+        # The header of the last query; invalid after its removal.
         asked = Signal(data.StructLayout({"valid": 1, "qpn": 1, "queued": 1, "place": range(PLACES)}))
         with m.If(dut.query_en):
             m.d.sync += [asked.valid.eq(1), asked.qpn.eq(asks), asked.queued.eq(dut.query_queued),
@@ -118,12 +118,12 @@ class WaitQueueSpec(Spec):
         self.cover("a header that was put back is picked again", picked & again.bit_select(expected, 1))
 
     def _line(self):
-        """The entries of the queue."""
+        """Return the entries of the queue."""
         entry = data.StructLayout({"qpn": 1, "awake": 1, "busy": 1, "place": range(PLACES)})
         return [self.inside(f"dut.line{k}", entry) for k in range(PLACES)]
 
     def _kept(self, places, place, new, asked, woken, shown):
-        """How the queue keeps the headers: in a line, oldest first, then the free places; what came with them apart."""
+        """Return the invariant of the storage: a line, oldest header first, then the free places; separate items."""
         line, used = self._line(), self.inside("dut.used", range(PLACES + 1))
         items = [self.inside(f"dut.items[{k}]", MatchItem) for k in range(PLACES)]
         there, ready, here, mates, roused = (self.inside(f"dut.{name}", PLACES) for name in (

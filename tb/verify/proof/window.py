@@ -1,4 +1,4 @@
-"""What is proven of the receive window: every PSN is recorded exactly once (invariant 1)."""
+"""Proof of the receive window: every PSN is recorded exactly once (invariant 1)."""
 
 from types import SimpleNamespace
 
@@ -16,9 +16,9 @@ from weft.tb.verify.proof.broken import Broken, named
 from weft.tb.verify.proof.specification import Spec
 
 QPS, BITS = 2, 64
-CLASSIFY, EFFECT, CONTROL, SLIDE = range(4)     # as they are met in the text
-FURTHEST = 1 << 23      # how far a packet may be ahead
-FORGOTTEN = 0b01        # highest bits of a distance: so far ahead of the base that it was passed a lap ago, if ever
+CLASSIFY, EFFECT, CONTROL, SLIDE = range(4)     # states in source order
+FURTHEST = 1 << 23      # largest distance of a packet ahead of the base
+FORGOTTEN = 0b01        # highest bits of a distance so far ahead of the base that the PSN was passed a lap ago, if ever
 NAMED = named(
     Window, "next_full, next_control, control_taken = Signal(), Signal(), Signal()",
     "row_index, row_known = Signal(index_width), Signal()",
@@ -30,13 +30,13 @@ TOGETHER = {"kind": "induction", "seconds": 300}
 
 
 class WindowSpec(Spec):
-    """One PSN of one QP is followed, whichever it is, while anything arrives for both QPs.
+    """One PSN of one QP is followed, chosen arbitrarily, while any requests arrive for both QPs.
 
-    The window starts in any state: at any base, with any bitmap, and with any past of the PSN followed behind it. Then
-    packets, probes and retransmissions of any PSN (24 bit, modulo) arrive, as fast as they can or slower, with any
-    guard, and hole runs and judgements are taken at once or later. When 2^31 PSNs have passed the one followed, its
-    number stands for a PSN of the next lap. The checks are proven together: one of them says what the row of the QP
-    holds, wherever it is, and another what is known of the packet that is being judged.
+    The window starts in any state: at any base, with any bitmap, and with any history of the followed PSN if it is
+    before the base. Then packets, probes and retransmissions of any PSN (24 bit, modulo) arrive at any rate, with any
+    guard; hole runs and verdicts are taken at once or later. When 2^31 PSNs have passed the followed one, its number
+    denotes a PSN of the next lap. The checks are proven together: one of them describes the row of the QP, wherever it
+    is stored, and another the state of the packet that is being judged.
     """
 
     name = "window"
@@ -47,14 +47,14 @@ class WindowSpec(Spec):
         self.free_members(dut, "i__payload", "i_control", "cum", "reorder_distance")
         reorder = self.constant(m, 7, "reorder")
         qpn, start = self.constant(m, 1, "some_qpn"), self.constant(m, 32, "start")
-        offset = self.constant(m, 25, "some_offset")        # of the PSN followed, from the base at the start
+        offset = self.constant(m, 25, "some_offset")        # of the followed PSN, from the base at the start
         m.d.comb += dut.reorder_distance.eq(reorder)
-        self.start_anywhere("dut.reorder")          # the distance stands since before the first packet
+        self.start_anywhere("dut.reorder")          # the distance is constant since before the first packet
         clamped = self.inside("dut.reorder", range(BITS)) + 1 == Mux(
             reorder > BITS, BITS, Mux(reorder == 0, 1, reorder))
         self.assume_first(clamped)
 
-        # The rows; what is not in the bitmap was received before, or is a hole, if it lies behind the base.
+        # Rows. A PSN that is not in the bitmap was received, or is a hole, if it is before the base.
         row = data.StructLayout({"base": 32, "bitmap": BITS - 1, "holes": HOLES_BITS, "owed": 1})
         rows = Array(self.inside(f"dut.rows[{q}]", row) for q in range(QPS))
         was_received, was_hole, behind = Signal(name="received"), Signal(name="hole"), offset[-1]
@@ -70,14 +70,14 @@ class WindowSpec(Spec):
             dut.cum.eq(self.free(CUM_BITS, "cum")),
         ]
 
-        # The PSN followed.
+        # The followed PSN.
         at, newest, received, hole, far = Signal(32), Signal(32), Signal(), Signal(), Signal()
         m.d.comb += [at.eq(start + offset.as_signed()), far.eq((at - newest)[30:32] == FORGOTTEN),
                      received.eq(was_received & ~far), hole.eq(was_hole & ~far)]
-        # Judgements come in the order of requests: whose is this one?
+        # Verdicts are in the order of requests: the queue holds the QP of each outstanding request.
         queue, filled = Signal(8), Signal(4)
         entering = dut.i.valid & dut.i.ready
-        fresh = Signal()                   # a judgement not seen yet
+        fresh = Signal()                   # a verdict not seen yet
         waiting = Signal()
         m.d.sync += waiting.eq(dut.o.valid & ~dut.o.ready)
         m.d.comb += fresh.eq(dut.o.valid & ~waiting)
@@ -101,7 +101,7 @@ class WindowSpec(Spec):
         m.d.sync += [was_received.eq(received | accepted), was_hole.eq(hole | covers)]
         ahead, passed = Signal(signed(32)), Signal()
         m.d.comb += [ahead.eq(at - dut.o.p.base), passed.eq(ahead < 0)]
-        has = Signal()                     # with this very judgement
+        has = Signal()                     # including this verdict
         m.d.comb += has.eq(received | accepted)
 
         self._kept(m, SimpleNamespace(
@@ -119,7 +119,7 @@ class WindowSpec(Spec):
         self.check("judgements are as many as requests", ~fresh | (filled != 0), **TOGETHER)
 
         row_bits = 32 + BITS + HOLES_BITS + 1
-        accepts, empty, first = Signal(), Signal(), Signal(init=1)      # of the PSN followed, in this run
+        accepts, empty, first = Signal(), Signal(), Signal(init=1)      # of the followed PSN, in this run
         m.d.sync += [accepts.eq(accepts | accepted), first.eq(0)]
         with m.If(first):
             m.d.sync += empty.eq(rows[qpn].bitmap == 0)
@@ -133,7 +133,7 @@ class WindowSpec(Spec):
             self.inside("dut.current.o", row_bits)[32:32 + BITS]).any())
 
     def _kept(self, m, w):
-        """What is kept of the QP's row, in memory and on its way, and of the packet that is judged."""
+        """Check the row of the QP, in memory and in the pipeline, and the state of the packet that is being judged."""
         row_shape = data.StructLayout({"base": 32, "bitmap": BITS, "holes": HOLES_BITS, "owed": 1})
         shapes = {"next_full_q": 1, "next_request": WindowRequest, "request_q": WindowRequest,
                   "row_index_q": 1, "row_known_q": 1, "same": 1, "fetched": row_shape, "verdict_q": Verdict,
@@ -152,7 +152,7 @@ class WindowSpec(Spec):
                      w.newest.eq(Mux(sliding, row.base, mem.base))]
         moved = Signal(32)          # since the packet was classified
         m.d.comb += moved.eq(row.base - mem.base)
-        eff = Signal()              # received, or marked in the row and not judged yet
+        eff = Signal()              # received, or marked in the row without a verdict yet
         its = sliding & (d.verdict == Verdict.ACCEPT) & (d.psn == w.at)
         m.d.comb += eff.eq(w.has | (its & ~d.insert))
         whose = Signal()
@@ -190,7 +190,7 @@ class WindowSpec(Spec):
             ~sliding | d.slid | Mux(d.inserted, row.bitmap != 0, d.none == (row.bitmap == 0))], **TOGETHER)
 
     def _known(self, d, low, when):
-        """What is said of a row: all of it before it slides and until it has slid, then what was received follows."""
+        """Return the invariant of the lookahead: exact before and during the slide, then a lower bound of the run."""
         effect, slides, runs_on = when
         again = low[1:] & ~low[:-1]
         ahead = Cat(low[1:k + 1].all() for k in range(1, STEP))
@@ -200,14 +200,14 @@ class WindowSpec(Spec):
                 ~runs_on | ((d.ahead[1:] & ~ahead) == 0), ~(effect | runs_on) | d.ahead[0]]
 
     def _says(self, m, name, base, bitmap, at, received, hole, *, rest):
-        """A row says what was received and what is a hole; at rest its base was not received."""
+        """Return whether a row is consistent with received and hole; at rest, its base was not received."""
         distance, bit = Signal(signed(32), name=f"distance_{name}"), Signal(name=f"bit_{name}")
         m.d.comb += [distance.eq(at - base), bit.eq((bitmap >> distance[:6])[0])]
         ahead = ~hole & (received == ((distance < BITS) & bit))
         return Mux(distance < 0, received != hole, ahead) & (~bit | (distance != 0) if rest else 1)
 
     def _classified(self, m, d, row, w):
-        """What is to be done with a packet, by its distance from the base."""
+        """Return the required effects of a packet, by its distance from the base."""
         distance, ahead, reorder = Signal(signed(24)), Signal(BITS), Signal(range(BITS + 1))
         m.d.comb += [distance.eq(d.request.psn - row.base[:24]),
                      ahead.eq(Mux(distance < BITS, row.bitmap >> distance[:6], 0)),
@@ -227,7 +227,7 @@ class WindowSpec(Spec):
         ]
 
     def _slid(self, m, d, row, moved, w, its):
-        """What is left to be done while the window slides."""
+        """Return the invariant of the remaining work while the window slides."""
         distance, beyond = Signal(32, name="distance_left"), Signal(32)
         m.d.comb += [distance.eq(d.psn - row.base), beyond.eq(FURTHEST - moved)]
         inserts = ((distance < FURTHEST) & (distance >= d.slide)

@@ -1,4 +1,4 @@
-"""What is proven of the prefetcher's work list: no QP that was entered is forgotten."""
+"""Proof of the prefetcher's work list: no QP that was entered is lost."""
 
 from amaranth.hdl import Array, Cat, Mux, Signal
 
@@ -12,11 +12,14 @@ NAMED = mutant(named(
     "leaver, leaving, copied = Signal(width), Signal(), Signal()",
     "position, scanning, missed, looked = Signal(width), Signal(), Signal(), Signal()"),
     ("        enters = Signal()\n", "        enters = Signal()\n        read = Signal()\n"
-                                   "        m.d.comb += read.eq(enter_read.data)\n"))    # the same, with names
+                                   "        m.d.comb += read.eq(enter_read.data)\n"))    # the same logic with names
 
 
 class WorkListSpec(Spec):
-    """Doorbells, both streams, the taker and creations at any time. A QP taken is due again from the next cycle on."""
+    """Doorbells, both streams, the consumer and creations at any time.
+
+    Entries of a QP count from the cycle after it is taken.
+    """
 
     name = "work_list"
     block = WorkList
@@ -42,7 +45,7 @@ class WorkListSpec(Spec):
             with m.Elif(enters & (which == q)):
                 m.d.sync += due[q].eq(1)
         m.d.sync += forgot.eq(forgot | Mux(dut.forget_en, 1 << dut.forget_qpn, 0))
-        # Ranking: a search goes through every QP in two cycles.
+        # Ranking: a scan visits every QP in two cycles.
         limit = 2 * qps + 5
         calm = Signal(range(limit + 2))
         with m.If(enters | dut.o.valid | dut.forget_en):
@@ -64,7 +67,7 @@ class WorkListSpec(Spec):
             m.d.sync += together.eq(1)
         self.cover("a QP leaves in the cycle in which it is entered", together & leaves)
         self.cover("all QPs due", due.all())
-        if self.places < qps:   # nothing was entered for longer than a queue takes: a search found it
+        if self.places < qps:   # no QP was entered for longer than a queue takes, so that a scan found it
             idle = Signal(4)
             with m.If(enters):
                 m.d.sync += idle.eq(0)
@@ -82,13 +85,13 @@ class WorkListSpec(Spec):
             self.cover("a QP is entered during a search", searched & leaves & due.all())
 
     def _marked(self, m, dut, due, forgot, leaves, offered, calm):
-        """What is known of the QPs that are in, where a proof needs it."""
+        """Check the invariant of the QPs in the list; only a proof by induction requires it."""
 
 
 class FewPlacesSpec(WorkListSpec):
-    """The same with four QPs and a queue of one place, which overflows: the others are searched for.
+    """Work list with four QPs and a queue of one entry, which overflows: a scan finds the other QPs.
 
-    The checks are proven together: some of them say where the QPs are that are in, and how long a search still takes.
+    The checks are proven together: some describe the locations of the QPs in the list and the remaining scan time.
     """
 
     name = "work_list_few_places"

@@ -1,4 +1,4 @@
-"""Layers of the source tree: a folder imports from folders on the lines above its own, and from no other."""
+"""Layers of the source tree: a folder imports only from folders on earlier lines of :data:`LAYERS`."""
 
 from pathlib import Path
 
@@ -48,23 +48,23 @@ LAYERS = (
     "tb/test",
 )
 GROUPS = ("tb/test", "tb/sim/block")
-# Hardware, driver and models stand beside each other: of the parts above its own, each sees these folders alone.
+# Hardware, driver and models are side by side: outside its own part, each may import from these folders only.
 SEES = {"driver": ("hdl/contract",), "model": ("hdl/contract", "driver/device")}
 
 
 def levels():
-    """``{folder: line}``: position of each folder in :data:`LAYERS`."""
+    """Return ``{folder: line}``: position of each folder in :data:`LAYERS`."""
     return {folder: line for line, folders in enumerate(LAYERS) for folder in folders.split()}
 
 
 def folder(file):
-    """Folder of ``file`` (a path below the root) in :data:`LAYERS`."""
+    """Return the folder of ``file`` (a path below the root) in :data:`LAYERS`."""
     parent = str(file.parent)
     return next((group for group in GROUPS if f"{parent}/".startswith(f"{group}/")), parent)
 
 
 def modules():
-    """``{dotted name: file}`` of all Python files of the import packages."""
+    """Return ``{dotted name: file}`` of all Python files of the import packages."""
     found = {}
     for top in TOP:
         for file in sorted((ROOT / top).rglob("*.py")):
@@ -75,14 +75,14 @@ def modules():
 
 
 def imported(statements, package, known):
-    """Names of the modules in ``known`` that import statements in ``package`` import."""
+    """Yield the names of the modules in ``known`` that import statements in ``package`` import."""
     for module, name in names(statements, package):
         whole = module if name is None else f"{module}.{name}"
         yield from (found for found in (whole if whole in known else module,) if found in known)
 
 
 def edges():
-    """``{(folder, imported folder): sentences}``: every import between two folders, inside functions too."""
+    """Return ``{(folder, imported folder): sentences}``: every import between two folders, inside functions, too."""
     known, found = modules(), {}
     for file in known.values():
         package = ".".join(["weft", *file.parent.parts])

@@ -11,7 +11,7 @@ ARGUMENTS_MAX = 7
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the tree: where it stands, its length in lines, and its number of arguments without ``self``."""
+    """Function of the tree: its location, its length in lines, and its number of arguments without ``self``."""
 
     where: str
     lines: int
@@ -35,7 +35,7 @@ def python_files(root):
 
 
 def functions(root):
-    """Return every :class:`Function` of the tree, nested ones and methods too."""
+    """Return every :class:`Function` of the tree, including nested ones and methods."""
     found = []
     for file in python_files(root):
         for node in ast.walk(ast.parse(file.read_bytes())):
