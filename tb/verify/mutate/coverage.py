@@ -27,7 +27,7 @@ WORKERS = 2
 COUNTS = "coverage.dat"
 KINDS = {"line": "line", "branch": "line", "toggle": "toggle"}
 _POINT = re.compile(r"^C '(?P<point>.*)' (?P<count>\d+)$", re.MULTILINE)
-_MODULE = re.compile(r"^export COCOTB_TEST_MODULES=weft\.tb\.(\S+)$", re.MULTILINE)
+_MODULE = re.compile(r"^export COCOTB_TEST_MODULES=weft\.tb\.(?:test\.hdl\.)?(\S+)$", re.MULTILINE)
 
 
 def pytest_configure():
@@ -53,9 +53,9 @@ def points(text):
 
 
 def room_of(run):
-    """Return the subsystem of a run folder: the second part of its module below ``weft.tb``, or the file's name."""
+    """Return the subsystem of a run folder: the folder of its module below ``tb/test/hdl``, or the file's name."""
     parts = _MODULE.search((run / "rerun.sh").read_text())[1].split(".")
-    return parts[1] if len(parts) > 2 else parts[-1].removeprefix("test_")
+    return parts[0] if len(parts) > 1 else parts[-1].removeprefix("test_")
 
 
 def collect(folder):

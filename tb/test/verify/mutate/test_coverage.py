@@ -19,9 +19,9 @@ def left_by(folder, module, dat):
 
 
 def test_counts_of_all_runs_of_a_design_are_added(tmp_path):
-    left_by(tmp_path / "design-1/run-a", "blocks.ring.test_reader", DAT)
-    left_by(tmp_path / "design-1/run-b", "blocks.ring.test_reader", DAT.replace("' 0", "' 3", 1))
-    left_by(tmp_path / "design-2/run-a", "blocks.test_csr", DAT)
+    left_by(tmp_path / "design-1/run-a", "test.hdl.ring.test_reader", DAT)
+    left_by(tmp_path / "design-1/run-b", "test.hdl.ring.test_reader", DAT.replace("' 0", "' 3", 1))
+    left_by(tmp_path / "design-2/run-a", "test.hdl.test_csr", DAT)
     rooms = coverage.by_room(coverage.collect(tmp_path))
     assert rooms == {"csr": {"line": [1, 2], "toggle": [1, 2]}, "ring": {"line": [2, 2], "toggle": [1, 2]}}
 
