@@ -210,8 +210,7 @@ class Pcie:
         read.answered(done)
 
     def down(self, size):
-        """Send ``size`` bytes from the host to the card, after earlier transfers; return the time at which they begin.
-        """
+        """Send ``size`` bytes from the host to the card after earlier transfers; return when they begin on the link."""
         now = self.loop.now_ns
         begin = max(now, self._down_reserved + self._down_late)
         if begin == now:

@@ -59,8 +59,7 @@ class TimedReceivePath(ReceivePath):
         loop.call_at(self._judged_at(judged, headers + self.card.timing.asked - TRANSLATION), self.judge, frame)
 
     def _judged_at(self, read, asked):
-        """Return the time of the verdict for a packet from the times at which it is read and translation is requested.
-        """
+        """Return the time of a packet's verdict, from the times of its read and of its translation request."""
         stood, asked = self._stood, max(asked, self._asked + ASK_PACE)
         while stood and stood[0][1] <= asked:
             stood.popleft()

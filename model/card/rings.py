@@ -147,8 +147,7 @@ class TimedRings(CardRings):
         super().doorbell(name, value)
 
     def _interrupt(self, ring):
-        """Request an interrupt as the functional card does, but after the entry and the doorbell that armed the ring.
-        """
+        """Request an interrupt as the functional card does, but after the entry and the arming doorbell."""
         if self.armed[ring] and self.prod[ring] != self.cons[ring]:
             self.armed[ring] = False
             now, taken = self.card.loop.now_ns, self._taken[ring]

@@ -73,7 +73,7 @@ class _Lane:
         self.freed = deque()        # times at which further slots are free, ascending
         self.asking = deque()       # jobs with reads to request
         self.asked = 0              # jobs that have requested all reads
-        self.empty = deque()        # empty packets before translation: number of earlier jobs that must have requested
+        self.empty = deque()        # empty packets before translation: total of payload jobs ahead of each
         self.jobs = deque()         # all jobs, oldest first
 
     def next_read(self):

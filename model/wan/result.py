@@ -18,7 +18,7 @@ TRANSFER_RTTS, TRANSFER_LINES = 10_000, 1000   # time limit of a transfer: in ro
 
 
 class Unmeasured(Exception):
-    """The run has no result: an array of it was full, or its transfer does not end."""
+    """Run without a result: one of its arrays was full, or its transfer did not end."""
 
 
 @dataclass(frozen=True)

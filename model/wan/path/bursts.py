@@ -1,4 +1,4 @@
-"""Gilbert-Elliott bursts: a good state that loses nothing and a bad one that loses everything, a step per packet.
+"""Gilbert-Elliott bursts: a good state without loss and a bad state that loses every packet, with a step per packet.
 
 The chain is that of :class:`weft.model.loss.GilbertElliott`, with the length of each stay drawn at its beginning.
 """

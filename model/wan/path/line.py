@@ -29,7 +29,7 @@ def transmit(w, qp, psn, rsn, kind, last):
     if kind == ORIGINAL and psn >= q.fresh:
         s.originals += 1
         q.fresh = psn + 1
-    elif kind in (ORIGINAL, AGAIN):     # ORIGINAL: go-back-N sent from an older PSN again
+    elif kind in (ORIGINAL, AGAIN):     # ORIGINAL: after the sender of go-back-N went back
         s.retransmissions += 1
     elif kind == PROBE:
         s.probes += 1
