@@ -108,8 +108,10 @@ class Endpoint:
         return requests
 
     def look(self, interval_ns):
-        """Advance time until the next poll of memory: by ``interval_ns``, or if that is more by a hundredth of the
-        time without news."""
+        """Advance time until the next poll of memory.
+
+        The interval is ``interval_ns``, or a hundredth of the time since the last event if that is longer.
+        """
         self.host.look(max(interval_ns, (self.host.now_ns - self._news_ns) // 100))
 
     def news(self):

@@ -60,7 +60,7 @@ def summary(taken):
 
 
 def answer(end, pong, size):
-    """Answer messages until the other host reports the end."""
+    """Answer messages until the other host sends the end of the test."""
     for n in range(1 << 62):
         while not end.host.heard:
             end.look(POLL_NS)

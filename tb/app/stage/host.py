@@ -89,7 +89,7 @@ class Host:
             self.context.wait(timeout_ns)
 
     def look(self, interval_ns):
-        """Let the driver work and advance time by ``interval_ns``, for programs that poll memory.
+        """Let the driver work, then wait at most ``interval_ns``, for programs that poll memory.
 
         Raises
         ------

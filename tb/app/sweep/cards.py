@@ -16,7 +16,7 @@ _ELABORATION = threading.Lock()
 
 
 class Unfinished(Exception):
-    """Run without the required end; the message is a sentence about the problem."""
+    """Run that did not end as required; the message is a sentence about the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
