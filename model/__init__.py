@@ -1,1 +1,1 @@
-"""What the card must do (functional), and how long it takes."""
+"""Models of the card: its required behaviour (functional), and its timing."""

@@ -1,6 +1,6 @@
 """Impairments of one direction of an Ethernet link: delay, loss, duplicates, reordering and damage, by seed.
 
-:class:`Impairments` decides, from a frame and the time it was sent, when which bytes arrive. A link carries the
+:class:`Impairments` decides from a frame and its time of transmission which bytes arrive, and when. A link carries the
 decisions out: :class:`weft.model.link.Link` on an event loop, :class:`weft.tb.sim.link.link.LinkDirection` in an RTL
 simulation.
 """
@@ -60,23 +60,23 @@ class LinkConfig:
     Attributes
     ----------
     delay_ns : float
-        One way, half of the round trip time.
+        Delay one way, half of the round trip time.
     rate_gbps : float or None
-        Rate of the slowest stretch of the path, where frames queue. None: no stretch is slower than the sender.
+        Rate of the bottleneck of the path, where frames queue. None: no part of the path is slower than the sender.
     loss, duplicate, reorder, corrupt : float
         Chances, 0 to 1. A duplicated frame arrives a second time, up to ``reorder_max_ns`` later; a reordered one is
         held back by 1 ns to ``reorder_max_ns``; a corrupted one has one bit flipped, anywhere in the frame.
     reorder_max_ns : int
-        Bound of the time that a frame is held back.
+        Longest time for which a frame is held back.
     reorder_distance : int or None
-        Bound in frames: a reordered frame arrives behind 1 to ``reorder_distance`` frames sent after it, or after
-        ``reorder_max_ns`` if fewer come, so that the card's reorder registers can cover it exactly; a duplicate
+        Bound in frames, so that the card's reorder registers can cover it exactly: a reordered frame arrives after 1 to
+        ``reorder_distance`` frames sent after it, or after ``reorder_max_ns`` if fewer frames follow; a duplicate
         follows at once. None: the bound is in time only.
     control_loss : float or None
-        Chance of loss of frames that carry no RDMA data, which are then not corrupted either. None: they are treated
-        as all others.
+        Chance of loss of frames that carry no RDMA data; such frames are then not corrupted either. None: they are
+        treated like all others.
     loss_model : object of :mod:`weft.model.loss` or None
-        Loses frames besides ``loss``; those without RDMA data only if ``control_loss`` is None.
+        Loses frames in addition to ``loss``; frames without RDMA data only if ``control_loss`` is None.
 
     Raises
     ------
@@ -108,10 +108,10 @@ class LinkConfig:
 
 @dataclass
 class LinkCounters:
-    """Frames by what happened to them, each a ``Counter`` by :class:`FrameKind`.
+    """Frames by outcome, each a ``Counter`` by :class:`FrameKind`.
 
-    ``delivered`` includes copies. ``destroyed`` are those of which no usable copy arrived: lost, or damaged in the
-    only one.
+    ``delivered`` includes copies. ``destroyed`` counts the frames of which no usable copy arrived: lost, or damaged
+    without a second copy.
     """
 
     sent: Counter = field(default_factory=Counter)
@@ -124,17 +124,17 @@ class LinkCounters:
 
     @property
     def destroyed_data(self):
-        """Data packets, retransmissions included, of which no usable copy arrived."""
+        """Number of data packets, retransmissions included, of which no usable copy arrived."""
         return self.destroyed[FrameKind.DATA] + self.destroyed[FrameKind.RETX]
 
     def as_dict(self):
-        """Plain numbers for a report: ``{"sent": {"data": 10, "all": 10}, ...}``."""
+        """Return plain numbers for a report: ``{"sent": {"data": 10, "all": 10}, ...}``."""
         return {name: {**{str(kind): n for kind, n in sorted(counter.items())}, "all": counter.total()}
                 for name, counter in vars(self).items()}
 
 
 class _Held:
-    """A frame that ``left`` later frames may still overtake; ``frame`` is None once it was delivered."""
+    """Frame that ``left`` later frames may still overtake; ``frame`` is None after its delivery."""
 
     __slots__ = ("frame", "left")
 
@@ -143,23 +143,23 @@ class _Held:
 
 
 class Impairments:
-    """Decides the fate of each frame.
+    """Decides the outcome of each frame.
 
-    Each chance draws from its own random sequence, once per frame: raising one leaves the decisions of the others
-    as they were for the same seed.
+    Each chance has its own random sequence and draws once per frame: a change of one chance does not affect the
+    decisions of the others for the same seed.
 
     Parameters
     ----------
     config : LinkConfig
         May be replaced at any time through the attribute of the same name.
     seed : int or str
-        Of every random decision.
+        Seed of all random decisions.
 
     Attributes
     ----------
     counters : LinkCounters
     usable : callable(frame)
-        True if the receiver still takes a damaged frame: some bits are protected by nothing.
+        True if the receiver still accepts a damaged frame: no checksum covers some of its bits.
     """
 
     def __init__(self, config=None, seed=0):
@@ -168,7 +168,7 @@ class Impairments:
         self._rng = {name: random.Random(f"{seed}/{name}") for name in (*CHANCES, "hold", "copy", "bit", "model")}
         self._chances = [self._rng[name].random for name in CHANCES]
         self._drop_when, self._held = [], []
-        self._busy_until = 0.0     # the slowest stretch
+        self._busy_until = 0.0     # of the bottleneck
         self._config, self.config = None, config or LinkConfig()
 
     @property
@@ -183,23 +183,23 @@ class Impairments:
         self._config = config
 
     def seed(self, seed):
-        """Decide with the random sequences of another seed from now on."""
+        """Use the random sequences of another seed from now on."""
         for name, rng in self._rng.items():
             rng.seed(f"{seed}/{name}")
 
     def drop_when(self, predicate):
-        """Drop each frame for which ``predicate(frame_bytes, kind)`` is true; returns a function that ends it."""
+        """Drop each frame for which ``predicate(frame_bytes, kind)`` is true; return a function that stops this."""
         self._drop_when.append(predicate)
         return lambda: self._drop_when.remove(predicate)
 
     def fate(self, frame, time_ns):
-        """Decide when a frame sent at ``time_ns`` arrives: ``[(time_ns, arriving), ...]``, empty when lost.
+        """Return the deliveries of a frame sent at ``time_ns``: ``[(time_ns, arriving), ...]``, empty if it is lost.
 
-        ``arriving`` is bytes, or what :meth:`released` makes bytes when its time comes. Frames that were held back
-        and that enough others have overtaken now are in the list as well.
+        ``arriving`` is bytes, or an object from which :meth:`released` makes bytes at the time of delivery. The list
+        also has the frames that were held back and that enough others have overtaken now.
         """
         config, kind, count, rng = self._config, frame_kind(frame), self.counters, self._rng
-        # All draws first: what happens to this frame does not shift the draws of the next.
+        # All draws come first, so that the outcome of this frame does not shift the draws of the next.
         loss, duplicate, reorder, corrupt = [draw() for draw in self._chances]
         distance = config.reorder_distance
         hold = rng["hold"].randint(1, distance or config.reorder_max_ns) if config.reorder else 0
@@ -213,7 +213,7 @@ class Impairments:
             gone = True
         if self._drop_when:
             frame = bytes(frame)
-            for predicate in self._drop_when:       # each is called: it may count
+            for predicate in self._drop_when:       # call every one: a predicate may count frames
                 gone |= bool(predicate(frame, kind))
         if gone:
             count.lost[kind] += 1
@@ -245,14 +245,14 @@ class Impairments:
 
     @staticmethod
     def released(arriving):
-        """Return the frame of a delivery whose time has come, or None if it was delivered before."""
+        """Return the frame of a delivery at its time, or None if it was delivered before."""
         if isinstance(arriving, _Held):
             arriving.left, frame, arriving.frame = 0, arriving.frame, None
             return frame
         return arriving
 
     def _overtaken(self, time_ns):
-        """Deliveries of the frames that were held back until one more was sent."""
+        """Return the deliveries of frames that were held back until this transmission."""
         for held in self._held:
             held.left -= 1
         over = [held for held in self._held if held.left <= 0]
@@ -260,7 +260,7 @@ class Impairments:
         return [(time_ns + self._config.delay_ns, self.released(held)) for held in over if held.frame is not None]
 
     def _through(self, frame, time_ns):
-        """Time at which a frame has passed the slowest stretch."""
+        """Return the time at which a frame has passed the bottleneck."""
         if self._config.rate_gbps is None:
             return time_ns
         wire_bytes = max(len(frame), wire.MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES

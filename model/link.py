@@ -1,4 +1,4 @@
-"""One direction of an Ethernet link that misbehaves by seed."""
+"""One direction of an Ethernet link with impairments by seed."""
 
 from .impairments import Impairments, LinkConfig
 
@@ -12,14 +12,14 @@ class LinkBase:
     config : LinkConfig
     seed : hashable
     sent_tap, arrived_tap : callable(time_ns, frame), optional
-        Called with what the sender sent, and with what arrived.
+        Called with each sent frame, and with each frame that arrived.
 
     Attributes
     ----------
     impairments : Impairments
-        Decides.
+        Decides the outcome of each frame.
     in_flight : int
-        Frames under way.
+        Deliveries that are outstanding.
     arrival_watchers : list of callable(frame)
         Called with each frame that arrives, before it is delivered.
     deliver : callable
@@ -38,7 +38,7 @@ class LinkBase:
 
     @property
     def drop(self):
-        """``callable(frame)`` or None: frames for which it is true are lost as well."""
+        """Optional ``callable(frame)``; frames for which it is true are lost as well."""
         return self._dropped
 
     @drop.setter
@@ -49,7 +49,7 @@ class LinkBase:
         self._end_drop = predicate and self.impairments.drop_when(lambda frame, _kind: predicate(frame))
 
     def send(self, frame, now=None):
-        """Accept a frame, now or ahead of its time; one that is not bytes has an ``opcode`` and can be made bytes."""
+        """Send a frame, now or at a later time; a frame is bytes, or has an ``opcode`` and converts to bytes."""
         now = self.now_ns if now is None else now
         if self._sent_tap:
             frame = bytes(frame)
@@ -59,7 +59,7 @@ class LinkBase:
             self._carry(now, at, arriving)
 
     def _arrive(self, at, arriving):
-        """The time of a delivery has come."""
+        """Deliver a frame at its time of arrival."""
         self.in_flight -= 1
         frame = self.impairments.released(arriving)
         if frame is None:
@@ -80,12 +80,12 @@ class Link(LinkBase):
     ----------
     loop : EventLoop
     deliver, config, seed, sent_tap, arrived_tap
-        As :class:`LinkBase` has them.
+        As in :class:`LinkBase`.
 
     Attributes
     ----------
     ahead : bool
-        ``deliver(frame, time_ns)`` is called ahead of the time at which a frame arrives. For links that keep order.
+        If true, ``deliver(frame, time_ns)`` is called before the time of arrival. For links that keep order.
     """
 
     def __init__(self, loop, deliver, config=None, seed=0, sent_tap=None, arrived_tap=None):

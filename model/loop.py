@@ -1,30 +1,30 @@
-"""Simulated time in plain Python."""
+"""Event loop in simulated time."""
 
 import heapq
 
 
 class EventLoop:
-    """Calls in order of simulated time.
+    """Queue of function calls in the order of simulated time.
 
     Attributes
     ----------
     now_ns : float
-        Time of the call that runs, or at which the last run ended.
+        Time of the current call, or of the end of the last run.
     """
 
     def __init__(self):
         self.now_ns = 0
-        self._queue = []        # (time, number of the call, function, arguments), a heap
+        self._queue = []        # heap of (time, number of the call, function, arguments)
         self._number = 0        # of the next call
 
     def call_at(self, time_ns, function, *args):
-        """Run ``function`` at a time, in order of the calls when times are equal."""
+        """Call ``function`` at a time; calls at the same time run in the order of their registration."""
         number = self._number
         self._number = number + 1
         heapq.heappush(self._queue, (time_ns if time_ns > self.now_ns else self.now_ns, number, function, args))
 
     def call_in(self, delay_ns, function, *args):
-        """Run ``function`` after a delay."""
+        """Call ``function`` after a delay."""
         self.call_at(self.now_ns + delay_ns, function, *args)
 
     @property
@@ -33,7 +33,7 @@ class EventLoop:
         return self._queue[0][0] if self._queue else None
 
     def step(self):
-        """Run the next event; false if there is none."""
+        """Run the next event; return false if there is none."""
         if not self._queue:
             return False
         self.now_ns, _, function, args = heapq.heappop(self._queue)
@@ -41,7 +41,7 @@ class EventLoop:
         return True
 
     def run(self, until, condition=lambda: False):
-        """Run events up to a time (inclusive), or until ``condition()`` holds after one; true for the latter."""
+        """Run events up to a time (inclusive), or until ``condition()`` holds after one; return true for the latter."""
         queue = self._queue
         while not condition():
             if not queue or queue[0][0] > until:

@@ -1,7 +1,7 @@
-"""How frames get lost: independently, in bursts, all for a while, or at regular distances.
+"""Loss models: bursts, outages, and losses at regular distances.
 
-A model is a description; :meth:`start` makes the process of one link, a function of the time that says whether the
-next frame is lost. Independent loss with one chance is ``LinkConfig.loss``.
+A model is a description. Its :meth:`start` returns the process of one link: a function of the time that returns
+whether the next frame is lost. Independent loss with one chance is ``LinkConfig.loss``.
 """
 
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GilbertElliott:
-    """Bursts: a good state that loses nothing and a bad one that loses everything, a step per frame.
+    """Burst loss: a good state that loses no frame and a bad state that loses every frame, with a step per frame.
 
     Attributes
     ----------
     mean_burst : float
-        Frames lost in a row, on average; the length is geometric.
+        Mean number of frames lost in a row; the length is geometric.
     loss : float
         Share of frames lost in the long run.
     """
@@ -41,7 +41,7 @@ class GilbertElliott:
 
 @dataclass(frozen=True)
 class Outage:
-    """Everything is lost for a while, once, or again every ``period_ns``."""
+    """Loss of all frames for a while, once or every ``period_ns``."""
 
     start_ns: int
     length_ns: int
@@ -59,7 +59,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class Comb:
-    """Every ``every``-th frame is lost, the first one of them after ``first`` others."""
+    """Loss of every ``every``-th frame; ``first`` frames pass before the first loss."""
 
     every: int
     first: int = 0
@@ -77,7 +77,7 @@ class Comb:
 
 @dataclass(frozen=True)
 class Burst:
-    """``length`` frames in a row are lost, once, after ``first`` others."""
+    """Loss of ``length`` frames in a row, once; ``first`` frames pass before it."""
 
     first: int
     length: int

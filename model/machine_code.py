@@ -1,7 +1,7 @@
-"""Compilation with numba, kept by content.
+"""Compilation with numba, cached by content.
 
-Numba itself notices only a change of the file that holds a function, not of those the function calls. So what it
-keeps lies in a folder named by the content of all files that count: ``sim_build/numba/<hash>``, or below
+Numba itself detects only a change of the file that holds a function, not of the files of the functions it calls. The
+cache therefore is in a folder named after the content of all relevant files: ``sim_build/numba/<hash>``, or below
 ``WEFT_BUILD``.
 """
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numba
 
-# Without reference counts: all arrays are the caller's, no function keeps one. Counting them, atomically and
-# for each of a dozen arrays at each call, took seven eighths of the time of a wide-area experiment.
+# Without reference counts: the caller owns all arrays, and no function keeps one. Atomic counting for a dozen arrays
+# at each call took seven eighths of the time of a wide-area experiment.
 _OPTIONS = {"error_model": "numpy", "_nrt": False}
 
 
 def kept_in(files):
-    """Where machine code of these files is kept, or None if nothing can be written there."""
+    """Return the folder of the machine code of these files, or None if it is not writable."""
     digest = hashlib.sha256(numba.__version__.encode())
     for file in (Path(__file__), *files):
         digest.update(file.read_bytes())
@@ -30,24 +30,24 @@ def kept_in(files):
 
 
 def compiled(function):
-    """``function`` as machine code for other compiled functions, which hold it in theirs; Python cannot call it."""
+    """Compile ``function`` for use by other compiled functions only; Python cannot call it."""
     return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
 
 
 def inlined(function):
-    """As :func:`compiled`, put into each caller by LLVM: what happens in every slot costs no call."""
+    """Compile as :func:`compiled`, inlined by LLVM into each caller, which saves a call in every slot."""
     return numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
 
 
 def entries(files, *, nogil=False):
-    """A decorator: a function as machine code that Python calls and that is kept.
+    """Return a decorator that compiles a function for calls from Python, and caches the machine code.
 
     Parameters
     ----------
     files : iterable of Path
-        All that hold what the function calls, and the numbers in it.
+        All files with functions that the function calls, and with constants that it uses.
     nogil : bool
-        Without the interpreter's lock, so that threads run side by side.
+        Release the interpreter's lock, so that threads run in parallel.
     """
     folder = kept_in(files)
 

@@ -1,7 +1,7 @@
-"""Settings as data: a field of a dataclass carries its help, its range or choices, its unit, and who knows it.
+"""Settings as data: a dataclass field carries its help, its range or choices, its unit, and its back ends.
 
-A field is written ``loss: Annotated[float, Setting("Chance of a loss.", least=0, most=1)] = 0.0``. Checks, options of
-the command line, variables of make, the command that repeats a run and tables in the documents are made from it.
+A field is written ``loss: Annotated[float, Setting("Chance of a loss.", least=0, most=1)] = 0.0``. Checks, command-line
+options, make variables, the command that repeats a run, and tables in the documents are generated from it.
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ SEED_MAX = (1 << 31) - 1
 
 
 class BadSettings(ValueError):
-    """A sentence about settings that are impossible together."""
+    """Impossible combination of settings; the message is a sentence."""
 
 
 class BadSetting(BadSettings):
-    """A setting has an impossible value.
+    """Impossible value of a setting.
 
     Attributes
     ----------
     name : str
-        The field.
+        Name of the field.
     value : object
     reason : str
         Second half of the sentence: "it must be …", "choose one of …".
@@ -51,21 +51,21 @@ class Setting:
     least, most : number or None
         Range, both ends included.
     choices : tuple
-        All values there are.
+        All permitted values.
     unit : str
         Plural noun.
     read : callable or None
-        Makes a value of a text that somebody typed; raises ValueError with the second half of a sentence.
+        Converts typed text to a value; raises ValueError with the second half of a sentence.
     backends : tuple of str
-        Back ends that know the setting; empty: all.
+        Back ends that support the setting; empty: all.
     lack : str
-        What the other back ends lack, as the reason to refuse the setting there; empty: they ignore it.
+        Missing feature of the other back ends, as the reason to reject the setting there; empty: they ignore it.
     names : tuple of str
         Names of the option; empty: that of the field.
     metavar : str
         Placeholder of the value in the help.
     default_text : str
-        Stands for the default in the help.
+        Text for the default in the help.
     """
 
     help: str
@@ -83,7 +83,7 @@ class Setting:
 
     @property
     def about(self):
-        """The help with its unit."""
+        """Help text with the unit."""
         return f"{self.help.removesuffix('.')}, in {self.unit}." if self.unit else self.help
 
 
@@ -95,9 +95,9 @@ class Field:
     ----------
     name : str
     kind : type
-        Of the value, or of each value of a list; without None.
+        Type of the value, or of each value of a list; without None.
     optional, many : bool
-        It may be None; it is a list.
+        The value may be None; the value is a list.
     default : object
     setting : Setting
     """
@@ -111,7 +111,7 @@ class Field:
 
     @classmethod
     def of(cls, name, annotation, default):
-        """The field of an annotation ``Annotated[type, Setting(…)]``; None for any other annotation."""
+        """Return the field of an annotation ``Annotated[type, Setting(…)]``; None for any other annotation."""
         kind, *more = typing.get_args(annotation) if typing.get_origin(annotation) is Annotated else (annotation,)
         setting = next((one for one in more if isinstance(one, Setting)), None)
         if setting is None:
@@ -143,7 +143,7 @@ class Field:
         return f"it must be {what}{of} from {setting.least} to {setting.most}"
 
     def read(self, text):
-        """The value of a text.
+        """Convert a text to a value.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class Field:
         return self.kind(text) if self.kind in (int, float, Path) else text
 
     def check(self, value):
-        """``value``, if it is possible.
+        """Return ``value`` if it is valid.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class Field:
 
 @functools.cache
 def fields(settings):
-    """``{name: Field}`` of a dataclass, of those fields that carry a :class:`Setting`."""
+    """Return ``{name: Field}`` of the fields of a dataclass that carry a :class:`Setting`."""
     hints = typing.get_type_hints(settings, include_extras=True)
     found = (Field.of(field.name, hints[field.name], field.default) for field in dataclasses.fields(settings))
     return {field.name: field for field in found if field is not None}
@@ -211,14 +211,14 @@ def check(settings):
 
 
 def unknown(settings):
-    """The fields that were set, and that the back end of the settings does not know."""
+    """Return the fields that are set, but not supported by the back end of the settings."""
     return [field for name, field in fields(type(settings)).items()
             if field.setting.backends and settings.backend not in field.setting.backends
             and getattr(settings, name) != field.default]
 
 
 def words(settings):
-    """Words of a command line that give these settings again: all that its back end knows and that are not off."""
+    """Yield command-line words that reproduce these settings: all that the back end supports and that are not off."""
     for name, field in fields(type(settings)).items():
         value, backends = getattr(settings, name), field.setting.backends
         if value in (None, "") or value is False or (backends and settings.backend not in backends):
@@ -229,7 +229,7 @@ def words(settings):
 
 
 def readable_file(text):
-    """The absolute path of a regular file that can be read.
+    """Return the absolute path of a regular, readable file.
 
     Raises
     ------
@@ -251,11 +251,11 @@ def readable_file(text):
 
 
 def chance(text, **more):
-    """A probability."""
+    """Return the setting of a probability."""
     return Setting(text, least=0, most=1, **more)
 
 
-# Settings that many commands have.
+# Settings that several commands share.
 SEED = Setting("Seed of every random choice.", least=0, most=SEED_MAX)
 RTT_US = Setting("Round trip time of the link.", unit="microseconds", least=0, most=1_000_000)
 PRESET = Setting("Size of the cards.", choices=tuple(params.PRESETS))

@@ -1,1 +1,1 @@
-"""The card in time: the decisions of the functional model, with the latencies, widths and queues of the gateware."""
+"""Timing model of the card: decisions of the functional model, with latencies, widths and queues of the gateware."""

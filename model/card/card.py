@@ -1,4 +1,4 @@
-"""The card in time, as its driver and its line see it."""
+"""Timed card, as its driver and its line see it."""
 
 from collections import deque
 from itertools import islice
@@ -23,16 +23,16 @@ REPORTS = RINGS + abi.CARD_TO_HOST.index(Ring.META_REPORT)
 
 
 class TimedCard(FunctionalCard):
-    """:class:`FunctionalCard` with queues, latencies and widths. What it decides is the functional card's.
+    """:class:`FunctionalCard` with queues, latencies and widths. The functional card makes all decisions.
 
     Parameters
     ----------
     memory, loop, send_frame, interrupt, preset, line_gbps
-        As :class:`FunctionalCard` has them.
+        As in :class:`FunctionalCard`.
     host : HostTiming or None
     timing : Timing
     seed : hashable
-        Of the host's latencies.
+        Seed of the host's latencies.
     """
 
     rings_type, transmit_type, receive_type, life_type = TimedRings, TimedTransmitPath, TimedReceivePath, TimedLife
@@ -45,29 +45,29 @@ class TimedCard(FunctionalCard):
         if self.pcie:
             self.pcie.writes.ended = True
         self.pcie = Pcie(self.loop, self.timing, self._host, self._seed)
-        self._paced = {}            # client -> when it may write again
-        self._posts = {}            # client -> its writes that are not on their way
-        self._asking = set()        # clients whose oldest writes are asked for
-        self._reports_free = 0.0    # when reports may be written that are no whole group
+        self._paced = {}            # client -> time from which it may write again
+        self._posts = {}            # client -> its writes that the engine has not taken
+        self._asking = set()        # clients with a request for their oldest writes
+        self._reports_free = 0.0    # time from which reports may be written that are less than a group
         self._status_busy = self._status_changed = False
-        self._status_free = 0.0     # when the status block may be written again
+        self._status_free = 0.0     # time from which the status block may be written again
         self.second_level = SecondLevel(self)
         self.commands = Commands(self)
-        self.interrupts = self.interrupts or Interrupts(self)       # a reset is not for them
+        self.interrupts = self.interrupts or Interrupts(self)       # a reset of the card does not reset them
         self.interrupts.renewed()
         super()._reset()
 
     # ----------------------------------------------------------------------------------------- host memory
 
     def line_read(self, time_ns, client, read):
-        """Read descriptors, nodes or the like: they take turns with payload, of which many reads may wait."""
+        """Request a read of descriptors or nodes. Such reads alternate with payload, of which many reads may wait."""
         self.pcie.line(time_ns, client, read)
 
     def post(self, client, address, data, time_ns, then=lambda last: None):
-        """A client of the write engine gets an entry to write, at a time, or with NEVER when :meth:`release` says so.
+        """Give an entry to a client of the write engine, to be written at a time or, with NEVER, at :meth:`release`.
 
-        It asks a cycle later; the next one when the engine has taken the one before. ``then`` is told when that is.
-        Reports go together, see ``hdl/ring/writer.py``.
+        The client requests the write a cycle later, and the next write when the engine has taken this one. Then it
+        calls ``then``. Reports are written in groups, see ``hdl/ring/writer.py``.
         """
         queue = self._posts.setdefault(client, deque())
         entry = [time_ns, address, data, then]
@@ -77,7 +77,7 @@ class TimedCard(FunctionalCard):
         return entry
 
     def release(self, client, entry, time_ns):
-        """An entry may be written from a time on."""
+        """Allow the write of an entry from a time on."""
         entry[0], queue = time_ns, self._posts[client]
         if queue[0] is entry:
             self._post_at(client, queue)
@@ -99,7 +99,7 @@ class TimedCard(FunctionalCard):
             self.loop.call_at(self._reports_free, self._post_at, client, queue)
 
     def _together(self, queue):
-        """How many of the reports that wait are written together now."""
+        """Return the number of waiting reports that are written together now."""
         now = self.loop.now_ns
         most = min(REPORTS_TOGETHER, 1 << self.rings._log2(Ring.META_REPORT))
         first = (queue[0][1] - self.registers["meta_report_base"]) // abi.BLOCK_BYTES
@@ -118,7 +118,7 @@ class TimedCard(FunctionalCard):
 
         def granted(last, packet):
             if self.pcie is not pcie:
-                return      # the card was reset
+                return      # after a reset of the card
             pcie.writes.then(packet, self.memory.write, address, data)
             self._paced[client] = last
             for *_, then in entries:
@@ -130,11 +130,11 @@ class TimedCard(FunctionalCard):
         pcie.writes.ask(client, self.loop.now_ns + CYCLE_NS, address, len(data), granted)
 
     def frame_written(self, entry, last):
-        """The write engine took the last beat of a raw frame: its entry follows."""
+        """Release the entry of a raw frame after the write engine took the last beat of the frame."""
         self.release(NIC_ENTRIES, entry, last + CYCLE_NS)
 
     def tell_status(self):
-        """The status block is to be written; what changes until it is goes with it."""
+        """Schedule a write of the status block; it includes changes until then."""
         if self._status_busy:
             self._status_changed = True
         else:
@@ -167,7 +167,7 @@ class TimedCard(FunctionalCard):
         self.commands.go_on()
 
     def descriptors(self, ring):
-        """Descriptors of a ring came."""
+        """Process descriptors of a ring that arrived."""
         if ring is Ring.COMMAND:
             self.commands.go_on()
         elif self.enabled:

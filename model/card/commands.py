@@ -1,4 +1,4 @@
-"""Commands in time: one after the other, each as long as the gateware's processor takes for it."""
+"""Command processor of the timing model: one command at a time, with the duration of the gateware."""
 
 from weft.hdl.contract import abi
 
@@ -6,13 +6,13 @@ from .pcie import LINE_COMMAND, Read
 from .timing import CYCLE_NS
 
 Opcode, Ring = abi.CommandOpcode, abi.Ring
-READS_MAX = 4           # of page-table entries, under way; see hdl/command/page_writer.py
+READS_MAX = 4           # outstanding reads of page-table entries; see hdl/command/page_writer.py
 READ_BYTES = 4 * abi.BLOCK_BYTES
 QP_COMMANDS = {Opcode.QP_CREATE, Opcode.QP_MODIFY, Opcode.QP_DESTROY, Opcode.QP_QUERY}
 
 
 class Commands:
-    """Carries out the commands of a card from one reset to the next.
+    """Executes the commands of a card from one reset to the next.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Commands:
         self._card, self._busy = card, False
 
     def go_on(self):
-        """Begin with the next command, if there is one and place for its answer."""
+        """Start the next command, if there is one and the response ring has space."""
         rings, timing = self._card.rings, self._card.timing
         if self._busy or rings.peek(Ring.COMMAND) is None or not rings.room(Ring.RESPONSE):
             return
@@ -38,7 +38,7 @@ class Commands:
     def _carry_out(self, command):
         card = self._card
         if card.commands is not self:
-            return      # the card was reset
+            return      # after a reset of the card
         self._busy = False
         before = dict(card.qps)
         card.rings.put(Ring.RESPONSE, card.tables.command(command))
@@ -54,8 +54,8 @@ class Commands:
 
 
 class _Pages:
-    """Page-table entries on their way from host memory: reads up to the next multiple of 256 bytes, written to the
-    table one entry per cycle; ``done(command)`` is called when all are."""
+    """Transfer of page-table entries from host memory: reads up to the next multiple of 256 bytes, then one write per
+    cycle to the table. After the last entry it calls ``done(command)``."""
 
     def __init__(self, card, command, done):
         self._card, self._command, self._done = card, command, done
@@ -63,7 +63,7 @@ class _Pages:
         self._reads, self._free_at = 0, 0.0
 
     def ask(self):
-        """Ask for entries as far as there is place for them."""
+        """Request entries, up to the limit of outstanding reads."""
         loop, number = self._card.loop, 0
         while self._left and self._reads < READS_MAX:
             length = min(self._left, READ_BYTES - self._at % READ_BYTES)

@@ -1,4 +1,4 @@
-"""A data frame on its way between two cards in time: what it says, and its bytes when somebody wants them."""
+"""Data frame between two timed cards: the fields of its packet, converted to bytes only when needed."""
 
 from weft.hdl.contract import wire
 
@@ -8,17 +8,17 @@ _OVERHEAD = wire.ETH.size_bytes + wire.IPV4.size_bytes + wire.UDP.size_bytes + w
 
 
 class DataFrame:
-    """A packet of a WORK descriptor as a frame.
+    """Packet of a WORK descriptor as a frame.
 
-    ``len()`` is that of the frame and ``bytes()`` makes it; a card that takes the object instead reads what
-    :func:`~weft.model.functional.parse.parse` would make of the bytes.
+    ``len()`` returns the length of the frame, and ``bytes()`` builds it. A card that receives the object uses
+    :meth:`parsed` instead of :func:`~weft.model.functional.parse.parse`, with the same result.
 
     Parameters
     ----------
     packet : TxPacket
     payload : bytes
     card : FunctionalCard
-        Who sends it.
+        Sender.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class DataFrame:
         return self.packet.frame(self.payload, src_mac=mac, src_ip=ip)
 
     def parsed(self, mac, ip, host_qpns):
-        """``(RxHeader, payload)`` as the card with these addresses and host's QPNs reads them."""
+        """Return ``(RxHeader, payload)`` as a card with these addresses and host QPNs parses the frame."""
         packet = self.packet
         work = packet.work
         if host_qpns or mac not in (0, work.dst_mac) or ip not in (0, work.dst_ip):

@@ -1,7 +1,7 @@
-"""Where payload frames and raw frames become one stream: whole frames, in turns where both wait.
+"""Merge of payload frames and raw frames into one stream: whole frames, alternating if both kinds wait.
 
-A payload frame takes its turn with its first beat, which is headers, and keeps it until its last beat, however long
-its payload takes to come: see ``both`` in ``hdl/transmit/transmit.py``.
+A payload frame is granted with its first beat, which holds headers, and keeps the grant until its last beat, however
+late its payload arrives: see ``both`` in ``hdl/transmit/transmit.py``.
 """
 
 from collections import deque
@@ -13,17 +13,17 @@ NEVER = float("inf")
 
 
 class Frame:
-    """A frame at the merge.
+    """Frame at the merge.
 
     Attributes
     ----------
     first : float
-        When its first beat is there.
+        Time of its first beat.
     last : float or None
-        When its last one is, if that is known.
+        Time of its last beat, if known.
     beats : int
     job : object
-        What it is of.
+        Passed to ``passed`` of :class:`FrameMerge`.
     """
 
     __slots__ = ("beats", "first", "granted", "job", "last")
@@ -33,30 +33,30 @@ class Frame:
 
 
 class FrameMerge:
-    """The merge of a card.
+    """Frame merge of a card.
 
     Parameters
     ----------
     loop : EventLoop
     passed : callable(job, time_ns)
-        Told ahead when the last beat of a frame passes.
+        Called ahead of time with the time at which the last beat of a frame passes.
     lives : callable
-        Whether the card was not reset since.
+        Returns whether the card has not been reset since.
     """
 
     def __init__(self, loop, passed, lives):
         self._loop, self._passed, self._lives = loop, passed, lives
         self._waiting = deque(), deque()        # by PAYLOAD and RAW
-        self._holds, self._turn = None, RAW     # who passes; whose turn the last one was
+        self._holds, self._turn = None, RAW     # the granted frame; the kind of the last grant
         self._free, self._next = 0.0, NEVER
 
     def enter(self, which, frame):
-        """A frame comes, behind those of its kind."""
+        """Append a frame to those of its kind."""
         self._waiting[which].append(frame)
         self._look_at(frame.first)
 
     def complete(self, frame, last):
-        """It is known when the last beat of a frame comes."""
+        """Set the time of the last beat of a frame."""
         frame.last = last
         if self._holds is frame:
             self._pass()

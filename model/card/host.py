@@ -1,4 +1,4 @@
-"""Hosts with a card in time."""
+"""Hosts with a timed card."""
 
 from weft.model.functional.host import FunctionalDevice
 from weft.model.functional.memory import HostMemory
@@ -8,7 +8,7 @@ from .timing import TIMING, edge
 
 
 class WatchedMemory(HostMemory):
-    """Host memory whose DMA writes can be watched.
+    """Host memory with observable DMA writes.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class WatchedMemory(HostMemory):
         self.dma_watchers, self.dma_taps = [], []
 
     def dma(self):
-        """The memory as the card reaches it."""
+        """Return the card's view of the memory."""
         return _Dma(self)
 
 
@@ -41,10 +41,10 @@ class _Dma:
 
 
 class TimedDevice(FunctionalDevice):
-    """A :class:`~weft.model.card.card.TimedCard` as the driver's ``Device``.
+    """Timed card as the driver's ``Device``: see :class:`~weft.model.card.card.TimedCard`.
 
-    Writes of registers are posted: they take the driver no time, and reach the card in order, behind the completions
-    that are on the link. A read takes the driver as long as its round trip.
+    Register writes are posted: they take the driver no time, and reach the card in order, after the completions that
+    are on the link. A read takes the driver the time of its round trip.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class TimedDevice(FunctionalDevice):
     def __init__(self, loop, *, seed=0, **card_options):
         super().__init__(loop, seed=seed, **card_options)
         self.card.memory = self.memory.dma()
-        self._written = 0.0     # when the newest register write is at the card
+        self._written = 0.0     # time at which the newest register write reaches the card
 
     def write32(self, offset, value):
         self._post(offset, value & 0xFFFF_FFFF, 4)
@@ -86,7 +86,7 @@ class TimedDevice(FunctionalDevice):
         return self.read64(offset) & 0xFFFF_FFFF
 
     def _pass(self, time_ns):
-        """The driver is held up."""
+        """Block the driver for a time."""
         app = self._app()
         if app is None:
             self.loop.run(self.loop.now_ns + time_ns)

@@ -1,4 +1,4 @@
-"""PCIe and host memory in time: reads that come back in any order, writes that do not overtake each other."""
+"""PCIe and host memory of the timing model: completions of reads in any order, writes in order."""
 
 import random
 from collections import deque
@@ -10,24 +10,24 @@ from .write_engine import WriteEngine
 
 COMPLETION_LINES, COMPLETION_HEADERS = 384, 128     # see hdl/pcie/completion_credit.py
 UNIT_LINES = (1, 2, 4)
-LONG_BEATS = (0, 3, 4)      # a completion of so many beats was not split finer
+LONG_BEATS = (0, 3, 4)      # by unit: a completion of at least this many beats was not split at a smaller unit
 TRUST = 64
-WEIGHED = 2 * CYCLE_NS      # between reads; so long behind the last but one on RQ, too: two wait there
-LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = range(len(HOST_TO_CARD), len(HOST_TO_CARD) + 3)   # behind the rings
-SOURCES = 3         # of reads: lines, payload, raw frames; they take turns
-COMPLETION_BYTES = 12       # of a header on RC
+WEIGHED = 2 * CYCLE_NS      # between reads; also after the last but one on RQ, since two may wait there
+LINE_COMMAND, LINE_ADAMAP, LINE_CLIENTS = range(len(HOST_TO_CARD), len(HOST_TO_CARD) + 3)   # after the rings
+SOURCES = 3         # of reads, in round robin: lines, payload, raw frames
+COMPLETION_BYTES = 12       # header of a completion on RC
 
 
 class Read:
-    """One read request on its way.
+    """Read request.
 
     Attributes
     ----------
     bytes : int
     needed : tuple of int
-        Completions it may bring, by unit.
+        Largest number of its completions, by unit.
     answered : callable(time_ns)
-        Told ahead when its last completion will be at the card.
+        Called ahead of time with the time at which its last completion reaches the card.
     """
 
     __slots__ = ("answered", "bytes", "needed")
@@ -39,7 +39,7 @@ class Read:
 
 
 class Pcie:
-    """The card's end of PCIe, the link, and the host's memory behind it.
+    """PCIe interface of the card, the link, and the host's memory.
 
     Parameters
     ----------
@@ -47,29 +47,29 @@ class Pcie:
     timing : Timing
     host : HostTiming
     seed : hashable
-        Of the host's latencies.
+        Seed of the host's latencies.
 
     Attributes
     ----------
     writes : WriteEngine
     used : list of int
-        Completions that reads under way may bring, by unit.
+        Largest number of completions of the outstanding reads, by unit.
     next_read, take_read : callable(source)
-        Of a source of payload: when there is a read to ask for, None if there is none; that read, which is taken.
+        Of a source of payload reads: return the time of its next read, or None; remove and return that read.
     """
 
     def __init__(self, loop, timing, host=None, seed=0):
         self.loop, self.timing, self.host = loop, timing, host or HostTiming()
         self.random = random.Random(f"pcie {seed}")
         self.used, self.trusted, self._runs = [0] * len(UNIT_LINES), 1, [0] * len(UNIT_LINES)
-        self._lines = deque()       # (time, client, read), the one to ask for first first
-        self._client = 0            # of lines, who had the newest turn
-        self._held = self._next_turn = None     # what was taken and waits for its time or for room; the next turn
-        self._source = 0            # who had the newest turn
-        self._freed = deque()       # (when, how much room there is again, long completions by unit)
+        self._lines = deque()       # (time, client, read), in the order of their requests
+        self._client = 0            # client of the newest read of lines
+        self._held = self._next_turn = None     # the read that waits for its time or for buffer space; the next turn
+        self._source = 0            # source of the newest read
+        self._freed = deque()       # (time, buffer space freed then, long completions by unit)
         self._request_free = self._completion_free = 0.0
-        # of the link to the card: when what is to cross it would have, when what has begun will have, and how much
-        # later that is, since others come between
+        # Link to the card: end of all scheduled transfers, end of the transfers that have begun, and the delay of the
+        # scheduled ones by others that came in between.
         self._down_reserved = self._down_free = self._down_late = 0.0
         self.writes = WriteEngine(loop, timing, self.host)
         self._pace = CYCLE_NS / (1 - self.host.stall)     # of a beat
@@ -78,7 +78,7 @@ class Pcie:
     # ------------------------------------------------------------------------------------------------- reads
 
     def line(self, time_ns, client, read):
-        """Ask for a read of lines, not before a time; clients that ask at the same time take turns."""
+        """Request a read of lines, not before a time; clients with requests at the same time take turns."""
         lines, at = self._lines, len(self._lines)
         while at and lines[at - 1][0] > time_ns:
             at -= 1
@@ -101,7 +101,7 @@ class Pcie:
         return (client - self._client - 1) % LINE_CLIENTS
 
     def wanted(self, time_ns):
-        """Somebody will have a read to ask for at a time."""
+        """Announce that a source will have a read at a time."""
         if self._held is None:
             self._turn_at(max(time_ns, self._request_free))
 
@@ -112,7 +112,7 @@ class Pcie:
             self.loop.call_at(at, self._turn, at)
 
     def _turn(self, at):
-        """A read is taken, or goes out if there is room for all that it may bring; then the next one is taken."""
+        """Take a read, or send it if the completion buffer has space for it and take the next one."""
         if at != self._next_turn:
             return
         self._next_turn = None
@@ -131,7 +131,7 @@ class Pcie:
             self._turn_at(self._freed[0][0])
 
     def _take(self, until):
-        """Take what is there until a time, in turns; whether there was something. If not, look again when there is."""
+        """Take a read that is ready by a time, in round robin; return false if none is, and schedule another turn."""
         first = None
         for step in range(1, SOURCES + 1):
             source = (self._source + step) % SOURCES
@@ -149,7 +149,7 @@ class Pcie:
         return False
 
     def _room(self, read, at):
-        """Whether a read may go out: what it may bring has room in the completion buffer."""
+        """Return whether the completion buffer has space for the completions of a read."""
         used, freed = self.used, self._freed
         while freed and freed[0][0] <= at:
             _, (first, second, third), long = freed.popleft()
@@ -172,7 +172,7 @@ class Pcie:
         self.loop.call_at(self.writes.read_left + self.timing.pcie_hop + wait, self._answer, read)
 
     def _answer(self, read):
-        """The host's memory answers a read: it waits for the link."""
+        """Schedule the completions of a read on the link, after the latency of the host's memory."""
         begin = max(self.loop.now_ns, self._down_reserved)
         self._down_reserved = begin + self._crossing(read)
         if begin > self.loop.now_ns:
@@ -185,12 +185,12 @@ class Pcie:
         return BLOCK_BYTES if self.host.split_completions else self.host.max_payload_bytes
 
     def _crossing(self, read):
-        """How long the completions of a read take on the link."""
+        """Return the time that the completions of a read take on the link."""
         timing = self.timing
         return (read.bytes + -(-read.bytes // self._step) * timing.completion_header_bytes) / timing.pcie_bytes_per_ns
 
     def _complete(self, read):
-        """Completions cross the link and the card's stream."""
+        """Send completions across the link and the card's stream."""
         timing, step, now = self.timing, self._step, self.loop.now_ns
         left, done, long = read.bytes, 0.0, [0] * len(UNIT_LINES)
         while left:
@@ -210,7 +210,7 @@ class Pcie:
         read.answered(done)
 
     def down(self, size):
-        """The host sends so many bytes to the card, behind what it sends already: when they begin on the link."""
+        """Send ``size`` bytes from the host to the card after earlier transfers; return when they begin on the link."""
         now = self.loop.now_ns
         begin = max(now, self._down_reserved + self._down_late)
         if begin == now:
@@ -220,7 +220,7 @@ class Pcie:
         return begin
 
     def _learn(self, long):
-        """How finely the host splits completions decides how many reads may be under way: it is seen when they came."""
+        """Learn the host's unit of split completions, which limits the outstanding reads, from received completions."""
         for unit in range(1, len(UNIT_LINES)):
             self._runs[unit] = min(TRUST, self._runs[unit] + long[unit])
         while self.trusted < len(UNIT_LINES) and self._runs[self.trusted] == TRUST:

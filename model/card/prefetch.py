@@ -1,4 +1,4 @@
-"""The prefetcher in time: one look after the other at lists that may want nodes, reads of blocks, nodes that land.
+"""Prefetcher of the timing model: checks lists one at a time, reads blocks, and fills nodes into the cache.
 
 The steps and their lengths are those of ``hdl/adamap/prefetch/prefetch.py``; a step is a cycle.
 """
@@ -13,63 +13,63 @@ from ..functional.node_list import BrokenList
 from .pcie import LINE_ADAMAP, Read
 from .timing import CYCLE_NS
 
-LOOK = 4 * CYCLE_NS         # from the choice of a list to what comes of it
-PASS = LOOK + CYCLE_NS      # of a look that nothing comes of
-OWN = -CYCLE_NS             # lag of a look that the prefetcher itself asks for, against one of the matcher
-WORK = 2 * CYCLE_NS         # from the entry of a list in those that are to be looked at until it may be chosen
+LOOK = 4 * CYCLE_NS         # from the choice of a list to the result of its check
+PASS = LOOK + CYCLE_NS      # duration of a check without a result
+OWN = -CYCLE_NS             # lag of a check that the prefetcher itself requests, relative to one of the matcher
+WORK = 2 * CYCLE_NS         # from the entry of a list into the waiting list until it may be chosen
 BLOCK = 4 * CYCLE_NS        # between the blocks of a read
-LAND = 6 * CYCLE_NS         # from the choice of a read that came until its first block lands
-KEPT = 4 * CYCLE_NS         # from a look at a list to the landing of what is kept for it
-SPARE_LOOKS = 4     # that prefer a last node to any other
-CHECK = 2 * CYCLE_NS        # before a node lands, its entry is chosen
-COUNTED = 2 * CYCLE_NS      # from when a node leaves the cache until the free entries are counted with its own
-LISTED = 3 * CYCLE_NS       # from when a node leaves the cache until its list counts it no more
+LAND = 6 * CYCLE_NS         # from the choice of a finished read until the fill of its first block
+KEPT = 4 * CYCLE_NS         # from the check of a list to the fill of its kept blocks
+SPARE_LOOKS = 4     # attempts that prefer the last node of a list as the victim
+CHECK = 2 * CYCLE_NS        # from the choice of an entry to the fill
+COUNTED = 2 * CYCLE_NS      # from the removal of a node until its entry counts as free
+LISTED = 3 * CYCLE_NS       # from the removal of a node until its list no longer counts it
 
 
 class Fetch(Read):
-    """A read of consecutive blocks of a list. ``blocks``: what it brought, or None; ``kept``: it came, but there was no
-    entry for it; ``loose``: until its place is needed."""
+    """Read of consecutive blocks of a list. ``blocks``: its data, or None; ``kept``: the data arrived, but there was no
+    entry for it; ``loose``: it may be dropped when its slot is needed."""
 
     __slots__ = ("blocks", "count", "kept", "life", "line", "loose")
 
 
 class Prefetcher:
-    """Watches the lists of all QPs.
+    """Prefetcher of the lists of all QPs.
 
     Parameters
     ----------
     card : TimedCard
     wake : callable(life)
-        A list has another node.
+        Called when a list has another node.
     force : callable(life)
-        The head of a list must go.
+        Called when the head of a list must retire.
     """
 
     def __init__(self, card, wake, force):
         self.card, self._wake, self._force = card, wake, force
-        self._work, self._in = deque(), set()       # (life, when it may be looked at); which lists are in
-        self._came = deque()        # (life, read, when it is seen), in that order
-        self._full = []             # lists that wait for a read to end
+        self._work, self._in = deque(), set()       # (life, time from which it may be checked); lists in the queue
+        self._came = deque()        # (life, read, time at which it is visible), in that order
+        self._full = []             # lists that wait for the end of a read
         self._reads = [None] * min(NODE_READS_MAX, card.params.cache_entries)
-        self._free_at = 0.0         # when it is done with what it does
-        self._shown_at = 0.0        # when what came is shown again
-        self._next = None           # when it chooses next
+        self._free_at = 0.0         # end of the current operation
+        self._shown_at = 0.0        # time at which finished reads are visible again
+        self._next = None           # time of the next choice
         self.entries = [None] * card.params.cache_entries      # of the cache: (life, node) or None
-        self._leaving = []          # (when, entry) of nodes that are matched no more
+        self._leaving = []          # (time, entry) of nodes that are no longer matched
         self._victim = self._misses = 0
 
-    # ------------------------------------------------------------------------------------- what is to be done
+    # ------------------------------------------------------------------------------------------ waiting work
 
     def look(self, life, lag=0.0, first=None):
-        """There is reason to look at a list, or will be in a while.
+        """Request a check of a list, now or after ``lag``.
 
-        ``first``: from then until it may be chosen, if it is not what the matcher needs.
+        ``first``: delay from then until the list may be chosen; None: the delay of a request of the matcher.
         """
         until = lag + (self.card.timing.look if first is None else first)
         self.card.loop.call_in(until - WORK, self._enter, life)
 
     def _enter(self, life):
-        """A list that waits for a look already waits for it once."""
+        """Put a list into the waiting list, unless it is there."""
         if life not in self._in:
             self._in.add(life)
             self._work.append((life, self.card.loop.now_ns + WORK))
@@ -82,7 +82,7 @@ class Prefetcher:
             self.card.loop.call_at(at, self._choose, at)
 
     def _choose(self, at):
-        """What has come goes before what is to be looked at."""
+        """Choose the next operation: finished reads before checks."""
         if at != self._next or self.card.second_level.prefetcher is not self:
             return
         self._next = None
@@ -102,7 +102,7 @@ class Prefetcher:
 
     @property
     def _came_at(self):
-        """When the first read that came is seen."""
+        """Time at which the first finished read is visible."""
         return max(self._came[0][2], self._shown_at)
 
     def _go_on(self):
@@ -111,7 +111,7 @@ class Prefetcher:
         if self._work:
             self._choose_at(self._work[0][1])
 
-    # -------------------------------------------------------------------------------------- a look at a list
+    # -------------------------------------------------------------------------------------- check of a list
 
     def _look(self, life, filling):
         nodes, registers, now = life.matcher, self.card.registers, self.card.loop.now_ns
@@ -139,21 +139,21 @@ class Prefetcher:
         self._issue(life, count)
 
     def cached(self, life, at):
-        """How many nodes of a list are in the cache, as counted then."""
+        """Return the number of cached nodes of a list, as counted at a time."""
         return len(life.matcher.nodes) + len(life.matcher.ended) + sum(
             gone > at and self.entries[entry][0] is life for gone, entry in self._leaving)
 
     def _free(self, at):
-        """Entries that are free, as counted then."""
+        """Return the number of free entries, as counted at a time."""
         return self.entries.count(None) + sum(gone <= at for gone, _ in self._leaving)
 
     @property
     def _reserve(self):
-        """Entries that are left free for first nodes, and for nodes that a header waits for."""
+        """Number of entries that stay free for first nodes, and for nodes that a header waits for."""
         return len(self.entries) // 8
 
     def _make_place(self, life, needed):
-        """For a read: what is kept for another list is forgotten, or another read ends first."""
+        """Free a slot for a read: drop the kept blocks of another list, or wait for the end of a read."""
         loose = next((read for read in self._reads if read.kept and read.loose), None)
         if needed and loose:
             self._finish(loose)
@@ -172,14 +172,14 @@ class Prefetcher:
         self.card.line_read(loop.now_ns + CYCLE_NS + timing.ask, LINE_ADAMAP, read)
 
     def _finish(self, read):
-        """A read is done with; lists that waited for that are looked at."""
+        """Release the slot of a read, and request checks of the lists that waited for that."""
         self._reads[self._reads.index(read)] = read.life.matcher.read = None
         for other in self._full:
             self.look(other, OWN)
         self._full.clear()
 
     def forget(self, life):
-        """The QP is gone."""
+        """Drop the kept blocks of a destroyed QP."""
         if life.matcher.read and life.matcher.read.kept:
             self._finish(life.matcher.read)
 
@@ -189,12 +189,12 @@ class Prefetcher:
         self._came.append((life, read, at))
         self._choose_at(at)
 
-    # ---------------------------------------------------------------------------------------- nodes that land
+    # ------------------------------------------------------------------------------------------------- fills
 
     def _land(self, life, read, part):
-        """A block of a read becomes a node, if it is the list's next one and there is an entry for it."""
+        """Fill an entry with a block of a read, if the block is the list's next node and an entry is available."""
         nodes, checked = life.matcher, self.card.loop.now_ns - CHECK
-        if nodes.read is not read:      # the QP is gone
+        if nodes.read is not read:      # the QP was destroyed
             return
         if not nodes.dead and nodes.line == read.line + part and not self._grew(nodes, read, part):
             if self._free(checked) and (nodes.waiting or not self.cached(life, checked - LISTED)
@@ -214,20 +214,20 @@ class Prefetcher:
 
     @staticmethod
     def _grew(nodes, read, part):
-        """Whether a block was the list's last one when it was read, and is so no more: its pointer has changed."""
+        """Return whether a node was linked after a block since the block was read, so that its pointer is outdated."""
         if part + 1 != read.count or nodes.fetched + 1 == nodes.linked or read.blocks is None:
             return False
         return not abi.NODE.unpack(read.blocks[part]).next_line and not damage(read.blocks[part])
 
     def _keep(self, life, read):
-        """There is no entry for what came."""
+        """Keep a read for which no entry is available."""
         self._free_at = self.card.loop.now_ns + CYCLE_NS
         self._shown_at = self._free_at + CYCLE_NS
         read.kept, read.loose = True, not life.matcher.waiting
         self._turn_out(life)
 
     def _sound(self, life):
-        """Whether the list goes on with the block that came; otherwise it is dead."""
+        """Return whether the block continues the list; otherwise stop the list."""
         nodes = life.matcher
         line, adjacent = nodes.line, nodes.adjacent
         found = self._read_node(life)
@@ -236,7 +236,7 @@ class Prefetcher:
         return bool(found)
 
     def _read_node(self, life):
-        """The block that came, which is the list's next node now; None, if it cannot be."""
+        """Return the block as the list's next node; None if it is invalid."""
         try:
             return life.matcher.fetch_next()
         except BrokenList as broken:
@@ -253,23 +253,25 @@ class Prefetcher:
             self.entries[self.entries.index(None)] = life, life.matcher.nodes[-1]
 
     def left(self, nodes):
-        """Nodes leave the cache, each at its time."""
+        """Remove nodes from the cache, each at its time."""
         for node, at in nodes:
             self._leaving.append((at, next(k for k, entry in enumerate(self.entries) if entry and entry[1] is node)))
 
     def _let_go(self):
-        """Entries of nodes that have left are free."""
+        """Free the entries of removed nodes."""
         now = self.card.loop.now_ns
         for gone, entry in self._leaving:
             if gone <= now:
                 self.entries[entry] = None
         self._leaving = [leave for leave in self._leaving if leave[0] > now]
 
-    # ------------------------------------------------------------------------------- nodes that are turned out
+    # ---------------------------------------------------------------------------------------------- eviction
 
     def _turn_out(self, life):
-        """The cache is full and headers wait, or a list has no node: another one gives its last node back, or its head
-        goes."""
+        """Evict a node for a list with waiting headers or without a node, from a full cache.
+
+        The victim is the last node of another list; after too many attempts, a head is forced to retire.
+        """
         patience, urgent = 4 * len(self.entries) + EVICT_LIMIT, bool(life.matcher.waiting)
         self._let_go()
         spare = self._spare() if self._misses < SPARE_LOOKS else None
@@ -292,7 +294,7 @@ class Prefetcher:
             self.look(life, OWN + CYCLE_NS)
 
     def _give_back(self, other, node):
-        """If a node is a list's last one, it is to be fetched again, and what was read behind it is forgotten."""
+        """Evict a node if it is the last one of its list, and drop what was read after it; return whether it was."""
         nodes = other.matcher
         if nodes.dead or not nodes.ends_with(node) or (nodes.read and not nodes.read.kept):
             return False
@@ -304,6 +306,6 @@ class Prefetcher:
         return True
 
     def _spare(self):
-        """The first entry with an untouched node with which a list ends that does not begin with it."""
+        """Return the first entry with an untouched last node that is not also its list's first node, or None."""
         return next((at for at, entry in enumerate(self.entries) if entry and not entry[1].touched
                      and len(entry[0].matcher.nodes) > 1 and entry[0].matcher.ends_with(entry[1])), None)

@@ -1,4 +1,4 @@
-"""The receive path in time: a stream of packets, payload on its way to memory, reports behind it."""
+"""Receive path of the timing model: a stream of packets, the writes of their payload, then their reports."""
 
 from collections import deque
 
@@ -13,42 +13,42 @@ from .timing import BEAT_BYTES, CYCLE_NS, HALF_PS, LINE_OVERHEAD_BYTES, PREAMBLE
 from .write_engine import NIC
 
 Reason, Ring = abi.Reason, abi.Ring
-TRANSLATION = 9 * CYCLE_NS      # of a request, see hdl/table/translate.py; longer by what answers stand at its end
+TRANSLATION = 9 * CYCLE_NS      # of a request, see hdl/table/translate.py; longer while results wait at its output
 ASK_PACE = 2 * CYCLE_NS         # between requests
-# Of the window, see hdl/adamap/window/window.py, and of the builder behind it, see hdl/adamap/builder/builder.py.
+# Of the window, see hdl/adamap/window/window.py, and of the builder after it, see hdl/adamap/builder/builder.py.
 WINDOW = 2 * CYCLE_NS           # for a packet that does not slide it
-STEP = 2                        # cycles from a run that the window slides over to the next one
-MARK = 2                        # for the mark of a packet that slid it, behind the last of them
+STEP = 2                        # cycles per run that the window slides over
+MARK = 2                        # cycles for the mark of a packet that slid the window, after the last run
 FIRST_RUN = 2 * CYCLE_NS        # from a packet at the window until the builder may take its first run
-RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # what the builder does, from its choice on
-FULL = 9 * CYCLE_NS             # from a run that finds its node full until that is reported
-OPENED = 3 * CYCLE_NS           # from a packet at the window until the node of its first hole grows old
-EXPIRED = 3 * CYCLE_NS          # from the age of a node until the builder sees it
+RUN, SEAL, SEAL_OLDEST = 5 * CYCLE_NS, 4 * CYCLE_NS, 3 * CYCLE_NS      # operations of the builder, from its choice on
+FULL = 9 * CYCLE_NS             # from a run that finds its node full until the report of the node
+OPENED = 3 * CYCLE_NS           # from a packet at the window until the age of its hole's node counts
+EXPIRED = 3 * CYCLE_NS          # from the age limit of a node until the builder detects it
 
 
 class TimedReceivePath(ReceivePath):
     """:class:`ReceivePath` with the time that each step takes.
 
-    A frame arrives with its last byte on the line; the MAC hands it on at the line's rate, each beat as soon as the
-    one before it is over.
+    A frame arrives with its last byte on the line. The MAC passes it on at the line rate, each beat when it is
+    complete.
     """
 
     def __init__(self, card):
         super().__init__(card)
         self._mac_free = 0.0
-        self._asked = 0.0       # when the newest request for a translation was taken
-        self._stood = deque()   # (from, until) of answers that waited for their packets, which held up all behind them
-        self._window_free = 0.0     # when the window is done with what it does
-        self._behind = deque()      # frames that wait for that
+        self._asked = 0.0       # time at which the newest translation request was taken
+        self._stood = deque()   # (from, until) of results that waited for their packets and delayed all later requests
+        self._window_free = 0.0     # end of the window's current operation
+        self._behind = deque()      # frames that wait for it
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
-        self._sheds_until = 0.0     # when little enough will wait, if nothing more comes, that new packets are taken
+        self._sheds_until = 0.0     # time from which new packets are accepted again if no more packets arrive
         self.ticket = 0         # of the newest packet
         self.reporter = Reporter(card)
-        self._builder_free = 0.0        # when the node builder is done with what it does
-        self._node_at = 0.0     # when the nodes that are sealed now are reported
+        self._builder_free = 0.0        # end of the node builder's current operation
+        self._node_at = 0.0     # report time of the nodes that are sealed now
 
     def receive(self, frame, at=None):
-        """A frame from the line, its last byte now, or at a later time that no other frame comes before."""
+        """Process a frame from the line, its last byte now, or at a later time before which no other frame comes."""
         loop, length, gbps = self.card.loop, len(frame), self.card.line_gbps
         begin = max(self._mac_free, at or loop.now_ns) + PREAMBLE_BYTES * 8 / gbps
         self._mac_free = begin + (length + LINE_OVERHEAD_BYTES - PREAMBLE_BYTES) * 8 / gbps
@@ -59,7 +59,7 @@ class TimedReceivePath(ReceivePath):
         loop.call_at(self._judged_at(judged, headers + self.card.timing.asked - TRANSLATION), self.judge, frame)
 
     def _judged_at(self, read, asked):
-        """When a packet is judged that was read, and whose translation may be asked for, at these times."""
+        """Return the time of a packet's verdict, from the times of its read and of its translation request."""
         stood, asked = self._stood, max(asked, self._asked + ASK_PACE)
         while stood and stood[0][1] <= asked:
             stood.popleft()
@@ -72,7 +72,7 @@ class TimedReceivePath(ReceivePath):
         return max(read, answered)
 
     def judge(self, frame):
-        """A frame reaches the window."""
+        """Process a frame at the window."""
         if self.card.receive_path is not self:
             return
         if self._behind or self.card.loop.now_ns < self._window_free:
@@ -83,7 +83,7 @@ class TimedReceivePath(ReceivePath):
             self._judge(frame)
 
     def _judge_next(self):
-        """The window takes a frame that waited for it."""
+        """Process a frame that waited for the window."""
         if self.card.receive_path is self:
             self._judge(self._behind.popleft())
             if self._behind:
@@ -103,8 +103,10 @@ class TimedReceivePath(ReceivePath):
             super().receive(frame)
 
     def _sheds(self, waiting):
-        """Whether new packets are dropped, so many beats being in the buffer. See ``hdl/receive/parse.py``, which looks
-        at the number of packets as well."""
+        """Return whether new packets are dropped while ``waiting`` beats are in the buffer.
+
+        ``hdl/receive/parse.py`` also considers the number of packets.
+        """
         now, eighth = self.card.loop.now_ns, self.card.params.rx_buffer_beats / 8
         above = waiting - SHED_UNTIL_EIGHTHS * eighth
         if waiting < SHED_FROM_EIGHTHS * eighth and (above < 0 or now >= self._sheds_until):
@@ -113,7 +115,7 @@ class TimedReceivePath(ReceivePath):
         return True
 
     def _is_new(self, frame):
-        """A data packet that is not sent again."""
+        """Return whether a frame is a data packet other than a retransmission."""
         header, _ = self._parse(frame)
         return header.kind == "DATA" and not header.retransmission
 
@@ -123,11 +125,11 @@ class TimedReceivePath(ReceivePath):
         return frame.parsed(self.card.mac, self.card.ip, self.card.registers["host_qpns"])
 
     def _stuck(self):
-        """Whether packets wait until the driver has taken reports."""
+        """Return whether packets must wait until the driver has consumed reports."""
         return bool(self.card.backlog)
 
     def go_on(self):
-        """The report ring has space again."""
+        """Process waiting frames after the report ring has space again."""
         while self._waiting and not self._stuck():
             frame = self._waiting.popleft()
             self._beats -= -(-len(frame) // BEAT_BYTES)
@@ -135,16 +137,18 @@ class TimedReceivePath(ReceivePath):
         if not self._waiting:
             self._sheds_until = 0.0
 
-    # ------------------------------------------------------------------------------------- what is written
+    # ---------------------------------------------------------------------------------------------- writes
 
     def _place(self, segments, payload, judged):
-        """The payload is in memory before any report that speaks of it; its place on the way is taken in its turn."""
+        """Write the payload to memory at once, before any report of it, and schedule its write request in order."""
         super()._place(segments, payload, judged)
         self._ask(self._verdict(judged), [segment for segment in segments if segment[1]])
 
     def _verdict(self, judged):
-        """When a packet leaves the window: later if that slides over holes; then a seal takes a cycle, too. A probe
-        leaves no mark."""
+        """Return the time at which a packet leaves the window: later if it slides over holes.
+
+        In that case a seal takes another cycle. A probe leaves no mark.
+        """
         cycles = 0
         if judged.lost:
             cycles = STEP * len(judged.lost) + (MARK if judged.verdict != PROBE else 0) + judged.seal
@@ -155,7 +159,7 @@ class TimedReceivePath(ReceivePath):
         self.ticket = self.card.pcie.writes.stream(verdict + self.card.timing.place, segments)
 
     def _raw(self, header, frame):
-        """The frame goes to memory first, then the entry that tells of it."""
+        """Write the frame to memory first, then its ring entry."""
         card = self.card
         card.rings.newest = None
         super()._raw(header, frame)
@@ -180,7 +184,7 @@ class TimedReceivePath(ReceivePath):
         self.card.second_level.unmatched(header, life)
 
     def retire(self, life, lag, ticket):
-        """Report the nodes that leave so much later, behind the packet with this ticket."""
+        """Report the nodes that retire after ``lag``, after the packet with this ticket."""
         merge = ReportMerge(None)
         self._retire(life, merge)
         for _, entry in merge.drain():
@@ -189,7 +193,7 @@ class TimedReceivePath(ReceivePath):
     # -------------------------------------------------------------------------------------------- reports
 
     def _node_age(self):
-        """From a hole's packet until the builder looks at how old its node is."""
+        """Return the time from a hole's packet until the builder checks the age of its node."""
         return super()._node_age() + OPENED
 
     def _age(self, key, draft):
@@ -199,7 +203,7 @@ class TimedReceivePath(ReceivePath):
         super()._age(key, draft)
 
     def _record(self, life, judged, merge, header):
-        """The builder takes one run after the other."""
+        """Record the runs of a packet, which the builder takes one at a time."""
         if judged.verdict == PROBE:
             self._ask(self._verdict(judged), [])
         run = self.card.loop.now_ns + FIRST_RUN
@@ -213,7 +217,7 @@ class TimedReceivePath(ReceivePath):
         super()._record(life, judged, merge, header)
 
     def _emit(self, merge):
-        """Events wait for their packets; nodes, which speak of nothing that came, do not."""
+        """Emit reports: events wait for their packets, nodes do not, since they describe no received packet."""
         now = self.card.loop.now_ns
         for source, entry in merge.drain():
             if source == NODE:

@@ -1,5 +1,7 @@
-"""Reports on their way to the ring in time, as ``hdl/report.py`` has it: each waits until what it speaks of is placed,
-then those of all sources merge."""
+"""Reports of the timing model before their ring, as in ``hdl/report.py``.
+
+Each report waits for the placement of its packet; then the reports of all sources merge.
+"""
 
 from collections import deque
 
@@ -9,36 +11,36 @@ EVENT, NODE, RETIRE = "event", "node", "retire"     # sources
 
 
 class Reporter:
-    """Keeps back and merges reports: one per cycle, events first, the other sources in turn.
+    """Delays and merges reports: one per cycle, events first, the other sources in round robin.
 
     Each source keeps its order.
 
     Parameters
     ----------
     card : TimedCard
-        Takes them with ``report(entry)``.
+        Receives the reports with ``report(entry)``.
     """
 
     def __init__(self, card):
         self.card = card
-        self._kept = {EVENT: deque(), RETIRE: deque()}      # (when, ticket, entry) that wait for their packets
+        self._kept = {EVENT: deque(), RETIRE: deque()}      # (time, ticket, entry) that wait for their packets
         self._queues = {source: deque() for source in (EVENT, NODE, RETIRE)}    # at the merge
-        self._busy, self._turn = False, (NODE, RETIRE)      # of what is no event; who went last is the last
+        self._busy, self._turn = False, (NODE, RETIRE)      # sources besides events; the last one was served last
 
     @property
     def _gone(self):
-        """The card was reset."""
+        """True after a reset of the card."""
         return self.card.receive_path.reporter is not self
 
     def keep(self, source, time_ns, ticket, entry):
-        """A report goes on then, or when the packet with this ticket is placed."""
+        """Pass on a report at a time, or later when the packet with this ticket is placed."""
         queue = self._kept[source]
         queue.append((time_ns, ticket, entry))
         if len(queue) == 1:
             self._look(source)
 
     def _look(self, source):
-        """The oldest report of a source goes on when its packet is placed."""
+        """Pass on the oldest reports of a source whose packets are placed."""
         if self._gone:
             return
         loop, queue, timing = self.card.loop, self._kept[source], self.card.timing
@@ -57,7 +59,7 @@ class Reporter:
             self.enter(source, entry)
 
     def enter(self, source, entry):
-        """A report is at the merge."""
+        """Put a report into the merge."""
         if not self._gone:
             self._queues[source].append(entry)
             if not self._busy:

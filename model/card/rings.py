@@ -1,4 +1,4 @@
-"""The card's end of the rings in time: descriptors fetched ahead, entries on their way to memory."""
+"""Rings of the timing model on the card's side: descriptors are prefetched, and entries take time to reach memory."""
 
 from collections import deque
 
@@ -15,24 +15,24 @@ _CONS = {f"{ring.name.lower()}_cons": ring for ring in abi.CARD_TO_HOST}
 _LOG2 = {f"{ring.name.lower()}_log2": ring for ring in abi.HOST_TO_CARD}
 _CLIENT = {ring: RINGS + at for at, ring in enumerate(abi.CARD_TO_HOST)}      # of the write engine
 _LINE_CLIENT = {ring: at for at, ring in enumerate(abi.HOST_TO_CARD)}
-STANDING = 2        # descriptors between their places and who takes them, see hdl/ring/reorder_buffer.py and reader.py
+STANDING = 2        # descriptors between reorder buffer and consumer, see hdl/ring/reorder_buffer.py and reader.py
 
 
 class TimedRings(CardRings):
-    """:class:`CardRings` whose descriptors have to be fetched and whose entries take their way.
+    """:class:`CardRings` with fetches of descriptors, and with entries that take time to reach memory.
 
-    :meth:`peek` shows what has come; :meth:`take` makes room for further fetches.
+    :meth:`peek` shows descriptors that arrived; :meth:`take` frees space for further fetches.
     """
 
     def __init__(self, card):
         super().__init__(card)
-        self._storing = dict.fromkeys(abi.CARD_TO_HOST, 0)     # entries that are not yet on their way
-        self._taken = {ring: deque() for ring in abi.CARD_TO_HOST}      # when the newest entries are on their way
-        self._owed = {}             # ring whose next entry brings an interrupt -> not before
-        self._armed_at = dict.fromkeys(abi.CARD_TO_HOST, 0.0)     # when the newest doorbell armed it
-        self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index behind the last descriptor asked for
-        self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # asked for and still in their places
-        self._standing = dict.fromkeys(abi.HOST_TO_CARD, 0)     # the oldest that came have left their places
+        self._storing = dict.fromkeys(abi.CARD_TO_HOST, 0)     # entries that the write engine has not taken
+        self._taken = {ring: deque() for ring in abi.CARD_TO_HOST}      # times at which it took the newest entries
+        self._owed = {}             # ring whose next entry causes an interrupt -> earliest time of it
+        self._armed_at = dict.fromkeys(abi.CARD_TO_HOST, 0.0)     # time of the newest doorbell that armed it
+        self._asked = dict.fromkeys(abi.HOST_TO_CARD, 0)     # index after the last requested descriptor
+        self._held = dict.fromkeys(abi.HOST_TO_CARD, 0)      # requested descriptors that occupy the reorder buffer
+        self._standing = dict.fromkeys(abi.HOST_TO_CARD, 0)     # oldest arrived ones, which have left the buffer
         self._ready = {ring: deque() for ring in abi.HOST_TO_CARD}
         self._reads = {ring: deque() for ring in abi.HOST_TO_CARD}     # [index, count, came], oldest first
 
@@ -48,7 +48,7 @@ class TimedRings(CardRings):
     # ----------------------------------------------------------------------------------- host to card
 
     def fetch(self, ring, delay=None):
-        """Ask for descriptors as far as there are some and place for them; ``delay`` as after a doorbell if None."""
+        """Request available descriptors as far as the buffer has space; ``delay`` None: that after a doorbell."""
         if self.prod[ring] == self._asked[ring]:
             return
         slots, size = self.card.params.prefetch(ring), 1 << self._log2(ring)
@@ -71,7 +71,7 @@ class TimedRings(CardRings):
             delay += 3 * CYCLE_NS
 
     def pushed(self, window, data=None):
-        """A card that has asked for all others need not read this one."""
+        """Process a pushed descriptor; it is not read if it is the only one that was not requested."""
         ring = abi.PUSH_RING
         at = self.prod[ring]
         super().pushed(window, data)
@@ -83,10 +83,10 @@ class TimedRings(CardRings):
             self.card.loop.call_at(self.card.loop.now_ns + self.card.timing.pushed, self._came, ring, order)
 
     def _came(self, ring, order):
-        """A read is answered; descriptors are delivered in the order of the ring."""
+        """Process a finished read; descriptors are delivered in the order of the ring."""
         order[2], reads = True, self._reads[ring]
         if self.card.rings is not self or order not in reads:
-            return      # the card was reset, or the ring began anew
+            return      # after a reset of the card or of the ring
         while reads and reads[0][2]:
             index, count, _ = reads.popleft()
             now = self.card.loop.now_ns
@@ -95,43 +95,43 @@ class TimedRings(CardRings):
         self.card.descriptors(ring)
 
     def _offer(self, ring):
-        """The oldest descriptors stand on the way to where they are taken: their places are free."""
+        """Move the oldest descriptors out of the reorder buffer toward their consumer, and refill the buffer."""
         while self._standing[ring] < min(STANDING, len(self._ready[ring])):
             self._standing[ring] += 1
             self._held[ring] -= 1
             self.fetch(ring, self.card.timing.ring_refill)
 
     def peek(self, ring):
-        """The oldest descriptor that came and was not taken, or None."""
+        """Return the oldest descriptor that arrived and was not taken, or None."""
         ready = self._ready[ring]
         return ready[0][0] if ready else None
 
     def came(self, ring):
-        """When the descriptor came that :meth:`peek` shows."""
+        """Return the arrival time of the descriptor that :meth:`peek` shows."""
         return self._ready[ring][0][1]
 
     def take(self, ring):
-        """The oldest descriptor goes to who carries it out."""
+        """Remove and return the oldest descriptor."""
         entry, _ = self._ready[ring].popleft()
         self._standing[ring] -= 1
         self._offer(ring)
         return entry
 
     def tell(self):
-        """The status block follows at its own pace."""
+        """Schedule a write of the status block."""
         if self.card.registers["status_block"]:
             self.card.tell_status()
 
     # ----------------------------------------------------------------------------------- card to host
 
     def store(self, ring, address, data):
-        """The entry of a raw frame waits until its frame is written."""
+        """Write an entry; that of a raw frame waits until its frame is written."""
         self._storing[ring] += 1
         time = NEVER if ring is Ring.NIC_RX else self.card.loop.now_ns
         self.newest = self.card.post(_CLIENT[ring], address, data, time, lambda last: self._on_its_way(ring, last))
 
     def _on_its_way(self, ring, last):
-        """The write engine took an entry; an interrupt that it caused follows."""
+        """Send the interrupt that an entry caused after the write engine took the entry."""
         self._storing[ring] -= 1
         self._taken[ring].append(last)
         if ring in self._owed:
@@ -147,7 +147,7 @@ class TimedRings(CardRings):
         super().doorbell(name, value)
 
     def _interrupt(self, ring):
-        """As the functional card has it, but the message goes behind the entry, and behind what armed the ring."""
+        """Request an interrupt as the functional card does, but after the entry and the arming doorbell."""
         if self.armed[ring] and self.prod[ring] != self.cons[ring]:
             self.armed[ring] = False
             now, taken = self.card.loop.now_ns, self._taken[ring]

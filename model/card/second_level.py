@@ -1,4 +1,4 @@
-"""Matcher and match queue in time: nodes come from host memory, retransmissions wait for them."""
+"""Matcher and match queue of the timing model: retransmissions wait for nodes from host memory."""
 
 from collections import deque
 
@@ -10,38 +10,38 @@ from ..functional.qp_life import QpLife
 from .prefetch import Prefetcher
 from .timing import CYCLE_NS
 
-SHARE = 3           # waiting headers of one QP to free places of the match queue
-TRY = 2 * CYCLE_NS          # between the tries of two waiting headers, see hdl/adamap/match/matcher.py
-FORCED = 3 * CYCLE_NS       # from a header that wants the head gone until it goes
-TRY_AGAIN = 6 * CYCLE_NS    # from a header that wants the head gone until that header is tried again
-# From the try of a new header until an order to leave: of the first node that it passes over, and of one that it ends,
-# unless a header passes over that before. A header that waited is a cycle ahead of its try.
+SHARE = 3           # limit of the ratio of a QP's waiting headers to the free entries of the match queue
+TRY = 2 * CYCLE_NS          # between the attempts of two waiting headers, see hdl/adamap/match/matcher.py
+FORCED = 3 * CYCLE_NS       # from a header that forces the head to retire until it does
+TRY_AGAIN = 6 * CYCLE_NS    # from a header that forces the head to retire until the header's next attempt
+# From the attempt of a new header until an order to retire: of the first node that it passes, and of a node that it
+# finishes, unless a header passes that node before. A header that waited is a cycle ahead of its attempt.
 PASSED, ENDED = -CYCLE_NS, 5 * CYCLE_NS
-NEXT = 2 * CYCLE_NS         # between the orders to leave of two nodes that one header passes over
-GONE = CYCLE_NS             # from the order to leave until the node is gone
-QUEUED = CYCLE_NS           # from a header's miss until it counts as waiting; a miss is later for each node passed over
+NEXT = 2 * CYCLE_NS         # between the orders to retire of two nodes that one header passes
+GONE = CYCLE_NS             # from the order to retire until the node is gone
+QUEUED = CYCLE_NS           # from a header's miss until it counts as waiting; each passed node delays a miss
 Reason = abi.Reason
 
 
 class TimedList(NodeList):
-    """A list whose nodes are there when they were fetched, not before."""
+    """List whose nodes are available only after they were fetched."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.waiting = deque()      # (header, psn; None of a probe), oldest first
-        self.trying = self.woken = False        # waiting ones are being tried; a node came meanwhile
-        self.order = None           # RSN before which everything was sent, as headers say that went to the driver
-        self.read = None            # the read that is on its way, or kept
-        self.adjacent = False       # the block behind the newest one is its successor
-        self.ended = []             # nodes that were matched for the last time and have no order to leave
+        self.waiting = deque()      # (rsn, psn; None for a probe), oldest first
+        self.trying = self.woken = False        # waiting headers are being matched; a node arrived meanwhile
+        self.order = None           # RSN before which everything was sent, by the headers left to the driver
+        self.read = None            # the outstanding or kept read
+        self.adjacent = False       # the successor of the newest node is in the next block
+        self.ended = []             # finished nodes that have no order to retire yet
         self.dead = False
 
     def fetch(self):
-        """Nothing: the prefetcher does it."""
+        """Do nothing: the prefetcher fetches."""
 
     def link(self, nodes, line):
         if not self.more:
-            self.adjacent = True    # until a node says so or not
+            self.adjacent = True    # until the next node is read, which has the flag
         super().link(nodes, line)
 
     def _block(self):
@@ -49,44 +49,44 @@ class TimedList(NodeList):
 
     @property
     def line(self):
-        """The block that is fetched next."""
+        """Next block to fetch."""
         return self._next
 
     def blocks(self, line, count):
-        """What lies in so many blocks now, or None if they are in no extent."""
+        """Return the contents of ``count`` blocks, or None if they are in no extent."""
         return [self._read(k) for k in range(line, line + count)] if line and self._in_extent(line) else None
 
     @property
     def more(self):
-        """Nodes are linked that are not cached."""
+        """True if a linked node is not cached."""
         return self.fetched != self.linked
 
     def ends_with(self, node):
-        """Whether a node is the last one."""
+        """Return whether a node is the last one."""
         return bool(self.nodes) and self.nodes[-1] is node
 
     def waits(self, rsn):
-        """Whether an RSN's node may still come."""
+        """Return whether the node of an RSN may still be fetched."""
         return self.more and not (self.nodes and self._distance(rsn) < 0)
 
     def holds(self, rsn):
         return any(node.slot(rsn) is not None for node in self.nodes)
 
     def take_back(self, line, adjacent=False):
-        """The last node, of block ``line``, is to be fetched again."""
+        """Remove the last node, of block ``line``, so that it is fetched again."""
         self.nodes.pop()
         self.fetched -= 1
         self._next, self.adjacent = line, adjacent
 
 
 class TimedLife(QpLife):
-    """:class:`QpLife` with such a list."""
+    """:class:`QpLife` with a :class:`TimedList`."""
 
     list_type = TimedList
 
 
 class SecondLevel:
-    """The second level of all QPs: shares the cache, the match queue and the prefetcher.
+    """Second level of all QPs, with the shared cache, match queue and prefetcher.
 
     Parameters
     ----------
@@ -99,16 +99,16 @@ class SecondLevel:
         self._queued = 0
         self._stalled_since = None
         self._newest = 0        # ticket of the newest header that was tried
-        self._passed = 0        # nodes that it passed over
+        self._passed = 0        # number of nodes that it passed
 
     def look(self, life):
-        """Nodes were linked."""
+        """Schedule a check of a list after nodes were linked."""
         self.prefetcher.look(life, first=self.card.timing.linked)
 
-    # ------------------------------------------------------------------------------------- headers that come
+    # --------------------------------------------------------------------------------------- arriving headers
 
     def room(self, life):
-        """Whether a retransmission of this QP may wait for its node, if need be."""
+        """Return whether a retransmission of this QP may wait for its node."""
         free, nodes = self.card.params.match_queue - self._queued, life.matcher
         return free > 0 and len(nodes.waiting) < SHARE * free and nodes.order is None
 
@@ -116,11 +116,11 @@ class SecondLevel:
         self._enter(life, header.rsn, judged.psn, self.card.receive_path.ticket)
 
     def probe(self, header, life, lag):
-        """A probe that the window is done with so much later than with one that slides over nothing."""
+        """Process a probe; ``lag`` is the additional time in the window of a probe that slides over holes."""
         self._enter(life, header.rsn, None, self.card.receive_path.ticket, lag)
 
     def unmatched(self, header, life):
-        """A header that found no room: what it passes over leaves behind the headers that wait."""
+        """Process a header without a match queue entry: nodes that it passes retire after the waiting headers."""
         slack, nodes = max(1, self.card.registers["retransmit_slack"]), life.matcher
         if slack <= SLACK_MAX // 2:
             end = (header.rsn + 1 - (slack if slack > 1 else 0)) % (1 << 24)
@@ -152,7 +152,7 @@ class SecondLevel:
         self.card.counters["cache_misses"] += psn is not None
 
     def _wait(self, count, lag=0.0):
-        """So many more headers wait, in a while; the cycles in which any does are counted."""
+        """Add ``count`` waiting headers; count the cycles in which any header waits."""
         now = self.card.loop.now_ns
         if self._queued:
             self.card.counters["match_stall_cycles"] += round((now - self._stalled_since) / CYCLE_NS)
@@ -161,14 +161,14 @@ class SecondLevel:
         self._queued += count
         self._stalled_since = now
 
-    # ------------------------------------------------------------------------------------ headers that wait
+    # ---------------------------------------------------------------------------------------- waiting headers
 
     def _node_came(self, life):
         if life.matcher.waiting:
             self.card.loop.call_in(self.card.timing.wake, self._wake, life)
 
     def _wake(self, life):
-        """Headers of a list are tried again, in order."""
+        """Try the waiting headers of a list again, in order."""
         nodes = life.matcher
         nodes.woken = nodes.trying
         if not nodes.trying:
@@ -190,11 +190,11 @@ class SecondLevel:
 
     @property
     def _passing(self):
-        """How long the header that was tried last passed nodes over."""
+        """Time that the last tried header needed to pass nodes."""
         return CYCLE_NS + (self._passed - 1) * NEXT if self._passed else 0.0
 
     def _missed(self, life):
-        """The oldest header of a list has passed over all it may, and has to wait."""
+        """Let the oldest header of a list wait after it has passed all nodes that it may."""
         if self._passed:
             life.matcher.trying = True
             self.card.loop.call_in(self._passing, self._sleep, life)
@@ -202,7 +202,7 @@ class SecondLevel:
             self._sleep(life)
 
     def _sleep(self, life):
-        """The oldest header of a list has to wait: for another node, or for the head to go."""
+        """Let the oldest header of a list wait for another node, or for the retirement of the head."""
         nodes = life.matcher
         if nodes.nodes and len(nodes.nodes) >= self._depth:
             nodes.trying = True
@@ -223,7 +223,7 @@ class SecondLevel:
         return max(1, self.card.registers["prefetch_depth"])
 
     def _try(self, life, rsn, psn, new):
-        """Match a header; false if it has to wait."""
+        """Match a header; return false if it must wait."""
         nodes, slack = life.matcher, self.card.registers["retransmit_slack"]
         ahead = 0.0 if new else CYCLE_NS
         if psn is None:
@@ -246,7 +246,7 @@ class SecondLevel:
 
     @staticmethod
     def _pass_ended(nodes, psn, rsn, slack):
-        """A header passes over nodes that ended, too; they stand before all others."""
+        """Move passed nodes that are already finished to the front of the retired nodes."""
         passed = [node for node in nodes.ended if (
             nodes.probed(node, rsn) if psn is None else nodes.passed(node, rsn, slack))]
         nodes.retired.extendleft(reversed(passed))
@@ -254,21 +254,21 @@ class SecondLevel:
             nodes.ended.remove(node)
 
     def _ripe(self, life, node):
-        """A node that ended leaves."""
+        """Retire a finished node."""
         if node in life.matcher.ended:
             life.matcher.ended.remove(node)
             life.matcher.retired.append(node)
             self._leave(life, 0.0)
 
     def _force(self, life, head=None):
-        """The head of a list goes, if it is still this one, or any."""
+        """Retire the head of a list; if ``head`` is given, only that node."""
         nodes = life.matcher
         if nodes.nodes and head in (None, nodes.nodes[0]):
             nodes.force()
             self._leave(life, 0.0)
 
     def _leave(self, life, lag):
-        """Report the nodes that get the order to leave so much later, and give their places back."""
+        """Report the nodes with an order to retire after ``lag``, and free their entries."""
         retired = life.matcher.retired
         if retired:
             gone = self.card.loop.now_ns + lag + GONE
@@ -277,7 +277,7 @@ class SecondLevel:
             self.prefetcher.look(life, lag + GONE)
 
     def forget(self, life):
-        """The QP is gone."""
+        """Drop the nodes and waiting headers of a destroyed QP."""
         nodes = life.matcher
         now = self.card.loop.now_ns
         self.prefetcher.left((node, now) for node in (*nodes.nodes, *nodes.ended))

@@ -1,7 +1,7 @@
-"""How long everything takes in the card and on the way to host memory: all that calibration may change stands here.
+"""Latencies of the card and of its path to host memory: all values that calibration may change.
 
-Times are nanoseconds. Amounts that the gateware fixes come from :mod:`weft.hdl.contract.params`; these are what its
-pipelines and the simulated host add, found with ``weft calibrate``.
+Times are nanoseconds. Amounts that the gateware fixes come from :mod:`weft.hdl.contract.params`. The values in this
+module are the latencies of its pipelines and of the simulated host, measured with ``weft calibrate``.
 """
 
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ HALF_PS = 0.0005        # times on the line are exact to a picosecond
 
 
 def edge(time_ns):
-    """The first edge of the clock at or after a time."""
+    """Return the time of the first clock edge at or after a time."""
     return -(-time_ns // CYCLE_NS) * CYCLE_NS
 
 
 @dataclass(frozen=True)
 class HostTiming:
-    """How a host behaves: the fields of ``weft.tb.sim.pcie.host.HostConfig`` that take time.
+    """Behaviour of a host: the fields of ``weft.tb.sim.pcie.host.HostConfig`` that affect the time.
 
     Attributes
     ----------
     read_latency_ns, read_jitter : float
-        Mean of what a read waits for memory, and the fraction by which it varies uniformly.
+        Mean memory latency of a read, and the fraction by which it varies uniformly.
     read_tail, read_tail_ns : float
-        Chance of, and further wait of, an unlucky read.
+        Chance and additional latency of a slow read.
     max_payload_bytes, max_read_bytes : int
     split_completions : bool
         Every completion ends at the next multiple of 64 bytes.
     stall : float
-        Chance per cycle that a stream of the hard block is held back.
+        Chance per cycle of back pressure on a stream of the hard block.
     """
 
     read_latency_ns: float = 1000
@@ -47,76 +47,77 @@ class HostTiming:
 
 @dataclass(frozen=True)
 class Timing:
-    """Latencies of the card, in nanoseconds unless a name says otherwise.
+    """Latencies of the card, in nanoseconds unless a name has another unit.
 
     Attributes
     ----------
     register_write, register_read : float
-        From when it begins on the link to the card; of a whole read.
+        From the beginning on the link to the card; of a whole read.
     register_pace : float
-        Between writes that come at once.
+        Between register writes in a burst.
     room : float
-        From a read's last completion to the request that waited for its room.
+        From a read's last completion to the request that waited for its space in the completion buffer.
     pcie_bytes_per_ns : float
-        Of the link, Gen3 x16.
+        Rate of the link, Gen3 x16.
     pcie_hop : float
         From the last byte on the link to the other side.
     write_header_bytes, message_header_bytes, completion_header_bytes : int
-        Of a TLP on the link, besides its payload: of writes to addresses above and below 4 GiB.
+        Overhead of a TLP on the link: of writes to addresses above and below 4 GiB, and of completions.
     interrupt, doorbell : float
-        From a ring entry's beat in the write engine to its vector's being pending; from the doorbell that arms a ring
-        with entries until it might be.
+        From a ring entry's beat in the write engine until its vector is pending; from the doorbell that arms a ring
+        with entries until its vector may be pending.
     ring_fetch, ring_refill : float
-        From a doorbell at the card to the request for the descriptor, and from the place for more to theirs.
+        From a doorbell at the card to the request for the descriptor; from free space to the request for further
+        descriptors.
     pushed : float
-        From a pushed descriptor at the card until it is offered to its taker.
+        From a pushed descriptor at the card until it is offered to its consumer.
     delivered : float
-        From a descriptor's last line at the card until it is offered to its taker.
+        From a descriptor's last line at the card until it is offered to its consumer.
     descriptor : float
-        From there to the choice between its first packet and others.
+        From there to the arbitration between its first packet and others.
     check : float
         From there to the request for the payload.
     frame_descriptor : float
-        The same of a raw frame.
+        The same for a raw frame.
     payload, raw_payload : float
-        From the last completion of a read to its first byte in the framer; of a raw frame's in its reader.
+        From the last completion of a read to its first byte in the framer; for a raw frame, in its reader.
     send : float
         From the last beat of a frame through the merge to the line.
     retire, retire_raw : float
         From the last beat of a descriptor's last packet out of the framer, or of a raw frame out of its reader, until
-        it counts as finished.
+        the descriptor counts as finished.
     status : float
-        From there until the status block is made up.
+        From there until the contents of the status block are fixed.
     judge : float
         From a packet's last beat out of the MAC to the window's verdict.
     asked : float
-        The same from the beat with the end of its headers, before which the verdict is not there either; longer while
-        translations of others wait for their packets.
+        From the beat with the end of its headers to the earliest verdict; longer while translations of other packets
+        wait.
     place : float
         From a verdict to the request for the payload's write.
     raw : float
-        From where a raw frame would be judged to the request for its write.
+        From the time at which a raw frame would have its verdict to the request for its write.
     placed, placed_retire : float
-        From the last beat of a packet's payload in the write engine until a report that speaks of it is at its ring;
-        of a node that leaves.
+        From the last beat of a packet's payload in the write engine until a report of the packet is at its ring; the
+        same for the report of a retired node.
     retire_report : float
-        From the order to leave that a node gets until that report is at its ring, at least.
+        Least time from a node's order to retire until that report is at its ring.
     node_report, aged_report : float
-        The same of a node that is sealed, from when the builder takes what seals it, or sees that it is old.
+        The same for a sealed node, from when the builder takes the cause of the seal, or detects the age limit.
     command, qp_command : float
-        From the descriptor's line at the card until the answer is at its ring; of a command that is about a QP.
+        From the descriptor's line at the card until the response is at its ring; of a command for a QP.
     command_done : float
         From there until the command counts as finished.
     pages, pages_written : float
         From the descriptor of a PAGE_TABLE_WRITE to the first request for its entries, and from the last entry in the
-        table until the answer is at its ring.
+        table until the response is at its ring.
     look, linked, ask : float
-        Prefetcher, see ``hdl/adamap/prefetch/prefetch.py``: from the matcher's reason to look at a list, or a doorbell
-        at the card, until it may be chosen; from the step that asks for blocks to the request.
+        Prefetcher, see ``hdl/adamap/prefetch/prefetch.py``: from the matcher's request for a check of a list, or from a
+        doorbell at the card, until the list may be chosen; from the step that requests blocks to the request.
     line : float
         From the end of a read until its blocks may be chosen.
     wake : float
-        From a node in the cache until a header that waited is tried.
+        From a node in the cache until the next attempt of a waiting header.
     match : float
         Matcher, see ``hdl/adamap/match/matcher.py``: from a verdict to its hit or miss.
     """

@@ -1,7 +1,7 @@
-"""The transmit path in time: packets chosen, reads under way, frames complete in order, one at a time on the line.
+"""Transmit path of the timing model: arbitration of packets, reads of payload, and frames in order on the line.
 
-What is chosen goes ahead of everything that is chosen later, but frames of the two bulk clients, payload and raw
-frames, merge behind the framer.
+A chosen packet precedes all packets that are chosen later. Frames of the two bulk clients, payload and raw frames,
+merge after the framer.
 """
 
 from collections import deque
@@ -16,39 +16,39 @@ from .timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, PREAMBLE_BYTES, e
 
 Ring = abi.Ring
 # Packets between their choice and the first read of their payload: 1 in hdl/transmit/merge.py; 2 before, 5 in and 4
-# behind the translation of hdl/transmit/check.py; 1 in hdl/pcie/splitter.py.
+# after the translation of hdl/transmit/check.py; 1 in hdl/pcie/splitter.py.
 CHOSEN_MAX = 14
 AHEAD = 2                   # packets that may wait for the translation
 TRANSLATE = 2 * CYCLE_NS    # between two packets that enter the translation
-BEHIND = 6                  # packets with payload that may stand between the translation and the bulk reader
-THROUGH = 2 * CYCLE_NS      # for a packet without payload to leave the translation, once BEHIND or fewer are ahead
-TAKEN = CYCLE_NS            # from a read on RQ until a packet moves up that waited for it
+BEHIND = 6                  # payload packets between translation and bulk reader that an empty packet does not wait for
+THROUGH = 2 * CYCLE_NS      # translation of a packet without payload, once BEHIND or fewer packets are ahead of it
+TAKEN = CYCLE_NS            # from a read on RQ until a packet that waited for it moves up
 HEADER = 15 * CYCLE_NS      # from the choice of a packet until its headers are in the framer
 MERGED = CYCLE_NS           # from the framer to the merge
 SEALED = 8 * CYCLE_NS       # latency of a frame's last beat while its ICRC is computed
-RAW_FRAMES = 4              # raw frames that are read at once, see hdl/simple_nic.py
+RAW_FRAMES = 4              # raw frames that are read at the same time, see hdl/simple_nic.py
 RAW_WAITED = 2 * CYCLE_NS   # from the end of one of RAW_FRAMES until another one is taken
-RAW_MERGED = 2 * CYCLE_NS   # from the reader of raw frames to the merge, a beat for each cycle
+RAW_MERGED = 2 * CYCLE_NS   # from the reader of raw frames to the merge, one beat per cycle
 BULK_SHARE = 8              # one of BULK_SHARE bulk tags is for raw frames, see hdl/pcie/dma_read.py
 FIFO_BEATS = 19             # capacity between the framer and the MAC, without the send buffer
 ROWS_AHEAD = 5              # rows of payload that may be read before the framer takes them
-ROW_AHEAD = 5 * CYCLE_NS    # from a row's entry into the framer until the row that takes its place is read
-HELD_AHEAD = 3 * CYCLE_NS   # by which a slot is released before its frame, where a full send buffer delays both
+ROW_AHEAD = 5 * CYCLE_NS    # from a row's entry into the framer until the row that replaces it is read
+HELD_AHEAD = 3 * CYCLE_NS   # release of a slot before its frame, if a full send buffer delays both
 
 
 class _Job:
-    """A frame that waits for its bytes.
+    """Frame that waits for its payload.
 
     Attributes
     ----------
     reads : list of (address, length)
-        That were not asked for yet.
+        Reads that were not requested yet.
     slots : list of (time of the last byte, rows)
         In order; the time is known ahead.
     open : int
-        Reads that are not answered.
+        Reads without a response.
     merging : Frame or None
-        At the merge.
+        The frame at the merge.
     """
 
     __slots__ = ("at", "chosen", "frame", "lane", "last", "length", "merging", "open", "reads", "ring", "slots")
@@ -64,20 +64,20 @@ class _Job:
 
 
 class _Lane:
-    """A client of the bulk reader: slots in ring order, frames in order."""
+    """Client of the bulk reader: slots in ring order, frames in order."""
 
     __slots__ = ("asked", "asking", "empty", "freed", "jobs", "slots")
 
     def __init__(self, slots):
         self.slots = slots
-        self.freed = deque()        # when others are free, in that order
-        self.asking = deque()       # jobs with reads to be asked for
-        self.asked = 0              # jobs that have asked for everything
-        self.empty = deque()        # of packets without payload that wait for translation: the jobs asked for before
+        self.freed = deque()        # times at which further slots are free, ascending
+        self.asking = deque()       # jobs with reads to request
+        self.asked = 0              # jobs that have requested all reads
+        self.empty = deque()        # empty packets before translation: total of payload jobs ahead of each
         self.jobs = deque()         # all jobs, oldest first
 
     def next_read(self):
-        """When there is a read to ask for and a slot for it, or None."""
+        """Return the time of the next read with a slot, or None."""
         if not self.asking:
             return None
         at = self.asking[0].at
@@ -87,7 +87,7 @@ class _Lane:
 
 
 class TimedTransmitPath(TransmitPath):
-    """:class:`TransmitPath` with the reads of payload and the buffers between."""
+    """:class:`TransmitPath` with the reads of payload and the buffers between the stages."""
 
     def __init__(self, card):
         super().__init__(card)
@@ -97,29 +97,29 @@ class TimedTransmitPath(TransmitPath):
         card.pcie.next_read, card.pcie.take_read = self.next_read, self.take_read
         self._streams = {}          # ring -> [iterator over packets, the next one, first time it may be chosen]
         self._next_choice, self._full = 0.0, False
-        self._entered = 0.0         # when the newest packet began to wait for translation
-        self._translated = deque([0.0] * AHEAD)     # when the newest packets went there
-        self._framing = False       # it is known when the first job's last beat leaves the framer
+        self._entered = 0.0         # time from which the newest packet waits for translation
+        self._translated = deque([0.0] * AHEAD)     # times at which the newest packets entered the translation
+        self._framing = False       # the time at which the first job's last beat leaves the framer is known
         self._framer_free = self._line_free = 0.0
-        self._rows_end = self._slot_free = 0.0      # the newest slot's last row was in the framer; the slot was free
+        self._rows_end = self._slot_free = 0.0      # newest slot: its last row in the framer; its release
         self._merge = FrameMerge(card.loop, self._merged, lambda: card.transmit_path is self)
-        self._raw_read = self._raw_passed = 0.0     # when the newest raw frame was read, and was through the merge
-        self._raw_from = 0.0        # when another one may be taken
-        self._raw_behind = deque()  # beats of raw frames that were read and are not through
+        self._raw_read = self._raw_passed = 0.0     # newest raw frame: end of its read; end of its merge
+        self._raw_from = 0.0        # time from which another one may be taken
+        self._raw_behind = deque()  # beats of raw frames that were read and have not passed the merge
         self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
         self._beats = 0
-        self._woken = 0.0           # when it will be looked again
+        self._woken = 0.0           # time of the next call of start()
         self._most = min(card.params.bulk_slot_bytes, card.pcie.host.max_read_bytes)
 
     def start(self):
-        """Do what can be done now."""
+        """Process what is possible now."""
         if self.card.transmit_path is not self:
             return
         self._choose()
         self._choose_raw()
 
     def _wake_at(self, time_ns):
-        """Look again when a descriptor has passed its stages."""
+        """Schedule :meth:`start` for the time at which a descriptor has passed its stages."""
         if not self.card.loop.now_ns < self._woken <= time_ns:
             self._woken = time_ns
             self.card.loop.call_at(time_ns, self.start)
@@ -127,7 +127,7 @@ class TimedTransmitPath(TransmitPath):
     # --------------------------------------------------------------------------------------- choosing packets
 
     def _head(self, ring):
-        """The stream of a ring, with its next packet; None if there is none."""
+        """Return the stream of a ring, with its next packet; None if there is none."""
         stream = self._streams.get(ring)
         if stream is not None:
             return stream
@@ -143,9 +143,9 @@ class TimedTransmitPath(TransmitPath):
         return None
 
     def _choose(self):
-        """Take packets, retransmissions first, as they come to where one of them is chosen."""
+        """Choose packets when they reach the arbiter, retransmissions first."""
         lane, now, timing = self._data, self.card.loop.now_ns, self.card.timing
-        if self._full:      # the choice was held up until now
+        if self._full:      # the arbiter was blocked until now
             self._next_choice = max(self._next_choice, now)
         while True:
             again, new = self._head(Ring.RETRANSMIT), self._head(Ring.SEND)
@@ -171,7 +171,7 @@ class TimedTransmitPath(TransmitPath):
             self._enter(lane, frame, ring, last, timing.check, segments)
 
     def _choose_raw(self):
-        """Take raw frames, as many as may be under way."""
+        """Take raw frames, up to the limit of outstanding ones."""
         rings, now = self.card.rings, self.card.loop.now_ns
         while rings.peek(Ring.NIC_TX) is not None and len(self._raw.jobs) < RAW_FRAMES:
             taken = max(now, rings.came(Ring.NIC_TX) + CYCLE_NS, self._raw_from)
@@ -198,13 +198,13 @@ class TimedTransmitPath(TransmitPath):
             self._frame()
 
     def _want(self, lane):
-        """Say when a lane has a read to ask for."""
+        """Announce the time of a lane's next read."""
         at = lane.next_read()
         if at is not None:
             self.card.pcie.wanted(at)
 
     def _pieces(self, segments):
-        """Reads of a frame: none crosses a multiple of the largest read. The next one stands last."""
+        """Return the reads of a frame, last one first; none crosses a multiple of the largest read."""
         pieces, most = [], self._most
         for address, left in segments:
             while left:
@@ -215,11 +215,11 @@ class TimedTransmitPath(TransmitPath):
         return pieces
 
     def next_read(self, source):
-        """When there is a read to ask for, of payload (1) or of raw frames (2), or None."""
+        """Return the time of the next read, of payload (1) or of raw frames (2), or None."""
         return self._lanes[source].next_read()
 
     def take_read(self, source):
-        """That read. Place for another packet may be where it comes from."""
+        """Remove and return that read. This may free space for another packet."""
         lane = self._lanes[source]
         job = lane.asking[0]
         address, length = job.reads.pop()
@@ -239,7 +239,7 @@ class TimedTransmitPath(TransmitPath):
         return read
 
     def _through(self, lane):
-        """A packet without payload has passed the translation."""
+        """Move a packet without payload out of the translation."""
         if self.card.transmit_path is self:
             ahead = lane.empty.popleft()
             if self._full:
@@ -261,7 +261,7 @@ class TimedTransmitPath(TransmitPath):
     # ------------------------------------------------------------------------------------ sending frames
 
     def _frame(self):
-        """The first job goes through the framer: its headers at once, the rest when its payload is there."""
+        """Send the first job through the framer: its headers at once, the rest when its payload is there."""
         lane, merge = self._data, self._merge
         job = lane.jobs[0]
         begin = max(self._framer_free + CYCLE_NS, job.chosen + HEADER)
@@ -292,7 +292,7 @@ class TimedTransmitPath(TransmitPath):
         merge.complete(job.merging, end + SEALED)
 
     def _free_slot(self, came, count, end):
-        """A slot with so many rows is free when the last one was read, which is in the framer at ``end``."""
+        """Schedule the release of a slot with ``count`` rows, whose last row is in the framer at ``end``."""
         ahead = end - ROWS_AHEAD * CYCLE_NS if count > ROWS_AHEAD else (
             self._rows_end - (ROWS_AHEAD - count) * CYCLE_NS)
         self._slot_free = max(came + (count - 1) * CYCLE_NS, ahead + ROW_AHEAD,
@@ -301,7 +301,7 @@ class TimedTransmitPath(TransmitPath):
         self._data.freed.append(self._slot_free)
 
     def _framed(self, job):
-        """A frame has left the framer."""
+        """Remove a frame that has left the framer."""
         if self.card.transmit_path is not self:
             return
         lane = self._data
@@ -313,7 +313,7 @@ class TimedTransmitPath(TransmitPath):
             self._frame()
 
     def _read_raw(self):
-        """The first raw frame goes to the merge; a few beats of raw frames may wait there."""
+        """Send the first raw frame to the merge, where a few beats of raw frames may wait."""
         job = self._raw.jobs[0]
         if job.merging or job.open or sum(self._raw_behind) + job.beats > max(RAW_MERGED / CYCLE_NS, job.beats):
             return
@@ -327,7 +327,7 @@ class TimedTransmitPath(TransmitPath):
         self.card.loop.call_at(self._raw_read, self._raw_framed, job)
 
     def _raw_framed(self, job):
-        """A raw frame was read: its slots are free."""
+        """Free the slots of a raw frame that was read."""
         if self.card.transmit_path is not self:
             return
         lane = self._raw
@@ -342,7 +342,7 @@ class TimedTransmitPath(TransmitPath):
             self._read_raw()
 
     def _merged(self, job, time_ns):
-        """A frame goes to the line."""
+        """Send a frame to the line."""
         self._line(job.frame, job.length, time_ns + self.card.timing.send, job.beats)
         if job.lane is self._raw:
             self._raw_behind.popleft()
@@ -351,7 +351,7 @@ class TimedTransmitPath(TransmitPath):
                 self._read_raw()
 
     def _send_place(self, beats):
-        """When the send buffer has space for the last beat of a frame: the ones before leave it beat by beat."""
+        """Return the time at which the send buffer, which drains beat by beat, has space for a frame's last beat."""
         over, at = self._beats + beats - self.card.params.tx_buffer_beats - FIFO_BEATS, 0.0
         while over > 0 and self._buffered:
             begins, ends, held = self._buffered[0]

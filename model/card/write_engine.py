@@ -1,47 +1,48 @@
-"""The write engine in time: groups are granted in turns, are written in the order of the grants, and leave on RQ.
+"""Write engine of the timing model: groups are granted in round robin, written in that order, and sent on RQ.
 
 The cycles are those of ``hdl/pcie/dma_write.py``, ``write_align.py``, ``piece_beats.py``, ``write_store.py`` and
-``rq.py``. What comes of a grant is known with it, so nothing happens between; grants are found out when somebody asks.
+``rq.py``. A grant determines all its later events, so the model has no events in between. Grants are computed on
+demand.
 """
 
 from collections import deque
 
 from .timing import BEAT_BYTES, CYCLE_NS
 
-STREAM, NIC, COMMAND, RINGS, STATUS, MESSAGES = 0, 1, 2, 3, 6, 7     # clients, in the order of their turns
+STREAM, NIC, COMMAND, RINGS, STATUS, MESSAGES = 0, 1, 2, 3, 6, 7     # clients, in the order of the round robin
 CLIENTS = 8
 GROUPS_GRANTED = 4
-PIECES = 3              # between splitter and the piece that is aligned
-WRITE_BYTES = 16        # of a header on RQ
-READ_BYTES_ON_LINK = 24     # of a request
-RAW_PACE = 4 * CYCLE_NS      # from a raw frame's grant until the next one asks, see hdl/simple_nic.py
+PIECES = 3              # pieces between the splitter and the aligner's current piece
+WRITE_BYTES = 16        # header of a write on RQ
+READ_BYTES_ON_LINK = 24     # size of a read request
+RAW_PACE = 4 * CYCLE_NS      # from a raw frame's grant until the request of the next one, see hdl/simple_nic.py
 DATA = 2 * CYCLE_NS     # from a group's entry into the order until its first beat
 USED = 2 * CYCLE_NS     # from a beat until the aligner uses it
 WHOLE = 8 * CYCLE_NS    # from a piece's last beat until its packet may begin on RQ
-STORED = 6 * CYCLE_NS   # and until it is in the store
+STORED = 6 * CYCLE_NS   # from a piece's last beat until it is in the store
 STORE_BEATS = 64
-TICKETS = 64            # of which it is known when they were placed; older ones were long ago
-PACKETS = 1024          # that are remembered without need
-READ, WRITTEN = 1, 2    # what the host's port hears, and gives credits back for
-ANSWERED = 146.5        # from the first that it hears until it does, with an acknowledgement of all; see cocotbext-pcie
-ANSWER_BYTES = 8        # of each
-ANSWERS = 4             # that are remembered
+TICKETS = 64            # newest tickets with a known time of placement; older ones were placed long ago
+PACKETS = 1024          # packets that are kept beyond need
+READ, WRITTEN = 1, 2    # kinds of requests for which the host's port returns credits
+ANSWERED = 146.5        # from the first request at the host's port to its acknowledgement of all; see cocotbext-pcie
+ANSWER_BYTES = 8        # of each acknowledgement
+ANSWERS = 4             # acknowledgements that are kept
 NEVER = float("inf")
 
 
 class Group:
-    """A group of writes that a client asks for.
+    """Group of writes that a client requests.
 
     Attributes
     ----------
     at : float
-        When it is asked for.
+        Time of the request.
     segments : sequence of (address, length)
-        One behind the other.
+        Written in order.
     beats : int
         Of all segments.
     granted : callable(last, packet), None
-        Told when its last beat is taken, and its last packet, for :meth:`WriteEngine.then`.
+        Called with the time at which its last beat is taken, and its last packet, for :meth:`WriteEngine.then`.
     """
 
     __slots__ = ("at", "beats", "client", "granted", "segments", "ticket")
@@ -52,7 +53,7 @@ class Group:
 
 
 class WriteEngine:
-    """Everything that a card writes to its host.
+    """Engine for all writes of a card to its host.
 
     Parameters
     ----------
@@ -63,47 +64,47 @@ class WriteEngine:
     Attributes
     ----------
     ticket : int
-        Of the newest group of the receive path.
+        Number of the newest group of the receive path.
     ended : bool
-        The card was reset: nothing more happens.
+        True after a reset of the card: no further events.
     up_free : float
-        When the newest write that was granted has left the link.
+        Time at which the newest granted write has left the link.
     read_out, read_left : float
-        When the newest read went out on RQ, and when it had left the link.
+        Times at which the newest read was sent on RQ, and at which it had left the link.
     backlog : float
-        What the stream's groups that wait for their grant will take, nanoseconds.
+        Duration of the stream's groups that wait for their grant, nanoseconds.
     """
 
     def __init__(self, loop, timing, host):
         self._loop, self._timing, self._host = loop, timing, host
         self._pace = CYCLE_NS / (1 - host.stall)     # of a beat on RQ
         self._stream = deque()      # groups of the receive path: payload and raw frames, in their order
-        self._asking = [None] * CLIENTS     # of the others, one each
-        self._owner = 0             # who was granted last
-        self._free = 0.0            # when the next grant may be
-        self._stream_free = self._raw_free = 0.0    # when the stream may ask again; for a raw frame
-        self._split = 0.0           # when the newest piece left the splitter
-        self._lined = deque([0.0] * PIECES)     # when the newest pieces began to be aligned
-        self._used = 0.0            # when the newest piece's last beat was used
-        self._ordered = deque([0.0] * GROUPS_GRANTED)   # when the newest groups left the order
-        self._last = 0.0            # when the newest group's last beat was taken
-        self._stored = deque()      # (when a packet has left the store, its beats)
-        self._held = 0              # beats in there
+        self._asking = [None] * CLIENTS     # groups of the other clients, one each
+        self._owner = 0             # client of the last grant
+        self._free = 0.0            # earliest time of the next grant
+        self._stream_free = self._raw_free = 0.0    # earliest time of the next request of the stream; of a raw frame
+        self._split = 0.0           # time at which the newest piece left the splitter
+        self._lined = deque([0.0] * PIECES)     # times at which the newest pieces began to be aligned
+        self._used = 0.0            # time at which the newest piece's last beat was used
+        self._ordered = deque([0.0] * GROUPS_GRANTED)   # times at which the newest groups left the order
+        self._last = 0.0            # time at which the newest group's last beat was taken
+        self._stored = deque()      # (time at which a packet has left the store, its beats)
+        self._held = 0              # beats in the store
         self._rq_free = 0.0
-        self._packets = deque()     # [begins on RQ, ends there, has left the link, takes on it], the oldest first
-        self._wrote = self._link_was = 0.0      # when the newest packet that is forgotten had ended, and had left
-        self._next = NEVER          # when somebody looks again
+        self._packets = deque()     # [begin on RQ, end there, end on the link, duration on the link], oldest first
+        self._wrote = self._link_was = 0.0      # newest removed packet: end on RQ, end on the link
+        self._next = NEVER          # time of the next check for grants
         self.up_free = self.read_out = self.read_left = self.backlog = 0.0
         self.ticket, self.ended = 0, False
-        self._tickets = [(0, 0.0)] * TICKETS        # (ticket, when it was placed), by ticket modulo their count
+        self._tickets = [(0, 0.0)] * TICKETS        # (ticket, time of placement), by ticket modulo their count
         self._placed, self._placed_at = 0, 0.0      # the newest of them
-        self._answers = deque()     # [when the host's port answers, what it has heard], the oldest first
-        self._told = []             # (granted, last, packet) of groups whose clients are still to be told
+        self._answers = deque()     # [time of an acknowledgement of the host's port, its kinds], oldest first
+        self._told = []             # (granted, last, packet) of groups whose clients are not notified yet
 
     # ---------------------------------------------------------------------------------------------- clients
 
     def stream(self, time_ns, segments, client=STREAM, granted=None):
-        """The receive path asks for a group, which may be empty: its ticket."""
+        """Request a group of the receive path, which may be empty; return its ticket."""
         self.advance()
         self.ticket += 1
         group = Group(time_ns, client, segments, granted, self.ticket)
@@ -114,12 +115,12 @@ class WriteEngine:
         return self.ticket
 
     def ask(self, client, time_ns, address, length, granted):
-        """Another client, whose group before was granted, asks for one: later than now."""
+        """Request a group of another client, whose previous group was granted; ``time_ns`` is in the future."""
         self._asking[client] = Group(time_ns, client, ((address, length),), granted)
         self._look_at(time_ns)
 
     def placed(self, ticket):
-        """When the last beat of a packet was taken, 0.0 if that is long ago; None if it was not yet granted."""
+        """Return the time at which the last beat of a packet was taken; 0.0: long ago; None: not granted yet."""
         self.advance()
         if ticket > self._placed:
             return None
@@ -127,7 +128,7 @@ class WriteEngine:
         return at if number == ticket else 0.0
 
     def seen(self, packet):
-        """When a packet is in memory, as far as that is known: reads may still pass it."""
+        """Return the time at which a packet is in memory, as known now: later reads may still delay it."""
         return packet[2] + self._timing.pcie_hop
 
     def then(self, packet, function, *arguments):
@@ -136,15 +137,15 @@ class WriteEngine:
         self._loop.call_at(at, self._arrive, at, packet, function, arguments)
 
     def _arrive(self, at, packet, function, arguments):
-        if self.seen(packet) > at:      # reads have passed it since
+        if self.seen(packet) > at:      # reads have delayed it since
             self.then(packet, function, *arguments)
         else:
             function(*arguments)
 
-    # -------------------------------------------------------------------------- what the host's port answers
+    # ------------------------------------------------------------------ acknowledgements of the host's port
 
     def _heard(self, time_ns, kind):
-        """A request reaches the host, which acknowledges it, and gives credits back, with others."""
+        """Schedule the host's acknowledgement of a request, with credits; one covers several requests."""
         answers = self._answers
         if answers and time_ns <= answers[-1][0]:
             answers[-1][1] |= kind
@@ -154,8 +155,10 @@ class WriteEngine:
         answers.append([time_ns + ANSWERED, kind])
 
     def acknowledge(self, free):
-        """When a packet may begin on the link to the card, which is free from then on but for what the host's port has
-        to say first."""
+        """Return the time at which a packet may begin on the link to the card.
+
+        The link is free from ``free`` on, except for due acknowledgements of the host's port.
+        """
         answers, now = self._answers, self._loop.now_ns
         while answers and answers[0][0] <= max(free, now):
             due, kinds = answers.popleft()
@@ -164,12 +167,12 @@ class WriteEngine:
 
     @property
     def again(self):
-        """The first time later than now at which something may be granted."""
+        """Earliest time later than now at which a group may be granted."""
         return max(self._free, self._loop.now_ns + CYCLE_NS)
 
     @property
     def behind_ns(self):
-        """How long what was asked for by the stream will still be taken."""
+        """Time until the requested groups of the stream are taken."""
         return max(0.0, self._last - self._loop.now_ns) + self.backlog
 
     def _look_at(self, time_ns):
@@ -178,7 +181,7 @@ class WriteEngine:
             self._loop.call_at(time_ns, self._look, time_ns)
 
     def _look(self, at):
-        """Tell those who were granted; look again when somebody may be."""
+        """Notify the clients of granted groups, and schedule the next check."""
         if at != self._next or self.ended:
             return
         self._next = NEVER
@@ -194,7 +197,7 @@ class WriteEngine:
     # ----------------------------------------------------------------------------------------------- grants
 
     def advance(self):
-        """Grant what may be granted by now."""
+        """Grant all groups whose time has come."""
         now = self._loop.now_ns
         while True:
             stream = self._stream
@@ -220,7 +223,7 @@ class WriteEngine:
         self._tickets[ticket % TICKETS] = ticket, at
 
     def _grant(self, at, head):
-        """The next client in turn that asks gets its group; ``head`` is the stream's, if that asks."""
+        """Grant the group of the next requesting client; ``head`` is the stream's group if the stream requests."""
         for step in range(1, CLIENTS + 1):
             client = (self._owner + step) % CLIENTS
             if head is not None and head.client == client:
@@ -242,7 +245,7 @@ class WriteEngine:
             self._told.append((group.granted, last, self._packets[-1]))
 
     def _write(self, granted, segments, client):
-        """Write a group; when its last beat is taken."""
+        """Write a group; return the time at which its last beat is taken."""
         size, timing = self._host.max_payload_bytes, self._timing
         header = timing.message_header_bytes if client == MESSAGES else timing.write_header_bytes
         moved, beat = granted, None
@@ -252,7 +255,7 @@ class WriteEngine:
                 moved = max(moved, self._ordered.popleft() + CYCLE_NS)
                 ordered = max(moved + CYCLE_NS, self._last)
                 self._ordered.append(ordered)
-                beat = ordered                      # when the newest beat was taken, or could have been
+                beat = ordered                      # time at which the newest beat was taken, or could have been
             self._split = moved
             while length:
                 piece = min(length, size - address % size)
@@ -267,7 +270,7 @@ class WriteEngine:
         return beat
 
     def _piece(self, beat, length):
-        """A piece, as a packet on RQ; ``beat`` is when the beat before it was taken; when its last one is."""
+        """Write a piece as a packet on RQ; return the time of its last beat. ``beat``: time of the preceding beat."""
         self._split = max(self._split + CYCLE_NS, self._lined.popleft() + CYCLE_NS)
         lined = max(self._split + 2 * CYCLE_NS, self._used)
         self._lined.append(lined)
@@ -288,17 +291,17 @@ class WriteEngine:
         self._packets.append([begin, self._rq_free, 0.0, 0.0])
         return last
 
-    # ---------------------------------------------------------------------------------------- reads beside it
+    # -------------------------------------------------------------------------------------- concurrent reads
 
     def let_pass(self, at):
-        """A read goes out at a time or behind the write that RQ is in then. Writes behind it make way."""
+        """Send a read at a time, or after the write that is on RQ then. Later writes are delayed."""
         self.advance()
         self._forget()
         packets, wrote = self._packets, self._wrote
         for packet in packets:
             begin, end = packet[0], packet[1]
             if begin > at or (begin == at and wrote > self.read_out):
-                break       # reads and writes take turns
+                break       # reads and writes alternate
             if at < end:
                 at = end
             wrote = end
@@ -325,7 +328,7 @@ class WriteEngine:
             self.up_free = max(self.up_free, self._read_leaves(left, at))
 
     def _read_leaves(self, left, at):
-        """The read goes over the link when what was before it has left."""
+        """Send the read over the link after the packets before it."""
         self.read_left = max(left, at) + READ_BYTES_ON_LINK / self._timing.pcie_bytes_per_ns
         self._heard(self.read_left + self._timing.pcie_hop, READ)
         return self.read_left

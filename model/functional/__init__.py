@@ -1,1 +1,1 @@
-"""What must happen, without time: the oracle of the scoreboards."""
+"""Functional model: the required behaviour without time. Scoreboards compare the card with it."""

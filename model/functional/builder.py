@@ -1,4 +1,4 @@
-"""The node builder, without time: the oracle of ``hdl/adamap/builder/builder.py``."""
+"""Node builder without time: the functional model of ``hdl/adamap/builder/builder.py``."""
 
 from weft.hdl.contract import abi
 
@@ -6,14 +6,14 @@ from .node import Node, fits
 
 
 class NodeBuilder:
-    """Unsealed nodes, hole by hole: the plainest statement of when a node seals.
+    """Open nodes, filled hole by hole: the simplest definition of when a node is sealed.
 
     Parameters
     ----------
     slots : int
-        QPs with an unsealed node at one time.
+        Number of QPs that can have an open node at the same time.
     encodings : tuple of abi.Encoding
-        What the card was built with.
+        Encodings of the card's configuration.
     """
 
     def __init__(self, slots, encodings=tuple(abi.Encoding)):
@@ -21,7 +21,7 @@ class NodeBuilder:
         self.open = {}   # (qpn, generation) -> [first PSN, holes]; oldest first
 
     def run(self, qpn, generation, psn, length, seal):
-        """Take a run of holes; return the nodes sealed, in order."""
+        """Add a run of holes; return the sealed nodes, in order."""
         key, sealed = (qpn, generation), []
         if length == 0 and not seal:
             self.open.pop(key, None)
@@ -42,10 +42,10 @@ class NodeBuilder:
         return sealed
 
     def seal(self, key):
-        """Seal the node of a QP."""
+        """Seal and return the node of a QP."""
         first, holes = self.open.pop(key)
         return Node(*key, first % (1 << 32), 0, self._encoding(holes), tuple(holes))
 
     def _encoding(self, holes):
-        """The first encoding that can hold these holes, or None."""
+        """Return the first encoding that can hold these holes, or None."""
         return next((e for e in self.encodings if fits(e, holes)), None)

@@ -1,7 +1,7 @@
-"""The card as it must behave, on plain Python objects: registers, rings, commands, both data paths.
+"""Functional card on plain Python objects: registers, rings, commands, and both data paths.
 
-The receive path takes no time. The transmit path sends one frame at a time at ``line_gbps``, raw
-frames first, then retransmissions, then new work, so that a host sees rings fill and drain.
+The receive path takes no time. The transmit path sends one frame at a time at ``line_gbps``: raw frames first, then
+retransmissions, then new work. A host thus sees rings fill and drain.
 """
 
 import random
@@ -20,27 +20,27 @@ Ring = abi.Ring
 
 
 class FunctionalCard:
-    """A card.
+    """Card without latencies.
 
     Parameters
     ----------
     memory : HostMemory
     loop : EventLoop
     send_frame : callable(frame)
-        The line, outgoing.
+        Transmits a frame on the line.
     interrupt : callable(vector)
     preset : str
-        Sizes.
+        Name of the card sizes.
     line_gbps : float
     seed : hashable
-        With a seed the order of reports from different blocks is random, as far as the hardware leaves it open.
+        With a seed, the order of reports from different blocks is random within the limits of the hardware.
 
     Attributes
     ----------
     counters : Counter
         By the names of ``abi.COUNTERS``.
     found_by_probe : list of (qpn, psn, length)
-        Losses that came to light only by a probe: holes of a window, and what was left of nodes.
+        Losses that only a probe revealed: holes of a window, and residue of nodes.
     """
 
     rings_type, transmit_type, receive_type, life_type = CardRings, TransmitPath, ReceivePath, QpLife
@@ -63,12 +63,12 @@ class FunctionalCard:
         self.qps = {}  # qpn -> QpLife
         self.mac = self.ip = 0
         self.transmit_path, self.receive_path = self.transmit_type(self), self.receive_type(self)
-        self.backlog = deque()  # reports that found the ring full
+        self.backlog = deque()  # reports that wait for space in the ring
 
     # ----------------------------------------------------------------------------------- registers
 
     def read(self, offset):
-        """A register."""
+        """Return the value of a register."""
         if abi.COUNTER_BASE <= offset < abi.COUNTER_BASE + 8 * len(abi.COUNTERS):
             name = abi.COUNTERS[(offset - abi.COUNTER_BASE) // 8][0]
             return self.counters[name] >> (32 if offset % 8 else 0)
@@ -89,12 +89,12 @@ class FunctionalCard:
         return self.registers.get(name, self.rings.read_register(name))
 
     def push(self, offset, data):
-        """A host write of a whole window for descriptors."""
+        """Process a host write of a whole descriptor window."""
         self.rings.pushed((offset - abi.PUSH_BASE) // abi.BLOCK_BYTES, data)
         self._pump()
 
     def write(self, offset, value):
-        """A host write to a register, or to a part of a window for descriptors."""
+        """Process a host write to a register, or to a part of a descriptor window."""
         name = _NAME_AT.get(offset)
         if abi.PUSH_BASE <= offset < abi.PUSH_BASE + abi.PUSH_WINDOWS * abi.BLOCK_BYTES:
             self.rings.pushed((offset - abi.PUSH_BASE) // abi.BLOCK_BYTES)
@@ -130,7 +130,7 @@ class FunctionalCard:
         return bool(self.registers["control"] & 1)
 
     def _pump(self):
-        """Do what the rings ask for."""
+        """Process the pending work of the rings."""
         while (command := self.rings.peek(Ring.COMMAND)) is not None:
             if not self.rings.room(Ring.RESPONSE):
                 break
@@ -141,18 +141,18 @@ class FunctionalCard:
         if self.enabled:
             self.transmit_path.start()
 
-    # ------------------------------------------------------------------------- what both paths share
+    # ------------------------------------------------------------------------- shared by both paths
 
     def receive(self, frame, *ahead):
-        """A frame from the line."""
+        """Process a frame from the line."""
         self.receive_path.receive(frame, *ahead)
 
     def refuse(self, reason):
-        """Count a refusal."""
+        """Count a drop."""
         self.counters[f"drop_{reason.name.lower()}"] += 1
 
     def report(self, entry, mark=False):
-        """Write a META_REPORT entry, or keep it until the ring has room; for ``mark`` see :meth:`CardRings.put`."""
+        """Write a META_REPORT entry, or keep it until the ring has space; for ``mark`` see :meth:`CardRings.put`."""
         self.counters["reports"] += 1
         if self.backlog or not self.rings.room(Ring.META_REPORT):
             self.backlog.append(entry)

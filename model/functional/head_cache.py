@@ -1,4 +1,4 @@
-"""The head cache, without time: the oracle of ``hdl/adamap/cache/head_cache.py``."""
+"""Head cache without time: the functional model of ``hdl/adamap/cache/head_cache.py``."""
 
 import enum
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ _RSN24 = 1 << 24
 
 
 class CachedNode:
-    """A node the card has read, and what became of it.
+    """Node that the card has read, with the state of its holes.
 
     Parameters
     ----------
     node : Node
     line : int
-        Its block.
+        Block of the node.
 
     Attributes
     ----------
     open : int
-        Holes that are open, as a RETIRE report has them: a bit per hole of LIST and RUNS; of a BITMAP what is left of
-        the body, so that a PSN that is not open was filled or never missing, and the slot does not matter.
+        Open holes, as in a RETIRE report. LIST and RUNS: one bit per hole. BITMAP: the rest of the body, so that a PSN
+        without a bit was filled or never missing; the slot does not matter.
     left : int
-        How many they are, as counted down from ``count``.
+        Number of open holes, counted down from ``count``.
     head, touched : bool
-        It is the first of its list; a hole was filled.
+        The node is the first of its list; one of its holes was filled.
     """
 
     def __init__(self, node, line):
@@ -40,12 +40,12 @@ class CachedNode:
 
     @property
     def next_rsn(self):
-        """RSN with which the next node of the list begins."""
+        """RSN of the first hole of the next node of the list."""
         return (self.rsn + self.count) % (1 << 32)
 
     @property
     def body(self):
-        """The body as the cache keeps it: a BITMAP loses the holes that are filled."""
+        """Body as in the cache: filled holes are removed from a BITMAP."""
         return self.open if self.encoding == abi.Encoding.BITMAP else self.fetched_body
 
     @property
@@ -54,26 +54,26 @@ class CachedNode:
         return [(self.base_psn + hole) % (1 << 32) for hole in open_holes(self.encoding, self.holes, self.open)]
 
     def slot(self, rsn):
-        """Which of its holes has a 24-bit RSN, or None."""
+        """Return the slot of the hole with a 24-bit RSN, or None."""
         slot = (rsn - self.rsn) % _RSN24
         return slot if slot < self.count else None
 
     def bit(self, slot, psn):
-        """Bit of ``open`` for the hole that ``slot`` and PSN name, or None if they do not name the same one."""
+        """Return the bit of ``open`` for a hole, or None if ``slot`` and PSN belong to different holes."""
         offset = (psn - self.base_psn) % (1 << 32)
         if self.encoding == abi.Encoding.BITMAP:
             return offset if offset < abi.NODE_BODY_BITS else None
         return slot if self.holes[slot] == offset else None
 
     def mark(self, bit):
-        """The hole is filled."""
+        """Mark a hole as filled."""
         self.open &= ~(1 << bit)
         self.left -= 1
         self.touched = True
 
 
 class State(enum.Enum):
-    """Of an entry."""
+    """State of an entry."""
 
     FREE = 0
     RESERVED = 1
@@ -82,7 +82,7 @@ class State(enum.Enum):
 
 @dataclass
 class Entry:
-    """A place for a node. A node that left is still there to be read, until its entry is reserved for the next one."""
+    """Entry for a node. A removed node remains readable until the entry is reserved for the next one."""
 
     state: State = State.FREE
     node: CachedNode | None = None
@@ -90,7 +90,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Hit:
-    """A lookup found a node: its entry, the hole, and whether the node follows the list's head."""
+    """Result of a lookup: the entry of the node, the slot, and whether the node follows the list's head."""
 
     index: int
     slot: int
@@ -98,11 +98,11 @@ class Hit:
 
 
 class HeadCache:
-    """A pool of entries for the first nodes of all lists.
+    """Pool of entries for the first nodes of all lists.
 
-    What happens in one cycle of the card is a row of calls here: first all that shows something, for it knows
-    nothing of the changes of its cycle; then the changes, in the order ``reserve``, ``mark``, ``retire``, ``flush``,
-    ``release``, ``fill``. So a node that is filled in while the only other one of its list retires is the head.
+    One cycle of the card corresponds to a sequence of calls: first all queries, which do not see the changes of their
+    cycle; then the changes, in the order ``reserve``, ``mark``, ``retire``, ``flush``, ``release``, ``fill``. A node
+    that is filled in the cycle in which the only other node of its list retires thus becomes the head.
 
     Parameters
     ----------
@@ -113,40 +113,40 @@ class HeadCache:
         self.entries = [Entry() for _ in range(entries)]
 
     def nodes(self, qpn, generation=None):
-        """The cached nodes of a list by entry, of any generation if none is named."""
+        """Return the cached nodes of a list by entry, of any generation if none is given."""
         return {index: entry.node for index, entry in enumerate(self.entries) if entry.state is State.VALID
                 and entry.node.qpn == qpn and generation in (None, entry.node.generation)}
 
-    # -------------------------------------------------------------------------------------------- what is shown
+    # ------------------------------------------------------------------------------------------------- queries
 
     @property
     def free(self):
-        """The entries nobody uses."""
+        """Entries that are not in use."""
         return [index for index, entry in enumerate(self.entries) if entry.state is State.FREE]
 
     @property
     def idle(self):
-        """No entry is reserved."""
+        """True if no entry is reserved."""
         return all(entry.state is not State.RESERVED for entry in self.entries)
 
     @property
     def ripe(self):
-        """Entries of heads without open holes; the first of them is shown."""
+        """Entries of heads without open holes; the card shows the first of them."""
         return [index for index, entry in enumerate(self.entries)
                 if entry.state is State.VALID and entry.node.head and not entry.node.left]
 
     @property
     def spare(self):
-        """Entries of untouched nodes with which a list ends that does not begin with them; the first one is shown."""
+        """Eviction candidates: untouched last nodes of lists that are not heads; the card shows the first of them."""
         return [index for index, entry in enumerate(self.entries) if entry.state is State.VALID
                 and not entry.node.head and not entry.node.touched and self.last(index)]
 
     def head(self, qpn, generation):
-        """Entry of a list's first node, or None."""
+        """Return the entry of a list's first node, or None."""
         return next((index for index, node in self.nodes(qpn, generation).items() if node.head), None)
 
     def lookup(self, qpn, generation, rsn):
-        """The node that holds a 24-bit RSN, as a Hit, or None."""
+        """Return the node that holds a 24-bit RSN, as a Hit, or None."""
         head = self.head(qpn, generation)
         for index, node in self.nodes(qpn, generation).items():
             if (slot := node.slot(rsn)) is not None:
@@ -154,46 +154,46 @@ class HeadCache:
         return None
 
     def follows(self, node):
-        """Whether a node may be filled in: it goes on where its list ends here, or is the first."""
+        """Return whether a node may be filled in: it continues the cached part of its list, or is its first node."""
         own = self.nodes(node.qpn).values()
         return not own or (any(n.next_rsn == node.rsn for n in own) and all(n.rsn != node.rsn for n in own))
 
     def behind(self, index):
-        """Entry of the node behind one, or None."""
+        """Return the entry of the next node of the list, or None."""
         node = self.entries[index].node
         return next((k for k, other in self.nodes(node.qpn).items() if other.rsn == node.next_rsn), None)
 
     def last(self, index):
-        """Whether a node of the cache is the last of its list there."""
+        """Return whether a cached node is the last cached one of its list."""
         return self.behind(index) is None
 
-    # ------------------------------------------------------------------------------------------ what is changed
+    # ------------------------------------------------------------------------------------------------- changes
 
     def reserve(self, index):
-        """Take a free entry."""
+        """Reserve a free entry."""
         self.entries[index] = Entry(State.RESERVED)
 
     def mark(self, index, bit):
-        """A hole of a node is filled; of one that has just left, too."""
+        """Mark a hole of a node as filled, even if the node has just been removed."""
         self.entries[index].node.mark(bit)
 
     def retire(self, index):
-        """A head leaves; the node behind it is the head now."""
+        """Remove a head; the next node becomes the head."""
         self.entries[index].state, behind = State.FREE, self.behind(index)
         if behind is not None:
             self.entries[behind].node.head = True
 
     def flush(self, qpn):
-        """All nodes of a list leave. Entries that are reserved for it stay so."""
+        """Remove all nodes of a list. Entries that are reserved for it stay reserved."""
         for index in self.nodes(qpn):
             self.entries[index].state = State.FREE
 
     def release(self, index):
-        """Give back an entry that is reserved, or that holds the last node of a list."""
+        """Free an entry that is reserved, or that holds the last node of a list."""
         self.entries[index].state = State.FREE
 
     def fill(self, index, node, line):
-        """A node arrived for a reserved entry."""
+        """Store a node in a reserved entry."""
         cached = CachedNode(node, line)
         cached.head = not self.nodes(node.qpn)
         self.entries[index] = Entry(State.VALID, cached)

@@ -1,7 +1,7 @@
 """Hosts with a functional card, and applications that block in simulated time.
 
-Each application runs in a thread of its own, but only one thread runs at any moment: an
-application runs until it waits, so runs are deterministic.
+Each application runs in a separate thread, but only one thread runs at any moment, and only until it waits. Runs are
+therefore deterministic.
 """
 
 import threading
@@ -14,17 +14,17 @@ from weft.model.loop import EventLoop
 from .card import FunctionalCard
 from .memory import HostMemory
 
-ACQUIRE_NS = 1_000     # until a program looks again for a lock that another one has
+ACQUIRE_NS = 1_000     # interval of a program's attempts to take a lock
 
 
 class FunctionalDevice(Device):
-    """A functional card as the driver's :class:`~weft.driver.device.device.Device`.
+    """Functional card as the driver's :class:`~weft.driver.device.device.Device`.
 
     Parameters
     ----------
     loop : EventLoop
     seed : hashable
-        For the places of physical pages and the order of reports.
+        Seed of the addresses of physical pages and of the order of reports.
     card_options
         Passed to :class:`FunctionalCard`.
     """
@@ -35,12 +35,12 @@ class FunctionalDevice(Device):
     def __init__(self, loop, *, seed=0, **card_options):
         self.loop = loop
         self.memory = self.memory_type(seed)
-        self.transmit = None     # set by whoever connects the card
+        self.transmit = None     # set when the card is connected
         self.card = self.card_type(self.memory, loop, lambda *sent: self.transmit(*sent), self._interrupt,
                                    seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False
-        self._apps = {}          # thread -> App of a program on this host
+        self._apps = {}          # thread -> App of an application on this host
 
     def _interrupt(self, vector):
         self._latched = True
@@ -78,7 +78,7 @@ class FunctionalDevice(Device):
         return buffer
 
     def pin(self, address, length):
-        """What was allocated there: a program here has no other memory."""
+        """Return the buffer that was allocated there: an application here has no other memory."""
         return self.buffer_at(address, length)
 
     def buffer_at(self, va, length):
@@ -88,7 +88,7 @@ class FunctionalDevice(Device):
         return self.loop.now_ns
 
     def _app(self):
-        """The program of this host that calls, or None."""
+        """Return the application of this host that calls, or None."""
         return self._apps.get(threading.current_thread())
 
     def acquire(self, lock):
@@ -111,12 +111,12 @@ class FunctionalDevice(Device):
 
 
 class App:
-    """An application of one host in its own thread, run in turns with the event loop. A host may have several.
+    """Application of one host in a separate thread, which alternates with the event loop. A host may have several.
 
     Attributes
     ----------
     sleeping : int or None
-        Number of the present sleep.
+        Number of the current sleep.
     """
 
     def __init__(self, device, function):
@@ -124,7 +124,7 @@ class App:
         self.ended = lambda: None
         self._function = function
         self.sleeping, self.until_woken, self._sleeps = None, True, 0
-        self._go, self._back = threading.Lock(), threading.Lock()      # whose turn it is
+        self._go, self._back = threading.Lock(), threading.Lock()      # pass control to the application, and back
         self._go.acquire()
         self._back.acquire()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -135,7 +135,7 @@ class App:
         self._go.acquire()
         try:
             self.result = self._function()
-        except BaseException as error:  # handed to the caller of run_apps
+        except BaseException as error:  # raised again by run_apps
             self.error = error
         self.done = True
         self.ended()
@@ -147,7 +147,7 @@ class App:
         self._back.acquire()
 
     def sleep(self, timeout_ns, until_woken=True):
-        """Called by the application: let the loop run for so long, or until an interrupt wakes it."""
+        """Suspend the calling application for ``timeout_ns``, or until an interrupt if ``until_woken``."""
         self.until_woken = until_woken
         self._sleeps += 1
         self.sleeping = self._sleeps
@@ -156,7 +156,7 @@ class App:
         self._go.acquire()
 
     def wake(self, sleep):
-        """End a sleep, by its number, if that was not done."""
+        """End the sleep with this number unless it has ended."""
         if self.sleeping == sleep:
             self.sleeping = None
             self.resume()
@@ -192,7 +192,7 @@ def run_apps(loop, apps, limit_ns):
 
 def connected_pair(*, seed=0, forward=None, backward=None, device_type=FunctionalDevice, taps=lambda way: (),
                    **card_options):
-    """(loop, devices, links) of two hosts whose cards are connected; ``links[i]`` carries what host i sends.
+    """Return (loop, devices, links) of two hosts with connected cards; ``links[i]`` carries the frames of host i.
 
     ``taps(way)`` returns the taps of the link ``"a_to_b"`` or ``"b_to_a"``.
     """

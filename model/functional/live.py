@@ -1,4 +1,4 @@
-"""A functional card in real time, for programs with threads of their own."""
+"""Functional card in real time, for programs with threads."""
 
 import threading
 import time
@@ -9,12 +9,12 @@ _NAP_S = 1e-5
 
 
 class LiveDevice(FunctionalDevice):
-    """A functional card whose time goes on as the clock on the wall does, under one lock for all that simulates.
+    """Functional card whose simulated time follows wall-clock time, under one lock for the whole simulation.
 
     Attributes
     ----------
     start : int
-        Of the clock, when simulated time was 0: the same for all devices of a loop.
+        Monotonic clock at simulated time 0: the same for all devices of a loop.
     """
 
     guard = threading.RLock()

@@ -1,4 +1,4 @@
-"""The matcher, without time: the oracle of ``hdl/adamap/match/matcher.py``."""
+"""Matcher without time: the functional model of ``hdl/adamap/match/matcher.py``."""
 
 from collections import deque
 from itertools import islice
@@ -11,10 +11,11 @@ SLACK_MAX = (1 << 23) - 1
 
 
 class Matcher:
-    """The list of one QP: finds the hole of a retransmission, and retires nodes.
+    """List of one QP: finds the hole of a retransmission, and retires nodes.
 
-    Nodes leave in the order of the list. The head leaves once none of its holes is open; or with what is open, when
-    headers have passed it over, when nodes further on are wanted than may be cached, or when it is told to.
+    Nodes retire in the order of the list. The head retires when none of its holes is open. It retires with open holes
+    when headers have passed it, when a header needs a node too far from it to be cached with it, or when it is forced
+    to.
 
     Parameters
     ----------
@@ -25,7 +26,7 @@ class Matcher:
     nodes : deque of CachedNode
         The list, head first.
     retired : deque of CachedNode
-        To be reported.
+        Retired nodes that are not reported yet.
     """
 
     def __init__(self, qpn, generation):
@@ -33,20 +34,20 @@ class Matcher:
         self.nodes, self.retired = deque(), deque()
 
     def add(self, node):
-        """A CachedNode goes on where the list ends."""
+        """Append a CachedNode to the list."""
         self.nodes.append(node)
 
     def match(self, psn, rsn, slack, depth=None):
-        """A retransmission arrived.
+        """Match a retransmission.
 
         Parameters
         ----------
         psn, rsn : int
             32 bit and 24 bit.
         slack : int
-            By how much a newer RSN passes over the head.
+            Number of RSNs by which a newer RSN passes the head.
         depth : int, optional
-            Nodes of the list that may be cached.
+            Largest number of nodes of the list that may be cached.
 
         Returns
         -------
@@ -58,44 +59,44 @@ class Matcher:
         return reason
 
     def pass_over(self, rsn, slack, depth=None):
-        """What a retransmission does before its node is looked for."""
+        """Retire the heads that a retransmission passes, before its node is looked up."""
         self._retire_while(lambda head: self.passed(head, rsn, slack) or self._too_deep(rsn, depth))
 
     @staticmethod
     def passed(head, rsn, slack):
-        """Whether an RSN is too far behind a head for it to stay."""
+        """Return whether an RSN is so far after a head that the head must retire."""
         return signed24(rsn - head.rsn) + 1 >= head.count + min(max(slack, 1), SLACK_MAX)
 
     @staticmethod
     def probed(head, rsn):
-        """Whether all of a head is older than an RSN."""
+        """Return whether all RSNs of a head are older than an RSN."""
         return signed24(rsn - head.rsn) >= head.count
 
     def probe(self, rsn):
-        """Every older RSN was sent."""
+        """Process a probe, which states that every older RSN was sent."""
         self._retire_while(lambda head: self.probed(head, rsn))
 
     def not_matched(self, rsn, slack):
-        """A retransmission is left to the driver: its hole stays open, also if it is the last one to come for a node.
+        """Leave a retransmission to the driver: its hole stays open, even if it is the last one for a node.
 
-        Without slack the node ends there; with slack others may still come for it.
+        Without slack the node ends there; with slack further retransmissions may still arrive for it.
         """
         beyond = min(slack, SLACK_MAX) if slack > 1 else 0
         self._retire_while(lambda head: self._distance(rsn) + 1 >= head.count + beyond)
 
     def force(self):
-        """The head's place is needed."""
+        """Retire the head, whose entry is needed."""
         if self.nodes:
             self.retired.append(self.nodes.popleft())
         self._retire_while()
 
     def _retire_while(self, passed=lambda head: False):
-        """The head leaves as long as it is finished or passed."""
+        """Retire the head while it is finished or passed."""
         while self.nodes and (not self.nodes[0].left or passed(self.nodes[0])):
             self.retired.append(self.nodes.popleft())
 
     def _distance(self, rsn):
-        """From the head's first hole."""
+        """Return the distance of an RSN from the head's first hole."""
         return signed24(rsn - self.nodes[0].rsn)
 
     def _mark(self, psn, rsn):
@@ -105,12 +106,12 @@ class Matcher:
         bit = node and node.bit(node.slot(rsn), psn)
         if bit is None:
             return abi.Reason.NOT_IN_NODE
-        if not node.left or not node.open >> bit & 1:     # a node whose count is too low ends with it
+        if not node.left or not node.open >> bit & 1:     # `left` is 0 early if the node's count was too low
             return abi.Reason.DUPLICATE
         node.mark(bit)
         return abi.Reason.OK
 
     def _too_deep(self, rsn, depth):
-        """The node wanted cannot be cached while the head is."""
+        """Return whether the node of an RSN cannot be cached at the same time as the head."""
         return (depth is not None and len(self.nodes) > depth
                 and self._distance(rsn) >= sum(node.count for node in islice(self.nodes, depth)))

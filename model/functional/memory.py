@@ -1,4 +1,4 @@
-"""Host memory: pages scattered over a physical address space, and nothing between them."""
+"""Host memory: pages scattered over a physical address space, with unmapped gaps."""
 
 import mmap
 import random
@@ -10,16 +10,16 @@ VA_START = 0x7F00_0000_0000
 
 
 class AccessError(AssertionError):
-    """Somebody touched memory that belongs to nobody."""
+    """Access to memory that is not allocated."""
 
 
 class HostMemory:
-    """Physical pages that exist only once allocated.
+    """Physical memory whose pages exist only while they are allocated.
 
     Parameters
     ----------
     seed : hashable
-        Decides where pages lie.
+        Seed of the addresses of pages.
     physical_bits : int
         Size of the physical address space.
     """
@@ -31,8 +31,10 @@ class HostMemory:
         self._next_va = VA_START
 
     def _place(self, count, align, pages=None):
-        """First frame number of ``count`` free consecutive ones, aligned to ``align`` frames; these pages lie there
-        now, or new ones."""
+        """Place ``pages``, or new pages, at free addresses; return the first frame number.
+
+        The ``count`` frames are consecutive and aligned to ``align`` frames.
+        """
         while True:
             first = self._random.randrange(1, (self._frames - count) // align) * align
             frames = range(first, first + count)
@@ -52,14 +54,21 @@ class HostMemory:
         return self._buffer(size, frames, align_frames * PAGE, page_bytes)
 
     def _buffer(self, size, frames, unit, page_bytes):
-        """The buffer of these frames at addresses of its own, which start at a multiple of ``unit``."""
+        """Return a buffer of these frames at new virtual addresses, which start at a multiple of ``unit``."""
         va = -(-self._next_va // unit) * unit
-        self._next_va = va + len(frames) * PAGE + unit   # a gap behind every buffer
+        self._next_va = va + len(frames) * PAGE + unit   # a gap after every buffer
         return MemoryBuffer(self, va, size, frames, page_bytes)
 
     def map(self, file, offset, size):
-        """A buffer of pages of a file: their bytes are the file's own. If they are many they lie in memory as in the
-        file: consecutive ones within every large page."""
+        """Return a buffer that shares the pages of a file.
+
+        From the size of a large page on, the frames within every large page are consecutive, as in the file.
+
+        Raises
+        ------
+        ValueError
+            If offset or size is not a multiple of the page size, or size is not positive.
+        """
         if size <= 0 or offset % PAGE or size % PAGE:
             raise ValueError(f"{size} bytes from {offset} on are no whole pages")
         view = memoryview(mmap.mmap(file, size, offset=offset))
@@ -87,7 +96,7 @@ class HostMemory:
             physical, length = physical + n, length - n
 
     def read(self, physical, length):
-        """Bytes at a physical address.
+        """Return the bytes at a physical address.
 
         Raises
         ------
@@ -110,7 +119,7 @@ class HostMemory:
 
 
 class MemoryBuffer(DmaBuffer):
-    """A buffer of :class:`HostMemory`."""
+    """Buffer of :class:`HostMemory`."""
 
     def __init__(self, memory, va, size, frames, page_bytes):
         self.memory, self.va, self.size, self.frames, self.page_bytes = memory, va, size, frames, page_bytes

@@ -1,10 +1,11 @@
-"""The Adamap node as the oracle writes and reads it: a codec of its own.
+"""Codec of Adamap nodes in the functional model.
 
-It shares the layout and its limits with the driver (:mod:`weft.hdl.contract.abi`) and nothing else, so that a mistake
-in the one is no mistake in the other; tests compare them byte for byte, and the RTL with this one.
+It shares only the layout and its limits (:mod:`weft.hdl.contract.abi`) with the driver, so that the two codecs do not
+share mistakes; tests compare them byte for byte, and the RTL with this one.
 
-A node lies in 32 words of 16 bits, little-endian. The first 4 point to the next one. The last 20 are the body: offsets
-from the first hole (LIST), pairs of offset and length (RUNS), or a bit for each PSN from the first hole on (BITMAP).
+A node consists of 32 words of 16 bits, little-endian. The first 4 point to the next node. The last 20 are the body:
+offsets from the first hole (LIST), pairs of offset and length (RUNS), or a bit for each PSN from the first hole on
+(BITMAP).
 """
 
 import struct
@@ -22,19 +23,19 @@ _LIST, _BITMAP = abi.Encoding.LIST, abi.Encoding.BITMAP
 
 
 def damage(block):
-    """0 unless something happened to a block since it was written, or to its pointer."""
+    """Return 0 if the checks of a block and of its pointer hold."""
     words = _BLOCK.unpack(block)
     return _odd(words[_POINTER_WORDS:]) or _astray(words)
 
 
 def sealed(block):
-    """A block with the checks that hold, whatever they were."""
+    """Return a block with valid checks."""
     words = list(_BLOCK.unpack(block))
     words[_CHECK] = 0
     words[_CHECK] = _odd(words[_POINTER_WORDS:])
     words[0] &= ~(15 << _NEXT_CHECK)
     astray = _astray(words)
-    for bit in range(_NEXT_CHECK, _NEXT_CHECK + 4):     # one at each place of a 4-bit part
+    for bit in range(_NEXT_CHECK, _NEXT_CHECK + 4):     # one for each bit position of a 4-bit part
         words[0] |= (astray >> bit % 4 & 1) << bit
     return _BLOCK.pack(*words)
 
@@ -47,20 +48,20 @@ def _odd(words):
 
 
 def _astray(words):
-    """XOR of the 4-bit parts of the pointer."""
+    """Return the XOR of the 4-bit parts of the pointer."""
     odd = _odd(words[:_POINTER_WORDS])
     return (odd ^ odd >> 4 ^ odd >> 8 ^ odd >> 12) % 16
 
 
 def runs_of(holes):
-    """Rising numbers as ``[(first, length), ...]``."""
+    """Convert ascending numbers to runs ``[(first, length), ...]``."""
     holes = list(holes)
     starts = [k for k, hole in enumerate(holes) if not k or hole != holes[k - 1] + 1]
     return [(holes[k], end - k) for k, end in pairwise([*starts, len(holes)])]
 
 
 def fits(encoding, holes):
-    """Whether an encoding can hold these holes: rising distances, the first 0."""
+    """Return whether an encoding can hold these holes: ascending distances, the first 0."""
     if not 0 < len(holes) <= abi.HOLES_MAX[encoding]:
         return False
     if encoding == _BITMAP:
@@ -72,12 +73,12 @@ def fits(encoding, holes):
 
 
 def choose_encoding(holes):
-    """The encoding with the smallest number that can hold these holes, or None."""
+    """Return the encoding with the smallest number that can hold these holes, or None."""
     return min((encoding for encoding in abi.Encoding if fits(encoding, holes)), default=None)
 
 
 def encode_body(encoding, holes):
-    """The body as an integer.
+    """Return the body as an integer.
 
     Raises
     ------
@@ -97,7 +98,7 @@ def encode_body(encoding, holes):
 
 
 def decode_body(encoding, count, body):
-    """The holes of a body, rising.
+    """Return the holes of a body in ascending order.
 
     Raises
     ------
@@ -124,14 +125,14 @@ def decode_body(encoding, count, body):
 
 
 def open_holes(encoding, holes, bits):
-    """The holes that ``open`` of a RETIRE report leaves: bits by place in the node, of a BITMAP by distance."""
+    """Return the holes that ``open`` of a RETIRE report leaves: bits by slot, or by distance for a BITMAP."""
     places = holes if encoding == _BITMAP else range(len(holes))
     return [hole for hole, place in zip(holes, places, strict=True) if bits & 1 << place]
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node.
+    """Adamap node.
 
     Attributes
     ----------
@@ -141,7 +142,7 @@ class Node:
         32-bit PSN and RSN of the first hole.
     encoding : abi.Encoding
     holes : tuple of int
-        Lost PSNs as distances from ``base_psn``, rising, the first 0. Hole i has RSN ``rsn + i``.
+        Lost PSNs as distances from ``base_psn``, ascending, the first 0. Hole i has RSN ``rsn + i``.
     """
 
     qpn: int
@@ -165,7 +166,7 @@ class Node:
         return cls(found.qpn, found.generation, found.base_psn, found.rsn, found.encoding, holes)
 
     def pack(self, *, next_line=0, next_phase=0, next_adjacent=0):
-        """The 64 bytes of a block of the knitting buffer."""
+        """Return the 64 bytes of a block of the knitting buffer."""
         return sealed(abi.NODE.pack(
             next_line=next_line, next_phase=next_phase, next_adjacent=next_adjacent, qpn=self.qpn,
             generation=self.generation, count=len(self.holes), encoding=self.encoding, base_psn=self.base_psn,
@@ -173,5 +174,5 @@ class Node:
 
     @property
     def psns(self):
-        """The lost PSNs, 32 bit."""
+        """Lost PSNs, 32 bit."""
         return [(self.base_psn + hole) % (1 << 32) for hole in self.holes]

@@ -1,6 +1,6 @@
-"""The list of Adamap nodes of one QP as the card walks it: fetched, matched, retired. No time.
+"""List of Adamap nodes of one QP as the card processes it: fetch, match, retire. No time.
 
-A node is read from host memory when it is needed, so what the driver linked is all there is.
+A node is read from host memory only when it is needed.
 """
 
 from weft.hdl.contract import abi
@@ -11,7 +11,7 @@ from .node import Node, damage
 
 
 class BrokenList(Exception):
-    """A node or a pointer the card cannot trust; ``reason`` is an abi.Reason."""
+    """Node or pointer that fails a check of the card; ``reason`` is an abi.Reason."""
 
     def __init__(self, reason):
         super().__init__(reason.name)
@@ -19,15 +19,15 @@ class BrokenList(Exception):
 
 
 class NodeList(Matcher):
-    """A matcher that reads its list.
+    """Matcher that reads its list from host memory.
 
     Parameters
     ----------
     qpn, generation : int
     read_line : callable(line)
-        64 bytes of host memory.
+        Returns 64 bytes of host memory.
     in_extent : callable(line)
-        Whether the driver announced that block.
+        Returns whether the block is within an extent of the driver.
     """
 
     def __init__(self, qpn, generation, read_line, in_extent):
@@ -37,7 +37,7 @@ class NodeList(Matcher):
         self.fetched = 0
 
     def link(self, nodes, line):
-        """So many more nodes are linked, the first one in block ``line``, or in none that is known (None)."""
+        """Add ``nodes`` linked nodes, the first one in block ``line`` (None: unknown block)."""
         if self.fetched == self.linked:
             self._next = line
         self.linked += nodes
@@ -53,7 +53,7 @@ class NodeList(Matcher):
             self.fetch_next()
 
     def fetch_next(self):
-        """Read the next node; the rest of its block.
+        """Read the next node; return the unpacked block.
 
         Raises
         ------
@@ -81,16 +81,16 @@ class NodeList(Matcher):
         return self._read(self._next)
 
     def match(self, psn, rsn, slack, depth=None):
-        """As :meth:`Matcher.match`, after a fetch."""
+        """Fetch, then match as :meth:`Matcher.match`."""
         self.fetch()
         return super().match(psn, rsn, slack, depth)
 
     def probe(self, rsn):
-        """As :meth:`Matcher.probe`, after a fetch."""
+        """Fetch, then process a probe as :meth:`Matcher.probe`."""
         self.fetch()
         super().probe(rsn)
 
     def not_matched(self, rsn, slack):
-        """As :meth:`Matcher.not_matched`, after a fetch."""
+        """Fetch, then proceed as :meth:`Matcher.not_matched`."""
         self.fetch()
         super().not_matched(rsn, slack)

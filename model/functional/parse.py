@@ -1,4 +1,4 @@
-"""What the receive parser makes of a frame: the rules, without time and buffers."""
+"""Rules of the receive parser, without time and buffers."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ PAYLOAD_MAX = 4096
 FRAME_MAX = (1 << 14) - 1
 PKEY_MASK = 0x7FFF
 KINDS = ("DATA", "PROBE", "RAW", "REFUSED")  # in the order of layouts.RxKind
-_SHORTEST = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES      # of what the card understands
+_SHORTEST = wire.RETH_OFFSET + wire.RSNH.size_bytes + wire.ICRC_BYTES      # of packets that the card processes
 _HOST_SHORTEST = wire.RETH_OFFSET + wire.ICRC_BYTES                        # of all packets
 
 
 @dataclass
 class RxHeader:
-    """Fields of :class:`weft.hdl.part.layouts.RxHeader`; those a frame does not have are zero."""
+    """Fields of :class:`weft.hdl.part.layouts.RxHeader`; fields that a frame does not have are zero."""
 
     kind: str
     reason: Reason = Reason.OK
@@ -41,7 +41,7 @@ def _refused(reason):
 
 
 def is_roce(frame):
-    """Whether a frame is IPv4, without options and fragments, with UDP to the RoCEv2 port."""
+    """Return whether a frame is IPv4, without options and fragments, with UDP to the RoCEv2 port."""
     if len(frame) < wire.BTH_OFFSET:
         return False
     eth = wire.ETH.unpack(frame)
@@ -52,7 +52,7 @@ def is_roce(frame):
 
 
 def without_padding(frame):
-    """The frame without what fills the shortest RoCE packet, one of a BTH alone, up to the shortest frame."""
+    """Return the frame without the padding of the shortest RoCE packet (a BTH alone) to the shortest frame."""
     if len(frame) == wire.MIN_FRAME_BYTES and is_roce(frame):
         end = wire.ETH.size_bytes + wire.IPV4.unpack(frame[wire.ETH.size_bytes:]).total_length
         return frame[:end] if end == _HOST_SHORTEST else frame
@@ -60,23 +60,23 @@ def without_padding(frame):
 
 
 def parse(frame, *, error=False, mac=0, ip=0, host_qpns=0):
-    """Header and payload of a frame.
+    """Return header and payload of a frame.
 
     Parameters
     ----------
     frame : bytes
         From the Ethernet header, without FCS.
     error : bool
-        The MAC found it bad.
+        The MAC marked the frame as bad.
     mac, ip : int
         Addresses of the card; 0: any.
     host_qpns : int
-        The register of that name.
+        Value of the register of that name.
 
     Returns
     -------
     (RxHeader, bytes)
-        The payload is what the parser puts on the payload stream.
+        The payload is the parser's output on the payload stream.
     """
     if error:
         return _refused(Reason.BAD_FRAME)
@@ -112,7 +112,7 @@ def _parse_roce(frame, mac_ours, ip, host_qpns):
     if not mac_ours or ip not in (0, ipv4.dst) or bth.version or bth.pkey & PKEY_MASK != PKEY_MASK:
         return _refused(Reason.BAD_HEADER)
     if wire.ipv4_checksum(frame[wire.ETH.size_bytes:][:wire.IPV4.size_bytes]):
-        return _refused(Reason.BAD_HEADER)  # the ICRC covers neither it nor TOS and TTL
+        return _refused(Reason.BAD_HEADER)  # the ICRC does not cover the checksum, TOS and TTL
     header = RxHeader("RAW", opcode=int(bth.opcode), dest_qp=bth.dest_qp, psn=bth.psn, ack_req=bth.ack_req,
                       src_ip=ipv4.src)
     if host or bth.opcode in wire.DRIVER_OPCODES:

@@ -1,4 +1,4 @@
-"""What the card keeps of a live QP besides its table entry."""
+"""State of a QP on the card besides its table entry."""
 
 from weft.hdl.contract import abi
 
@@ -16,7 +16,7 @@ class QpLife:
     in_extent : callable(line)
     qpn, generation : int
     psn : int
-        First one expected.
+        First expected PSN.
     """
 
     list_type = NodeList

@@ -1,4 +1,4 @@
-"""The receive path of the functional card: from a frame to memory and reports, in no time."""
+"""Receive path of the functional card: from a frame to memory and reports, without time."""
 
 from weft.hdl.contract import abi
 
@@ -12,11 +12,11 @@ from .translate import Request, translate
 Reason, ReportKind, Ring = abi.Reason, abi.ReportKind, abi.Ring
 REFUSAL = {judge.DUPLICATE: Reason.DUPLICATE, judge.STALE: Reason.STALE_PSN, judge.FAR: Reason.FAR_PSN}
 _WRITE = int(abi.AccessFlag.REMOTE_WRITE)
-EVENT_LAG_NS = 400  # what an event report may take longer than one of the builder
+EVENT_LAG_NS = 400  # largest delay of an event report relative to a report of the builder
 
 
 class ReceivePath:
-    """Parse, check, judge, place, record, report.
+    """Receive path: parse, check, window, placement, record, report.
 
     Parameters
     ----------
@@ -25,11 +25,11 @@ class ReceivePath:
 
     def __init__(self, card):
         self.card = card
-        self._event_time = 0   # when the newest event report goes out
-        self._told = set()     # indices of the QPs whose refused packet the driver was told of, and has not yet read
+        self._event_time = 0   # time of the newest event report
+        self._told = set()     # indices of QPs with a report of a dropped packet that the driver has not read yet
 
     def receive(self, frame):
-        """A frame from the line."""
+        """Process a frame from the line."""
         if is_mac_control(frame):
             self._pause(frame)
             return
@@ -47,7 +47,7 @@ class ReceivePath:
             self.take(header, payload)
 
     def _pause(self, frame):
-        """A MAC control frame: it goes no further. A card that takes no time has nothing to hold back."""
+        """Process a MAC control frame and drop it. A card without time has no frames to hold back."""
         pfc = understood(frame)
         if pfc is None:
             self.card.refuse(Reason.BAD_PAUSE)
@@ -59,9 +59,9 @@ class ReceivePath:
         return parse(frame, mac=self.card.mac, ip=self.card.ip, host_qpns=self.card.registers["host_qpns"])
 
     def take(self, header, payload):
-        """A parsed RoCE packet; its header is this method's own."""
+        """Process a parsed RoCE packet; the method may change the header."""
         if header.kind == "REFUSED" and not header.opcode:
-            self.card.refuse(header.reason)   # nobody knows whose it is
+            self.card.refuse(header.reason)   # the QP is unknown
             return
         index, generation = abi.split_qpn(header.dest_qp, self.card.params.qpn_width)
         header.dest_qp = index
@@ -92,7 +92,7 @@ class ReceivePath:
         self.card.rings.put(Ring.NIC_RX, entry)
 
     def _live(self, header, generation):
-        """The table entry of a QP that receives, or None; a packet must be for this life of it, and from its peer."""
+        """Return the table entry of a QP that receives, or None; the packet must have its generation and peer."""
         entry = self.card.tables.qps.get(header.dest_qp)
         if entry is None:
             self.card.refuse(Reason.UNKNOWN_QP)
@@ -112,12 +112,12 @@ class ReceivePath:
         return entry
 
     def _refuse(self, header, reason, entry):
-        """Count what the peer must not do, and tell the driver."""
+        """Drop a packet of a faulty peer, and report it to the driver."""
         self.card.refuse(reason)
         self._tell(header.dest_qp, self._event(ReportKind.ERROR, header, entry.generation, reason=reason))
 
     def _tell(self, index, report):
-        """Report a refused packet of a QP, unless the driver has not yet read of one, or has much to read."""
+        """Report a dropped packet of a QP, unless an earlier report of the QP is unread or the ring is half full."""
         if not self.card.rings.marked[Ring.META_REPORT]:
             self._told.clear()
         if index in self._told or self.card.rings.half_taken(Ring.META_REPORT):
@@ -166,11 +166,11 @@ class ReceivePath:
         self._emit(merge)
 
     def _room(self, life):
-        """Whether a retransmission may go to the matcher: here, always."""
+        """Return whether the matcher can accept a retransmission; in this model, always."""
         return True
 
     def _match(self, header, life, judged, merge):
-        """A retransmission meets its node."""
+        """Match a retransmission with its node."""
         slack = self.card.registers["retransmit_slack"]
         self.refuse_match(self._walk(header, life, lambda: life.matcher.match(judged.psn, header.rsn, slack)))
         self._retire(life, merge)
@@ -180,14 +180,14 @@ class ReceivePath:
             self.card.refuse(reason)
 
     def _not_matched(self, header, life, judged, merge):
-        """A retransmission that finds no place to wait for its node: the driver is told of it."""
+        """Report a retransmission to the driver that finds no free entry in the match queue."""
         self.card.counters["rx_retransmissions"] += 1
         self.card.counters["rx_unmatched"] += 1
         merge.add("event", self._judged_event(ReportKind.UNMATCHED, header, life, judged))
         self._pass_over(header, life, merge)
 
     def _pass_over(self, header, life, merge):
-        """What a retransmission does to the list that is left to the driver."""
+        """Apply to the list a retransmission that is left to the driver."""
         self._walk(header, life, lambda: life.matcher.not_matched(header.rsn, self.card.registers["retransmit_slack"]))
         self._retire(life, merge)
 
@@ -211,7 +211,7 @@ class ReceivePath:
         self._emit(merge)
 
     def _match_probe(self, header, life, merge):
-        """What a probe does to the list."""
+        """Apply a probe to the list."""
         self._walk(header, life, lambda: life.matcher.probe(header.rsn))
         self.card.found_by_probe += [
             (header.dest_qp, psn, 1)
@@ -226,14 +226,14 @@ class ReceivePath:
             self.broken(life, broken)
 
     def broken(self, life, broken):
-        """A list cannot be trusted: its QP is stopped."""
+        """Stop the QP of an invalid list."""
         self.card.tables.set_state(life.matcher.qpn, abi.QpState.ERR)
         self.card.refuse(broken.reason)
         self.card.report(abi.REPORT_EVENT.pack(
             kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=life.matcher.qpn, generation=life.matcher.generation))
 
     def _record(self, life, judged, merge, header):
-        """Holes to the builder, sealed nodes and owed progress to the host."""
+        """Pass holes to the builder, and report sealed nodes and owed progress to the host."""
         key = life.matcher.qpn, life.matcher.generation
         for psn, length in judged.lost:
             self.card.counters["holes"] += length
@@ -281,20 +281,20 @@ class ReceivePath:
 
     @staticmethod
     def _event(kind, header, generation, **more):
-        """A report that a packet causes: what its header says, and ``more``."""
+        """Return an event report with the fields of a packet's header, and ``more``."""
         return abi.REPORT_EVENT.pack(**{
             "kind": kind, "retransmission": header.retransmission, "opcode": header.opcode, "qpn": header.dest_qp,
             "generation": generation % (1 << abi.GENERATION_BITS), "psn": header.psn, "va": header.va,
             "key": header.rkey, "length": header.dma_length, "rsn": header.rsn, "src_ip": header.src_ip, **more})
 
     def _judged_event(self, kind, header, life, judged):
-        """The same of a packet that the window judged."""
+        """Return the event report of a packet with the result of the window."""
         return self._event(
             kind, header, life.matcher.generation, has_imm=header.has_imm, imm=header.imm, psn=judged.psn % (1 << 32),
             base=judged.base % (1 << 32), holes=judged.holes % (1 << abi.HOLES_BITS))
 
     def _emit(self, merge):
-        """Events go late; a retirement goes behind the events of all packets so far, other reports as they come."""
+        """Emit reports: events with a delay, retirements after the events of all packets so far, others at once."""
         entries, loop = list(merge.drain()), self.card.loop
         if self.card.random:
             for entry in (entry for source, entry in entries if source == "event"):
@@ -309,5 +309,5 @@ class ReceivePath:
                 self.card.report(entry)
 
     def _report_later(self, entry):
-        if self.card.receive_path is self:   # otherwise the card was reset
+        if self.card.receive_path is self:   # false after a reset of the card
             self.card.report(entry)

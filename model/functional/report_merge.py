@@ -1,15 +1,15 @@
-"""Reports of one packet: those of one block keep their order, those of different blocks need not."""
+"""Order of the reports of one packet: reports of one block keep their order, those of different blocks need not."""
 
 from collections import deque
 
 
 class ReportMerge:
-    """Collects entries by source and merges them.
+    """Collects report entries by source and merges them.
 
     Parameters
     ----------
     random : random.Random or None
-        Decides between sources; without it sources come in the order of their first entry.
+        Chooses among the sources; without it, sources follow in the order of their first entry.
     """
 
     def __init__(self, random):
@@ -20,7 +20,7 @@ class ReportMerge:
         self._queues.setdefault(source, deque()).append(entry)
 
     def drain(self):
-        """All (source, entry), merged."""
+        """Yield all (source, entry), merged."""
         queues = [(source, q) for source, q in self._queues.items() if q]
         while queues:
             source, queue = self.random.choice(queues) if self.random else queues[0]

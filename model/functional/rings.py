@@ -1,4 +1,4 @@
-"""The card's end of all rings, the status block and the interrupts."""
+"""Rings on the card's side, with the status block and the interrupts."""
 
 from weft.hdl.contract import abi
 
@@ -9,7 +9,7 @@ _PART = {f"{r.name.lower()}_{part}": (r, part) for r in Ring for part in ("base"
 
 
 class CardRings:
-    """Indices of the seven rings over the card's registers and host memory."""
+    """Indices of the seven rings, with the card's registers and host memory."""
 
     def __init__(self, card):
         self.card = card
@@ -34,14 +34,14 @@ class CardRings:
         return 1 - (index >> self._log2(ring) & 1)
 
     def written(self, name, value):
-        """A ring's base or size was written."""
+        """Process a write to a ring's base or size register."""
         ring, part = _PART.get(name, (None, None))
         if part == "log2" and value >> abi.RING_ENABLE_BIT & 1:
             self.prod[ring] = self.cons[ring] = 0
             self.marked[ring] = 0
 
     def doorbell(self, name, value):
-        """A producer or consumer index was written."""
+        """Process a write of a producer or consumer index."""
         ring, part = _PART.get(name, (None, None))
         if part == "prod" and ring in abi.HOST_TO_CARD:
             self.prod[ring] = value % self._wrap(ring)
@@ -53,12 +53,12 @@ class CardRings:
             self._interrupt(ring)
 
     def pushed(self, window, data=None):
-        """A descriptor was pushed whole, or a part of one: the next one, or no news.
+        """Process a push of a whole descriptor or a part; it counts if the window is that of the next descriptor.
 
         Raises
         ------
         AssertionError
-            If it is another one than stands in the ring.
+            If the pushed descriptor differs from the one in the ring.
         """
         ring = abi.PUSH_RING
         index, wrap = self.prod[ring], self._wrap(ring)
@@ -67,7 +67,7 @@ class CardRings:
             assert data in (None, self.entry(ring, index)), f"{ring.name}[{index}] is not what was pushed"
 
     def free(self, ring):
-        """Entries that the driver may add to a host-to-card ring."""
+        """Return the number of entries that the driver may add to a host-to-card ring."""
         return (1 << self._log2(ring)) - (self.prod[ring] - self.cons[ring]) % self._wrap(ring)
 
     def read_register(self, name):
@@ -79,26 +79,26 @@ class CardRings:
         return 0
 
     def peek(self, ring):
-        """The oldest descriptor not finished, or None.
+        """Return the oldest unfinished descriptor, or None.
 
         Raises
         ------
         AssertionError
-            If its phase is wrong: the driver rang before it wrote. Or if it is damaged.
+            If its phase is wrong (doorbell before the write of the descriptor), or if it is damaged.
         """
         if not self.enabled(ring) or self.prod[ring] == self.cons[ring]:
             return None
         return self.entry(ring, self.cons[ring])
 
     def entry(self, ring, index):
-        """The descriptor at an index, with the checks of :meth:`peek`."""
+        """Return the descriptor at an index, with the checks of :meth:`peek`."""
         entry = self.card.memory.read(self._address(ring, index), abi.BLOCK_BYTES)
         assert entry[0] & 1 == self._phase(ring, index), f"{ring.name}[{index}] has a wrong phase"
         assert not abi.damage(entry), f"{ring.name}[{index}] is damaged"
         return entry
 
     def finish(self, ring):
-        """The oldest descriptor is done; the status block says so."""
+        """Finish the oldest descriptor and update the status block."""
         self.cons[ring] = (self.cons[ring] + 1) % self._wrap(ring)
         self.tell()
 
@@ -108,11 +108,11 @@ class CardRings:
             self.card.memory.write(address, self.status())
 
     def status(self):
-        """The status block."""
+        """Return the contents of the status block."""
         return abi.STATUS_BLOCK.pack(**{name: self.cons[ring] for ring, name in _CONS.items()})
 
     def room(self, ring):
-        """Entries a card-to-host ring can take."""
+        """Return the number of free entries of a card-to-host ring."""
         return (
             (1 << self._log2(ring)) - (self.prod[ring] - self.cons[ring]) % self._wrap(ring)
             if self.enabled(ring)
@@ -120,14 +120,14 @@ class CardRings:
         )
 
     def half_taken(self, ring):
-        """Whether half of the entries of a card-to-host ring are taken, or it is not enabled."""
+        """Return whether half of the entries of a card-to-host ring are in use, or it is not enabled."""
         return 2 * self.room(ring) <= 1 << self._log2(ring)
 
     def slot(self, ring):
         return self.prod[ring] % (1 << self._log2(ring))
 
     def put(self, ring, entry, mark=False):
-        """Write an entry to the host; :attr:`marked` tells when the host has consumed those with ``mark``."""
+        """Write an entry to the host; :attr:`marked` is 0 again when the host has consumed those with ``mark``."""
         assert self.room(ring), f"{ring.name} overflows"
         data = bytes([entry[0] & ~1 | self._phase(ring, self.prod[ring])]) + entry[1:]
         self.store(ring, self._address(ring, self.prod[ring]), data)
@@ -137,7 +137,7 @@ class CardRings:
         self._interrupt(ring)
 
     def store(self, ring, address, data):
-        """An entry of ``ring`` goes to memory."""
+        """Write an entry of ``ring`` to memory."""
         self.card.memory.write(address, data)
 
     def _interrupt(self, ring):

@@ -10,7 +10,7 @@ Opcode, Status = abi.CommandOpcode, abi.CommandStatus
 
 
 class Tables:
-    """QPs, MRs, page-table entries and knitting extents of a functional card."""
+    """Table state of a functional card: QPs, MRs, page-table entries and knitting extents."""
 
     def __init__(self, card):
         self.card = card
@@ -21,7 +21,7 @@ class Tables:
         return any(base <= at < base + length for base, length in self.extents.values())
 
     def line(self, block):
-        """Where the block with a number of LINK_DOORBELL lies, divided by 64; None if that is in no extent."""
+        """Return the address of a block by its number in LINK_DOORBELL, divided by 64; None outside all extents."""
         index, offset = divmod(block, 1 << self.card.params.extent_blocks_log2)
         base, length = self.extents.get(index, (0, 0))
         return base // abi.BLOCK_BYTES + offset if offset * abi.BLOCK_BYTES < length else None
@@ -30,12 +30,12 @@ class Tables:
         self.qps[qpn] = replace(self.qps[qpn], state=state)
 
     def _live(self, qpn):
-        """Index of a QPN whose life is the present one, or None."""
+        """Return the index of a QPN with the current generation, or None."""
         index, generation = abi.split_qpn(qpn, self.card.params.qpn_width)
         return index if index in self.qps and self.qps[index].generation == generation else None
 
     def command(self, c):
-        """Carry out an unpacked COMMAND; the packed RESPONSE."""
+        """Execute an unpacked COMMAND; return the packed RESPONSE."""
         results = {}
         handler = getattr(self, f"_{c.opcode.name.lower()}", None) if isinstance(c.opcode, Opcode) else None
         status = handler(c, results) if handler else Status.BAD_OPCODE
@@ -90,7 +90,7 @@ class Tables:
         return None
 
     def pages_refused(self, c):
-        """Why a PAGE_TABLE_WRITE does not even read its entries, a status, or None."""
+        """Return the status with which a PAGE_TABLE_WRITE is rejected before its entries are read, or None."""
         if not 1 <= c.count <= 512 or c.address % abi.BLOCK_BYTES:
             return Status.BAD_VALUE
         if c.pte_index + c.count > self.card.params.ptes:
@@ -105,7 +105,7 @@ class Tables:
         for i in range(c.count):
             entry = int.from_bytes(data[abi.PTE_BYTES * i:abi.PTE_BYTES * (i + 1)], "little")
             if abi.pte_damage(entry):
-                status = Status.BAD_VALUE   # this one is left out, the others are written
+                status = Status.BAD_VALUE   # this entry is skipped, the others are written
             else:
                 self.ptes[c.pte_index + i] = entry // abi.PAGE_4K * abi.PAGE_4K
         return status

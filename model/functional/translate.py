@@ -1,7 +1,7 @@
-"""Checks and address translation of the card, as plain functions on plain tables.
+"""Access checks and address translation of the card, as plain functions on plain tables.
 
 The tables are dictionaries by index: ``qp_table`` of :class:`QpEntry`, ``mr_table`` of :class:`MrEntry`,
-``page_table`` of physical addresses. What is missing is not there.
+``page_table`` of physical addresses. Invalid entries are missing in them.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from weft.hdl.contract.wire import PMTUS
 
 PAYLOAD_MAX = max(PMTUS.values())
 CAN_RECEIVE, CAN_SEND = 0, 1  # values of Request.qp_need
-# Plain numbers: flags are slow to combine.
+# Plain integers, because operations on flags are slow.
 _LOCAL_WRITE, _REMOTE_WRITE = int(AccessFlag.LOCAL_WRITE), int(AccessFlag.REMOTE_WRITE)
 _REMOTE_ACCESS = int(REMOTE_ACCESS)
 
 
 @dataclass(frozen=True)
 class QpEntry:
-    """A QP as the card sees it."""
+    """QP table entry of the card."""
 
     state: int = QpState.RESET
     generation: int = 0
@@ -35,7 +35,7 @@ NO_QP = QpEntry()
 
 @dataclass(frozen=True)
 class MrEntry:
-    """A memory region: ``length`` bytes from virtual address ``va``, pages from entry ``pte_index`` on."""
+    """Memory region of ``length`` bytes from virtual address ``va``; its pages start at entry ``pte_index``."""
 
     key_tag: int
     access: int
@@ -48,8 +48,10 @@ class MrEntry:
 
     @cached_property
     def window(self):
-        """The peer may write it and the host may not: it belongs to the QP whose index is ``pd``, whatever that one
-        permits."""
+        """True for a memory window, which the peer may write and the host may not.
+
+        It belongs to the QP with index ``pd``; the access flags of that QP do not apply.
+        """
         return bool(self.access & _REMOTE_WRITE and not self.access & _LOCAL_WRITE)
 
     @cached_property
@@ -58,14 +60,14 @@ class MrEntry:
 
     @property
     def pages(self):
-        """Page-table entries it needs."""
+        """Number of page-table entries of the region."""
         return page_count(self.va, self.length, self.page_bytes)
 
 
 class Request(NamedTuple):
-    """An access: ``need`` are the AccessFlag bits it takes, ``qp_need`` whether the QP must receive or send.
+    """Access that requires the AccessFlag bits ``need``; ``qp_need``: the QP must be able to receive or to send.
 
-    ``qpn`` is the index of the QP, ``generation`` the life that a packet is for; whoever sends names none.
+    ``qpn`` is the index of the QP. ``generation`` is that of a received packet; requests to send leave it 0.
     """
 
     key: int
@@ -78,7 +80,10 @@ class Request(NamedTuple):
 
 
 class Result(NamedTuple):
-    """``segments``: physical pieces (address, length), none crossing a page; empty unless ``reason`` is OK."""
+    """Result of a translation.
+
+    ``segments``: physical pieces (address, length), none crossing a page; empty unless ``reason`` is OK.
+    """
 
     reason: Reason
     segments: tuple = ()
@@ -86,12 +91,12 @@ class Result(NamedTuple):
 
 
 def page_count(va, length, page_bytes):
-    """Pages that ``length`` bytes from ``va`` on touch."""
+    """Return the number of pages that ``length`` bytes from ``va`` on touch."""
     return (va % page_bytes + length + page_bytes - 1) // page_bytes
 
 
 def check(qp_table, mr_table, request):
-    """Reason why the access is refused, or OK."""
+    """Return the reason to reject the access, or OK."""
     qp = qp_table.get(request.qpn, NO_QP)
     if qp.state == QpState.RESET:
         return Reason.UNKNOWN_QP
@@ -115,7 +120,7 @@ def check(qp_table, mr_table, request):
 
 
 def translate(qp_table, mr_table, page_table, request):
-    """Check an access and find where its bytes are.
+    """Check an access and translate its addresses.
 
     Returns
     -------

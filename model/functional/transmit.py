@@ -1,4 +1,4 @@
-"""From a work descriptor to frames."""
+"""Conversion of work descriptors to frames."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _OPCODE = {(0, False): wire.Opcode.WRITE_ONLY, (0, True): wire.Opcode.WRITE_ONLY
 
 @dataclass(slots=True)
 class TxPacket:
-    """One packet of a work descriptor; ``work`` says what all of them share."""
+    """Packet of a work descriptor; ``work`` holds the fields that all its packets share."""
 
     work: object
     psn: int
@@ -22,16 +22,16 @@ class TxPacket:
 
     @property
     def with_imm(self):
-        """Whether it carries the immediate."""
+        """True if the packet carries the immediate."""
         return self.last and self.work.opcode is abi.WorkOpcode.WRITE_IMM
 
     @property
     def opcode(self):
-        """Its opcode on the wire."""
+        """Opcode on the wire."""
         return _OPCODE[self.work.retransmit, self.with_imm]
 
     def frame(self, payload, *, src_mac, src_ip):
-        """The frame that carries it."""
+        """Return the frame of the packet."""
         work, with_imm = self.work, self.with_imm
         extensions = wire.RETH.pack(va=self.remote_va, rkey=work.rkey, dma_length=self.length)
         if work.retransmit:
@@ -54,7 +54,7 @@ class TxPacket:
 
 
 def work_packets(work):
-    """Packets of an unpacked WORK, cut at remote PMTU boundaries; the one of a WORK_INLINE."""
+    """Yield the packets of an unpacked WORK, cut at remote PMTU boundaries, or the one packet of a WORK_INLINE."""
     if work.inline:
         yield TxPacket(work, work.psn, work.rsn, 0, work.remote_va, work.length, True)
         return

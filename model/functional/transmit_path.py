@@ -1,4 +1,4 @@
-"""The transmit path of the functional card: one frame at a time at the line's rate."""
+"""Transmit path of the functional card: one frame at a time at the line rate."""
 
 from weft.hdl.contract import abi, wire
 
@@ -10,7 +10,7 @@ WIRE_OVERHEAD_BYTES = 24  # FCS, preamble, gap
 
 
 class TransmitPath:
-    """Raw frames first, then retransmissions, then new work.
+    """Transmit path: raw frames first, then retransmissions, then new work.
 
     Parameters
     ----------
@@ -19,12 +19,12 @@ class TransmitPath:
 
     def __init__(self, card):
         self.card = card
-        self._now = {}   # ring -> iterator over the frames of the descriptor in work
+        self._now = {}   # ring -> iterator over the frames of the current descriptor
         self._kept = {}  # ring -> its newest INLINE_DATA, unpacked, if that was its newest descriptor
         self._running = False
 
     def start(self):
-        """Look at the rings, unless that is going on."""
+        """Start to process the rings, unless this is in progress."""
         if not self._running:
             self._running = True
             self.card.loop.call_in(0, self._transmit)
@@ -66,7 +66,7 @@ class TransmitPath:
             yield packet.frame(payload, src_mac=self.card.mac, src_ip=self.card.ip)
 
     def packets(self, entry, ring):
-        """Packets of a descriptor and the physical pieces of their payload, until one must not be sent."""
+        """Yield the packets of a descriptor with the physical pieces of their payload, up to the first error."""
         work, kept, inline_max = abi.WORK.unpack(entry), self._kept.pop(ring, None), self.card.params.inline_bytes
         if work.opcode is abi.WorkOpcode.INLINE_DATA and inline_max:
             self._kept[ring] = abi.INLINE_DATA.unpack(entry)
@@ -79,7 +79,7 @@ class TransmitPath:
             work.data = abi.WORK_INLINE.unpack(entry).data.to_bytes(abi.INLINE_HEAD_BYTES, "little")
             if work.length > abi.INLINE_HEAD_BYTES:
                 if kept is None or (kept.sqpn, kept.psn) != (work.sqpn, work.psn):
-                    return      # it got lost with the rest of its payload
+                    return      # the descriptor with the rest of its payload was lost
                 work.data += kept.data.to_bytes(abi.INLINE_MAX - abi.INLINE_HEAD_BYTES, "little")
         for packet in work_packets(work):
             result = translate(
@@ -94,13 +94,13 @@ class TransmitPath:
             yield packet, result.segments
 
     def payload(self, packet, segments):
-        """The bytes that a packet carries."""
+        """Return the payload bytes of a packet."""
         if packet.work.inline:
             return packet.work.data[:packet.length]
         return b"".join([self.card.memory.read(address, n) for address, n in segments])
 
     def count(self, packet):
-        """A packet is sent."""
+        """Count a sent packet."""
         counters = self.card.counters
         counters["tx_packets"] += 1
         counters["tx_retransmissions"] += packet.work.retransmit

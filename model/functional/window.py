@@ -1,21 +1,21 @@
-"""The bitmap window of one QP, without time: the oracle of ``hdl/adamap/window/window.py``."""
+"""Bitmap window of one QP without time: the functional model of ``hdl/adamap/window/window.py``."""
 
 from dataclasses import dataclass, field
 
-ACCEPT, DUPLICATE, STALE, LATE, MATCH, UNMATCHED, PROBE, FAR = range(8)  # verdicts, as the card numbers them
+ACCEPT, DUPLICATE, STALE, LATE, MATCH, UNMATCHED, PROBE, FAR = range(8)  # verdicts, numbered as on the card
 _PSN24 = 1 << 24
 _AHEAD = 1 << 23
 
 
 def signed24(value):
-    """A 24-bit difference as a signed number."""
+    """Return a 24-bit difference as a signed number."""
     value %= _PSN24
     return value - _PSN24 if value >= _PSN24 // 2 else value
 
 
 @dataclass(slots=True)
 class Judged:
-    """What the window says of a packet, and the holes it found."""
+    """Verdict of the window for a packet, and the holes found."""
 
     verdict: int
     psn: int
@@ -27,14 +27,14 @@ class Judged:
 
 
 class Window:
-    """Which PSNs of one QP have arrived.
+    """Sliding window of the received PSNs of one QP.
 
     Parameters
     ----------
     bits : int
         Width of the window.
     psn : int
-        First PSN expected, 32 bit.
+        First expected PSN, 32 bit.
     """
 
     def __init__(self, bits, psn):
@@ -44,8 +44,11 @@ class Window:
         self.owed = False
 
     def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, room=True, reorder=1, guard=0):
-        """Judge a packet with 24-bit ``psn``; PSNs inside are unbounded integers from ``base`` on. So many
-        high bits of the 23 of a distance ahead must be zero as ``guard`` says."""
+        """Return the verdict for a packet with 24-bit ``psn``.
+
+        Internal PSNs are unbounded integers from ``base`` on. ``guard`` is the number of high bits, of the 23 bits of a
+        distance ahead, that must be zero; a PSN further ahead is FAR.
+        """
         reorder = min(max(reorder, 1), self.bits)
         at = self.base + signed24(psn - self.base)
         lost, seal = [], False
@@ -67,7 +70,7 @@ class Window:
             verdict = DUPLICATE
         else:
             verdict, seal = ACCEPT, ack_req
-            if at == self.base and not self.received:      # what _slide does for the packet expected
+            if at == self.base and not self.received:      # same result as _slide for the expected PSN
                 self.base += 1
             else:
                 self.received.add(at)
@@ -80,7 +83,7 @@ class Window:
         return Judged(verdict, at, self.base, self.holes, progress, lost, seal)
 
     def _slide(self, end):
-        """Move the base to ``end`` if that is ahead, and over what was received; return the missing runs."""
+        """Move the base to ``end`` if that is ahead, and past received PSNs; return the missing runs."""
         lost = []
         if end <= self.base and self.base not in self.received:
             return lost

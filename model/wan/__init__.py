@@ -1,1 +1,1 @@
-"""Packet-level experiments at the scale of wide-area networks, Adamap beside its rivals, compiled with numba."""
+"""Packet-level experiments on wide-area paths: Adamap and other recovery schemes, compiled with numba."""

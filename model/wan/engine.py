@@ -1,7 +1,8 @@
-"""The experiment's clock: slots of one packet each, and what happens in a slot, in order.
+"""Clock of the experiment: one slot per packet, and the fixed order of the steps of a slot.
 
-Arrivals at the receiver, what card and driver do by themselves, messages at the sender, timers, and at last what the
-sender puts on the line. Timers are looked at in turn, one QP a slot, so they are late by up to a slot per QP.
+The steps are: arrivals at the receiver, timed actions of card and driver, messages at the sender, time-outs, and the
+packet that the sender transmits. Each slot checks the time-out of one QP, in rotation, so a time-out can be late by
+as many slots as there are QPs.
 """
 
 from pathlib import Path
@@ -18,7 +19,7 @@ entry = entries((file for file in sorted(Path(__file__).parent.rglob("*.py"))
 
 @compiled
 def _start(w):
-    """Everybody is ready."""
+    """Start the loss patterns, and make every QP ready to send."""
     start_losses(w)
     for qp in range(w.s.qps):
         wake(w, qp)
@@ -26,7 +27,7 @@ def _start(w):
 
 @entry
 def run(w, until):
-    """Go on to slot ``until``, or until every QP has all of its data acknowledged, or an array is full."""
+    """Advance to slot ``until``, or until every QP has all of its data acknowledged, or an array is full."""
     s = w.s
     if s.now == 0:
         _start(w)

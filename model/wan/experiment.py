@@ -1,4 +1,4 @@
-"""An experiment: path, load, scheme, in the units people use. Everything a run depends on is here."""
+"""Parameters of an experiment: path, load, and scheme, in common units. A run depends on nothing else."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -14,7 +14,7 @@ SCHEMES = ("go-back-n", "irn-128", "irn-512", "irn-bdp", "melo", "dcp", "hole-fi
 
 @dataclass(frozen=True)
 class Experiment:
-    """One sender and one receiver, some QPs that always have something to send, and a path between.
+    """One sender and one receiver with QPs that always have data to send, and the path between them.
 
     Raises
     ------
@@ -91,7 +91,7 @@ class Experiment:
             raise BadSetting("blocks", self.blocks, f"{self.qps} QPs are owed one each")
 
     def with_(self, **changes):
-        """A copy with some fields changed, checked again."""
+        """Return a copy with some fields changed, checked again."""
         return replace(self, **changes)
 
     @property
@@ -100,7 +100,7 @@ class Experiment:
         return (self.pmtu + WIRE_BYTES) * 8 / self.rate_gbps
 
     def slots(self, *, ms=0.0, us=0.0):
-        """A time in slots, rounded."""
+        """Convert a time to slots, rounded."""
         return round((ms * 1e6 + us * 1e3) / self.slot_ns)
 
     @property

@@ -1,4 +1,4 @@
-"""What came out of an experiment, in named units."""
+"""Results of an experiment, in named units."""
 
 import functools
 import time
@@ -14,58 +14,59 @@ from .path.queue import NAMES
 from .schemes import card_bytes
 from .world import COUNTS, make
 
-TRANSFER_RTTS, TRANSFER_LINES = 10_000, 1000   # when a transfer is given up: round trips, times its time on the line
+TRANSFER_RTTS, TRANSFER_LINES = 10_000, 1000   # time limit of a transfer: in round trips, plus in transmission times
 
 
 class Unmeasured(Exception):
-    """The run has no result: an array of it was full, or its transfer does not end."""
+    """Run without a result: one of its arrays was full, or its transfer did not end."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured.
+    """Measurements of one run.
 
     Attributes
     ----------
     goodput : float
-        Payload placed for the first time, as a share of what the line could carry, after warm-up; of a transfer: over
-        its whole time.
+        Payload placed for the first time, as a share of the capacity of the line. Measured after the warm-up, or for
+        a transfer over its whole time.
     ordered_goodput : float
-        The same, counted when everything before it was there, too.
+        The same share for payload that is complete up to its PSN: every older packet is placed, too.
     completion_ms : float
-        From the first packet until the last QP has everything acknowledged; NaN without end.
+        Time from the first packet until all data of the last QP is acknowledged; NaN for an endless load.
     packets, retransmissions, lost : int
-        Sent (all but probes), sent for another time, lost on the line; over the whole run, like all that follows.
+        Packets sent (without probes), packets sent another time, packets lost on the line. They and all following
+        counts cover the whole run.
     spurious : int
-        Retransmissions of what had been placed.
+        Retransmissions of packets that had been placed.
     late_originals : int
-        Originals that came after they had been taken for lost.
+        Originals that arrived after they had been taken for lost.
     card_bytes : float
         Memory on the card for the window.
     host_bytes, blocks_peak : int
-        Most memory of the knitting buffer in use, and the blocks it consists of.
+        Peak use of the knitting buffer, in bytes and in blocks.
     waiting_peak : int
-        Nodes that waited for a block at the same time, at most.
+        Largest number of nodes that waited for a block at the same time.
     leaked_blocks : int
         Blocks that are neither free nor in the list of a QP at the end.
     matches, stalls : int
         Retransmissions that were matched, and those that had to wait for their node.
     stall_us : float
-        How long they waited on average.
+        Mean time that they waited.
     unmatched, reads, holes, nodes : int
-        Left to the driver; reads of nodes; holes found; nodes linked.
+        Retransmissions left to the driver; reads of nodes; holes found; nodes linked.
     span_peak : int
-        Packets from the oldest missing one to the newest that came.
+        Largest distance from the oldest missing packet to the newest received one.
     limited : int
-        How often a QP had to stop as too much was outstanding.
+        Number of times a QP had to stop because too many packets were outstanding.
     idle : float
         Share of slots in which nothing was sent.
     wraps : float
-        How often PSNs of 24 bits came round.
+        Number of times the 24-bit PSNs wrapped around.
     aliases : int
-        PSNs that were taken for others.
+        PSNs that were mistaken for others.
     seconds, packets_per_second : float
-        Processor time of this computer, compilation not counted.
+        Processor time of this computer without compilation, and packets simulated per second of it.
     """
 
     goodput: float
@@ -99,7 +100,7 @@ class Result:
 
 @functools.cache
 def compile_engine():
-    """Make the machine code, or read it where it is kept; it has no part in the time of an experiment."""
+    """Compile the engine, or load it from its cache, so that the time of an experiment excludes compilation."""
     engine.run(make(Experiment(scheme="go-back-n", rtt_ms=0.05, transfer_mib=0.01)), 1)
 
 
@@ -111,7 +112,7 @@ def _advance(w, until):
 
 
 def measure(x, world=None):
-    """Run an Experiment.
+    """Run an Experiment and return its Result.
 
     Raises
     ------

@@ -1,27 +1,27 @@
-"""What a scheme's name means: the configuration of the engine, and the memory it takes on the card."""
+"""Configuration of the engine for each scheme, and the memory that the scheme needs on the card."""
 
 from .adamap import node
 from .scheme import dispatch
 
 MIN_PATIENCE_US = 50          # the driver's default probe_timeout_ns
 ACK_EVERY = 64                # packets, or a part of the window
-DUE_RTTS = 3                  # of timer-only and of DCP's messages
+DUE_RTTS = 3                  # deadline of packets of timer-only, and of messages of DCP
 LANES = 8
-# Bytes on the card. Adamap: what one more QP, place of the builder, entry of the cache adds to the elaborated room, at
-# a window of 128 bits; `weft bench --only card-bytes` compares them with the netlist.
+# Bytes on the card. Adamap: increase of the elaborated subsystem per QP, per builder slot and per cache entry, for a
+# window of 128 bits; `weft bench --only card-bytes` compares them with the netlist.
 ADAMAP_QP, ADAMAP_PLACE, ADAMAP_ENTRY = 31.9, 54.2, 73.9
 GO_BACK_N_QP = 12                          # an estimate: three PSNs of 32 bits
 IRN_QP, IRN_PER_PACKET = 38, 31.5 / 128    # Mittal et al., SIGCOMM 2018: state, and bitmaps at a window of 128 packets
-MELO_QP = 23                               # Lu et al., APNet 2017, abstract; the pool is what is left
+MELO_QP = 23                               # Lu et al., APNet 2017, abstract; the rest of the memory is the pool
 DCP_QP = 32                                # Li et al., SIGCOMM 2025, as cited: counts per message, no bitmap
-MELO_BLOCK_BITS = 128                      # an estimate: the paper leaves it open
+MELO_BLOCK_BITS = 128                      # an estimate: the paper does not specify it
 
 _KIND = {"go-back-n": dispatch.GO_BACK_N, "melo": dispatch.MELO, "dcp": dispatch.DCP,
          "timer-only": dispatch.TIMER_ONLY, "oracle": dispatch.ORACLE}
 
 
 def window(x):
-    """Packets outstanding that a scheme allows itself, 0: no limit."""
+    """Return the limit that a scheme puts on outstanding packets; 0: no limit."""
     return {"irn-128": 128, "irn-512": 512, "irn-bdp": x.bdp}.get(x.scheme, 0)
 
 
@@ -30,18 +30,18 @@ def lanes(x):
 
 
 def adamap_bytes(x):
-    """Card memory of Adamap with these sizes; further lanes are further windows."""
+    """Return the card memory of Adamap with these sizes; each further lane adds a window."""
     return (x.qps * (ADAMAP_QP + x.window_bits / 8 * (lanes(x) - 1) + (x.window_bits - 128) / 8)
             + x.builder_slots * ADAMAP_PLACE + x.cache_entries * ADAMAP_ENTRY)
 
 
 def pool_blocks(x):
-    """Blocks of MELO's pool: what is left of Adamap's memory when each QP has its own part."""
+    """Return the blocks of MELO's pool: Adamap's memory without MELO's state per QP."""
     return max(1, int((adamap_bytes(x) - x.qps * MELO_QP) * 8 // MELO_BLOCK_BITS))
 
 
 def card_bytes(x):
-    """Memory for the receive window on the card, bytes."""
+    """Return the memory for the receive window on the card, in bytes."""
     if x.scheme.startswith("irn"):
         return x.qps * (IRN_QP + IRN_PER_PACKET * window(x))
     return {"go-back-n": x.qps * GO_BACK_N_QP, "dcp": x.qps * DCP_QP, "timer-only": 0, "oracle": 0}.get(
@@ -49,7 +49,7 @@ def card_bytes(x):
 
 
 def configuration(x):
-    """Values of the engine's CONFIG record, times in slots."""
+    """Return the values of the engine's CONFIG record, with times in slots."""
     limit, rtt = window(x), x.bdp
     enter = x.burst_loss / (1 - x.burst_loss) / x.burst
     fifo = x.scheme == "hole-fifo"

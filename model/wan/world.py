@@ -1,7 +1,8 @@
-"""The arrays of a run, made for an experiment: as large as its path needs, and no larger.
+"""Arrays of a run, sized for the path of its experiment.
 
-Every module names the fields it keeps (CONFIG: fixed, STATE: its own, COUNTS: results, QP: one of each QP); here they
-become records. All schemes share one set of types, so that the engine is compiled once.
+Each module of the engine declares its fields: CONFIG for constants, STATE for its state, COUNTS for results, QP for the
+fields of each QP. This module combines them into records. All schemes share one set of types, so the engine is
+compiled once.
 """
 
 from typing import NamedTuple
@@ -37,25 +38,26 @@ class World(NamedTuple):
     qp: np.ndarray        # QPs
     flight: np.ndarray    # packets on the line, by slot
     queue: np.ndarray     # queues
-    entry: np.ndarray     # what is in them
-    seen: np.ndarray      # (QPs, words) bits of what was placed
+    entry: np.ndarray     # entries of the queues
+    seen: np.ndarray      # (QPs, words) bits of the placed PSNs
     window: np.ndarray    # windows: QPs and their lanes
     node: np.ndarray      # Adamap nodes
     waiting: np.ndarray   # the match queue
 
 
 def power(least):
-    """The least power of two that is not less."""
+    """Return the smallest power of two that is at least this number."""
     return 1 << max(0, int(least) - 1).bit_length()
 
 
 def make(x):
-    """A World for an Experiment, before its first slot."""
+    """Return the World of an Experiment before its first slot."""
     settings = configuration(x)
     flight = power(settings["delay"] + x.slots(us=x.skew_us + x.switch_us + x.swap_us * (x.swap > 0))
                    + max(x.slots(ms=x.outage_ms), x.bdp) + 64)
     again = power(4 * x.bdp + 2 * x.slots(ms=x.outage_ms) + 65536)
-    # What a QP may be ahead: some round trips of its share, so that only its PSNs limit it, and the oracle's do not.
+    # Largest lead of a QP over its oldest missing packet: several round trips of its share of the line. The limit on
+    # outstanding PSNs is then the only one; it does not apply to the oracle.
     room = power(max(4096, min(64 * x.bdp // x.qps, 1 << 26) + 4 * x.slots(ms=x.outage_ms) // x.qps))
     if x.scheme != "oracle":
         room = min(room, wire.PSN_OUTSTANDING_MAX)

@@ -1,4 +1,4 @@
-"""The command line ``weft``: thin commands that load what they need when they run."""
+"""Command line ``weft``: thin commands that import their modules when they run."""
 
 import sys
 from importlib.metadata import version
@@ -43,7 +43,7 @@ COMMANDS = (
 
 
 class CommandLine(typer.Typer):
-    """Commands for a terminal of any locale: what its encoding has no character for is shown as a question mark."""
+    """Commands for a terminal of any locale: characters that its encoding lacks are shown as question marks."""
 
     def __call__(self, *arguments, **options):
         for stream in (sys.stdout, sys.stderr):
@@ -64,7 +64,7 @@ def _print_version(wanted):
 @app.callback()
 def _weft(_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True,
                                                  callback=_print_version)] = False):
-    """Weft: an RDMA network card whose receive window lies in host memory."""
+    """Weft: an RDMA network card that keeps its receive window in host memory."""
 
 
 for command in COMMANDS:

@@ -1,4 +1,4 @@
-"""``python -m weft.tb.cli``: the command line without its script."""
+"""``python -m weft.tb.cli``: the command line without its installed script."""
 
 from weft.tb.cli import app
 

@@ -1,4 +1,4 @@
-"""``weft calibrate``: the model beside the gateware."""
+"""``weft calibrate``: compares the timing model with the gateware."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ def calibrate(
     only: Annotated[list[str] | None, Setting("Only scenarios whose names begin so; may be given several times.",
                                               metavar="NAME")] = None,
 ):
-    """The same traffic and losses on the gateware and in the model: time, stalls and sequences side by side."""
+    """Compare gateware and timing model under the same traffic and losses: time, stalls and sequences."""
     with needs("sim"):
         from weft.tb.verify.calibrate.run import run
         raise typer.Exit(run(only or []))

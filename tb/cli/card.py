@@ -1,4 +1,4 @@
-"""``weft verilog``, ``synth``, ``regs``: what the card is made of."""
+"""``weft verilog``, ``synth``, ``regs``: Verilog, synthesis estimates and register map of the card."""
 
 import shlex
 import sys
@@ -29,7 +29,7 @@ def verilog(
     straddle: Annotated[bool, Setting("For a PCIe block with straddle.")] = False,
     mac_clock: Annotated[bool, Setting("For a MAC with a clock of its own; with --board always.")] = False,
 ):
-    """Verilog of the card for an FPGA, linted; with --board all that Vivado needs for a bitstream."""
+    """Write Verilog of the card for an FPGA, linted; with --board all files that Vivado needs for a bitstream."""
     if debug and board is None:
         refuse("--debug belongs to --board")
     mac_clock |= board is not None
@@ -64,20 +64,20 @@ def verilog(
 
 
 def _folder(preset, board, debug, straddle, mac_clock):
-    """Return the name of the folder for Verilog with these options: cards with different ports never share one."""
+    """Return the name of the folder for Verilog with these options: cards with different ports have different ones."""
     options = {board: board, preset: True, "debug": debug, "straddle": straddle, "mac-clock": mac_clock and not board}
     return "-".join(name for name, wanted in options.items() if wanted)
 
 
 def _heading(settings):
-    """Return the comment lines that name the origin of a file which leaves the project."""
+    """Return the comment lines with the origin of a generated file."""
     given = shlex.join(["weft", *sys.argv[1:]])
     return [f"Weft RDMA network card {version('weft-rnic')}, {settings}", f"made by: {given}",
             "SPDX-License-Identifier: Apache-2.0"]
 
 
 def _board(folder, card, debug, lint, yosys):
-    """Write the files of the board beside the card's Verilog, and check the top with empty modules below it."""
+    """Write the files of the board next to the card's Verilog, and check the top with empty modules below it."""
     with needs("hdl"):
         from weft.hdl.board.project import files
         from weft.hdl.board.u50 import TOP, stubs_text
@@ -110,10 +110,10 @@ def synth(
     straddle: Annotated[bool, Setting("With --only: of a card with straddle.")] = False,
     mac_clock: Annotated[bool, Setting("With --only: of a card whose MAC has a clock of its own.")] = False,
 ):
-    """Cells, memories and longest path by block on an UltraScale+ FPGA, as Yosys estimates them.
+    """Estimate cells, memories and longest path by block on an UltraScale+ FPGA, with Yosys.
 
-    With --place also what nextpnr reaches on a Nexus, beside Translate. JSON in sim_build/reports/synth.json, figures
-    in bench.json; one that misses its bar makes the exit status 1.
+    With --place also show the frequency that nextpnr reaches on a Nexus, relative to Translate. JSON is written to
+    sim_build/reports/synth.json, figures to bench.json; the exit status is 1 if a figure misses its bar.
     """
     for name, wanted in (("--straddle", straddle), ("--mac-clock", mac_clock)):
         if wanted and (place or not only):
@@ -138,7 +138,7 @@ def synth(
 
 
 def regs(output: Annotated[Path | None, Setting("Write there instead of to the terminal.", metavar="PATH")] = None):
-    """Register map and host-visible layouts, as Markdown."""
+    """Print the register map and host-visible layouts, as Markdown."""
     from weft.tb.app.device.registers import registers_markdown
 
     if output is None:

@@ -1,4 +1,4 @@
-"""How a command ends that cannot do its work: one sentence on standard error, exit status 1."""
+"""Failures of a command: one sentence on standard error, exit status 1."""
 
 import contextlib
 import errno
@@ -30,7 +30,7 @@ def fail(sentence):
 
 
 def sentence_of(error):
-    """What an ``OSError`` means to a person."""
+    """Return a sentence about an ``OSError`` for the user."""
     if error.errno == errno.ENOENT and error.filename is None:
         return "the working folder does not exist any more; change to one that does"
     path = repr(str(error.filename)) if error.filename is not None else "a file"
@@ -39,7 +39,7 @@ def sentence_of(error):
 
 
 def told(command):
-    """``command``, with failures told in a sentence: what a person can mend is no reason for a traceback."""
+    """Wrap ``command`` so that failures which the user can correct end with one sentence instead of a traceback."""
     @functools.wraps(command)
     def run(*arguments, **options):
         try:
@@ -54,7 +54,7 @@ def told(command):
 
 
 def needs_checkout(command):
-    """End with one sentence unless the tests are there: ``command`` runs them, and the installed package has none."""
+    """End with one sentence unless the tests, which ``command`` runs, exist: the installed package has none."""
     if not (ROOT / "tb/test").is_dir():
         fail(f"weft {command} runs the project's tests, which the installed package does not contain; run it in a "
              "checkout of the project")
@@ -62,7 +62,7 @@ def needs_checkout(command):
 
 @contextlib.contextmanager
 def needs(extra):
-    """Tell which extra to install when an import fails that it would have brought."""
+    """End with a sentence about the extra to install when an import fails that the extra would provide."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Options of a command from its settings: typer's types and help, and one sentence about a value that is impossible."""
+"""Options of a command from its settings: typer's types and help, and one sentence about an impossible value."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ import typer
 from weft.model.settings import BadSetting, BadSettings, Field, fields, unknown
 
 BAD_USAGE = 2
-FROM_MAKE = "WEFT_MAKE"     # the Makefile sets it: then a person types variables of make
+FROM_MAKE = "WEFT_MAKE"     # set by the Makefile: the user then types make variables
 
 
 def refuse(sentence):
@@ -22,17 +22,17 @@ def refuse(sentence):
 
 
 def typed(*names):
-    """An option as the user types it: ``--rtt-us``, ``-s/--size``, or ``RTT_US`` of make."""
+    """Return an option as the user types it: ``--rtt-us``, ``-s/--size``, or ``RTT_US`` of make."""
     if os.environ.get(FROM_MAKE):
         return names[-1].strip("-").replace("-", "_").upper()
     return "/".join(names)
 
 
 def with_options(function):
-    """``function`` as a command.
+    """Make a command of ``function``.
 
-    A parameter that is annotated with a dataclass of settings becomes an option for each of its fields; one that is
-    annotated ``Annotated[type, Setting(…)]`` becomes one option. Other parameters are typer's own. A
+    A parameter that is annotated with a dataclass of settings becomes an option for each of its fields; a parameter
+    that is annotated ``Annotated[type, Setting(…)]`` becomes one option. Other parameters are typer's. A
     :class:`BadSetting` becomes one sentence that names the option, and exit status 2.
     """
     groups, found, parameters = {}, {}, []
@@ -65,7 +65,7 @@ def with_options(function):
 
 
 def refuse_unknown(settings):
-    """Refuse a setting that the back end has no means for."""
+    """Reject a setting that the back end does not support."""
     for field in unknown(settings):
         if field.setting.lack:
             other, = field.setting.backends
@@ -74,7 +74,7 @@ def refuse_unknown(settings):
 
 
 def check_names(option, given, known):
-    """The names that were given for an option, as a list; all of them have to be known.
+    """Return the names that were given for an option as a list; all of them must be known.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def check_names(option, given, known):
 
 
 def _parameter(field):
-    """The parameter of typer for one setting."""
+    """Return typer's parameter of a setting."""
     setting, names = field.setting, field.names
     kind = str if setting.read else field.kind
     if kind is bool:

@@ -1,4 +1,4 @@
-"""``weft write_bw``, ``write_lat`` and so on: tests as linux-rdma's perftest has them, with its options."""
+"""``weft write_bw``, ``write_lat`` and so on: tests in the form of linux-rdma's perftest, with its options."""
 
 import shlex
 import sys
@@ -27,7 +27,7 @@ PANEL = "Measuring, as perftest does"
 
 
 def command(name):
-    """The command of one test."""
+    """Return the command of one test."""
     def run(
         options: Options,
         stage: Stage,

@@ -1,4 +1,4 @@
-"""``weft report``: wide-area experiments on a page."""
+"""``weft report``: wide-area experiments on one page."""
 
 import os
 import shlex
@@ -23,7 +23,10 @@ def report(
     scheduler: Annotated[str | None, SCHEDULER] = None,
     jobs: Annotated[int, JOBS] = 0,
 ):
-    """Wide-area experiments of Adamap and its rivals: one HTML page with pictures. Minutes the first time."""
+    """Write one HTML page with pictures of wide-area experiments with Adamap and other schemes.
+
+    The first run takes minutes.
+    """
     with needs("model"):
         from weft.tb.app.report import run
         from weft.tb.app.sweep.plan import BadPlan

@@ -20,7 +20,7 @@ SOCKET_BYTES_MAX = 107
 
 
 def serve(settings: Settings):
-    """Serve hosts with an RDMA card each to unmodified programs, until it is interrupted: see `weft run`."""
+    """Serve hosts with an RDMA card each to unmodified programs, until interrupted: see `weft run`."""
     longest = max((os.fsencode(settings.socket(name)) for name in settings.hosts), key=len)
     if len(longest) > SOCKET_BYTES_MAX:
         raise BadSetting("folder", settings.folder, f"{os.fsdecode(longest)} is too long for a socket, of which paths "
@@ -28,7 +28,7 @@ def serve(settings: Settings):
     for name in settings.hosts:
         if _answers(path := settings.socket(name)):
             refuse(f"{path} is another daemon's, which runs; end that one, or choose another --folder")
-    settings.peer()     # a host that is not found is found out before anything is built
+    settings.peer()     # rejects an unknown host before anything is built
     if settings.capture is not None:
         settings = replace(settings, capture=str(Path(settings.capture).resolve()))
     with needs("sim"):
@@ -48,7 +48,7 @@ def serve(settings: Settings):
 
 
 def _answers(path):
-    """Somebody listens at a socket."""
+    """Return whether a daemon listens at a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as there:
         try:
             there.connect(os.fsencode(path))

@@ -1,4 +1,4 @@
-"""``weft sim``: the main job."""
+"""``weft sim``: runs the main job."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ def sim(
     settings: JobSettings,
     view: Annotated[bool, Setting("Open the waves in GTKWave afterwards.")] = False,
 ):
-    """A real file crosses a lossy link between two cards, RTL end to end or in the model; then a report.
+    """Send a file over a lossy link between two cards, simulated RTL or timing model, and print a report.
 
     WAVES=1 in the environment records waves, too.
     """
@@ -36,7 +36,7 @@ def sim(
 
 
 def _check_size(settings):
-    """The page table of the card maps the whole file."""
+    """Check that the page table of the card can map the whole file."""
     size, room = Path(settings.file).stat().st_size, preset(settings.preset).ptes * abi.PAGE_4K
     if size > room:
         raise BadSetting("file", settings.file, f"it has {size:,} bytes, and a card of preset {settings.preset!r} maps "

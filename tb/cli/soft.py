@@ -1,4 +1,4 @@
-"""``weft soft-server`` and ``weft interop``: RDMA in software, and Linux as its peer."""
+"""``weft soft-server`` and ``weft interop``: RDMA in software, with Linux as its peer."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ PORT_MAX = 0xFFFF
 
 
 def _address(mark, base, count):
-    """A reader of an address with ``count`` bytes, as a number."""
+    """Return a function that converts an address with ``count`` bytes to a number."""
     def read(text):
         try:
             words = [int(word, base) for word in text.split(mark)]
@@ -44,7 +44,7 @@ def soft_server(
                                 default_text=MAC)] = _mac(MAC),
     ip: Annotated[int, Setting("IPv4 address of this host.", read=_ip, metavar="ADDRESS", default_text=IP)] = _ip(IP),
 ):
-    """A host in software that serves perftest's clients: ib_write_bw, ib_send_bw, ib_read_bw, ib_atomic_bw."""
+    """Serve perftest's clients with a host in software: ib_write_bw, ib_send_bw, ib_read_bw, ib_atomic_bw."""
     if bool(qemu) == bool(tap):
         refuse("give --qemu or --tap, the port that frames go to")
     try:
@@ -80,7 +80,7 @@ def _serve(port, mac, ip, listen, clients):
 def interop(
     short: Annotated[bool, Setting("Without perftest and RTL.")] = False,
 ):
-    """A Linux guest with rxe against the endpoint in software, and against the card: functional model and RTL."""
+    """Test a Linux guest with rxe against the endpoint in software, and against the card: functional model and RTL."""
     with needs("sim"):
         from weft.tb.verify.interop import cases
         from weft.tb.verify.interop.guest import booted

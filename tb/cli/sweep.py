@@ -1,4 +1,4 @@
-"""``weft sweep``: wide-area experiments, or runs of two cards."""
+"""``weft sweep``: runs wide-area experiments, or two cards."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ JOBS = Setting("Points at once, without a cluster; 0: one for each processor.", 
 
 
 def plan_file(text):
-    """Path of the plan that a user names: a file, or a plan of weft."""
+    """Return the path of the plan that a user names: a file, or a plan of weft."""
     return PLANS[text] if text in PLANS and not Path(text).exists() else readable_file(text)
 
 
@@ -36,8 +36,10 @@ def sweep(
     scheduler: Annotated[str | None, SCHEDULER] = None,
     jobs: Annotated[int, JOBS] = 0,
 ):
-    """Wide-area experiments of Adamap and its rivals, or runs of two cards: a table in Parquet, and a picture if the
-    plan has one."""
+    """Run wide-area experiments of Adamap and other schemes, or two cards, for all points of a plan.
+
+    The results are a table in Parquet, and a picture if the plan has one.
+    """
     with needs("model"):
         from weft.tb.app.sweep.plan import BadPlan, read
         from weft.tb.app.sweep.run import run

@@ -1,4 +1,4 @@
-"""``weft devinfo``, ``counters``: properties of a card, and its counters."""
+"""``weft devinfo``, ``counters``: attributes and counters of a card."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def devinfo(
     backend: Annotated[str, BACKEND] = "functional",
     preset: Annotated[str, PRESET] = "test",
 ):
-    """A card and its port, as ibv_devinfo shows them."""
+    """Show a card and its port in the form of ibv_devinfo."""
     with needs("sim"):
         from weft.tb.app.device import devinfo as tool
         print(tool.text(play((tool.query, tool.rest), backend=backend, stage=Stage(preset=preset))[0], verbose=verbose))
@@ -28,7 +28,7 @@ def counters(
                                      least=1, most=1000)] = 20,
     backend: Annotated[str, BACKEND] = "functional",
 ):
-    """Counters of both cards after a run, with the names of rdma statistic and of ethtool -S."""
+    """Show counters of both cards after a run, with the names of rdma statistic and of ethtool -S."""
     with needs("sim"):
         from weft.tb.app.device import counters as tool
         from weft.tb.app.device import short_run

@@ -1,4 +1,4 @@
-"""``weft bench``, ``formal``, ``mutants``, ``coverage``: figures, proofs, what the tests notice and reach."""
+"""``weft bench``, ``formal``, ``mutants``, ``coverage``, ``soak``: benchmarks, proofs, test quality, long runs."""
 
 import contextlib
 from typing import Annotated
@@ -16,7 +16,7 @@ def bench(
                                               metavar="NAME")] = None,
     names: Annotated[bool, Setting("Name the benchmarks and end.", names=("--list",))] = False,
 ):
-    """Benchmarks: a table, and JSON in sim_build/reports/bench.json; fails when a figure is below its bar."""
+    """Run benchmarks: a table, and JSON in sim_build/reports/bench.json; fails when a figure misses its bar."""
     with needs("sim"):
         from weft.tb.verify.bench.benchmark import BENCHMARKS
         from weft.tb.verify.bench.run import print_list, run
@@ -32,7 +32,7 @@ def formal(
     names: Annotated[bool, Setting("Name the specifications and end.", names=("--list",))] = False,
     anew: Annotated[bool, Setting("Decide what is known already, too.")] = False,
 ):
-    """Formal proofs and broken copies that they must catch: a table, and JSON in sim_build/reports/formal.json."""
+    """Run formal proofs, and faulty copies that they must catch: a table, and JSON in sim_build/reports/formal.json."""
     with needs("formal"):
         from weft.tb.verify.proof.run import run, specifications
         if names:
@@ -49,9 +49,9 @@ def mutants(
     seed: Annotated[int, Setting("Seed of the drawing.", least=0, most=1 << 30)] = SEED,
     jobs: Annotated[int, Setting("Simulations at once.", least=1, most=256)] = 2,
 ):
-    """Small faults in the gateware, each against the tests of its room; fails unless nearly all are noticed.
+    """Put small faults into the gateware, each against the tests of its subsystem; fails unless nearly all are caught.
 
-    An hour or two the first time; what is known is kept, and a run goes on where another was ended.
+    The first run takes an hour or two. Results are cached, and a run continues where another one was stopped.
     """
     with needs("dev"):
         from weft.tb.verify.mutate.rooms import ROOMS
@@ -64,7 +64,7 @@ def mutants(
 
 
 def coverage():
-    """Lines and toggles that the block benches reach, by room; JSON in sim_build/reports/coverage.json."""
+    """Measure lines and toggles that the block benches reach, by subsystem; JSON in sim_build/reports/coverage.json."""
     needs_checkout("coverage")
     with needs("dev"):
         from weft.tb.verify.mutate.coverage import run
@@ -81,7 +81,7 @@ def soak(
     scheduler: Annotated[str | None, Setting("With --cards: on the workers of this Dask scheduler, tcp://...",
                                              metavar="ADDRESS")] = None,
 ):
-    """Runs with seeds drawn anew, of cards, the main job and recovery, until the time is over or one fails."""
+    """Run cards, the main job and recovery with new random seeds until the time is over or a run fails."""
     if seed is not None:
         from weft.tb.verify.soak.report import repeat
         raise typer.Exit(repeat(seed))

@@ -1,1 +1,1 @@
-"""The rules of Adamap on arrays: window, builder, matcher as in ``weft.model.functional``, and the time around them."""
+"""Rules of Adamap on arrays: window, builder and matcher of ``weft.model.functional``, with their timing."""

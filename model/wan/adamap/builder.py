@@ -1,6 +1,6 @@
-"""The node builder: a few nodes that are open on the card, sealed when full, old, or when their place is needed.
+"""Node builder: a few open nodes on the card, sealed when full, when old, or when their slot is needed.
 
-The rules are those of ``weft.model.functional.builder``. A sealed node is with the driver after ``host_slots``.
+The rules are those of ``weft.model.functional.builder``. A sealed node reaches the driver after ``host_slots``.
 """
 
 from ...machine_code import compiled, inlined
@@ -14,7 +14,7 @@ COUNTS = [("holes", "i8"), ("nodes_sealed", "i8")]
 
 @compiled
 def hand_over(w, at):
-    """A node is on its way to the driver."""
+    """Send a node to the driver."""
     s, e = w.s, w.entry[push(w, SEALED)]
     e.at, e.a = s.now + s.host_slots, at
     s.nodes_sealed += 1
@@ -33,7 +33,7 @@ def seal(w, window):
 
 @compiled
 def _oldest(w):
-    """The open node that was opened first, or -1; sealed ones before it are forgotten."""
+    """Return the open node that was opened first, or -1; drop entries of sealed nodes before it."""
     at = front(w, OPENED)
     while at >= 0 and w.node[w.entry[at].a].serial != w.entry[at].b:
         pop(w, OPENED)
@@ -43,7 +43,7 @@ def _oldest(w):
 
 @compiled
 def add_hole(w, window, psn):
-    """A PSN of a window is lost."""
+    """Record the loss of a PSN of a window."""
     s, win = w.s, w.window[window]
     w.s.holes += 1
     if win.open >= 0 and not take_hole(w.node[win.open], psn):
@@ -67,7 +67,7 @@ def add_hole(w, window, psn):
 
 @inlined
 def seal_aged(w):
-    """Seal the nodes that are old."""
+    """Seal the nodes whose age has reached the limit."""
     at = due(w, OPENED)
     while at >= 0:
         e = w.entry[at]

@@ -1,13 +1,14 @@
-"""The head cache and its prefetch: which nodes of a list are on the card. The rules of
+"""Head cache and prefetch: the nodes of each list that are on the card. The rules are those of
 ``hdl/adamap/prefetch/prefetch.py``.
 
-One read of a list is in flight at a time, takes ``dma_slots`` and brings ``fetch_blocks`` nodes at most. It starts
-when fewer than ``watermark`` nodes of the list are cached, or when somebody waits. The first node of a list may have
-any entry; further ones leave an eighth of them free, unless somebody waits. A read needs no entry: what finds none is
-kept at the read's place until it may have one. A kept read gives its place to that of a list without a node, or for
-which somebody waits; for such a list another one's last node is turned out, too, as a rule not its first. Lists that
-were turned out, or found no place for a read, are looked at again. What a read brought of the list's last node is read
-again if another one was linked behind it meanwhile. ``depth`` 0 keeps nothing: every match reads its node.
+Each list has at most one read in flight. A read takes ``dma_slots`` and returns at most ``fetch_blocks`` nodes. It
+starts when fewer than ``watermark`` nodes of the list are cached, or when a header waits for the list. The first node
+of a list may take any entry; further nodes leave an eighth of the entries free, unless a header waits. A read needs no
+entry: nodes that find no entry are kept in the read's slot until one is free. A kept read yields its slot to a list
+that has no cached node or for which a header waits. For such a list the last node of another list is evicted, too;
+normally not the first node of that list. Lists that lost a node to eviction, or found no slot for a read, are
+scheduled again. If a node is linked after the last node of a list while a read of that last node is in flight, the
+node is read again. With ``depth`` 0 nothing is cached: every match reads its node.
 """
 
 from weft.hdl.contract.params import NODE_READS_MAX
@@ -16,7 +17,7 @@ from ...machine_code import compiled, inlined
 from ..path.queue import FETCHES, LOOKS, length, pop, push
 from ..path.queue import front as oldest
 
-LOOKS_A_SLOT = 4    # one takes 5 cycles, the slot of a 1-KiB packet at 100 Gb/s 21
+LOOKS_A_SLOT = 4    # a check takes 5 cycles; the slot of a 1-KiB packet at 100 Gb/s is 21 cycles
 QP = [("list_head", "i4"), ("list_tail", "i4"), ("list_nodes", "i4"), ("cached", "i4"), ("fetching", "i4"),
       ("kept", "i4"), ("outrun", "i4"), ("looks", "i4"), ("wait_head", "i4"), ("wait_tail", "i4"), ("blocks", "i4"),
       ("rsn_next", "i8"), ("ask_at", "i8"), ("told_node", "i4")]
@@ -28,7 +29,7 @@ COUNTS = [("reads", "i8"), ("turned_out", "i8"), ("cache_peak", "i8")]
 
 @inlined
 def _enter(w, q):
-    """A node of a list gets an entry."""
+    """Give an entry to a node of a list."""
     s = w.s
     s.cached_lists += q.cached == 0
     q.cached += 1
@@ -38,7 +39,7 @@ def _enter(w, q):
 
 @compiled
 def leave(w, q, count):
-    """So many nodes of a list leave the cache, as far as they are there."""
+    """Remove ``count`` nodes of a list from the cache, or as many as are cached."""
     s, gone = w.s, min(q.cached, count)
     q.cached -= gone
     s.cache_used -= gone
@@ -47,7 +48,7 @@ def leave(w, q, count):
 
 @inlined
 def _finish(w, q):
-    """A list's read is done with."""
+    """Release the slot of a list's read."""
     s = w.s
     s.reads_held -= 1
     s.reads_kept -= q.kept > 0
@@ -64,7 +65,10 @@ def _look_later(w, qp):
 
 @compiled
 def _turn_out(w, qp, first):
-    """Whether another list, that nobody waits for, gives up its last node, which may be its ``first`` one."""
+    """Evict the last cached node of another list without waiting headers; return false if there is none.
+
+    With ``first``, that node may be the first one of its list.
+    """
     s, least = w.s, 1 - first
     if not first and s.cached_lists == s.cache_used:
         return False
@@ -83,7 +87,7 @@ def _turn_out(w, qp, first):
 
 @compiled
 def _place(w, needed):
-    """Whether there is a place for a read; where it is ``needed``, that of what is kept."""
+    """Return whether a slot for a read is free; if it is ``needed``, drop a kept read for it."""
     s = w.s
     if s.reads_held == min(NODE_READS_MAX, s.cache_entries) and needed and s.reads_kept > 0:
         at = 0
@@ -95,7 +99,7 @@ def _place(w, needed):
 
 @compiled
 def _land(w, qp, count):
-    """What a read brought gets entries, or is kept."""
+    """Fill entries with the nodes of a read, or keep the nodes."""
     s, q = w.s, w.qp[qp]
     wanted, landed, found = q.wait_head >= 0, 0, True
     s.reads_kept -= q.kept > 0
@@ -108,7 +112,7 @@ def _land(w, qp, count):
         else:
             found = landed == 0 and (wanted or q.cached == 0) and (
                 _turn_out(w, qp, False) or (wanted and _turn_out(w, qp, True)))
-    if landed == 0 and count > 0 and wanted:    # the card would retire another list's head early: here, one entry more
+    if landed == 0 and count > 0 and wanted:    # the card would retire another list's head early; here: an extra entry
         _enter(w, q)
         landed = 1
     if landed > 0 or count <= 0:
@@ -120,21 +124,21 @@ def _land(w, qp, count):
 
 @inlined
 def _still(q, count):
-    """How many of the nodes that a read brought are as they were."""
+    """Return how many of the nodes of a read are still current."""
     count, q.outrun = min(count, q.list_nodes - q.cached) - q.outrun, 0
     return count
 
 
 @inlined
 def outrun(q):
-    """A node is about to be put behind the last one of a list, which a read may be for."""
+    """Note that a node is about to be linked after the last node of a list, if a read covers that last node."""
     if q.fetching + q.kept > 0 and q.cached + q.fetching + q.kept == q.list_nodes:
         q.outrun = 1
 
 
 @compiled
 def prefetch(w, qp):
-    """Look at a list: what is kept for it lands if it may, and a read starts if one is due."""
+    """Schedule a list: fill entries from its kept nodes, and start a read if one is due."""
     s, q = w.s, w.qp[qp]
     if q.kept > 0:
         _land(w, qp, _still(q, q.kept))
@@ -156,7 +160,7 @@ def prefetch(w, qp):
 
 @inlined
 def look_again(w):
-    """Look at the lists that were turned out or found no place for a read."""
+    """Schedule the lists that were evicted from, or found no slot for a read."""
     s = w.s
     if s.reads_held < min(NODE_READS_MAX, s.cache_entries) or s.reads_kept > 0:
         for _ in range(min(LOOKS_A_SLOT, length(w, LOOKS))):
@@ -168,8 +172,10 @@ def look_again(w):
 
 @compiled
 def keep(w, q):
-    """A node was put at the end of a list: a card that writes its nodes itself keeps it, while all before it are
-    there and there is room."""
+    """Cache a node that was linked at the end of a list, for a card that writes its nodes itself.
+
+    The node stays cached if all nodes before it are cached and an entry is free.
+    """
     s = w.s
     if (s.resident and q.fetching == 0 and q.kept == 0 and q.cached == q.list_nodes - 1
             and s.cache_used < s.cache_entries):
@@ -178,7 +184,7 @@ def keep(w, q):
 
 @compiled
 def fetched(w, qp):
-    """A read is answered: the nodes are cached or kept, unless the list is shorter by now."""
+    """Process the response to a read: cache or keep its nodes, except those that left the list meanwhile."""
     q = w.qp[qp]
     count, q.fetching = _still(q, q.fetching), 0
     _land(w, qp, count)

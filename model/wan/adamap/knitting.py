@@ -1,7 +1,7 @@
-"""The receiving driver: sealed nodes become blocks of the knitting buffer, a list for each QP, and loss reports.
+"""Receiving driver: makes sealed nodes into blocks of the knitting buffer, one list per QP, and loss reports.
 
-A QP without a block is owed one. Beyond that it may link while it holds less than ``alpha`` times what is free and not
-owed. Nodes that find no block wait, in order.
+One block is reserved for each QP that has none. A QP with blocks may link another one while it holds less than
+``alpha`` times the free blocks that are not reserved. Nodes that find no block wait in order.
 """
 
 from ...machine_code import compiled, inlined
@@ -16,7 +16,7 @@ COUNTS = [("nodes_linked", "i8"), ("blocks_peak", "i8"), ("waited_nodes", "i8"),
 
 @compiled
 def link(w, at):
-    """Link a node and report it to the sender; false if there is no block for it."""
+    """Link a node and report it to the sender; return false if no block is available for it."""
     s, node = w.s, w.node[at]
     qp = node.window // s.lanes
     q = w.qp[qp]
@@ -46,7 +46,7 @@ def link(w, at):
 
 @inlined
 def take_sealed(w):
-    """What the driver has been handed: link it, or let it wait for a block."""
+    """Link the sealed nodes that reached the driver; those without a block wait."""
     s = w.s
     at = front(w, BLOCKLESS)
     while at >= 0 and link(w, w.entry[at].a):
@@ -65,7 +65,7 @@ def take_sealed(w):
 
 @compiled
 def repeat(w, qp, rsn, limit):
-    """Report the linked nodes from this RSN on again, so many at most."""
+    """Report at most ``limit`` linked nodes from this RSN on again."""
     at = w.qp[qp].list_head
     while at >= 0 and limit > 0:
         if w.node[at].rsn >= rsn:

@@ -1,7 +1,7 @@
-"""Matching retransmissions against the head of a list. The rules of ``weft.model.functional.matcher``.
+"""Match retransmissions against the head of a list. The rules are those of ``weft.model.functional.matcher``.
 
-A retransmission whose node is not cached waits in the match queue; behind it, those of the same QP. When the queue is
-full its hole is left to the driver, which keeps it out of what the node leaves.
+A retransmission whose node is not cached waits in the match queue, and later ones of the same QP wait after it. If the
+queue is full, the hole is left to the driver, which excludes it from the residue of the node.
 """
 
 from ...machine_code import compiled
@@ -19,7 +19,7 @@ COUNTS = [("matches", "i8"), ("stalls", "i8"), ("stall_slots", "i8"), ("unmatche
 
 @compiled
 def _leave_residue(w, node):
-    """The holes a node leaves go to the driver as new nodes."""
+    """Send the open holes of a retired node to the driver as new nodes."""
     at = -1
     for slot in range(node.count):
         if node.state[slot] == OPEN:
@@ -40,7 +40,7 @@ def _leave_residue(w, node):
 
 @compiled
 def retire(w, qp):
-    """The head of a list leaves."""
+    """Retire the head of a list."""
     s, q = w.s, w.qp[qp]
     at = q.list_head
     node = w.node[at]
@@ -60,8 +60,10 @@ def retire(w, qp):
 
 @compiled
 def retire_passed(w, qp, rsn, beyond, needs_cache):
-    """Heads leave that are finished, or whose last RSN is at least ``beyond`` behind ``rsn``; false if the next one
-    cannot be judged as it is not cached."""
+    """Retire heads that are finished, or whose last RSN is at least ``beyond`` before ``rsn``.
+
+    Return false if the next head cannot be checked because it is not cached.
+    """
     q = w.qp[qp]
     while q.list_head >= 0:
         if needs_cache and q.cached == 0:
@@ -75,7 +77,7 @@ def retire_passed(w, qp, rsn, beyond, needs_cache):
 
 @compiled
 def match(w, qp, psn, rsn, needs_cache):
-    """Fill the hole of a retransmission, numbers as in the window: one of the outcomes above."""
+    """Fill the hole of a retransmission, with numbers as in the window; return one of the outcomes above."""
     q = w.qp[qp]
     if not retire_passed(w, qp, rsn, max(w.s.slack, 1) - 1, needs_cache):
         return WAIT
@@ -112,7 +114,7 @@ def _after_match(w, qp):
 
 @compiled
 def take(w, qp, psn, rsn):
-    """A retransmission came; ``psn`` as its window numbers it."""
+    """Process a retransmission that arrived; ``psn`` as its window numbers it."""
     s, q = w.s, w.qp[qp]
     s.matches += 1
     if q.wait_head < 0 and match(w, qp, psn, rsn, True) != WAIT:
@@ -137,7 +139,7 @@ def take(w, qp, psn, rsn):
 
 @compiled
 def _to_driver(w, qp, psn, rsn):
-    """The card leaves the hole open; the driver knows that it is filled."""
+    """Mark a hole that the card leaves open as filled for the driver."""
     at = w.qp[qp].list_head
     while at >= 0 and rsn >= w.node[at].rsn + w.node[at].count:
         at = w.node[at].next
@@ -150,7 +152,7 @@ def _to_driver(w, qp, psn, rsn):
 
 @compiled
 def drain(w, qp):
-    """Nodes came: match who waited."""
+    """Match the waiting headers of a QP after nodes arrived."""
     s, q = w.s, w.qp[qp]
     while q.wait_head >= 0:
         at = q.wait_head

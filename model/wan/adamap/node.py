@@ -1,7 +1,7 @@
-"""Adamap nodes: open ones in the builder, sealed ones on the way to the driver, linked ones in a list.
+"""Adamap nodes: open in the builder, sealed in transit to the driver, or linked in a list.
 
-The rules of the encodings are those of ``weft.model.functional.node``; whether another hole fits is decided from what
-is known of the holes so far, not from all of them anew.
+The rules of the encodings are those of ``weft.model.functional.node``. A few fields of the node decide whether another
+hole fits, without a pass over all holes.
 """
 
 from weft.hdl.contract import abi
@@ -24,12 +24,12 @@ STATE = [("node_free", "i8"), ("node_fresh", "i8"), ("nodes_used", "i8")]
 
 @compiled
 def new_node(w, window, first):
-    """A node whose first hole is this PSN, or -1 when the experiment has no more room for nodes."""
+    """Return a node whose first hole is this PSN, or -1 if the experiment has no free node."""
     s = w.s
     at = s.node_free
     if at >= 0:
         s.node_free = w.node[at].next
-    elif s.node_fresh < len(w.node):   # none that was used before
+    elif s.node_fresh < len(w.node):   # no free node was in use before
         at = s.node_fresh
         s.node_fresh += 1
     else:
@@ -46,7 +46,7 @@ def new_node(w, window, first):
 
 @compiled
 def free_node(w, at):
-    """The node is of no use any more."""
+    """Put a node on the free list."""
     s, node = w.s, w.node[at]
     node.serial += 1
     node.next = s.node_free
@@ -56,7 +56,7 @@ def free_node(w, at):
 
 @compiled
 def take_hole(node, psn):
-    """Put a newer hole into a node, if one of its encodings still holds all of them."""
+    """Add a newer hole to a node if one of its encodings can still hold all holes; return whether it was added."""
     offset = psn - node.first
     starts_run = offset != node.last + 1
     fits = node.fits
@@ -80,6 +80,6 @@ def take_hole(node, psn):
 
 @compiled
 def hole_psn(w, node, slot):
-    """PSN of a hole, lanes put together again."""
+    """Return the PSN of a hole, from its lane and its number in the lane."""
     lanes = w.s.lanes
     return (node.first + node.offset[slot]) * lanes + node.window % lanes

@@ -1,8 +1,8 @@
-"""The bitmap window of a QP, or of each lane of it: which PSNs arrived. The rules of ``weft.model.functional.window``.
+"""Bitmap window of a QP, or of each lane of it: the PSNs that arrived. The rules: ``weft.model.functional.window``.
 
 With ``lanes`` more than one, PSN p belongs to lane ``p mod lanes`` and has the number ``p // lanes`` there. With
-``adapt``, the reorder distance doubles with each original that comes late, and halves after a quiet time: so a lane
-learns how far its path reorders.
+``adapt``, the reorder distance doubles with each original that arrives late, and halves after a quiet time, so that a
+lane adapts to the reordering of its path.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ _PSN_BITS = wire.PSN_BITS
 
 @compiled
 def extend(psn, base, bits):
-    """The number nearest to ``base`` with these low bits."""
+    """Return the number nearest to ``base`` that has these low bits."""
     half = 1 << (bits - 1)
     return base + ((psn - base + half) & ((1 << bits) - 1)) - half
 
@@ -43,7 +43,7 @@ def _clear(win, psn, bits):
 
 @compiled
 def slide(w, window, end):
-    """Move the base to ``end`` if that is ahead; what is missing before it are holes."""
+    """Move the base to ``end`` if that is ahead; missing PSNs before it become holes."""
     win, bits = w.window[window], w.s.window_bits
     while win.base < end:
         if win.base < win.top and _has(win, win.base, bits):
@@ -56,7 +56,7 @@ def slide(w, window, end):
 
 @compiled
 def _follow(win, bits):
-    """Move the base over what was received."""
+    """Move the base past the PSNs that were received."""
     while win.base < win.top and _has(win, win.base, bits):
         _clear(win, win.base, bits)
         win.base += 1
@@ -64,14 +64,14 @@ def _follow(win, bits):
 
 @compiled
 def passed(w, window, end):
-    """A probe: everything before ``end`` was sent."""
+    """Process a probe, which states that every PSN before ``end`` was sent."""
     slide(w, window, end)
     _follow(w.window[window], w.s.window_bits)
 
 
 @compiled
 def judge(w, window, psn, again):
-    """Judge a packet by its low PSN bits; ``again``: it is a retransmission."""
+    """Return the verdict for a packet from its low PSN bits; ``again``: it is a retransmission."""
     s, win = w.s, w.window[window]
     bits = s.window_bits
     low = _PSN_BITS
@@ -99,7 +99,7 @@ def judge(w, window, psn, again):
 
 @compiled
 def adapt(w, window, verdict):
-    """Let the reorder distance follow the path."""
+    """Adapt the reorder distance to the path."""
     s, win = w.s, w.window[window]
     if verdict == LATE:
         win.reorder = min(2 * win.reorder, s.window_bits)

@@ -1,1 +1,1 @@
-"""The path and its two ends, as all schemes share them: line, losses, delays, what comes back, what has been placed."""
+"""The path and both of its ends, shared by all schemes: line, losses, delays, messages back, and placement."""

@@ -1,6 +1,6 @@
-"""The way back: small messages of the receiver that arrive in order after a fixed delay, some of them lost.
+"""Return path: small messages of the receiver that arrive in order after a fixed delay, some of them lost.
 
-They take no bandwidth here. ``a`` and ``b`` are what the message says, by its kind.
+The messages take no bandwidth in this model. ``a`` and ``b`` are the contents of a message, by its kind.
 """
 
 from ...machine_code import compiled
@@ -14,7 +14,7 @@ COUNTS = [("messages_back", "i8"), ("messages_lost", "i8")]
 
 @compiled
 def answer(w, qp, kind, a, b, reliable):
-    """Send a message to the sender; a ``reliable`` one stands for information that later messages repeat."""
+    """Send a message to the sender; a ``reliable`` one stands for information that later messages would repeat."""
     s = w.s
     s.messages_back += 1
     if not reliable and s.back_loss > 0.0 and uniform(w.s.random, ACKS) < s.back_loss:

@@ -1,6 +1,6 @@
-"""Gilbert-Elliott bursts: a good state that loses nothing and a bad one that loses everything, a step per packet.
+"""Gilbert-Elliott bursts: a good state without loss and a bad state that loses every packet, with a step per packet.
 
-The same chain as :class:`weft.model.loss.GilbertElliott`, with the lengths of stays drawn at once.
+The chain is that of :class:`weft.model.loss.GilbertElliott`, with the length of each stay drawn at its beginning.
 """
 
 from ...machine_code import compiled
@@ -20,14 +20,14 @@ def start(w):
 
 @compiled
 def _good(w):
-    """Packets of a stay in the good state."""
+    """Return the length of a stay in the good state, in packets."""
     enter = w.s.burst_enter
     return FOREVER if enter <= 0.0 else geometric(w.s.random, BURST, enter) - 1
 
 
 @compiled
 def lost(w):
-    """Whether the packet that is sent now is lost."""
+    """Advance by one packet and return whether it is lost."""
     s = w.s
     while s.burst_left == 0:
         s.burst_bad = 1 - s.burst_bad

@@ -1,4 +1,4 @@
-"""A comb: every k-th packet is lost. k = 384 is the worst case for raw nodes of as many PSNs: a hole in each."""
+"""Comb loss: every k-th packet is lost. k = 384 is the worst case for raw nodes of 384 PSNs: one hole in each."""
 
 from ...machine_code import inlined
 
@@ -8,7 +8,7 @@ STATE = [("comb_count", "i8")]
 
 @inlined
 def lost(w):
-    """Whether the packet that is sent now is lost."""
+    """Advance by one packet and return whether it is lost."""
     s = w.s
     s.comb_count += 1
     if s.comb_count < w.s.comb_every:

@@ -1,8 +1,8 @@
-"""How long a packet takes: one way, and what reorders packets on it.
+"""Delay of a packet on the path, one way, and the causes of reordering.
 
-Swaps: a packet is held back with chance ``swap`` for a time uniform up to ``swap_slots``. Paths: an original goes over
-path ``psn mod paths``, path i taking ``i / (paths - 1)`` of ``skew_slots`` longer; what is sent again takes path 0, so
-that it stays in order. Switch: until ``switch_at`` everything takes ``switch_slots`` longer.
+Swaps: a packet is held back with chance ``swap`` for a time uniform up to ``swap_slots``. Paths: an original takes
+path ``psn mod paths``, and path i is longer by ``i / (paths - 1)`` of ``skew_slots``; retransmissions take path 0, so
+that they stay in order. Switch: until ``switch_at`` every packet takes ``switch_slots`` longer.
 """
 
 from ...machine_code import inlined
@@ -14,7 +14,7 @@ CONFIG = [("delay", "i8"), ("swap", "f8"), ("swap_slots", "i8"), ("paths", "i8")
 
 @inlined
 def delay(w, psn, original):
-    """Slots from sending to arrival."""
+    """Return the slots from transmission to arrival."""
     s = w.s
     slots = s.delay
     if s.paths > 1 and original:

@@ -1,4 +1,4 @@
-"""Random numbers: SplitMix64, a stream for each purpose, so that one purpose does not disturb another.
+"""Random numbers: SplitMix64, with a separate stream for each purpose, so that purposes do not affect each other.
 
 Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
 """
@@ -20,13 +20,13 @@ FOREVER = 1 << 62
 
 
 def streams(seed):
-    """State of all streams, (STREAMS,) of uint64."""
+    """Return the initial state of all streams, (STREAMS,) of uint64."""
     return np.random.SeedSequence(seed).generate_state(STREAMS, np.uint64)
 
 
 @compiled
 def uniform(states, stream):
-    """A number from 0 (inclusive) to 1."""
+    """Return a number from 0 (inclusive) to 1 (exclusive)."""
     states[stream] += _STEP
     z = states[stream]
     z = (z ^ (z >> _S30)) * _MIX1
@@ -37,7 +37,7 @@ def uniform(states, stream):
 
 @compiled
 def geometric(states, stream, chance):
-    """Trials up to and including the first success, at least 1; FOREVER without a chance."""
+    """Return the trials up to and including the first success, at least 1; FOREVER if ``chance`` is 0."""
     if chance <= 0.0:
         return FOREVER
     if chance >= 1.0:

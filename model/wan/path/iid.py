@@ -1,8 +1,8 @@
 """Independent loss, and its slow drift between two rates.
 
-The number of packets to the next loss is drawn, not each packet's fate. With drift the rate changes between ``loss``
-and ``drift_loss`` after times that are exponential with mean ``drift_slots`` (a measured 350 km path moved between
-1e-4 and 1e-2 over minutes: SDR-RDMA, figure 2).
+One draw gives the number of packets to the next loss. With drift, the rate alternates between ``loss`` and
+``drift_loss`` after times that are exponential with mean ``drift_slots`` (a measured 350 km path moved between 1e-4 and
+1e-2 over minutes: SDR-RDMA, figure 2).
 """
 
 import math
@@ -25,7 +25,7 @@ def start(w):
 
 @inlined
 def lost(w):
-    """Whether the packet that is sent now is lost."""
+    """Advance by one packet and return whether it is lost."""
     s = w.s
     if s.drift_slots > 0 and s.now >= s.drift_at:
         s.loss_now = s.drift_loss if s.loss_now == s.loss else s.loss

@@ -1,8 +1,9 @@
-"""The line from sender to receiver: one packet a slot, each lost or delivered after its delay.
+"""Line from sender to receiver: one packet a slot, each lost or delivered after its delay.
 
-Packets in flight lie in ``flight`` by the slot they were sent in. ``bucket`` has, for each slot to come, the first
-packet that arrives in it; the others of that slot hang behind it. A packet remembers when its QP sent the one before,
-so that a receiver that relies on order of transmission can be told what a gap consists of (``after`` is its scratch).
+``flight`` holds the packets in flight, indexed by the slot of transmission. ``bucket`` has, for each future slot, the
+first packet that arrives in it; the others of that slot follow as a linked list. A packet records when its QP sent the
+packet before it, so that a receiver that relies on the order of transmission can find the packets in a gap (``after``
+is scratch space for that).
 """
 
 from ...machine_code import inlined
@@ -28,7 +29,7 @@ def transmit(w, qp, psn, rsn, kind, last):
     if kind == ORIGINAL and psn >= q.fresh:
         s.originals += 1
         q.fresh = psn + 1
-    elif kind in (ORIGINAL, AGAIN):     # the former of a sender that went back
+    elif kind in (ORIGINAL, AGAIN):     # ORIGINAL: after the sender of go-back-N went back
         s.retransmissions += 1
     elif kind == PROBE:
         s.probes += 1

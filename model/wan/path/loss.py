@@ -1,4 +1,4 @@
-"""All patterns of loss together."""
+"""Combination of all loss patterns."""
 
 from ...machine_code import compiled, inlined
 from . import bursts, comb, iid, outage
@@ -10,14 +10,14 @@ STATE = iid.STATE + bursts.STATE + outage.STATE + comb.STATE
 
 @compiled
 def start(w):
-    """Draw what the patterns begin with."""
+    """Draw the initial state of the patterns."""
     iid.start(w)
     bursts.start(w)
 
 
 @inlined
 def lost(w):
-    """Whether the packet that is sent now is lost; every pattern takes its step, whatever the others say."""
+    """Advance every pattern by one packet, and return whether any of them loses it."""
     s = w.s
     gone = iid.lost(w)
     if s.burst_enter > 0.0 and bursts.lost(w):

@@ -1,4 +1,4 @@
-"""Outages: everything is lost for a while, once, or again every period."""
+"""Outages: every packet is lost for a while, once or periodically."""
 
 from ...machine_code import inlined
 
@@ -8,7 +8,7 @@ STATE = []
 
 @inlined
 def lost(w):
-    """Whether the packet that is sent now is lost."""
+    """Return whether a packet sent now is lost."""
     s = w.s
     since = w.s.now - s.outage_start
     if since < 0:

@@ -1,6 +1,7 @@
-"""First-in first-out queues of a run: all in one array, a stretch for each.
+"""First-in first-out queues of a run: consecutive parts of one array.
 
-What an entry's fields mean is up to the queue: ``at`` a slot, ``a`` and ``b`` numbers, ``qp`` and ``kind`` small ones.
+Each queue defines the meaning of the fields of its entries: ``at`` is a slot, ``a`` and ``b`` are numbers, ``qp`` and
+``kind`` are small numbers.
 """
 
 from ...machine_code import inlined
@@ -15,7 +16,7 @@ STATE = [("overflow", "i8")]
 
 @inlined
 def push(w, queue):
-    """The place of a new entry at the end. When there is none, the run is over: ``overflow`` names the queue."""
+    """Return the index of a new entry at the end. If the queue is full, ``overflow`` names it and the run ends."""
     q = w.queue[queue]
     if q.tail - q.head > q.mask:
         w.s.overflow = queue + 1
@@ -26,26 +27,26 @@ def push(w, queue):
 
 @inlined
 def front(w, queue):
-    """The place of the oldest entry, or -1."""
+    """Return the index of the oldest entry, or -1."""
     q = w.queue[queue]
     return -1 if q.head == q.tail else q.first + (q.head & q.mask)
 
 
 @inlined
 def due(w, queue):
-    """The place of the oldest entry if its time has come, or -1."""
+    """Return the index of the oldest entry if its time has come, or -1."""
     at = front(w, queue)
     return at if at >= 0 and w.entry[at].at <= w.s.now else -1
 
 
 @inlined
 def pop(w, queue):
-    """The oldest entry is done with."""
+    """Remove the oldest entry."""
     w.queue[queue].head += 1
 
 
 @inlined
 def length(w, queue):
-    """Entries."""
+    """Return the number of entries."""
     q = w.queue[queue]
     return q.tail - q.head

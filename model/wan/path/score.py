@@ -1,7 +1,7 @@
-"""What has been placed at the receiver: a bit for every PSN, with 64-bit PSNs that never come round.
+"""Placement at the receiver: one bit for every PSN, with 64-bit PSNs that do not wrap around.
 
-It is the experiment's own knowledge, and none of any card: it tells goodput, what was sent again for nothing, and
-whether every PSN was placed exactly once.
+It belongs to the experiment, not to a card: it gives the goodput and the spurious retransmissions, and shows that
+every PSN is placed exactly once.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ _ONE = np.uint64(1)
 
 @inlined
 def seen(w, qp, psn):
-    """Whether a PSN was placed; ``psn`` is not further ahead than the sender may be."""
+    """Return whether a PSN was placed; ``psn`` is within the sender's limit of outstanding packets."""
     if psn < w.qp[qp].cum:
         return True
     at = psn & ((1 << w.s.seen_log2) - 1)
@@ -26,7 +26,7 @@ def seen(w, qp, psn):
 
 @compiled
 def place(w, qp, psn):
-    """A packet's payload is placed; false if it had been before."""
+    """Place the payload of a packet; return false if it had been placed before."""
     s, q, mask = w.s, w.qp[qp], (1 << w.s.seen_log2) - 1
     if seen(w, qp, psn):
         s.placed_again += 1
@@ -47,7 +47,7 @@ def place(w, qp, psn):
 
 @compiled
 def acknowledge(w, qp, at_once):
-    """Tell the sender how far all is there: ``at_once``, or when ``ack_every`` packets came since the last time."""
+    """Send the cumulative PSN to the sender: ``at_once``, or when ``ack_every`` packets arrived since the last one."""
     q = w.qp[qp]
     if at_once or q.cum - q.cum_told >= w.s.ack_every or (q.cum == q.total and q.cum_told < q.cum):
         q.cum_told = q.cum

@@ -1,8 +1,7 @@
-"""The sender's side that all schemes share: what is sent again before probes, these before what is new, QPs in
-turn.
+"""Sender, shared by all schemes: retransmissions before probes, probes before new packets, QPs in rotation.
 
-A QP is in the queue READY while it may send something new. What is to be sent again waits in one queue of all QPs,
-in the order in which it was asked for.
+A QP is in the queue READY while it may send a new packet. Retransmissions of all QPs wait in one queue, in the order
+of their requests.
 """
 
 from ...machine_code import compiled, inlined
@@ -19,14 +18,14 @@ COUNTS = [("idle_slots", "i8"), ("limited", "i8"), ("expiries", "i8"), ("not_nee
 
 @inlined
 def may_send(w, qp):
-    """Whether a QP has something new and may send it."""
+    """Return whether a QP has a new packet and may send it."""
     q = w.qp[qp]
     return q.next < q.total and q.next - q.una < w.s.outstanding_max
 
 
 @compiled
 def wake(w, qp):
-    """Put a QP that may send into the ring, unless it is there."""
+    """Put a QP that may send into the queue READY, unless it is there."""
     q = w.qp[qp]
     if not q.ready and may_send(w, qp):
         q.ready = 1
@@ -54,7 +53,7 @@ def ask(w, qp, rsn):
 
 @compiled
 def probe(w, qp):
-    """A probe of this QP is to be sent before anything new."""
+    """Queue a probe of this QP before any new packet."""
     q = w.qp[qp]
     q.probe_due = 1
     if not q.in_probes:
@@ -64,7 +63,7 @@ def probe(w, qp):
 
 @compiled
 def acknowledged(w, qp, cum):
-    """Everything below ``cum`` arrived."""
+    """Process the acknowledgement of every PSN below ``cum``."""
     s, q = w.s, w.qp[qp]
     if cum <= q.una:
         return
@@ -87,7 +86,7 @@ def _sent(w, qp):
 
 @inlined
 def _send_again(w):
-    """Use this slot for the oldest of what is to be sent again; false if there is nothing."""
+    """Use this slot for the oldest retransmission or request; return false if there is none."""
     s = w.s
     while front(w, RESENDS) >= 0:
         e = w.entry[front(w, RESENDS)]
@@ -105,7 +104,7 @@ def _send_again(w):
 
 @inlined
 def _send_probe(w):
-    """Use this slot for a probe; false if none is due."""
+    """Use this slot for a probe; return false if none is due."""
     while front(w, PROBES) >= 0:
         qp = w.entry[front(w, PROBES)].qp
         pop(w, PROBES)
@@ -121,7 +120,7 @@ def _send_probe(w):
 
 @inlined
 def _send_new(w):
-    """Use this slot for something new; its QP, or -1."""
+    """Use this slot for a new packet; return its QP, or -1."""
     s = w.s
     while front(w, READY) >= 0:
         qp = w.entry[front(w, READY)].qp
@@ -141,7 +140,7 @@ def _send_new(w):
 
 @inlined
 def send(w):
-    """Use this slot; the QP of a new packet, or -1."""
+    """Use this slot; return the QP of a new packet, or -1."""
     if _send_again(w) or _send_probe(w):
         return -1
     qp = _send_new(w)

@@ -1,1 +1,1 @@
-"""How losses are noticed and recovered: a file for each scheme; ``dispatch`` knows them all."""
+"""Detection and recovery of losses: one file per scheme; ``dispatch`` selects among them."""

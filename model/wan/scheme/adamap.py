@@ -13,12 +13,12 @@ from ..path.queue import FETCHES, due, pop
 from ..path.score import acknowledge, place
 from ..path.sender import acknowledged, ask, send_again
 
-REPEATED_MAX, ASKED_MAX = 64, 16   # reports that a probe, a request brings again, as in the driver
+REPEATED_MAX, ASKED_MAX = 64, 16   # loss reports repeated for a probe and for a request, as in the driver
 
 
 @compiled
 def arrive(w, p):
-    """A packet at the receiver."""
+    """Process a packet at the receiver."""
     s, qp = w.s, p.qp
     if p.kind == REQUEST:
         repeat(w, qp, p.rsn, ASKED_MAX)
@@ -48,7 +48,7 @@ def arrive(w, p):
 
 @compiled
 def _told(w, qp):
-    """Acknowledge if it is due; the card is told, too, what is acknowledged."""
+    """Send an acknowledgement if it is due; the windows on the card get the acknowledged PSN, too."""
     s, q = w.s, w.qp[qp]
     before = q.cum_told
     acknowledge(w, qp, False)
@@ -70,7 +70,7 @@ def _probed(w, p):
 
 @inlined
 def host(w):
-    """What card and driver do by themselves in a slot."""
+    """Run the timed actions of card and driver in a slot."""
     seal_aged(w)
     take_sealed(w)
     at = due(w, FETCHES)
@@ -85,7 +85,7 @@ def host(w):
 
 @compiled
 def hear(w, m):
-    """A message at the sender: reports take effect in the order of their RSNs, a missing one is asked for."""
+    """Process a message at the sender: reports take effect in order of their RSNs, a missing one is requested."""
     q = w.qp[m.qp]
     if m.kind == ACK:
         acknowledged(w, m.qp, m.a)

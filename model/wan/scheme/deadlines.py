@@ -1,7 +1,7 @@
-"""Packets with a time at which they must have arrived, else they are sent again: no message names a loss.
+"""Deadlines for packets: a packet that has not arrived by its deadline is sent again. No message names a loss.
 
-All wait for the same time, so the queue is in order. Whether a packet arrived is looked up at the receiver; that is
-right as the wait is longer than a round trip.
+All deadlines are equally long, so the queue is in order. The receiver's state decides whether a packet arrived; this
+is valid because the deadline is longer than a round trip.
 """
 
 from ...machine_code import compiled
@@ -14,14 +14,14 @@ CONFIG = [("due_slots", "i8")]
 
 @compiled
 def expect(w, qp, first, count):
-    """Look after these packets when the time is over."""
+    """Set the deadline of ``count`` packets from PSN ``first`` on."""
     s, e = w.s, w.entry[push(w, DUE)]
     e.at, e.a, e.b, e.qp = s.now + s.due_slots, first, count, qp
 
 
 @compiled
 def overdue(w):
-    """Send again what is due: all packets of an entry if one of them is missing."""
+    """Process expired deadlines: send all packets of an entry again if one of them is missing."""
     at = due(w, DUE)
     while at >= 0:
         e = w.entry[at]

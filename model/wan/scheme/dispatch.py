@@ -1,4 +1,4 @@
-"""Which scheme does what when: one number in the configuration, one machine code for all of them."""
+"""Dispatch of events to the configured scheme, so that one compiled engine serves all schemes."""
 
 from ...machine_code import compiled, inlined
 from ..path.sender import probe
@@ -14,7 +14,7 @@ COUNTS = melo.COUNTS
 
 @compiled
 def arrive(w, p):
-    """A packet is at the receiver, or would be if it had not been lost."""
+    """Process a packet at its time of arrival, also if it was lost."""
     scheme = w.s.scheme
     if p.lost:
         if scheme == ORACLE:
@@ -39,7 +39,7 @@ def arrive(w, p):
 
 @inlined
 def own_time(w):
-    """What a scheme does in every slot."""
+    """Run the actions that a scheme takes in every slot."""
     scheme = w.s.scheme
     if scheme == ADAMAP:
         adamap.host(w)
@@ -49,7 +49,7 @@ def own_time(w):
 
 @compiled
 def hear(w, m):
-    """A message is at the sender."""
+    """Process a message at the sender."""
     scheme = w.s.scheme
     if scheme == ADAMAP:
         adamap.hear(w, m)
@@ -61,7 +61,7 @@ def hear(w, m):
 
 @inlined
 def sent(w, qp, psn):
-    """A new packet left."""
+    """Process the transmission of a new packet."""
     scheme = w.s.scheme
     if scheme == TIMER_ONLY:
         timer_only.sent(w, qp, psn)
@@ -71,7 +71,7 @@ def sent(w, qp, psn):
 
 @compiled
 def expired(w, qp):
-    """A QP heard nothing new for long."""
+    """Process the time-out of a QP without new acknowledgements."""
     scheme = w.s.scheme
     w.s.expiries += 1
     w.qp[qp].deadline = w.s.now + w.s.patience

@@ -1,8 +1,9 @@
-"""Go-back-N, as RoCE cards have it: the receiver drops what is out of order, the sender goes back.
+"""Go-back-N, as in RoCE cards: the receiver drops packets out of order, and the sender goes back.
 
-A NAK names the PSN expected. As favourable as possible: the receiver notices from a count of the times the sender
-went back (which no real packet carries) that the PSN was lost once more, and sends another NAK at once.
-Goodput with independent losses p and a round trip of m packets: ``(1 - p) / (1 - p + p m)`` of the payload rate.
+A NAK carries the expected PSN. The model is as favourable as possible: the receiver detects that the expected PSN was
+lost another time from the number of times the sender went back (which no real packet carries), and sends another NAK
+at once. Goodput with independent losses p and a round trip of m packets: ``(1 - p) / (1 - p + p m)`` of the payload
+rate.
 """
 
 from ...machine_code import compiled
@@ -15,7 +16,7 @@ QP = [("expected", "i8"), ("nak_rsn", "i8")]
 
 @compiled
 def arrive(w, p):
-    """A packet at the receiver."""
+    """Process a packet at the receiver."""
     q = w.qp[p.qp]
     if p.psn == q.expected:
         place(w, p.qp, p.psn)
@@ -32,7 +33,7 @@ def arrive(w, p):
 
 @compiled
 def hear(w, m):
-    """A message at the sender."""
+    """Process a message at the sender."""
     q = w.qp[m.qp]
     if m.kind == ACK:
         acknowledged(w, m.qp, m.a)
@@ -43,7 +44,7 @@ def hear(w, m):
 
 @compiled
 def go_back(w, qp):
-    """Send from the oldest unacknowledged packet on."""
+    """Continue with the oldest unacknowledged packet."""
     q = w.qp[qp]
     q.next = q.una
     q.rsn_sent += 1

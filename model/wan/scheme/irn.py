@@ -1,8 +1,8 @@
 """IRN: selective repeat over a bitmap of fixed size (Mittal et al., SIGCOMM 2018).
 
-The sender has at most ``window`` packets outstanding, so that the receiver's bitmap suffices. More favourable than the
-paper, where a packet lost twice waits for a timer: every loss is noticed by the order of transmission, and a lost
-selective acknowledgement is made good by the next.
+The sender has at most ``window`` packets outstanding, so that the receiver's bitmap suffices. The model is more
+favourable than the paper, in which a packet lost twice waits for a timer: here the order of transmission reveals every
+loss, and each selective acknowledgement repeats the contents of a lost one.
 """
 
 from ...machine_code import compiled
@@ -13,7 +13,7 @@ from .order import report_gap
 
 @compiled
 def arrive(w, p):
-    """A packet at the receiver."""
+    """Process a packet at the receiver."""
     report_gap(w, p)
     new = p.kind != PROBE and place(w, p.qp, p.psn)
     acknowledge(w, p.qp, p.last != 0 or not new)

@@ -1,7 +1,7 @@
 """MELO: bitmaps from a pool that all QPs share (Lu et al., APNet 2017), with as much card memory as Adamap.
 
-A QP takes blocks of ``pool_block_bits`` PSNs from its oldest missing packet to its newest one that came, while
-something is missing. A packet for which no block is free is dropped, and noticed like a loss. There is no window.
+A QP holds blocks of ``pool_block_bits`` PSNs from its oldest missing packet to its newest received one, while a packet
+is missing. A packet for which no block is free is dropped, and detected like a loss. There is no window.
 """
 
 from ...machine_code import compiled
@@ -18,7 +18,7 @@ COUNTS = [("pool_peak", "i8"), ("pool_drops", "i8")]
 
 @compiled
 def _blocks(w, cum, top):
-    """Blocks that a bitmap from ``cum`` to before ``top`` takes."""
+    """Return the blocks of a bitmap from ``cum`` to before ``top``."""
     bits = w.s.pool_block_bits
     return 0 if top <= cum else (top - 1) // bits - cum // bits + 1
 
@@ -33,7 +33,7 @@ def _hold(w, q, blocks):
 
 @compiled
 def arrive(w, p):
-    """A packet at the receiver."""
+    """Process a packet at the receiver."""
     report_gap(w, p)
     if p.kind == PROBE:
         acknowledge(w, p.qp, True)

@@ -1,6 +1,6 @@
-"""The oracle: a receiver with infinite memory that knows of a loss when the packet should have come.
+"""Oracle: a receiver with infinite memory that detects a loss at the time when the packet should have arrived.
 
-Its messages are never lost. No scheme that learns of losses from the receiver does better.
+Its messages are never lost. No scheme that depends on the receiver to detect losses does better.
 """
 
 from ...machine_code import compiled
@@ -11,14 +11,14 @@ from ..path.score import acknowledge, place
 
 @compiled
 def vanish(w, p):
-    """A packet that was lost should be here now."""
+    """Process the loss of a packet at its time of arrival."""
     if p.kind == ORIGINAL or p.kind == AGAIN:
         answer(w, p.qp, NACK, p.psn, 0, True)
 
 
 @compiled
 def arrive(w, p):
-    """A packet at the receiver."""
+    """Process a packet at the receiver."""
     if p.kind != PROBE:
         place(w, p.qp, p.psn)
     acknowledge(w, p.qp, p.last != 0 or p.kind == PROBE)

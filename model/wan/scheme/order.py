@@ -1,7 +1,7 @@
-"""Losses inferred from the order of transmission: what was sent before a packet that came, and did not come, is lost.
+"""Losses inferred from the order of transmission: a missing packet that was sent before a received one is lost.
 
-This is the most a scheme can know on a path that keeps order: it notices the loss of a retransmission, too, half a
-round trip after it was sent. On a path that reorders it takes every late packet for lost.
+No scheme can detect more on a path that keeps order: the loss of a retransmission is detected, too, half a round trip
+after its transmission. On a path that reorders, every late packet counts as lost.
 """
 
 from ...machine_code import compiled
@@ -13,8 +13,10 @@ QP = [("came_at", "i8")]
 
 @compiled
 def report_gap(w, p):
-    """Name to the sender, oldest first, what its QP sent between the newest packet that came and ``p``;
-    false if ``p`` is late itself."""
+    """Report to the sender, oldest first, the packets that its QP sent between the newest received one and ``p``.
+
+    Return false if ``p`` itself is late.
+    """
     q, slot = w.qp[p.qp], p.sent_at
     if slot < q.came_at:
         return False

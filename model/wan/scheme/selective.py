@@ -1,4 +1,4 @@
-"""What the senders of all selective schemes do with an acknowledgement and with the name of a lost packet."""
+"""Sender of the selective schemes: handles acknowledgements and the reports of single lost packets."""
 
 from ...machine_code import compiled
 from ..path.back import ACK
@@ -7,7 +7,7 @@ from ..path.sender import acknowledged, send_again
 
 @compiled
 def hear(w, m):
-    """A message at the sender."""
+    """Process a message at the sender."""
     q = w.qp[m.qp]
     if m.kind == ACK:
         acknowledged(w, m.qp, m.a)
@@ -17,7 +17,7 @@ def hear(w, m):
 
 @compiled
 def expired(w, qp):
-    """Nothing was acknowledged for long: the oldest packet again."""
+    """Send the oldest packet again after a time-out."""
     q = w.qp[qp]
     q.deadline = w.s.now + w.s.patience
     send_again(w, qp, q.una, 0)

@@ -1,5 +1,7 @@
-"""Selective repeat that knows of losses by a timer alone: every packet is sent again when it stays unacknowledged for
-``due_slots``, three round trips by default."""
+"""Selective repeat that detects losses by a timer alone.
+
+Every packet that stays unacknowledged for ``due_slots``, three round trips by default, is sent again.
+"""
 
 from ...machine_code import compiled
 from ..path.line import PROBE
@@ -9,13 +11,13 @@ from .deadlines import expect
 
 @compiled
 def sent(w, qp, psn):
-    """A new packet left."""
+    """Process the transmission of a new packet."""
     expect(w, qp, psn, 1)
 
 
 @compiled
 def arrive(w, p):
-    """A packet at the receiver."""
+    """Process a packet at the receiver."""
     if p.kind != PROBE:
         place(w, p.qp, p.psn)
     acknowledge(w, p.qp, p.last != 0 or p.kind == PROBE)

@@ -1,10 +1,10 @@
-"""``weft counters``: what a card counted, with the names that ``ethtool -S`` and ``rdma statistic`` have for it."""
+"""``weft counters``: counters of a card, also with the names of ``ethtool -S`` and ``rdma statistic``."""
 
 import json
 
 from weft.hdl.contract import abi
 
-# Names of hardware counters of Linux's drivers efa and mlx5, and the card's counters whose sum each is.
+# Names of hardware counters in Linux's drivers efa and mlx5; each is the sum of these counters of the card.
 RDMA = {
     "tx_pkts": ("tx_packets",),
     "tx_bytes": ("tx_bytes",),
@@ -20,12 +20,15 @@ RDMA = {
 
 
 def rdma_names(counters):
-    """The counters that ``rdma statistic`` would show, by its names."""
+    """Return the counters that ``rdma statistic`` would show, by its names."""
     return {name: sum(counters[source] for source in sources) for name, sources in RDMA.items()}
 
 
 def text(device, counters):
-    """Both views of a card's counters, ``{name: value}`` of :data:`weft.hdl.contract.abi.COUNTERS`."""
+    """Return both views of a card's counters as text.
+
+    ``counters`` is ``{name: value}`` of :data:`weft.hdl.contract.abi.COUNTERS`.
+    """
     link = " ".join(f"{name} {value}" for name, value in rdma_names(counters).items())
     width = max(map(len, counters))
     lines = [f"link {device}/1 {link}", f"NIC statistics of {device}:"]
@@ -33,11 +36,11 @@ def text(device, counters):
 
 
 class BadReport(Exception):
-    """A file is no report of a run; the message says why."""
+    """File that is no report of a run; the message has the reason."""
 
 
 def of_report(path):
-    """``{"a": counters, "b": counters}`` of a report that ``weft sim`` left.
+    """Return ``{"a": counters, "b": counters}`` of a report of ``weft sim``.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``weft devinfo``: a card as ``ibv_devinfo`` shows it."""
+"""``weft devinfo``: a card in the form of ``ibv_devinfo``."""
 
 from dataclasses import asdict
 
@@ -14,7 +14,7 @@ from weft.driver.verbs.device import (
 NAME, PORT = "weft0", 1
 LAYERS = {0: "Unspecified", 1: "InfiniBand", 2: "Ethernet"}
 ATOMIC = {0: "ATOMIC_NONE (0)", 1: "ATOMIC_HCA (1)", 2: "ATOMIC_GLOB (2)"}
-# Of the device, told in any case; and those told with -v, in the order of ibv_devinfo.
+# Attributes of the device that are always shown, and those shown with -v, in the order of ibv_devinfo.
 GUIDS = ("node_guid", "sys_image_guid")
 HEXADECIMAL = ("vendor_id", "hw_ver", "max_mr_size", "page_size_cap", "device_cap_flags", "max_msg_sz",
                "port_cap_flags", "port_cap_flags2")
@@ -29,7 +29,7 @@ PORT_LIMITS = ("max_msg_sz", "port_cap_flags", "max_vl_num", "bad_pkey_cntr", "q
 
 
 def query(host):
-    """The program of the host that is asked: device, port and GIDs, as dicts of numbers and text."""
+    """Return device, port and GIDs as dicts of numbers and text; program of the queried host."""
     context = host.context
     return {"device": {name: value if isinstance(value, str) else int(value)
                        for name, value in asdict(context.query_device()).items()},
@@ -38,11 +38,11 @@ def query(host):
 
 
 def rest(host):
-    """The program of the other host."""
+    """Do nothing; program of the other host."""
 
 
 def text(found, *, verbose):
-    """What :func:`query` found, in the form of ``ibv_devinfo``, with ``verbose`` of ``ibv_devinfo -v``."""
+    """Return the result of :func:`query` in the form of ``ibv_devinfo``, with ``verbose`` of ``ibv_devinfo -v``."""
     device, port = found["device"], found["port"]
     lines = [f"hca_id:\t{NAME}", *_lines(1, [("transport", "InfiniBand (0)"), ("fw_ver", device["fw_version"])]),
              *_lines(1, [(name, _shown(name, device[name])) for name in DEVICE])]
@@ -71,7 +71,7 @@ def _shown(name, value):
 
 
 def _lines(depth, pairs):
-    """Names and values, the values below each other."""
+    """Return lines of names and values, with the values in one column."""
     width = 4 - depth // 2
     return ["\t" * depth + f"{name}:" + "\t" * max(1, width - (len(name) + 1) // 8) + str(value)
             for name, value in pairs]

@@ -1,4 +1,4 @@
-"""The register map and the host-visible layouts as Markdown, from :mod:`weft.hdl.contract.abi`."""
+"""Register map and host-visible layouts as Markdown, from :mod:`weft.hdl.contract.abi`."""
 
 from weft.hdl.contract import abi
 
@@ -28,7 +28,7 @@ def _layout(layout):
 
 
 def registers_markdown():
-    """The whole text, ending with a line feed."""
+    """Return the whole text, ending with a line feed."""
     registers = [(f"`0x{r.offset:04X}`", f"`{r.name}`", r.width, _ACCESS[r.access], f"{r.reset:#x}" if r.reset else "0",
                   r.doc) for r in sorted(abi.REGISTERS, key=lambda r: r.offset)]
     counters = [(f"`0x{abi.COUNTER_BASE + 8 * i:04X}`", f"`{name}`", doc) for i, (name, doc) in enumerate(abi.COUNTERS)]

@@ -1,4 +1,4 @@
-"""A short run of everything a card does, after which its counters show something."""
+"""Short run of all operations of a card, after which its counters are not zero."""
 
 from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
@@ -14,7 +14,7 @@ BYTES = 8192
 
 
 def program(host, messages, timeout):
-    """The program of both hosts: side ``a`` asks for so many messages of each kind; its card's counters."""
+    """Run ``messages`` requests of each kind from side ``a``; return the card's counters. Program of both hosts."""
     pd, cq = PD(host.context), CQ(host.context, 4 * messages)
     mr = MR(pd, 2 * BYTES, ACCESS)
     qp = QP(pd, rc_init_attr(cq, max_send_wr=messages, max_recv_wr=messages))

@@ -1,7 +1,7 @@
-"""One run of the main job: settings go to the bench; progress and report come from it.
+"""One run of the main job: it passes the settings to the bench, and progress and report back.
 
-The settings travel as JSON in ``WEFT_JOB``. The bench appends a line to the progress file whenever it has news, and
-leaves its report as one JSON object.
+The settings are passed as JSON in ``WEFT_JOB``. The bench appends lines to the progress file, and writes its report as
+one JSON object.
 """
 
 import json
@@ -27,9 +27,9 @@ class Job(JobSettings):
     Attributes
     ----------
     folder : str
-        Folder of what the bench writes.
+        Folder of the output files of the bench.
     program : str
-        How a shell calls the command line.
+        Command line of ``weft`` in a shell.
     """
 
     folder: str
@@ -37,14 +37,14 @@ class Job(JobSettings):
 
     @classmethod
     def from_environment(cls):
-        """The job of this bench."""
+        """Return the job of this bench."""
         given = json.loads(os.environ[VARIABLE])
-        # What the shell's locale had no characters for came as bytes.
+        # Characters outside the shell's locale are passed as bytes.
         given["file"] = given["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
         return cls(**given)
 
     def environment(self):
-        """What :func:`weft.tb.sim.flow.simulate.simulate` passes to the bench."""
+        """Return the environment variables of the bench, for :func:`weft.tb.sim.flow.simulate.simulate`."""
         return {VARIABLE: json.dumps(asdict(self))}
 
     @property
@@ -64,7 +64,7 @@ class Job(JobSettings):
         return Path(self.folder, "timeline.json")
 
     def link_configs(self):
-        """The :class:`~weft.model.impairments.LinkConfig` of the data's direction and of the other one."""
+        """Return the :class:`~weft.model.impairments.LinkConfig` of the data's direction and of the other one."""
         delay_ns = self.rtt_us * 500
         there = LinkConfig(delay_ns=delay_ns, loss=self.loss, duplicate=self.dup, reorder=self.reorder,
                            corrupt=self.corrupt)
@@ -73,7 +73,7 @@ class Job(JobSettings):
         return there, back
 
     def env_config(self, vectors, host=None):
-        """The :class:`~weft.tb.sim.pair.two_hosts.EnvConfig` of the job."""
+        """Return the :class:`~weft.tb.sim.pair.two_hosts.EnvConfig` of the job."""
         from weft.tb.sim.pair.two_hosts import EnvConfig
 
         there, back = self.link_configs()
@@ -81,32 +81,32 @@ class Job(JobSettings):
                          straddle=self.straddle, pcap_folder=self.captures)
 
     def context_config(self):
-        """Driver settings that fit the link."""
+        """Return driver settings for the link."""
         return settings.context_config(self.rtt_us, reorders=self.reorder > 0 or self.dup > 0, pfc_priority=self.pfc)
 
     def wr_timeout(self):
-        """The verbs' timeout exponent."""
+        """Return the time-out exponent of the verbs."""
         return settings.timeout(self.rtt_us)
 
     def tell(self, phase, *, done=0, total=0, time_ns=0, **numbers):
-        """Append a line of progress: a phase, bytes done of all, simulated time, and other numbers worth showing."""
+        """Append a line of progress: phase, bytes done and in total, simulated time, and further numbers to show."""
         tell(self.progress, phase, done, total, time_ns=time_ns, **numbers)
 
     def write_report(self, report):
-        """Leave the report, an object that JSON can hold."""
+        """Write the report, an object that JSON can represent."""
         self.report.parent.mkdir(parents=True, exist_ok=True)
         self.report.write_text(json.dumps(report, indent=1) + "\n")
 
     def judge_spurious(self, count):
-        """What it means that ``count`` packets were sent again although the link had not lost them.
+        """Classify ``count`` retransmissions of packets that the link had not lost.
 
-        Over a link that keeps order and delivers nothing twice, card and driver have no excuse: the run failed. A link
-        that reorders may hold a packet back for longer than the receiver waits; then it is a warning.
+        Over a link that keeps order and duplicates no packet, they are a fault of card or driver: the run failed. A
+        link that reorders may hold a packet back for longer than the receiver waits; then they cause a warning.
 
         Returns
         -------
         tuple of list
-            Sentences: failures, warnings.
+            Failures and warnings, as sentences.
         """
         if count <= 0:
             return [], []
@@ -117,5 +117,5 @@ class Job(JobSettings):
 
     @property
     def command(self):
-        """The command that runs this job again."""
+        """Command that repeats this job."""
         return f"{self.program} sim {shlex.join(words(self))}"

@@ -1,4 +1,4 @@
-"""The bench of the main job: two simulated cards."""
+"""Bench of the main job: two simulated cards."""
 
 import cocotb
 

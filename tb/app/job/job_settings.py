@@ -1,4 +1,4 @@
-"""Settings of the main job: options of ``weft sim``, variables of ``make sim``, what the bench gets as JSON."""
+"""Settings of the main job: options of ``weft sim``, variables of ``make sim``, and JSON input of the bench."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -14,7 +14,7 @@ _RTL = ("rtl",)
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """What travels from host A to host B, over which link, between which cards.
+    """File, link and cards of the main job, which sends the file from host A to host B.
 
     Raises
     ------
@@ -57,7 +57,7 @@ class JobSettings:
 
 
 def make_variables():
-    """Names of the variables of ``make sim``: those with a value, and those that are on or off."""
+    """Return the names of the variables of ``make sim``: those with a value, and the flags."""
     valued, flags = [], []
     for name, field in fields(JobSettings).items():
         (flags if field.kind is bool else valued).append(name.upper())

@@ -1,4 +1,4 @@
-"""The main job: a file travels from host A's memory to host B's through two cards, whatever they are made of."""
+"""Main job: sends a file from host A's memory to host B's through two cards of any back end."""
 
 import time
 
@@ -13,7 +13,7 @@ PROGRESS_NS = {"rtl": 5_000, "model": 200_000}     # by back end
 
 
 class MainJob:
-    """Runs a job.
+    """Main job on a pair of hosts.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class MainJob:
         self.pair, self.job, self.programs = pair, job, Programs(job)
 
     async def run(self):
-        """Run everything; leave the report and return it."""
+        """Run the whole job; write and return the report."""
         job, pair, programs, size = self.job, self.pair, self.programs, len(self.programs.data)
         job.tell("bringing hosts and cards up", total=size)
         await pair.start()
@@ -62,7 +62,7 @@ class MainJob:
 
 
 def run_model(job):
-    """Run a job over cards in time; return its report."""
+    """Run a job over timed cards; return its report."""
     from weft.model.card.host import TimedDevice
     from weft.tb.sim.pair.loop_pair import LoopPair, complete
     from weft.tb.sim.pcie.host import HostConfig

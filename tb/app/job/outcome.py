@@ -1,4 +1,4 @@
-"""The report of the main job, whatever its cards are made of."""
+"""Report of the main job, for every back end."""
 
 import hashlib
 
@@ -8,18 +8,18 @@ from weft.tb.sim.pair.sides import WAYS
 
 
 def outcome(pair, programs, received, nanoseconds, wall):
-    """Return the report, an object that JSON can hold.
+    """Return the report, an object that JSON can represent.
 
     Parameters
     ----------
     pair : Pair
-        Closed.
+        Closed pair.
     programs : Programs
     received : bytes
     nanoseconds, wall : float
         Duration of the transfer, in simulated nanoseconds and in seconds.
 
-    Figures that only a whole transfer has (``goodput_gbps``, ``spurious_retransmissions``) are None after a failure.
+    Figures that need a complete transfer (``goodput_gbps``, ``spurious_retransmissions``) are None after a failure.
     """
     job, data, counters = programs.job, programs.data, pair.counters
     links = {way: pair.link(way).counters for way in WAYS}

@@ -1,4 +1,4 @@
-"""What the two programs of the main job do, on whatever cards."""
+"""The two programs of the main job, for every back end."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from weft.driver.application.file_transfer import receive_file, send_file
 from weft.model.impairments import FrameKind
 from weft.tb.sim.pair.settings import SERVICE_NS, silence_ns
 
-LOOKS = 20    # for the end of the sender in a round trip
+LOOKS = 20    # checks per round trip for the end of the sender
 
 
 class Programs:
-    """Sender and receiver of a job's file; each runs in a thread of its own, as an application would.
+    """Sender and receiver of a job's file; each runs in a separate thread, like an application.
 
     Parameters
     ----------
@@ -21,9 +21,9 @@ class Programs:
     data : bytes
         The file.
     sender_done : bool
-        The sender ended, well or not.
+        The sender ended, with or without an error.
     failures : list of str
-        Sentences.
+        Sentences about errors.
     """
 
     def __init__(self, job):
@@ -31,7 +31,7 @@ class Programs:
         self.sender_done, self.failures = False, []
 
     def send(self, endpoint, offer):
-        """What ``send_file`` returns, or None if it failed."""
+        """Return the result of ``send_file``, or None if it failed."""
         return self._guard("sender", self._send, endpoint, offer)
 
     def _send(self, endpoint, offer):
@@ -41,14 +41,14 @@ class Programs:
             self.sender_done = True
 
     def receive(self, endpoint):
-        """What ``receive_file`` returns, or None if it failed; stays until the sender is done."""
+        """Return the result of ``receive_file``, or None if it failed, after the end of the sender."""
         return self._guard("receiver", self._receive, endpoint)
 
     def _receive(self, endpoint):
         try:
             return receive_file(endpoint, timeout_ns=silence_ns(self.job.rtt_us), sending=lambda: not self.sender_done)
         finally:
-            while not self.sender_done:  # it may still ask for acknowledgements
+            while not self.sender_done:  # the sender may still request acknowledgements
                 endpoint.context.progress()
                 endpoint.context.wait(max(SERVICE_NS, int(self.job.rtt_us * 1000 / LOOKS)))
             endpoint.context.progress()
@@ -56,12 +56,12 @@ class Programs:
     def _guard(self, name, function, *arguments):
         try:
             return function(*arguments)
-        except Exception as error:  # both sides end, then the report says what failed
+        except Exception as error:  # both sides end before the report names the failure
             self.failures.append(f"{name}: {type(error).__name__}: {error}")
             return None
 
     def tell_progress(self, counters, now_ns):
-        """Tell how far it is, by the counters of the link from A to B."""
+        """Report the progress, from the counters of the link from A to B."""
         sent, lost = counters.sent, counters.destroyed.total()
         arrived = sent[FrameKind.DATA] + sent[FrameKind.RETX] - lost
         self.job.tell("transferring", done=min(max(arrived, 0) * self.job.pmtu, len(self.data)), total=len(self.data),

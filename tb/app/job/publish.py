@@ -1,7 +1,7 @@
-"""What the last run of the main job left, under names that stay: ``reports/sim.json`` and ``captures/``.
+"""Results of the last run of the main job under fixed names: ``reports/sim.json`` and ``captures/``.
 
-A run writes into a folder of its own. What it leaves takes the stable names when it ends, all of it together, so
-runs at the same time do not mix; the one that ends last is what the names show.
+A run writes into a separate folder. At its end all of its results move to the fixed names together, so that concurrent
+runs do not mix their results. The names hold the results of the run that ends last.
 """
 
 import contextlib
@@ -16,13 +16,12 @@ TIMELINE = BUILD_ROOT / "reports/timeline.json"
 
 
 def publish(report, captures, timeline):
-    """Give a run's report, its folder of captures and its timeline the stable names; what the run did not leave is
-    taken away.
+    """Move a run's report, captures and timeline to the fixed names, and remove older results without a successor.
 
     Parameters
     ----------
     report, captures, timeline : Path
-        They are moved.
+        Files and folder of the run.
     """
     with locked(BUILD_ROOT / ".locks/published"):
         REPORT.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +40,7 @@ def publish(report, captures, timeline):
 
 
 def withdraw():
-    """Take the stable names away: the last run left nothing, and an older one's results are not its."""
+    """Remove the published results, so that a failed run does not leave those of an older run."""
     with contextlib.suppress(OSError):
         REPORT.unlink(missing_ok=True)
         TIMELINE.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The report of the main job as a person reads it."""
+"""Report of the main job as text for the terminal."""
 
 import json
 
@@ -7,9 +7,9 @@ from rich.text import Text
 
 
 def print_report(console, path):
-    """Print the report; whether the run passed.
+    """Print the report; return whether the run passed.
 
-    A line is never folded, whatever the width: digests and the command can be copied.
+    Lines are not wrapped at any width, so that digests and the command can be copied.
     """
     if not path.exists():
         console.print("The bench left no report.", style="red")
@@ -36,7 +36,7 @@ def _line(console, text):
 
 
 def _link_table(direction, counters):
-    """What happened to the frames of one direction, by their kind."""
+    """Return a table of the frames of one direction, by outcome and kind."""
     table = Table(title=f"frames {direction.replace('_', ' ')}", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     kinds = list(counters["sent"])

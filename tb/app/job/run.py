@@ -25,10 +25,10 @@ INTERRUPTED = 130
 
 
 def default_file():
-    """The file that travels when none is given: cocotb's libgpi.so.
+    """Return the default file of the job: cocotb's libgpi.so.
 
-    Every installation that can simulate has it, and it is a real binary of just above 1 MiB without repeated blocks,
-    so that a misplaced packet shows.
+    Every installation that can simulate has it. It is a binary of just above 1 MiB without repeated blocks, so that a
+    misplaced packet is detected.
     """
     import cocotb_tools.config as config
 
@@ -36,7 +36,7 @@ def default_file():
 
 
 def program():
-    """How a shell calls this command line from this folder."""
+    """Return the command that starts this command line in a shell from this folder."""
     script = Path(sys.executable).with_name("weft")
     if not script.exists():
         return shlex.join([sys.executable, "-m", "weft.tb.cli"])
@@ -45,14 +45,14 @@ def program():
 
 
 def run(settings, *, view=False):
-    """Run the job; the exit status: 0 passed, 1 failed, 130 interrupted.
+    """Run the job; return the exit status: 0 passed, 1 failed, 130 interrupted.
 
     Parameters
     ----------
     settings : JobSettings
         An empty ``file`` stands for :func:`default_file`.
     view : bool
-        Open the waves afterwards.
+        Open the waves after the run.
     """
     try:
         return _run(Console(), replace(settings, file=settings.file or str(default_file())), view)
@@ -106,7 +106,7 @@ def _run(console, settings, view):
 
 
 def _run_model(console, settings):
-    """Run the job over cards in time: nothing is built, and there are no waves."""
+    """Run the job over timed cards, without a build and without waves."""
     where = BUILD_ROOT / "model-cards"
     where.mkdir(parents=True, exist_ok=True)
     with run_folder(where, run_name(CASES)) as folder:
@@ -138,7 +138,7 @@ def _line(console, text):
 
 
 def _notes(news):
-    """What is told beside the phase and the bytes."""
+    """Return the text after phase and bytes of the progress line."""
     notes = "  ".join(f"{name} {value}" for name, value in news.items()
                       if name not in ("phase", "done", "total", "time_ns"))
     return f"{news['time_ns'] / 1000:,.0f} µs simulated  {notes}"

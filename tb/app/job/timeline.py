@@ -1,6 +1,6 @@
 """Driver and card events of a run as a Chrome trace, which Perfetto (https://ui.perfetto.dev) opens.
 
-It listens where gateware and model are alike: at the driver's device, at the host's memory, at the link.
+Its event sources are common to gateware and models: the driver's device, the host's memory, and the link.
 """
 
 import json
@@ -15,24 +15,24 @@ PREAMBLE_BYTES = 8
 
 
 class Timeline:
-    """Collects events of simulated time.
+    """Collector of events in simulated time.
 
     Parameters
     ----------
     now : callable
-        Simulated nanoseconds.
+        Returns simulated nanoseconds.
 
     Attributes
     ----------
     events : list of dict
-        As the Trace Event Format has them: ``X`` has a length, ``i`` has none.
+        Events of the Trace Event Format: ``X`` has a duration, ``i`` has none.
     """
 
     def __init__(self, now):
         self._now, self.events, self._tracks = now, [], {}
 
     def add(self, process, track, name, at_ns, length_ns=None, **facts):
-        """An event; with a length it is drawn as a bar."""
+        """Add an event; with a length it is drawn as a bar."""
         process, thread = self._place(process, track)
         event = {"name": name, "ph": "i" if length_ns is None else "X", "ts": at_ns / 1000, "pid": process,
                  "tid": thread, "args": facts}
@@ -51,10 +51,10 @@ class Timeline:
                                 "args": {"name": track}})
         return number, threads[track]
 
-    # ------------------------------------------------------------------------------------- who is listened to
+    # ---------------------------------------------------------------------------------------- event sources
 
     def watch_host(self, side, device, memory, context):
-        """A host: what its driver asks of the device, and what its card writes to memory."""
+        """Record a host: the accesses of its driver to the device, and the memory writes of its card."""
         host = f"host {side}"
         for name in ("write32", "write64", "read32", "read64"):
             setattr(device, name, self._access(host, name, getattr(device, name)))
@@ -66,7 +66,7 @@ class Timeline:
             at = self._now()
             for ring, base, depth in rings:
                 if base <= address < base + depth * abi.BLOCK_BYTES:
-                    for start in range(0, len(data), abi.BLOCK_BYTES):     # entries that waited go together
+                    for start in range(0, len(data), abi.BLOCK_BYTES):     # one write may hold several entries
                         self.add(host, CARD, _entry_name(ring, data[start:]), at, ring=ring.name,
                                  slot=(address + start - base) // abi.BLOCK_BYTES)
                     return
@@ -75,11 +75,11 @@ class Timeline:
         memory.dma_taps.append(written)
 
     def interrupt(self, side, vector):
-        """An interrupt reached a host."""
+        """Record an interrupt at a host."""
         self.add(f"host {side}", DRIVER, f"interrupt {VECTORS.get(vector, vector)}", self._now(), vector=vector)
 
     def watch_link(self, name, impairments):
-        """A direction of the link: each frame from its first byte on the line to its arrival, or its loss."""
+        """Record a direction of the link: each frame from its first byte on the line to its arrival or loss."""
         decide = impairments.fate
 
         def fate(frame, time_ns):
@@ -113,10 +113,10 @@ class Timeline:
             return woken
         return wait
 
-    # -------------------------------------------------------------------------------------------- what is left
+    # ----------------------------------------------------------------------------------------------- output
 
     def write(self, path):
-        """Leave the file."""
+        """Write the trace file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}) + "\n")
 
@@ -129,7 +129,7 @@ def _entry_name(ring, data):
 
 
 def _frame_name(frame):
-    """What a frame is, and what else is worth knowing of it."""
+    """Return the name of a frame, and a dict of its most important fields."""
     if len(frame) < wire.BTH_OFFSET + wire.BTH.size_bytes or wire.ETH.unpack(frame).ethertype != wire.ETHERTYPE_IPV4:
         return "raw frame", {}
     bth = wire.BTH.unpack(frame[wire.BTH_OFFSET:])

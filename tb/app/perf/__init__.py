@@ -1,1 +1,1 @@
-"""Tests of a connection as linux-rdma's perftest has them: eight commands, one engine, on any back end."""
+"""Performance tests in the form of linux-rdma's perftest: eight commands, one engine, on any back end."""

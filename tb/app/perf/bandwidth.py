@@ -1,4 +1,4 @@
-"""Bandwidth: as many messages under way as the queue holds."""
+"""Bandwidth test: as many outstanding messages as the queue holds."""
 
 import math
 import os
@@ -7,11 +7,11 @@ from weft.tb.app.perf.endpoint import Endpoint, TestFailed
 from weft.tb.app.perf.plan import ATOMIC_BYTES, PEAK_ITERATIONS, Plan
 
 POLL_NS = 500
-WARM = 1          # messages of each QP before those that count: the first of a connection asks for more
+WARM = 1          # unmeasured messages of each QP, since the first message of a connection takes extra steps
 
 
 def program(host, **settings):
-    """The program of both hosts; side ``a`` returns a row of figures for each size, the other one its own part."""
+    """Return a row of figures for each size; side ``b`` returns those of the other direction. Program of both hosts."""
     plan = Plan(**settings)
     end = Endpoint(host, plan)
     end.connect()
@@ -36,7 +36,7 @@ def program(host, **settings):
 
 
 def compare(end, size):
-    """What came has to be what the other host has sent, or been asked for.
+    """Compare the received data with the data of the peer.
 
     Raises
     ------
@@ -56,15 +56,15 @@ def compare(end, size):
 
 
 class Stream:
-    """Messages of one size on all QPs, of hosts that ask; the others answer until those are done.
+    """Messages of one size on all QPs of the requesting hosts; a host that only responds serves them to the end.
 
     Parameters
     ----------
     end : Endpoint
     size, count : int
-        Bytes of a message, and messages of each QP.
+        Bytes of a message, and number of messages of each QP.
     duration_ns : int
-        Instead of the count, if it is not 0.
+        Time limit that replaces the count, if it is not 0.
     """
 
     def __init__(self, end, size, count, duration_ns):
@@ -75,10 +75,10 @@ class Stream:
         self._moderation = plan.post_list if duration_ns else plan.moderation(size)
         self._posted, self._done = [0] * plan.qps, [0] * plan.qps
         self._start_ns = end.host.now_ns
-        self.posted_ns, self.completed = [], []        # when each was posted; (how many were complete, when)
+        self.posted_ns, self.completed = [], []        # times of the posts; (number of completions, time)
 
     def run(self):
-        """Until both hosts are done."""
+        """Run until both hosts are done."""
         told = False
         while not (told and self._host.heard):
             if not told and not self._open:
@@ -97,18 +97,18 @@ class Stream:
 
     @property
     def _more(self):
-        """The time is not over, if there is one."""
+        """True while the time limit, if any, is not reached."""
         if self._duration_ns:
             return self._host.now_ns < self._start_ns + self._duration_ns
         return True
 
     @property
     def _open(self):
-        """Not everything that is to be posted is complete."""
+        """True while requests remain to be posted or completed."""
         return self._asks and (self._posted != self._done or self._more and min(self._posted) < self._count)
 
     def _post(self):
-        """Fill the queues, lists of one QP after those of the other; true if something was posted."""
+        """Fill the queues, one QP after the other; return true if a request was posted."""
         plan, before = self._end.plan, len(self.posted_ns)
         for n, posted in enumerate(self._posted):
             while self._more:
@@ -129,8 +129,10 @@ class Stream:
         self._end.qps[n].post_send(wr)
 
     def figures(self):
-        """One direction in numbers, None if it was the other host's: ``n_iterations``, ``BW_peak`` and ``BW_average``
-        in bytes per ns, ``MsgRate`` in messages per µs."""
+        """Return the figures of this host's direction, None if it sent no requests.
+
+        ``n_iterations``; ``BW_peak`` and ``BW_average`` in bytes per ns; ``MsgRate`` in messages per µs.
+        """
         if not self._asks:
             return None
         if self._duration_ns:
@@ -148,17 +150,17 @@ class Stream:
 
 
 def peak_rate(posted_ns, completed):
-    """The best rate between a post and a later completion, in messages per ns.
+    """Return the best rate between a post and a later completion, in messages per ns.
 
     Parameters
     ----------
     posted_ns : list
-        When message 0, 1, … was posted.
+        Times at which message 0, 1, … was posted.
     completed : list of (count, ns)
-        When so many were complete; growing.
+        Number of complete messages at each time, ascending.
     """
     def reached(rate):
-        """Whether messages i to n − 1 took (n − i) / rate or less, for any i and n."""
+        """Return whether messages i to n − 1 took (n − i) / rate or less, for any i and n."""
         best, i = float("inf"), 0
         for n, at in completed:
             while i < n:
@@ -168,7 +170,7 @@ def peak_rate(posted_ns, completed):
                 return True
         return False
 
-    low, high = 0.0, float(len(posted_ns))     # messages per ns: nothing takes less than one
+    low, high = 0.0, float(len(posted_ns))     # messages per ns: the shortest time is 1 ns
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if reached(middle) else (low, middle)

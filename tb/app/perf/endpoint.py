@@ -1,4 +1,4 @@
-"""One host's objects for a test: PD, CQ, memory and connected QPs."""
+"""Objects of one host in a test: PD, CQ, memory and connected QPs."""
 
 import contextlib
 
@@ -11,20 +11,20 @@ from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
-EVENT_NS = 5_000      # at most between two looks of who sleeps until an event
+EVENT_NS = 5_000      # longest wait for an event before the next poll
 POLL_MAX = 256
 
 
 class TestFailed(Exception):
-    """A request failed, or other bytes came than were sent."""
+    """Failed request, or received bytes that differ from those sent."""
 
     __test__ = False
 
 
 class Endpoint:
-    """Objects of one side, with the peer's addresses once :meth:`connect` was called.
+    """Objects of one side, with the peer's addresses after :meth:`connect`.
 
-    Each QP has a slot of memory in ``source`` and in ``target``: what goes out of this host, and what comes in.
+    Each QP has a slot of memory in ``source``, for outgoing data, and in ``target``, for incoming data.
 
     Parameters
     ----------
@@ -46,18 +46,18 @@ class Endpoint:
         self.qps = [QP(pd, init) for _ in range(plan.qps)]
         self.index = {qp.qp_num: i for i, qp in enumerate(self.qps)}
         self._pd, self.peer = pd, None
-        self.posted = self.completed = self.received = 0      # requests and receives, in all
+        self.posted = self.completed = self.received = 0      # total requests and receives
         self._news_ns = host.now_ns
 
     def _roles(self):
-        """Whether data leaves this host, and whether it comes here."""
+        """Return whether data leaves this host, and whether data arrives here."""
         plan = self.plan
         both = plan.bidirectional or not plan.is_bandwidth and not plan.fetches
         asks = self.host.side == "a"
         return both or asks != plan.fetches, both or asks == plan.fetches
 
     def connect(self):
-        """Bring all QPs to RTS, with what the two programs tell each other."""
+        """Bring all QPs to RTS, with the addresses that the two programs exchange."""
         mrs = [mr and (mr.buf, mr.rkey) for mr in (self.source, self.target)]
         self.host.tell([vars(qp.connection) for qp in self.qps], mrs)
         connections, self.peer = self.host.hear()
@@ -67,13 +67,13 @@ class Endpoint:
         self.meet()
 
     def meet(self):
-        """Wait until the other program is here, too."""
+        """Wait until the other program reaches the same point."""
         self.host.tell("here")
         self.host.hear()
         self.news()
 
     def request(self, n, size, wr_id, *, signaled, next_wr=None):
-        """A send work request of QP ``n``."""
+        """Return a send work request of QP ``n``."""
         plan, at = self.plan, n * self.plan.slot_bytes
         local = self.target if plan.fetches else self.source
         remote = self.peer[0 if plan.fetches else 1]
@@ -88,7 +88,7 @@ class Endpoint:
         self.qps[n].post_recv(RecvWR(n, sg=[SGE(mr.buf + n * self.plan.slot_bytes, self.plan.slot_bytes, mr.lkey)]))
 
     def poll(self):
-        """Take what completed: receives are posted again at once, those of requests are returned.
+        """Poll completions: repost receives at once, and return completions of requests.
 
         Raises
         ------
@@ -108,16 +108,23 @@ class Endpoint:
         return requests
 
     def look(self, interval_ns):
-        """Let time go on until the next look at memory: after ``interval_ns``, or a hundredth of how long nothing
-        came, if that is more."""
+        """Advance time until the next poll of memory.
+
+        The interval is ``interval_ns``, or a hundredth of the time since the last event if that is longer.
+        """
         self.host.look(max(interval_ns, (self.host.now_ns - self._news_ns) // 100))
 
     def news(self):
-        """Something came, or was posted."""
+        """Note that data arrived or a request was posted."""
         self._news_ns = self.host.now_ns
 
     def rest(self, interval_ns):
-        """Nothing was there: let time go on, until an event if that is what the test is of.
+        """Advance time after an unsuccessful poll; with events, until the next event.
+
+        Raises
+        ------
+        TestFailed
+            If no request has completed for too long.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Latency: one message at a time. Writes and sends come back, and half of that counts; reads and atomics whole."""
+"""Latency test: one message at a time. Writes and sends: half of the round trip; reads and atomics: all of it."""
 
 import statistics
 
@@ -6,12 +6,12 @@ from weft.tb.app.perf.endpoint import Endpoint, TestFailed
 from weft.tb.app.perf.plan import Plan
 from weft.tb.sim.flow.percentile import percentile
 
-POLL_NS = 50      # at least between two looks at memory, which take no time
-WARM = 2          # round trips before those that count: the first of a connection asks for more
+POLL_NS = 50      # shortest interval between polls of memory, which themselves take no time
+WARM = 2          # unmeasured round trips, since the first ones of a connection take extra steps
 
 
 def program(host, **settings):
-    """The program of both hosts; side ``a`` returns a row of figures for each size."""
+    """Return a row of figures for each size on side ``a``. Program of both hosts."""
     plan = Plan(**settings)
     end = Endpoint(host, plan)
     end.connect()
@@ -33,7 +33,7 @@ def program(host, **settings):
 
 
 def ask(end, ping, size, iterations):
-    """Figures of one size, in µs."""
+    """Return the figures of one size, in µs."""
     host, plan, taken_ns = end.host, end.plan, []
     began = host.now_ns
     for n in range(-WARM, 1 << 62):
@@ -52,7 +52,7 @@ def ask(end, ping, size, iterations):
 
 
 def summary(taken):
-    """Figures of a list of times, with perftest's names."""
+    """Return the figures of a list of times, with perftest's names."""
     taken = sorted(taken)
     return {"t_min": taken[0], "t_max": taken[-1], "t_typical": statistics.median(taken),
             "t_avg": statistics.fmean(taken), "t_stdev": statistics.pstdev(taken),
@@ -60,7 +60,7 @@ def summary(taken):
 
 
 def answer(end, pong, size):
-    """Until the other host says that it is over."""
+    """Answer messages until the other host sends the end of the test."""
     for n in range(1 << 62):
         while not end.host.heard:
             end.look(POLL_NS)
@@ -72,7 +72,7 @@ def answer(end, pong, size):
 
 
 def pattern(size, n):
-    """What message number ``n`` is made of; the one before it differs in every byte."""
+    """Return the payload of message number ``n``, which differs from the one before in every byte."""
     return bytes([n % 255 + 1]) * size
 
 
@@ -83,7 +83,7 @@ def post(end, size, n):
 
 
 def collect(end, completed=0, received=0):
-    """Wait until so many requests and receives are complete, from the first on."""
+    """Wait until these numbers of requests and receives are complete, counted from the first one."""
     while end.completed < completed or end.received < received:
         if not end.poll():
             end.rest(POLL_NS)
@@ -108,7 +108,7 @@ def post_pattern(end, size, n):
 
 
 def await_pattern(end, size, n):
-    """Look at the last byte, then at all of them: a packet that was lost comes later."""
+    """Poll the last byte, then all bytes: a lost packet before it arrives later."""
     wanted = pattern(size, n)
     while end.target.read(1, size - 1) != wanted[-1:] or end.target.read(size, 0) != wanted:
         end.look(POLL_NS)

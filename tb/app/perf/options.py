@@ -1,4 +1,4 @@
-"""Options of perftest's commands, and the plan that they make."""
+"""Options of perftest's commands, and the plan made from them."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ATOMIC_TYPES = ("FETCH_AND_ADD", "CMP_AND_SWAP")
 
 
 def _duration(text):
-    """Nanoseconds."""
+    """Convert a text to nanoseconds."""
     found = re.fullmatch(r"([\d.]+)(ns|us|ms|s|)", text)
     try:
         value = round(float(found[1]) * UNITS[found[2]]) if found else 0
@@ -75,7 +75,7 @@ class Options:
         check(self)
 
     def plan(self, name, backend, stage):
-        """The Plan of the test ``name``.
+        """Return the Plan of the test ``name``.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class Options:
         return plan
 
     def _check_test(self, name, verb, bandwidth):
-        """Refuse options that the test has no use for, and pairs that exclude each other."""
+        """Reject options that the test does not use, and combinations that exclude each other."""
         atomic, fetches = verb == "atomic", verb in ("read", "atomic")
         for wrong, option, why in (
                 (atomic and (self.size or self.every), "-s and -a", "atomics have 8 bytes"),
@@ -125,7 +125,7 @@ class Options:
                 raise BadSettings(f"{name} does not take {option}: {why}")
 
     def _iterations(self, sizes, backend, bandwidth):
-        """As many as asked for, or as many as the back end moves in some seconds."""
+        """Return the given number, or the number that the back end processes in some seconds, for each size."""
         if self.iters is not None:
             return [self.iters] * len(sizes)
         messages = backend.messages if bandwidth else max(10, backend.messages // 5)
@@ -133,7 +133,7 @@ class Options:
 
 
 def _check_memory(plan, card):
-    """The card maps the memory of the test; operations map it a second time."""
+    """Check that the card can map the memory of the test; operations map it a second time."""
     mrs = 1 + (plan.bidirectional or not plan.is_bandwidth and not plan.fetches)
     needed = plan.qps * plan.slot_bytes * (mrs + (plan.verb in ("send", "read")))
     if needed > (room := card.ptes * abi.PAGE_4K):

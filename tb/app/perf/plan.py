@@ -1,4 +1,4 @@
-"""What a test of bandwidth or latency does: its name, and its settings."""
+"""Name and settings of a bandwidth or latency test."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from weft.driver.verbs.qp_attr import RD_ATOMIC_MAX
 from weft.tb.app.perf.options import ATOMIC_TYPES
 
 ATOMIC_BYTES = 8
-SIZE_LOG2_MAX = 23           # of all sizes, as perftest has them
-PEAK_ITERATIONS = 20_000     # with more there is no peak, as in perftest
-CQ_MODERATION, MODERATED_BYTES = 100, 8192    # longer messages complete one by one
+SIZE_LOG2_MAX = 23           # largest of all sizes, as in perftest
+PEAK_ITERATIONS = 20_000     # no peak for more iterations, as in perftest
+CQ_MODERATION, MODERATED_BYTES = 100, 8192    # longer messages have one completion each
 ATOMICS = dict(zip(ATOMIC_TYPES, (WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP), strict=True))
 OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND, "read": WROpcode.RDMA_READ}
 TITLES = {"write": "RDMA_Write", "send": "Send", "read": "RDMA_Read", "atomic": "Atomic"}
@@ -23,20 +23,20 @@ class Plan:
     Attributes
     ----------
     command : str
-        Of :data:`COMMANDS`.
+        One of :data:`COMMANDS`.
     sizes : list of int
-        Bytes of a message, one after the other.
+        Message sizes in bytes, in the order of the test.
     iterations : list of int
         Messages of each QP, for each size; ignored with a duration.
     duration_ns : int
         Simulated time in which messages are counted; 0: no limit.
     qps, mtu, tx_depth, rx_depth, post_list, cq_mod, inline_size, outs : int
-        ``cq_mod`` 0 stands for what suits the size.
+        ``cq_mod`` 0 stands for the default of the size.
     bidirectional, events : bool
     atomic_type : str
-        Of :data:`ATOMICS`.
+        One of :data:`ATOMICS`.
     timeout : int
-        The QPs' attribute.
+        Attribute of the QPs.
     """
 
     command: str
@@ -70,29 +70,29 @@ class Plan:
 
     @property
     def fetches(self):
-        """Data comes back: reads and atomics."""
+        """True if requests return data: reads and atomics."""
         return self.verb in ("read", "atomic")
 
     @property
     def slot_bytes(self):
-        """Room for a message, with an address that atomics can have."""
+        """Size of the memory of a message, aligned for atomics."""
         return -(-max(self.sizes) // 64) * 64
 
     def moderation(self, size):
-        """So many requests have one completion; a posted list has one."""
+        """Return the number of requests per completion; a posted list has one completion."""
         if self.post_list > 1:
             return self.post_list
         usual = 1 if size > MODERATED_BYTES or self.fetches else min(CQ_MODERATION, max(1, self.tx_depth // 2))
         return min(self.cq_mod or usual, self.tx_depth)
 
     def flags(self, size, *, signaled=True):
-        """Of a request of so many bytes."""
+        """Return the send flags of a request of ``size`` bytes."""
         inline = size <= self.inline_size and not self.fetches
         return (SendFlags.INLINE if inline else SendFlags(0)) | (SendFlags.SIGNALED if signaled else SendFlags(0))
 
     @property
     def title(self):
-        """As in perftest's banner."""
+        """Title in perftest's banner."""
         words = [TITLES[self.verb], self.atomic_type if self.verb == "atomic" else "",
                  "Bidirectional" if self.bidirectional else "", "Post List" if self.post_list > 1 else "",
                  "BW" if self.is_bandwidth else "Latency", "Test"]

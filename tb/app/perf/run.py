@@ -1,4 +1,4 @@
-"""Runs a test on a back end, shows its table as it is known, and leaves JSON."""
+"""Run of a test on a back end, with its table on the terminal and its JSON file."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 
 def measure(plan, backend, stage, progress=None):
-    """Rows of figures of a plan."""
+    """Return the rows of figures of a plan."""
     program = bandwidth.program if plan.is_bandwidth else latency.program
     ours, theirs = play((program, program), backend=backend, stage=stage, progress=progress, **asdict(plan))
     if not plan.is_bandwidth:
@@ -28,14 +28,14 @@ def measure(plan, backend, stage, progress=None):
 
 
 def about(backend, stage):
-    """What else a reader has to know of the figures."""
+    """Return (name, value) pairs about back end, link and cards."""
     return [("Backend", backend), ("Clock", BACKENDS[backend].clock),
             ("Link", f"{stage.rtt_us:g} usec round trip, loss {stage.loss:g}, seed {stage.seed}"),
             ("Cards", f"preset {stage.preset}")]
 
 
 def run(plan, backend, stage, *, gbits=False, out_json=None, command=""):
-    """Run the test and print what it found; the exit status: 0, 1 if it failed, 130 if it was stopped.
+    """Run the test and print its results; return the exit status: 0, 1 if it failed, 130 if it was stopped.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ def run(plan, backend, stage, *, gbits=False, out_json=None, command=""):
     backend : str
     stage : Stage
     gbits : bool
-        Rates in Gb/s instead of MiB/s.
+        Print rates in Gb/s instead of MiB/s.
     out_json : path or None
-        Where ``{"test_info", "results"}`` goes; ``results`` is a list if there are several sizes.
+        File of ``{"test_info", "results"}``; ``results`` is a list if there are several sizes.
     command : str
-        Kept in the JSON.
+        Command line, for the JSON.
     """
     more = about(backend, stage)
     print(table.banner(plan, more))

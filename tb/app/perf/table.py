@@ -1,16 +1,16 @@
-"""The output of a test, in perftest's form: a banner, a table, and JSON."""
+"""Output of a test in perftest's form: a banner, a table, and JSON."""
 
 import math
 
 RULE = "-" * 87
-MIB, GBIT = 0x100000, 125_000_000      # bytes in what a rate is told in
+MIB, GBIT = 0x100000, 125_000_000      # bytes in the units of rates
 BANDWIDTH = " #bytes     #iterations    BW peak[{0}]    BW average[{0}]   MsgRate[Mpps]"
 LATENCY = (" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   "
            "99% percentile[usec]   99.9% percentile[usec] ")
 
 
 def banner(plan, about):
-    """What the test is of; ``about``: more lines, as (name, value)."""
+    """Return the description of a test; ``about``: further lines, as (name, value)."""
     rows = [("Dual-port", "OFF"), ("Number of qps", plan.qps), ("Connection type", "RC"), ("Using SRQ", "OFF"),
             ("Transport type", "IB")]
     if plan.is_bandwidth:
@@ -28,24 +28,25 @@ def banner(plan, about):
 
 
 def head(plan, gbits):
-    """The line above the figures."""
+    """Return the line above the figures."""
     return BANDWIDTH.format("Gb/sec" if gbits else "MiB/sec") if plan.is_bandwidth else LATENCY
 
 
 def told(row, gbits):
-    """A row of figures in the units that are shown."""
+    """Return a row of figures in the units of the output."""
     unit = GBIT if gbits else MIB
     return {name: value * 1e9 / unit if name.startswith("BW") else value for name, value in row.items()}
 
 
 def rate(value):
-    """A bandwidth with two decimals, as in perftest; a small one with as many, up to six, as three digits take."""
+    """Format a bandwidth with two decimals, as perftest does; below 1 with three significant digits, at most six
+    decimals."""
     decimals = 2 if not 0 < value < 1 else min(6, 2 - math.floor(math.log10(value)))
     return f"{value:.{decimals}f}"
 
 
 def line(row):
-    """A row of :func:`told` as text."""
+    """Format a row of :func:`told` as text."""
     if "BW_peak" in row:
         return (f" {row['MsgSize']:<7}    {row['n_iterations']:<10}       {rate(row['BW_peak']):<7}            "
                 f"{rate(row['BW_average']):<7}             {row['MsgRate']:<7.6f}")
@@ -56,14 +57,14 @@ def line(row):
 
 
 def both_ways(ours, theirs):
-    """Rows of a bandwidth test in both directions: rates of the two add up."""
+    """Return a row of a bandwidth test in both directions, with added rates."""
     if theirs is None:
         return ours
     return {name: value if name == "MsgSize" else value + theirs[name] for name, value in ours.items()}
 
 
 def test_info(plan, about):
-    """What JSON says of the test, named as perftest does, and the lines ``about`` in its manner."""
+    """Return the JSON description of a test with perftest's names, and the lines ``about`` in the same form."""
     return {
         "test": plan.title.replace(" ", "_"), "Dual_port": "OFF", "Number_of_qps": plan.qps, "Transport_type": "IB",
         "Connection_type": "RC", "Using_SRQ": "OFF", "TX_depth": plan.tx_depth if plan.is_bandwidth else 1,

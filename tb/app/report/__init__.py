@@ -1,1 +1,1 @@
-"""``weft report``: what the wide-area experiments say, on one page with pictures."""
+"""``weft report``: results of the wide-area experiments on one page with pictures."""

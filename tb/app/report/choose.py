@@ -1,11 +1,11 @@
-"""What to set for a path, read off the experiments: blocks of the pool, nodes cached n, watermark."""
+"""Recommended settings for a path, from the experiments: blocks of the pool, cached nodes n, watermark."""
 
 import math
 
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import measure
 
-PATHS = {   # what a table row says, and the experiment
+PATHS = {   # name in the table, and the experiment
     "metro: 100 Gb/s, 2 ms, 0.1 % lost": Experiment(rtt_ms=2, loss=1e-3, warmup_rtts=4),
     "country: 100 Gb/s, 10 ms, 0.1 % lost": Experiment(rtt_ms=10, loss=1e-3, warmup_rtts=4, measured_rtts=5),
     "continent: 100 Gb/s, 30 ms, 1 % lost": Experiment(rtt_ms=30, loss=1e-2, warmup_rtts=4, measured_rtts=2),
@@ -18,13 +18,16 @@ DEPTHS = (1, 2, 4, 8, 16)
 
 
 def stalled(row):
-    """The part of the retransmissions that waited for their node."""
+    """Return the share of retransmissions that waited for their node."""
     return row["stalls"] / max(1, row["matches"])
 
 
 def sizes(paths=None):
-    """``(path, blocks used at most, blocks to have, part that waited, n)`` of each path: twice what was used, a power
-    of two, as losses vary; the least n with at most one stall in a thousand, or the largest there is."""
+    """Return ``(path, peak of blocks in use, recommended blocks, share that waited, n)`` of each path.
+
+    The recommended blocks are twice the peak, rounded up to a power of two, since losses vary. n is the smallest one
+    with at most one stall per thousand retransmissions, or the largest of :data:`DEPTHS`.
+    """
     rows = []
     for name, x in (PATHS if paths is None else paths).items():
         for depth in DEPTHS:

@@ -1,4 +1,4 @@
-"""Pictures as SVG text: no file, no script, letters stay letters."""
+"""Pictures as SVG text, without files and scripts, with text as text."""
 
 import io
 import re
@@ -12,7 +12,7 @@ STYLE = {"svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-se
 
 
 def picture(draw, *, xlabel, ylabel, log="", legend=None):
-    """SVG of what ``draw(axes)`` draws; ``log``: the axes that are logarithmic, "x" and 0 as well, "y"."""
+    """Return the SVG of ``draw(axes)``; ``log``: the logarithmic axes, "x", which includes 0, and "y"."""
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(7.2, 4.2), layout="constrained")
         draw(axes)

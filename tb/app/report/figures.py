@@ -1,4 +1,4 @@
-"""The figures of the report: each a sentence on what to see, a picture or table, and the command that makes it."""
+"""Figures of the report: each has an explanation, a picture or table, and the command that makes it."""
 
 from dataclasses import dataclass
 from html import escape
@@ -12,12 +12,12 @@ from weft.tb.sim.scenario.compare import COMMAND, TIME_MAX
 
 CARD_SCHEMES = "adamap", "irn-128", "irn-512", "irn-bdp", "melo", "dcp", "go-back-n"
 CARD_QPS = 1, 10, 100, 1000, 10_000
-NOT_ZERO = 1e-6     # where a logarithmic axis has what never happened
+NOT_ZERO = 1e-6     # stands for 0 on a logarithmic axis
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A part of the page; ``body`` is SVG or a table."""
+    """Part of the page; ``body`` is SVG or a table."""
 
     name: str
     title: str
@@ -28,8 +28,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Compared:
-    """What the page shows of a :class:`~weft.tb.sim.scenario.compare.Comparison`: cycles on the RTL, how far the model
-    is off, and how many sequences differ."""
+    """Figures of a :class:`~weft.tb.sim.scenario.compare.Comparison` for the page: cycles on the RTL, errors of the
+    model, and the number of different sequences."""
 
     judges: bool
     cycles: float
@@ -92,7 +92,7 @@ def sequence(command):
 
 
 def calibration(compared):
-    """Of a list of Compared, or None if nothing was compared yet."""
+    """Return the figure for a list of Compared, or for None if no comparison has run."""
     title, says = "How exact the card in time is", (
         "Scenarios on the RTL and in the model of a card in time: how much longer or shorter the model took. Those "
         "that judge were not looked at to choose the model's constants; dashed: what they may differ by. ")

@@ -1,4 +1,4 @@
-"""The page: HTML with all it needs inside."""
+"""Report page: HTML without external resources."""
 
 from html import escape
 
@@ -19,7 +19,7 @@ footer { margin-top: 3rem; font-size: .8rem; color: #555; }
 
 
 def page(figures, *, version, command):
-    """The HTML of Figures."""
+    """Return the HTML of Figures."""
     parts = "\n".join(
         f'<section id="{figure.name}"><h2>{escape(figure.title)}</h2><p>{escape(figure.says)}</p>\n'
         f"<figure>{figure.body}</figure><code>{escape(figure.command)}</code></section>" for figure in figures)

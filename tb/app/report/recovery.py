@@ -1,4 +1,4 @@
-"""A recovery packet by packet: what was sent and lost, and what receiver and sender know at each moment."""
+"""Recovery packet by packet: sent and lost packets, and the state of receiver and sender over time."""
 
 from weft.model.wan import engine
 from weft.model.wan.experiment import Experiment
@@ -12,8 +12,11 @@ COMMAND = "weft report"
 
 
 def trace(x=PATH):
-    """``(packets, known)``: of each packet time in µs, PSN, whether it is sent again, whether it is lost; and of each
-    slot time in µs, what the receiver has in order, what the sender knows to be there."""
+    """Return ``(packets, known)``.
+
+    ``packets``: time in µs, PSN, whether it is a retransmission, whether it is lost. ``known``, for each slot: time in
+    µs, PSN before which the receiver has everything, PSN before which the sender knows this.
+    """
     w, packets, known = make(x), [], []
     while not w.s["done"]:
         slot = int(w.s["now"])
@@ -28,7 +31,7 @@ def trace(x=PATH):
 
 
 def draw(x=PATH):
-    """SVG of the trace."""
+    """Return the SVG of the trace."""
     packets, known = trace(x)
 
     def inside(axes):

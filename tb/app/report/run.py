@@ -1,4 +1,4 @@
-"""``weft report``: finish the sweeps it shows, draw them, write the page."""
+"""``weft report``: completes the sweeps of the report, draws their figures, and writes the page."""
 
 import json
 import shlex
@@ -17,20 +17,20 @@ SHOWN = {"goodput": figures.goodput, "completion": figures.completion, "queue_pa
 
 
 def build(output, tables, settings=(), *, command, paths=None, calibration=REPORT, **workers):
-    """Write the page ``output``; what went wrong, in sentences.
+    """Write the page ``output``; return sentences about problems.
 
     Parameters
     ----------
     tables : Path
         Folder of the sweeps' tables; finished points in them are not run again.
     settings : list of str
-        ``NAME=VALUE`` for every sweep, as of ``weft sweep``.
+        ``NAME=VALUE`` for every sweep, as in ``weft sweep``.
     paths : dict of Experiment, optional
-        Instead of those of the table of sizes.
+        Replace those of the table of sizes.
     calibration : Path
-        What ``weft calibrate`` kept; it may be missing.
+        Results of ``weft calibrate``; the file may be missing.
     workers
-        ``scheduler`` and ``jobs``, as :func:`weft.tb.app.sweep.run.complete` has them.
+        ``scheduler`` and ``jobs``, as in :func:`weft.tb.app.sweep.run.complete`.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def build(output, tables, settings=(), *, command, paths=None, calibration=REPOR
 
 
 def _compared(path):
-    """What a calibration found, a list of :class:`~weft.tb.app.report.figures.Compared`; None without one."""
+    """Return the list of :class:`~weft.tb.app.report.figures.Compared` of a calibration; None without a file."""
     if not path.exists():
         return None
     try:
@@ -65,7 +65,7 @@ def _compared(path):
 
 
 def report(output, tables, settings, *, command, **workers):
-    """As :func:`build`, told on the terminal; the exit status."""
+    """Run :func:`build`, print the problems, and return the exit status."""
     problems = build(output, tables, settings, command=command, **workers)
     print(f"report {output}")
     for problem in problems:

@@ -1,1 +1,1 @@
-"""`weft serve`: hosts with cards for unmodified programs, what runs on them, and the tests of both."""
+"""`weft serve`: hosts with cards for unmodified programs, and environments for these programs."""

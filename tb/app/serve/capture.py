@@ -1,12 +1,14 @@
-"""Captures of what served hosts send and get, for Wireshark: what is lost between them is in the first alone."""
+"""Captures of the frames of served hosts, for Wireshark: a frame lost between hosts is in the first capture only."""
 
 from weft.tb.sim.link.pcap import Captures
 
 
 def capture(world, folder):
-    """Write ``HOST.sent.pcap`` and ``HOST.arrived.pcap`` for each host of a
-    :class:`~weft.tb.app.serve.functional.FunctionalWorld` from now on, unless there is no folder; the
-    :class:`Captures`."""
+    """Capture the frames of all hosts of a :class:`~weft.tb.app.serve.functional.FunctionalWorld` from now on.
+
+    The files are ``HOST.sent.pcap`` and ``HOST.arrived.pcap``; none are written if ``folder`` is None. Return the
+    :class:`Captures`.
+    """
     captures = Captures(folder)
     if folder is None:
         return captures
@@ -19,7 +21,7 @@ def capture(world, folder):
 
 
 def _through(loop, write, take):
-    """``take``, whose frames are written before."""
+    """Return a function that writes a frame, then passes it to ``take``."""
     def taken(frame, *at):
         write(at[0] if at else loop.now_ns, bytes(frame))
         take(frame, *at)
@@ -27,13 +29,13 @@ def _through(loop, write, take):
 
 
 class CapturesOfCards:
-    """The same for two cards of RTL: the links between them, by the names of their hosts.
+    """Captures of the links between two cards of RTL, by the names of their hosts.
 
     Parameters
     ----------
     folder : path or None
     names : dict of str to str
-        Of the hosts, by side.
+        Names of the hosts, by side.
     """
 
     def __init__(self, folder, names):
@@ -42,5 +44,5 @@ class CapturesOfCards:
         self.close = captures.close
 
     def taps(self, way):
-        """See :meth:`Captures.taps`, for ``"a_to_b"`` or ``"b_to_a"``."""
+        """Return the taps of a link, ``"a_to_b"`` or ``"b_to_a"``; see :meth:`Captures.taps`."""
         return self._taps[way[0]][0], self._taps[way[-1]][1]

@@ -1,4 +1,4 @@
-"""Hosts on functional cards whose time goes no faster than the clock on the wall."""
+"""Hosts on functional cards whose simulated time never overtakes wall-clock time."""
 
 import random
 import time
@@ -14,49 +14,49 @@ from weft.model.loop import EventLoop
 from weft.tb.app.serve.switch import Switch
 from weft.tb.app.serve.udp_link import AWAY_NS
 
-MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; the others count on
-STEP_NS = 20_000                              # of simulated time, at most, between two looks at the programs
+MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; those of the others follow
+STEP_NS = 20_000                              # longest simulated time between two checks of the programs
 REST_S = 1.0
 
 
 def dues_of(engine):
-    """When an engine wants to make progress by itself; None for what waits for nothing."""
+    """Return the deadlines of an engine; None for parts that wait for no time."""
     return engine.qps.deadline, engine.neighbours.deadline, *(service.deadline for service in engine.services)
 
 
 def config_for(delay_ns):
-    """Of drivers whose cards are so far apart."""
+    """Return the driver configuration for cards with this delay between them."""
     return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, departed_qps=64)
 
 
 def sentence_of(host, counters):
-    """A sentence about the frames that a host sent, from the :class:`LinkCounters` of its link."""
+    """Return a sentence about the frames of a host, from the :class:`LinkCounters` of its link."""
     return (f"host {host}: {counters.sent.total()} frames sent, {counters.lost.total()} lost; "
             f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
 
 
 class FunctionalWorld(World):
-    """Functional cards on a switch, or others on an event loop by their ``device_type``.
+    """Functional cards on a switch; subclasses set another ``device_type`` on the event loop.
 
     Parameters
     ----------
     hosts : list of str
         Names.
     loss : float
-        Chance of every frame to get lost on its way to the switch.
+        Chance of a loss of each frame before the switch.
     delay_ns : int
-        From a host to another one.
+        Delay from one host to another.
     seed : int
     preset : str
     first : int
         The last byte of the first host's addresses.
     uplink : UdpLink or None
-        To the hosts of another daemon.
+        Link to the hosts of another daemon.
 
     Attributes
     ----------
     contexts : list of Context
-        Of each host, which keeps its card up.
+        One context per host, which keeps its card enabled.
     """
 
     device_type = FunctionalDevice
@@ -74,7 +74,7 @@ class FunctionalWorld(World):
             device.transmit, self.links[name] = link.send, link
             mine = replace(config, random=random.Random(f"{seed}/{n}/driver"))
             self.hosts[name] = add_device(device, mac=MAC + n, ip=IP + n, config=mine)
-            self.contexts.append(Context(name=self.hosts[name]))     # a card stays up without programs
+            self.contexts.append(Context(name=self.hosts[name]))     # keeps the card enabled without programs
         self._seen_ns = time.monotonic_ns()
 
     def progress(self):
@@ -87,8 +87,11 @@ class FunctionalWorld(World):
         return self._let_time_go() or happened
 
     def _let_time_go(self):
-        """Not more than has gone on the wall, and not more than a step if something happens in it: then the programs
-        are looked at before it goes on, and the rest is forgotten. True if something happened."""
+        """Advance simulated time by the elapsed wall-clock time, at most to :data:`STEP_NS` after the next event.
+
+        After an event the programs are checked first, and the rest of the elapsed time is dropped. Return true if an
+        event occurred.
+        """
         wall, before = time.monotonic_ns(), self.loop.now_ns
         target, self._seen_ns = before + wall - self._seen_ns, wall
         due = self.loop.due_ns
@@ -104,7 +107,7 @@ class FunctionalWorld(World):
         return REST_S if due is None else min(REST_S, max(0, due - self.loop.now_ns) / 1e9)
 
     def summary(self):
-        """A sentence for each host: what became of its frames."""
+        """Yield a sentence about the frames of each host."""
         for name, link in self.links.items():
             yield sentence_of(name, link.counters)
 

@@ -1,4 +1,4 @@
-"""Whether somebody listens: at a TCP port of this machine, or at a port of a card."""
+"""Checks for listeners: at a TCP port of this machine, or at a port of a card."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ LISTENING, NOBODY = "0A", 0xFFFF_FFFF
 
 
 def at_tcp(port):
-    """Somebody on this machine waits for connections to a TCP port."""
+    """Return whether a program on this machine listens at a TCP port."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):
             for line in Path(table).read_text().splitlines()[1:]:
@@ -25,8 +25,11 @@ def at_tcp(port):
 
 
 def at_card(host, port):
-    """Somebody waits for connections to a port of the card whose host's socket is at the path ``host``: who wants the
-    port hears that, and who wants it of an address that is nobody's hears nothing else, and gets nothing."""
+    """Return whether a program listens at a port of the card of the host with the socket ``host``.
+
+    The check binds the port with an address that no host has. The request always fails, so it takes no port, but its
+    error names a listener.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
         asker.connect(str(host))
         channel = _ask(asker, Opcode.CREATE_CM_CHANNEL)
@@ -36,7 +39,7 @@ def at_card(host, port):
 
 
 def _ask(asker, opcode, **fields):
-    """The answer; of one with an error, its sentence; None if there is nothing in it."""
+    """Return the response: its sentence if it is an error, None if it is empty."""
     asked, answered = MESSAGES[opcode]
     asker.send(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields))
     data, files, *_ = socket.recv_fds(asker, MESSAGE_BYTES_MAX, FILES_MAX)

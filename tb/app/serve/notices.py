@@ -1,42 +1,42 @@
-"""What lets simulated time go on and stop: writes of cards into memory, and the drivers' own deadlines."""
+"""Events that stop and continue simulated time: memory writes of cards, and deadlines of the drivers."""
 
 from weft.tb.app.serve.functional import dues_of
 
 PAGE = 4096
-ROUNDS_MAX = 64      # of the drivers, one after the other without time
-BEGIN_NS = 1_024     # programs begin at a multiple of it, wherever clocks of cards stand then
+ROUNDS_MAX = 64      # largest number of driver calls at one simulated time
+BEGIN_NS = 1_024     # programs begin just after a multiple of it, at any phase of the cards' clocks
 
 
 def settle(contexts):
-    """Let drivers do what there is to do, now."""
+    """Let drivers do all work that is possible at this time."""
     for _ in range(ROUNDS_MAX):
-        happened = [context.progress() for context in contexts]      # of all
+        happened = [context.progress() for context in contexts]      # a list: every driver is called
         if not any(happened):
             break
 
 
 def driver_due_ns(contexts):
-    """When a driver wants to make progress by itself, or None."""
+    """Return the earliest deadline of the drivers, or None."""
     dues = [due for context in contexts for due in dues_of(context.engine)]
     return min((due for due in dues if due is not None), default=None)
 
 
 def beginning_after(now_ns):
-    """When programs may begin, as soon as that can be."""
+    """Return the earliest time at which programs may begin."""
     return BEGIN_NS * (now_ns // BEGIN_NS + 1) + 1
 
 
 class Notices:
-    """Writes of cards into memory: which are for drivers, and which are for programs.
+    """Memory writes of cards, divided into those for drivers and those for programs.
 
     Attributes
     ----------
     driver, program : bool
-        There was one since it was set back.
+        A write occurred since the last :meth:`clear`.
     watched : set of str
-        Devices whose programs' memory is looked at.
+        Devices whose writes to memory of programs count.
     before : callable()
-        Called before one of those is done: the program may see it at once.
+        Called before such a write is done, since the program may see it at once.
     heard : callable()
         Called for each write.
     """
@@ -46,7 +46,7 @@ class Notices:
         self.watched, self.before, self.heard = frozenset(), lambda: None, lambda: None
 
     def watch(self, memory, name, pages):
-        """Look at all writes to a host's memory, of which ``pages`` are those of programs."""
+        """Watch all writes to a host's memory, of which ``pages`` belong to programs."""
         def writes(address, _length):
             if address // PAGE not in pages:
                 self.driver = True
@@ -65,7 +65,7 @@ class Notices:
 
 
 class Mapping:
-    """Mixed into a device: knows the pages that programs share with it.
+    """Mixin for devices that records the pages that programs share with the device.
 
     Attributes
     ----------

@@ -1,6 +1,7 @@
-"""Serving hosts on the RTL of two cards, in a simulator of its own process.
+"""Served hosts on the RTL of two cards, in a simulator in a separate process.
 
-The two processes talk over a socket: sentences for a person come out of it, and that it is closed ends the service.
+The two processes communicate over a socket: the simulator sends sentences for the user, and the other process closes
+the socket to end the service.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ RUN_LIMIT_S = 30 * 24 * 3600
 
 
 class Line:
-    """The end of the socket inside the simulator; it is true when the service is to end."""
+    """Simulator's end of the socket; it is true when the service must end."""
 
     def __init__(self, path):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -47,7 +48,7 @@ class Line:
 
 
 class _Relay(threading.Thread):
-    """Hands sentences on, and closes the socket when the service is to end."""
+    """Thread that passes sentences on, and closes the socket when the service must end."""
 
     def __init__(self, path, say):
         super().__init__(daemon=True)
@@ -73,7 +74,7 @@ class _Relay(threading.Thread):
 
 
 def serve_rtl(settings, say, on_end):
-    """Serve until the function that ``on_end`` is called with is called.
+    """Serve hosts; ``on_end`` is called with a function that ends the service.
 
     Raises
     ------
@@ -95,7 +96,7 @@ def serve_rtl(settings, say, on_end):
 
 
 def number_of(seed):
-    """A seed for the simulator, which knows numbers only."""
+    """Return a seed for the simulator, which accepts only numbers."""
     return int(seed) if seed.isdecimal() else int.from_bytes(seed.encode()[:7], "little")
 
 

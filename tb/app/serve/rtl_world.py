@@ -1,4 +1,4 @@
-"""Hosts on the RTL of two cards, inside the simulator: simulated time goes on when the daemon says so."""
+"""Hosts on the RTL of two cards, inside the simulator; the daemon controls simulated time."""
 
 import random
 from dataclasses import replace
@@ -17,13 +17,13 @@ from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import TwoCards
 from weft.tb.sim.pcie.card_device import CardDevice
 
-QUIET_NS = 5_000      # without a write or a read of memory, or a frame: the cards have nothing to do
-REST_STEPS_MAX = 200  # so many of these, until cards that never rest are left at that
-STEP_NS = 1_000       # of simulated time, at most, between two looks at programs whose clock is the one on the wall
+QUIET_NS = 5_000      # the cards are idle after this time without access to memory and without a frame
+REST_STEPS_MAX = 200  # number of such intervals after which the wait for idle cards ends
+STEP_NS = 1_000       # longest simulated time between two checks of programs that use wall-clock time
 
 
 class ServedCardDevice(Mapping, CardDevice):
-    """A card of RTL."""
+    """Card of RTL."""
 
     def __init__(self, host):
         self.program_pages = set()
@@ -40,11 +40,11 @@ class ServedCards(TwoCards):
     Parameters
     ----------
     dut, config, seed
-        As :class:`TwoCards` has them.
+        As in :class:`TwoCards`.
     names : list of str
-        Of both hosts.
+        Names of both hosts.
     captures : path or None
-        Where captures of each host are put.
+        Folder of the captures of each host.
     """
 
     device_type = ServedCardDevice
@@ -55,13 +55,13 @@ class ServedCards(TwoCards):
 
 
 class RtlWorld(SimulatedWorld):
-    """The drivers of :class:`ServedCards` that were started. All of it belongs to one bridge thread.
+    """Drivers of started :class:`ServedCards`. A single bridge thread uses all of it.
 
     Parameters
     ----------
     env : ServedCards
     names : list of str
-        Of both hosts.
+        Names of both hosts.
     delay_ns : int
     seed : str
     first : int
@@ -130,7 +130,7 @@ class RtlWorld(SimulatedWorld):
             await First(self._news.wait(), Timer(left_ps, "ps"))
 
     def progress(self):
-        """For programs whose clock is the one on the wall."""
+        """Advance time for programs that use wall-clock time; return whether there was work."""
         if self.due_ns is None:
             self.settle()
             return self.due_ns is not None

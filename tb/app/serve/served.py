@@ -1,4 +1,4 @@
-"""The worlds and daemons of `weft serve`."""
+"""Back ends and daemons of `weft serve`."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ WORLDS = {("functional", "wall"): FunctionalWorld, ("functional", "sim"): LoopWo
 
 
 def serve_here(settings, say, ended):
-    """:func:`serve` cards in Python."""
+    """Serve cards in Python with :func:`serve`."""
     world = WORLDS[settings.backend, settings.time](
         settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
         first=settings.first, uplink=UdpLink(*settings.peer()) if settings.link else None)
@@ -24,7 +24,7 @@ def serve_here(settings, say, ended):
 
 
 def serve(world, settings, say, ended):
-    """Serve a world until ``ended`` is true; then tell what became of its frames."""
+    """Serve a back end until ``ended`` is true; then report the numbers of its frames."""
     Path(settings.folder).mkdir(parents=True, exist_ok=True)
     daemon = (SimulatedDaemon if settings.time == "sim" else Daemon)(world, settings.folder, say)
     say(f"hosts {', '.join(settings.hosts)} are served below {settings.folder}; programs: weft run --host "

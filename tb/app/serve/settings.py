@@ -1,4 +1,4 @@
-"""Settings of a daemon and its world: options of ``weft serve``, what the bench of the RTL gets as JSON."""
+"""Settings of a daemon and its back end: options of ``weft serve``, and JSON input of the bench of the RTL."""
 
 import re
 import socket
@@ -33,7 +33,7 @@ def _link(text):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Hosts with a card each, on which link.
+    """Hosts with one card each, and their link.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Settings:
         return self.preset or ("test" if self.backend == "rtl" else "full")
 
     def peer(self):
-        """Arguments of :class:`~weft.tb.app.serve.udp_link.UdpLink` to another daemon, or None.
+        """Return the arguments of :class:`~weft.tb.app.serve.udp_link.UdpLink` to another daemon, or None.
 
         Raises
         ------
@@ -96,5 +96,5 @@ class Settings:
         return family, address, int(own_port or port)
 
     def socket(self, host):
-        """Path of the socket of a host."""
+        """Return the path of the socket of a host."""
         return (Path(self.folder) / f"{host}.sock").resolve()

@@ -1,4 +1,4 @@
-"""Hosts on functional cards, or on cards in time, whose simulated time goes on when the daemon says so."""
+"""Hosts on functional or timed cards; the daemon controls simulated time."""
 
 from weft.driver.serve.simulated_world import SimulatedWorld
 from weft.model.card.host import TimedDevice, WatchedMemory
@@ -6,12 +6,12 @@ from weft.model.functional.host import FunctionalDevice
 from weft.tb.app.serve.functional import FunctionalWorld
 from weft.tb.app.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
 
-QUIET_NS = 5_000             # without an event: nothing is under way
-REST_STEPS_MAX = 10_000      # until cards that never rest are left at that
+QUIET_NS = 5_000             # no work is outstanding if the next event is later than this
+REST_STEPS_MAX = 10_000      # number of events after which the wait for idle cards ends
 
 
 class ServedDevice(Mapping, FunctionalDevice):
-    """A functional card that tells of its writes."""
+    """Functional card with observable memory writes."""
 
     memory_type = WatchedMemory
 
@@ -22,7 +22,7 @@ class ServedDevice(Mapping, FunctionalDevice):
 
 
 class ServedTimedDevice(Mapping, TimedDevice):
-    """A card in time."""
+    """Timed card."""
 
     def __init__(self, loop, **options):
         self.program_pages = set()
@@ -30,7 +30,7 @@ class ServedTimedDevice(Mapping, TimedDevice):
 
 
 class LoopWorld(FunctionalWorld, SimulatedWorld):
-    """Functional cards whose time goes on when it is told to."""
+    """Functional cards whose simulated time the daemon controls."""
 
     device_type = ServedDevice
 
@@ -67,7 +67,7 @@ class LoopWorld(FunctionalWorld, SimulatedWorld):
                 rng.seed(f"{self._seed}/{number}/{name}/{part}")
 
     def _random(self, name, device):
-        """Names and random sequences of a host and what belongs to it."""
+        """Return names and random sequences of a host and its link."""
         return [("link", self.links[name].impairments), ("card", device.card.random)]
 
     def advance(self, until_ns, watched):
@@ -76,7 +76,7 @@ class LoopWorld(FunctionalWorld, SimulatedWorld):
         until = max(until_ns if due is None else min(until_ns, due), self.loop.now_ns)
         while not notices and (at := self.loop.due_ns) is not None and at <= until:
             self.loop.step()
-        if not notices and self.due_ns is not None:      # otherwise nothing is left that takes time
+        if not notices and self.due_ns is not None:      # otherwise no work is left that takes time
             self.loop.run(until)
         if notices.driver or due is not None and self.loop.now_ns >= due:
             self.settle()
@@ -84,7 +84,7 @@ class LoopWorld(FunctionalWorld, SimulatedWorld):
 
 
 class ModelWorld(LoopWorld):
-    """The same on cards in time."""
+    """Timed cards whose simulated time the daemon controls."""
 
     device_type = ServedTimedDevice
 
@@ -93,6 +93,6 @@ class ModelWorld(LoopWorld):
 
 
 class WallModelWorld(FunctionalWorld):
-    """Cards in time whose time goes no faster than the clock on the wall."""
+    """Timed cards whose simulated time never overtakes wall-clock time."""
 
     device_type = TimedDevice

@@ -1,30 +1,30 @@
-"""An Ethernet switch that loses nothing and takes no time."""
+"""Ethernet switch without loss and delay."""
 
 BROADCAST, HEADER_BYTES = b"\xff" * 6, 14
 
 
 class Switch:
-    """Frames go to the port of their destination, or to all others.
+    """Switch that passes a frame to the port of its destination, and a broadcast to all other ports.
 
     Attributes
     ----------
     ports : dict of bytes to callable(frame)
-        What takes frames, by MAC address.
+        Receivers of frames, by MAC address.
     uplink : callable(frame) or None
-        Takes those for others, and those for all.
+        Receiver of frames for other addresses, and of broadcasts.
     """
 
     def __init__(self):
         self.ports, self.uplink = {}, None
 
     def carry(self, frame):
-        """Hand a frame to whom it is for; one for nobody is gone."""
+        """Pass a frame to its destination; drop it if there is none."""
         if self.uplink is not None and bytes(frame)[:6] not in self.ports:
             self.uplink(frame)
         self.hand_out(frame)
 
     def hand_out(self, frame):
-        """The same for a frame that came by the uplink, or does not need it."""
+        """Pass a frame to the local ports only."""
         data = frame if isinstance(frame, bytes) else bytes(frame)
         to, source = data[:6], data[6:12]
         if to in self.ports:

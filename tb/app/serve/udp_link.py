@@ -1,4 +1,4 @@
-"""The link to the hosts of another daemon, on this machine or on another one: a datagram for each frame."""
+"""Link to the hosts of another daemon, on this machine or another one: one datagram per frame."""
 
 import socket
 
@@ -7,25 +7,25 @@ from weft.tb.sim.flow.failure import Failure
 
 FRAMES_PER_LOOK, DATAGRAM_BYTES_MAX = 64, 1 << 16
 BUFFER_BYTES = 1 << 22
-AWAY_NS = 1_000_000      # one way, about: two daemons have to get their turn
+AWAY_NS = 1_000_000      # approximate delay, one way: both daemons must be scheduled
 
 
 class UdpLink:
-    """An end of the link. What the other daemon does not get, as in a burst, is lost.
+    """End of the link. A datagram that the other daemon cannot take, as in a burst, is lost.
 
     Parameters
     ----------
     family : int
-        Of addresses, as :mod:`socket` has it.
+        Address family, as in :mod:`socket`.
     peer : tuple
-        Such an address: where the other daemon listens. Nobody else is heard.
+        Address of the other daemon. Datagrams of other senders are dropped.
     port : int
-        Where this one listens.
+        Port of this daemon.
 
     Raises
     ------
     Failure
-        If others have the port, or it is not for everybody.
+        If the port is in use or needs privileges.
     """
 
     def __init__(self, family, peer, port):
@@ -43,14 +43,14 @@ class UdpLink:
         return self._socket.fileno()
 
     def send(self, frame):
-        """Hand a frame to the other daemon."""
+        """Send a frame to the other daemon."""
         try:
             self._socket.sendto(bytes(frame), self._peer)
-        except (BlockingIOError, ConnectionError):      # it is not there, or not yet
+        except (BlockingIOError, ConnectionError):      # the other daemon is not ready
             return
 
     def frames(self):
-        """Frames that came, not too many at once."""
+        """Yield received frames, a limited number per call."""
         for _ in range(FRAMES_PER_LOOK):
             try:
                 frame, sender = self._socket.recvfrom(DATAGRAM_BYTES_MAX)

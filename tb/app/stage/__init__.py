@@ -1,1 +1,1 @@
-"""Two programs on two hosts with a card each: on functional cards, on the simulated RTL, by one name."""
+"""Two programs on two hosts with one card each; a name selects the back end of the cards."""

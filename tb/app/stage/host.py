@@ -1,20 +1,20 @@
-"""What a program on a stage has: an open card, a word with the other program, and time that goes on."""
+"""Host of a program on a stage: its card, messages to the other program, and control of time."""
 
 import collections
 from functools import partial
 
 from weft.driver.terms.errors import TimedOut
 
-SERVE_NS = 5_000         # at most between two looks of a host whose program has ended
-SILENCE_NS, SILENCE_ROUND_TRIPS = 50_000_000, 1000    # who waits in vain for so long gives up
+SERVE_NS = 5_000         # longest interval between progress calls of a host whose program has ended
+SILENCE_NS, SILENCE_ROUND_TRIPS = 50_000_000, 1000    # time-out of a wait: a constant, plus round trips
 
 
 class PeerFailed(Exception):
-    """The program on the other host ended with an error: what is waited for will not come."""
+    """Error of the program on the other host, for which a wait cannot succeed."""
 
 
 class ProgramFailed(Exception):
-    """A program in a simulator ended with an error, which is told in a sentence."""
+    """Error of a program in a simulator, as a sentence."""
 
 
 class Host:
@@ -26,20 +26,20 @@ class Host:
         ``"a"`` or ``"b"``.
     context : Context
     told : callable(phase, done, total)
-        Gets what the program says of its progress.
+        Receives the progress that the program reports.
     rtt_us : float
-        Of the link.
+        Round trip time of the link.
 
     Attributes
     ----------
     peer : Host
-        The other one. Programs reach it by :meth:`tell` and :meth:`hear` only: what they exchange out of band, as two
-        processes do over TCP.
+        The other host. Programs use it only through :meth:`tell` and :meth:`hear`, which exchange values out of band,
+        like two processes over TCP.
     error : Exception or None
-        How its program ended.
+        Error that ended its program.
     ended : bool
     silence_ns : int
-        Who waits in vain for so long gives up.
+        Time-out of a wait for the peer.
     """
 
     def __init__(self, side, context, told, rtt_us):
@@ -55,16 +55,16 @@ class Host:
         return self.context.device.now_ns()
 
     def tell(self, *values):
-        """Hand values to the program of the other host."""
+        """Send values to the program of the other host."""
         self.peer._inbox.append(values)
 
     @property
     def heard(self):
-        """The other program said something that was not taken yet."""
+        """True if values of the other program are waiting."""
         return bool(self._inbox)
 
     def hear(self):
-        """What the other program said next; waits for it, and answers the other card meanwhile.
+        """Wait for the next values of the other program and return them; the driver serves the peer meanwhile.
 
         Raises
         ------
@@ -78,8 +78,7 @@ class Host:
         return self._inbox.popleft()
 
     def pass_time(self, timeout_ns):
-        """Let the driver work and, if there is nothing to do, time go on: until an interrupt, for ``timeout_ns`` at
-        most.
+        """Let the driver work; if it has no work, advance time until an interrupt, at most by ``timeout_ns``.
 
         Raises
         ------
@@ -90,7 +89,7 @@ class Host:
             self.context.wait(timeout_ns)
 
     def look(self, interval_ns):
-        """The same for who polls: the next look at memory is after ``interval_ns``.
+        """Let the driver work, then wait at most ``interval_ns``, for programs that poll memory.
 
         Raises
         ------
@@ -101,17 +100,19 @@ class Host:
         self.context.device.wait(interval_ns)
 
     def check_peer(self):
-        """Raise :class:`PeerFailed` if nothing more will come of the other program."""
+        """Raise :class:`PeerFailed` if the other program failed."""
         if self.peer.error is not None and not self.ended:
             raise PeerFailed(f"the program of host {self.peer.side} failed")
 
     def play(self, program, arguments):
-        """Run ``program(host, **arguments)``, then answer the other card until that host's program has ended, too; the
-        result, or None after an error."""
+        """Run ``program(host, **arguments)``, then serve the peer until its program has ended, too.
+
+        Return the result, or None after an error.
+        """
         result = None
         try:
             result = program(self, **arguments)
-        except Exception as error:     # the other host has to end as well; then the stage raises it
+        except Exception as error:     # raised by the stage after the other host has ended
             self.error = error
         self.ended = True
         while not self.peer.ended:
@@ -129,7 +130,7 @@ async def perform(pair, programs, arguments, told, rtt_us):
 
 
 def raise_first(hosts):
-    """Raise what a program ended with; rather not that its peer failed."""
+    """Raise the error of a program, preferably one that is not :class:`PeerFailed`."""
     errors = [host.error for host in hosts if host.error is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, PeerFailed)):
         raise error

@@ -1,4 +1,4 @@
-"""Programs on cards in Python: functional ones, and those in time."""
+"""Programs on cards in Python: functional and timed cards."""
 
 from weft.model.card.host import TimedDevice
 from weft.model.functional.host import FunctionalDevice

@@ -1,4 +1,4 @@
-"""Programs on the RTL of two cards, in a simulator of its own process, a thread each."""
+"""Programs on the RTL of two cards, each in a thread of a simulator in a separate process."""
 
 import importlib
 import importlib.util
@@ -32,14 +32,14 @@ def play_rtl(stage, programs, arguments, progress):
 
 
 def _place(program):
-    """Where another process finds a function: module of an installed package or file, and name."""
+    """Return the location of a function for another process: module of an installed package or file, and name."""
     module = program.__module__
     return [module if module.startswith("weft.") else str(Path(sys.modules[module].__file__).resolve()),
             program.__qualname__]
 
 
 def _found(where, name):
-    """The function ``name`` of a module, or of a file."""
+    """Return the function ``name`` of a module or of a file."""
     if where.endswith(".py"):
         spec = importlib.util.spec_from_file_location(Path(where).stem, where)
         module = importlib.util.module_from_spec(spec)

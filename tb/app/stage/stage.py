@@ -1,4 +1,4 @@
-"""The back ends of a stage, and how programs get onto one."""
+"""Back ends of a stage, and the function that runs programs on one."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -26,14 +26,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Backend:
-    """What plays the cards.
+    """Description of a back end.
 
     Attributes
     ----------
     about, clock : str
-        One sentence each: what it is, and what its simulated time means.
+        One sentence each about the back end and about its simulated time.
     messages, bytes : int
-        What a program moves there in some seconds, if nobody says how much.
+        Default amounts of a program, which take some seconds.
     """
 
     about: str
@@ -42,7 +42,7 @@ class Backend:
     bytes: int
 
 
-# The one place to add a back end.
+# New back ends are added only here.
 BACKENDS = {
     "functional": Backend(
         "Functional cards: what must happen, in Python.",
@@ -62,23 +62,23 @@ BACKEND = Setting("Cards: functional in Python, a model in time, or the gateware
 
 
 def play(programs, *, backend="functional", stage=None, progress=None, **arguments):
-    """Run ``program(host, **arguments)`` of both hosts to their ends; their results.
+    """Run ``program(host, **arguments)`` of both hosts to their ends; return their results.
 
     Parameters
     ----------
     programs : (callable, callable)
-        Functions of a module's top level, one for each :class:`~weft.tb.app.stage.host.Host`: on the RTL another
-        process looks them up there. Arguments and results are what JSON can hold.
+        Functions of a module's top level, one for each :class:`~weft.tb.app.stage.host.Host`: for the RTL another
+        process imports them. JSON must be able to represent arguments and results.
     backend : str
-        Of :data:`BACKENDS`.
+        One of :data:`BACKENDS`.
     stage : Stage or None
     progress : path or None
-        File that gets lines of :mod:`weft.tb.sim.flow.progress`.
+        File for the progress lines of :mod:`weft.tb.sim.flow.progress`.
 
     Raises
     ------
     ProgramFailed
-        With a sentence, on the RTL; otherwise what a program raised.
+        On the RTL, with a sentence; other back ends raise the error of the program itself.
     """
     if backend == "rtl":
         from weft.tb.app.stage.rtl_cases import play_rtl

@@ -1,4 +1,4 @@
-"""Two cards as points of a sweep: the traffic of the calibration, on the RTL or in the model in time."""
+"""Two cards as points of a sweep: the traffic of the calibration, on the RTL or in the timing model."""
 
 import functools
 import threading
@@ -16,34 +16,34 @@ _ELABORATION = threading.Lock()
 
 
 class Unfinished(Exception):
-    """The run did not end as it has to; what went wrong in a sentence."""
+    """Run that did not end as required; the message is a sentence about the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardPoint(Conditions):
-    """Conditions, and the back end that runs them."""
+    """Conditions of a run, and its back end."""
 
     backend: Annotated[str, Setting("The gateware, or the model in time.", choices=BACKENDS)] = "rtl"
 
 
 @dataclass(frozen=True)
 class CardResult:
-    """What was measured; amounts of both cards together.
+    """Measurements of a run; amounts are sums over both cards.
 
     Attributes
     ----------
     goodput_gbps : float
         Payload of one direction over the time of ``cycles``.
     cycles : float
-        Of 4 ns, from the first request to the last acknowledgement of the side that ends last.
+        Duration in cycles of 4 ns, from the first request to the last acknowledgement of the slower side.
     packets, retransmissions : int
-        Sent, and how many of them again.
+        Sent packets, and the retransmissions among them.
     holes, nodes : int
-        Found by the windows; linked into lists.
+        Holes found by the windows; nodes linked into lists.
     cache_hits, cache_misses, prefetches : int
-        Of the head caches.
+        Counters of the head caches.
     stall_cycles : int
-        In which a retransmission waited for its node.
+        Cycles in which a retransmission waited for its node.
     """
 
     goodput_gbps: float
@@ -61,13 +61,13 @@ class CardResult:
 
 @functools.cache
 def _gateware():
-    from weft.tb.sim.scenario.runs import Gateware  # what elaborates the card is not needed by other sweeps
+    from weft.tb.sim.scenario.runs import Gateware  # other sweeps do not need the imports of elaboration
 
     return Gateware()
 
 
 def measure(point):
-    """The CardResult of a CardPoint. A run on the RTL is kept by content, as those of the calibration are.
+    """Return the CardResult of a CardPoint. Runs on the RTL are cached by content, like those of the calibration.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The picture of a sweep: one quantity against another, a line for each value of a third."""
+"""Picture of a sweep: one quantity against another, with a line for each value of a third."""
 
 import textwrap
 from collections import defaultdict
@@ -18,7 +18,7 @@ MARKERS = "osD^vP*X<>hd"
 
 
 def lines(axes, rows, x, y, line, *, style="-"):
-    """Draw a line of ``y(row)`` over ``row[x]`` for each value of ``row[line]``; points of one place are averaged."""
+    """Draw a line of ``y(row)`` over ``row[x]`` for each value of ``row[line]``; points with equal x are averaged."""
     found = defaultdict(lambda: defaultdict(list))
     for row in rows:
         found[row[line]][row[x]].append(y(row))
@@ -30,7 +30,7 @@ def lines(axes, rows, x, y, line, *, style="-"):
 
 
 def scale(axes, log):
-    """Make the axes named in ``log`` logarithmic: "x", on which 0 has a place too, and "y"."""
+    """Make the axes named in ``log`` logarithmic: "x", which includes 0, and "y"."""
     if "x" in log:
         places = [place for line in axes.get_lines() for place in line.get_xdata() if place > 0]
         axes.set_xscale("symlog", linthresh=min(places, default=1))
@@ -39,7 +39,7 @@ def scale(axes, log):
 
 
 def draw(rows, picture, path, command):
-    """Draw rows of a table into a PNG, ``line`` by ``line``; points that differ in other settings are averaged."""
+    """Draw rows of a table into a PNG, with lines by ``line``; points that differ in other settings are averaged."""
     x, y, line = picture["x"], picture["y"], picture["line"]
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     lines(axes, sorted(rows, key=lambda row: row[line]), x, lambda row: row[y], line)

@@ -1,10 +1,10 @@
-"""The file of a sweep: what is varied, what is fixed, what is drawn.
+"""Plan of a sweep: its file, with varied settings, fixed settings, and the picture.
 
-TOML with ``of`` (``"wan"``, if it is not there: wide-area experiments, values of
-:class:`~weft.model.wan.experiment.Experiment`; ``"cards"``: two cards, values of
-:class:`~weft.tb.app.sweep.cards.CardPoint`), and the tables ``fixed`` (values), ``vary`` (lists of them; the points are
-all combinations), and ``picture``: names of ``x`` and ``y``, the ``line`` of each value of which is drawn, and whether
-an axis is ``log``.
+The file is TOML. ``of`` is ``"wan"`` (default) for wide-area experiments with values of
+:class:`~weft.model.wan.experiment.Experiment`, or ``"cards"`` for two cards with values of
+:class:`~weft.tb.app.sweep.cards.CardPoint`. The tables are ``fixed`` (values), ``vary`` (lists of values; the points
+are all combinations), and ``picture``: the names of ``x`` and ``y``, the setting ``line`` with a line for each of its
+values, and the ``log`` axes.
 """
 
 import itertools
@@ -18,21 +18,21 @@ POINTS_MAX = 100_000
 
 
 class BadPlan(Exception):
-    """A sentence about what is wrong with a sweep."""
+    """Error in a sweep; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep is.
+    """Definition of a sweep.
 
     Attributes
     ----------
     subject : Subject
-        What the points are.
+        Kind of the points.
     points : list of ``subject.settings``
         All combinations, in order.
     varied : list of str
-        What is varied.
+        Names of the varied settings.
     picture : dict
         ``x``, ``y``, ``line``, ``log``.
     """
@@ -44,7 +44,7 @@ class Plan:
 
 
 def read(path, options, of=None):
-    """The Plan of a TOML file and of ``name=value`` or ``name=value,value`` options, which come after it.
+    """Return the Plan of a TOML file and of options ``name=value`` or ``name=value,value``, which override it.
 
     ``of`` names the subject if the file does not.
 

@@ -1,4 +1,4 @@
-"""``weft sweep``: run the points that are not finished, keep each, draw what the plan asks for."""
+"""``weft sweep``: runs the points that are not finished, saves each, and draws the picture of the plan."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 
 def run(plan, output, *, command, scheduler, jobs):
-    """Run a Plan into the table ``output`` and its picture beside it; the exit status.
+    """Run a Plan into the table ``output`` and a picture next to it; return the exit status.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def run(plan, output, *, command, scheduler, jobs):
 
 
 def complete(plan, output, *, command, scheduler, jobs):
-    """Run what is not in the table ``output`` yet; rows of all points of the Plan, and what went wrong in sentences.
+    """Run the points that are not in the table ``output``; return the rows of all points, and sentences about problems.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def complete(plan, output, *, command, scheduler, jobs):
 
 
 def _run_points(dask, subject, missing, rows, save, total):
-    """Append a row for each point; what went wrong, in sentences. What is finished is kept, however it ends."""
+    """Append a row for each point; return sentences about problems. Finished rows are saved even after an error."""
     console, problems, saved = Console(stderr=True), [], time.monotonic()
     columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -86,7 +86,7 @@ def _run_points(dask, subject, missing, rows, save, total):
 
 
 def _conditions(plan):
-    """Yield the settings that all points share, with their units; those that are off are left out."""
+    """Yield the settings that all points share, with their units, without those that are off."""
     for name, field in plan.subject.fields.items():
         if name not in plan.varied and (value := getattr(plan.points[0], name)) not in (0, "", None):
             yield f"{name} {value:g}" if field.kind is float else f"{name} {value}"

@@ -1,4 +1,4 @@
-"""What the points of a sweep are: wide-area experiments, or two cards."""
+"""Kinds of points of a sweep: wide-area experiments, or two cards."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from . import cards
 
 @dataclass(frozen=True)
 class Subject:
-    """One kind of points.
+    """Kind of points.
 
     Attributes
     ----------
     name, article : str
-        As in ``--of``; what one point is, in words.
+        Name in ``--of``; noun for one point, in words.
     settings, results : type
-        Dataclasses: what is set, with a ValueError of one sentence for what is impossible; what comes out.
+        Dataclasses of the settings, with a ValueError of one sentence for impossible ones, and of the results.
     measure : callable
-        The results of a point. It raises one of ``fails`` with a sentence where there are none.
+        Returns the results of a point. It raises one of ``fails`` with a sentence if there are none.
     fails : tuple of type
     shown : tuple of str
-        Results that the table on the terminal has.
+        Results in the table on the terminal.
     picture : dict
-        Its axes and lines where the plan names none.
+        Default axes and lines of the picture.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The table of a sweep: a Parquet file with a row for each finished point, and the command and version that made it."""
+"""Table of a sweep: a Parquet file with a row for each finished point, and the command and version that made it."""
 
 import typing
 
@@ -18,22 +18,22 @@ def _schema(subject):
 
 
 class BadTable(Exception):
-    """A sentence about a file that is no table of a sweep."""
+    """File that is no table of a sweep; the message is a sentence."""
 
 
 def key(row, subject):
-    """What tells a point from others: all of its settings, as the table keeps them."""
+    """Return the identity of a point: all of its settings, as the table stores them."""
     return tuple(float(row[name]) if isinstance(row[name], int | float) and not isinstance(row[name], bool)
                  else row[name] for name in subject.fields)
 
 
 def load(path, version, subject):
-    """Rows of a table, none if there is no file.
+    """Return the rows of a table, none if there is no file.
 
     Raises
     ------
     BadTable
-        If it is damaged, of something else, or of another version.
+        If it is damaged, not a table of this sweep, or of another version.
     """
     if not path.exists():
         return []
@@ -51,7 +51,7 @@ def load(path, version, subject):
 
 
 def save(path, rows, subject, *, command, version):
-    """Write a table, whole or not at all."""
+    """Write a table atomically."""
     about = {b"kind": _kind(subject), b"command": command.encode(), b"version": version.encode()}
     table = pa.Table.from_pylist(rows, schema=_schema(subject).with_metadata(about))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Who runs the points of a sweep: Dask's threads in this process, or a cluster by its address."""
+"""Workers of a sweep: Dask threads in this process, or a cluster by its address."""
 
 import contextlib
 import dataclasses
@@ -13,11 +13,11 @@ CONNECT_S = 10
 
 
 class Unreachable(Exception):
-    """Nobody answers at the scheduler's address."""
+    """No response at the scheduler's address."""
 
 
 def point(name, settings):
-    """The results of a point of the subject with this name, or a sentence about why it has none."""
+    """Return the results of a point of the subject with this name, or a sentence about the reason for their absence."""
     subject = SUBJECTS[name]
     try:
         return dataclasses.asdict(subject.measure(subject.settings(**settings)))
@@ -27,7 +27,7 @@ def point(name, settings):
 
 @contextlib.contextmanager
 def client(scheduler, jobs):
-    """A Dask client.
+    """Return a context with a Dask client.
 
     Raises
     ------
@@ -46,12 +46,12 @@ def client(scheduler, jobs):
 
 
 def results(dask, subject, points):
-    """``(point, results or sentence)`` of each point of a Subject, as they finish.
+    """Yield ``(point, results or sentence)`` of each point of a Subject, in the order of completion.
 
     Raises
     ------
     Failure
-        If a worker cannot do it at all.
+        If a worker fails.
     """
     futures = {dask.submit(point, subject.name, dataclasses.asdict(x), pure=False): x for x in points}
     for future in as_completed(futures):

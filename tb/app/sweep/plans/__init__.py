@@ -1,4 +1,4 @@
-"""Plans of sweeps that come with weft, one TOML file each."""
+"""Sweep plans that weft includes, one TOML file each."""
 
 from pathlib import Path
 
