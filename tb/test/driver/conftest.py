@@ -1,4 +1,4 @@
-"""The seed of a test: fresh each time, or ``WEFT_SEED``; a failure shows how to run it again."""
+"""Seed of a test: random, or ``WEFT_SEED``; the output shows how to repeat the test."""
 
 
 import pytest
@@ -8,7 +8,7 @@ from weft.tb.sim.flow.seed import drawn_seed
 
 @pytest.fixture
 def bench_seed(request):
-    """An integer."""
+    """Return the seed, an integer, and print the command that repeats the test."""
     seed = drawn_seed()
     print(f"run again: WEFT_SEED={seed} pytest '{request.node.nodeid}'")
     return seed

@@ -1,4 +1,4 @@
-"""Two hosts over a link on which a test spoils frames."""
+"""Two hosts over a link on which a test changes or loses frames."""
 
 from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.hdl.contract import wire
@@ -6,12 +6,12 @@ from weft.tb.sim.pair.operation_pair import OperationPair
 
 
 class Scenario(OperationPair):
-    """Two hosts with small packets; ``asker`` asks, the other one answers.
+    """Two hosts with small packets; ``asker`` is the requester, the other one the responder.
 
-    Attributes
+    Parameters
     ----------
     met : bool
-        Whether the mailboxes know each other before the scenario: then operations have no frames but their own.
+        The mailboxes of both ends are known before the scenario, so that operations send no further frames.
     """
 
     def __init__(self, asker=0, met=True, **attributes):
@@ -27,11 +27,11 @@ class Scenario(OperationPair):
         self.send(opcode, (local, length), end=self.asker, at=at, **more)
 
     def outcome(self):
-        """Status of the asker's next completion."""
+        """Return the status of the requester's next completion."""
         return self.statuses(self.asker, 1)[0]
 
     def on_the_way(self, end, change):
-        """``change(frame)`` of each frame that host ``end`` sends: a frame, or None if it gets lost."""
+        """Replace each frame that host ``end`` sends by ``change(frame)``, which is None to lose it."""
         link = self.pair.links[end]
         deliver = link.deliver
 
@@ -43,7 +43,7 @@ class Scenario(OperationPair):
         link.deliver = spoilt
 
     def repeated(self):
-        """Packets the asker and its peer sent again."""
+        """Return the numbers of packets that the requester and its peer sent again."""
         return [host.qp.sender.counts["retransmissions"] for host in (self.me, self.peer)]
 
 
@@ -52,13 +52,13 @@ def opcode_of(frame):
 
 
 def again_valid(frame):
-    """The frame with the ICRC it has to have."""
+    """Return the frame with a valid ICRC."""
     body = bytes(frame[:-wire.ICRC_BYTES])
     return body + wire.icrc(body)
 
 
 def lose(number):
-    """Lose the data packet of this number, counted from 0."""
+    """Return a change that loses the data packet with this number, counted from 0."""
     seen = [0]
 
     def change(frame):
@@ -71,7 +71,7 @@ def lose(number):
 
 
 def ghosts(count):
-    """Add 1000 to the PSN of so many acknowledgements."""
+    """Return a change that adds 1000 to the PSN of the first ``count`` acknowledgements."""
     left = [count]
 
     def change(frame):

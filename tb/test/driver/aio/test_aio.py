@@ -1,4 +1,4 @@
-"""Programs that await: two hosts in one event loop."""
+"""Asynchronous programs: two hosts in one event loop."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ LENGTH = 5000
 
 
 class Host:
-    """A context, memory and a QP that is awaited."""
+    """Host with a context, memory and an asynchronous QP."""
 
     def __init__(self, device, number, **options):
         self.aio = AsyncContext(Context(device, mac=0x02_0000_0000_01 + number, ip=0x0A00_0001 + number))
@@ -31,7 +31,7 @@ class Host:
 
 
 def run(program, **options):
-    """Run ``program(a, b)`` on two connected hosts; nothing is left of them."""
+    """Run ``program(a, b)`` on two connected hosts, and check that they leave no memory allocated."""
     _, devices, _ = connected_pair(seed=5, forward=LinkConfig(loss=0.02))
     hosts = [Host(device, i, **options) for i, device in enumerate(devices)]
     for host, peer in zip(hosts, hosts[::-1], strict=True):

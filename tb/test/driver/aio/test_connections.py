@@ -1,4 +1,4 @@
-"""Connections by address and port in an event loop: two hosts, one task for each end."""
+"""Asynchronous connections by address and port: two hosts in one event loop, one task for each end."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ BYTES = 700
 
 
 class Host:
-    """A program with memory."""
+    """Host of a program with one memory region."""
 
     def __init__(self, device, number):
         self.aio = AsyncContext(device=device, mac=0x02_0000_0000_01 + number, ip=0x0A00_0001 + number,
@@ -60,9 +60,9 @@ def test_ping_pong(link, bench_seed):
                 sent = asyncio.create_task(end.qp.send(host.sge()))
                 if left:
                     await sent
-            await end.wait_disconnected()       # by the client, which has the last message
+            await end.wait_disconnected()       # by the client, which receives the last message
             await end.disconnect()
-            with contextlib.suppress(RequestFailed):    # that it came may not be known here
+            with contextlib.suppress(RequestFailed):    # its acknowledgement may be lost
                 await sent
             with pytest.raises(RequestFailed, match="FLUSH"):
                 await receives.pop()

@@ -1,5 +1,7 @@
-"""``python -m weft.tb.test.driver.channel states | traffic``: the searches and the traffic that are too long for the
-tests."""
+"""Exhaustive search and long traffic runs of channels, which take too long for the tests.
+
+``python -m weft.tb.test.driver.channel states | traffic``
+"""
 
 from typing import Annotated
 
@@ -20,7 +22,7 @@ def states(most: Annotated[int, typer.Option(help="Largest capacity.", min=1, ma
            = False,
            thresholds: Annotated[bool, typer.Option("--thresholds", help="Every threshold; bad ones must be refused.")]
            = False):
-    """Every state of every channel up to a capacity; ends with the first that is bad."""
+    """Search every state of every channel up to a capacity, and stop at the first bad state."""
     if thresholds:
         for capacities in capacities_up_to(most):
             for forced, refused in thresholds_up_to(capacities):
@@ -44,7 +46,7 @@ def traffic(messages: Annotated[int, typer.Option(help="Over all connections.", 
             seed: Annotated[int | None, typer.Option(help="Of everything that is drawn.")] = None,
             cards: Annotated[bool, typer.Option("--cards", help="Over functional cards whose link loses frames.")]
             = False):
-    """Messages both ways over connections in memory, with capacities, thresholds and delivery as drawn."""
+    """Send messages both ways over connections in memory, with random capacities, thresholds and delivery."""
     seed = drawn_seed() if seed is None else seed
     print(f"traffic --messages {messages} --seed {seed}{' --cards' * cards}", flush=True)
     counts = card_traffic.run(messages, seed) if cards else traffic_.run(messages, seed)

@@ -1,4 +1,4 @@
-"""The traffic of :mod:`~weft.tb.test.driver.channel.traffic` over functional cards whose link loses frames."""
+"""Traffic of :mod:`~weft.tb.test.driver.channel.traffic` over functional cards whose link loses frames."""
 
 import collections
 import random
@@ -17,12 +17,12 @@ from weft.tb.test.driver.channel.traffic import run as run_lives
 
 LOSS = 0.02
 DELAY_NS = 2_000
-STEPS_NS = (1_000, 5_000, 20_000)     # that pass between two events
+STEPS_NS = (1_000, 5_000, 20_000)     # time between two events
 SENDS = (WROpcode.SEND, WROpcode.SEND_WITH_IMM)
 
 
 class CountingCQ(CQ):
-    """A CQ that notes what is taken of it: see :class:`~weft.tb.test.driver.channel.connection.MemoryCQ`."""
+    """CQ that counts the polled receives, as :class:`~weft.tb.test.driver.channel.connection.MemoryCQ` does."""
 
     def __init__(self, context, cqe):
         super().__init__(context, cqe)
@@ -37,8 +37,10 @@ class CountingCQ(CQ):
 
 
 class CountingQP(QP):
-    """A QP with memory of its own that notes what is posted: see
-    :class:`~weft.tb.test.driver.channel.connection.MemoryQP`."""
+    """QP with a separate MR that counts posted sends.
+
+    Counted as by :class:`~weft.tb.test.driver.channel.connection.MemoryQP`.
+    """
 
     def __init__(self, context, capacities, mr_bytes):
         pd = PD(context)
@@ -54,12 +56,12 @@ class CountingQP(QP):
 
     @property
     def busy(self):
-        """Something of it is under way, or was not taken."""
+        """Return true while a request is outstanding or a completion was not polled."""
         return self.engine.outstanding or len(self.cq)
 
 
 class CardLife(Life):
-    """A :class:`Life` over two cards; a send that finds no receive ends it, as no retry is allowed."""
+    """:class:`Life` over two cards. A send that finds no receive ends the connection, because ``rnr_retry`` is 0."""
 
     def __init__(self, pair, *arguments, **options):
         self.pair = pair
@@ -88,12 +90,12 @@ class CardLife(Life):
         return any(qp.busy for qp in self.qps)
 
     def look(self, end):
-        """Only where something came: a look at nothing costs as much."""
+        """Poll only if there is a completion: an empty poll costs as much."""
         if len(self.qps[end].cq):
             super().look(end)
 
     def move(self):
-        """Time goes on."""
+        """Let time pass."""
         loop = self.pair.loop
         for context in self.pair.contexts:
             context.progress()
@@ -101,7 +103,7 @@ class CardLife(Life):
 
 
 def run(messages, seed, loss=LOSS):
-    """collections.Counter of what happened to so many messages; ``frames_lost`` is in it."""
+    """Run ``messages`` messages; return the counts of their events as a ``Counter``, which includes ``frames_lost``."""
     link = LinkConfig(delay_ns=DELAY_NS, loss=loss)
     pair = make_pair(ContextConfig(random=random.Random(seed)), seed=seed, forward=link, backward=link)
     total = run_lives(messages, seed, lambda *arguments, **options: CardLife(pair, *arguments, **options))

@@ -1,8 +1,8 @@
-"""A reliable connection in memory: the verbs' rules, without a card and without mercy.
+"""Reliable connection in memory, which asserts every rule of the verbs.
 
-Sends arrive in order, as late as the one who turns the crank likes. One that finds no receive, or that is longer than
-it, a completion that finds no place, a work request too many, and memory that is touched outside its region or changed
-before its completion: each is an AssertionError.
+Sends arrive in order; the caller decides when. Each of these is an AssertionError: a send that finds no receive, or
+that is longer than its receive; a completion for which the CQ has no space; a work request for which a queue has no
+space; an access outside a region; and memory that changes before its request completes.
 """
 
 import collections
@@ -23,7 +23,7 @@ class MemoryMR:
         self._bytes = bytearray(length)
 
     def read(self, length, offset):
-        """Bytes of the region."""
+        """Return bytes of the region."""
         assert 0 <= offset <= offset + length <= self.length, (offset, length)
         return bytes(self._bytes[offset : offset + length])
 
@@ -35,14 +35,15 @@ class MemoryMR:
 
 
 class MemoryCQ:
-    """Completions, as many as fit.
+    """Completion queue that fails when it overflows.
 
     Attributes
     ----------
     most : int
-        The most that were ever there at once.
+        Largest number of completions held at a time.
     taken : collections.Counter
-        What was polled of receives: ``messages``, ``acks``, and the counts in those, ``told_data`` and ``told_imm``.
+        Counts of polled receives: ``messages``, ``acks``, and the counts in the acknowledgements, ``told_data`` and
+        ``told_imm``.
     """
 
     def __init__(self, cqe):
@@ -59,7 +60,7 @@ class MemoryCQ:
         return len(self._queue)
 
     def poll(self, num_entries=1):
-        """(count, completions)."""
+        """Return ``(count, completions)``."""
         wcs = [self._queue.popleft() for _ in range(min(num_entries, len(self._queue)))]
         for wc in wcs:
             if wc.opcode is WCOpcode.RECV and wc.status is WCStatus.SUCCESS:
@@ -68,7 +69,7 @@ class MemoryCQ:
 
 
 def count_send(counter, imm):
-    """Note a message, or the acknowledgement with this immediate."""
+    """Count a message, or the acknowledgement with this immediate."""
     if imm is None:
         counter["messages"] += 1
     else:
@@ -79,7 +80,7 @@ def count_send(counter, imm):
 
 @dataclass
 class _Send:
-    """A send work request as the card took it."""
+    """Send work request as the card fetched it."""
 
     wr_id: int
     opcode: WROpcode
@@ -90,16 +91,16 @@ class _Send:
 
 
 class MemoryQP:
-    """One end.
+    """One end of the connection.
 
     Attributes
     ----------
     posted : collections.Counter
-        What was posted of sends, counted as in :attr:`MemoryCQ.taken`.
+        Counts of posted sends, as in :attr:`MemoryCQ.taken`.
     receives : collections.deque
-        Receives that are posted.
+        Posted receives.
     fewest : int
-        The fewest that ever were when a send had taken one.
+        Smallest number of posted receives after a send has consumed one.
     """
 
     def __init__(self, cq, mr, max_send_wr, max_recv_wr):
@@ -125,11 +126,11 @@ class MemoryQP:
 
     @property
     def moves(self):
-        """What can happen now."""
+        """Return the steps that are possible now."""
         return [move for move, queue in ((self.deliver, self._under_way), (self.complete, self._delivered)) if queue]
 
     def deliver(self):
-        """The oldest send arrives; only now its memory is read."""
+        """Deliver the oldest send, and read its memory only now."""
         send = self._under_way.popleft()
         send.payload = b"".join(self._region(sge, self.mr).read(sge.length, sge.addr - self.mr.buf)
                                 for sge in send.sges)
@@ -156,7 +157,7 @@ class MemoryQP:
                         imm_data=send.imm if with_imm else 0, wc_flags=WCFlags.WITH_IMM if with_imm else WCFlags(0)))
 
     def complete(self):
-        """The oldest send that arrived completes; until now the card might have had to send it again."""
+        """Complete the oldest delivered send; until now the card might have had to retransmit it."""
         send = self._delivered.popleft()
         if send.opcode is not WROpcode.RDMA_READ:
             again = b"".join(self.mr.read(sge.length, sge.addr - self.mr.buf) for sge in send.sges)
@@ -164,7 +165,7 @@ class MemoryQP:
         self.cq.push(WC(send.wr_id, WCStatus.SUCCESS, OPCODES[send.opcode], qp_num=1))
 
     def die(self):
-        """The connection fails: everything that is outstanding is flushed."""
+        """Fail the connection: flush everything that is outstanding."""
         self.dead = True
         for send in (*self._delivered, *self._under_way):
             self.cq.push(WC(send.wr_id, WCStatus.WR_FLUSH_ERR, OPCODES[send.opcode], qp_num=1))
@@ -180,7 +181,7 @@ class MemoryQP:
 
 
 def connected(capacities, mr_bytes):
-    """Two QPs, connected, with a CQ and an MR each as ``capacities`` of their channels ask for."""
+    """Return two connected QPs, each with a CQ and an MR as large as ``capacities`` of a channel require."""
     qps = [MemoryQP(MemoryCQ(capacities.max_cqe), MemoryMR(0x1000 << 8 * end, mr_bytes, 0x100 + end),
                     capacities.max_send_wr, capacities.max_recv_wr) for end in range(2)]
     for qp, peer in (qps, qps[::-1]):

@@ -1,25 +1,25 @@
-"""Two ends of a channel as a state, and what may happen next: the real credit counters make each step."""
+"""State of both ends of a channel and its possible events; the real credit counters execute each step."""
 
 import enum
 from typing import NamedTuple
 
 from weft.driver.channel.credits import Credits, Work
 
-MESSAGE = -1    # under way; everything else is the immediate of an acknowledgement
+MESSAGE = -1    # a message in flight; any other value is the immediate of an acknowledgement
 ENDS = (0, 1)
 
 
 class Event(enum.IntEnum):
-    """What may happen at an end."""
+    """Possible event at an end."""
 
     WANT = 0            # the program wants to send a message
-    TAKE = 1            # it takes the oldest of what came
+    TAKE = 1            # the program takes the oldest delivered item
     COMPLETE_DATA = 2   # a message completes
     COMPLETE_IMM = 3    # an acknowledgement completes
 
 
 class End(NamedTuple):
-    """What one end counts."""
+    """Counters of one end."""
 
     data_local: int
     data_remote: int
@@ -31,7 +31,7 @@ class End(NamedTuple):
 
 
 class State(NamedTuple):
-    """Both ends, and what is under way to each, oldest first."""
+    """Both ends, and the items in flight to each, oldest first."""
 
     ends: tuple
     wires: tuple
@@ -42,34 +42,34 @@ class State(NamedTuple):
 
 
 class Broken(AssertionError):
-    """An event that the counters refuse, or that they should have."""
+    """Event that the counters reject, or fail to reject."""
 
 
 class Ends:
-    """The steps of two ends.
+    """Possible steps of two ends.
 
-    Both may want to send at any time. A connection delivers in order, each direction for itself, and late; a send may
-    complete as soon as it is posted, which is earlier than on a real connection and therefore contains all that can
-    happen there.
+    Both ends may want to send at any time. The connection delivers each direction in order, and late. A send may
+    complete as soon as it is posted: earlier than on a real connection, which covers every order that is possible
+    there.
 
     Parameters
     ----------
     capacities : Capacities
     other : Capacities, optional
-        Of the second end, where its thresholds differ.
+        Of the second end, if its thresholds differ.
     rules : type
-        :class:`Credits`, or one with a planted fault.
+        :class:`Credits`, or a subclass with a planted fault.
     exact : bool
-        Count local credits. Otherwise it is left open whether there are any: an acknowledgement that is due is posted
-        at once or later, and a message too, as nobody says when the program wants to send it. That holds more than all
-        local credits and completions could bring about, in far fewer states.
+        Count local credits. Otherwise an acknowledgement may find a credit or not: if due, it is posted at once or
+        later. A message has no such choice, because the program may want to send it at any time. This
+        covers more than all local credits and completions could cause, with far fewer states.
     yields : tuple of bool
-        Of the two ends; matters when there is one credit for acknowledgements.
+        Of the two ends; matters if there is one credit for acknowledgements.
 
     Attributes
     ----------
     alike : bool
-        Both follow the same rule, so that a state and its mirror image are one.
+        Both ends follow the same rule, so that a state and its mirror image are one state.
     """
 
     def __init__(self, capacities, *, other=None, rules=Credits, exact=False, yields=(True, False)):
@@ -86,7 +86,7 @@ class Ends:
         return State((end, end), ((), ()))
 
     def steps(self, state):
-        """(end, event, state, acknowledgements posted) of everything that may happen next."""
+        """Yield (end, event, state, number of acknowledgements posted) for every possible next step."""
         for end in ENDS:
             now, wire = state.ends[end], state.wires[end]
             for event in self._possible(now, wire):
@@ -101,11 +101,11 @@ class Ends:
                     yield end, event, following, len(posted) - posted.count(MESSAGE)
 
     def ack_waits(self, end, now):
-        """An acknowledgement is due at an end, and not posted."""
+        """Return true if an acknowledgement is due at an end, but not posted."""
         return self._load(end, now).ack_due
 
     def outstanding(self, now):
-        """Send requests of an end that may not be complete."""
+        """Return the largest number of send requests of an end that may be incomplete."""
         return self.capacities.max_send_wr - (now.data_local + now.imm_local if self.exact else 0)
 
     def _possible(self, now, wire):
@@ -119,7 +119,10 @@ class Ends:
             yield Event.COMPLETE_IMM
 
     def _outcomes(self, end, now, event, value):
-        """[(End, posted)] of an event at an end: one, or two where an acknowledgement may go now or later."""
+        """Return [(End, posted)] of an event at an end.
+
+        There are two outcomes if an acknowledgement may be posted now or later.
+        """
         try:
             outcomes = [self._act(end, now, event, value)]
             if not self.exact and now.imm_local and any(word != MESSAGE for word in outcomes[0][1]):

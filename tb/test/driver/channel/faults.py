@@ -1,11 +1,11 @@
-"""Credits with a planted fault each, and the capacities that show it: the search has to catch all of them."""
+"""Credit rules with one planted fault each, and capacities that expose it; the search must find every fault."""
 
 from weft.driver.channel.capacities import Capacities
 from weft.driver.channel.credits import Credits, Post, Work, pack_ack, unpack_ack
 
 
 class NeverFullData(Credits):
-    """Waits for more messages than may be under way."""
+    """Waits for more messages than can be in flight."""
 
     @property
     def ack_due(self):
@@ -13,7 +13,7 @@ class NeverFullData(Credits):
 
 
 class NeverFullImm(Credits):
-    """Waits for more acknowledgements than may be under way."""
+    """Waits for more acknowledgements than can be in flight."""
 
     @property
     def ack_due(self):
@@ -37,7 +37,7 @@ class AcksEachMessage(Credits):
 
 
 class AtTheThreshold(Credits):
-    """At the threshold, not above it."""
+    """Acknowledges at the threshold instead of above it."""
 
     @property
     def ack_due(self):
@@ -45,7 +45,7 @@ class AtTheThreshold(Credits):
 
 
 class ForgetsAcks(Credits):
-    """Never counts the acknowledgements that came."""
+    """Never counts received acknowledgements."""
 
     def _post(self, work, item):
         if work is Work.IMM:
@@ -54,14 +54,14 @@ class ForgetsAcks(Credits):
 
 
 class SwapsCounts(Credits):
-    """Reads the two counts the wrong way round."""
+    """Swaps the two counts of a received acknowledgement."""
 
     def received_ack(self, value):
         return super().received_ack(pack_ack(*reversed(unpack_ack(value))))
 
 
 class TellsTwice(Credits):
-    """Goes on counting messages that it acknowledged."""
+    """Continues to count messages after acknowledging them."""
 
     def _post(self, work, item):
         if work is Work.IMM:
@@ -70,7 +70,7 @@ class TellsTwice(Credits):
 
 
 class CompletionIsCredit(Credits):
-    """Takes a completion for an acknowledgement."""
+    """Treats a completion as an acknowledgement."""
 
     def sent(self, work):
         lane = self.lanes[work]
@@ -79,7 +79,7 @@ class CompletionIsCredit(Credits):
 
 
 class AcksWithoutCredit(Credits):
-    """Posts acknowledgements whatever the peer has receives for."""
+    """Posts acknowledgements without regard to the peer's receives."""
 
     def _posts(self):
         if self.ack_due and not self.imm.remote_remain:
@@ -89,7 +89,7 @@ class AcksWithoutCredit(Credits):
 
 
 class IgnoresLocal(Credits):
-    """Posts messages whatever is outstanding in the send queue."""
+    """Posts messages without regard to the requests outstanding in the send queue."""
 
     def _posts(self):
         posts = super()._posts()
@@ -101,7 +101,7 @@ class IgnoresLocal(Credits):
 
 
 class SeedOnly(Credits):
-    """Has no further rule for one credit for acknowledgements."""
+    """Lacks the additional rule for one acknowledgement credit."""
 
     @property
     def ack_due(self):
@@ -112,7 +112,7 @@ def _acks(data, imm, **options):
     return Capacities(data, imm), options
 
 
-# What is planted, where it shows, and as what.
+# Faulty rules, the capacities and options that expose them, and a pattern of the violation.
 FAULTS = (
     (NeverFullData, *_acks(2, 2), "deadlock"),
     (NeverFullImm, *_acks(2, 2), "deadlock"),

@@ -1,9 +1,9 @@
-"""Every state that two ends of a channel can get into, by breadth-first search.
+"""Breadth-first search of every state that two ends of a channel can reach.
 
-In each state: nobody's counters are below zero, credits are conserved, and the receives that are posted and the
-completion queue are large enough for all that was posted and not yet taken, since the connection may deliver all of it
-before the program looks. Where nothing can happen unless a program wants something, nothing waits. And no circle of
-states comes without a new message: acknowledgements end.
+Conditions checked in each state: no counter is below zero; credits are conserved; the posted receives and the
+completion queue are large enough for everything posted and not yet taken, because the connection may deliver all of it
+before the program polls. If the only possible events are new messages, nothing waits. Every cycle of states contains a
+new message: acknowledgements end.
 """
 
 from typing import NamedTuple
@@ -13,12 +13,21 @@ from weft.tb.test.driver.channel.ends import ENDS, MESSAGE, Broken, Ends, Event
 
 
 class Violation(AssertionError):
-    """Something that must not happen, and how it came to that."""
+    """Forbidden state, and the events that lead to it."""
 
 
 class Totals(NamedTuple):
-    """What a search found: states, steps between them, acknowledgements that at most follow without a new message, and
-    events from the beginning to the state that is furthest away."""
+    """Result of a search.
+
+    Attributes
+    ----------
+    states, steps : int
+        States found, and steps between them.
+    acks : int
+        Largest number of acknowledgements that follow without a new message.
+    depth : int
+        Events from the start to the most distant state.
+    """
 
     states: int
     steps: int
@@ -27,15 +36,15 @@ class Totals(NamedTuple):
 
 
 class Search:
-    """All states of two ends; parameters as for :class:`Ends`."""
+    """Search of all states of two ends; parameters as for :class:`Ends`."""
 
     def __init__(self, capacities, **options):
         self.capacities = capacities
         self.ends = Ends(capacities, **options)
-        self._came = {}     # (state before, end, event) of each state
+        self._came = {}     # (previous state, end, event) of each state
 
     def run(self):
-        """:class:`Totals`; Violation if the ends can get where they must not."""
+        """Return the :class:`Totals`; raise a Violation if the ends can reach a forbidden state."""
         first = self.ends.start
         numbers, queue, settling, steps = {first: 0}, [first], [], 0
         self._came[first] = None
@@ -85,7 +94,7 @@ class Search:
                     raise self._violation(state, f"deadlock: {what} waits at end {end}, and nothing can happen")
 
     def _check_settling(self, settling, states):
-        """The most acknowledgements that follow without a new message."""
+        """Return the largest number of acknowledgements that follow without a new message."""
         sources = [0] * len(settling)
         for on in settling:
             for number, _ in on:
@@ -104,7 +113,7 @@ class Search:
         return max(most)
 
     def _way(self, state):
-        """[(end, event, state)] from the beginning; where the ends are alike a step may have swapped them."""
+        """Return [(end, event, state)] from the start; if the ends are alike, a step may have swapped them."""
         way = []
         while (came := self._came[state]) is not None:
             way.append((*came[1:], state))

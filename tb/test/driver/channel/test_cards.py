@@ -1,4 +1,4 @@
-"""Channels over QPs of functional cards that lose frames: every message comes, and none ever finds no receive."""
+"""Channels over QPs of functional cards that lose frames: every message arrives, and every send finds a receive."""
 
 import random
 
@@ -22,7 +22,7 @@ ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ
 
 
 class End:
-    """One end of a channel on a card; its QP permits reads alone."""
+    """One end of a channel on a card; its QP permits remote reads only."""
 
     def __init__(self, context, capacities, message_bytes, yields):
         self.context = context

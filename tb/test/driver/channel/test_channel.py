@@ -1,4 +1,4 @@
-"""A channel over a connection in memory, message by message."""
+"""Channels over a connection in memory, message by message."""
 
 import pytest
 
@@ -12,18 +12,18 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.test.driver.channel.connection import connected
 
 BYTES = 16
-EXTRA = 64      # of the MR, behind what the channel uses
+EXTRA = 64      # bytes of the MR after those of the channel
 SMALL = Capacities(2, 2, max_read_wr=1, max_write_wr=2)
 
 
 def pair(capacities=SMALL):
-    """(channels, qps) of both ends."""
+    """Return (channels, qps) of both ends."""
     qps = connected(capacities, memory_bytes(capacities, BYTES) + EXTRA)
     return [Channel(qp, qp.cq, qp.mr, capacities, message_bytes=BYTES) for qp in qps], qps
 
 
 def settle(channels, qps):
-    """Until nothing is under way, and all is taken."""
+    """Run until nothing is in flight and everything is polled."""
     while any(qp.moves or len(qp.cq) for qp in qps):
         for qp in qps:
             for move in qp.moves:
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_refused():
 
 
 def one_sided(qps, opcode, wr_id, text_at=0):
-    """A work request of end 0 between the extra memory of both."""
+    """Return a work request of end 0 between the extra memory of both ends."""
     mine, peers = (qp.mr for qp in qps)
     extra = memory_bytes(SMALL, BYTES)
     wr = SendWR(wr_id=wr_id, num_sge=1, sg=[SGE(mine.buf + extra + text_at, 8, mine.lkey)], opcode=opcode, send_flags=0)
@@ -155,7 +155,7 @@ def test_a_peer_that_lies_ends_the_channel(imm, length, said):
 
 
 class TestConnection:
-    """The connection in memory has no mercy."""
+    """The connection in memory detects every violation of the verbs."""
 
     def test_a_send_without_receive(self):
         qp, _ = connected(SMALL, 64)

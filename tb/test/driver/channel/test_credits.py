@@ -1,4 +1,4 @@
-"""The credits of one end, event by event."""
+"""Credits of one end, event by event."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def ack(data, imm):
 
 
 def take(credits, count=1):
-    """Messages come, and their receives are posted again; the posts that follow."""
+    """Receive ``count`` messages and repost their receives; return the resulting posts."""
     return sum((credits.received_data() + credits.reposted(Work.DATA) for _ in range(count)), [])
 
 
@@ -137,7 +137,7 @@ def test_an_acknowledgement_goes_before_waiting_messages():
     credits.sent(Work.DATA)
     take(credits)
     credits.received_data()
-    credits.data.acknowledged(2)    # both become possible by the same event
+    credits.data.acknowledged(2)    # one event makes both possible
     assert credits.reposted(Work.DATA) == [ack(2, 0), Post(Work.DATA, "c")]
 
 
@@ -153,7 +153,7 @@ def test_reads_and_writes_have_local_credits_only():
 
 
 def test_the_end_that_yields_lets_the_peer_begin():
-    """One credit for acknowledgements: two that cross would be the last."""
+    """With one acknowledgement credit, two acknowledgements that cross would be the last ones."""
     for yields, posts in ((True, []), (False, [ack(2, 0)])):
         credits = Credits(Capacities(2, 1), yields=yields)
         credits.want(Work.DATA, "a")

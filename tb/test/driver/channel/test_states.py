@@ -1,4 +1,4 @@
-"""Every state of small channels: none is bad, every refused threshold is, and every planted fault is found."""
+"""Search of small channels: no state is bad, each rejected threshold leads to one, each planted fault is found."""
 
 import itertools
 import re
@@ -10,11 +10,11 @@ from weft.tb.test.driver.channel.faults import FAULTS
 from weft.tb.test.driver.channel.states import Search, Violation
 from weft.tb.test.driver.channel.sweep import capacities_up_to, thresholds_up_to, verdict
 
-LARGEST, LARGEST_WITH_THRESHOLDS = 3, 2     # 4 by `python -m weft.tb.test.driver.channel states`
+LARGEST, LARGEST_WITH_THRESHOLDS = 3, 2     # 4 in `python -m weft.tb.test.driver.channel states`
 
 
 def sizes(capacities):
-    """Of a parameter, for the test's name."""
+    """Return the test ID of a parameter."""
     return f"{capacities.max_send_data_wr}-{capacities.max_send_imm_wr}"
 
 
@@ -49,7 +49,7 @@ def test_ends_may_differ_in_their_thresholds(data, imm):
 
 
 def test_ends_with_one_credit_for_acknowledgements_may_not():
-    """The one that yields has to know when the peer has received enough to acknowledge."""
+    """The yielding end must know when the peer has received enough messages to acknowledge."""
     for thresholds in ((0, 1), (1, 0)):
         one, other = (Capacities(2, 1, data_threshold=threshold) for threshold in thresholds)
         with pytest.raises(Violation, match="deadlock"):

@@ -1,4 +1,4 @@
-"""Messages over connections in memory: all arrive in order, no send finds no receive, no credit is lost."""
+"""Messages over connections in memory: all arrive in order, every send finds a receive, and no credit is lost."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.driver.channel import card_traffic, traffic
 
 SEED = drawn_seed(__name__)
-MESSAGES = 10_000   # a million by `python -m weft.tb.test.driver.channel traffic`
-MESSAGES_OVER_CARDS = 600    # a million by `python -m weft.tb.test.driver.channel traffic --cards`
+MESSAGES = 10_000   # a million in `python -m weft.tb.test.driver.channel traffic`
+MESSAGES_OVER_CARDS = 600    # a million in `python -m weft.tb.test.driver.channel traffic --cards`
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +34,12 @@ def test_all_messages_arrive_over_cards_that_lose_frames():
 
 
 def too_early(credits, work):
-    """Takes a completion for an acknowledgement."""
+    """Treat a completion as an acknowledgement."""
     credits.lanes[work].remote_remain = credits.lanes[work].capacity
 
 
 def one_less(credits, work):
-    """Acknowledges one message less than came."""
+    """Acknowledge one message less than was received."""
     if credits.data.owed > 1:
         credits.data.owed -= 1
 

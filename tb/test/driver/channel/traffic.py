@@ -1,4 +1,4 @@
-"""Messages both ways over connections in memory, with capacities and thresholds as drawn, delivered as drawn."""
+"""Messages both ways over connections in memory, with random capacities, thresholds and order of delivery."""
 
 import collections
 import random
@@ -9,11 +9,11 @@ from weft.tb.test.driver.channel.connection import connected
 
 CAPACITY = 12
 MESSAGE_BYTES = 48
-LIFE = 500     # messages of one connection, on average
+LIFE = 500     # average number of messages of one connection
 
 
 def draw_capacities(rng, data, imm):
-    """The same capacities for both ends, with thresholds of their own where they may differ."""
+    """Return the same capacities for both ends, with separate thresholds where they may differ."""
 
     def thresholds():
         low = data // imm if imm > 1 else 0
@@ -24,7 +24,7 @@ def draw_capacities(rng, data, imm):
 
 
 class Life:
-    """One connection, from the first message until nothing is under way.
+    """One connection, from the first message until nothing is in flight.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Life:
         Credits for acknowledgements.
     messages : int
     slow : bool
-        Both programs seldom look, and capacities are small: receives run out, and CQs fill up.
+        Both programs poll seldom, and capacities are small: receives run out, and CQs fill up.
     """
 
     def __init__(self, rng, imm, messages, *, slow=False):
@@ -43,16 +43,16 @@ class Life:
         yields = rng.choice([(True, False), (False, True)])
         self.channels = [Channel(qp, qp.cq, qp.mr, c, message_bytes=MESSAGE_BYTES, yields=y)
                          for qp, c, y in zip(self.qps, self.capacities, yields, strict=True)]
-        self.expected = [collections.deque(), collections.deque()]    # by the end that receives
-        # How often each end sends, each end looks, the connection moves.
+        self.expected = [collections.deque(), collections.deque()]    # by receiving end
+        # Weights of the actions: each end sends, each end polls, the connection moves.
         self.weights = [1, 1, 0.01, 0.01, 4] if slow else [rng.choice([0.02, 0.2, 1]) for _ in range(5)]
 
     def connect(self, mr_bytes):
-        """Both ends: QPs with ``cq`` and ``mr``, and what was ``posted`` and ``cq.taken``."""
+        """Return both ends: QPs with ``cq``, ``mr`` and the counters ``posted`` and ``cq.taken``."""
         return connected(self.capacities[0], mr_bytes)
 
     def run(self):
-        """collections.Counter of what happened."""
+        """Run the connection to its end, and return the counts of its events as a ``Counter``."""
         actions = [lambda: self.send(0), lambda: self.send(1), lambda: self.look(0), lambda: self.look(1), self.move]
         while self.left:
             self.rng.choices(actions, self.weights)[0]()
@@ -63,7 +63,7 @@ class Life:
         return self.result()
 
     def result(self):
-        """The counts of both ends; nothing may wait any more."""
+        """Return the counts of both ends; assert that nothing waits."""
         total = collections.Counter(connections=1)
         for channel, capacities in zip(self.channels, self.capacities, strict=True):
             assert not channel.waiting, "messages wait for ever"
@@ -73,7 +73,7 @@ class Life:
         return total + self.extremes()
 
     def extremes(self):
-        """collections.Counter of how far it went."""
+        """Return the counts of the limits reached."""
         return collections.Counter(last_receives=sum(not qp.fewest for qp in self.qps),
                                    full_cqs=sum(qp.cq.most == qp.cq.cqe for qp in self.qps))
 
@@ -86,23 +86,23 @@ class Life:
         self.channels[end].send(message)
 
     def look(self, end):
-        """The program of an end takes what came."""
+        """Let the program of an end take what was delivered."""
         self.channels[end].progress()
         while (message := self.channels[end].recv()) is not None:
             assert message == self.expected[end].popleft()
 
     @property
     def busy(self):
-        """Something is under way, or was not taken."""
+        """Return true while something is in flight or was not taken."""
         return any(qp.moves or len(qp.cq) for qp in self.qps)
 
     def move(self):
-        """The connection does one thing that it can."""
+        """Execute one possible step of the connection."""
         if moves := self.qps[0].moves + self.qps[1].moves:
             self.rng.choice(moves)()
 
     def check(self):
-        """Every credit is at one place: unused, under way, owed, or on its way back."""
+        """Check that every credit is in one place: unused, in flight, owed, or being returned."""
         for mine, peer in ((0, 1), (1, 0)):
             c, credits, others = self.capacities[mine], self.channels[mine].credits, self.channels[peer].credits
             sent, told = self.qps[mine].posted, self.qps[peer].posted
@@ -116,12 +116,12 @@ class Life:
 
 
 def run(messages, seed, life=Life):
-    """collections.Counter of what happened to so many messages, over as many connections as it takes.
+    """Send ``messages`` messages over as many connections as necessary; return the counts as a ``Counter``.
 
     Parameters
     ----------
     life : callable
-        :class:`Life`, or what makes one over other connections.
+        :class:`Life`, or a callable that makes one over other connections.
     """
     rng = random.Random(seed)
     total = collections.Counter()

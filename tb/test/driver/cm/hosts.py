@@ -1,4 +1,4 @@
-"""Hosts with functional cards whose programs know each other by IP address only."""
+"""Hosts with functional cards, whose programs know only each other's IP addresses."""
 
 import time
 
@@ -24,19 +24,19 @@ LOSSY = LinkConfig(loss=0.1, duplicate=0.1, reorder=0.2, reorder_distance=4)
 
 
 def rc(**caps):
-    """A QP for CMIDs."""
+    """Return the attributes of a QP for CMIDs."""
     return QPInitAttr(qp_type=QPType.RC, cap=QPCap(**{"max_send_wr": 8, "max_recv_wr": 8} | caps))
 
 
 def private(data):
-    """A ConnParam with private data."""
+    """Return a ConnParam with private data."""
     param = ConnParam(data_len=56)
     param.set_private_data(data)
     return param
 
 
 def listener(init=None, *, port=PORT, backlog=0, **options):
-    """A CMID that listens on the server."""
+    """Return a CMID that listens on the server."""
     cmid = CMID(AddrInfo(src=SERVER, src_service=port, flags=AddrFlag.PASSIVE), init or rc(), **options)
     try:
         cmid.listen(backlog)
@@ -47,12 +47,12 @@ def listener(init=None, *, port=PORT, backlog=0, **options):
 
 
 def caller(init=None, *, port=PORT, src=CLIENT, **options):
-    """A CMID that can connect to it."""
+    """Return a CMID that can connect to the server."""
     return CMID(AddrInfo(src=src, dst=SERVER, dst_service=port), init or rc(), **options)
 
 
 def live_pair():
-    """The same as ``connected_pair``, in real time."""
+    """Return the same as ``connected_pair``, but in real time."""
     loop, start = EventLoop(), time.monotonic_ns()
     devices = [LiveDevice(loop, seed=i, start=start) for i in range(2)]
     for device, other in zip(devices, devices[::-1], strict=True):
@@ -61,7 +61,7 @@ def live_pair():
 
 
 class Hosts:
-    """Two hosts; those who have left give back all they had."""
+    """Two hosts; on exit without an error, checks that the programs left no CMID open and no memory allocated."""
 
     def __init__(self, seed=0, link=None, config=None, *, live=False, **options):
         made = live_pair() if live else connected_pair(seed=seed, forward=link or LinkConfig(), **options)
@@ -71,7 +71,7 @@ class Hosts:
                       for i, device in enumerate(self.devices)]
 
     def run(self, *programs):
-        """Programs of the server, the client, and further ones as (host, function)."""
+        """Run the programs of the server and the client, and further ones given as (host, function)."""
         apps = [program if isinstance(program, tuple) else (i, program) for i, program in enumerate(programs)]
         return run_apps(self.loop, [(self.devices[host], function) for host, function in apps], LIMIT_NS)
 
@@ -85,7 +85,7 @@ class Hosts:
                 assert not any(device.memory._pages for device in self.devices), "memory was not given back"
                 for name in self.names:
                     remove_device(name)
-        finally:     # if the test failed, the next one begins with nothing
+        finally:     # clean up after a failed test, so that the next one starts empty
             held.HELD.clear()
             for name in self.names:
                 device_list._devices.pop(name, None)

@@ -1,4 +1,4 @@
-"""Programs that connect by IP address and port, over functional cards; they share no object."""
+"""Programs that connect by IP address and port over functional cards, without a shared object."""
 
 import errno
 
@@ -17,7 +17,7 @@ ROUNDS, BYTES = 5, 3000
 
 
 def serve(cmid, rounds=ROUNDS):
-    """Send each message back, with every byte one more; the first receive is posted."""
+    """Return each message with every byte incremented; the caller has posted the first receive."""
     mr = cmid._mrs[0]
     for left in reversed(range(rounds)):
         assert cmid.get_recv_comp().status is WCStatus.SUCCESS
@@ -38,13 +38,17 @@ def ask(cmid, rounds=ROUNDS):
 
 
 def ended(cmid):
-    """By the client, which has the last message: an end that has sent it may never hear that it came."""
+    """Wait for the client to disconnect, then disconnect.
+
+    The client disconnects first, because it receives the last message: the sender of a last message may never receive
+    the acknowledgement.
+    """
     cmid.wait_disconnected()
     cmid.disconnect()
 
 
 def accepted(on, param=None):
-    """The next connection of a listener, with a receive posted."""
+    """Return the next connection of a listener, with a receive posted."""
     cmid = on.get_request()
     cmid.post_recv(cmid.reg_msgs(BYTES))
     cmid.accept(param)
@@ -156,7 +160,7 @@ def test_a_server_that_falls_silent_is_unreachable():
             assert failed.value.error_code == errno.ETIMEDOUT
 
     with Hosts() as hosts:
-        with listener() as on:      # its program makes no progress any more once the neighbours know each other
+        with listener() as on:      # the server stops making progress after address resolution
             def server():
                 while hosts.devices[1].card.counters["rx_raw_frames"] == 0:
                     on.context.progress()
@@ -235,7 +239,7 @@ def test_memory_and_queues_of_the_program_s_own():
 
 @pytest.mark.parametrize("point", ["listening", "requested", "connecting", "established"])
 def test_closing_at_any_point_leaves_nothing(point):
-    """And the peer hears of it."""
+    """The peer is notified."""
     def server():
         with listener() as on:
             if point == "listening":

@@ -1,4 +1,4 @@
-"""CMIDs that tell by events, with QPs of their own and with the program's."""
+"""CMIDs with event channels, with QPs that the CMID or the program created."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def listening(channel, backlog=0):
 
 
 def calling(channel):
-    """A CMID whose peer's address is known."""
+    """Return a CMID whose peer address is resolved."""
     cmid = CMID(channel)
     cmid.resolve_addr(AddrInfo(src=CLIENT, dst=SERVER, dst_service=PORT))
     expect(channel, EventType.ADDR_RESOLVED).ack_cm_event()
@@ -100,7 +100,7 @@ def test_a_qp_of_the_program(link, bench_seed):
                 cmid.accept(ConnParam(qp_num=qp.qp_num))
                 expect(channel, EventType.ESTABLISHED)
                 assert cq.wait(1)[0].status is WCStatus.SUCCESS and mr.read(5, 0) == b"hello"
-                qp.post_send(SendWR(sg=[SGE(mr.buf, 64, mr.lkey)]))     # or the client might leave before
+                qp.post_send(SendWR(sg=[SGE(mr.buf, 64, mr.lkey)]))     # prevents the client from leaving earlier
                 expect(channel, EventType.DISCONNECTED)
                 cmid.disconnect()
                 qp.close()
@@ -173,7 +173,7 @@ def test_a_reset_of_the_card_is_told_and_everything_begins_anew():
                 cmid.connect()
                 cmid.context.serve(50_000)
                 if not times:
-                    cmid.disconnect()     # nobody answers: the peer knows nothing of it
+                    cmid.disconnect()     # no answer: the peer has forgotten the connection
 
     with Hosts() as hosts:
         hosts.run(server, client)

@@ -1,4 +1,4 @@
-"""Frames of strangers for the general services QP of a card with a listener and a connection."""
+"""Frames of unknown peers for the general services QP of a card with a listener and a connection."""
 
 import random
 
@@ -24,9 +24,12 @@ def frame_of(data, *, src_ip=STRANGER_IP, opcode=wire.UD_SEND_ONLY, dest_qp=wire
 
 
 def random_frame(rng, known):
-    """A datagram of a stranger, in its own name, in the client's or in the server's; some are none, and some a request
-    that nothing is wrong with but its GID. In the client's name it does not know the numbers of the connection: who
-    does is the client, for all that can be seen."""
+    """Return a frame of an unknown peer.
+
+    Its source address is that of the unknown peer, of the client, of the server, or random. Some frames are no
+    datagrams, and some are requests that are valid except for the GID. A frame with the client's address does not
+    contain the IDs of the connection: a sender that has them cannot be distinguished from the client.
+    """
     source = rng.choice([STRANGER_IP, CLIENT_IP, SERVER_IP, rng.getrandbits(32)])
     if rng.random() < 0.1:
         data = request(rng, source, local_gid=rng.getrandbits(128))
@@ -41,7 +44,7 @@ def random_frame(rng, known):
 
 
 def counts_of(context):
-    """Objects that a stranger could make more of."""
+    """Return the numbers of the objects that an unknown peer could increase."""
     agent = CardAgent.of(context.card).agent
     return {"connections": len(agent.connections), "qps": len(list(context.qps)), "mrs": len(context.mrs),
             "pages": len(context.device.memory._pages), "asked": len(context.neighbours.asked),
@@ -49,7 +52,10 @@ def counts_of(context):
 
 
 def scene(attack):
-    """A connection that works before and after ``attack(hosts, server's context, identifiers of the connection)``."""
+    """Check that a connection works before and after an attack.
+
+    ``attack`` is called with the hosts, the context of the server, and the IDs of the connection.
+    """
     done = []
 
     def server():
@@ -58,7 +64,7 @@ def scene(attack):
             cmid.post_recv(mr)
             cmid.accept()
             context, agent = on.context, CardAgent.of(on.context.card).agent
-            context.run_until(lambda: not context.neighbours.asked)     # the client's, for the QP
+            context.run_until(lambda: not context.neighbours.asked)     # address resolution of the client, for the QP
             before = counts_of(context)
             connection = cmid.identifier.connection
             attack(hosts, context, [connection.local_id, connection.remote_id, 0])
@@ -100,7 +106,7 @@ def test_random_datagrams(bench_seed):
 
 
 def test_a_flood_of_requests():
-    """More than the backlog takes, from hosts that do not exist; the connection beside it goes on."""
+    """More requests than the backlog, from hosts that do not exist; the established connection continues to work."""
     rng = random.Random(1)
 
     def attack(hosts, context, known):

@@ -1,4 +1,4 @@
-"""The worked example of connection management, as a newcomer runs it; over real cards in ``tb/test/cards``."""
+"""Example program of connection management, run as documented; over real cards in ``tb/test/cards``."""
 
 import subprocess
 import sys

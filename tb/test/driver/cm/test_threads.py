@@ -1,4 +1,4 @@
-"""Real threads make and end connections of one card at the same time, while the driver goes on by itself."""
+"""Threads that make and end connections of one card at the same time, with the driver's progress thread."""
 
 import threading
 

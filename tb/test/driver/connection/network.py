@@ -1,4 +1,4 @@
-"""Agents of several hosts on a network that loses, repeats and delays datagrams, without cards."""
+"""Agents of several hosts, without cards, on a network that loses, repeats and delays datagrams."""
 
 import heapq
 import itertools
@@ -16,7 +16,7 @@ OFFER = Offer(qpn=0x1234, psn=0x56789A, mtu=5, responder_resources=4, initiator_
 
 @dataclass(frozen=True)
 class Faults:
-    """Chances of a datagram."""
+    """Probabilities of the faults of a datagram."""
 
     loss: float = 0.0
     repeat: float = 0.0
@@ -25,7 +25,7 @@ class Faults:
 
 
 class Network:
-    """Hosts 1 to ``hosts``, each with an :class:`Agent`, whose number is its IP address and MAC.
+    """Hosts 1 to ``hosts``, each with an :class:`Agent`; the number of a host is its IP address and its MAC address.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Network:
             for ip in range(1, hosts + 1)}
 
     def send(self, source, target, data):
-        """Send a datagram in the name of ``source``."""
+        """Send a datagram with ``source`` as its source."""
         self.sent.append((source, target, data))
         chance = self._random.random
         if chance() < self.faults.loss:
@@ -58,7 +58,7 @@ class Network:
             heapq.heappush(self._queue, (self.now + delay, next(self._number), source, target, data))
 
     def run(self, condition=lambda: False, limit_ns=10**12):
-        """Until ``condition()`` holds, or nothing more is due; true for the former."""
+        """Run until ``condition()`` holds and return true, or until nothing is due by ``limit_ns`` and return false."""
         while not condition():
             deadlines = [agent.deadline for agent in self.agents.values() if agent.deadline is not None]
             due = min(deadlines + [entry[0] for entry in self._queue[:1]], default=None)
@@ -75,7 +75,7 @@ class Network:
 
 
 class Program:
-    """An end that keeps the news of its connection.
+    """Program of one end, which records the notices of its connection.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Program:
         return self
 
     def listen(self, port=7471, backlog=0, on_request=None):
-        """Accept what is asked for, unless somebody else decides."""
+        """Listen, and accept every request unless ``on_request`` is given."""
         return self.agent.listen(port, backlog, on_request or self.accept)
 
     def accept(self, connection):

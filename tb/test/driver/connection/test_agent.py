@@ -1,4 +1,4 @@
-"""Two agents over networks of all kinds: a connection is made once or not at all, and nothing of it stays."""
+"""Two agents over good and bad networks: a connection is made once or not at all, and no state of it remains."""
 
 import pytest
 
@@ -12,12 +12,12 @@ BAD = Faults(loss=0.2, repeat=0.2, late=0.3)
 
 
 def kinds(network, source):
-    """Messages that a host sent, in order."""
+    """Return the kinds of the messages that a host sent, in order."""
     return [parse(data).kind.name for ip, _, data in network.sent if ip == source]
 
 
 def gone(network):
-    """Whether nothing of any connection is left anywhere."""
+    """Return true if no agent holds any state of a connection."""
     return not any(agent.connections or agent._by_peer or agent._by_qp for agent in network.agents.values())
 
 
@@ -63,9 +63,9 @@ def test_an_answer_that_gets_lost_is_said_again_when_it_is_asked_for(lost, again
         network.run(lambda: server.state is State.ESTABLISHED)
         client.connection.disconnect(network.now)
     network.run(lambda: lost in kinds(network, source))
-    network._queue.clear()      # it was the only datagram under way
+    network._queue.clear()      # it was the only datagram in flight
     if lost == "REP":
-        server.connection.deadline = None      # its own patience is not what helps here
+        server.connection.deadline = None      # not recovered by the time-out of the server
     answered = {"REP": lambda: client.state is State.ESTABLISHED, "DREP": lambda: client.state is State.TIMEWAIT,
                 "RTU": lambda: server.state is State.ESTABLISHED}[lost]
     assert network.run(answered)
@@ -74,11 +74,14 @@ def test_an_answer_that_gets_lost_is_said_again_when_it_is_asked_for(lost, again
 
 @pytest.mark.parametrize("lost", [1, 2, 5])
 def test_a_peer_that_was_asked_for_patience_hears_again_that_it_is_over(lost):
-    """REP came twice, so MRA asks for a second; then RTU gets lost, and is not waited for as long as that."""
+    """A lost RTU is repeated early, although the client asked for more time.
+
+    A repeated REP makes the client send an MRA that asks for more than a second.
+    """
     network = Network(1)
     server, client = Program(network, 2), Program(network, 1)
     server.listen()
-    client.hear = lambda connection, news: client.news.append(news)     # its program takes its time
+    client.hear = lambda connection, news: client.news.append(news)     # its program takes a while to establish
     client.connect(2)
     network.run(lambda: client.state is State.REP_RCVD)
     network.send(*network.sent[-1])
@@ -102,7 +105,7 @@ def test_a_bad_network_makes_no_difference_to_the_programs(run, bench_seed):
     server, client = open_pair(network)
     assert network.run(lambda: server.state is State.ESTABLISHED is client.state), seed
     (server, client)[run % 2].connection.disconnect(network.now)
-    if run % 3 == 0:     # both at a time
+    if run % 3 == 0:     # both at the same time
         (client, server)[run % 2].connection.disconnect(network.now)
     network.run()
     for program, first in ((server, News.ESTABLISHED), (client, News.RESPONSE)):
@@ -134,7 +137,7 @@ def test_nobody_there():
 
 @pytest.mark.parametrize("stop", [1, 2, 3])
 def test_a_peer_that_falls_silent_at_any_time_is_given_up(stop):
-    """After so many messages nothing comes through any more."""
+    """After ``stop`` messages the network loses everything."""
     network = Network(1)
     server, client = open_pair(network)
     assert network.run(lambda: len(network.sent) >= stop)

@@ -1,4 +1,4 @@
-"""Whatever strangers send: nothing raises, nothing grows without bound, and no connection of others is touched."""
+"""Messages of unknown peers: no exception, no unbounded growth, and no effect on the connections of others."""
 
 import random
 
@@ -17,7 +17,7 @@ MESSAGES = 3000
 
 
 def request(rng, src_ip, *, port=7471, **changes):
-    """A REQ that nothing is wrong with, but for the ``changes``."""
+    """Return a REQ that is valid except for the ``changes``."""
     fields = {"local_id": rng.randrange(1, 1 << 32), "service_id": service_id(port), "qpn": rng.randrange(2, 1 << 24),
               "psn": 1, "mtu": 5, "local_gid": gid_of(src_ip), "remote_gid": gid_of(SERVER), "max_cm_retries": 3,
               "local_timeout": 5, "remote_timeout": 5, "responder_resources": 1, "initiator_depth": 1} | changes
@@ -26,7 +26,7 @@ def request(rng, src_ip, *, port=7471, **changes):
 
 
 class Scene:
-    """A server and its client, connected, and a stranger that sends what it likes to the server."""
+    """A connected server and client, and an unknown peer that sends arbitrary messages to the server."""
 
     def __init__(self, seed, on_request=None):
         self.rng, self.network = random.Random(f"hostile {seed}"), Network(seed, hosts=2)
@@ -44,7 +44,7 @@ class Scene:
         return lambda *_: None
 
     def check_untouched(self):
-        """And it works."""
+        """Check that the connection is unchanged and works."""
         assert self.server.state is self.client.state is State.ESTABLISHED
         assert self.server.news == [News.ESTABLISHED] and self.client.news == [News.RESPONSE]
         self.client.connection.disconnect(self.network.now)
@@ -52,14 +52,14 @@ class Scene:
         assert self.server.news[1:] == self.client.news[1:] == [News.DISCONNECTED, News.TIMEWAIT_EXIT]
 
     def check_empty(self):
-        """Nothing is left of anybody."""
+        """Check that the agent holds no state of any connection."""
         agent = self.agent
         assert not (agent.connections or agent._by_peer or agent._by_qp or self.listener.pending)
         assert len(agent._due) <= 64
 
 
 def random_message(rng, known):
-    """Any message with any fields; some of its numbers are true."""
+    """Return a random message with random fields; some of its IDs are correct."""
     kind = rng.choice(list(Attribute))
     fields = {field.name: rng.getrandbits(field.width) for field in LAYOUTS[kind].fields
               if not field.name.startswith("_")}
@@ -83,7 +83,7 @@ def test_random_messages(bench_seed):
             data[scene.rng.randrange(len(data))] ^= 1 << scene.rng.randrange(8)
             data = bytes(data[: scene.rng.choice([len(data), scene.rng.randrange(len(data))])])
         scene.agent.on_datagram(data, STRANGER, STRANGER, scene.network.now)
-    assert len(scene.network.sent) < MESSAGES      # never more answers than questions
+    assert len(scene.network.sent) < MESSAGES      # never more responses than requests
     assert {"stray_RTU", "stray_DREQ", "refused_INVALID_GID", "refused_INVALID_MTU", "unknown"} <= set(
         scene.agent.counts) and scene.requests
     scene.check_untouched()
@@ -127,13 +127,13 @@ def test_replays_of_everything_that_was_said(bench_seed):
     client.connection.disconnect(network.now)
     network.run(lambda: client.state is State.TIMEWAIT is server.state)
     said, rng = list(network.sent), random.Random(bench_seed)
-    for _ in range(200):      # while late packets are waited for
+    for _ in range(200):      # during TIME-WAIT
         source, target, data = rng.choice(said)
         network.agents[target].on_datagram(data, source, source, network.now)
     assert len(requests) == 1 and server.news == [News.ESTABLISHED, News.DISCONNECTED]
     network.run()
     assert not server.agent.connections and not client.agent.connections
-    for _ in range(200):      # and afterwards: a request may be taken for a new one, and leads nowhere
+    for _ in range(200):      # after TIME-WAIT: a request may be taken for a new one, but no connection remains
         source, target, data = rng.choice(said)
         network.agents[target].on_datagram(data, source, source, network.now)
     network.run()
@@ -142,7 +142,7 @@ def test_replays_of_everything_that_was_said(bench_seed):
 
 
 def test_a_flood_of_requests_is_bounded_and_passes(bench_seed):
-    """From addresses that do not exist, while the program answers none; then an honest one is taken."""
+    """Requests come from addresses that do not exist, and the program answers none; a valid one is accepted later."""
     scene = Scene(bench_seed)
     for n in range(3 * BACKLOG_MAX):
         address = STRANGER + n % 97
@@ -196,7 +196,7 @@ def test_requests_that_are_refused_at_once(reason, changes):
 
 
 def test_a_peer_cannot_put_the_end_of_an_answer_off_for_ever():
-    """It says again and again that it takes longer."""
+    """The peer repeats an MRA, which asks for more time."""
     def accept(connection):
         connection.accept(OFFER, b"", scene.network.now)
         return lambda *_: None

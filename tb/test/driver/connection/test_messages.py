@@ -1,4 +1,4 @@
-"""Messages of connection management against the standard: as tshark reads them, and byte by byte."""
+"""Messages of connection management against the standard: as tshark decodes them, and byte by byte."""
 
 import random
 
@@ -12,8 +12,8 @@ from weft.tb.sim.link.pcap import PcapWriter
 from weft.tb.test import tshark
 
 CM = "infiniband.cm"
-# Fields of each message, and what tshark calls them. It does not know MRA, and cuts flow label and packet rate from the
-# wrong bytes.
+# Fields of each message, with tshark's names. tshark does not decode MRA, and decodes flow label and packet rate from
+# the wrong bytes.
 NAMES = {
     Attribute.REQ: {
         "local_id": "req", "ca_guid": "req.localcaguid", "qkey": "req.localqkey",
@@ -51,7 +51,7 @@ def frame_of(data):
 
 @pytest.fixture
 def read(tmp_path):
-    """Fields of frames, as tshark tells them."""
+    """Return a function that decodes fields of frames with tshark."""
     tshark.need_tshark()
 
     def read_frames(frames, names):

@@ -1,4 +1,4 @@
-"""A functional card that is pulled out, or loses its way to memory, under its driver."""
+"""Functional card that is removed, is reset, or loses access to host memory while its driver runs."""
 
 from types import SimpleNamespace
 
@@ -10,19 +10,20 @@ STATUS, CONTROL = (abi.REGISTER[name].offset for name in ("status", "control"))
 
 
 class FailingCard:
-    """Takes the place of a functional device's card, which does nothing any more.
+    """Replacement of a functional device's card, which stops all activity of that card.
 
     Parameters
     ----------
     device : FunctionalDevice
     how : str
-        "gone": it was pulled out; reads give all ones, writes vanish. "without memory": it cannot reach memory, and
-        its status says so until a reset, which finds everything well again. "reset": it was reset, and knows nothing.
+        "gone": the card was removed; reads return all ones, writes have no effect. "without memory": the card cannot
+        access host memory, and its status reports so until a reset, which restores it. "reset": the card was reset, and
+        has lost its state.
 
     Attributes
     ----------
     touched : int
-        Registers that were read or written since.
+        Number of register accesses since the failure.
     """
 
     def __init__(self, device, how):

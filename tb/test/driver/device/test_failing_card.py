@@ -1,4 +1,4 @@
-"""A card that fails under its driver: everything that waits for it ends, with a sentence, and nothing is left."""
+"""Card that fails while its driver runs: every wait ends with an error message, and nothing stays allocated."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def post(ends, count, flags=SendFlags.SIGNALED):
 
 
 def failing(how, qps=2):
-    """Requests under way, receives posted, and the card fails: (pair, ends, failing card)."""
+    """Let the card fail with requests outstanding and receives posted; return (pair, ends, failing card)."""
     pair = make_pair(ContextConfig(silence_ns=SILENCE_NS), seed=5)
     ends = make_endpoints(pair, LENGTH, qps=qps)
     ends[0].qps[0].post_recv(RecvWR(wr_id=99))
@@ -80,7 +80,7 @@ def test_nothing_is_left_on_the_host(how):
 
 @HOW
 def test_close_does_not_wait_for_a_card_that_failed(how):
-    """Nobody has noticed yet."""
+    """The driver has not detected the failure yet."""
     pair, _, _ = failing(how)
     began = pair.loop.now_ns
     pair.contexts[0].close()
@@ -91,7 +91,7 @@ def test_close_does_not_wait_for_a_card_that_failed(how):
 @HOW
 @pytest.mark.parametrize("what", ["qp", "mr", "modify"])
 def test_what_is_being_closed_when_the_card_fails_is_closed(how, what):
-    """The call itself finds out that the card failed: it touches nothing any more, so there is nothing to wait for."""
+    """The call itself detects the failure. The card accesses nothing any more, so the call need not wait for it."""
     pair, ends, _ = failing(how)
     qp, mr = ends[0].qps[0], ends[0].mr
     if what == "modify":

@@ -1,4 +1,4 @@
-"""Commands that the card could not read are given again; when that does not help, the card counts as failed."""
+"""Commands that the card could not read: the driver repeats them, and finally treats the card as failed."""
 
 import pytest
 
@@ -12,7 +12,7 @@ Command = abi.Ring.COMMAND
 
 
 def skip(device, which):
-    """The card of ``device`` passes commands over for which ``which(number)`` says so; the list of those."""
+    """Make the card of ``device`` skip the commands for which ``which(number)`` is true; return the list of those."""
     rings, passed, seen = device.card.rings, [], [0]
     peek = rings.peek
 

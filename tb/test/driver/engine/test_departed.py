@@ -1,4 +1,4 @@
-"""A QP whose program destroyed it, and a peer that has not heard its last acknowledgement."""
+"""TIME-WAIT of a destroyed QP, whose peer has not received the last acknowledgement."""
 
 import pytest
 
@@ -13,12 +13,15 @@ from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.test.driver.spoilt_link import Scenario, opcode_of
 
 SEND, WRITE = WROpcode.SEND, WROpcode.RDMA_WRITE
-FAST = {"timeout": 9, "retry_cnt": 1}      # gives up after 4 ms
+FAST = {"timeout": 9, "retry_cnt": 1}      # time-out after 4 ms
 KEPT = 4
 
 
 def scenario(kept=KEPT, **attributes):
-    """Two hosts; answers of the second one get lost from now on, until the flag that is returned is cleared."""
+    """Return (pair, lost, flag).
+
+    ACKNOWLEDGE frames of the second host are lost until ``flag[0]`` is cleared; ``lost`` collects them.
+    """
     pair = Scenario(pair=make_pair(ContextConfig(departed_qps=kept)), **FAST | attributes)
     lost, deaf = [], [True]
 
@@ -33,7 +36,7 @@ def scenario(kept=KEPT, **attributes):
 
 
 def arrives(pair, opcode=SEND, length=700):
-    """A message that the second host has, of which the first one has not heard."""
+    """Deliver a message to the second host; the first one does not receive the acknowledgement."""
     pair.me.mr.write(b"m" * length)
     pair.peer.recv(0, length)
     pair.ask(opcode, length)
@@ -44,11 +47,11 @@ def arrives(pair, opcode=SEND, length=700):
 
 
 def gone(pair, lost, deaf):
-    """The second host destroys its QP before its acknowledgement arrived, and after that everything does."""
+    """Destroy the QP of the second host before its acknowledgement arrives; then stop losing frames."""
     pair.run_until(lambda: lost)
     assert pair.me.qp.engine.outstanding == 1
     pair.peer.qp.close()
-    pair.settle()      # what was on its way got lost
+    pair.settle()      # the frames in flight are lost
     deaf[0] = False
 
 
@@ -83,7 +86,7 @@ def test_qp_in_error_says_its_last_acknowledgement_again():
 
 
 def test_what_comes_afterwards_is_not_taken():
-    """Neither written nor acknowledged, and the peer fails; what was acknowledged before is not said for it."""
+    """Not written, not acknowledged, and failed at the peer; the earlier acknowledgement does not cover it."""
     pair, lost, deaf = scenario()
     asked, mute = [], [True]
 
@@ -116,7 +119,7 @@ def test_message_that_nobody_took_is_not_acknowledged():
 
 
 def test_qp_that_misses_something_is_not_kept():
-    """Its peer has sent more than was acknowledged, and its holes take blocks."""
+    """The peer has sent more than was acknowledged, and the QP's holes occupy blocks."""
     pair, lost, deaf = scenario()
     arrives(pair)
     pair.run_until(lambda: lost)
@@ -128,7 +131,7 @@ def test_qp_that_misses_something_is_not_kept():
         if opcode_of(frame) in wire.DATA_OPCODES:
             again.extend([frame] * (opcode_of(frame) in wire.RETX_OPCODES))
             first.append(frame)
-            return None if again or len(first) == 1 else frame      # its first packet, however often
+            return None if again or len(first) == 1 else frame      # the first packet and its repetitions
         return frame
 
     pair.on_the_way(0, change)
@@ -142,7 +145,7 @@ def test_qp_that_misses_something_is_not_kept():
 
 
 def test_the_oldest_makes_room():
-    """Those that are kept are few, and never in the way of a new QP."""
+    """At most ``KEPT`` QPs are in TIME-WAIT, and they never prevent the creation of a QP."""
     pair = Scenario(qps=6, pair=make_pair(ContextConfig(departed_qps=KEPT)), **FAST)
     context = pair.peer.context
     engine = context.engine

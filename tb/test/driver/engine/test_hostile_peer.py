@@ -1,5 +1,7 @@
-"""A peer that lies, and strangers: nothing grows, nothing raises, nothing completes that did not happen, and others go
-on. Every random choice comes of a seed; ``WEFT_SEED`` repeats one."""
+"""Lying and unknown peers: nothing grows, raises, or completes without cause, and other QPs continue.
+
+Every random choice derives from a seed; ``WEFT_SEED`` repeats one.
+"""
 
 import collections
 import random
@@ -27,12 +29,12 @@ STRANGER = 0x0B0B0B0B
 
 
 def kept(context):
-    """What a driver keeps."""
+    """Return the sizes of the objects that a driver holds."""
     return sizes(context, (FunctionalDevice, HostMemory))
 
 
 class Scene:
-    """A victim whose data the link drops for now, and an honest QP on the same cards."""
+    """Victim QPs whose data the link drops at first, and honest QPs on the same cards."""
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
@@ -57,13 +59,13 @@ class Scene:
         qp.post_send(wr)
 
     def step(self):
-        """Both hosts look, time passes."""
+        """Let both hosts progress, and time pass."""
         for context in self.pair.contexts:
             context.progress()
         self.pair.loop.run(self.pair.loop.now_ns + 2_000)
 
     def honest_transfer(self):
-        """A write on the honest QP: its bytes, and its completion."""
+        """Write on the honest QP, and check the data and the completion."""
         data = self.rng.randbytes(HALF)
         self.ends[0].mr.write(data)
         self.post(self.honest[0], 0, 1)
@@ -81,11 +83,11 @@ class Scene:
             dst_ip=to.ip, sport=0xC000, dest_qp=self.victims[target].qp_num, psn=psn % PSNS, extensions=extension,
             payload=payload)
 
-    # Each of these: (host it is for, frame).
+    # Each of these returns (target host, frame).
 
     def acknowledgement(self):
         queue, rng = self.victims[0].sender.queue, self.rng
-        if rng.random() < 0.5:     # of something never sent, or long ago
+        if rng.random() < 0.5:     # never sent, or long ago
             psn = queue.una - 1 + rng.choice([queue.sent_psn - queue.una + 1, 1 << 22, -1, -5, -(1 << 22)])
             syndrome = rng.randrange(256)
         else:
@@ -121,7 +123,10 @@ class Scene:
                              extension=wire.LIMH.pack(limited=rng.randrange(2), serial=serial))
 
     def probe(self):
-        """At what was sent at most: a PSN far ahead is the window's concern. Some are of strangers."""
+        """Return a probe at a PSN up to the newest one sent; some are of unknown peers.
+
+        The window handles PSNs further ahead.
+        """
         rng, queue = self.rng, self.victims[0].sender.queue
         return 1, self.frame(Opcode.PROBE, 1, psn=rng.randrange(queue.una, queue.sent_psn + 1),
                              src_ip=rng.choice([None, STRANGER]), extension=wire.RSNH.pack(
@@ -133,7 +138,7 @@ class Scene:
                              extension=wire.RSNH.pack(rsn=rng.choice([0, 1, rng.randrange(1 << wire.RSN_BITS)])))
 
     def stranger(self):
-        """Any of them, of another address: dropped."""
+        """Return a frame of another kind with a different source address, which the driver drops."""
         target, frame = getattr(self, self.rng.choice(["acknowledgement", "loss_report", "limit"]))()
         at = wire.ETH.size_bytes
         header = vars(wire.IPV4.unpack(frame[at:])) | {"src": STRANGER, "checksum": 0}
@@ -151,7 +156,7 @@ def test_no_lie_makes_anything_grow_or_complete(kind):
     scene = Scene(f"{SEED}/{kind}")
     scene.ends[0].mr.write(scene.rng.randbytes(HALF), offset=HALF)
     scene.post(scene.victims[0], HALF, 2)
-    for _ in range(100):     # the receiver knows its holes, and nothing that is sent again arrives
+    for _ in range(100):     # the receiver finds its holes, and no retransmission arrives
         scene.step()
     scene.honest_transfer()
     before = [kept(context) for context in scene.pair.contexts]

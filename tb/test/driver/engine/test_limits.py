@@ -1,4 +1,4 @@
-"""What a peer can make a host keep, send or do is bounded, and shared fairly."""
+"""Limits on what a peer can make a host store, send or do, and fair sharing between QPs."""
 
 import collections
 from random import Random
@@ -21,7 +21,7 @@ Ring = abi.Ring
 
 
 class Sent:
-    """A ring that keeps what was pushed, with so much room."""
+    """Ring that keeps the pushed entries, with ``room`` free entries at first."""
 
     def __init__(self, room):
         self.room, self.entries, self.cookies = room, [], collections.deque()
@@ -43,7 +43,7 @@ class Sent:
 
 
 class Busy:
-    """A QP with so much to send again and so much new work."""
+    """QP with ``again`` retransmissions and ``new`` new requests."""
 
     def __init__(self, name, again, new, length=1024):
         self.name, self.again, self.new, self.length, self.sender = name, again, new, length, self
@@ -84,7 +84,7 @@ def test_one_qp_does_not_take_the_whole_retransmit_ring():
         "place is left for a descriptor of two entries")
     first = Busy("first", 10_000, 0)
     turns, rings = make_turns(first, Busy("second", 100, 0), room=ENTRIES_MAX)
-    for number in range(1, 21):      # room for one at a time
+    for number in range(1, 21):      # space for one at a time
         turns.fill()
         rings[Ring.RETRANSMIT].cons, rings[Ring.RETRANSMIT].room = number, ENTRIES_MAX
     names = collections.Counter(name for name, _ in rings[Ring.RETRANSMIT].entries)
@@ -92,7 +92,7 @@ def test_one_qp_does_not_take_the_whole_retransmit_ring():
 
 
 def test_new_work_waits_for_so_many_retransmissions_at_most():
-    """The card sends those first: while new work waits in it, their number ends."""
+    """The card sends retransmissions first, so their number is limited while new work waits in the card."""
     turns, rings = make_turns(Busy("greedy", 10_000, 0, length=4_096), Busy("honest", 0, 8), room=64)
     status = SimpleNamespace(nic_tx_cons=0, send_cons=0, retransmit_cons=0)
     ahead = 0
@@ -104,7 +104,7 @@ def test_new_work_waits_for_so_many_retransmissions_at_most():
         if not again:
             assert ahead * 4_096 <= AHEAD_BYTES + 64 * 4_096
             ahead = 0
-            status.send_cons += 1        # nothing is ahead of it
+            status.send_cons += 1        # no retransmission is ahead of it
         turns.advance(status, 0)
         if status.send_cons == 8:
             break
@@ -148,7 +148,7 @@ def test_what_is_retired_is_forgotten_though_an_older_hole_is_open():
 
 @pytest.mark.parametrize("stranger", [True, False])
 def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
-    """Many lost packets and no report that arrives: each probe asks for all of them again."""
+    """Many packets are lost, and no loss report arrives: each probe asks for all reports again."""
     pair = make_pair(forward=LinkConfig(loss=0.3), seed=5)
     ends = make_endpoints(pair, 400_000, path_mtu=1)
     qp, context = ends[1].qps[0], pair.contexts[1]
@@ -188,7 +188,7 @@ def test_raw_frames_of_a_program_have_a_limit():
 
 
 def test_immediates_wait_for_receives_and_no_longer_than_that():
-    """As many as a sender may have outstanding are no mistake."""
+    """The receiver accepts as many as a sender may have outstanding."""
     pair = make_pair()
     ends = make_endpoints(pair, 4_096, window=64, rnr_retry=0)
     finished = []
@@ -207,7 +207,7 @@ def test_immediates_wait_for_receives_and_no_longer_than_that():
 
 
 class Idle:
-    """A QP that wants a round at some time, and counts how often it is looked at."""
+    """QP with a deadline, which counts how often the deadline is read."""
 
     receiver = SimpleNamespace(holes=SimpleNamespace(waits_for_blocks=False))
 

@@ -1,4 +1,4 @@
-"""Connections of a card with itself: no frame leaves, and everything else is as between two cards."""
+"""Connections of a card with itself: no frame leaves the card; everything else is as between two cards."""
 
 import random
 
@@ -21,7 +21,7 @@ WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 
 
 class End:
-    """A program with a context of its own, which shares the card with the other."""
+    """Program with a separate context, which shares the card with the other program."""
 
     def __init__(self, name):
         self.context = Context(name=name)

@@ -1,4 +1,4 @@
-"""Who has an IP address: asked, answered, kept, and changed when it moves."""
+"""Address resolution: requests, replies, stored addresses, and addresses that move."""
 
 from weft.driver.engine.neighbours import ASK_NS, ASKS, CLAIM_ASKS, CLAIMS_MAX, Neighbours
 from weft.driver.protocol import arp
@@ -12,7 +12,7 @@ PEER_IP, OLD, NEW = 0x0A00_0002, 0x02_0000_0000_02, 0x02_0000_0000_22
 
 
 class Host:
-    """Neighbours of a host with a clock."""
+    """Neighbour table of a host, with a clock."""
 
     def __init__(self):
         self.now, self.sent, self.found, self.missing = 0, [], [], []
@@ -45,7 +45,7 @@ def test_what_nobody_wants_to_know_is_not_learned():
 
 
 def test_an_address_that_moves_is_noticed():
-    """Its new owner tells everybody, and the old one is silent."""
+    """The new owner broadcasts a reply, and the old owner is silent."""
     host = Host()
     host.table.add(PEER_IP, OLD)
     host.hear(NEW, tpa=PEER_IP)
@@ -84,7 +84,7 @@ def test_a_connection_follows_its_peer_to_another_card_address():
     transmit, device.transmit = device.transmit, lambda frame: frames.append(frame) or transmit(frame)
     device.card.receive(arp._frame(arp.BROADCAST, NEW, oper=arp.REPLY, sha=NEW, spa=pair.contexts[1].ip, tha=0,
                                    tpa=pair.contexts[1].ip))
-    pair.devices[1].card.receive = lambda frame: None      # the old one is silent
+    pair.devices[1].card.receive = lambda frame: None      # the old owner is silent
     qp = ends[0].qps[0]
     context.run_until(lambda: qp.engine.path.mac == NEW, 10**9)
     wr = SendWR(opcode=WROpcode.RDMA_WRITE, sg=[SGE(ends[0].mr.buf, 8, ends[0].mr.lkey)])

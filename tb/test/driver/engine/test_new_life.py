@@ -1,4 +1,4 @@
-"""Lives of a queue pair: each has a QPN and a PSN of its own, and what is on the way of a former one is refused."""
+"""Incarnations of a QP: each has a different QPN and PSN, and packets of a former incarnation are dropped."""
 
 import collections
 import random
@@ -20,7 +20,7 @@ LENGTH = 4_096
 
 
 class Lives:
-    """Two connected QPs whose frames are kept, and which can be reset and connected anew, all else being the same."""
+    """Two connected QPs whose frames are recorded, and which can be reset and connected again, all else being equal."""
 
     def __init__(self):
         self.pair = make_pair()
@@ -53,10 +53,10 @@ class Lives:
 
 
 def test_nothing_of_a_former_life_is_heard():
-    """Not even with the PSNs of the present one: acknowledgements, reports, data, probes, each kind seen before."""
+    """Frames with the PSNs of the present incarnation are dropped, too: acknowledgements, reports, data and probes."""
     lives = Lives()
     old = [qp.attr.sq_psn for qp in lives.qps]
-    lives.pair.links[0].drop = lambda frame, seen=[]: (   # the third packet gets lost: a report, a retransmission
+    lives.pair.links[0].drop = lambda frame, seen=[]: (   # the third packet is lost, reported and sent again
         lives.frames[1].append(frame) or seen.append(frame) or len(seen) == 3)
     lives.write(1)
     assert [wc.status for wc in lives.ends[0].cq.take(4)[1]] == [WCStatus.SUCCESS]
@@ -65,7 +65,7 @@ def test_nothing_of_a_former_life_is_heard():
     for qp, psn in zip(lives.qps, old, strict=True):
         qp.reset()
         assert qp.attr.sq_psn != psn, "the same PSN by chance, or always"
-        qp.attr.sq_psn = psn        # the worst that may happen
+        qp.attr.sq_psn = psn        # the worst case
     for end, peer in (lives.ends, lives.ends[::-1]):
         end.connect(peer.connections, path_mtu=1)
     lives.ends[0].mr.write(b"new" * 1_000)
@@ -102,7 +102,7 @@ def test_each_life_has_a_number_and_a_psn_of_its_own_at_the_same_place():
     qp = lives.qps[0]
     seen = {(qp.qp_num, qp.attr.sq_psn)}
     places = {qp.index}
-    for _ in range(300):        # more than fit what reports say of a generation
+    for _ in range(300):        # more than the generation field of a report distinguishes
         lives.begin_anew()
         seen.add((qp.qp_num, qp.attr.sq_psn))
         places.add(qp.index)

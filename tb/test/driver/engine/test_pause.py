@@ -1,4 +1,4 @@
-"""Flow control as the driver sets it up, and what a functional card makes of MAC control frames."""
+"""Flow control as the driver configures it, and MAC control frames that a functional card receives."""
 
 import pytest
 

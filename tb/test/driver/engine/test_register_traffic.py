@@ -1,4 +1,4 @@
-"""What a driver costs the bus, on functional cards: registers touched per message, and no wait too short."""
+"""Register accesses of a driver on functional cards: number per message, and no wait below the minimum."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ MESSAGE_BYTES = 64 << 10
 @pytest.mark.parametrize("loss", [0, 0.01])
 @pytest.mark.parametrize("qps", [1, 12])
 def test_a_short_round_trip_does_not_keep_the_bus_busy(qps, loss):
-    """Descriptors wait in the card for longer than the probe timeout: nobody looks at them all the time."""
+    """Descriptors wait in the card for longer than the probe time-out; the driver does not poll all the time."""
     config = ContextConfig(probe_timeout_ns=26_000, ring_log2=8, max_extents=2)
     pair = make_pair(config, forward=LinkConfig(delay_ns=1_000, loss=loss), backward=LinkConfig(delay_ns=1_000), seed=1)
     ends = make_endpoints(pair, LENGTH, qps=qps, path_mtu=MTU.MTU_4096)
@@ -35,7 +35,7 @@ def test_a_short_round_trip_does_not_keep_the_bus_busy(qps, loss):
 
 @pytest.mark.parametrize(("qps", "window"), [(12, 1), (12, 2), (1, 16)])
 def test_large_messages_at_line_rate_cost_few_register_accesses(qps, window):
-    """Every message is acknowledged by itself, and another one is posted in its place."""
+    """Every message is acknowledged separately, and then replaced by the next one."""
     length = max(60, 5 * qps) * MESSAGE_BYTES
     pair = make_pair(ContextConfig(ring_log2=8), forward=LinkConfig(delay_ns=0), seed=1)
     ends = make_endpoints(pair, length, qps=qps, path_mtu=MTU.MTU_4096, window=window)
@@ -47,7 +47,7 @@ def test_large_messages_at_line_rate_cost_few_register_accesses(qps, window):
 
 @pytest.mark.parametrize("window", [16, 200])
 def test_small_messages_share_their_register_accesses(window):
-    """Both ways at once."""
+    """Messages go both ways at the same time."""
     total, length = 1_000, 64
     pair = make_pair(ContextConfig(ring_log2=8), seed=1)
     ends = make_endpoints(pair, 2 * total * length, window=window)
@@ -93,18 +93,18 @@ def test_a_driver_without_work_leaves_the_registers_alone():
 
 
 def test_an_interrupt_that_came_to_another_waiter_is_armed_for_again():
-    """A report comes while a command is waited for: the wait for the report does not sleep through."""
+    """A report comes during the wait for a command; the next wait for reports ends at once."""
     pair = make_pair(ContextConfig(ring_log2=8), forward=LinkConfig(delay_ns=0))
     ends = make_endpoints(pair, 4_096)
     context, device = pair.contexts[1], pair.devices[1]
     context.progress()
-    context.wait(10_000)                # everything is armed
+    context.wait(10_000)                # all interrupts are armed
     qp, end = ends[0].qps[0], ends[0]
     wr = SendWR(sg=[SGE(end.mr.buf, 64, end.mr.lkey)], opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
     qp.post_send(wr)
     pair.contexts[0].progress()
-    while not device.wait(1_000):       # the interrupt goes to somebody who looks at another ring
+    while not device.wait(1_000):       # a wait for another ring consumes the interrupt
         pass
     began = device.now_ns()
     assert context.wait(10**9) and device.now_ns() - began < 10_000

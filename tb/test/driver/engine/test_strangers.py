@@ -1,4 +1,4 @@
-"""Whoever is not the peer of a QP says nothing: neither to its card nor to its driver."""
+"""Packets of unknown peers of a QP: neither the card nor the driver accepts them."""
 
 
 import pytest
@@ -17,7 +17,10 @@ LENGTH = 8_192
 
 
 class Scene:
-    """A write of the first host that does not arrive; frames for either host under its peer's name or another."""
+    """A write of the first host that does not arrive, and frames for both hosts.
+
+    The source address of a frame is that of the peer or another one.
+    """
 
     def __init__(self):
         self.pair = make_pair()
@@ -46,7 +49,7 @@ class Scene:
         self.run()
 
     def state(self, host):
-        """What a frame could change, of the card and of the driver."""
+        """Return the state of card and driver that a frame could change."""
         qp, card = self.qps[host], self.pair.devices[host].card
         life, queue = next(iter(card.qps.values())), qp.sender.queue
         return {"window": (life.window.base, life.window.holes), "received": set(life.window.received),
@@ -119,7 +122,7 @@ def test_frame_of_the_peer_counts_and_the_same_of_a_stranger_does_not(frame):
 
 @pytest.mark.parametrize("frame", OF_DRIVER, ids=lambda frame: frame.__name__)
 def test_the_driver_drops_control_frames_of_strangers_too(frame, monkeypatch):
-    """No card hands one over."""
+    """No card passes such a frame on; the driver checks nevertheless."""
     scene = Scene()
     path = scene.pair.devices[0].card.receive_path
     monkeypatch.setattr(path, "_live", lambda header, generation: True)
@@ -132,7 +135,7 @@ def test_the_driver_drops_control_frames_of_strangers_too(frame, monkeypatch):
 
 @pytest.mark.parametrize("kind", [Kind.MESSAGE_END, Kind.PROGRESS, Kind.PROBE, Kind.ERROR, Kind.UNMATCHED])
 def test_report_of_a_strangers_packet_is_dropped_by_the_driver_too(kind):
-    """No card writes one."""
+    """No card writes such a report; the driver checks nevertheless."""
     scene = Scene()
     qp, card = scene.qps[1], scene.pair.devices[1].card
     before = scene.state(1)

@@ -1,4 +1,4 @@
-"""Several threads of a program on one card: one waits while another posts, and the driver goes on by itself."""
+"""Several threads of a program on one card: one waits while another posts, with and without a progress thread."""
 
 import random
 import threading
@@ -25,7 +25,7 @@ MESSAGES, LENGTH, THREADS = 40, 3000, 4
 
 
 class End:
-    """A program with one QP for each of its threads."""
+    """Program with one QP for each of its threads."""
 
     def __init__(self, device, number):
         self.context = Context(device, mac=0x02_0000_0000_01 + number, ip=0x0A00_0001 + number)
@@ -41,7 +41,7 @@ class End:
         self.qps[number].post_send(wr)
 
     def wait(self, number, count):
-        """So many completions of a QP, each after an event."""
+        """Return ``count`` completions of a QP, waiting for an event whenever the CQ is empty."""
         cq, channel, found = self.cqs[number], self.channels[number], []
         while len(found) < count:
             cq.req_notify()
@@ -58,7 +58,7 @@ def check(completions):
 
 
 def test_one_thread_waits_while_another_posts():
-    """In simulated time: of three threads on each host two wait in their channels."""
+    """In simulated time: on each host, two of three threads wait in their channels."""
     loop, devices, _ = connected_pair(seed=3, forward=LinkConfig(loss=0.02))
     ends = [End(device, i) for i, device in enumerate(devices)]
     for end, peer in zip(ends, ends[::-1], strict=True):
@@ -93,7 +93,7 @@ def test_one_thread_waits_while_another_posts():
 
 
 def test_threads_share_a_card_that_goes_on_by_itself():
-    """Real threads: each posts and waits on a QP of its own, and nobody else makes progress for the receiving side."""
+    """Real threads: each posts and waits on a separate QP; only the progress thread serves the receiving side."""
     loop, start = EventLoop(), time.monotonic_ns()
     devices = [LiveDevice(loop, seed=i, start=start) for i in range(2)]
     for device, other in zip(devices, devices[::-1], strict=True):

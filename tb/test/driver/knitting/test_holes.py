@@ -1,4 +1,4 @@
-"""Holes as nodes, and what a RETIRE report leaves of them."""
+"""Holes encoded as nodes, and the residue that a RETIRE report leaves."""
 
 import random
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Blocks, quotas, extents and waiting holes by themselves: no card, no clock but the test's."""
+"""Blocks, quotas, extents and waiting holes in isolation, without a card; the test sets the time."""
 
 import collections
 import random
@@ -18,7 +18,7 @@ from weft.model.loop import EventLoop
 
 
 class Card:
-    """Learns of extents, at once or when it is told to answer."""
+    """Card that accepts extents at once, or when :meth:`answer` is called."""
 
     def __init__(self, *, answers=True):
         self.answers, self.extents, self.pending = answers, {}, collections.deque()
@@ -131,7 +131,7 @@ def test_the_share_of_each_shrinks_as_more_want_one():
     first = pool.open_chain()
     while first.link(FIELDS):
         pass
-    assert 120 <= len(first.lines) <= 128   # alpha 1: as many as stay free
+    assert 120 <= len(first.lines) <= 128   # alpha 1: as many as the free blocks
     others = [pool.open_chain() for _ in range(4)]
     for chain in others:
         while chain.link(FIELDS):
@@ -265,7 +265,7 @@ def test_a_reset_card_learns_every_extent_again():
     pool.grow()
     known = dict(card.extents)
     card.answers = False
-    pool.grow()      # asked for, not answered
+    pool.grow()      # requested, but not answered
     card.pending.clear()
     card.extents.clear()
     pool.extents.announce_again()

@@ -1,4 +1,4 @@
-"""Adamap node bytes and holes: the driver's codec, the model's, and that they are the same."""
+"""Bytes and holes of Adamap nodes: the codec of the driver, the codec of the model, and their agreement."""
 
 import random
 from collections import Counter
@@ -31,7 +31,7 @@ def pack(codec, node, **links):
 
 
 def unpack(codec, block):
-    """Return the node of a block as a codec reads it, or raise ValueError."""
+    """Return the node of a block as a codec decodes it, or raise ValueError."""
     if codec is model_codec:
         return Node.unpack(block)
     found = abi.NODE.unpack(block)
@@ -112,7 +112,7 @@ def test_open_holes_are_bits_by_slot_or_by_distance(codec):
 # ---------------------------------------------------------------------- the driver's codec and the model's, compared
 
 def outcome(function, *arguments):
-    """What a function returns, or that it refuses."""
+    """Return the result of a function, or ValueError if the function raises it."""
     try:
         return function(*arguments)
     except ValueError:
@@ -120,14 +120,17 @@ def outcome(function, *arguments):
 
 
 def both(name, *arguments):
-    """What the two codecs say; it is the same."""
+    """Return the common result of the two codecs; assert that they agree."""
     driver, model = (outcome(getattr(codec, name), *arguments) for codec in CODECS.values())
     assert driver == model, f"{name}{arguments}: driver {driver}, model {model}; {AGAIN}"
     return driver
 
 
 def same_damage(block):
-    """Whether a block is damaged: by what the driver's codec writes, and by the check of the model's own."""
+    """Return true if a block is damaged; assert that driver and model agree.
+
+    For the driver, a block is damaged if its encoder writes other bytes. The model has a separate check.
+    """
     pointer, rest = block[:driver_codec.POINTER_BYTES], block[driver_codec.POINTER_BYTES:]
     fields = vars(abi.NODE.unpack(block))
     written = driver_codec.pack_pointer(*(fields[name] for name in ("next_phase", "next_adjacent", "next_line")))
@@ -160,7 +163,7 @@ def test_codecs_write_the_same_bytes():
 
 
 def test_codecs_read_and_refuse_the_same_blocks():
-    """Sound nodes with a few bits, a field, or all of the body replaced."""
+    """Sound nodes with a bit, a field, or the body replaced."""
     rng, seen = random.Random(SEED), Counter()
     for _ in range(3_000):
         holes = tuple(random_holes(rng))

@@ -1,4 +1,4 @@
-"""Pool pressure over functional cards: whatever the number of blocks, every byte arrives and every block comes back."""
+"""Knitting buffers of any size over functional cards: every byte arrives and every block is freed."""
 
 import os
 import random
@@ -36,7 +36,7 @@ def test_every_pool_carries_every_transfer(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_when_too_many_holes_wait_the_peer_stops_and_goes_on_again(seed):
-    """Even when every other notice of the limit is lost."""
+    """This holds even if every other receive-limit frame is lost."""
     noticed = []
 
     def lose_notices(pair):
@@ -52,7 +52,7 @@ def test_when_too_many_holes_wait_the_peer_stops_and_goes_on_again(seed):
                                        **SMALL)
     assert received["receiver_coarsened"] and received["receiver_limits"] and sent["sender_limits"]
     assert set(noticed) == {0, 1}
-    # Spans are sent again as a whole, but never more than everything from the oldest hole on would be.
+    # A span is retransmitted as a whole, but never more than everything from the oldest hole on.
     again, lost = sent["sender_retransmissions"], lost_data(pair.links[0])
     assert lost <= again <= lost + received["receiver_coarsened"]
 
@@ -67,7 +67,7 @@ def test_any_pool_with_any_loss_ends_well(seed):
 
 
 def test_limited_sender_sends_nothing_new():
-    """The receiver's limit is set by hand in the middle of a transfer, and lifted later."""
+    """The test sets the receiver's limit in the middle of a transfer, and lifts it later."""
     pair = make_pair(ContextConfig(probe_timeout_ns=100_000, ring_log2=3, chunk_bytes=2_048))
     ends = make_endpoints(pair, 600_000, path_mtu=MTU.MTU_256, window=32)
     receiver, sender = ends[1].qps[0].receiver, ends[0].qps[0].sender
@@ -143,7 +143,7 @@ def test_node_lives_leak_nothing_and_mix_nothing_up():
 
 
 def test_a_check_that_forgets_generations_is_caught():
-    """The harness notices what it is there for."""
+    """The harness finds the faults it is made for."""
     lives = NodeLives(seed=3)
     lives.generations = dict.fromkeys(range(lives.qps), 1)
     lives.create = lambda qpn, create=lives.create: (lives.generations.update({qpn: 0}), create(qpn))
@@ -151,7 +151,7 @@ def test_a_check_that_forgets_generations_is_caught():
         try:
             lives.step()
         except RuntimeError:
-            return   # a block of the dead list came back
+            return   # a block of a former list was returned
     assert lives.finish()["stale_accepts"]
 
 
@@ -237,7 +237,7 @@ def test_card_reset_in_flight_flushes_everything_and_the_card_works_again(side):
     while any(end.cq.poll(16)[0] for end in ends):
         pass
     assert all(qp.generation != g for qp, g in zip(ends[side].qps, generations, strict=True))
-    # The memory regions are those of before, with their keys.
+    # The memory regions and their keys stay valid.
     for end, peer in (ends, ends[::-1]):
         end.connect(peer.connections, path_mtu=MTU.MTU_256)
     data = bytes(range(200)) * 1_000

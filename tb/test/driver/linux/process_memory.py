@@ -1,4 +1,4 @@
-"""A functional card whose host memory is that of this very process, reached by what a mapper told."""
+"""Functional card whose host memory is the memory of this process, at the addresses that a mapper returned."""
 
 import ctypes
 import errno
@@ -13,8 +13,9 @@ from weft.model.functional.memory import AccessError
 
 
 class FakeIommu:
-    """The kernel's side of VFIO and iommufd, as far as mappings go: what is mapped cannot be mapped again, and is
-    unmapped as it was mapped.
+    """Stand-in for the mappings of the kernel's VFIO and iommufd.
+
+    A mapped range cannot be mapped again, and is unmapped exactly as it was mapped.
 
     Attributes
     ----------
@@ -46,7 +47,7 @@ class FakeIommu:
 
 
 class Recorder:
-    """A mapper that remembers where the card's addresses lead."""
+    """Mapper that records the virtual address of each page that the card can access."""
 
     def __init__(self, mapper):
         self._mapper, self.contiguous, self.close = mapper, mapper.contiguous, mapper.close
@@ -65,7 +66,7 @@ class Recorder:
 
 
 class ProcessMemory:
-    """What a functional card takes for its host's memory.
+    """Host memory of a functional card, in this process.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class ProcessMemory:
 
 
 class ProcessDevice(FunctionalDevice):
-    """A functional card in this process.
+    """Functional card in this process.
 
     Parameters
     ----------

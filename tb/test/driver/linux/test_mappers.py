@@ -1,4 +1,4 @@
-"""VFIO and iommufd: structures and numbers against the kernel's headers, steps against a kernel that refuses them."""
+"""VFIO and iommufd: structures and numbers against the kernel's headers, and errors of every step."""
 
 import errno
 import os
@@ -39,13 +39,13 @@ IOMMUFD_NUMBERS = {
 
 
 def shape(layout):
-    """Size, then the offset of each field, as a C compiler tells them."""
+    """Return the size of a structure, then the offset of each of its fields."""
     return [layout.size_bytes, *(layout.offset_of(field.name) // 8 for field in layout.fields
                                  if not field.name.startswith("_"))]
 
 
 def told_by_the_compiler(header, numbers, layouts, folder):
-    """The values of constants, and of each structure :func:`shape`."""
+    """Return the values of constants, then the :func:`shape` of each structure, as a C compiler computes them."""
     lines = [f'printf("%llu\\n", (unsigned long long)({name}));' for name in numbers]
     for layout in layouts:
         lines.append(f'printf("%zu\\n", sizeof(struct {layout.name}));')
@@ -65,7 +65,7 @@ def test_vfio_is_as_in_the_kernel_s_header(tmp_path):
 
 
 def test_iommufd_is_as_in_the_kernel_s_header(tmp_path):
-    """Headers older than Linux 6.2 do not have it: then as in its text (include/uapi/linux/iommufd.h)."""
+    """Headers older than Linux 6.2 lack iommufd; the numbers are those of include/uapi/linux/iommufd.h."""
     layouts = [iommufd.ALLOC, iommufd.MAP, iommufd.UNMAP, iommufd.DESTROYED]
     assert [shape(layout) for layout in layouts] == [
         [12, 0, 4, 8], [40, 0, 4, 8, 16, 24, 32], [24, 0, 4, 8, 16], [8, 0, 4]]
@@ -98,7 +98,7 @@ def test_a_machine_without_iommufd_or_vfio_is_a_sentence(tmp_path):
 
 
 class FakeVfio:
-    """Answers of /dev/vfio, and what it refuses."""
+    """Stand-in for /dev/vfio with given answers, which rejects the request ``refused``."""
 
     def __init__(self, answers, refused=None):
         self.answers, self.refused, self.asked = answers, refused, []

@@ -1,4 +1,4 @@
-"""Pinned memory by the kernel's own pagemap, mlock and madvise; where this machine forbids one, its sentence."""
+"""Pinned memory with the kernel's pagemap, mlock and madvise; the error message if this machine forbids one of them."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ from weft.tb.test.driver.linux.process_memory import FakeIommu
 
 
 def tells_addresses():
-    """Whether the kernel tells this process physical addresses."""
+    """Return true if the kernel shows physical addresses to this process."""
     page = mmap.mmap(-1, PAGE)
     page[0] = 1
     with contextlib.suppress(PyverbsRDMAError):
@@ -37,7 +37,7 @@ def locked_kib():
 
 
 def dontfork(va):
-    """Whether a child would not get the page, as /proc/self/smaps has it."""
+    """Return true if a child does not inherit the page, according to /proc/self/smaps."""
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split()[0] and not line.split()[0].endswith(":"):
@@ -55,7 +55,7 @@ def iommu():
 
 @pytest.fixture
 def memory(iommu):
-    """Of a card behind an IOMMU."""
+    """Memory of a card with an IOMMU."""
     file = os.open("/dev/null", os.O_RDWR)
     memory = LinuxMemory(VfioMapper(file, ioctl=iommu))
     yield memory
@@ -76,7 +76,7 @@ def test_physical_addresses_of_real_pages():
     pages = [buffer.physical(n * PAGE) for n in range(6)]
     assert len(set(pages)) == 6 and all(page and not page % PAGE for page in pages)
     assert buffer.physical(3 * PAGE + 5) == pages[3] + 5 and buffer.read(0, buffer.size) == bytes(buffer.size)
-    # The same page, mapped a second time by another address, is the same physical page.
+    # A page that is mapped at a second address keeps its physical address.
     file = os.memfd_create("shared")
     os.truncate(file, PAGE)
     one, two = memory.map(file, 0, PAGE), memory.map(file, 0, PAGE)
@@ -105,7 +105,7 @@ def test_pages_that_are_not_there(tmp_path):
 
 
 def test_a_limit_of_locked_memory_is_a_sentence():
-    """In a child, which gives up the right to lock more."""
+    """The test runs in a child process, which gives up the privilege to lock more."""
     child = os.fork()
     if not child:
         code = 1
@@ -155,7 +155,7 @@ def test_pins_share_pages_and_count_their_users(memory, iommu):
             pins.append(memory.pin(start + at, rng.randint(1, 64 * PAGE - at)))
         wanted = {page for pin in pins for page in range(pin.va // PAGE, -(-(pin.va + pin.size) // PAGE))}
         mapped = {page for va, size in iommu.mapped.items() for page in range(va // PAGE, (va + size) // PAGE)}
-        assert wanted <= mapped     # and never a page twice: the kernel would refuse
+        assert wanted <= mapped     # and no page twice, which the kernel would reject
         assert all(pin.physical() == pin.va for pin in pins)
         assert bool(pins) == bool(mapped)
     for pin in pins:
@@ -169,7 +169,7 @@ def test_pinned_memory_does_not_go_to_children(memory):
     assert dontfork(address_of(arena)) and dontfork(address_of(arena) + PAGE)
     assert not dontfork(address_of(arena) + 2 * PAGE)
     memory.unpin(pins[0])
-    assert dontfork(address_of(arena))      # the other one still needs it
+    assert dontfork(address_of(arena))      # the other pin still needs it
     memory.unpin(pins[1])
     assert not dontfork(address_of(arena))
 
@@ -220,7 +220,7 @@ def test_files_that_cannot_be_shared(memory, arguments, sentence):
 
 @pytest.fixture
 def u_dma_buf(tmp_path):
-    """What the kernel module shows of 64 pages."""
+    """Files that the kernel module provides for 64 pages."""
     said, devices = tmp_path / "class" / "udmabuf0", tmp_path / "dev"
     said.mkdir(parents=True)
     devices.mkdir()

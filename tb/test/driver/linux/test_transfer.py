@@ -1,4 +1,4 @@
-"""The driver over cards that use this process's own memory: what is pinned, shared and allocated is what they move."""
+"""The driver over cards that use this process's memory: cards move data in pinned, shared and allocated memory."""
 
 import ctypes
 import os
@@ -34,12 +34,12 @@ def iommu_memory(_folder):
 
 
 def physical_memory(folder):
-    """Without an IOMMU: rings out of a u-dma-buf, everything else by the kernel's pagemap."""
+    """Return memory without an IOMMU: rings from a u-dma-buf, everything else through the kernel's pagemap."""
     said, devices = folder / "class" / "udmabuf0", folder / "dev"
     said.mkdir(parents=True)
     devices.mkdir()
     (said / "size").write_text(str(256 * PAGE))
-    (said / "phys_addr").write_text("0x800000000000")       # where this machine has no memory
+    (said / "phys_addr").write_text("0x800000000000")       # an address without memory on this machine
     (devices / "udmabuf0").write_bytes(bytes(256 * PAGE))
     return ProcessMemory(PhysicalMapper(), [open_u_dma_buf(listed=folder / "class", devices=devices)])
 
@@ -47,7 +47,7 @@ def physical_memory(folder):
 @pytest.mark.parametrize("kind", [iommu_memory, physical_memory], ids=["iommu", "physical"])
 def test_a_write_from_the_program_s_memory_into_pages_that_others_share(kind, tmp_path):
     if kind is physical_memory and not tells_addresses():
-        kind = iommu_memory     # what the kernel says instead is tested with the memory alone
+        kind = iommu_memory     # the kernel's error is covered by test_memory.py
     loop, memories = EventLoop(), [kind(tmp_path / str(n)) for n in range(2)]
     devices = [ProcessDevice(loop, memory, seed=n) for n, memory in enumerate(memories)]
     links = [Link(loop, devices[1 - n].card.receive, LinkConfig(loss=0.05), n) for n in range(2)]
@@ -65,7 +65,7 @@ def test_a_write_from_the_program_s_memory_into_pages_that_others_share(kind, tm
     os.truncate(file, 8 * PAGE)
     shared = devices[1].map(file, PAGE, 7 * PAGE)
     source = MR(pds[0], LENGTH, WRITE, ctypes.addressof(mine))
-    again = MR(pds[0], 100, WRITE, ctypes.addressof(mine) + 50)     # the same pages, registered twice
+    again = MR(pds[0], 100, WRITE, ctypes.addressof(mine) + 50)     # registers the same pages a second time
     target = MR(pds[1], LENGTH, WRITE, shared.va + 77, buffer=shared)
     finished = []
 

@@ -1,30 +1,30 @@
-"""Every error a completion can have, and how to get it for real between two hosts, at the end that gets it.
+"""Error statuses of completions, and their causes between two hosts, at the end that gets the completion.
 
 ======================= =========== ==========================================================================
-status                  who         how
+status                  end         cause
 ======================= =========== ==========================================================================
 ``LOC_LEN_ERR``         receiver    a send is longer than the receive it takes
 ``LOC_LEN_ERR``         sender      an atomic whose result does not have 8 bytes
-``LOC_QP_OP_ERR``       sender      a read, and the card has no place left for what lets the peer write its data
-``LOC_QP_OP_ERR``       receiver    the same of a long send that comes
-``LOC_PROT_ERR``        sender      an SGE has a key that is none, or the ``rkey``, or memory that may not be written
-``LOC_PROT_ERR``        receiver    a receive names memory that may not be written
-``WR_FLUSH_ERR``        either      what is behind a request that failed; all of a QP that goes to ERR
-``BAD_RESP_ERR``        sender      the peer answers what was not asked
+``LOC_QP_OP_ERR``       sender      a read, and the card has no free entry for the window that the peer writes
+``LOC_QP_OP_ERR``       receiver    the same for a long send that arrives
+``LOC_PROT_ERR``        sender      an SGE with an invalid key, with an ``rkey``, or with read-only memory
+``LOC_PROT_ERR``        receiver    a receive with read-only memory
+``WR_FLUSH_ERR``        either      requests after a failed one; all requests of a QP that enters ERR
+``BAD_RESP_ERR``        sender      the response of the peer does not match the request
 ``REM_INV_REQ_ERR``     sender      the peer's receive is too short; an atomic at an odd address
 ``REM_ACCESS_ERR``      sender      a key, a range or a permission that the peer's region does not have; its ``lkey``
-``REM_OP_ERR``          sender      the peer's receive names memory that may not be written, or cannot be lent
-``RETRY_EXC_ERR``       sender      nobody answers
-``RNR_RETRY_EXC_ERR``   sender      the peer has no receive, and gets none
+``REM_OP_ERR``          sender      the peer's receive has read-only memory, or gets no window
+``RETRY_EXC_ERR``       sender      no response
+``RNR_RETRY_EXC_ERR``   sender      the peer posts no receive
 ``FATAL_ERR``           sender      the card failed
 ======================= =========== ==========================================================================
 
-``LOC_QP_OP_ERR`` also ends a request whose data the card cannot read: a fault of PCIe.
+``LOC_QP_OP_ERR`` also ends a request whose data the card cannot read because of a PCIe error.
 
-The others have no cause here: ``LOC_ACCESS_ERR`` (the card itself refuses the peer's write, and no receive takes part),
-``MW_BIND_ERR`` (no memory windows), those of RD (``LOC_EEC_OP_ERR``, ``LOC_RDD_VIOL_ERR``, ``REM_INV_RD_REQ_ERR``,
-``INV_EECN_ERR``, ``INV_EEC_STATE_ERR``), of XRC and extended connections (``REM_ABORT_ERR``), of vendors
-(``RESP_TIMEOUT_ERR``, ``GENERAL_ERR``), of tag matching (``TM_ERR``, ``TM_RNDV_INCOMPLETE``).
+The other statuses have no cause here: ``LOC_ACCESS_ERR`` (the card itself rejects the peer's write, without a receive),
+``MW_BIND_ERR`` (there are no memory windows), those of RD (``LOC_EEC_OP_ERR``, ``LOC_RDD_VIOL_ERR``,
+``REM_INV_RD_REQ_ERR``, ``INV_EECN_ERR``, ``INV_EEC_STATE_ERR``), of XRC and extended connections (``REM_ABORT_ERR``),
+of vendors (``RESP_TIMEOUT_ERR``, ``GENERAL_ERR``), and of tag matching (``TM_ERR``, ``TM_RNDV_INCOMPLETE``).
 """
 
 from weft.driver.protocol.message_end import Kind, MessageEnd
@@ -39,7 +39,7 @@ SEND, WRITE, READ, ADD = (WROpcode.SEND, WROpcode.RDMA_WRITE, WROpcode.RDMA_READ
 ABSENT = {"SUCCESS", "LOC_ACCESS_ERR", "MW_BIND_ERR", "LOC_EEC_OP_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR",
           "INV_EECN_ERR", "INV_EEC_STATE_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR", "TM_ERR",
           "TM_RNDV_INCOMPLETE"}
-LONG = 300      # a send that takes windows
+LONG = 300      # a send that needs windows
 
 
 def short_receive(pair):
@@ -58,7 +58,7 @@ def own_rkey(pair):
 
 
 def protected_destination(pair):
-    """Of a read."""
+    """Read into memory that may not be written."""
     mr = MR(pair.hosts[0].pd, 64, AccessFlag(0))
     pair.send(READ, SGE(mr.buf, 8, mr.lkey))
 
@@ -78,7 +78,7 @@ def error_state(pair):
 
 
 def wrong_answer(pair):
-    """The read is answered as an atomic would be."""
+    """Answer the read as an atomic would be answered."""
     link = pair.pair.links[1]
     deliver = link.deliver
 
@@ -112,7 +112,7 @@ def atomic_at_an_odd_address(pair):
 
 
 def fill(pair, end):
-    """No memory region can be made any more at an end; the mailboxes are there."""
+    """Let an end use up its memory regions; the mailboxes exist."""
     pair.send(READ, (0, 8))
     assert pair.statuses(0, 1) == [WCStatus.SUCCESS]
     host = pair.hosts[end]
@@ -148,7 +148,7 @@ def failed_card(pair):
         host.context.engine.fail("the test says so")
 
 
-# (status of the sender's request, that of the receiver's, how): None for no completion.
+# (status of the sender's request, status of the receiver's, function that provokes them); None: no completion.
 TABLE = [
     (WCStatus.REM_INV_REQ_ERR, WCStatus.LOC_LEN_ERR, short_receive),
     (WCStatus.LOC_LEN_ERR, None, atomic_of_four_bytes),
@@ -170,7 +170,7 @@ TABLE = [
 
 
 def check(pair, sender, receiver, provoke):
-    """Provoke an error: both ends get theirs, their QPs are in error, and what is posted behind is flushed."""
+    """Provoke an error; check the completions of both ends, their QP states, and the flush of later requests."""
     provoke(pair)
     assert pair.statuses(0, 1) == [sender], provoke.__name__
     assert pair.hosts[0].qp.qp_state is QPState.ERR

@@ -1,4 +1,4 @@
-"""Each error completion of operations, provoked for real, at both ends."""
+"""Error completions of operations, provoked at both ends."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_no_receive_exhausts_the_retries(opcode, length, retries):
 
 @pytest.mark.parametrize("length", [0, 100, 5_000])
 def test_receive_that_comes_late_is_waited_for(length):
-    """What is asked for behind it waits; what the other end asks for does not."""
+    """Later requests of the same end wait; requests of the other end do not."""
     pair = OperationPair(rnr_retry=7, min_rnr_timer=1)
     a, b = pair.hosts
     a.mr.write(b"s" * 5_000)
@@ -114,7 +114,7 @@ def test_dead_peer_exhausts_the_retries(opcode, known):
 
 
 def test_answers_nobody_takes_do_not_end_the_connection():
-    """Who only answers gives up in silence when its peer is gone, and goes on when it is back."""
+    """An end that only answers gives up without an error when its peer is gone, and continues when the peer is back."""
     pair = OperationPair(**FAST)
     a, b = pair.hosts
     b.recv(0, 100)
@@ -163,7 +163,7 @@ def test_local_error_waits_for_what_was_posted_before():
 
 
 def test_refused_write_waits_for_what_was_posted_before():
-    """The card refuses it at once; the answers that are under way are taken first."""
+    """The card rejects the write at once; outstanding answers are taken first."""
     pair = OperationPair(length=1 << 18)
     a, b = pair.hosts
     b.recv(0, 1 << 17)

@@ -1,5 +1,7 @@
-"""Every error a completion can have, provoked over two functional cards: see
-:mod:`~weft.tb.test.driver.operation.error_table`."""
+"""Error statuses of completions, provoked over two functional cards.
+
+:mod:`~weft.tb.test.driver.operation.error_table` lists them.
+"""
 
 import pytest
 
@@ -14,7 +16,7 @@ FAST = {"timeout": 4, "retry_cnt": 1, "rnr_retry": 1, "min_rnr_timer": 1}
 
 @pytest.mark.parametrize(("sender", "receiver", "provoke"), TABLE, ids=[how.__name__ for *_, how in TABLE])
 def test_every_error_is_provoked_for_real(sender, receiver, provoke):
-    """And nothing leaks."""
+    """No resource leaks."""
     pair = OperationPair(pair=make_pair(preset="test"), **FAST)
     check(pair, sender, receiver, provoke)
     pair.pair.links[1].drop = None

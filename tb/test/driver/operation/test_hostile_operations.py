@@ -1,4 +1,4 @@
-"""A peer that lies about operations: it is refused, writes nothing it may not, and makes nothing grow."""
+"""Peer that violates the protocol of operations: requests are rejected, memory is protected, and nothing grows."""
 
 import random
 
@@ -17,7 +17,7 @@ SLOTS = 16
 
 
 class Liar(OperationPair):
-    """Frames of A's QP come from the test; B is the victim. Both mailboxes are known."""
+    """Pair of hosts in which the test sends the frames of A's QP; B is the victim. Both mailboxes are known."""
 
     def __init__(self, known=True, **options):
         super().__init__(**{"memory_access": LOCAL | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC} | options)
@@ -44,25 +44,25 @@ class Liar(OperationPair):
         self.psn += 1
 
     def write(self, at, data):
-        """Into B's mailbox."""
+        """Write into B's mailbox."""
         self._frame(at, self.operations.mailbox.key, data)
 
     def say(self, kind, sequence=None, length=0, argument=0, imm=0, **more):
-        """The end of a message."""
+        """Send the end of a message."""
         if sequence is None:
             sequence = self.operations.responder._sequence
         self._frame(*MessageEnd(kind, sequence, length, argument, **more).words()[:2], imm=imm, ack_req=1)
         self.go()
 
     def go(self):
-        """Let B work."""
+        """Let B progress."""
         for _ in range(20):
             self.hosts[1].context.progress()
             self.pair.loop.run(self.pair.loop.now_ns + 1_000)
 
     @property
     def naks(self):
-        """Syndromes of refusals that B sent."""
+        """Return the NAK syndromes that B sent, other than PSN sequence errors."""
         frames = [f for f in self.answers if f[wire.BTH_OFFSET] == wire.Opcode.ACKNOWLEDGE]
         found = [wire.AETH.unpack(f[wire.RETH_OFFSET:]).syndrome for f in frames]
         return [syndrome for syndrome in found if syndrome > wire.Syndrome.NAK_PSN_SEQUENCE]
@@ -130,7 +130,7 @@ def test_answer_to_nothing_is_a_bad_response(what):
     (WROpcode.SEND, 1_000, Kind.ATOMIC_RESULT, {}),
     (WROpcode.SEND, 1_000, Kind.GRANT, {"length": 1_000, "argument": place(0, 0)}),
     (WROpcode.SEND, 1_000, Kind.GRANT, {"length": 1_000, "argument": place(0, 17)}),
-    (WROpcode.SEND, 1_000, Kind.GRANT, {"length": 1_000, "argument": place(0, 1)}),   # of other bytes, see below
+    (WROpcode.SEND, 1_000, Kind.GRANT, {"length": 1_000, "argument": place(0, 1)}),   # other length, see below
     (WROpcode.RDMA_READ, 1_000, Kind.GRANT, {"length": 1_000, "argument": place(0, 1)}),
     (WROpcode.RDMA_READ, 1_000, Kind.READ_DATA, {"length": 999}),
     (WROpcode.RDMA_READ, 1_000, Kind.ATOMIC_RESULT, {}),
@@ -180,7 +180,7 @@ def test_sends_with_data_are_no_more_than_the_mailbox_has_slots():
 
 
 def test_reads_that_cannot_begin_are_no_more_than_was_agreed():
-    """A receive is missing, so they wait."""
+    """They wait for a missing receive."""
     liar = Liar(max_dest_rd_atomic=4)
     liar.say(Kind.SEND)
     for _ in range(50):
@@ -226,7 +226,7 @@ def test_completed_requests_cannot_be_more_than_there_were():
 
 @pytest.mark.parametrize("turn", range(60))
 def test_random_ends_and_random_mailboxes(turn):
-    """Whatever is said: nothing raises, and nothing but receives and what the peer may write changes."""
+    """With any message, nothing raises, and only receives and the memory that the peer may write change."""
     seed = SEED + turn
     print(f"WEFT_SEED={SEED} python -m pytest tb/test/driver/operation/test_hostile_operations.py "
           f"-k 'random and {turn}'")

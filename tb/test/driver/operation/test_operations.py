@@ -10,7 +10,7 @@ AGAIN = f"WEFT_SEED={SEED} python -m pytest tb/test/driver/operation/test_operat
 
 
 def test_random_operations():
-    """The whole: ``python -m weft.tb.verify.operations functional``."""
+    """A part of ``python -m weft.tb.verify.operations functional``."""
     print(AGAIN)
     traffic, links = functional_traffic(SEED)
     counts = traffic.run(700)
@@ -32,7 +32,7 @@ def test_random_operations_of_a_few_bytes():
 
 @pytest.mark.parametrize("fault", ["byte", "order", "twice", "atomic"])
 def test_faults_are_noticed(fault, monkeypatch):
-    """Of memory, of completions, of atomics: the traffic above would not pass."""
+    """The traffic above detects faults of memory, completions and atomics."""
     traffic, _ = functional_traffic(SEED + 2, qps=4, longest=2_000, arena=1 << 19)
     cq, place = traffic.ends[0].cq, traffic.contexts[1].device.card.receive_path._place
     push, held, count = cq.push, [], iter(range(1 << 30))

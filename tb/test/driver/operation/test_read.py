@@ -16,7 +16,7 @@ LOCAL = AccessFlag.LOCAL_WRITE
 
 @pytest.mark.parametrize(("length", "at", "to"), [(0, 0, 0), (1, 4095, 3), (1000, 3, 4090), (20_001, 4095, 1)])
 def test_read_brings_what_is_there(length, at, to):
-    """The QPs permit no writes, and the memory it comes to neither."""
+    """Neither the QPs nor the destination memory permit writes."""
     pair = OperationPair(access=AccessFlag.REMOTE_READ, memory_access=AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ)
     a, b = pair.hosts
     data = random.Random(length).randbytes(1 << 15)
@@ -111,7 +111,7 @@ def test_read_of_what_is_not_permitted_moves_nothing(what):
 
 
 def test_destination_is_open_to_the_operation_alone():
-    """Whoever learns the key of a window and writes elsewhere, later, or over another QP is refused."""
+    """A peer that uses the key of a window at another address, later, or over another QP is rejected."""
     pair = OperationPair(qps=2, access=AccessFlag.REMOTE_READ | AccessFlag.REMOTE_WRITE,
                          memory_access=LOCAL | AccessFlag.REMOTE_READ)
     a, b = pair.hosts
@@ -149,7 +149,7 @@ def test_local_memory_that_is_not_the_program_s_own_fails_in_turn():
 
 
 def test_reads_wait_for_regions_that_the_card_can_spare():
-    """A card with few of them: 16 stay for whoever receives, and yet all reads are done."""
+    """The card has few regions; 16 of them stay reserved for receives, and all reads complete nevertheless."""
     pair = OperationPair(length=1 << 17, pair=make_pair(preset="test"))
     a, b = pair.hosts
     data = random.Random(8).randbytes(1 << 17)

@@ -1,4 +1,4 @@
-"""A QP in RTR answers: sends, reads and atomics of its peer take writes of its own, whose PSNs nobody told it."""
+"""A QP in RTR answers sends, reads and atomics of its peer with writes, before the program sets its send PSN."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from weft.tb.sim.pair.operation_pair import EVERYTHING, OperationPair
 
 
 def half_connected(length):
-    """Host 0 in RTS, host 1 in RTR; and the attributes of host 1 for RTS."""
+    """Return (pair, attributes): host 0 in RTS, host 1 in RTR, and the attributes of host 1 for RTS."""
     pair = OperationPair(connect=False)
     asks, answers = (host.qp for host in pair.hosts)
     of_peer = asks.connection

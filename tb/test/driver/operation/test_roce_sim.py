@@ -1,22 +1,21 @@
-"""The catalogue of roce-sim (github.com/datenlord/roce-sim, ``src/case/``): its 10 successful and 18 erroneous
-scenarios, by its names.
+"""Scenarios of roce-sim (github.com/datenlord/roce-sim, ``src/case/``): 10 successful and 18 erroneous ones.
 
-roce-sim drives Linux's ``rxe`` against its own endpoint; ``rxe_`` names cases in which the device under test asks,
-``sim_`` those in which it answers. Here both are cards, so ``rxe_`` is host 0 and ``sim_`` host 1 that asks. What
-roce-sim spoils in the endpoint is spoilt on the link. Where the protocol differs by design, the outcome does, and the
-table says why.
+The tests keep roce-sim's names. roce-sim drives Linux's ``rxe`` against its own endpoint: in ``rxe_`` cases the
+device under test is the requester, in ``sim_`` cases it is the responder. Here both ends are cards: host 0 is the
+requester of ``rxe_`` cases, host 1 that of ``sim_`` cases. Faults that roce-sim injects in its endpoint are injected on
+the link. The outcome differs where the protocol differs by design; the table gives the reason.
 
 =============================================== ============================ ==================================
 scenario                                         in roce-sim                  here
 =============================================== ============================ ==================================
 ``{rxe,sim}_{send,write,write_imm,read,``        success                      success
 ``atomic_cas}_success``
-``rxe_write_partial_retry``                      NAK, sent again from there   the lost packet alone is sent again
-``sim_write_partial_retry``                      packets that came: ignored   the same, and memory is not touched
-``sim_read_partial_retry``                       rest of the read again       the lost packet alone is sent again
+``rxe_write_partial_retry``                      NAK, go-back-N               only the lost packet is sent again
+``sim_write_partial_retry``                      duplicates are ignored       the same, and memory is unchanged
+``sim_read_partial_retry``                       rest of the read again       only the lost packet is sent again
 ``rxe_bad_response``                             QP in error                  BAD_RESP_ERR
-``rxe_ghost_ack``, ``rxe_implied_nak_...``       retried, then QP in error    ignored: RETRY_EXC_ERR if no other
-                                                                              one comes, success otherwise
+``rxe_ghost_ack``, ``rxe_implied_nak_...``       retried, then QP in error    ignored: success if another one
+                                                                              arrives, RETRY_EXC_ERR otherwise
 ``rxe_local_ack_timeout_...``                    the same                     the same
 ``rxe_psn_retry_limit_exceeded``                 QP in error, peer in RTS     RETRY_EXC_ERR, peer in RTS
 ``sim_psn_retry_limit_not_exceeded``             success after a retry        success
@@ -25,8 +24,9 @@ scenario                                         in roce-sim                  he
 ``rxe_rnr_nak_retry_limit_exceeded``             QP in error                  RNR_RETRY_EXC_ERR
 ``sim_remote_operation_err``                     the peer's CQ is full: NAK   the peer's CQ overruns, which ends
                                                                               the connection: RETRY_EXC_ERR
-``sim_unexpected_opcode``                        NAK, QP in error             no opcode of this card: dropped,
-                                                                              counted, sent again: success
+``sim_unexpected_opcode``                        NAK, QP in error             opcode unknown to this card:
+                                                                              dropped, counted, sent again:
+                                                                              success
 =============================================== ============================ ==================================
 """
 
@@ -39,11 +39,11 @@ from weft.tb.test.driver.spoilt_link import Scenario, again_valid, ghosts, lose,
 
 FAST = {"timeout": 4, "retry_cnt": 1}
 PMTU, LENGTH = 256, 1024
-DATA = b"".join(bytes([n]) * PMTU for n in (1, 2, 3, 4))     # every packet another one
+DATA = b"".join(bytes([n]) * PMTU for n in (1, 2, 3, 4))     # a different byte in every packet
 SEND, WRITE, WRITE_IMM, READ, SWAP = (WROpcode.SEND, WROpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM,
                                       WROpcode.RDMA_READ, WROpcode.ATOMIC_CMP_AND_SWP)
 SUCCESS = WCStatus.SUCCESS
-READ_REQUEST = 0x0C      # RC opcode of InfiniBand that this card does not have
+READ_REQUEST = 0x0C      # RC opcode of InfiniBand that this card does not implement
 
 
 # ---------------------------------------------------------------------------------------- successful
@@ -115,7 +115,7 @@ def test_rxe_write_partial_retry():
 
 
 def test_sim_write_partial_retry():
-    """All of it comes once more after the program has written there."""
+    """Packets arrive again after the program has overwritten their data."""
     scene = Scenario(asker=1)
     frames = []
     scene.on_the_way(1, lambda frame: frames.append(frame) or frame)
@@ -152,7 +152,7 @@ def test_sim_read_partial_retry():
 
 
 def test_rxe_bad_response():
-    """The answer says that it is another one's: an atomic's instead of a read's."""
+    """The response is marked as that of an atomic instead of a read."""
     scene = Scenario()
     spoilt = []
 
@@ -178,19 +178,19 @@ def test_rxe_bad_response():
 
 @pytest.mark.parametrize("opcode", [READ, WRITE, SWAP])
 def test_rxe_ghost_ack(opcode):
-    """An acknowledgement of what was never sent acknowledges nothing."""
+    """An acknowledgement of a PSN that was never sent acknowledges nothing."""
     scene = Scenario(**FAST)
     scene.on_the_way(1, ghosts(1 << 30))
     scene.ask(opcode, 8)
     if opcode is WRITE:
         assert scene.outcome() is WCStatus.RETRY_EXC_ERR and scene.me.qp.qp_state is QPState.ERR
-    else:           # the answer is no acknowledgement, and comes
+    else:           # the response is no acknowledgement, and arrives
         assert scene.outcome() is SUCCESS and scene.me.qp.qp_state is QPState.RTS
     assert scene.me.qp.sender.counts["stray_acks"] and scene.peer.qp.qp_state is QPState.RTS
 
 
 def test_rxe_implied_nak_sequence_error_retry_limit_exceeded():
-    """Neither the answer nor a right acknowledgement comes."""
+    """Neither the response nor a valid acknowledgement arrives."""
     scene = Scenario(timeout=4, retry_cnt=0)
     scene.peer.mr.write(b"\xff")
     ghost = ghosts(1 << 30)
@@ -222,7 +222,7 @@ def test_rxe_local_ack_timeout_retry_limit_exceeded(opcode):
 
 @pytest.mark.parametrize("opcode", [READ, WRITE, SEND, SWAP])
 def test_rxe_local_ack_timeout_retry_limit_not_exceeded(opcode):
-    """The first three frames of the peer get lost."""
+    """The first three frames of the peer are lost."""
     scene = Scenario()
     scene.peer.recv(0, 8)
     left = [3]
@@ -252,7 +252,7 @@ def test_rxe_psn_retry_limit_exceeded():
 
 
 def test_sim_psn_retry_limit_not_exceeded():
-    """Of two reads the first one's request gets lost."""
+    """The request of the first of two reads is lost."""
     scene = Scenario(asker=1)
     scene.peer.mr.write(b"\xff\xee")
     scene.on_the_way(1, lose(0))
@@ -266,7 +266,7 @@ def test_sim_psn_retry_limit_not_exceeded():
 @pytest.mark.parametrize("asker", [0, 1], ids=["rxe", "sim"])
 @pytest.mark.parametrize("opcode", [READ, WRITE, SWAP])
 def test_rkey_violation(asker, opcode):
-    """``rxe_rkey_violation`` and ``sim_rkey_violation``, of every operation that has a key."""
+    """``rxe_rkey_violation`` and ``sim_rkey_violation``, for every operation with a key."""
     scene = Scenario(asker)
     scene.peer.mr.write(b"\xff" * 8)
     scene.ask(opcode, 8, rkey=scene.peer.mr.rkey ^ 1)
@@ -283,7 +283,7 @@ def test_rxe_rnr_nak_retry_limit_exceeded():
 
 @pytest.mark.parametrize("asker", [0, 1], ids=["rxe", "sim"])
 def test_rnr_nak_retry_limit_not_exceeded(asker):
-    """``rxe_...`` and ``sim_...``: the receive is posted after the peer has asked twice."""
+    """``rxe_...`` and ``sim_...``: the receive is posted after two RNR NAKs."""
     scene = Scenario(asker, rnr_retry=6, min_rnr_timer=1)
     scene.me.mr.write(b"\xff")
     scene.ask(SEND, 1)
@@ -295,7 +295,7 @@ def test_rnr_nak_retry_limit_not_exceeded(asker):
 
 
 def test_sim_remote_operation_err():
-    """The peer has room for one completion."""
+    """The CQ of the peer has space for one completion."""
     scene = Scenario(asker=1, met=False, cqe=1, **FAST)
     for at in range(2):
         scene.peer.recv(at, 1)
@@ -309,7 +309,7 @@ def test_sim_remote_operation_err():
 
 
 def test_sim_unexpected_opcode():
-    """The third packet of a write says that it is a read."""
+    """The third packet of a write has the opcode of a read request."""
     scene = Scenario(asker=1)
     data = DATA
     scene.me.mr.write(data)

@@ -37,7 +37,7 @@ def test_send_takes_the_oldest_receive(length, imm):
 
 
 def test_grants_are_asked_for_when_the_peer_knows_where_to_put_them(monkeypatch):
-    """The peer asks for the mailbox before the card has it."""
+    """The peer requests the mailbox before the card has it."""
     pair = OperationPair(access=AccessFlag(0), memory_access=ONLY_LOCAL)
     a, b = pair.hosts
     data = [fill(pair, end, 5_000, seed=end) for end in range(2)]

@@ -1,4 +1,4 @@
-"""Segmentation: the bytes of a request, packet by packet."""
+"""Segmentation of the bytes of a request into packets."""
 
 import random
 
@@ -18,13 +18,13 @@ def packets_of(work, pmtu_code):
 
 
 def end_of(work):
-    """What a packet without payload says."""
+    """Return the message end that a packet without payload contains."""
     assert work.imm is not None and not work.length and work.last
     return message_end(work.remote_va, work.rkey, work.imm)
 
 
 def random_targets(rng, length):
-    """Where so many bytes go: one to four places, some of them empty."""
+    """Return one to four destinations for ``length`` bytes, some of them empty."""
     cuts = sorted(rng.choices(range(length + 1), k=rng.randrange(4)))
     return [(rng.randrange(1 << 40), 50 + n, b - a)
             for n, (a, b) in enumerate(zip([0, *cuts], [*cuts, length], strict=True))]

@@ -1,4 +1,4 @@
-"""The timer of a QP: probes after silence, and an end to them."""
+"""Progress timer of a QP: probes after silence, and its expiry."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from weft.driver.protocol.timer import Expiry, ProgressTimer
 
 
 def probes_until_exhausted(timer, start, limit=10**6):
-    """When the timer, left alone, asks for probes, and when it gives up (None: not before ``limit``)."""
+    """Return the times of the probes of a timer without progress, and of its expiry (None: not before ``limit``)."""
     probes = []
     while timer.running and timer.deadline < limit:
         now = timer.deadline
@@ -22,7 +22,7 @@ def test_stopped_timer_says_nothing():
 
 
 def check_gaps(probes, *wanted):
-    """Between probes, and before the first, lie these times, or up to an eighth more."""
+    """Check the times before the first probe and between probes: those wanted, or up to an eighth more."""
     gaps = [b - a for a, b in zip([0, *probes], probes, strict=False)]
     assert len(gaps) == len(wanted)
     assert all(least <= gap <= least * 9 / 8 for gap, least in zip(gaps, wanted, strict=True)), (gaps, wanted)
@@ -38,7 +38,7 @@ def test_silence_is_followed_by_probes_further_and_further_apart():
 
 @pytest.mark.parametrize("period", [2_000, 2_500, 4_000, 6_000, 12_000, 18_000, 36_000])
 def test_a_network_that_fails_regularly_does_not_take_what_every_probe_brings(period):
-    """What is sent again a round trip behind each probe meets the outage, and a timer begins anew: for how long?"""
+    """A retransmission that follows each probe by a round trip meets an outage fewer than 8 times in a row."""
     timer, now = ProgressTimer(25_000, 262_000, 7), 0
     round_trip, outage, tries = 11_000, 1_000, 0
     while now % period < outage:
@@ -83,17 +83,17 @@ def test_progress_starts_anew():
 
 
 def test_answered_probes_follow_the_round_trip():
-    """On a long path too: a timeout of many round trips does not slow down what is alive."""
+    """On a long path, too: a time-out of many round trips does not slow down a working connection."""
     timer = ProgressTimer(300, 10_000, 3)
     timer.progress(0)
     probes = []
     for now in range(0, 6_000, 100):
         if timer.poll(now) is Expiry.PROBE:
             probes.append(now)
-        if probes and now == probes[-1] + 100 and len(probes) % 3 == 0:   # two of three get lost, or their answers
+        if probes and now == probes[-1] + 100 and len(probes) % 3 == 0:   # two of three probes or responses are lost
             timer.answered(now)
     assert 10 < len(probes) < 15
-    assert all(b - a <= 600 * 9 / 8 + 100 for a, b in zip(probes, probes[1:], strict=False))     # seen every 100
+    assert all(b - a <= 600 * 9 / 8 + 100 for a, b in zip(probes, probes[1:], strict=False))     # sampled every 100
 
 
 def test_answered_timer_ends_at_last():

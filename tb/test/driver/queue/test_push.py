@@ -1,4 +1,4 @@
-"""Descriptors that the driver gives an idle card itself, on functional cards."""
+"""Descriptors that the driver pushes to an idle card, on functional cards."""
 
 import pytest
 
@@ -17,8 +17,11 @@ WINDOWS = [hex(abi.PUSH_BASE + k * abi.BLOCK_BYTES) for k in range(abi.PUSH_WIND
 
 
 def writes(posts, device_type=FunctionalDevice, inline=0, **options):
-    """Give so many writes at a time, and wait for them; what they cost the first card, by register. With ``inline``
-    they have so many bytes, which are others as soon as they are posted, and go to addresses of all kinds."""
+    """Post writes in groups of the sizes ``posts``; return the register accesses of the first card, by register.
+
+    The function waits for each group. With ``inline``, a write has ``inline`` bytes, which are overwritten as soon as
+    it is posted, and goes to addresses of different alignment.
+    """
     length = inline or LENGTH
     pair = make_pair(ContextConfig(ring_log2=8), device_type=device_type, **options)
     ends = make_endpoints(pair, length * sum(posts), window=32, inline=inline)
@@ -71,7 +74,7 @@ def test_writes_that_come_together_are_rung_for():
 
 @pytest.mark.parametrize("loss", [0, 0.1])
 def test_a_push_in_pieces_rings_as_a_doorbell_does(loss):
-    """The processor does not combine what it writes: the first piece tells all."""
+    """The processor does not combine the writes; the first piece alone notifies the card."""
 
     class Pieces(FunctionalDevice):
         write_block = Device.write_block
@@ -98,7 +101,7 @@ def test_a_write_that_is_inline_is_pushed_with_its_data(length, entries):
 
 @pytest.mark.parametrize("length", [1, 16, 50, 64])
 def test_writes_that_are_inline_come_again_when_they_are_lost(length):
-    """With the bytes of the time of posting, also where a packet crosses a multiple of the PMTU."""
+    """Retransmissions have the bytes of the time of posting, also if a packet crosses a multiple of the PMTU."""
     lossy = LinkConfig(loss=0.2, duplicate=0.1, reorder_distance=1)
     assert writes([1, 7, 20] * 4, inline=length, forward=lossy)["again"] > 5
 

@@ -1,4 +1,4 @@
-"""What a card refuses is told to its driver, and never so often that anybody waits for it."""
+"""Reports of dropped packets: the driver gets them, and they never delay other traffic."""
 
 import random
 
@@ -16,7 +16,7 @@ REPORTS_LOG2 = 4
 
 
 class Scene:
-    """An honest QP, and two on the second host in whose peer's name anybody may speak."""
+    """An honest QP, and two QPs of the second host that receive frames forged in the name of their peer."""
 
     def __init__(self):
         self.pair = make_pair(ContextConfig(ring_log2={Ring.META_REPORT: REPORTS_LOG2}), seed=SEED)
@@ -29,7 +29,7 @@ class Scene:
         self.context = self.pair.contexts[1]
 
     def receive(self, qp, opcode=Opcode.WRITE_ONLY, extensions=None, payload=bytes(4), **changes):
-        """A frame in the name of the QP's peer; without a key that it may use if nothing else is said."""
+        """Receive a frame with the source address of the QP's peer, by default with an invalid key."""
         context = self.context
         self.card.receive(wire.build_frame(**{
             "opcode": opcode, "dst_mac": context.mac, "src_mac": 2, "src_ip": qp.engine.path.ip, "dst_ip": context.ip,
@@ -38,12 +38,12 @@ class Scene:
             "extensions": wire.RETH.pack(rkey=77, dma_length=4) if extensions is None else extensions, **changes}))
 
     def told(self):
-        """What reached the report ring and was not read."""
+        """Return the number of reports in the ring that were not read."""
         rings = self.card.rings
         return rings.prod[Ring.META_REPORT] - rings.cons[Ring.META_REPORT]
 
     def write(self):
-        """An honest write, to its end."""
+        """Execute an honest write."""
         me, you = self.ends
         data = random.Random(SEED).randbytes(LENGTH)
         me.mr.write(data)
@@ -69,7 +69,10 @@ class Scene:
 
 
 def test_a_flood_of_refused_packets_is_told_of_once_a_qp():
-    """And not again before the driver has read of it; whoever else is refused is told of nevertheless."""
+    """The card reports drops of a QP again only after the driver has read the last report.
+
+    Drops of other QPs are reported nevertheless.
+    """
     scene = Scene()
     one, other = scene.victims
     coalesced = 0

@@ -1,4 +1,4 @@
-"""Reports are taken, kept and handed over whatever else goes on."""
+"""Reports: polled, kept and delivered in spite of errors, floods and slow readers."""
 
 import pytest
 
@@ -13,11 +13,11 @@ from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
 from weft.tb.sim.pair.functional_pair import close_and_check, make_endpoints, make_pair
 
-COUNT = 200   # writes that nobody looks after
+COUNT = 200   # writes of which the other host reads no report
 
 
 class Entries:
-    """A ring with so many reports of a kind, QPN 0 and up."""
+    """Ring with ``count`` reports of a kind, with consecutive QPNs from 0."""
 
     def __init__(self, count, kind=abi.ReportKind.MESSAGE_END, batch=4):
         self.entries = [abi.REPORT_EVENT.pack(kind=kind, qpn=n % 256) for n in range(count)]
@@ -32,7 +32,7 @@ class Entries:
 
 
 class Log:
-    """The QP of all reports: takes them, but for one."""
+    """QP of all reports, which takes every report except one."""
 
     def __init__(self, refused=None):
         self.seen, self.refused = [], refused
@@ -78,14 +78,14 @@ def test_what_is_collected_is_bounded_and_comes_in_order(monkeypatch):
 
 
 def test_an_entry_is_read_behind_its_phase():
-    """The card writes an entry while the host reads it: first what is behind the phase, then the phase."""
+    """The card writes an entry while the host reads it: first the bytes after the phase, then the phase."""
     device = FunctionalDevice(EventLoop())
     ring = CardToHostRing(device, abi.Ring.META_REPORT, 2)
     read, torn = ring.buffer.read, bytes([1]) + bytes(63)
 
     def late(offset, length):
         data = read(offset, length)
-        if offset == 0 and length > 64:      # the phase is new already, the rest is not
+        if offset == 0 and length > 64:      # the phase is new, the rest is old
             ring.buffer.write(0, bytes([1]) + bytes([7] * 63))
             data = torn + data[64:]
         return data
@@ -96,7 +96,7 @@ def test_an_entry_is_read_behind_its_phase():
 
 
 class NeedsRoom:
-    """A functional card that destroys nothing before all its reports are in the host's memory."""
+    """Functional card that executes no destroy command before all its reports are in host memory."""
 
     def __init__(self, card):
         self.card, self.peek, self.waited = card, card.rings.peek, 0
@@ -113,7 +113,7 @@ class NeedsRoom:
 
 
 def test_closing_makes_room_for_the_reports_it_waits_for():
-    """And they are not lost: every write is acknowledged."""
+    """No report is lost: every write is acknowledged."""
     pair = make_pair(ContextConfig(ring_log2={abi.Ring.META_REPORT: 2}), seed=3)
     ends = make_endpoints(pair, 4_096, window=COUNT)
     other = MR(ends[1].pd, 4_096, AccessFlag.LOCAL_WRITE)
@@ -122,7 +122,7 @@ def test_closing_makes_room_for_the_reports_it_waits_for():
         wr = SendWR(wr_id=n, sg=[SGE(ends[0].mr.buf, 8, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
         wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)
         ends[0].qps[0].post_send(wr)
-    pair.contexts[0].run_until(lambda: not ends[0].qps[0].sender.in_card, 10**8)   # the other host does not look
+    pair.contexts[0].run_until(lambda: not ends[0].qps[0].sender.in_card, 10**8)   # the other host does not progress
     pair.loop.run(pair.loop.now_ns + 10_000)
     assert pair.devices[1].card.backlog
     other.close()

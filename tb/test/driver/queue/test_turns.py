@@ -1,4 +1,4 @@
-"""Turns to send: bytes are shared whatever the descriptors are, what is repeated is charged, nobody waits for ever."""
+"""Transmit turns: QPs share bytes for any descriptor size, repetitions are charged, and no QP waits for ever."""
 
 import random
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ ENOUGH = 100_000
 
 
 class FakeRing:
-    """Holds so many descriptors until the card takes them."""
+    """Ring that holds ``depth`` descriptors until the card takes them."""
 
     def __init__(self, depth):
         self.depth, self.prod, self.cons, self.pushed = depth, 0, 0, []
@@ -43,7 +43,7 @@ class FakeRing:
 
 
 class FakeQP:
-    """Has descriptors of ``length`` bytes without end, or ``left`` of them; the same for what is sent again."""
+    """QP with ``left`` descriptors of ``length`` bytes, and ``again`` repeated ones of ``again_length`` bytes."""
 
     def __init__(self, length, left=10**9, again=0, again_length=0):
         self.length, self.left, self.again, self.again_length = length, left, again, again_length
@@ -73,7 +73,7 @@ class FakeQP:
 
 
 class Card:
-    """Takes some descriptors between two calls of ``fill``, those to be repeated first."""
+    """Card that takes some descriptors between two calls of ``fill``, those to be repeated first."""
 
     def __init__(self, qps, seed, depth=64):
         self.rng, self.qps = random.Random(seed), qps
@@ -119,7 +119,7 @@ def test_tiny_descriptors_are_charged_for_their_headers():
 
 
 def test_what_is_repeated_is_charged():
-    """A QP that repeats as much as another one sends has nothing new on the line meanwhile; later it has its part."""
+    """A QP that repeats as much as another one sends gets no turn for new work meanwhile; later it gets its share."""
     repeats = DEBT_BYTES_MAX // 4096
     loser, other = FakeQP(4096, again=repeats, again_length=4096), FakeQP(4096)
     card = Card([loser, other], seeded())
@@ -131,7 +131,7 @@ def test_what_is_repeated_is_charged():
 
 
 def test_a_debt_has_an_end():
-    """Who repeated very much is not shut out for as long."""
+    """A QP that repeated very much is excluded for a limited time only."""
     loser, other = FakeQP(4096, again=100 * DEBT_BYTES_MAX // 4096, again_length=4096), FakeQP(4096)
     card = Card([loser, other], seeded())
     while loser.again:
@@ -149,7 +149,7 @@ def test_new_work_goes_on_beside_endless_repetitions():
 
 
 def test_credit_is_not_kept():
-    """Who had nothing to send for long takes no more than its part when it comes."""
+    """A QP that had nothing to send for a long time gets no more than its share afterwards."""
     rare, busy = FakeQP(512, left=1), FakeQP(512)
     card = Card([rare, busy], seeded())
     for _ in range(500):
@@ -175,7 +175,7 @@ def test_alone_a_qp_gets_all_there_is():
 
 @pytest.mark.parametrize("depth", [2, 4, 64])
 def test_what_waits_goes_on_only_when_the_card_finished_something(depth):
-    """So the driver does not try until the status block says so."""
+    """The driver therefore need not try before the status block advances."""
     seed = seeded()
     rng, waited = random.Random(seed), 0
     card = Card([FakeQP(rng.choice([0, 512, 20_000, 300_000]), again=rng.choice([0, 500]), again_length=4096)

@@ -1,4 +1,4 @@
-"""What is packed by words is what the layouts say, whatever the values are."""
+"""Entries and frames that are packed by words, compared with their layouts for any values."""
 
 import random
 
@@ -27,7 +27,7 @@ def seeded():
 
 
 def values(rng, layout, names):
-    """A value of every field: often one at the end of its range."""
+    """Return a value for every field, often one at the end of its range."""
     most = {name: (1 << layout.by_name[name].width) - 1 for name in names}
     return {name: rng.choice([0, most[name], rng.randint(0, most[name])]) for name in names}
 
@@ -37,11 +37,11 @@ def named(layout, *absent):
 
 
 def random_work(rng, names):
-    """(Fields of a :class:`Work`, those of its descriptor), each with the fields ``names``."""
+    """Return (fields of a :class:`Work`, fields of its descriptor), each with the fields ``names``."""
     fields, last = values(rng, abi.WORK, names), rng.randrange(2)
     imm = values(rng, abi.WORK, ["imm"]) if rng.random() < 0.5 else {}
     opcode = abi.WorkOpcode.WRITE_IMM if imm else abi.WorkOpcode.WRITE
-    grown = {"psn": fields["psn"] + (rng.randrange(3) << 32), "last": last}     # a PSN grows, of which 32 bits are sent
+    grown = {"psn": fields["psn"] + (rng.randrange(3) << 32), "last": last}     # the descriptor has 32 bits of a PSN
     return fields | imm | grown, fields | imm | {"opcode": opcode, "ack_req": last}
 
 

@@ -1,4 +1,4 @@
-"""The receiver by itself, on a knitting buffer: no card, no link."""
+"""Receiver on a knitting buffer, without card and link."""
 
 import random
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ PSN = (1 << 24) - 3
 
 
 def known(_index, _address, _length, done):
-    """A card that knows of an extent at once."""
+    """Announce an extent as a card that accepts it at once."""
     done()
 
 
@@ -83,7 +83,7 @@ def test_message_waits_for_its_holes_and_for_their_node():
     receiver, _ = make_receiver()
     event(receiver, abi.ReportKind.MESSAGE_END, PSN + 9, PSN + 10, 2)
     receiver.settle()
-    assert not receiver.messages and receiver.cum == PSN  # the node of the two holes is not here yet
+    assert not receiver.messages and receiver.cum == PSN  # the node of the two holes has not arrived
     node(receiver, (PSN + 4, 2))
     receiver.settle()
     assert not receiver.messages and receiver.cum == PSN + 4
@@ -116,7 +116,7 @@ def test_residue_goes_to_the_tail_under_new_rsns():
 
 
 def test_hole_the_card_did_not_match_is_not_asked_for_again():
-    """Nor is one taken for filled whose RSN and PSN do not belong together, or whose node is gone."""
+    """A hole does not count as filled if its RSN and PSN do not belong together, or if its node is gone."""
     receiver, _ = make_receiver()
     node(receiver, (PSN + 2, 2), (PSN + 9, 2))
     head = receiver.holes.nodes[0].line
@@ -132,7 +132,7 @@ def test_hole_the_card_did_not_match_is_not_asked_for_again():
     retire(receiver, head + 2)
     event(receiver, abi.ReportKind.PROGRESS, PSN + 30, PSN + 30, 5)
     receiver.settle()
-    assert receiver.cum == PSN + 20     # the hole at RSN 4 was left open and nothing came for it
+    assert receiver.cum == PSN + 20     # the hole at RSN 4 was left open, and nothing arrived for it
 
 
 def test_message_end_is_counted_once():

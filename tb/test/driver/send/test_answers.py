@@ -1,4 +1,4 @@
-"""What a sender makes of answers: which say that something arrived, which ask it to wait, which say nothing."""
+"""Syndromes at the sender: those that acknowledge, those that make it wait, and those without effect."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_only_a_positive_acknowledgement_completes_with_success(syndrome):
     found = [status for _, status in statuses(sender)]
     if syndrome in POSITIVE:
         assert found == [WCStatus.SUCCESS] * 3
-    elif syndrome in ENDS:      # it names the last packet: what lies before that one arrived
+    elif syndrome in ENDS:      # the syndrome names the last packet; all before it arrived
         assert found == [WCStatus.SUCCESS] * 2 + [ENDS[syndrome]]
     elif syndrome in NOT_READY:
         assert found == [WCStatus.SUCCESS] * 2 and sender.outstanding == 1
@@ -37,7 +37,7 @@ def test_a_sequence_error_makes_one_probe_at_once():
         sender.on_ack(PSN, SEQUENCE, now)
         sender.poll(now)
     assert sender.counts["probes"] == 1 and sender.counts["sequence_naks"] == 3
-    sender.poll(sender.deadline)           # that one was due by itself
+    sender.poll(sender.deadline)           # this probe was due anyway
     sender.on_ack(PSN, SEQUENCE, 400)
     sender.poll(400)
     assert sender.counts["probes"] == 3 and sender.queue.una == PSN
@@ -48,7 +48,7 @@ def test_a_sequence_error_makes_one_probe_at_once():
 
 @pytest.mark.parametrize("code", range(32))
 def test_the_sender_waits_as_long_as_the_receiver_asks(code):
-    """IBTA table 46, in units of 10 µs, and up to an eighth more."""
+    """Values of IBTA table 46 in units of 10 µs; the sender waits up to an eighth longer."""
     units = (65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
              4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152)
     assert RNR_TIMER_NS[code] == 10_000 * units[code]
@@ -64,7 +64,7 @@ def test_rnr_retry_counts_answers_to_probes_and_seven_never_ends():
         while sender.failed is None and answers < 20_000:
             sender.poll(sender.deadline)
             answers += 1
-            for _ in range(2):                                   # each of them comes twice
+            for _ in range(2):                                   # each of them arrives twice
                 sender.on_ack(PSN, 0x21, sender.deadline)
                 if sender.failed is not None:
                     break
@@ -92,7 +92,10 @@ def test_the_receiver_says_how_long_to_wait():
 
 
 def rounds(sender, lost, limit=3_000, now=0):
-    """The peer answers every probe; ``lost(round)`` says whether what is next in turn got lost again. Rounds made."""
+    """Let the peer answer every probe; return (rounds, time).
+
+    ``lost(round)`` is true if the oldest unacknowledged packet was lost again.
+    """
     for done in range(limit):
         now = sender.deadline
         sender.poll(now)
@@ -108,7 +111,7 @@ def rounds(sender, lost, limit=3_000, now=0):
 
 
 def test_packets_that_never_arrive_end_although_the_peer_answers():
-    """As when the path does not take packets of this size: probes and answers are short."""
+    """This happens if the path drops packets of this size: probes and acknowledgements are short."""
     sender = make_sender(retry_cnt=2)
     made, end = rounds(sender, lambda _: True)
     assert sender.failed is WCStatus.RETRY_EXC_ERR and made < 20, made
@@ -116,9 +119,9 @@ def test_packets_that_never_arrive_end_although_the_peer_answers():
 
 
 def test_loss_alone_does_not_end_it():
-    """An answer that brings nothing new is no progress, but what is lost seldom enough has time."""
+    """An acknowledgement without news is no progress, but a packet that is lost a few times has enough time."""
     sender = make_sender(retry_cnt=2)
-    for number in range(1, 12):      # each packet gets lost three times, the next one is acknowledged at last
+    for number in range(1, 12):      # each packet is lost three times; then the next one is acknowledged
         made, _ = rounds(sender, lambda n: n < 3, limit=4)
         assert made == 4 and sender.failed is None
         ack(sender, PSN + number, sender.deadline - 1)
@@ -138,7 +141,7 @@ def test_the_end_of_a_path_that_takes_no_large_packets():
 
 @pytest.mark.parametrize("rtt_ns", [300, 3_000, 60_000])
 def test_probes_follow_the_round_trip(rtt_ns):
-    """Every probe is answered ``rtt_ns`` later; the sender was set up for one of 50."""
+    """Every probe is answered ``rtt_ns`` later; the sender is configured for a round trip of 50 ns."""
     sender, answers, now, asked = make_sender(timeout_ns=10**6), [], 0, []
     while len(asked) < 40:
         times = [sender.deadline, *answers[:1]]

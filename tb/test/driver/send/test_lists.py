@@ -1,4 +1,4 @@
-"""Lists of writes: one message to the peer, acknowledged at once, and every request completes for itself."""
+"""Lists of writes: one message to the peer with one acknowledgement, and a separate completion for every request."""
 
 import itertools
 import random
@@ -15,7 +15,7 @@ from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 
 SUCCESS = WCStatus.SUCCESS
-HALF = 1 << 17     # of the memory: what is written comes from the first half, and goes to the second
+HALF = 1 << 17     # of the memory: writes go from the first half to the second
 FENCED = SendFlags.SIGNALED | SendFlags.FENCE
 
 
@@ -27,7 +27,7 @@ def seed():
 
 
 def post_list(pair, requests):
-    """Post (opcode, place, length, flags) as one list; a place is the same on both sides, but for the half."""
+    """Post (opcode, offset, length, flags) as one list; an offset is the same on both sides, except for the half."""
     a, b = pair.hosts
     first = None
     for number, (opcode, at, length, flags) in reversed(list(enumerate(requests))):
@@ -43,7 +43,7 @@ def writes(lengths):
 
 
 def told(pair):
-    """Message ends that the peer heard of, and acknowledgements that it sent."""
+    """Return the numbers of message ends reported to the peer and of acknowledgements that the peer sent."""
     context = pair.hosts[1].context
     return context.engine.reports.counts["MESSAGE_END"], context.counts["ACKNOWLEDGE"]
 
@@ -64,7 +64,7 @@ def test_a_list_is_one_message_and_single_writes_are_each():
 
 @pytest.mark.parametrize("log2", [20, 5])
 def test_so_many_packets_are_acknowledged_at_once(log2):
-    """Also if the peer takes only few ahead: then it is asked early enough, and no probe is needed."""
+    """If the peer accepts few packets ahead, an acknowledgement is requested early enough, without a probe."""
     pair = OperationPair(2 * HALF, path_mtu=MTU.MTU_256, outstanding_log2=log2)
     post_list(pair, writes([8 * 256 + 16] * 60))
     assert len(pair.completions(0, 60)) == 60
@@ -76,7 +76,7 @@ def test_so_many_packets_are_acknowledged_at_once(log2):
 
 
 def test_nothing_waits_for_what_does_not_start_at_once():
-    """In front of a fence, and in front of what is no write, the peer is told of a write."""
+    """The peer is notified of a write before a fence, and before a request that is no write."""
     pair = OperationPair(2 * HALF)
     read, write, fenced = ((WROpcode.RDMA_READ, 0, 100, SendFlags.SIGNALED), *writes([100]),
                            (WROpcode.RDMA_WRITE, 100, 100, FENCED))
@@ -111,7 +111,10 @@ def test_a_bad_write_fails_in_its_turn(fault, at):
 
 
 def test_lists_of_anything_arrive_whatever_gets_lost(seed):
-    """Writes with whatever else in between, fenced or not, empty or not: all complete in order, and bytes are right."""
+    """Writes with other requests between them complete in order and with the right bytes.
+
+    Some requests are fenced, and some are empty.
+    """
     rng = random.Random(seed)
     loss = LinkConfig(loss=0.03, reorder=0.05, duplicate=0.02, reorder_distance=4)
     pair = OperationPair(2 * HALF, pair=make_pair(forward=loss, backward=loss, seed=seed), path_mtu=MTU.MTU_256)
@@ -148,8 +151,10 @@ def test_lists_of_anything_arrive_whatever_gets_lost(seed):
 
 
 def frames_of(seed):
-    """(time, frame) of all that both cards send for random lists of writes of three QPs, in rings that are small, some
-    posted while the card works on others."""
+    """Return (time, frame) of all frames that both cards send for random lists of writes of three QPs.
+
+    The rings are small, and some lists are posted while the card works on others.
+    """
     rng, frames = random.Random(seed), []
     config = ContextConfig(ring_log2=rng.choice([3, 5, 8]), random=random.Random(seed))
     pair = OperationPair(2 * HALF, qps=3, pair=make_pair(config, seed=seed),

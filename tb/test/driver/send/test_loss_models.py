@@ -1,4 +1,4 @@
-"""Bursts, outages and combs between two functional cards: every loss is repaired once, without a timer."""
+"""Bursts, outages and combs between two functional cards: every loss is repaired once, without a time-out."""
 
 import random
 
@@ -29,7 +29,7 @@ MODELS = {
 
 
 def watched(pair):
-    """A :class:`Tail` of what A sends."""
+    """Return a :class:`Tail` of the frames that A sends."""
     tail, there, back = Tail(), *pair.links
 
     def send(frame):
@@ -46,7 +46,7 @@ def watched(pair):
 
 
 def run(model, seed, *, length=800_000, loss=0.0):
-    """One transfer; (pair, endpoints, statistics of the sender, bytes equal, Tail)."""
+    """Run one transfer; return (pair, endpoints, statistics of the sender, bytes equal, Tail)."""
     config = LinkConfig(delay_ns=10_000, loss=loss, loss_model=model, control_loss=0.0)
     pair = make_pair(ContextConfig(probe_timeout_ns=100_000), forward=config, backward=LinkConfig(delay_ns=10_000),
                      seed=seed)
@@ -77,7 +77,7 @@ def test_each_loss_is_repaired_once_and_without_a_timer(name):
 
 @pytest.mark.parametrize("times", [2, 3, 5])
 def test_the_same_packets_lost_again_and_again(times):
-    """Every seventh packet, and its first retransmissions: only those that were lost are sent again."""
+    """Every seventh packet and its first retransmissions are lost; only lost packets are sent again."""
     pair = make_pair(ContextConfig(probe_timeout_ns=100_000), forward=LinkConfig(delay_ns=10_000))
     ends = make_endpoints(pair, 600_000, path_mtu=MTU.MTU_256, window=32)
     data = random.Random(times).randbytes(600_000)

@@ -1,4 +1,4 @@
-"""How far ahead a packet may be: no sender goes so far, and the card of its peer takes nothing that does."""
+"""Limit of outstanding PSNs: no sender exceeds it, and the card of the peer drops packets beyond it."""
 
 import pytest
 
@@ -12,7 +12,10 @@ PSNS = 1 << wire.PSN_BITS
 
 
 def receive(pair, qp, opcode, ahead):
-    """A packet without payload of the peer's, so far ahead of the oldest one expected; counters that it changed."""
+    """Receive a packet of the peer without payload, ``ahead`` PSNs after the oldest expected one.
+
+    Return (changed counters, base of the window).
+    """
     context, card = pair.contexts[1], pair.devices[1].card
     extensions = {Opcode.PROBE: wire.RSNH.pack(),
                   Opcode.WRITE_ONLY: wire.RETH.pack()}[opcode]
@@ -41,7 +44,7 @@ def test_packet_further_ahead_than_agreed_moves_nothing(opcode, log2):
 
 @pytest.mark.parametrize("log2", [1, 3, 6])
 def test_senders_stay_below_what_their_peers_take(log2):
-    """Whatever gets lost: data, what is sent again, reports."""
+    """Data, retransmissions and reports are lost."""
     pair = make_pair(forward=LinkConfig(loss=0.05), backward=LinkConfig(loss=0.05), seed=log2)
     ends = make_endpoints(pair, 60_000, path_mtu=1, outstanding_log2=log2)
     data = bytes(range(250)) * 240

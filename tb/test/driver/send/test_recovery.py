@@ -1,4 +1,4 @@
-"""Two drivers over two functional cards and a link that loses, doubles, reorders and damages frames."""
+"""Two drivers over two functional cards and a link that loses, duplicates, reorders and damages frames."""
 
 import os
 import random
@@ -64,7 +64,7 @@ def test_file_arrives_and_only_lost_packets_are_sent_again(seed):
 
 
 def test_every_kind_of_loss_occurs():
-    """The seeds above are worth something: each kind of frame is lost, and every way to recover is used."""
+    """The random cases cover every kind of lost frame and every way to recover."""
     lost, used = set(), set()
     all_lost = {
         wire.Opcode.WRITE_ONLY,
@@ -72,7 +72,7 @@ def test_every_kind_of_loss_occurs():
         wire.Opcode.RETX_WRITE,
         wire.Opcode.ACKNOWLEDGE,
         wire.Opcode.LOSS_REPORT,
-        wire.Opcode.PROBE,      # two or three are sent in a transfer
+        wire.Opcode.PROBE,      # a transfer sends two or three
     }
     all_used = {"sender_probes", "sender_report_requests", "receiver_residue", "receiver_repeated_reports"}
     for seed in range(40):
@@ -109,7 +109,7 @@ def test_no_loss_makes_no_node_and_no_probe():
 
 
 def test_late_originals_count_as_packets():
-    """As the scoreboard of the RTL has it."""
+    """The scoreboard of the RTL counts in the same way."""
     late = 0
     for seed in range(3):
         lossy = LinkConfig(loss=0.02, reorder=0.2, duplicate=0.05, corrupt=0.02, reorder_distance=8)
@@ -230,7 +230,7 @@ def test_a_reused_qpn_ignores_the_past():
 
 
 def test_pool_too_small_only_slows_down():
-    """Dozens of nodes are needed at once, and 16 blocks exist for 4 QPs."""
+    """Dozens of nodes are needed at a time, and there are 16 blocks for 4 QPs."""
     config = ContextConfig(extent_bytes=16 * abi.BLOCK_BYTES, max_extents=1, node_age_ns=100)
     pair = make_pair(config, forward=LinkConfig(loss=0.2, delay_ns=20_000), seed=2)
     ends = make_endpoints(pair, 400_000, qps=4, path_mtu=MTU.MTU_256)
@@ -255,8 +255,10 @@ def test_pool_grows():
 
 
 def test_a_long_path_recovers_at_its_own_pace():
-    """Three of ten frames get lost, both ways, and what is lost last only a probe brings to light. The timeout of the
-    verbs, many round trips here, is for giving up and not for asking again."""
+    """Three of ten frames are lost in both directions, and only probes find the last losses.
+
+    The time-out of the verbs, many round trips here, limits the retries and does not delay repetitions.
+    """
     rtt_ns, round_trips, probes = 924_000, 0, 0
     for seed in range(6):
         lossy = LinkConfig(delay_ns=rtt_ns // 2, loss=0.3)

@@ -1,4 +1,4 @@
-"""The sender by itself: no card, no link, no clock but the test's."""
+"""Sender in isolation, without card and link; the test sets the time."""
 
 import random
 from types import SimpleNamespace
@@ -106,11 +106,11 @@ def test_nak_fails_its_request_only_after_those_before_it():
 
 def test_refused_descriptor_fails_its_request_only_after_those_before_it():
     sender = make_sender(messages=4)
-    sender.on_refused(PSN + 6, WCStatus.LOC_PROT_ERR, 0)      # the second of them
+    sender.on_refused(PSN + 6, WCStatus.LOC_PROT_ERR, 0)      # of the second request
     assert statuses(sender) == []
-    sender.on_loss_report(loss_report(0, (PSN + 2, 3)), 0)    # nothing of the refused request goes out again
+    sender.on_loss_report(loss_report(0, (PSN + 2, 3)), 0)    # nothing of the refused request is repeated
     assert drain(sender) == [(PSN + 2, 0, 2)]
-    sender.on_refused(PSN + 9, WCStatus.LOC_QP_OP_ERR, 0)     # a later one changes nothing
+    sender.on_refused(PSN + 9, WCStatus.LOC_QP_OP_ERR, 0)     # a later one has no effect
     ack(sender, PSN + 3)
     assert statuses(sender) == []
     ack(sender, PSN + 4)
@@ -175,7 +175,7 @@ def test_no_probe_while_the_card_has_work():
 
 
 def test_the_clock_stands_while_it_is_the_cards_turn():
-    """Nobody has to look at a sender again at once, and again, while its descriptors are in the card."""
+    """A sender whose descriptors are in the card need not be polled."""
     sender = make_sender(messages=0)
     sender.post([Request(0, [(0, 300, 1)], 0, 2)])
     sender.next_work()
@@ -313,12 +313,12 @@ def test_a_far_limit_does_not_void_the_true_one():
 
 
 def fields_of(works):
-    """Fields of each :class:`Work`, or of each piece that stands for one."""
+    """Return the fields of each :class:`Work`, or of each piece that represents one."""
     return [[getattr(work, name) for name in Work._fields] for work in works]
 
 
 def test_runs_of_descriptors_keep_to_what_is_allowed():
-    """Descriptors handed over in runs are the same, and end where their number, their bytes or the PSNs say so."""
+    """Descriptors returned in runs equal those returned singly; a run ends at the limit of number, bytes or PSNs."""
     seed = drawn_seed()
     print(f"seed {seed}")
     rng, ended = random.Random(seed), set()

@@ -1,4 +1,4 @@
-"""An endpoint in software at the Simple NIC of a card, in a program of :mod:`weft.tb.app.stage`."""
+"""Software endpoint at the Simple NIC of a card, in a program of :mod:`weft.tb.app.stage`."""
 
 from weft.driver.soft.ports.pump import Pump
 from weft.driver.soft.ports.simple_nic import SimpleNicPort
@@ -8,13 +8,13 @@ STEP_NS = 5_000
 
 
 class SpoilingPort:
-    """A port some of whose frames are lost or damaged on their way out."""
+    """Port that loses or damages some of the frames that it sends."""
 
     def __init__(self, port):
         self._port, self._sent, self._spoil = port, 0, {}
 
     def spoil(self, ahead, change):
-        """The frame that is sent after ``ahead`` others becomes ``change(frame)``; None: it is lost."""
+        """Replace the frame that is sent after ``ahead`` others by ``change(frame)``; None: it is lost."""
         self._spoil[self._sent + ahead] = change
 
     def receive(self):
@@ -33,14 +33,14 @@ class SpoilingPort:
 
 
 class CardEnd:
-    """An endpoint at a host's card.
+    """Endpoint at the card of a host.
 
     Parameters
     ----------
     host : weft.tb.app.stage.host.Host
     endpoint : Endpoint or SoftContext
     wanted : callable(frame, entry)
-        Which raw frames are the endpoint's.
+        Selects the raw frames of the endpoint.
 
     Attributes
     ----------
@@ -53,12 +53,12 @@ class CardEnd:
         self._pump = Pump(endpoint, self.port)
 
     def step(self):
-        """Do all there is to do, and let time go on until there is more."""
+        """Run the endpoint once, and let time pass until it is due again."""
         deadline, now = self._pump.round(self.host.now_ns), self.host.now_ns
         self.host.pass_time(max(1, STEP_NS if deadline is None else min(STEP_NS, deadline - now)))
 
     def until(self, condition):
-        """Go on until something holds.
+        """Run until ``condition()`` is true.
 
         Raises
         ------
@@ -71,6 +71,6 @@ class CardEnd:
                 raise TimedOut(f"host {self.host.side} waits in vain")
 
     def hear(self):
-        """What the other program said next."""
+        """Return the next message of the other program."""
         self.until(lambda: self.host.heard)
         return self.host.hear()

@@ -1,5 +1,8 @@
-"""The second phase of "Network RDMA Architecture Design" over two cards: ping, connect, WRITE, READ, and every row of
-the table of errors. Programs of :mod:`weft.tb.app.stage`: host a asks, host b answers."""
+"""Second phase of "Network RDMA Architecture Design" over two cards.
+
+Ping, connect, WRITE, READ, and every row of the table of errors. The functions are programs of
+:mod:`weft.tb.app.stage`: host a is the requester, host b the responder.
+"""
 
 import errno
 import random
@@ -13,17 +16,17 @@ from weft.tb.test.driver.soft.card_end import CardEnd
 ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ
 BYTES, MESSAGES = 4000, 10
 TIMEOUT_NS = 40_000
-ROWS = PLAIN, LOSS, CHECKSUM, INVALID_MR, MEMORY, QUEUE = range(6)      # a queue pair for each
+ROWS = PLAIN, LOSS, CHECKSUM, INVALID_MR, MEMORY, QUEUE = range(6)      # one queue pair for each
 SCARCE = {"a": {"tx_queue": 8}, "b": {"buffers": 8}}
 
 
 def data():
-    """What host a has in its memory, and writes."""
+    """Return the data that host a has in memory and writes."""
     return random.Random("phase two").randbytes(BYTES)
 
 
 class _Host:
-    """An endpoint at its card, with memory and queue pairs."""
+    """Endpoint at a card, with memory and queue pairs."""
 
     def __init__(self, host):
         self.end = Endpoint(host.context.mac, timeout_ns=TIMEOUT_NS, **SCARCE[host.side])
@@ -37,7 +40,7 @@ class _Host:
 
 
 class _Asker(_Host):
-    """Requests of host a: ``there`` is the peer's memory (id, key, address)."""
+    """Requester of host a; ``there`` is the memory of the peer (ID, key, address)."""
 
     def __init__(self, host, there):
         super().__init__(host)
@@ -45,7 +48,7 @@ class _Asker(_Host):
         self.region.data[:BYTES] = data()
 
     def answer(self, number):
-        """What was answered to a question."""
+        """Wait for the response to an inquiry, and return it."""
         found = []
 
         def came():
@@ -61,7 +64,7 @@ class _Asker(_Host):
         return self.end.rdma_post_send(qp, WorkRequest(wr_id, opcode, self.region.id, at, length=length, **fields))
 
     def completions(self, qp, count):
-        """Number and status of so many."""
+        """Wait for ``count`` completions; return the number and status of each."""
         done = []
 
         def came():
@@ -71,7 +74,7 @@ class _Asker(_Host):
         return [[completion.wr_id, completion.status.name] for completion in done]
 
     def burst(self, qp):
-        """Small WRITEs, one behind the other."""
+        """Post small WRITEs in a row; return their completions."""
         size = BYTES // MESSAGES
         for n in range(MESSAGES):
             assert self.post(qp, length=size, at=n * size, to=n * size, wr_id=n) == 0
@@ -79,16 +82,16 @@ class _Asker(_Host):
 
 
 def damaged(frame):
-    """With a bit of the payload changed."""
+    """Return the frame with one bit of the payload changed."""
     return frame[:-1] + bytes([frame[-1] ^ 1])
 
 
 def lost(_frame):
-    """Nothing of it."""
+    """Return None: the frame is lost."""
 
 
 def asks(host):
-    """Host a. What each row came to."""
+    """Run host a; return the outcome of each row."""
     asker = _Asker(host, host.hear())
     end, spoil, came = asker.end, asker.card.port.spoil, {}
     came["not connected"] = asker.post(PLAIN)
@@ -126,7 +129,7 @@ def asks(host):
 
 
 def answers(host):
-    """Host b. Its counters, its completions, and whether everything is where it belongs."""
+    """Run host b; return its counters, its numbers of completions, and whether all data are in place."""
     answerer = _Host(host)
     region, end = answerer.region, answerer.end
     host.tell(region.id, region.key, region.vaddr)

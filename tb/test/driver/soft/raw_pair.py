@@ -1,4 +1,4 @@
-"""Two hosts that speak the document's protocol, with memory and connected queue pairs: what its tests share."""
+"""Two hosts with the document's protocol, memory and connected queue pairs; shared by its tests."""
 
 from weft.driver.soft.raw.endpoint import Endpoint
 from weft.driver.soft.raw.packet import Opcode, parse
@@ -10,7 +10,7 @@ ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ
 
 
 class RawPair(Pair):
-    """Host 0 and host 1; on each a region ``mr[i]``, and ``qps`` queue pairs connected with those of the other.
+    """Host 0 and host 1, each with a region ``mr[i]`` and ``qps`` queue pairs connected with those of the other.
 
     Parameters
     ----------
@@ -34,32 +34,35 @@ class RawPair(Pair):
                         mine, MACS[1 - i], other, tx_seq=seqs[i], rx_seq=seqs[1 - i]) == 0
 
     def request(self, i, opcode=Opcode.WRITE, *, length=64, at=0, to=0, wr_id=1, **changes):
-        """A request of host ``i``: ``length`` bytes between offset ``at`` of its region and ``to`` of the other's."""
+        """Return a request of host ``i`` for ``length`` bytes.
+
+        The bytes are at offset ``at`` of its region and at offset ``to`` of the other's.
+        """
         there = self.mr[1 - i]
         fields = {"local_mr_id": self.mr[i].id, "local_offset": at, "remote_mr_id": there.id,
                   "remote_addr": there.vaddr + to, "remote_key": there.key, "length": length}
         return WorkRequest(wr_id, opcode, **fields | changes)
 
     def post(self, i, *arguments, qp=0, **changes):
-        """Post it; what ``rdma_post_send`` returned."""
+        """Post a request; return the result of ``rdma_post_send``."""
         return self.ends[i].rdma_post_send(self.qp[i][qp], self.request(i, *arguments, **changes))
 
     def poll(self, i, qp=0):
-        """All completions of a queue pair."""
+        """Return all completions of a queue pair."""
         return self.ends[i].rdma_poll_cq(self.qp[i][qp], 1 << 30)
 
     def done(self, i, count, limit_ns=10**9, qp=0):
-        """Wait for so many completions, and return them."""
+        """Wait for ``count`` completions, and return all of the queue pair."""
         queue = self.state(i, qp).cq
         assert self.run(lambda: len(queue) >= count, limit_ns), f"{len(queue)} of {count} completions"
         return self.poll(i, qp)
 
     def state(self, i, qp=0):
-        """The QueuePair."""
+        """Return the QueuePair."""
         return self.ends[i].qps.get(self.qp[i][qp])
 
     def sent(self, i, opcode=None):
-        """Packets that a host sent, of one opcode or all."""
+        """Return the packets that a host sent, of one opcode or all."""
         packets = [parse(frame) for host, frame in self.frames if host == i]
         return [packet for packet in packets if opcode in (None, packet.opcode)]
 
@@ -67,7 +70,7 @@ class RawPair(Pair):
         self.mr[i].data[at:at + len(data)] = data
 
     def inject(self, i, packet_or_frame):
-        """Let a frame arrive at a host, now."""
+        """Let a frame arrive at a host now."""
         self.hosts[i].arrive(packet_or_frame)
 
 

@@ -1,5 +1,7 @@
-"""Every operation of RoCEv2 in software over two cards. Programs of :mod:`weft.tb.app.stage`: host a asks, host b
-answers."""
+"""Every operation of software RoCEv2 over two cards.
+
+The functions are programs of :mod:`weft.tb.app.stage`: host a is the requester, host b the responder.
+"""
 
 import random
 
@@ -21,7 +23,7 @@ BYTES = 5000
 TIMEOUT = 4     # as in the verbs: 66 µs
 ATOMIC_AT, COMPARE, SWAP = 3 * 8192, 41, 7
 W = WROpcode
-# Opcode, where from, bytes, where to.
+# Opcode, source offset, bytes, destination offset.
 REQUESTS = ((W.RDMA_WRITE, 0, BYTES, 0), (W.RDMA_WRITE_WITH_IMM, 0, 10, BYTES), (W.SEND, 0, BYTES, 0),
             (W.SEND_WITH_IMM, 0, 0, 0), (W.RDMA_READ, 8192, BYTES, 0),
             (W.ATOMIC_FETCH_AND_ADD, ATOMIC_AT, 8, ATOMIC_AT), (W.ATOMIC_CMP_AND_SWP, ATOMIC_AT + 8, 8, ATOMIC_AT))
@@ -29,12 +31,12 @@ RECEIVE_AT = 8192
 
 
 def data():
-    """What host a has in its memory."""
+    """Return the data in the memory of host a."""
     return random.Random("operations").randbytes(BYTES)
 
 
 class _Host:
-    """An endpoint at its card, with a queue pair that is connected to the other's."""
+    """Endpoint at a card, with a queue pair that is connected to that of the other host."""
 
     def __init__(self, host):
         context = host.context
@@ -48,13 +50,13 @@ class _Host:
         self.qp.connect(SoftConnection(**peer), RcAttr(timeout=TIMEOUT))
 
     def close(self, host):
-        """Give the numbers back; what happened."""
+        """Release the QPNs; return the counters."""
         host.context.host_qpns.release()
         return dict(self.soft.counts) | {"frames": host.context.statistics()["rx_raw_frames"]}
 
 
 def asks(host):
-    """Host a: its completions, what it read, and its counters."""
+    """Run host a; return its completions, the data read, and its counters."""
     asker = _Host(host)
     mr, qp = asker.mr, asker.qp
     mr.write(data())
@@ -74,7 +76,7 @@ def asks(host):
 
 
 def answers(host):
-    """Host b: its completions, what it has then, and its counters."""
+    """Run host b; return its completions, its final memory, and its counters."""
     answerer = _Host(host)
     mr = answerer.mr
     mr.write((COMPARE - 1).to_bytes(8, "little"), ATOMIC_AT)

@@ -1,4 +1,4 @@
-"""Two hosts with connected software queue pairs: what the tests of the RoCEv2 endpoint share."""
+"""Two hosts with connected software queue pairs, shared by the tests of the RoCEv2 endpoint."""
 
 import contextlib
 from dataclasses import replace
@@ -22,7 +22,7 @@ S = WCStatus
 
 
 class RcPair(Pair):
-    """Host 0 and host 1, on each a PD, a CQ, an MR and a connected QP.
+    """Host 0 and host 1, each with a PD, a CQ, an MR and a connected QP.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class RcPair(Pair):
 
     def post(self, i, opcode, *, length=None, at=0, to=0, wr_id=1, imm=0, flags=SendFlags.SIGNALED, rkey=None,
              remote=None, compare_add=0, swap=0):
-        """Post a request of host ``i``: bytes from offset ``at`` of its MR to offset ``to`` of the other's."""
+        """Post a request of host ``i`` for bytes at offset ``at`` of its MR and offset ``to`` of the other's."""
         length = (8 if opcode in ATOMICS else 64) if length is None else length
         mine, there = self.mr[i], self.mr[1 - i]
         wr = SendWR(wr_id, sg=[SGE(mine.buf + at, length, mine.lkey)], opcode=opcode, send_flags=flags, imm_data=imm)
@@ -64,26 +64,26 @@ class RcPair(Pair):
         return self.cq[i].poll(1 << 20)[1]
 
     def done(self, i, count, limit_ns=10**10):
-        """Wait for so many completions, and return them."""
+        """Wait for ``count`` completions, and return all of the CQ."""
         assert self.run(lambda: len(self.cq[i]) >= count, limit_ns), f"{len(self.cq[i])} of {count} completions"
         return self.poll(i)
 
     def sent(self, i, opcode=None):
-        """Packets that a host sent, of one opcode or all."""
+        """Return the packets that a host sent, of one opcode or all."""
         packets = [self.packet_of(frame, i) for host, frame in self.frames if host == i]
         return [packet for packet in packets if opcode in (None, packet.opcode)]
 
     def packet_of(self, frame, i):
-        """The packet of a frame that host ``i`` sent."""
+        """Return the packet of a frame that host ``i`` sent."""
         return parse(frame, MACS[1 - i], IPS[1 - i])
 
     def inject(self, i, packet, **changes):
-        """Let a packet arrive at host ``i`` now, as of its peer, but for the changes of addresses."""
+        """Let a packet of the peer arrive at host ``i`` now; ``changes`` replace addresses."""
         to = Addresses(MACS[i], IPS[i], MACS[1 - i], IPS[1 - i], 0xC000)
         self.hosts[i].arrive(build(packet, replace(to, **changes)))
 
     def lose(self, i, wanted):
-        """Lose the packets of host ``i`` that ``wanted(packet)`` is true for, each PSN once."""
+        """Lose the packets of host ``i`` for which ``wanted(packet)`` is true, each PSN once."""
         gone = set()
 
         def drop(frame):

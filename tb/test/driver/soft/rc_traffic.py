@@ -1,4 +1,4 @@
-"""Frames of every kind that the RoCEv2 endpoint sends, for those who read or damage them."""
+"""Frames of every kind that the RoCEv2 endpoint sends, for tests that read or damage them."""
 
 import random
 
@@ -9,7 +9,7 @@ from weft.tb.test.driver.soft.world import BAD_LINK
 
 
 def traffic(seed, *, requests=30, lengths=(0, 1, 63, 256, 257, 1000)):
-    """A pair over a bad link after random requests both ways; its ``frames`` are what was sent."""
+    """Return a pair over a bad link after random requests both ways; ``frames`` holds the frames sent."""
     rng = random.Random(seed)
     pair = RcPair(seed=seed, link=BAD_LINK, path_mtu=MTU.MTU_256, min_rnr_timer=1)
     for i in range(2):

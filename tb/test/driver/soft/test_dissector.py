@@ -1,4 +1,4 @@
-"""tshark, with the dissector, reads the document's packets and the card's own opcodes as they were built."""
+"""Packets of the document and opcodes of the card, as tshark decodes them with the dissector."""
 
 import random
 import subprocess
@@ -19,7 +19,7 @@ from weft.tb.test.driver.soft.world import BAD_LINK
 
 @pytest.fixture
 def read(tmp_path):
-    """Fields of frames, as tshark with the dissector tells them."""
+    """Return a function that decodes fields of frames with tshark and the dissector."""
     tshark.need_tshark()
     script = tmp_path / "weft.lua"
     script.write_text(lua())
@@ -60,7 +60,7 @@ def test_packets_that_are_cut_are_marked(read):
 
 
 def test_own_opcodes_of_the_card(read):
-    """And nothing of the others."""
+    """The dissector decodes no other opcodes."""
     rng, frames, wanted = random.Random(1), [], []
     for opcode, headers in wire.EXTENSIONS.items():
         extensions, values = b"", {f"{CARD}.opcode": int(opcode)}

@@ -1,5 +1,7 @@
-"""Nothing that comes makes an endpoint grow beyond its limits, whether its port takes frames or not; and nothing is
-left of it."""
+"""Hostile frames at the endpoints: no object exceeds its limit, and nothing remains.
+
+The port either takes the frames of the endpoint or blocks.
+"""
 
 import random
 
@@ -30,7 +32,7 @@ ROUNDS, FRAMES = 4, 400
 
 
 def within(found, before, limits):
-    """Nothing has grown beyond its limit, or beyond what it was; how much is at a limit."""
+    """Check that no object exceeds its limit or its earlier size; return the objects that are at their limit."""
     for where, entries in found.items():
         assert entries <= max(limits.get(where, 0), before[where]), (where, entries, AGAIN)
     return {where for where, limit in limits.items() if found[where] == limit}
@@ -63,7 +65,7 @@ def test_the_documents_endpoint(room):
 
 @pytest.mark.parametrize("room", [0, 1024])
 def test_the_rocev2_endpoint(room):
-    """Queue pair after queue pair is attacked, goes into error, and leaves nothing."""
+    """Queue pairs are attacked one after the other; some enter ERR, and all leave no state."""
     rng, own, pair = random.Random(SEED), traffic(SEED).frames, RcPair(connected=False)
     end, cq = pair.ends[1], pair.cq[1]
     pair.qp[1].close()

@@ -1,4 +1,4 @@
-"""The server that perftest's clients run against, with a client that says what perftest 4.5 says."""
+"""Server for the clients of perftest, with a client that sends what perftest 4.5 sends."""
 
 import contextlib
 import random
@@ -29,7 +29,7 @@ from weft.tb.test.driver.soft.world import MACS
 SEED = drawn_seed("perftest")
 GREETING = b"5.94".ljust(16, b"\0") + (4096).to_bytes(4, "big") + (64).to_bytes(4, "big") + b"3\0"
 KEYS = Keys(4, 17, 0x123456, 0x2D0, 0x7F05_0000_1000, 0x0A00_000B)
-# As ib_write_bw of Debian 12 wrote it.
+# Output of ib_write_bw of Debian 12.
 TEXT = (b"0000:0004:000011:123456:000002d0:00007f0500001000:" + b"00:" * 10 + b"ff:ff:0a:00:00:0b:00000000:\0")
 
 
@@ -76,7 +76,7 @@ def test_whatever_a_client_says_little_is_kept_and_nothing_but_a_value_error_is_
 
 @contextlib.contextmanager
 def served():
-    """A server, and the other end of its wire."""
+    """Provide a server, and the other end of its link."""
     ends = socket.socketpair()
     server = SoftServer(QemuSocketPort(ends[0]), mac=MACS[0], ip=IPS[0], tcp_port=0)
     yield server, ends[1]
@@ -86,7 +86,7 @@ def served():
 
 
 def test_hostile_clients_and_strangers_leave_the_server_as_it_was():
-    """Clients that do not take what they are told, or say what is none; hosts that say whose address is whose."""
+    """Clients that do not read responses or that send invalid data, and hosts that send ARP requests."""
     with served() as (server, wire):
         port = QemuSocketPort(wire)
 

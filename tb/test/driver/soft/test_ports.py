@@ -1,4 +1,4 @@
-"""Ports: what is sent arrives, whole and in order; what a port cannot hold is counted, or held back."""
+"""Ports: frames arrive whole and in order; frames for which a port has no space are counted, or held back."""
 
 import random
 import socket
@@ -136,7 +136,7 @@ def test_qemu_socket_notices_the_end(sockets):
 
 
 def test_two_hosts_over_a_qemu_socket(sockets):
-    """The pair's hosts, joined by a stream instead of links."""
+    """A stream replaces the links between the hosts of the pair."""
     pair = RcPair()
     data = random.Random(2).randbytes(60_000)
     pair.mr[0].write(data)

@@ -1,4 +1,4 @@
-"""Regions, queue pairs, states, connections and questions of the document's protocol."""
+"""Regions, queue pairs, states, connections and inquiries of the document's protocol."""
 
 import errno
 import itertools
@@ -47,7 +47,7 @@ def test_queue_pairs_have_numbers_and_an_end():
 
 
 def test_completion_queue_is_never_overwritten():
-    """Own requests reserve their completion; without a place the peer's WRITE waits."""
+    """Local requests reserve their completions; a WRITE of the peer waits for space in the queue."""
     pair = RawPair(connected=False)
     a, b = pair.ends[0].rdma_qp_create(cq_size=2, sq_size=5), pair.qp[1][0]
     pair.qp[0] = [a]
@@ -108,7 +108,7 @@ def test_connect_sequence():
 
 
 def test_early_packet_waits_for_the_peers_connect():
-    """The peer connects late: until then what comes is dropped, and comes again."""
+    """The peer connects late; packets that arrive earlier are dropped and repeated."""
     pair = RawPair(connected=False)
     pair.ends[0].rdma_qp_connect(pair.qp[0][0], MACS[1], pair.qp[1][0])
     assert pair.post(0) == 0

@@ -1,4 +1,4 @@
-"""Every item of "Network RDMA Architecture Design" has a test.
+"""Items of "Network RDMA Architecture Design", each with its test.
 
 | section | item | test |
 | --- | --- | --- |
@@ -13,23 +13,23 @@
 | Packet Format | opcodes | test_opcodes_are_the_documents |
 | Packet Format | payload up to MTU less headers; a READ has none | test_fragments_of_a_large_request |
 | Connection | state machine | test_states_follow_the_document |
-| Connection | destroy: ERROR, and everything given back | test_destroyed_queue_pair_gives_everything_back |
+| Connection | destroy: ERROR, and everything is released | test_destroyed_queue_pair_gives_everything_back |
 | Connection | setup sequence | test_connect_sequence |
-| Transmission Path | requests that cannot be | test_impossible_request_is_refused |
+| Transmission Path | impossible requests | test_impossible_request_is_refused |
 | Transmission Path | post, validate, build, send, complete with the ACK | test_write_completes_with_the_ack |
-| Transmission Path | error completion where the QP is not in RTS | test_post_in_error_is_flushed |
+| Transmission Path | error completion if the QP is not in RTS | test_post_in_error_is_flushed |
 | Reception Path | validate, write, complete, acknowledge | test_write_is_placed_completed_and_acknowledged |
 | Reception Path | address or offset | test_remote_address_may_be_an_offset |
 | Reception Path | unknown QP is dropped | test_unknown_qp_is_dropped |
-| Reception Path | other EtherTypes are not taken | test_what_is_no_packet_is_named |
+| Reception Path | other EtherTypes are ignored | test_what_is_no_packet_is_named |
 | Reception Path | permission, bounds | test_access_that_was_not_given_is_refused |
-| Reception Path | ACK: its request completes; of none: nothing | test_packet_out_of_place_is_counted_and_dropped |
+| Reception Path | ACK completes its request, or is dropped | test_packet_out_of_place_is_counted_and_dropped |
 | Reception Path | READ and READ_RESP | test_read_brings_what_the_peer_has |
 | Ordering | execution and completion in order | test_many_requests_complete_in_order_once |
 | Ordering | out-of-order queue | test_packets_that_came_early_wait_in_the_queue |
-| Ordering | sequence numbers, which wrap | test_sequence_numbers_wrap |
+| Ordering | sequence numbers wrap | test_sequence_numbers_wrap |
 | Configuration | socket network of QEMU | test_two_hosts_over_a_qemu_socket |
-| Discovery | addresses that are configured by hand | test_impossible_addresses_are_refused |
+| Discovery | manually configured addresses | test_impossible_addresses_are_refused |
 | Discovery | "who has QP X?", MAC in response | test_discovery_by_broadcast |
 | Performance | batches of up to 32 | test_a_batch_has_at_most_32_packets |
 | Errors | Packet Loss: resend | test_lost_packet_is_sent_again |
@@ -40,7 +40,7 @@
 | Errors | NIC TX Queue Full: backpressure | test_full_transmit_queue_is_backpressure |
 | Errors | inflight table, time-out and retransmission | test_timeouts_follow_the_inflight_table |
 | Errors | inflight table is bounded | test_window_is_bounded_by_the_oldest_unanswered_packet |
-| Testing 1 | packet loopback: own packets to own receiver | test_packet_loopback |
+| Testing 1 | packet loopback: packets to the sending host | test_packet_loopback |
 | Testing 2 | ping between hosts | test_ping |
 | Testing 2 | write between two hosts, data arrives | test_many_requests_complete_in_order_once |
 | Testing 2 | ping, connect, WRITE, READ, error cases over two cards | test_phase_two_of_the_document |
@@ -49,7 +49,7 @@
 | Testing 3 | messages larger than the MTU: fragmentation | test_fragments_of_a_large_request |
 | Testing 3 | concurrent QPs | test_64_queue_pairs_share_a_host |
 
-Zero copy is of the document's future. Its files, and its list of phases, are those of an operating system.
+Zero copy is future work in the document. The document's files and its list of phases are those of an operating system.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The document's table of errors, row by row, each with its detection and its recovery."""
+"""Error table of the document, row by row, each row with its detection and its recovery."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def damage(frame, at=-1):
 
 
 def lose(pair, *numbers):
-    """Lose the frames of these numbers on the way from host 0."""
+    """Lose the frames of host 0 with these numbers."""
     count = iter(range(10**6))
     pair.links[0].drop = lambda frame: next(count) in numbers
 
@@ -44,7 +44,7 @@ def test_lost_ack_is_answered_again_and_nothing_is_done_twice():
 
 
 def test_timeouts_follow_the_inflight_table():
-    """Only what was not answered is sent again, each packet after its own time."""
+    """Only unanswered packets are sent again, each after its time-out."""
     pair = RawPair(timeout_ns=2_000_000)
     lose(pair, 1, 3)
     for n in range(5):
@@ -71,7 +71,7 @@ def test_silent_peer_ends_in_an_error():
 
 
 def test_damaged_packet_is_dropped_and_nacked():
-    """And sent again at once, without waiting for the time-out."""
+    """The packet is sent again at once, before the time-out."""
     pair = RawPair()
     pair.fill(0, bytes(range(100)))
     lose(pair, 0)
@@ -118,7 +118,7 @@ def test_nacks_do_not_resend_for_ever():
     ({"remote_addr": (1 << 64) - 64}, NackReason.BOUNDS),
 ])
 def test_invalid_mr_is_an_error_completion(opcode, wrong, reason):
-    """The peer refuses; the request fails, what is behind it is flushed and not carried out, what is before it is."""
+    """The peer rejects the request, which fails; earlier requests are executed, later ones are flushed."""
     pair = RawPair(size=4096)
     pair.fill(0, b"x" * 4096)
     pair.post(0, Opcode.WRITE, length=10, wr_id=1)
@@ -154,7 +154,7 @@ def test_invalid_local_mr_is_an_error_completion(wrong):
 
 
 def test_failure_waits_for_what_is_before_it():
-    """The refusal is there before the answer to an earlier READ, which was lost: that READ still ends well."""
+    """The NAK arrives before the response to an earlier READ, which was lost; the READ still succeeds."""
     pair = RawPair()
     pair.fill(1, b"before")
     pair.links[1].drop = lambda frame: parse(frame).opcode is Opcode.READ_RESP and pair.loop.now_ns < 500_000
@@ -170,7 +170,7 @@ def test_failure_waits_for_what_is_before_it():
 
 
 def test_out_of_memory_is_flow_control():
-    """Frames that came early fill half of the buffers; the others are refused and come again later."""
+    """Early frames fill half of the buffers; the other frames are rejected and repeated later."""
     pair = RawPair(buffers=8)
     lose(pair, 0)
     data = bytes(range(200))
@@ -206,7 +206,7 @@ def test_peer_that_is_never_ready_ends_in_an_error():
 
 
 def test_full_transmit_queue_is_backpressure():
-    """Requests wait, replies still find a place, and no frame is lost."""
+    """Requests wait, replies still find space, and no frame is lost."""
     pair = RawPair(tx_queue=8)
     end = pair.ends[0]
     for n in range(20):
@@ -220,7 +220,7 @@ def test_full_transmit_queue_is_backpressure():
 
 
 def test_port_without_room_holds_the_frames():
-    """Not even time-outs make the queue grow while the NIC takes nothing; afterwards everything goes through."""
+    """While the NIC takes nothing, time-outs do not make the queue grow; afterwards everything is sent."""
     pair = RawPair(tx_queue=8)
     pair.hosts[0].port.room = 0
     for n in range(20):
@@ -243,7 +243,7 @@ def test_replies_that_find_no_place_are_asked_for_again():
 
 
 def test_window_is_bounded_by_the_oldest_unanswered_packet():
-    """An ACK that is lost holds the window: the peer still takes the repeated packet for a duplicate."""
+    """A lost ACK limits the window, so that the peer recognizes the repeated packet as a duplicate."""
     pair = RawPair()
     pair.links[1].drop = lambda frame: parse(frame).seq == 0 and pair.loop.now_ns < 3_500_000
     for n in range(60):

@@ -1,4 +1,4 @@
-"""Bad input at the document's protocol: counted and dropped, or NACKed; nothing a peer does makes anything grow."""
+"""Bad input at the document's protocol: counted and dropped, or NACKed; no peer makes anything grow."""
 
 import os
 import random
@@ -17,7 +17,7 @@ FRAMES = int(os.environ.get("WEFT_FRAMES") or 10_000)
 
 
 def packet(pair, opcode=Opcode.WRITE, seq=0, payload=b"evil", **changes):
-    """A packet to host 1 as its peer would send it, but for the changes."""
+    """Return a packet to host 1 as its peer would send it, except for ``changes``."""
     mr = pair.mr[1]
     fields = {"dst_mac": MACS[1], "src_mac": MACS[0], "src_qp": pair.qp[0][0], "dst_qp": pair.qp[1][0], "seq": seq,
               "remote_mr_id": mr.id, "remote_addr": mr.vaddr, "remote_key": mr.key, "length": len(payload),
@@ -96,7 +96,7 @@ def test_answer_that_comes_twice_counts_once():
 
 
 def test_read_of_more_than_a_packet_is_refused():
-    """Four gigabytes asked for in a frame of 60 bytes."""
+    """A frame of 60 bytes requests four gigabytes."""
     pair = RawPair()
     for seq, length in enumerate((1461, (1 << 32) - 1)):
         pair.inject(1, packet(pair, Opcode.READ, payload=b"", length=length))
@@ -144,7 +144,7 @@ def test_peer_in_error_gets_no_answer():
 
 
 def mutated(rng, frame):
-    """A frame with something wrong: bits, length, or fields that were drawn anew under a right checksum."""
+    """Return a frame with an error: bits, length, or random fields with a valid checksum."""
     kind = rng.choice([0, 1, 2, 3, 3])
     if kind == 0:
         return rng.randbytes(rng.randrange(200))
@@ -166,7 +166,7 @@ def mutated(rng, frame):
 
 
 def test_random_and_mutated_frames_raise_nothing():
-    """Between them the connection works as before, and nothing is larger than it may be."""
+    """The connection continues to work, and no object exceeds its limit."""
     again = f"WEFT_SEED={SEED} WEFT_FRAMES={FRAMES} python -m pytest tb/test/driver/soft/test_raw_hostile.py -k mutated"
     rng, sent, good = random.Random(SEED), 0, 0
     seen = set()
@@ -201,7 +201,7 @@ def test_random_and_mutated_frames_raise_nothing():
 
 
 def test_everything_is_still_right_after_rubbish():
-    """Rubbish that is no packet of the peer changes nothing."""
+    """Frames that are no packets of the peer change nothing."""
     rng = random.Random(SEED)
     pair = RawPair()
     data = rng.randbytes(60_000)

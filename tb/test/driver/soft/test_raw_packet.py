@@ -1,4 +1,4 @@
-"""The document's packet: field by field, and what is no packet."""
+"""Packet of the document, field by field, and frames that are no packets."""
 
 import random
 import struct
@@ -37,7 +37,7 @@ def random_packet(rng, opcode=None):
 
 
 def test_header_is_the_documents_field_by_field():
-    """The listed fields in the document's order and widths, packed by ``struct``, which shares no code with Layout."""
+    """Fields in the document's order and widths, packed with ``struct``, which shares no code with Layout."""
     packet = Packet(Opcode.WRITE, dst_mac=0x525400123456, src_mac=0x525400123457, flags=0x12, src_qp=0x3456,
                     dst_qp=0x789A, seq=0xBCDEF012, local_mr_id=0x23456789, remote_mr_id=0xABCDEF01,
                     remote_addr=0x1122334455667788, length=8, remote_key=0x99AABBCC, payload=b"document")
@@ -71,7 +71,7 @@ def test_what_is_built_is_read():
 
 
 def test_every_bit_counts():
-    """A flipped bit behind the Ethernet header is a wrong checksum, length or opcode, never another packet."""
+    """A flipped bit after the Ethernet header gives a wrong checksum, length or opcode, never another packet."""
     frame = build(random_packet(random.Random(2), Opcode.WRITE))
     seen = set()
     for at in range(14, len(frame)):

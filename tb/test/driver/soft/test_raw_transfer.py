@@ -21,7 +21,7 @@ SEEDS = [int(s) for s in os.environ["WEFT_SEED"].split(",")] if os.environ.get("
 
 
 def test_write_completes_with_the_ack():
-    """Nothing but the ACK of the peer completes a WRITE; posting returns at once."""
+    """Only the ACK of the peer completes a WRITE; posting returns at once."""
     pair = RawPair()
     assert pair.post(0, length=100) == 0 and not pair.frames
     pair.links[1].drop = lambda frame: True
@@ -70,7 +70,7 @@ def test_read_brings_what_the_peer_has():
 @pytest.mark.parametrize("opcode", [Opcode.WRITE, Opcode.READ])
 @pytest.mark.parametrize("length", [0, 1, 1459, 1460, 1461, 2920, 2921])
 def test_fragments_of_a_large_request(opcode, length):
-    """Every packet but the last is as large as the MTU allows; all but the last say that more comes."""
+    """Every packet but the last is as large as the MTU allows, and has the flag MORE."""
     pair = RawPair()
     data = random.Random(length).randbytes(length)
     pair.fill(0 if opcode is Opcode.WRITE else 1, data)
@@ -87,7 +87,7 @@ def test_fragments_of_a_large_request(opcode, length):
 
 
 def test_a_batch_has_at_most_32_packets():
-    """One call sends at most 32 packets of a queue pair, and then those of the others."""
+    """One call sends at most 32 packets of a queue pair, and then those of the next one."""
     pair = RawPair(qps=2, tx_queue=256)
     end = pair.ends[0]
     for qp in range(2):
@@ -101,14 +101,14 @@ def test_a_batch_has_at_most_32_packets():
 
 
 def test_answers_open_the_window_at_once():
-    """More packets than may be unanswered: none waits for a time-out."""
+    """The message has more packets than the window; no packet waits for a time-out."""
     pair = RawPair(size=100_000)
     pair.post(0, length=100_000)
     assert all_good(pair.done(0, 1)) and len(pair.sent(0)) == 69 and pair.loop.now_ns < 100_000
 
 
 def test_many_requests_complete_in_order_once():
-    """Two hosts write to each other at once."""
+    """Two hosts write to each other at the same time."""
     pair = RawPair()
     data = [random.Random(i).randbytes(30_000) for i in range(2)]
     for i in range(2):
@@ -124,7 +124,7 @@ def test_many_requests_complete_in_order_once():
 
 
 def test_packets_that_came_early_wait_in_the_queue():
-    """The first packet is held up: nothing is carried out before it, everything after it, and nothing is resent."""
+    """The first packet is delayed: nothing executes before it, everything after it, and nothing is sent again."""
     pair = RawPair(link=LinkConfig(reorder_distance=5, reorder_max_ns=50_000))
     first = []
     pair.links[0].drop = lambda frame: not first and (first.append(frame) or True)
@@ -159,7 +159,7 @@ def test_peer_is_told_of_each_request_by_itself():
 
 
 def test_queue_pairs_take_turns():
-    """Where there is place for few frames, each queue pair gets some."""
+    """If there is space for few frames, each queue pair gets some of it."""
     pair = RawPair(qps=4, tx_queue=16)
     for qp in range(4):
         pair.post(0, length=20_000, qp=qp)
@@ -182,7 +182,7 @@ def test_64_queue_pairs_share_a_host():
 
 
 def test_packet_loopback():
-    """Two queue pairs of one host; what it would send goes straight to its own receiver."""
+    """Two queue pairs of one host, whose frames go to the same host's receiver."""
     end = Endpoint(MACS[0])
     a, b = end.rdma_qp_create(), end.rdma_qp_create()
     mr = end.regions.get(end.rdma_reg_mr(bytearray(range(64)) + bytearray(64), ALL))
@@ -198,7 +198,7 @@ def test_packet_loopback():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bad_link_leaves_bytes_order_and_number(seed):
-    """Losses of 5 %, reordering of 5 %, duplicates of 2 %, both ways: WRITEs and READs at once."""
+    """WRITEs and READs in both directions at once; 5 % are lost, 5 % reordered, 2 % duplicated."""
     again = f"WEFT_SEED={seed} python -m pytest tb/test/driver/soft/test_raw_transfer.py -k bad_link"
     rng = random.Random(seed)
     pair = RawPair(size=120_000, seed=seed, link=BAD_LINK, seqs=(rng.getrandbits(32), rng.getrandbits(32)))
@@ -251,7 +251,7 @@ def test_bad_link_leaves_bytes_order_and_number(seed):
 
 
 def test_two_hosts_over_the_simple_nic():
-    """Two cards and their drivers; the frames go through their NIC_TX and NIC_RX rings, and the link is bad."""
+    """Two cards with drivers; the frames pass through the NIC_TX and NIC_RX rings, over a bad link."""
     loop, devices, links = connected_pair(seed=3, forward=replace(BAD_LINK, loss=0.15))
     macs = [0x02_0000_0000_01 + i for i in range(2)]
     contexts = [Context(device, mac=mac, ip=0x0A00_0001 + i)

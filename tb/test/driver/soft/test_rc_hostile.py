@@ -1,4 +1,4 @@
-"""Random and mutated frames at the RoCEv2 endpoint: no exception, nothing that grows, nobody else's memory."""
+"""Random and mutated frames at the RoCEv2 endpoint: no exception, no growth, no access to other memory."""
 
 import os
 import random
@@ -25,7 +25,7 @@ AGAIN = f"WEFT_SEED={SEED} WEFT_FRAMES={FRAMES} python -m pytest tb/test/driver/
 
 
 def resealed(frame):
-    """The frame with lengths and ICRC made right again."""
+    """Return the frame with valid lengths and ICRC."""
     body = bytearray(frame[:-4])
     size = len(frame) - wire.ETH.size_bytes
     body[16:18] = size.to_bytes(2, "big")
@@ -36,7 +36,7 @@ def resealed(frame):
 
 
 def mutated(rng, frame, qp):
-    """A frame for ``qp`` with something wrong: bits, length, or fields that were drawn anew under a right ICRC."""
+    """Return a frame for ``qp`` with an error: bits, length, or random fields with a valid ICRC."""
     kind = rng.choice([0, 1, 2, 3, 4, 4, 4, 4])
     if kind == 0:
         return rng.randbytes(rng.randrange(200))
@@ -67,7 +67,7 @@ def test_random_and_mutated_frames_raise_nothing():
     own = traffic(SEED).frames
     while sent < FRAMES:
         pair = RcPair(seed=f"{SEED}/{sent}", path_mtu=MTU.MTU_256, psns=(sent % (1 << 24), 2 * sent % (1 << 24)))
-        apart = SoftMR(PD(pair.ends[1]), 4096, AccessFlag(15))     # of another protection domain
+        apart = SoftMR(PD(pair.ends[1]), 4096, AccessFlag(15))     # in another protection domain
         for _ in range(3):
             pair.post_recv(0)
             pair.post_recv(1)
@@ -99,7 +99,7 @@ def test_random_and_mutated_frames_raise_nothing():
 
 
 def test_everything_is_still_right_after_rubbish():
-    """Rubbish that is not of the peer, or of nobody, changes nothing."""
+    """Frames of other hosts and random bytes change nothing."""
     rng = random.Random(SEED)
     pair = RcPair()
     data = rng.randbytes(60_000)

@@ -1,4 +1,4 @@
-"""Frames that the software RDMA of Linux 6.1 (rxe) sent to this endpoint: read field by field, ICRC and all."""
+"""Frames that the software RDMA of Linux 6.1 (rxe) sent to this endpoint, decoded field by field, with ICRC."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The requester of the RoCEv2 endpoint: acknowledgements, NAKs, credits, time-outs, and what it does not believe."""
+"""Requester of the RoCEv2 endpoint: acknowledgements, NAKs, credits, time-outs, and responses that it rejects."""
 
 import pytest
 
@@ -15,13 +15,13 @@ ACK = UNLIMITED
 
 
 def reply(pair, opcode=O.ACKNOWLEDGE, ahead=0, **fields):
-    """A response to host 0, to the PSN ``ahead`` behind its oldest that is not acknowledged."""
+    """Send host 0 a response for the PSN that is ``ahead`` after its oldest unacknowledged one."""
     psn = (pair.qp[0].requester.una + ahead) % (1 << 24)
     pair.inject(0, RcPacket(opcode, pair.qp[0].qp_num, psn, **{"syndrome": ACK} | fields))
 
 
 def deaf(pair):
-    """Host 1 hears nothing any more."""
+    """Lose all frames to host 1."""
     pair.links[0].drop = lambda frame: True
 
 
@@ -38,7 +38,7 @@ def test_one_ack_acknowledges_all_before_it():
 
 
 def test_response_to_a_read_acknowledges_what_is_before_it():
-    """No ACK of its own is needed (implied acknowledgement)."""
+    """No separate ACK is needed (implied acknowledgement)."""
     pair = RcPair()
     pair.links[1].drop = lambda frame: pair.packet_of(frame, 1).opcode is O.ACKNOWLEDGE
     pair.post(0, W.RDMA_WRITE, wr_id=1)
@@ -70,7 +70,7 @@ def test_lost_tail_is_sent_again_after_the_time_out():
 
 
 def test_lost_response_is_asked_for_from_where_it_stopped():
-    """A gap in the response is an implied NAK: the rest of the READ is asked for, under its own PSN and address."""
+    """A gap in the response is an implied NAK: the rest of the READ is requested, with its PSN and address."""
     pair = RcPair(path_mtu=MTU.MTU_256)
     pair.mr[1].write(bytes(range(256)) * 5)
     pair.lose(1, lambda packet: packet.psn == (pair.qp[0].psn + 2) % (1 << 24))
@@ -161,7 +161,10 @@ def test_credit_codes_are_those_of_the_standard():
 
 @pytest.mark.parametrize("credits", [False, True])
 def test_credits_keep_sends_back(credits):
-    """With credits one packet knocks at a peer that may have no receive; without, all that wait do each time."""
+    """With credits, one packet probes a peer that may have no receive.
+
+    Without credits, all waiting packets do so each time.
+    """
     pair = RcPair(end_to_end_credits=credits, min_rnr_timer=1)
     for n in range(40):
         pair.post(0, W.SEND, length=10, wr_id=n)
@@ -175,7 +178,7 @@ def test_credits_keep_sends_back(credits):
 
 
 def test_credits_come_with_any_ack_and_never_go_back():
-    """Unasked, behind no packet; what is older than what is known, or of the future, tells nothing."""
+    """Credits arrive without a request and for no packet; values that are outdated or in the future have no effect."""
     pair = RcPair()
     deaf(pair)
     for n in range(4):
@@ -189,7 +192,7 @@ def test_credits_come_with_any_ack_and_never_go_back():
 
 
 def test_waiting_for_a_receiver_is_no_time_out():
-    pair = RcPair(timeout=4, retry_cnt=1, min_rnr_timer=20, end_to_end_credits=False)   # 65 µs against 10 ms
+    pair = RcPair(timeout=4, retry_cnt=1, min_rnr_timer=20, end_to_end_credits=False)   # 65 µs; RNR timer 10 ms
     pair.post(0, W.SEND)
     pair.run(limit_ns=9_000_000)
     assert pair.ends[0].counts["rnr_naks"] == 1 and not pair.ends[0].counts["timeouts"]
@@ -198,7 +201,7 @@ def test_waiting_for_a_receiver_is_no_time_out():
 
 
 def test_sequence_nak_behind_an_rnr_nak_changes_nothing():
-    """Linux sends one for the packets that followed the one that has to wait."""
+    """Linux sends one for the packets after the one that must wait."""
     pair = RcPair(retry_cnt=0)
     deaf(pair)
     for n in range(3):
@@ -304,10 +307,10 @@ def test_local_memory_is_checked_when_it_is_used():
 
 @pytest.mark.parametrize(("opcode", "ahead", "fields", "counter"), [
     (O.ACKNOWLEDGE, 3, {}, "ghost_responses"),                       # never sent
-    (O.ACKNOWLEDGE, -2, {}, "ghost_responses"),                      # long acknowledged
+    (O.ACKNOWLEDGE, -2, {}, "ghost_responses"),                      # acknowledged before
     (O.ACKNOWLEDGE, 1 << 22, {}, "ghost_responses"),
     (O.ACKNOWLEDGE, -1, {"syndrome": 0x62}, "ghost_responses"),
-    (O.ACKNOWLEDGE, 0, {"syndrome": 0x64}, "wrong_responses"),       # codes that are reserved
+    (O.ACKNOWLEDGE, 0, {"syndrome": 0x64}, "wrong_responses"),       # reserved codes
     (O.ACKNOWLEDGE, 0, {"syndrome": 0x7F}, "wrong_responses"),
     (O.ACKNOWLEDGE, 0, {"syndrome": 0x40}, "wrong_responses"),
     (O.READ_RESPONSE_ONLY, 0, {"payload": bytes(64)}, "wrong_responses"),   # the request is a WRITE

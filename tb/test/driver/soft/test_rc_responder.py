@@ -1,4 +1,4 @@
-"""The responder of the RoCEv2 endpoint: what it refuses, with which NAK, and what it answers twice and does once."""
+"""Responder of the RoCEv2 endpoint: rejected requests and their NAKs, and duplicates, which are not executed again."""
 
 import pytest
 
@@ -16,7 +16,7 @@ INVALID, ACCESS, OPERATIONAL = (Syndrome.NAK_INVALID_REQUEST, Syndrome.NAK_REMOT
 
 
 class Peer:
-    """Host 0 as the test plays it; host 1 is real, with a PMTU of 256."""
+    """Host 0, played by the test; host 1 is real and has a PMTU of 256."""
 
     def __init__(self, **attributes):
         self.pair = RcPair(path_mtu=MTU.MTU_256, psns=(100, 200), **attributes)
@@ -25,7 +25,7 @@ class Peer:
         self._seen = 0
 
     def send(self, opcode, payload=b"", *, psn=None, ack_req=1, to=0, **fields):
-        """Send a packet, the next one by default; what host 1 answered."""
+        """Send a packet, by default with the next PSN; return the responses of host 1."""
         fields = {"va": self.mr.buf + to, "rkey": self.mr.rkey, "dma_length": len(payload)} | fields
         at = self.psn if psn is None else psn
         if psn is None:
@@ -39,7 +39,7 @@ class Peer:
         return [self.pair.packet_of(frame, 1) for frame in new]
 
     def naks(self, syndrome):
-        """Whether the last packet was refused so, and ended the connection."""
+        """Return true if the last packet was rejected with this NAK and ended the connection."""
         return self.qp.qp_state is QPState.ERR and self.counts[f"refused_{syndrome.name.lower()}"] == 1
 
 
@@ -284,7 +284,10 @@ def test_more_reads_than_agreed_are_an_invalid_request():
 
 
 def test_replies_that_wait_are_few_whatever_comes():
-    """Duplicates, gaps and new requests in any order: one reply for each READ that is kept, and one acknowledgement."""
+    """One reply for each stored READ and one acknowledgement wait, at most.
+
+    Duplicates, gaps and new requests arrive in any order.
+    """
     peer = Peer(max_dest_rd_atomic=3)
     peer.pair.hosts[1].port.room = 0
     for n in range(3):
@@ -320,7 +323,7 @@ def test_queue_pair_in_error_answers_nothing():
 
 @pytest.mark.parametrize("psn", [(100 + (1 << 22)) % (1 << 24), (100 - (1 << 22)) % (1 << 24), 99, 101])
 def test_far_psn_does_nothing(psn):
-    """Ahead it is a gap; behind it is a duplicate, which is acknowledged; nothing is written."""
+    """A PSN ahead is a gap; an older PSN is a duplicate, which is acknowledged; nothing is written."""
     peer = Peer()
     peer.send(O.WRITE_ONLY, b"evil", psn=psn)
     assert not any(peer.mr.view) and peer.qp.responder.epsn == 100

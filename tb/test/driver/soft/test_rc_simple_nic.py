@@ -1,4 +1,4 @@
-"""The RoCEv2 endpoint at the card's Simple NIC, beside the card's own queue pairs."""
+"""RoCEv2 endpoint at the Simple NIC of a card, together with queue pairs of the card."""
 
 import random
 
@@ -28,7 +28,7 @@ LENGTH = 30_000
 
 
 class CardHost:
-    """A card, its context, and an endpoint in software at its Simple NIC."""
+    """Card with its context and with a software endpoint at its Simple NIC."""
 
     def __init__(self, i, device):
         config = ContextConfig(ring_log2={abi.Ring.NIC_RX: 8, abi.Ring.NIC_TX: 7}, nic_slot_log2=13,
@@ -59,7 +59,7 @@ def test_every_operation_over_two_cards_at_the_largest_packet_size():
     hosts[0].mr.write(data)
     there = hosts[1].mr
     hosts[1].qp.post_recv(RecvWR(9, sg=[SGE(there.buf + LENGTH, LENGTH, there.lkey)]))
-    hosts[1].qp.post_recv(RecvWR(10))       # a SEND of nothing is the shortest frame there is
+    hosts[1].qp.post_recv(RecvWR(10))       # an empty SEND is the shortest frame
     mine = hosts[0].mr
     for n, (opcode, at, length, to) in enumerate([
             (WROpcode.RDMA_WRITE, 0, LENGTH, 0), (WROpcode.SEND, 0, LENGTH, 0), (WROpcode.SEND, 0, 0, 0),

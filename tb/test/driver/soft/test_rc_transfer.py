@@ -1,4 +1,4 @@
-"""All operations of the RoCEv2 endpoint: what they do, and that links that lose, reorder and repeat change nothing."""
+"""Operations of the RoCEv2 endpoint, over good links and over links that lose, reorder and duplicate frames."""
 
 import os
 import random
@@ -16,13 +16,13 @@ from weft.tb.test.driver.soft.world import BAD_LINK
 
 SEEDS = [int(s) for s in os.environ["WEFT_SEED"].split(",")] if os.environ.get("WEFT_SEED") else range(1, 21)
 W = WROpcode
-COUNT = 80   # requests each way of the test of bad links, and where in the memory of a host they lie
+COUNT = 80   # requests each way over bad links; below: offsets of their data in the memory of a host
 WRITTEN, RECEIVED, READ, ATOMICS = 60_000, 120_000, 180_000, 240_000
 LENGTHS = [0, 1, 3, 4, 255, 256, 257, 512, 1000]
 
 
 def kinds(opcodes):
-    """FIRST, MIDDLE, LAST or ONLY of each."""
+    """Return FIRST, MIDDLE, LAST or ONLY for each opcode."""
     return [opcode.name.removesuffix("_IMM").rpartition("_")[2] for opcode in opcodes]
 
 
@@ -138,7 +138,7 @@ def test_unsignaled_requests_complete_silently():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bad_link_leaves_bytes_order_and_number(seed):
-    """All operations both ways at once; losses of 5 %, reordering of 5 %, duplicates of 2 %."""
+    """All operations in both directions at once; 5 % of the frames are lost, 5 % reordered, 2 % duplicated."""
     again = f"WEFT_SEED={seed} python -m pytest tb/test/driver/soft/test_rc_transfer.py -k bad_link"
     rng = random.Random(seed)
     pair = RcPair(size=1 << 18, seed=seed, link=BAD_LINK, path_mtu=rng.choice([MTU.MTU_256, MTU.MTU_1024]),
@@ -198,7 +198,7 @@ def test_bad_link_leaves_bytes_order_and_number(seed):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_add_counts_once(seed):
-    """Fetch-and-add over a bad link: a number that was added twice, or not, would show; so would a wrong answer."""
+    """The results show an addition that was executed twice or not at all, and a wrong response."""
     pair = RcPair(seed=seed, link=BAD_LINK)
     for n in range(100):
         pair.post(0, W.ATOMIC_FETCH_AND_ADD, at=8 * n, to=8, compare_add=n + 1, wr_id=n)

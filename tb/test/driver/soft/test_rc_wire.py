@@ -1,4 +1,4 @@
-"""What the RoCEv2 endpoint sends, as others read it: scapy computes the same ICRC, tshark the same headers."""
+"""Frames of the RoCEv2 endpoint, as others decode them: scapy computes the same ICRC, tshark the same headers."""
 
 import random
 
@@ -64,7 +64,7 @@ def test_what_is_no_packet_is_named(change, fault):
     (RcOpcode.READ_REQUEST, bytes(16), b"more", Fault.LENGTH), (RcOpcode.ACKNOWLEDGE, bytes(4), b"m", Fault.LENGTH),
 ])
 def test_what_the_opcode_does_not_have_is_named(opcode, extensions, payload, fault):
-    """The ICRC is right, the headers are not."""
+    """The ICRC is valid, the headers are not."""
     frame = wire.build_frame(opcode=opcode, dst_mac=TO.mac, src_mac=TO.own_mac, src_ip=TO.own_ip, dst_ip=TO.ip,
                              sport=1, dest_qp=1, psn=1, extensions=extensions, payload=payload)
     with pytest.raises(BadPacket) as bad:
@@ -88,8 +88,11 @@ def test_scapy_computes_the_same_icrc():
 
 
 def test_tshark_reads_every_frame(tmp_path):
-    """Without a malformed mark, and with the same fields. No packet has one or two bytes of payload: those tshark takes
-    for an EtherType, and what is behind them for a frame of that."""
+    """Check that tshark marks no frame as malformed and decodes the same fields.
+
+    No packet has one or two bytes of payload: tshark takes those for an EtherType, and the bytes after them for a frame
+    of that type.
+    """
     tshark.need_tshark()
     pair = traffic(7, requests=70, lengths=(0, 3, 63, 256, 259, 1000))
     with PcapWriter(tmp_path / "rc.pcap") as capture:

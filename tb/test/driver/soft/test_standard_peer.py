@@ -1,4 +1,4 @@
-"""The card itself writes to a peer that speaks RoCEv2 and nothing else: the endpoint in software, over a bad link."""
+"""Writes of the card to a peer that implements RoCEv2 only: the software endpoint, over a bad link."""
 
 import random
 
@@ -30,7 +30,7 @@ LENGTH = 60_000
 
 
 class CardAndPeer:
-    """A functional card (host 0) and an endpoint in software (host 1) at the two ends of a link."""
+    """Functional card (host 0) and software endpoint (host 1) at the two ends of a link."""
 
     def __init__(self, seed=0, link=None):
         self.loop = EventLoop()
@@ -61,7 +61,7 @@ class CardAndPeer:
         self.qp.post_send(wr)
 
     def wait(self, count):
-        """Status of so many requests, in order."""
+        """Return number and status of ``count`` requests, in order."""
         done = []
 
         def wait():

@@ -1,4 +1,4 @@
-"""The TAP port: the kernel's own network stack at the other end, where this user may make interfaces."""
+"""TAP port, with the network stack of the kernel at the other end, if this user may create interfaces."""
 
 import contextlib
 import fcntl
@@ -34,7 +34,7 @@ SET_ADDRESS, SET_MASK, GET_FLAGS, SET_FLAGS, UP = 0x8916, 0x891C, 0x8913, 0x8914
 
 
 def interface():
-    """A TAP interface; None where this user may have none, which has to be said in a sentence."""
+    """Return a TAP interface, or None if this user may not have one; check the error message in that case."""
     try:
         return TapPort(NAME)
     except OSError as error:
@@ -74,7 +74,7 @@ def test_the_kernel_finds_the_endpoint_and_talks_to_it():
 
 
 class PacketPort:
-    """The kernel's side of an interface, by a packet socket."""
+    """Kernel side of an interface, through a packet socket."""
 
     room = 64
 

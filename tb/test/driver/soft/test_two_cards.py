@@ -1,4 +1,4 @@
-"""RDMA in software over the Simple NIC of two cards, functional ones and the gateware's."""
+"""Software RDMA over the Simple NIC of two cards: functional cards, and the gateware."""
 
 import errno
 
@@ -11,7 +11,7 @@ from weft.tb.test.driver.soft import phase_two, rc_over_cards
 
 @pytest.fixture(params=["functional", "rtl"])
 def run(request):
-    """Runs two programs on both hosts; what they returned."""
+    """Return a function that runs two programs, one on each host, and returns their results."""
     seed = drawn_seed()
     print(f"WEFT_SEED={seed} python -m pytest tb/test/driver/soft/test_two_cards.py")
     return lambda *programs: play(programs, backend=request.param, stage=Stage(seed=seed, rtt_us=1))
@@ -33,7 +33,7 @@ def test_phase_two_of_the_document(run):
 
 
 def test_every_operation_of_rocev2(run):
-    """A frame is lost on the way."""
+    """One frame is lost."""
     a, b = run(rc_over_cards.asks, rc_over_cards.answers)
     assert a["done"] == [[n, "SUCCESS"] for n in range(len(rc_over_cards.REQUESTS))]
     size = rc_over_cards.BYTES

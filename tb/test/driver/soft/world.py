@@ -1,4 +1,4 @@
-"""Hosts with a software endpoint each, joined by the links of :mod:`weft.model.link`, in simulated time."""
+"""Hosts with one software endpoint each, connected by links of :mod:`weft.model.link`, in simulated time."""
 
 import random
 
@@ -12,7 +12,7 @@ BAD_LINK = LinkConfig(loss=0.05, reorder=0.05, duplicate=0.02, reorder_distance=
 
 
 class Host:
-    """An endpoint that runs whenever a frame or its deadline comes."""
+    """Host whose endpoint runs when a frame arrives or its deadline expires."""
 
     def __init__(self, loop, endpoint, carry):
         self.loop, self.endpoint = loop, endpoint
@@ -21,12 +21,12 @@ class Host:
         self._wake_at = None
 
     def arrive(self, frame):
-        """A frame came from the link."""
+        """Take a frame from the link."""
         self.port.arrive(frame)
         self.run()
 
     def run(self):
-        """Do all there is to do now."""
+        """Run the endpoint now, and schedule its next run."""
         deadline = self._pump.round(self.loop.now_ns)
         if deadline is not None:
             at = max(deadline, self.loop.now_ns + 1)
@@ -41,15 +41,17 @@ class Host:
 
 
 class Pair:
-    """Two hosts, and a link each way; ``frames`` are those that the links took, with the number of the sender.
+    """Two hosts, with a link in each direction.
+
+    ``frames`` holds (number of the sender, frame) for every frame handed to the links.
 
     Parameters
     ----------
     make : callable(number, random.Random)
-        The endpoint of a host.
+        Returns the endpoint of a host.
     seed : hashable
     link : LinkConfig
-        Both ways.
+        Of both directions.
     """
 
     def __init__(self, make, seed=0, link=None):
@@ -66,11 +68,11 @@ class Pair:
         return carry
 
     def run(self, condition=lambda: False, limit_ns=10**9):
-        """Let time go on until a condition holds; whether it does, or nothing happens any more, or it is late."""
+        """Let time pass until ``condition()`` holds; return false if nothing more is due within ``limit_ns``."""
         for host in self.hosts:
             host.run()
         return self.loop.run(self.loop.now_ns + limit_ns, condition)
 
     def soon(self):
-        """Let go on what is under way, but no time-out."""
+        """Let frames in flight arrive, without a time-out."""
         self.run(limit_ns=100_000)

@@ -1,4 +1,4 @@
-"""What makes no sense is refused when it is said, and leaves nothing behind."""
+"""Invalid arguments of requests: rejected when they are posted, without a trace."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_an_impossible_receive_request_is_refused(wr):
 
 
 def test_plain_numbers_mean_what_the_names_mean():
-    """An opcode as in C, and a fence, which waits for nothing that exists here."""
+    """An opcode as in C, and a fence, which has nothing to wait for here."""
     pair = make_pair()
     ends, finished = make_endpoints(pair, 4_096), []
     ends[1].qps[0].post_recv(RecvWR(wr_id=1))

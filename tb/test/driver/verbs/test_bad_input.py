@@ -1,4 +1,4 @@
-"""Every argument of every verb, each replaced by what makes no sense: the verbs' error and a sentence, and no leak."""
+"""Every argument of every verb, replaced by invalid values: the verbs' error with a message, and no leak."""
 
 import dataclasses
 import re
@@ -19,7 +19,7 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
 
-# What Python says by itself; a sentence says which argument it is.
+# Messages of Python itself; a proper message names the argument.
 RAW = re.compile(
     "unhashable|object (has no|is not|cannot|of type)|not supported between|unsupported operand|must be .*, not")
 ODD = [None, -1, 1 << 70, 1.5, "x", b"x", (), [7], {}, object(), int]
@@ -28,7 +28,7 @@ STEPS = [(QPState.RESET, QPState.INIT), (QPState.INIT, QPState.RTR), (QPState.RT
 
 
 class Scene:
-    """A connected pair, and of host A one of everything."""
+    """Connected pair, and one object of each kind on host A."""
 
     def __init__(self):
         self.pair = OperationPair(8192, pair=make_pair(preset="test"))
@@ -39,7 +39,7 @@ class Scene:
         self.srq = SRQ(self.pd)
 
     def verbs(self):
-        """Name, function of keyword arguments, good ones."""
+        """Return (name, function of keyword arguments, valid arguments) of every verb."""
         s, mr = self, self.host.mr
         sge = {"addr": mr.buf, "length": 8, "lkey": mr.lkey}
         wr = {"wr_id": 1, "opcode": WROpcode.RDMA_WRITE, "num_sge": 1, "imm_data": 0, "sg": [SGE(**sge)],
@@ -87,7 +87,7 @@ class Scene:
         ]
 
     def counts(self):
-        """How many there are of everything."""
+        """Return the number of objects of each kind."""
         context = self.context
         tables = {name: len(getattr(context, name)) for name in ("pds", "cqs", "channels", "mrs")}
         return {**tables, "qps": len(list(context.qps)), "srqs": len(self.pd.srqs), "indices": context.mr_indices.free,
@@ -95,13 +95,13 @@ class Scene:
                 "pages": len(context.device.memory._pages), "on the card": len(context.device.card.tables.mrs)}
 
     def settle(self):
-        """Close what could be made after all, and take the completions; True while the QPs live."""
+        """Let accepted requests complete; return true if all of them succeeded."""
         self.pair.settle(20_000)
         return all(wc.status is WCStatus.SUCCESS for wc in self.host.cq.poll(99)[1])
 
 
 def tried(call, fields):
-    """Whether a call is refused, and what is wrong with how it is."""
+    """Return (rejected, complaint) of a call; ``complaint`` is None, or describes an unsuitable error."""
     try:
         made = call(**fields)
     except (PyverbsError, TypeError) as error:
@@ -115,7 +115,7 @@ def tried(call, fields):
 
 
 def test_every_argument_of_every_verb():
-    """A few odd values mean something (None is the default of many); most are refused."""
+    """A few odd values are valid (None is the default of many); most are rejected."""
     scene, refused, calls, wrong = Scene(), 0, 0, []
     for name, call, fields in scene.verbs():
         for argument in fields:
@@ -153,7 +153,7 @@ def test_every_attribute_of_every_step(step):
             if was_refused:
                 assert qp.qp_state is step[0]
                 refused.add(name)
-            else:     # an attribute that the step does not look at
+            else:     # the step ignores this attribute
                 qp.reset()
                 for before, after in STEPS[:STEPS.index(step)]:
                     qp._step(dataclasses.replace(good), before, after)

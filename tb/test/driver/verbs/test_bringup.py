@@ -109,7 +109,7 @@ def test_a_full_ring_refuses():
 def test_scattered_pages_reach_the_page_table():
     context = open_one()
     with PD(context) as pd:
-        mr = MR(pd, 700 * 4096 + 5, AccessFlag.LOCAL_WRITE)  # more entries than one command carries
+        mr = MR(pd, 700 * 4096 + 5, AccessFlag.LOCAL_WRITE)  # more entries than a command holds
         pages = page_list(mr.buffer, mr.buf, mr.length, 4096)
         assert len(pages) == 701 and sorted(pages) != pages
         entry = context.device.card.tables.mrs[mr.index]
@@ -127,7 +127,7 @@ def test_huge_pages_are_used_where_they_fit():
     context = open_one()
     with PD(context) as pd:
         mr = MR(pd, 5 << 20, AccessFlag.LOCAL_WRITE | AccessFlag.HUGETLB)
-        assert mr.page_bytes == abi.PAGE_4K  # the last 2 MiB page is not whole
+        assert mr.page_bytes == abi.PAGE_4K  # the last 2 MiB page would be incomplete
         mr = MR(pd, 4 << 20, AccessFlag.LOCAL_WRITE | AccessFlag.HUGETLB)
         assert mr.page_bytes == abi.PAGE_2M and context.device.card.tables.mrs[mr.index].pages == 2
 
@@ -143,7 +143,7 @@ def test_the_same_index_gets_another_key():
 
 
 def test_key_zero_belongs_to_nobody():
-    """Memory full of zeros names no MR."""
+    """Memory full of zeros does not contain the key of an MR."""
     for seed in range(500):
         context = open_one(random=random.Random(seed))
         assert MR(PD(context), 64, AccessFlag.LOCAL_WRITE).lkey % (1 << abi.KEY_TAG_BITS)
@@ -193,7 +193,7 @@ def test_states_are_enforced():
 
 
 def test_loopback_and_completion_channel():
-    """A QP connected to itself through a link that sends everything back."""
+    """A QP is connected with itself through a link that returns every frame."""
     context = open_one()
     device = context.device
     device.transmit = lambda frame: device.loop.call_in(1_000, device.card.receive, frame)

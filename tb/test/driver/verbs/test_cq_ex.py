@@ -1,4 +1,4 @@
-"""Extended completion queues: what is read one by one is what is polled otherwise."""
+"""Extended completion queues: completions that are read one at a time equal those polled otherwise."""
 
 import errno
 
@@ -16,7 +16,7 @@ from weft.tb.sim.pair.operation_pair import EVERYTHING, OperationPair
 
 
 def connected(cqe=16, channel=None):
-    """A pair whose first end has a QP on an extended CQ besides."""
+    """Return (pair, CQ): the first end has an additional QP on an extended CQ."""
     pair = OperationPair()
     a, b = pair.hosts
     cq = CQEX(a.context, CqInitAttrEx(cqe, channel and channel(a.context), wc_flags=CqWcFlag.STANDARD_FLAGS))

@@ -1,4 +1,4 @@
-"""Devices by name and what they say of themselves, memory in every form, and bad input, which leaves nothing."""
+"""Devices by name and their attributes, memory in every form, and bad input, which leaves no state."""
 
 import errno
 import struct
@@ -35,7 +35,7 @@ WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 
 @pytest.fixture
 def names():
-    """Names of two devices that are connected with each other."""
+    """Provide the names of two connected devices."""
     _, devices, _ = connected_pair(seed=1)
     found = [add_device(device, mac=mac, ip=ip) for device, mac, ip in zip(devices, MACS, IPS, strict=True)]
     yield found
@@ -94,7 +94,7 @@ def test_what_is_no_gid_is_refused(text):
 
 
 def test_programs_exchange_number_psn_gid_key_and_address(names):
-    """Nothing else: MAC addresses are asked for."""
+    """The programs exchange nothing else: MAC addresses are resolved."""
     a, b = (Context(name=name) for name in names)
     ends = []
     for context in (a, b):
@@ -184,7 +184,7 @@ def test_what_is_closed_takes_its_dependants_with_it(names):
 
 
 def bad_calls(context):
-    """Calls that must be refused, by what they are about."""
+    """Return calls that must be rejected."""
     pd, cq, closed = PD(context), CQ(context, 4), PD(context)
     closed.close()
     init, qp = rc_init_attr(cq, max_send_wr=1), QP(pd, rc_init_attr(cq))

@@ -1,4 +1,4 @@
-"""How requests end other than well, and what ends with them: two drivers over two functional cards."""
+"""Requests that fail, and their effects on other requests: two drivers over two functional cards."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from weft.tb.sim.pair.functional_pair import close_and_check, make_endpoints, ma
 
 
 def service(pair, finished):
-    """What the peer's host does meanwhile."""
+    """Return the program of the peer's host, which makes progress until ``finished``."""
     def receiving():
         while not finished:
             pair.contexts[1].progress()
@@ -121,7 +121,8 @@ def test_dead_peer_exhausts_the_retries():
     wcs = one_write(pair, ends, count=2)
     assert [w.status for w in wcs] == [WCStatus.RETRY_EXC_ERR, WCStatus.WR_FLUSH_ERR]
     timeout_ns, probe_ns = 4096 << 4, 50_000
-    # 50 us after the last transmission, 50 later, then 65.5 each, and each of these but the first up to an eighth more
+    # Probes follow 50 us after the last transmission, 50 us later, and then every 65.5 us. Each of these intervals but
+    # the first may be up to an eighth longer.
     assert pair.links[0].counters.sent[FrameKind.PROBE] == 4
     assert 0 <= pair.loop.now_ns - start - probe_ns - 4 * timeout_ns < 20_000
 
@@ -131,7 +132,7 @@ def test_a_timeout_shorter_than_the_silence_before_a_probe_leaves_every_retry_it
     pair = make_pair()
     ends = make_endpoints(pair, 4_096, retry_cnt=7, timeout=timeout)
     forth, back = pair.links
-    back.drop = lambda frame: back.counters.sent.total() < 8      # seven answers get lost
+    back.drop = lambda frame: back.counters.sent.total() < 8      # seven responses are lost
     assert [wc.status for wc in one_write(pair, ends)] == [WCStatus.SUCCESS]
     forth.counters.sent.clear()
     forth.drop = lambda frame: True
@@ -142,7 +143,7 @@ def test_a_timeout_shorter_than_the_silence_before_a_probe_leaves_every_retry_it
 def test_receiver_not_ready():
     pair = make_pair()
     ends = make_endpoints(pair, 4_096, rnr_retry=2)
-    wcs = one_write(pair, ends, imm=True)  # nobody posted a receive
+    wcs = one_write(pair, ends, imm=True)  # no receive is posted
     assert wcs[0].status is WCStatus.RNR_RETRY_EXC_ERR
 
 
@@ -166,7 +167,7 @@ def test_a_closed_region_is_closed_at_once():
 
 @pytest.mark.parametrize("delay_ns", [500, 1_000_000, 15_000_000])
 def test_the_defaults_suit_a_path_of_any_length(delay_ns):
-    """Lossless ones: nothing is sent again, and few probes are sent before the first answer came."""
+    """On lossless paths nothing is sent again, and few probes are sent before the first response."""
     pair = make_pair(forward=LinkConfig(delay_ns=delay_ns))
     ends = make_endpoints(pair, 8_192)
     assert [wc.status for wc in one_write(pair, ends, count=5)] == [WCStatus.SUCCESS] * 5
@@ -190,7 +191,7 @@ def test_a_target_that_looks_away_for_a_while_keeps_its_peer():
     def receiving():
         start = pair.loop.now_ns
         while pair.loop.now_ns < start + 300_000_000:
-            pair.devices[1].wait(100_000_000)      # interrupts or not, nobody looks
+            pair.devices[1].wait(100_000_000)      # the program ignores interrupts
         while not finished:
             pair.contexts[1].serve(1_000_000)
 

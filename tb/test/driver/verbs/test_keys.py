@@ -1,4 +1,4 @@
-"""The two keys of a region: what the own program may do needs ``lkey``, what a peer may do needs ``rkey``."""
+"""Keys of a region: the program itself needs ``lkey``, a peer needs ``rkey``."""
 
 import itertools
 
@@ -15,11 +15,11 @@ FAST = {"timeout": 4, "retry_cnt": 1}
 WRITES = (WROpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM)
 SENDS = (WROpcode.SEND, WROpcode.SEND_WITH_IMM)
 FETCHES = (WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP)
-LONG = 2_000       # beyond what a send carries in its mailbox
+LONG = 2_000       # more than a send carries in a mailbox
 
 
 def test_keys_of_a_region_differ_and_stay_what_they_are():
-    """Whatever a peer may do; nothing else has one of them."""
+    """The access rights do not matter; all keys differ."""
     pair = OperationPair()
     pd = pair.hosts[0].pd
     rights = [LOCAL | sum(some, AccessFlag(0)) for n in range(4) for some in itertools.combinations(RIGHTS, n)]
@@ -48,7 +48,7 @@ def test_a_peer_that_knows_the_lkey_reaches_nothing(opcode):
 @pytest.mark.parametrize("length", [8, LONG])
 @pytest.mark.parametrize("opcode", WRITES + SENDS + FETCHES, ids=lambda opcode: opcode.name)
 def test_an_rkey_names_nothing_in_the_own_list(opcode, length):
-    """Neither to be read nor to be written; what comes before succeeds."""
+    """The key permits neither reads nor writes; the request before it succeeds."""
     if length == LONG and opcode in FETCHES[1:]:
         length = 8
     pair = OperationPair(**FAST)
@@ -78,7 +78,7 @@ def test_an_rkey_receives_nothing(length):
 
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: right.name)
 def test_a_key_does_what_its_region_permits_and_nothing_more(right):
-    """Every operation on a region with one right; a right that is given later counts, one that is taken does not."""
+    """Every operation on a region with one right; a right that is added later counts, one that is revoked does not."""
     needs = dict(zip(RIGHTS, (WRITES[:1], FETCHES[:1], FETCHES[1:]), strict=True))
     for needed, opcodes in needs.items():
         for opcode in opcodes:
@@ -101,7 +101,7 @@ def test_a_key_does_what_its_region_permits_and_nothing_more(right):
 
 
 def test_neither_key_outlives_its_region():
-    """Nor does an ``lkey`` that a request already names."""
+    """The ``lkey`` in a request does not outlive its region, either."""
     for opcode in (WROpcode.RDMA_WRITE, WROpcode.SEND, WROpcode.RDMA_READ):
         pair = OperationPair(**FAST)
         a, b = pair.hosts

@@ -1,4 +1,4 @@
-"""The objects of the verbs: what may be made of what, what may be closed when, and what a silent card leaves behind."""
+"""Objects of the verbs: valid combinations, order of closing, and resources that a silent card may still use."""
 
 import random
 
@@ -259,11 +259,11 @@ def test_an_event_that_is_asked_for_only_of_solicited_completions_comes_of_those
         cq.req_notify(solicited_only)
         cq.push(wc, solicited)
         assert bool(channel.events) is comes
-        cq.push(WC(), solicited=True)     # whatever was asked for, this one serves
+        cq.push(WC(), solicited=True)     # matches any kind of notification
         while channel.events:
             assert channel.get_cq_event(cq) is cq
     cq.req_notify()
-    cq.req_notify(solicited_only=True)    # takes nothing back
+    cq.req_notify(solicited_only=True)    # does not restrict the earlier request
     cq.push(WC())
     assert channel.get_cq_event(cq, timeout_ns=0) is cq
     with pytest.raises(PyverbsRDMAError):
@@ -281,7 +281,7 @@ def test_an_event_that_is_asked_for_only_of_solicited_completions_comes_of_those
 
 
 class Silent:
-    """A functional card that takes no command until it is told to."""
+    """Functional card that takes no command until :meth:`wake` is called."""
 
     def __init__(self, context):
         self.context, self.card = context, context.device.card
@@ -384,7 +384,7 @@ def test_random_choices_still_come_from_the_given_source(seed):
 
 
 def test_flushed_receives_fit_or_overrun():
-    """An end that fills the CQ while it is being told of one is one overrun, and no exception."""
+    """A flush that fills the CQ while its overrun is being reported is one overrun, and raises no exception."""
     context = open_one()
     cq = CQ(context, 2)
     qp = QP(PD(context), rc_init_attr(cq))

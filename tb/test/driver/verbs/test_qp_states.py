@@ -1,4 +1,4 @@
-"""Every state of a QP, every goal, every attribute that is missing or one too many: as in IBTA's table."""
+"""Every state of a QP, every target state, and every missing or excess attribute, against the table of IBTA."""
 
 import errno
 
@@ -18,7 +18,8 @@ from weft.tb.sim.pair.functional_pair import make_pair
 RESET, INIT, RTR, RTS, SQD, SQE, ERR = list(QPState)[:7]
 WAYS = {RESET: (), INIT: (INIT,), RTR: (INIT, RTR), RTS: (INIT, RTR, RTS), SQD: (INIT, RTR, RTS, SQD), ERR: (INIT, ERR)}
 
-# Written out from the InfiniBand specification (10.3.1): what a transition of a reliable connection needs and may have.
+# Transcribed from the InfiniBand specification (10.3.1): attributes that a transition of a reliable connection
+# requires, and attributes that it may have.
 TABLE = {
     (RESET, RESET): ("", ""),
     (RESET, INIT): ("PKEY_INDEX PORT ACCESS_FLAGS", ""),
@@ -32,7 +33,7 @@ TABLE = {
     (SQD, SQD): ("", "ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE PORT AV TIMEOUT RETRY_CNT RNR_RETRY "
                      "MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC PKEY_INDEX"),
 } | {(state, goal): ("", "") for state in WAYS for goal in (RESET, ERR) if (state, goal) != (RESET, ERR)}
-ABSENT = Mask.ALT_PATH     # the table has it, the card does not
+ABSENT = Mask.ALT_PATH     # in the table, but not supported by the card
 
 
 def bits(names):
@@ -40,7 +41,7 @@ def bits(names):
 
 
 class Scene:
-    """Two QPs of two cards, and attributes that connect the first with the second."""
+    """Two QPs of two cards, and attributes that connect the first one with the second one."""
 
     def __init__(self):
         self.pair = make_pair()
@@ -56,7 +57,7 @@ class Scene:
         return connected_attr(self.peer.connection, **changes)
 
     def bring(self, state):
-        """A new QP in a state."""
+        """Provide a QP in a state: the present one, if it is in that state, or a new one."""
         if self.qp.qp_state is state and not self.qp.closed:
             return
         self.qp.close()
@@ -212,7 +213,7 @@ def test_a_refused_access_is_told_to_the_one_who_refused():
     assert scene.events(1) == [EventType.QP_ACCESS_ERR]
 
 
-# What a request does that is posted in a state: refused, waiting, done, or flushed.
+# Outcome of a send and of a receive that is posted in a state: refused, waiting, done, or flushed.
 POSTS = {RESET: ("refused", "refused"), INIT: ("refused", "waiting"), RTR: ("refused", "waiting"),
          RTS: ("done", "waiting"), SQD: ("waiting", "waiting"), ERR: ("flushed", "flushed")}
 
@@ -221,7 +222,7 @@ POSTS = {RESET: ("refused", "refused"), INIT: ("refused", "waiting"), RTR: ("ref
 def test_a_request_is_taken_as_the_state_allows(state):
     scene = Scene()
     scene.bring(state)
-    if state is ERR:       # the way there was short: a QP that never could send takes nothing to send
+    if state is ERR:       # a QP that could never send rejects sends; take one that was in RTS
         scene.qp.close()
         scene.renew()
         scene.bring(RTS)

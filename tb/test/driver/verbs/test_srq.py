@@ -1,4 +1,4 @@
-"""Receives that several QPs share."""
+"""Shared receive queues."""
 
 import random
 

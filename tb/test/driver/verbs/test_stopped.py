@@ -1,4 +1,4 @@
-"""What a QP is forbidden it does not do any more: in ERR it takes nothing, and access that was taken away is gone."""
+"""Restrictions of a QP take effect: in ERR it accepts nothing, and revoked access is gone."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_qp_in_err_takes_no_write(length):
 
 def test_qp_whose_request_failed_takes_no_write_either():
     scene = Scene()
-    scene.pair.links[1].drop = lambda frame: True      # the second one's own write goes nowhere
+    scene.pair.links[1].drop = lambda frame: True      # the write of the second host is lost
     other = scene.ends[1]
     wr = SendWR(7, sg=[SGE(other.mr.buf, 8, other.mr.lkey)], send_flags=SendFlags.SIGNALED, opcode=WROpcode.RDMA_WRITE)
     wr.set_wr_rdma(scene.ends[0].mr.rkey, scene.ends[0].mr.buf)
@@ -83,7 +83,7 @@ def test_qp_whose_request_failed_takes_no_write_either():
 
 
 def test_what_arrives_when_a_qp_goes_to_err_is_not_acknowledged():
-    """Its card took the whole message; the driver had not looked yet."""
+    """The card has accepted the whole message; the driver has not polled yet."""
     scene = Scene()
     scene.write(1)
     scene.pair.contexts[0].progress()

@@ -1,19 +1,19 @@
-"""Verbs of a QP in each state, and of the other objects open and closed, with good and with bad arguments.
+"""Verbs of a QP in each state, and of other objects open and closed, with valid and invalid arguments.
 
-A bad argument is refused with the error of the table whatever the state is, and changes nothing.
+An invalid argument is rejected with the error of the table in every state, and changes nothing.
 
 ================ ======================================== =========================================
-verb             good arguments                           bad arguments
+verb             valid arguments                          invalid arguments
 ================ ======================================== =========================================
 ``post_send``    RESET, INIT, RTR: EINVAL; RTS: done;     no request: TypeError; too many or wrong
-                 SQD: waits; ERR: flushed; closed: EINVAL SGEs, or sizes: EINVAL; operations and flags
-                                                          that do not exist: EOPNOTSUPP
+                 SQD: waits; ERR: flushed; closed: EINVAL SGEs, or sizes: EINVAL; operations and
+                                                          flags that do not exist: EOPNOTSUPP
 ``post_recv``    RESET: EINVAL; ERR: flushed; closed:     the same
                  EINVAL; waits otherwise
-``modify``       the next state, and RESET and ERR from   every other state: EINVAL (and see
-                 everywhere                               ``test_qp_states``)
-``query``        what was set                             --
-``close``        always; the second time nothing          --
+``modify``       the next state, and RESET and ERR from   every other state: EINVAL (see
+                 every state                              ``test_qp_states``)
+``query``        the attributes that were set             --
+``close``        always; no effect the second time        --
 ================ ======================================== =========================================
 """
 
@@ -51,7 +51,7 @@ STATES = list(WAYS)
 
 
 def in_state(state):
-    """A scene whose QP is in ``state``; one in ERR could send before."""
+    """Return a scene whose QP is in ``state``; a QP in ERR was in RTS before."""
     scene = Scene()
     scene.bring(RTS if state is ERR else state)
     if state is ERR:
@@ -62,7 +62,7 @@ def in_state(state):
 
 
 def refused(call, error):
-    """``call()`` raises a TypeError, or the verbs' error with a code, with a sentence."""
+    """Check that ``call()`` raises a TypeError, or the verbs' error with a code, and that it has a message."""
     with pytest.raises(TypeError if error is TypeError else PyverbsRDMAError) as raised:
         call()
     assert error is TypeError or raised.value.error_code == error, raised.value
@@ -70,7 +70,7 @@ def refused(call, error):
 
 
 def later(scene):
-    """Statuses of what completes in a while."""
+    """Let time pass; return the statuses of all completions."""
     for _ in range(100):
         scene.run(lambda: True)
         scene.pair.contexts[0].wait(1_000)
@@ -91,7 +91,7 @@ def test_bad_requests_are_refused_in_every_state_and_change_nothing(state):
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
 def test_of_a_chain_only_what_stands_before_the_bad_one_is_taken(state):
-    """Also when the second one is no request at all."""
+    """This also holds if the second one is no request."""
     for second in (SendWR(opcode=99), 5):
         scene = in_state(state)
         good = SendWR(1, WROpcode.RDMA_WRITE, next_wr=second, rkey=scene.mrs[1].rkey, remote_addr=scene.mrs[1].buf)
@@ -116,7 +116,7 @@ def test_every_state_can_be_queried_left_and_closed(state):
 
 
 def others():
-    """(name, verb with bad arguments or of something closed, error) of the objects besides QPs."""
+    """Return (name, call with invalid arguments or on a closed object, error) for the objects other than QPs."""
     context = make_pair().contexts[0]
     pd, channel = PD(context), CompChannel(context)
     cq, srq, mr = CQ(context, 4, None, channel), SRQ(pd), MR(pd, 4096, AccessFlag.LOCAL_WRITE)

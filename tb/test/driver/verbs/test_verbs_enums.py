@@ -1,4 +1,4 @@
-"""Enumerations have the names and values of libibverbs, and its members are found under their full names."""
+"""Enumerations with the names and values of libibverbs, whose members are available under their full names."""
 
 import pytest
 

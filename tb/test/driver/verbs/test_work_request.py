@@ -1,4 +1,4 @@
-"""What a work request may ask for besides its operation: lists, inline data, fences, events."""
+"""Options of work requests: lists, inline data, fences and events."""
 
 import random
 
@@ -19,7 +19,7 @@ SIGNALED, INLINE, FENCE = SendFlags.SIGNALED, SendFlags.INLINE, SendFlags.FENCE
 
 @pytest.mark.parametrize("seed", range(6))
 def test_sends_gather_and_scatter_sixteen_places(seed):
-    """Short ones and long ones, cut differently at both ends."""
+    """Short and long sends, cut differently at both ends."""
     rng = random.Random(seed)
     pair = OperationPair(length=1 << 17)
     a, b = pair.hosts
@@ -81,10 +81,10 @@ def test_inline_data_have_a_limit_and_operations_that_fetch_have_none():
 
 @pytest.mark.parametrize("fence", [True, False])
 def test_fence_waits_for_reads_and_atomics(fence):
-    """A write that changes what a read before it reads comes behind the read, with a fence at the latest."""
+    """A write to the source of an earlier read executes after the read, if it is fenced."""
     pair = OperationPair()
     a, b = pair.hosts
-    pair.send(READ, (0, 8), at=0)      # the mailboxes get to know each other
+    pair.send(READ, (0, 8), at=0)      # the ends exchange their mailboxes
     pair.completions(0, 1)
     b.mr.write(b"old")
     a.mr.write(b"new", offset=50_000)
@@ -189,7 +189,7 @@ def test_full_queue_and_impossible_request_queue_nothing_behind_them():
 
 
 class _NoMemory:
-    """Keys without memory behind them: nothing is inline."""
+    """Keys without memory: no data are inline."""
 
     card_keys = {7: 8}
 
@@ -199,7 +199,10 @@ class _NoMemory:
 
 
 def test_only_a_right_write_of_one_entry_becomes_a_plain_operation():
-    """It has what was asked for; what is wrong is refused, and what is no plain write does not become one."""
+    """A plain operation has the fields of its request.
+
+    Invalid requests are rejected, and other requests do not become plain operations.
+    """
     rng, cap, seen = random.Random(5), QPCap(max_inline_data=256), set()
     wrong = {"wr_id": [-1, 1 << 64, "a"], "remote_addr": [-1, (1 << 64) - 10], "rkey": [1 << 32], "num_sge": [2, 5],
              "imm_data": [1 << 32], "send_flags": [32, []], "opcode": [99]}

@@ -1,4 +1,4 @@
-"""What libibverbs' public header (rdma-core 44) says: enumerations, how their members' names begin, and values."""
+"""Enumerations of libibverbs' public header (rdma-core 44): prefixes of the members' names, and values."""
 
 ENUMERATIONS = {
     ("ibv_qp_type", "IBV_QPT_"): """
