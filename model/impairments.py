@@ -88,7 +88,7 @@ class LinkConfig:
     rate_gbps: float | None = None
     loss: Annotated[float, chance("Chance of a loss.")] = 0.0
     duplicate: Annotated[float, chance("Chance of a second copy.")] = 0.0
-    reorder: Annotated[float, chance("Chance of a delay behind later frames.")] = 0.0
+    reorder: Annotated[float, chance("Chance that later frames overtake a frame.")] = 0.0
     corrupt: Annotated[float, chance("Chance of a flipped bit.")] = 0.0
     reorder_max_ns: Annotated[int, Setting("Longest time for which a frame is held back.", unit="nanoseconds", least=1,
                                            most=DELAY_MAX_NS)] = REORDER_MAX_NS

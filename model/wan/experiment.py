@@ -44,7 +44,7 @@ class Experiment:
     outage_at_rtts: Annotated[float, Setting("Round trips before the outage begins.", least=0, most=1e6)] = 5.0
     outage_every_ms: Annotated[float, Setting("Time after which it comes again; 0: never.",
                                               unit="milliseconds", least=0, most=1e6)] = 0.0
-    comb: Annotated[int, Setting("Every so many packets one is lost; 0: none.", least=0, most=1e9)] = 0
+    comb: Annotated[int, Setting("Interval, in packets, at which one is lost; 0: none.", least=0, most=1e9)] = 0
     back_loss: Annotated[float, Setting("Chance of each message to the sender to be lost.", least=0, most=0.9)] = 0.0
     header_loss: Annotated[float | None, Setting(
         "Of dcp: share of lost packets whose header is lost, too; by default as loss.",

@@ -107,7 +107,7 @@ def compile_engine():
 def _advance(w, until):
     engine.run(w, until)
     if reason := int(w.s["overflow"]):
-        raise Unmeasured(f"no room for more {NAMES[reason - 1]}; have more knitting blocks, less loss, or a shorter "
+        raise Unmeasured(f"no space for more {NAMES[reason - 1]}; have more knitting blocks, less loss, or a shorter "
                          "round trip")
 
 

@@ -27,7 +27,7 @@ def verilog(
                                          choices=("u50",))] = None,
     debug: Annotated[bool, Setting("With --board: logic analysers on the streams.")] = False,
     straddle: Annotated[bool, Setting("For a PCIe block with straddle.")] = False,
-    mac_clock: Annotated[bool, Setting("For a MAC with a clock of its own; with --board always.")] = False,
+    mac_clock: Annotated[bool, Setting("For a MAC with a separate clock; with --board always.")] = False,
 ):
     """Write Verilog of the card for an FPGA, linted; with --board all files that Vivado needs for a bitstream."""
     if debug and board is None:
@@ -103,12 +103,12 @@ def synth(
     preset: Annotated[list[str] | None, replace(PRESET, help="Size of the card; may be given several times.",
                                                 default_text="test")] = None,
     depth: Annotated[int, Setting("Levels of blocks shown.", least=1, most=9)] = 1,
-    only: Annotated[list[str] | None, Setting("This room alone, without a report; may be given several times.",
+    only: Annotated[list[str] | None, Setting("This subsystem alone, without a report; may be given several times.",
                                               metavar="NAME")] = None,
-    paths: Annotated[int, Setting("Paths shown of each room, with the signals on their way.", least=1, most=12)] = 1,
-    place: Annotated[bool, Setting("Place and route the first preset's rooms, too.")] = False,
+    paths: Annotated[int, Setting("Paths shown of each subsystem, with their signals.", least=1, most=12)] = 1,
+    place: Annotated[bool, Setting("Place and route the first preset's subsystems, too.")] = False,
     straddle: Annotated[bool, Setting("With --only: of a card with straddle.")] = False,
-    mac_clock: Annotated[bool, Setting("With --only: of a card whose MAC has a clock of its own.")] = False,
+    mac_clock: Annotated[bool, Setting("With --only: of a card whose MAC has a separate clock.")] = False,
 ):
     """Estimate cells, memories and longest path by block on an UltraScale+ FPGA, with Yosys.
 

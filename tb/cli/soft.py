@@ -37,9 +37,9 @@ def soft_server(
     qemu: Annotated[tuple | None, Setting("QEMU's socket netdev: HOST:PORT of its listen=.", read=_host_and_port,
                                           metavar="ADDRESS")] = None,
     tap: Annotated[str, Setting("Or a TAP interface, which is made.", metavar="NAME")] = "",
-    listen: Annotated[int, Setting("TCP port that perftest's clients say hello to; 0: any.", least=0,
+    listen: Annotated[int, Setting("TCP port that perftest's clients connect to; 0: any.", least=0,
                                    most=PORT_MAX)] = 18515,
-    clients: Annotated[int, Setting("End after so many; 0: never.", least=0, most=1 << 31)] = 0,
+    clients: Annotated[int, Setting("End after this number; 0: never.", least=0, most=1 << 31)] = 0,
     mac: Annotated[int, Setting("MAC address of this host.", read=_mac, metavar="ADDRESS",
                                 default_text=MAC)] = _mac(MAC),
     ip: Annotated[int, Setting("IPv4 address of this host.", read=_ip, metavar="ADDRESS", default_text=IP)] = _ip(IP),
@@ -68,7 +68,7 @@ def _port(qemu, tap):
 def _serve(port, mac, ip, listen, clients):
     from weft.driver.soft.serve.server import SoftServer
     server = SoftServer(port, mac=mac, ip=ip, tcp_port=listen)
-    print(f"clients say hello at TCP port {server.tcp_port}", flush=True)
+    print(f"clients connect to TCP port {server.tcp_port}", flush=True)
     try:
         while (not clients or server.served < clients) and not getattr(port, "closed", False):
             server.step()

@@ -30,7 +30,7 @@ def sweep(
                                          f"{', '.join(PLANS)}.", read=plan_file, metavar="PATH")] = None,
     of: Annotated[str | None, Setting("Kind of the points: wan, wide-area experiments, or cards, two cards on the RTL "
                                       "or in the model.", metavar="NAME",
-                                      default_text="wan, or what the plan says")] = None,
+                                      default_text="wan, or the kind that the plan names")] = None,
     output: Annotated[Path, Setting("Parquet file; finished points in it are not run again.", metavar="PATH")] = Path(
         "sim_build/reports/sweep.parquet"),
     scheduler: Annotated[str | None, SCHEDULER] = None,

@@ -24,7 +24,7 @@ def counters(
     stage: Stage,
     report: Annotated[Path | None, Setting("Show the counters of the run that left this report; weft sim leaves "
                                            "sim_build/reports/sim.json.", read=readable_file, metavar="PATH")] = None,
-    messages: Annotated[int, Setting("Without a report: writes, sends, reads and atomics of a short run, each so many.",
+    messages: Annotated[int, Setting("Without a report: writes, sends, reads and atomics of a short run, each.",
                                      least=1, most=1000)] = 20,
     backend: Annotated[str, BACKEND] = "functional",
 ):

@@ -42,10 +42,10 @@ def formal(
 
 
 def mutants(
-    only: Annotated[list[str] | None, Setting("Faults of this room alone; may be given several times.",
+    only: Annotated[list[str] | None, Setting("Faults of this subsystem alone; may be given several times.",
                                               metavar="NAME")] = None,
-    names: Annotated[bool, Setting("Name the rooms and end.", names=("--list",))] = False,
-    count: Annotated[int, Setting("Faults over all rooms; small rooms get some more.", least=1, most=100_000)] = COUNT,
+    names: Annotated[bool, Setting("Name the subsystems and end.", names=("--list",))] = False,
+    count: Annotated[int, Setting("Faults in total; small subsystems get more.", least=1, most=100_000)] = COUNT,
     seed: Annotated[int, Setting("Seed of the drawing.", least=0, most=1 << 30)] = SEED,
     jobs: Annotated[int, Setting("Simulations at once.", least=1, most=256)] = 2,
 ):

@@ -60,7 +60,8 @@ RULES = (
 QUOTED = re.compile(r"`+[^`\n]*`+|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|https?://\S+")
 # Beginning of a comment, by suffix.
 COMMENT = {"": "#", ".sh": "#", ".toml": "#", ".yml": "#", ".c": "//|/?\\*", ".h": "//|/?\\*", ".cpp": "//|/?\\*"}
-MESSAGES = ("print", "echo", "exit", "error", "add_argument", "Option", "Argument")
+MESSAGES = ("print", "echo", "exit", "error", "add_argument", "Option", "Argument", "Setting", "_flag", "_number",
+            "chance", "fail", "refuse")
 
 
 class Finding(NamedTuple):

@@ -39,12 +39,12 @@ class JobSettings:
     sim: Annotated[str, Setting("Simulator; icarus is some hundred times slower, for files of a few KiB.",
                                 choices=SIMULATORS, backends=_RTL)] = "verilator"
     preset: Annotated[str, replace(PRESET, help="Size of the cards; larger ones take long to build.")] = "test"
-    backend: Annotated[str, Setting("The gateware, or a model of the cards in time, which is far faster.",
+    backend: Annotated[str, Setting("RTL, or a timing model of the cards, which is far faster.",
                                     choices=BACKENDS)] = "rtl"
     pfc: Annotated[int | None, Setting("Priority-based flow control: the priority for which both cards pause.", least=0,
                                        most=wire.PRIORITIES - 1, backends=_RTL, lack="flow control")] = None
     straddle: Annotated[bool, Setting("Cards and PCIe blocks with straddle.", backends=_RTL, lack="straddle")] = False
-    mac_clock: Annotated[bool, Setting("MACs with clocks of their own.", backends=_RTL,
+    mac_clock: Annotated[bool, Setting("MACs with separate clocks.", backends=_RTL,
                                        lack="clocks beside its one")] = False
     timeline: Annotated[bool, Setting("Keep a timeline that Perfetto opens.")] = False
     waves: Annotated[bool, Setting("Record waves.", backends=_RTL, lack="signals")] = False

@@ -55,18 +55,18 @@ class Options:
                                             names=("-D", "--duration"), read=_duration, metavar="TIME")] = None
     qp: Annotated[int | None, _number("Queue pairs, of bandwidth: 1.", "-q", "--qp", most=QPS_MAX)] = None
     mtu: Annotated[int, Setting("Path MTU.", names=("-m", "--mtu"), choices=PMTUS)] = 4096
-    tx_depth: Annotated[int | None, _number("Requests under way on a QP, of bandwidth: 128.",
+    tx_depth: Annotated[int | None, _number("Outstanding requests of a QP, of bandwidth: 128.",
                                             "-t", "--tx-depth", most=DEPTH_MAX)] = None
     rx_depth: Annotated[int | None, _number("Receives posted on a QP, of sends: 512.",
                                             "-r", "--rx-depth", most=DEPTH_MAX)] = None
     bidirectional: Annotated[bool, _flag("Both directions at once; rates add up.", "-b", "--bidirectional")] = False
-    inline_size: Annotated[int | None, _number("Messages of up to so many bytes go inline: 0.",
+    inline_size: Annotated[int | None, _number("Largest message that goes inline, in bytes: 0.",
                                                "-I", "--inline_size", least=0, most=INLINE_MAX)] = None
     post_list: Annotated[int | None, _number("Requests posted at once, of bandwidth: 1.",
                                              "-l", "--post_list", most=DEPTH_MAX)] = None
     cq_mod: Annotated[int | None, _number("Requests with one completion, of bandwidth: 1 above 8192 bytes, 64 else.",
                                           "-Q", "--cq-mod", most=DEPTH_MAX)] = None
-    outs: Annotated[int | None, _number("Reads and atomics under way: 16.", "-o", "--outs", most=OUTS_MAX)] = None
+    outs: Annotated[int | None, _number("Outstanding reads and atomics: 16.", "-o", "--outs", most=OUTS_MAX)] = None
     atomic_type: Annotated[str | None, Setting("Kind of the atomics, FETCH_AND_ADD by default.",
                                                names=("-A", "--atomic_type"), choices=ATOMIC_TYPES)] = None
     events: Annotated[bool, _flag("Sleep until an event instead of polling.", "-e", "--events")] = False

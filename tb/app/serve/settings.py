@@ -24,7 +24,7 @@ def _hosts(text):
 def _link(text):
     found = UDP.fullmatch(text)
     if not found:
-        raise ValueError("udp:HOST:PORT is needed, and :OWN-PORT behind it if this daemon has another one")
+        raise ValueError("udp:HOST:PORT is needed, with :OWN-PORT after it if this daemon has another one")
     for port in filter(None, found.groups()[1:]):
         if not 1 <= int(port) <= PORT_MAX:
             raise ValueError(f"port {port!r} must be a whole number from 1 to {PORT_MAX}")
@@ -40,7 +40,7 @@ class Settings:
     BadSetting
     """
 
-    backend: Annotated[str, Setting("Cards: functional in Python, a model in time, or the gateware.",
+    backend: Annotated[str, Setting("Cards: functional in Python, a timing model, or RTL.",
                                     choices=BACKENDS)] = "functional"
     hosts: Annotated[list, Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
                                    default_text="a,b")] = ("a", "b")
@@ -62,7 +62,7 @@ class Settings:
     def __post_init__(self):
         check(self)
         if self.link and (self.backend == "rtl" or self.time == "sim"):
-            raise BadSetting("link", self.link, "it needs cards in Python, and the clock on the wall")
+            raise BadSetting("link", self.link, "it needs cards in Python, and wall-clock time")
         if self.first > (most := HOSTS_MAX + 1 - len(self.hosts)):
             raise BadSetting("first", self.first, f"it must be a whole number from 1 to {most}")
         if self.backend == "rtl" and len(self.hosts) != RTL_HOSTS:

@@ -73,7 +73,7 @@ class Host:
         deadline = self.now_ns + self.silence_ns
         while not self._inbox:
             if self.now_ns > deadline:
-                raise TimedOut(f"host {self.side} heard nothing for {self.silence_ns} ns")
+                raise TimedOut(f"host {self.side} received nothing for {self.silence_ns} ns")
             self.pass_time(SERVE_NS)
         return self._inbox.popleft()
 

@@ -58,7 +58,7 @@ BACKENDS = {
         messages=50, bytes=2 << 20),
 }
 
-BACKEND = Setting("Cards: functional in Python, a model in time, or the gateware.", choices=tuple(BACKENDS))
+BACKEND = Setting("Cards: functional in Python, a timing model, or RTL.", choices=tuple(BACKENDS))
 
 
 def play(programs, *, backend="functional", stage=None, progress=None, **arguments):

@@ -23,7 +23,7 @@ class Unfinished(Exception):
 class CardPoint(Conditions):
     """Conditions of a run, and its back end."""
 
-    backend: Annotated[str, Setting("The gateware, or the model in time.", choices=BACKENDS)] = "rtl"
+    backend: Annotated[str, Setting("RTL, or the timing model.", choices=BACKENDS)] = "rtl"
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def _plan(subject, fixed, vary, picture):
             raise BadPlan(f"{subject.article} has no {name!r}; it has {', '.join(subject.fields)}")
     for name, values in vary.items():
         if not isinstance(values, list) or not values:
-            raise BadPlan(f"{name} is to be varied, but over {values!r}, which is no list of values")
+            raise BadPlan(f"{name} varies over {values!r}, which is no list of values")
     count = 1
     for values in vary.values():
         count *= len(values)

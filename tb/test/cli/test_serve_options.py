@@ -25,7 +25,7 @@ def end_of(*arguments):
     (["--link", "udp:no-such-host.invalid:7471"], ["no-such-host.invalid", "--link"]),
     (["--link", f"udp:{'x' * 64}.invalid:7471"], ["--link"]),
     (["--link", "udp:localhost:7471", "--backend", "rtl"], ["--link", "cards in Python"]),
-    (["--link", "udp:localhost:7471", "--time", "sim"], ["--link", "the clock on the wall"]),
+    (["--link", "udp:localhost:7471", "--time", "sim"], ["--link", "wall-clock time"]),
     (["--first", "0"], ["--first", "1 to 199"]),
     (["--first", "200"], ["--first", "1 to 199"]),
     (["--first", "199", "--hosts", "a,b,c"], ["--first", "1 to 198"]),
