@@ -202,8 +202,7 @@ class SendQueue:
 
     @property
     def failure(self):
-        """(first PSN, status) of the oldest request that the card rejected, if all before it are acknowledged; else None.
-        """
+        """First PSN and status of the oldest rejected request if nothing before it is unacknowledged, else None."""
         return self.refused if self.refused is not None and self.una >= self.refused[0] else None
 
     def piece_at(self, psn):
