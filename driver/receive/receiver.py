@@ -263,7 +263,7 @@ class Receiver:
         return self._delivered_any or self._probed or self.nak is not None
 
     def acknowledge(self, waiting=None, may_refuse=True):
-        """Queue the ACK, RNR NAK or NAK that is due. Requires that the owner has taken what it can from :attr:`messages`.
+        """Queue the ACK, RNR NAK or NAK that is due, after the owner has taken what it can from :attr:`messages`.
 
         Parameters
         ----------
