@@ -22,11 +22,12 @@ class Requester:
 
     Operations start and complete in order.
 
-    * A plain write is sent, and is complete when acknowledged. * A short send is written into a slot of the peer's
-    mailbox. A longer one is announced to the peer; when the peer grants the memory of a receive, the data is written
-    there. Either is complete when the peer reports it as complete. * A read asks the peer to write into memory windows
-    of its destinations, an atomic asks for a value. They are complete with the response. At most ``max_rd_atomic`` of
-    them are outstanding.
+    * A plain write is sent, and is complete when acknowledged.
+    * A short send is written into a slot of the peer's mailbox. A longer one is announced to the peer; when the peer
+      grants the memory of a receive, the data is written there. Either is complete when the peer reports it as
+      complete.
+    * A read asks the peer to write into memory windows of its destinations, an atomic asks for a value. They are
+      complete with the response. At most ``max_rd_atomic`` of them are outstanding.
 
     Writes that were posted as a list are one message to the peer: only the last one has a message end, whose
     acknowledgement covers them all, and the list counts as one request. A list of more packets than the sender's
