@@ -214,7 +214,7 @@ class AsyncListener:
         raise StopAsyncIteration
 
     def close(self):
-        """Stop listening. A task that waits for a request gets an error."""
+        """Stop listening. A task that waits in :meth:`get_request` gets InvalidValue."""
         self._identifier.finish()
         self._events.abandon()
         self.aio.unwatch(self._events)

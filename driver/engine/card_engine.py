@@ -198,8 +198,8 @@ class CardEngine:
     def rests(self):
         """Return true if a round would have no effect.
 
-        That is the case if no report, frame or response arrived, no work was requested since the last round, and, if
-        the card retired descriptors, others that matter as well are outstanding.
+        That is the case if no report, frame or response arrived, no work was requested since the last round, and no
+        retired descriptor needs attention (see ``TransmitTurns.last_cons``).
 
         Only reads memory, so it may be called without the lock.
         """

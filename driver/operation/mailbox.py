@@ -71,7 +71,7 @@ class Mailbox:
         self._asked = self._was_asked = self.owes_answer = False
         self._buffer = None
 
-    # ------------------------------------------------------------------------------------ its memory
+    # ---------------------------------------------------------------------------------------- memory
 
     def open(self):
         """Register the memory, unless that was done. Sets :attr:`ready` later.
@@ -144,7 +144,7 @@ class Mailbox:
         if self._buffer is not None:
             self._lender.keep(self._give_back())
 
-    # ------------------------------------------------------------------------------ the other mailbox
+    # -------------------------------------------------------------------------------- peer's mailbox
 
     def reach(self):
         """Return true if both ends know the other mailbox, or will before the next message; else request the peer's."""

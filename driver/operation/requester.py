@@ -95,7 +95,7 @@ class Requester:
     # ------------------------------------------------------------------------------------- starting
 
     def prepare(self, op):
-        """Open the mailbox if the operation needs it.
+        """Open the mailbox if the operation needs it. A write that does not is plain.
 
         Raises
         ------

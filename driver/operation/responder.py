@@ -53,9 +53,9 @@ class Entry:
 class Responder:
     """Requests of the peer of one QP.
 
-    Requests start in order. One that needs a receive request consumes the oldest; without one, it waits, and so do all
-    later requests. A read or an atomic starts when all requests before it are complete. Requests complete in order, and
-    acknowledgements report the number of complete ones to the peer.
+    Requests start in order. A SEND or a write with immediate consumes the oldest receive request. Without one, it
+    waits, and so do all later requests. A read or an atomic starts when all requests before it are complete. Requests
+    complete in order, and acknowledgements report the number of complete ones to the peer.
 
     The number of pending requests is bounded: sends with data by the slots of the mailbox, reads and atomics by
     ``max_dest_rd_atomic``, and all together by the limit of the receiver.

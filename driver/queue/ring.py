@@ -210,7 +210,7 @@ class CardToHostRing(_Ring):
     """
 
     BATCH = 16
-    RELEASED_AT_ONCE = 8   # a release covers at least this fraction of the ring
+    RELEASED_AT_ONCE = 8   # a release covers at least 1/8 of the ring
 
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)

@@ -175,8 +175,7 @@ class HoleList:
             self._report(node)
 
     def fill(self, psn, rsn):
-        """Mark a hole that the card leaves open as filled: its packet arrived. Return false if there is no such hole.
-        """
+        """Mark a hole that the card leaves open as filled: its packet arrived. Return false if there is none."""
         at = bisect.bisect_right(self.nodes, rsn, key=lambda node: node.rsn) - 1
         if at < 0 or self.nodes[at].hole(rsn) != psn:
             return False

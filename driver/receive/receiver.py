@@ -146,8 +146,7 @@ class Receiver:
             self._add(runs, fields)
 
     def on_unmatched(self, report):
-        """Handle an UNMATCHED report: a packet arrived whose hole the card left open. The hole does not become residue.
-        """
+        """Handle an UNMATCHED report: a packet arrived whose hole the card left open. The hole is no residue."""
         rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS)
         self.counts["unmatched"] += self.holes.fill(near(report.psn, self.cum, 32), rsn)
 
@@ -211,8 +210,7 @@ class Receiver:
     # -------------------------------------------------------------------------------- from the peer
 
     def on_report_request(self, rsn24, limit=16):
-        """Repeat the loss report whose first hole has this RSN, and up to ``limit`` - 1 later ones: the peer misses it.
-        """
+        """Repeat the loss report whose first hole has this RSN, and up to ``limit`` - 1 later ones, for the peer."""
         self.holes.repeat(near(rsn24, self.holes.next_rsn, wire.RSN_BITS), limit)
 
     # -------------------------------------------------------------------------------------- progress

@@ -1,4 +1,4 @@
-"""Holes that wait for a block. Many of them are merged into spans."""
+"""Holes that wait for a block. If there are too many runs, the closest ones are merged into spans."""
 
 import bisect
 

@@ -173,7 +173,7 @@ class Sender:
         """Handle an ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. Unknown syndromes are counted and ignored.
 
         ``requests`` is the upper limit of ``msn``. The peer may still reject the request whose first PSN is
-        ``oldest_psn``, the oldest one that the owner waits for.
+        ``oldest_psn``, the oldest for which the owner waits.
         """
         if self.failed is not None:
             return
