@@ -1,1 +1,1 @@
-"""The verbs for asyncio: requests that are awaited."""
+"""Verbs for asyncio."""

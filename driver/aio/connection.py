@@ -14,7 +14,7 @@ from ..terms.errors import InvalidValue
 
 
 class _Events:
-    """What a CMID tells, awaited; one of what an :class:`~weft.driver.aio.context.AsyncContext` delivers."""
+    """Awaitable events of a CMID; an :class:`~weft.driver.aio.context.AsyncContext` delivers them."""
 
     def __init__(self, aio, pd):
         self.aio, self.pd, self.channel = aio, pd, CMEventChannel()
@@ -30,7 +30,7 @@ class _Events:
         return self.channel.take(0)
 
     def deliver(self):
-        """Wake who waits; true if somebody did."""
+        """Wake the waiting task. Return true if there was one."""
         if self._waiting is None or not (self.channel.records or self.channel.closed):
             return False
         waiting, self._waiting = self._waiting, None
@@ -39,20 +39,20 @@ class _Events:
         return True
 
     def abandon(self):
-        """Nothing comes any more."""
+        """End the event stream."""
         self.channel.close()
         self.deliver()
 
 
 class AsyncConnection:
-    """A connection: what :func:`connect` and :meth:`AsyncRequest.accept` return.
+    """Connection that :func:`connect` or :meth:`AsyncRequest.accept` returns.
 
     Attributes
     ----------
     qp : AsyncQP
-        To send and to receive.
+        For sends and receives.
     private_data : bytes
-        What came with the peer's request or acceptance, with zeros behind it.
+        Private data of the peer's request or acceptance, padded with zeros.
     """
 
     def __init__(self, events, identifier, options):
@@ -73,18 +73,18 @@ class AsyncConnection:
                 raise ConnectionFailed(what, record)
 
     async def disconnect(self):
-        """End it: what is under way fails."""
+        """Disconnect. Outstanding requests fail."""
         self._identifier.end()
         if self._identifier.connection.state is State.DREQ_SENT:
             await self.wait_disconnected()
 
     async def wait_disconnected(self):
-        """Until the peer has ended it."""
+        """Wait until the peer disconnects."""
         if self._identifier.connection.state in (State.ESTABLISHED, State.DREQ_SENT):
             await self._until("Failed to Disconnect", EventType.DISCONNECTED)
 
     def close(self):
-        """Destroy it and its QP; it is ended, if it was not."""
+        """Destroy the connection and its QP. Disconnects if necessary."""
         self.qp.close()
         self._identifier.finish()
         self._events.abandon()
@@ -105,7 +105,7 @@ async def connect(aio, pd, address, port, *, private_data=b"", **options):
     Raises
     ------
     ConnectionFailed
-        If the peer refuses or cannot be reached; ``event`` says how.
+        If the peer rejects the request or is unreachable; ``event`` holds the reason.
     """
     peer, events = AddrInfo(dst=address, dst_service=str(port)), _Events(aio, pd)
     identifier = Identifier(events.channel, pd)
@@ -129,12 +129,12 @@ def _param(private_data):
 
 
 class AsyncRequest:
-    """Somebody asks for a connection.
+    """Connection request of a peer.
 
     Attributes
     ----------
     private_data : bytes
-        What came with it.
+        Of the request.
     """
 
     def __init__(self, listener, connection):
@@ -143,8 +143,10 @@ class AsyncRequest:
         self._options, self.private_data = listener._options, self._identifier.private_data
 
     async def accept(self, private_data=b"", *, prepare=lambda connection: None):
-        """Accept it and return the :class:`AsyncConnection`. ``prepare`` gets it before the peer can send: receives are
-        begun there."""
+        """Accept the request and return the :class:`AsyncConnection`.
+
+        ``prepare(connection)`` is called before the peer can send, to post receives.
+        """
         connection = AsyncConnection(self._events, self._identifier, self._options)
         try:
             prepare(connection)
@@ -159,14 +161,14 @@ class AsyncRequest:
         return connection
 
     def reject(self, private_data=b""):
-        """Refuse it."""
+        """Reject the request."""
         self._identifier.reject_request(private_data)
         self._identifier.finish()
         self._events.aio.unwatch(self._events)
 
 
 class AsyncListener:
-    """Takes requests for connections, with ``async for``.
+    """Listener for connection requests, which ``async for`` yields.
 
     Parameters
     ----------
@@ -175,7 +177,7 @@ class AsyncListener:
         Of the QPs.
     port : int
     backlog : int
-        Requests that wait for an answer; 0: as many as possible.
+        Largest number of waiting requests; 0 means the maximum.
     options
         Of :func:`~weft.driver.verbs.qp_init_attr.rc_init_attr` for the QPs.
     """
@@ -197,7 +199,7 @@ class AsyncListener:
         return self._identifier.src_port
 
     async def get_request(self):
-        """The next :class:`AsyncRequest`."""
+        """Return the next :class:`AsyncRequest`."""
         record = await self._events.next()
         if record.type is not EventType.CONNECT_REQUEST:
             raise ConnectionFailed("Failed to get request", record)
@@ -212,7 +214,7 @@ class AsyncListener:
         raise StopAsyncIteration
 
     def close(self):
-        """Take none any more; who waits for one is told."""
+        """Stop listening. A task that waits in :meth:`get_request` gets InvalidValue."""
         self._identifier.finish()
         self._events.abandon()
         self.aio.unwatch(self._events)

@@ -1,4 +1,4 @@
-"""A context whose card makes progress in an event loop."""
+"""Context whose card makes progress in an event loop."""
 
 import asyncio
 import contextlib
@@ -6,22 +6,22 @@ import contextlib
 from ..verbs.context import Context
 from .qp import AsyncQP
 
-IDLE_NS = 20_000    # at most that the event loop stands still while the card has nothing to say
+IDLE_NS = 20_000    # longest block of the event loop while the card is idle
 
 
 class AsyncContext:
-    """A :class:`~weft.driver.verbs.context.Context`, opened and closed with ``async with``.
+    """Asynchronous :class:`~weft.driver.verbs.context.Context`, opened and closed with ``async with``.
 
     Parameters
     ----------
     context : Context or None
     options
-        Of the context, if there is none.
+        Options of a new context, without ``context``.
 
     Attributes
     ----------
     context : Context
-        Everything is made of it as in programs that wait; its QPs by :meth:`qp`.
+        Objects are created from it as in synchronous programs, except for QPs, which :meth:`qp` creates.
     """
 
     def __init__(self, context=None, **options):
@@ -29,7 +29,8 @@ class AsyncContext:
         self._waiters, self._task = [], None
 
     def qp(self, pd, **options):
-        """An :class:`~weft.driver.aio.qp.AsyncQP` with a CQ of its own; ``options`` are those of ``rc_init_attr``."""
+        """Return an :class:`~weft.driver.aio.qp.AsyncQP` with a separate CQ. ``options`` are those of ``rc_init_attr``.
+        """
         qp = AsyncQP(pd, **options)
         self.watch(qp)
         return qp
@@ -39,7 +40,7 @@ class AsyncContext:
         self._waiters.append(waiter)
 
     def unwatch(self, waiter):
-        """Do not any more."""
+        """End the calls for ``waiter``."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
 

@@ -1,4 +1,4 @@
-"""A queue pair whose requests are awaited."""
+"""Queue pair with awaitable requests."""
 
 import asyncio
 from itertools import count
@@ -11,7 +11,7 @@ from ..verbs.wr import RecvWR, SendWR
 
 
 class RequestFailed(PyverbsRDMAError):
-    """A request did not succeed; ``wc`` is its completion, or None if the QP ended without one."""
+    """A request failed. ``wc`` is its completion, or None if the QP was closed before a completion."""
 
     def __init__(self, wc):
         super().__init__("the QP was closed" if wc is None else f"Completion status is {wc.status.name}")
@@ -19,10 +19,10 @@ class RequestFailed(PyverbsRDMAError):
 
 
 class AsyncQP:
-    """A connection.
+    """Asynchronous queue pair.
 
-    Requests are awaited and return their :class:`~weft.driver.terms.wc.WC`. As many as the capacities of the QP allow
-    are under way at a time; further ones wait for their turn, in the order in which they were made.
+    Requests are awaited and return their :class:`~weft.driver.terms.wc.WC`. The number of outstanding requests is
+    limited by the capacities of the QP. Further requests wait, in the order in which they were made.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class AsyncQP:
     Attributes
     ----------
     qp : QP
-        To be connected, queried and so on; nobody else may post on it.
+        For connection, queries and so on. Other code must not post to it.
     """
 
     def __init__(self, pd, **options):
@@ -51,16 +51,16 @@ class AsyncQP:
         return await self.post(SendWR(opcode=opcode, sg=sg, imm_data=imm or 0))
 
     async def write(self, sg, rkey, addr, *, imm=None):
-        """Write them into the peer's memory."""
+        """Write the bytes of scatter-gather entries to the peer's memory."""
         opcode = WROpcode.RDMA_WRITE if imm is None else WROpcode.RDMA_WRITE_WITH_IMM
         return await self.post(SendWR(opcode=opcode, sg=sg, imm_data=imm or 0, rkey=rkey, remote_addr=addr))
 
     async def read(self, sg, rkey, addr):
-        """Read them from the peer's memory."""
+        """Read from the peer's memory into scatter-gather entries."""
         return await self.post(SendWR(opcode=WROpcode.RDMA_READ, sg=sg, rkey=rkey, remote_addr=addr))
 
     async def post(self, wr):
-        """Post a :class:`SendWR`; its ``wr_id`` is given here.
+        """Post a :class:`SendWR`. Its ``wr_id`` is overwritten.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class AsyncQP:
     # --------------------------------------------------------------------------------- completions
 
     def deliver(self):
-        """Hand completions to those who wait for them; true if there were any."""
+        """Deliver completions to the waiting tasks. Return true if there were any."""
         if self._cq.closed or not (wcs := self._cq.take(len(self._cq))[1]):
             return False
         for wc in wcs:
@@ -97,7 +97,7 @@ class AsyncQP:
         return True
 
     def abandon(self):
-        """Nothing completes any more: the QP is closed."""
+        """End all outstanding requests: the QP is closed."""
         for number in list(self._waiting):
             self._finish(number, None)
 
@@ -107,6 +107,6 @@ class AsyncQP:
             done.set_result(wc)
 
     def close(self):
-        """Destroy it, and its CQ."""
+        """Destroy the QP and its CQ."""
         self._cq.close()
         self.abandon()

@@ -1,1 +1,1 @@
-"""Programs on top of the verbs."""
+"""Applications that use the verbs."""

@@ -1,8 +1,8 @@
-"""Move a block of bytes over several QPs by RDMA writes: the application of the main job.
+"""File transfer: moves a block of bytes over several QPs by RDMA writes.
 
-The receiver registers the memory and hands :class:`Offer` to the sender out of band, with the
-connection data of its QPs. The last message on every QP carries an immediate, which tells the
-receiver that everything before it on that QP is in place.
+The receiver registers the memory and passes :class:`Offer` to the sender out of band, with the connection data of its
+QPs. The last message on every QP has an immediate, which notifies the receiver that all earlier messages on that QP are
+in place.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ WINDOW = 16  # work requests in flight per QP
 
 
 class TransferError(Exception):
-    """A completion said that the transfer failed."""
+    """A completion with an error status ended the transfer."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What the receiving side hands over: its memory and its QPs."""
+    """Memory and QPs of the receiver."""
 
     va: int
     rkey: int
@@ -81,13 +81,13 @@ class Endpoint:
 
 
 def shares(length, qps):
-    """(offset, bytes) of the part that each QP carries, in whole 4 KiB but the last."""
+    """Return (offset, bytes) of the part of each QP, in whole 4 KiB except for the last."""
     share = -(-length // qps // 4096) * 4096 if length else 0
     return [(min(i * share, length), max(0, min(share, length - i * share))) for i in range(qps)]
 
 
 def _messages(offset, length, message_bytes):
-    """(offset, bytes, last) of the messages of one share; an empty share is one empty message."""
+    """Yield (offset, bytes, last) of the messages of one share. An empty share is one empty message."""
     count = max(1, -(-length // message_bytes))
     for i in range(count):
         at = i * message_bytes
@@ -95,7 +95,7 @@ def _messages(offset, length, message_bytes):
 
 
 def send_file(endpoint, offer, *, message_bytes=MESSAGE_BYTES, timeout_ns=None):
-    """Write the endpoint's memory to the offered one; returns statistics when all is acknowledged.
+    """Write the endpoint's memory to the offered memory. Return statistics when everything is acknowledged.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def send_file(endpoint, offer, *, message_bytes=MESSAGE_BYTES, timeout_ns=None):
 
 
 def receive_file(endpoint, *, timeout_ns=None, sending=lambda: False):
-    """Wait until the peer's :func:`send_file` is complete on every QP; returns statistics.
+    """Wait until the peer's :func:`send_file` is complete on every QP. Return statistics.
 
     Parameters
     ----------
@@ -180,13 +180,13 @@ def receive_file(endpoint, *, timeout_ns=None, sending=lambda: False):
 
 
 def post_receives(endpoint):
-    """One receive per QP for the final immediate; before the peer starts."""
+    """Post one receive per QP for the final immediate. Must be called before the peer starts."""
     for qp in endpoint.qps:
         qp.post_recv(RecvWR(wr_id=qp.qp_num))
 
 
 def statistics(endpoint, start_ns):
-    """Numbers of one side since ``start_ns``."""
+    """Return the statistics of one side since ``start_ns``."""
     total = {
         "bytes": endpoint.length,
         "nanoseconds": endpoint.context.device.now_ns() - start_ns,

@@ -1,1 +1,1 @@
-"""Messages over a connection whose peer always has a receive posted: credits, acknowledged by immediates."""
+"""Messages over a connection whose peer always has a receive posted: credit control, acknowledged by immediates."""

@@ -1,4 +1,4 @@
-"""How many work requests of each kind a channel may have outstanding, and what follows from that."""
+"""Capacities of a channel: outstanding work requests of each kind, and the resulting queue sizes."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ CAPACITY_MAX = 0xFFFF   # an acknowledgement counts in 16 bits
 class Capacities:
     """Capacities of a channel.
 
-    Both ends are made with the same. Their thresholds may differ, unless ``max_send_imm_wr`` is 1.
+    Both ends must have the same capacities. Their thresholds may differ, unless ``max_send_imm_wr`` is 1.
 
     An end acknowledges when it has received *more than* ``data_threshold`` messages, or more than ``imm_threshold``
-    acknowledgements, since it last did. Half of a capacity is rounded down, so that the default means:
+    acknowledgements, since its last acknowledgement. Half of a capacity is rounded down, so that the default means:
 
     ======== ========= =======================
     capacity threshold acknowledged after
@@ -25,16 +25,17 @@ class Capacities:
     4        2         3
     ======== ========= =======================
 
-    Other thresholds are possible as far as these rules go; each refused one leads to a deadlock or to a storm:
+    Other thresholds are possible within these rules. Each rejected one would lead to a deadlock or to a storm of
+    acknowledgements:
 
-    - Below the capacity: otherwise nobody acknowledges before the sender waits.
-    - ``imm_threshold`` at least 1: an acknowledgement that were answered by one would go back and forth for ever.
-    - ``data_threshold`` at least ``max_send_data_wr // max_send_imm_wr``: otherwise the messages that may be under way
-      call for all acknowledgements that may be under way. When both ends send theirs before they get one of the
-      other's, neither may ever send again.
+    - Below the capacity: otherwise no acknowledgement is sent before the sender waits.
+    - ``imm_threshold`` at least 1: otherwise acknowledgements would acknowledge each other forever.
+    - ``data_threshold`` at least ``max_send_data_wr // max_send_imm_wr``: otherwise the messages that may be
+      outstanding require all acknowledgements that may be outstanding. If both ends send theirs before they receive
+      one, neither can ever send again.
 
-    With ``max_send_imm_wr`` 1 the last two rules cannot be kept: :class:`~weft.driver.channel.credits.Credits` has
-    two conditions more then, and ``imm_threshold`` is 0.
+    With ``max_send_imm_wr`` 1, the last two rules cannot hold: :class:`~weft.driver.channel.credits.Credits` then has
+    two additional conditions, and ``imm_threshold`` is 0.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class Capacities:
     Raises
     ------
     ValueError, TypeError
-        If one of them is impossible.
+        If one of them is invalid.
     """
 
     max_send_data_wr: int
@@ -70,15 +71,15 @@ class Capacities:
 
     @property
     def max_send_wr(self):
-        """Send requests of all kinds: what the QP's send queue has to hold."""
+        """Send requests of all kinds: required capacity of the QP's send queue."""
         return self.max_send_data_wr + self.max_send_imm_wr + self.max_read_wr + self.max_write_wr
 
     @property
     def max_recv_wr(self):
-        """Receives posted: all sends of the peer find one."""
+        """Posted receives: one for each possible send of the peer."""
         return self.max_send_data_wr + self.max_send_imm_wr
 
     @property
     def max_cqe(self):
-        """What the CQ has to hold: everything that is posted may be complete at once."""
+        """Required capacity of the CQ: all posted requests may be complete at once."""
         return self.max_send_wr + self.max_recv_wr

@@ -1,4 +1,4 @@
-"""Messages over a queue pair: :class:`Channel`."""
+"""Channel of messages over a queue pair."""
 
 import collections
 import contextlib
@@ -10,40 +10,40 @@ from .credits import Credits, Work
 from .failure import ChannelError, PeerError
 
 POLL = 16
-_RECEIVE = len(Work)     # the kind, in a wr_id, of a receive
+_RECEIVE = len(Work)     # kind of a receive in a wr_id
 _KIND_SHIFT = 32
 _ONE_SIDED = {WROpcode.RDMA_READ: Work.READ, WROpcode.ATOMIC_CMP_AND_SWP: Work.READ,
               WROpcode.ATOMIC_FETCH_AND_ADD: Work.READ, WROpcode.RDMA_WRITE: Work.WRITE}
 
 
 def memory_bytes(capacities, message_bytes):
-    """Bytes of memory that a channel needs: a slot for each message that may be posted, and for each receive."""
+    """Return the bytes of memory that a channel needs: a slot for each outstanding message, and for each receive."""
     return (capacities.max_send_data_wr + capacities.max_recv_wr) * message_bytes
 
 
 class Channel:
-    """Messages to and from the peer of a connection, each of which finds a receive.
+    """Messages to and from the peer of a connection, each of which finds a posted receive.
 
-    Messages arrive whole and in order. Nothing blocks: what finds no credit waits here, and goes on when
-    :meth:`recv` or :meth:`progress` takes completions. So a program that only sends has to call one of them, too.
-    Messages that arrive are taken out of their receives at once, however slowly the program asks for them.
+    Messages arrive complete and in order. No method blocks: a request without a credit waits in a queue, and is posted
+    when :meth:`recv` or :meth:`progress` processes completions. Therefore a program that only sends must call one of
+    them, too. Messages that arrive are copied out of their receives at once, however slowly the program takes them.
 
-    Both ends are made with the same capacities and message size, before either sends: the receives are posted here.
-    The QP and the CQ serve nothing else.
+    Both ends must have the same capacities and message size, and must be created before either sends: the receives are
+    posted here. QP and CQ must have no other use.
 
     Parameters
     ----------
     qp
-        Has ``post_send`` and ``post_recv`` of a QP that is at least INIT, with ``max_send_wr`` and ``max_recv_wr`` of
-        the capacities.
+        With ``post_send`` and ``post_recv`` of a QP in INIT or later, and ``max_send_wr`` and ``max_recv_wr`` of the
+        capacities.
     cq
-        Has ``poll`` of a CQ; the send and the receive CQ of ``qp``, with ``max_cqe`` entries.
+        With ``poll`` of a CQ; the send and the receive CQ of ``qp``, with ``max_cqe`` entries.
     mr
-        Has ``buf``, ``lkey``, ``length``, ``read``, ``write`` of an MR of :func:`memory_bytes` bytes that may
-        be written locally.
+        With ``buf``, ``lkey``, ``length``, ``read``, ``write`` of an MR of :func:`memory_bytes` bytes that is locally
+        writable.
     capacities : Capacities
     message_bytes : int
-        The longest message.
+        Largest message.
     yields : bool, optional
         See :class:`Credits`.
 
@@ -51,12 +51,12 @@ class Channel:
     ----------
     credits : Credits
     completions : collections.deque of WC
-        Of what :meth:`post` was given.
+        Of the requests of :meth:`post`.
 
     Raises
     ------
     ChannelError
-        By every method, when the connection failed; messages that came before can still be received.
+        By every method, after the connection failed. Messages that arrived before can still be received.
     """
 
     def __init__(self, qp, cq, mr, capacities, *, message_bytes, yields=None):
@@ -72,22 +72,22 @@ class Channel:
         for slot in range(capacities.max_send_data_wr, capacities.max_send_data_wr + capacities.max_recv_wr):
             self._post_receive(slot)
 
-    # --------------------------------------------------------------------------------- the program
+    # --------------------------------------------------------------------------------- interface
 
     @property
     def waiting(self):
-        """Requests that wait for a credit."""
+        """Number of requests that wait for a credit."""
         return sum(map(len, self.credits.waiting.values()))
 
     def send(self, data):
-        """Send a message, or queue it; ValueError if it is longer than ``message_bytes``."""
+        """Send a message, or queue it. Raise ValueError if it is longer than ``message_bytes``."""
         data = bytes(data)
         if len(data) > self.message_bytes:
             raise ValueError(f"a message of {len(data)} bytes; up to {self.message_bytes} are possible")
         self._post(self.credits.want(Work.DATA, data))
 
     def recv(self):
-        """The next message, or None if none is there."""
+        """Return the next message, or None if there is none."""
         if not self._inbox:
             self._take_completions()
         if not self._inbox:
@@ -97,19 +97,19 @@ class Channel:
     def post(self, wr):
         """Post an RDMA read, a write without immediate, or an atomic, or queue it.
 
-        Each kind goes in order. It is signaled; the completion goes to :attr:`completions`.
+        Requests of one kind are posted in order. They are signaled; completions are added to :attr:`completions`.
 
         Raises
         ------
         ValueError
-            If it is none of these, or the capacities have none of its kind.
+            If it is none of these, or the capacity for its kind is 0.
         """
         if wr.opcode not in _ONE_SIDED:
             raise ValueError(f"opcode {wr.opcode!r} would take a receive; messages go by send()")
         self._post(self.credits.want(_ONE_SIDED[wr.opcode], wr))
 
     def progress(self):
-        """Take all completions that are there, and post what they make possible."""
+        """Process all available completions, and post the requests that they allow."""
         self._take_completions()
         self.credits.check()
 
@@ -123,7 +123,7 @@ class Channel:
                 self._give(self.qp.post_send, self._send_wr(work, item))
 
     def _give(self, post, wr):
-        """Hand a work request over; whatever refuses it ends the channel."""
+        """Post a work request. An exception ends the channel."""
         try:
             post(wr)
         except Exception as error:
@@ -131,7 +131,7 @@ class Channel:
             raise self.credits.failure from error
 
     def _post_one_sided(self, work, wr):
-        """Under a number of ours, and signaled; the request itself stays as it was given."""
+        """Post a signaled request with a temporary ``wr_id``. The request itself does not change."""
         self._serial = (self._serial + 1) % (1 << _KIND_SHIFT)
         self._one_sided[self._serial] = given = wr.wr_id
         flags = wr.send_flags
@@ -147,7 +147,7 @@ class Channel:
                           imm_data=item)
         slot = self._slots.pop()
         self.mr.write(item, len(item), slot * self.message_bytes)
-        sges = [self._sge(slot, len(item))] if item else []     # to some cards a length of 0 means 2 GiB
+        sges = [self._sge(slot, len(item))] if item else []     # some cards interpret length 0 as 2 GiB
         return SendWR(wr_id=_wr_id(work, slot), num_sge=len(sges), sg=sges, opcode=WROpcode.SEND,
                       send_flags=SendFlags.SIGNALED)
 
@@ -161,12 +161,12 @@ class Channel:
     # --------------------------------------------------------------------------------- completions
 
     def _take_completions(self):
-        """After a failure, too: messages may have come before it."""
+        """Process all completions; also after a failure, since messages may have arrived before it."""
         count = POLL
         while count == POLL:
             count, completions = self.cq.poll(POLL)
             for wc in completions:
-                with contextlib.suppress(ChannelError):     # it is kept in the credits
+                with contextlib.suppress(ChannelError):     # `credits.failure` keeps it
                     self._complete(wc)
 
     def _complete(self, wc):

@@ -1,4 +1,7 @@
-"""Which work requests may be posted: credits that the peer gives back by acknowledgements. Events in, posts out."""
+"""Credit control: decides which work requests may be posted. The peer's acknowledgements return credits.
+
+The inputs are events, the outputs are posts.
+"""
 
 import collections
 import contextlib
@@ -22,61 +25,61 @@ class Work(enum.IntEnum):
 
 
 class Post(NamedTuple):
-    """What has to be posted now: ``item`` is what :meth:`Credits.want` was given, or the immediate of an IMM."""
+    """Request that must be posted now: ``item`` is the argument of :meth:`Credits.want`, or the immediate of an IMM."""
 
     work: Work
     item: object
 
 
 def pack_ack(data, imm):
-    """The immediate that acknowledges so many messages and so many acknowledgements."""
+    """Return the immediate that acknowledges ``data`` messages and ``imm`` acknowledgements."""
     return data << _COUNT_BITS | imm
 
 
 def unpack_ack(value):
-    """(messages, acknowledgements) that an immediate acknowledges."""
+    """Return (messages, acknowledgements) that an immediate acknowledges."""
     return value >> _COUNT_BITS, value & (1 << _COUNT_BITS) - 1
 
 
 class Credits:
-    """One end's credits.
+    """Credits of one end.
 
-    A message takes one local and one remote credit when it is posted. The local one comes back with its completion, the
-    remote one when the peer acknowledges. The same holds for acknowledgements, which have credits of their own. What
-    finds no credit waits here, in order, each kind for itself.
+    A message consumes one local and one remote credit when it is posted. Its completion returns the local credit, and
+    the peer's acknowledgement the remote one. The same holds for acknowledgements, which have separate credits.
+    Requests without a credit wait in order, each kind in a separate queue.
 
-    An acknowledgement is sent as soon as more messages or more acknowledgements were received than the threshold says;
-    it counts whatever was received until it is posted, and goes before waiting messages.
+    An acknowledgement is sent as soon as the number of received messages or acknowledgements exceeds its threshold. It
+    counts everything received until it is posted, and has priority over waiting messages.
 
-    With one credit for acknowledgements that alone cannot work. Each would call for another; and two that cross leave
-    both ends without credit. So then
+    With one credit for acknowledgements, that alone cannot work: each acknowledgement would require another, and two
+    that cross leave both ends without a credit. Therefore, in this case,
 
-    - an acknowledgement is answered only when the peer may need its credit: while more messages than the threshold are
-      outstanding, or received;
-    - one of the two ends ``yields``: while more messages than the threshold are outstanding it leaves the first word to
-      the peer, which has received enough to acknowledge by itself.
+    - an acknowledgement is acknowledged only when the peer may need its credit: while more messages than the threshold
+      are outstanding, or received;
+    - one of the two ends ``yields``: while more messages than the threshold are outstanding, it waits for the
+      acknowledgement of the peer, which has received enough to send one.
 
-    Every method that takes an event returns the posts that became possible, in order. The receives have been posted
-    from the beginning, ``max_recv_wr`` of them, at both ends.
+    Every method that takes an event returns the posts that it allows, in order. At both ends, ``max_recv_wr`` receives
+    are posted from the beginning.
 
     Parameters
     ----------
     capacities : Capacities
     yields : bool, optional
-        True at one end and False at the other (which one does not matter) with ``max_send_imm_wr`` 1.
+        With ``max_send_imm_wr`` 1: True at one end (either one) and False at the other.
 
     Attributes
     ----------
     counts : collections.Counter
-        ``data_sent``, ``acks_sent``, ``data_received``, ``acks_received``; ``waited``: requests that did not leave at
+        ``data_sent``, ``acks_sent``, ``data_received``, ``acks_received``; ``waited``: requests that were not posted at
         once; ``peer_errors``.
     failure : ChannelError or None
-        Why the connection ended.
+        Reason for the end of the connection.
 
     Raises
     ------
     ChannelError
-        By every event after a failure; PeerError by the one in which the peer breaks the rules.
+        By every event after a failure; PeerError by the event in which the peer violates the protocol.
     """
 
     def __init__(self, capacities, *, yields=None):
@@ -94,33 +97,33 @@ class Credits:
 
     @property
     def send_data_local_remain(self):
-        """Messages that this end may still post."""
+        """Number of messages that this end may still post."""
         return self.data.local_remain
 
     @property
     def send_imm_local_remain(self):
-        """Acknowledgements that this end may still post."""
+        """Number of acknowledgements that this end may still post."""
         return self.imm.local_remain
 
     @property
     def send_data_remote_remain(self):
-        """Messages that the peer still has receives for."""
+        """Number of messages that the peer still has receives for."""
         return self.data.remote_remain
 
     @property
     def send_imm_remote_remain(self):
-        """Acknowledgements that the peer still has receives for."""
+        """Number of acknowledgements that the peer still has receives for."""
         return self.imm.remote_remain
 
     @property
     def receives(self):
-        """Receives that are posted here, whether a message has already come for them or not."""
+        """Number of receives that are posted here, including those of messages that arrived but are not processed."""
         return self.capacities.max_recv_wr - self.data.held - self.imm.held
 
     # ------------------------------------------------------------------------------------- events
 
     def want(self, work, item):
-        """A message, a read or a write is to be posted; ValueError if there is no capacity for its kind at all."""
+        """Request to post a message, a read or a write. Raise ValueError if the capacity for its kind is 0."""
         self.check()
         if not self.lanes[work].capacity:
             raise ValueError(f"the channel was made without capacity for a {self.lanes[work].name}")
@@ -131,13 +134,13 @@ class Credits:
         return posts
 
     def sent(self, work):
-        """A work request completed."""
+        """Note the completion of a work request."""
         self.check()
         self.lanes[work].complete()
         return self._posts()
 
     def received_data(self):
-        """A message came, and took a receive."""
+        """Note a message, which consumed a receive."""
         self.check()
         with self._judging():
             self.data.receive()
@@ -145,7 +148,7 @@ class Credits:
         return self._posts()
 
     def received_ack(self, value):
-        """An acknowledgement came, and took a receive; ``value`` is its immediate."""
+        """Note an acknowledgement with the immediate ``value``, which consumed a receive."""
         self.check()
         data, imm = unpack_ack(unsigned("value", value, 2 * _COUNT_BITS))
         with self._judging():
@@ -158,13 +161,13 @@ class Credits:
         return self._posts()
 
     def reposted(self, work):
-        """The receive that a message (DATA) or an acknowledgement (IMM) took is posted again."""
+        """Note that the receive that a message (DATA) or an acknowledgement (IMM) consumed is posted again."""
         self.check()
         self.lanes[work].repost()
         return self._posts()
 
     def fail(self, error):
-        """The connection failed of a ChannelError; nothing waits any more."""
+        """End the connection with a ChannelError. Waiting requests are dropped."""
         if self.failure is None:
             self.failure = error
             self.counts["peer_errors"] += isinstance(error, PeerError)
@@ -180,7 +183,7 @@ class Credits:
 
     @contextlib.contextmanager
     def _judging(self):
-        """What the peer did is counted against it, and ends the connection, if it is against the rules."""
+        """Count a protocol violation of the peer, and end the connection."""
         try:
             yield
         except PeerError as error:
@@ -188,7 +191,7 @@ class Credits:
             raise
 
     def _posts(self):
-        """Everything that may be posted now."""
+        """Return everything that may be posted now."""
         posts = []
         while True:
             if self.ack_due and self.imm.open:
@@ -210,10 +213,10 @@ class Credits:
 
     @property
     def ack_due(self):
-        """The peer should be told what came."""
+        """True if an acknowledgement must be sent."""
         if self.imm.capacity > 1:
             return self.data.due or self.imm.due
-        if self.imm.held:       # whose credit the next one should give back
+        if self.imm.held:       # the next acknowledgement must return its credit
             return False
         peer_acknowledges = self.data.outstanding > self.data.threshold
         if self.imm.due:

@@ -1,9 +1,9 @@
-"""Why a channel ends."""
+"""Errors of a channel."""
 
 
 class ChannelError(ConnectionError):
-    """The channel failed, and nothing more goes over it."""
+    """The channel failed and cannot be used any more."""
 
 
 class PeerError(ChannelError):
-    """The peer broke the rules."""
+    """The peer violated the protocol."""

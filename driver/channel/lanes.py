@@ -1,4 +1,4 @@
-"""What one end counts for each kind of work request."""
+"""Counters of one end for each kind of work request."""
 
 from .failure import PeerError
 
@@ -15,7 +15,7 @@ class LocalLane:
     Attributes
     ----------
     local_remain : int
-        How many may still be posted.
+        Number of requests that may still be posted.
     """
 
     __slots__ = ("capacity", "local_remain", "name")
@@ -26,38 +26,38 @@ class LocalLane:
 
     @property
     def open(self):
-        """One may be posted now."""
+        """True if a request may be posted now."""
         return self.local_remain > 0
 
     def post(self):
-        """One is being posted."""
+        """Count a request that is posted."""
         self.local_remain -= 1
 
     def complete(self):
-        """One completed; ValueError if none is outstanding."""
+        """Count a completion. Raise ValueError if no request is outstanding."""
         if self.local_remain >= self.capacity:
             raise ValueError(f"a {self.name} completed, but none is outstanding")
         self.local_remain += 1
 
 
 class Lane(LocalLane):
-    """Sends, which the peer limits as well, and what it sends of the same kind.
+    """Sends, which the peer limits as well, and receives of the same kind.
 
     Parameters
     ----------
     name, capacity
         As for :class:`LocalLane`; the peer's capacity is the same.
     threshold : int
-        More than so many received ones call for an acknowledgement.
+        An acknowledgement is due when more were received.
 
     Attributes
     ----------
     remote_remain : int
-        How many more the peer has receives for, as far as it said.
+        Number of receives that the peer has left, as far as it has acknowledged.
     held : int
         Received ones whose receive is not posted again yet.
     owed : int
-        Received ones whose receive is posted again, which the peer was not told yet.
+        Received ones whose receive is posted again, not acknowledged yet.
     """
 
     __slots__ = ("held", "owed", "remote_remain", "threshold")
@@ -74,7 +74,7 @@ class Lane(LocalLane):
 
     @property
     def outstanding(self):
-        """Sent ones that the peer did not acknowledge."""
+        """Number of sent ones that the peer has not acknowledged."""
         return self.capacity - self.remote_remain
 
     def post(self):
@@ -82,19 +82,19 @@ class Lane(LocalLane):
         self.remote_remain -= 1
 
     def acknowledged(self, count):
-        """The peer posted ``count`` receives again; PeerError if that many are not outstanding."""
+        """Note that the peer posted ``count`` receives again. Raise PeerError if fewer are outstanding."""
         if count > self.outstanding:
             raise PeerError(f"the peer acknowledged {count} {self.name}s; {self.outstanding} were outstanding")
         self.remote_remain += count
 
     def receive(self):
-        """One came; PeerError if the peer had no right to send it."""
+        """Count a received one. Raise PeerError if the peer had no credit for it."""
         if self.held + self.owed >= self.capacity:
             raise PeerError(f"the peer sent more than {self.capacity} {self.name}s that were not acknowledged")
         self.held += 1
 
     def repost(self):
-        """The receive of one that came is posted again; ValueError if none is missing."""
+        """Note that a receive is posted again. Raise ValueError if none is missing."""
         if not self.held:
             raise ValueError(f"no receive of a {self.name} is missing")
         self.held -= 1
@@ -102,10 +102,10 @@ class Lane(LocalLane):
 
     @property
     def due(self):
-        """Enough came to tell the peer."""
+        """True if an acknowledgement is due."""
         return self.owed > self.threshold
 
     def settle(self):
-        """How many the acknowledgement counts that is being sent."""
+        """Return the number that the acknowledgement counts, which is being sent."""
         owed, self.owed = self.owed, 0
         return owed

@@ -1,1 +1,1 @@
-"""The card as the driver reaches it: registers, DMA memory, page table, interrupts."""
+"""Driver's access to the card: registers, DMA memory, page table, interrupts."""

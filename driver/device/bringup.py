@@ -1,22 +1,22 @@
-"""Registers that a card is reset, set up, enabled and stopped with."""
+"""Reset, configuration, start and stop of a card by registers."""
 
 from .capabilities import read_register, write_register
 from .health import ALL_ONES, CONTROL_ENABLE, GONE, DeviceFatal
 
 CONTROL_RESET = 2
 STATUS_IDLE, STATUS_RESET_DONE = 1, 2
-RESET_TIMEOUT_NS = 100_000_000     # a card waits up to 67 ms for what a host that took bus mastering away never answers
+RESET_TIMEOUT_NS = 100_000_000     # a card waits up to 67 ms for completions of a host that disabled bus mastering
 RESET_POLL_NS = 1_000
 
 
 def reset_card(device):
-    """Reset everything but the PCIe room and the registers.
+    """Reset everything except the PCIe subsystem and the registers.
 
     Raises
     ------
     TimeoutError
     DeviceFatal
-        If there is none any more.
+        If the card is not present any more.
     """
     write_register(device, "control", CONTROL_RESET)
     write_register(device, "control", 0)
@@ -30,7 +30,7 @@ def reset_card(device):
 
 
 def set_registers(device, config, capabilities, *, status_block):
-    """Write what a ContextConfig says of the card, and the physical address of the status block."""
+    """Write the card settings of a ContextConfig, and the physical address of the status block."""
     depth = max(1, min(config.prefetch_depth, capabilities.max_prefetch_depth or config.prefetch_depth))
     for name, value in (
         ("status_block", status_block),
@@ -45,13 +45,14 @@ def set_registers(device, config, capabilities, *, status_block):
 
 
 def come_to_rest(device):
-    """Wait until a disabled card, whose rings are disabled and which has no status block any more, touches no memory.
-    One that does not come to rest by itself is reset.
+    """Wait until a disabled card, with disabled rings and without a status block, does not access memory any more.
+
+    A card that does not become idle is reset.
 
     Raises
     ------
     TimeoutError
-        If it does not even come out of reset.
+        If it does not come out of reset either.
     """
     deadline = device.now_ns() + RESET_TIMEOUT_NS
     while not read_register(device, "status") & STATUS_IDLE:

@@ -1,4 +1,4 @@
-"""The DMA memory of a host, by virtual address."""
+"""Index of DMA buffers by virtual address."""
 
 import bisect
 import errno
@@ -7,7 +7,7 @@ from ..terms.errors import PyverbsRDMAError
 
 
 class Buffers:
-    """Buffers that exist; none overlaps another."""
+    """Existing buffers, which do not overlap."""
 
     def __init__(self):
         self._starts, self._buffers = [], []
@@ -22,12 +22,12 @@ class Buffers:
         del self._starts[at], self._buffers[at]
 
     def find(self, va, length):
-        """The buffer that holds all of a range.
+        """Return the buffer that contains a range.
 
         Raises
         ------
         PyverbsRDMAError
-            With EFAULT, if none does.
+            With EFAULT, if there is none.
         """
         at = bisect.bisect(self._starts, va) - 1
         if at >= 0 and va + length <= self._starts[at] + self._buffers[at].size:

@@ -1,4 +1,4 @@
-"""What a card says it is and can."""
+"""Identification and capabilities of a card."""
 
 from dataclasses import dataclass
 
@@ -6,24 +6,24 @@ from weft.hdl.contract import abi
 
 
 class IncompatibleCard(Exception):
-    """The device is no Weft card, or one with another interface."""
+    """The device is not a Weft card, or has an incompatible interface."""
 
 
 def read_register(device, name):
-    """A register by its name in ``abi.REGISTERS``."""
+    """Read a register by its name in ``abi.REGISTERS``."""
     register = abi.REGISTER[name]
     return (device.read64 if register.width == 64 else device.read32)(register.offset)
 
 
 def write_register(device, name, value):
-    """The same, written."""
+    """Write a register by its name in ``abi.REGISTERS``."""
     register = abi.REGISTER[name]
     (device.write64 if register.width == 64 else device.write32)(register.offset, value)
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Sizes of a card; see the registers ``version`` and ``cap_*``."""
+    """Sizes of a card, from the registers ``version`` and ``cap_*``."""
 
     version: tuple
     max_qp: int
@@ -39,12 +39,12 @@ class Capabilities:
 
     @classmethod
     def of(cls, device):
-        """Read them.
+        """Read the capabilities of a device.
 
         Raises
         ------
         IncompatibleCard
-            If magic or major version differ.
+            If magic number, or major or minor version, differ.
         """
         magic, version = read_register(device, "magic"), read_register(device, "version")
         if magic != abi.MAGIC:
@@ -62,5 +62,5 @@ class Capabilities:
 
     @property
     def max_extent_bytes(self):
-        """Largest knitting extent: two numbers of blocks mean something else."""
+        """Largest knitting extent: two block numbers are reserved."""
         return ((1 << self.block_number_bits) - 2) * abi.BLOCK_BYTES

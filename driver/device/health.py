@@ -1,4 +1,4 @@
-"""Is the card still there, and is it to be trusted?"""
+"""Health of the card: detection of a removed, reset or failed card."""
 
 import errno
 
@@ -14,13 +14,13 @@ DMA_LOST = "the card was to read or write memory while the host did not let it b
 
 
 class DeviceFatal(PyverbsRDMAError):
-    """The card is of no use any more; at the best, a reset makes it so again."""
+    """The card is unusable. A reset may make it usable again."""
 
     code = errno.EIO
 
 
 def fatal_reason(device):
-    """What speaks against an enabled card, a sentence, or None. Reads registers."""
+    """Return the reason for which an enabled card is unusable, or None. Reads registers."""
     status = read_register(device, "status")
     if status == ALL_ONES:
         return GONE
@@ -30,13 +30,13 @@ def fatal_reason(device):
 
 
 class SilenceWatch:
-    """Looks after a card that nothing was heard of: what can tell of an error is cut off by it.
+    """Watchdog for a card without reports: a failed card may be unable to report its failure.
 
     Parameters
     ----------
     device : Device
     patience_ns : int
-        Silence after which the card's status is read, a register once in so long.
+        Time without reports after which the card's status is read, and interval of the reads.
     """
 
     def __init__(self, device, patience_ns):
@@ -44,11 +44,11 @@ class SilenceWatch:
         self.due = device.now_ns() + patience_ns
 
     def heard(self, now):
-        """The card said something."""
+        """Restart the time-out after a report of the card."""
         self.due = now + self._patience_ns
 
     def look(self):
-        """What speaks against the card, if it is time to ask; otherwise None."""
+        """Return the reason for which the card is unusable, if the time-out expired, else None."""
         now = self._device.now_ns()
         if now < self.due:
             return None

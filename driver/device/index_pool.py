@@ -1,4 +1,4 @@
-"""Indices of a table of the card, each used again as late as possible."""
+"""Pool of table indices of the card, each reused as late as possible."""
 
 import collections
 
@@ -6,13 +6,13 @@ from ..terms.errors import NoRoom
 
 
 class IndexPool:
-    """Free indices, the one that was given back longest ago first.
+    """Free indices, the one that was freed first at the front.
 
     Parameters
     ----------
     size : int
     what : str
-        What they are indices of, for whoever gets none.
+        Name of the indexed objects, for error messages.
     """
 
     def __init__(self, size, what):
@@ -20,7 +20,7 @@ class IndexPool:
         self._free = collections.deque(range(size))
 
     def take(self):
-        """A free index.
+        """Return a free index.
 
         Raises
         ------
@@ -33,9 +33,9 @@ class IndexPool:
 
     @property
     def free(self):
-        """How many are free."""
+        """Number of free indices."""
         return len(self._free)
 
     def give(self, index):
-        """It is free again."""
+        """Free an index."""
         self._free.append(index)

@@ -1,15 +1,15 @@
-"""The random part of memory keys."""
+"""Random tags of memory keys."""
 
 import collections
 
 from weft.hdl.contract import abi
 
-TAGS_APART = 127   # lives of an index before a key tag may come again
+TAGS_APART = 127   # generations of an index before a key tag may recur
 NO_TAG = 0         # no key has it
 
 
 class KeyTags:
-    """Tags that none of the last lives of an index had.
+    """Generator of tags that differ from the recent tags of an index.
 
     Parameters
     ----------
@@ -18,10 +18,10 @@ class KeyTags:
 
     def __init__(self, random):
         self._random = random
-        self._last = {}     # index -> tags of its last lives
+        self._last = {}     # index -> tags of its recent generations
 
     def new(self, index):
-        """A tag for a new life of an index, not ``NO_TAG``."""
+        """Return a tag for a new generation of an index, other than ``NO_TAG``."""
         last = self._last.setdefault(index, collections.deque(maxlen=TAGS_APART))
         while (tag := self._random.randrange(1, 1 << abi.KEY_TAG_BITS)) in last:
             pass

@@ -1,4 +1,4 @@
-"""Keys by which programs name their own memory."""
+"""Local keys: keys of programs for their memory."""
 
 from weft.hdl.contract import abi
 
@@ -6,10 +6,10 @@ from .key_tags import NO_TAG, KeyTags
 
 
 class LocalKeys(dict):
-    """The key by which the card knows the region with an ``lkey``; for other numbers, one that it has for nothing.
+    """Map from ``lkey`` to the card's key of the region. Other numbers map to an invalid key.
 
-    The card has one key for a region, which peers get as ``rkey``. Were it the ``lkey`` too, whoever saw the one could
-    use the other.
+    The card has one key for a region, which peers get as ``rkey``. If it were the ``lkey`` too, a program that knows
+    one could use the other.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class LocalKeys(dict):
         self._tags = KeyTags(random)
 
     def new(self, index, card_key):
-        """An ``lkey`` for the region with an index, unlike the card's key for it."""
+        """Return a new ``lkey`` for the region with this index, different from the card's key for it."""
         while (lkey := abi.make_key(index, self._tags.new(index))) == card_key:
             pass
         self[lkey] = card_key

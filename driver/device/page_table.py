@@ -8,12 +8,12 @@ from ..terms.errors import InvalidValue, NoRoom
 
 
 def page_list(buffer, va, length, page_bytes):
-    """Physical addresses of the pages that ``length`` bytes at ``va`` of a buffer touch.
+    """Return the physical addresses of the pages that contain ``length`` bytes at ``va`` of a buffer.
 
     Raises
     ------
     ValueError
-        If the range leaves the buffer, or its pages are not physically whole.
+        If the range exceeds the buffer, or its pages are not physically contiguous.
     """
     if va < buffer.va or va + length > buffer.va + buffer.size:
         raise InvalidValue(f"{length} bytes at {va:#x} are not inside the buffer")
@@ -28,7 +28,7 @@ def page_list(buffer, va, length, page_bytes):
 
 
 def pick_page_bytes(buffer, va, length):
-    """2 MiB when every page the range touches is physically whole and inside the buffer, else 4 KiB."""
+    """Return 2 MiB if every page of the range is physically contiguous and inside the buffer, else 4 KiB."""
     first, end = va // abi.PAGE_2M * abi.PAGE_2M, -(-(va + length) // abi.PAGE_2M) * abi.PAGE_2M
     if buffer.page_bytes < abi.PAGE_2M or first < buffer.va or end > buffer.va + buffer.size:
         return abi.PAGE_4K
@@ -40,12 +40,12 @@ def pick_page_bytes(buffer, va, length):
 
 
 def pack_ptes(pages):
-    """Page-table entries (abi.PTE) of page addresses, as the card reads them from memory."""
+    """Return the page-table entries (abi.PTE) of page addresses, as the card reads them from memory."""
     return b"".join((p | abi.pte_damage(p)).to_bytes(abi.PTE_BYTES, "little") for p in pages)
 
 
 class RangeAllocator:
-    """First-fit allocator of index ranges, merged again when freed."""
+    """First-fit allocator of index ranges. Free ranges are merged."""
 
     def __init__(self, size):
         self.size = size
@@ -56,12 +56,12 @@ class RangeAllocator:
         return sum(n for _, n in self._free)
 
     def alloc(self, count):
-        """First index of ``count`` consecutive ones.
+        """Return the first of ``count`` consecutive indices.
 
         Raises
         ------
         MemoryError
-            If no gap is long enough.
+            If no free range is long enough.
         """
         for i, (start, length) in enumerate(self._free):
             if length >= count:

@@ -1,1 +1,1 @@
-"""What moves QPs: events and time in, doorbells and frames out."""
+"""Event loop of a card and its QPs: events and time in, doorbells and frames out."""

@@ -1,4 +1,4 @@
-"""What moves everything on an open card: status, reports, frames and time in; work and doorbells out."""
+"""Event loop of an open card: takes status, reports, frames and time; issues work and doorbells."""
 
 import collections
 import contextlib
@@ -29,11 +29,11 @@ from .table_mirror import TableMirror
 
 Ring = abi.Ring
 _NAME = {opcode: opcode.name for opcode in wire.Opcode}
-SHARED_WAIT_NS = 50_000     # at most between two looks of a thread, when another one sleeps until the card has news
+SHARED_WAIT_NS = 50_000     # polling interval of a thread while another one waits for the card
 
 
 class CardEngine:
-    """The rings of a card and what goes through them, for all its QPs.
+    """Rings of a card and their contents, for all its QPs.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ class CardEngine:
     mac, ip : int
         Addresses of the card.
     max_qp : int
-        QPs it can have.
+        Number of QPs of the card.
 
     Attributes
     ----------
     rings : dict of Ring
     status : DmaBuffer
-        The status block.
+        Status block.
     nic : SimpleNic
     commands : CommandQueue
     host_qpns : HostQpns
@@ -56,28 +56,28 @@ class CardEngine:
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
     lender : Lender
-        Memory for operations, set by whoever knows what is registered.
+        Memory for operations; the owner of the registered memory sets it.
     departed : Departed
     neighbours : Neighbours
     lock : CardLock
     loopback : Loopback
-        Carries what QPs send to QPs of the same card.
+        Connections between QPs of this card.
     tables : TableMirror
     balancers : list of callable(now)
-        Called in every round; each says when it wants the next one at the latest, or None.
+        Called in every round. Each returns the latest time of its next call, or None.
     raw_frame_handlers : list of callable(frame, entry)
-        Get the raw frames that are no control frames of a QP.
+        Called with every raw frame that is not a control frame of a QP.
     services : list
-        What runs beside the QPs: each has ``on_frame(frame, entry)`` for the same frames, ``progress(now)``,
-        ``deadline``, and ``forget()`` for when the card was reset.
+        Protocols that run beside the QPs. Each has ``on_frame(frame, entry)`` for the same frames, ``progress(now)``,
+        ``deadline``, and ``forget()``, which is called after a reset of the card.
     counts : Counter
-        Control frames sent by opcode, raw frames, and what came of strangers.
+        Control frames sent, by opcode; raw frames; reports and control frames of unknown peers.
     fatal_handlers : list of callable(reason)
-        Called when the card fails, before everything that waits for it ends.
+        Called when the card fails, before the pending operations end.
     fatal : str or None
-        Why the card is of no use until it is reset.
+        Reason for which the card is unusable until it is reset.
     stopped : bool
-        Set by a handler: nothing of the card is under way any more, so what it knew of may be given back.
+        Set by a handler: the card has no outstanding access, so memory that it used may be freed.
     """
 
     def __init__(self, device, config, *, mac, ip, max_qp, inline_bytes):
@@ -89,9 +89,9 @@ class CardEngine:
         self._to_host = [self.rings[ring] for ring in abi.CARD_TO_HOST]
         self.status = device.alloc(abi.BLOCK_BYTES, align=abi.BLOCK_BYTES)
         self._status_view = self.status.view(0, abi.BLOCK_BYTES)
-        self._status_taken = None      # as the card wrote it
-        self._around = (b"", b"")      # the same before and behind the index of the SEND ring
-        self._round_due, self._last_cons = 0, None     # when there is a round at the latest; see TransmitTurns
+        self._status_taken = None      # last contents that were processed
+        self._around = (b"", b"")      # its bytes before and after the index of the SEND ring
+        self._round_due, self._last_cons = 0, None     # latest time of the next round; see TransmitTurns
         self.nic = SimpleNic(device, self.rings[Ring.NIC_TX], self.rings[Ring.NIC_RX], slot_log2=config.nic_slot_log2)
         self.host_qpns = HostQpns(device, taken=lambda is_host: any(map(is_host, self.qps.numbers)))
         self.qps = QpTable(max_qp, config.random, reserved=self.host_qpns)
@@ -102,7 +102,7 @@ class CardEngine:
         self.lender = None
         self.balancers, self.raw_frame_handlers, self.fatal_handlers, self.services = [], [], [], []
         self.fatal, self.stopped = None, False
-        self.listeners = 0      # programs that wait for an asynchronous event: the card's failure would be one
+        self.listeners = 0      # programs that wait for an asynchronous event, such as a failure of the card
         self._watch = SilenceWatch(device, config.silence_ns)
         self.counts = collections.Counter()
         self.lock, self._waiting = CardLock(device), 0
@@ -113,7 +113,7 @@ class CardEngine:
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.watch, enough_bytes=enough_bytes(config.tx_poll_ns))
-        # Whoever asks for something puts it into one of these.
+        # Every request for work is in one of these.
         self._unanswered = self.commands.unanswered
         self._asked = (self.qps.active, self.nic.queue, self.services, self.loopback.frames, self.neighbours.asked,
                        *self._unanswered)
@@ -121,7 +121,7 @@ class CardEngine:
     # ------------------------------------------------------------------------------ start and end
 
     def start(self):
-        """Tell a card that is out of reset of its rings."""
+        """Configure the rings of a card that is out of reset, and start the host's QPNs and the Simple NIC."""
         self._watch.heard(self.device.now_ns())
         self.nic.start()
         self.host_qpns.start()
@@ -129,8 +129,10 @@ class CardEngine:
             ring.enable()
 
     def forget(self, status=WCStatus.WR_FLUSH_ERR):
-        """The card was reset: it knows no QP any more, and nothing is on its way. The oldest request of each QP ends
-        with ``status``."""
+        """Clear all state after a reset of the card, which has no QP any more. Nothing is in flight.
+
+        The oldest request of each QP completes with ``status``.
+        """
         self.fatal, self.stopped, self.commands.fatal = None, False, None
         self.departed.forget()
         for qp in self.qps:
@@ -152,7 +154,7 @@ class CardEngine:
             service.forget()
 
     def fail(self, reason):
-        """The card is of no use any more: everything that waits for it ends, and nothing new begins until a reset."""
+        """Mark the card as failed: all pending operations end, and no new one begins until a reset."""
         for handler in self.fatal_handlers:
             handler(reason)
         stopped = self.stopped
@@ -160,7 +162,7 @@ class CardEngine:
         self.fatal, self.stopped, self.commands.fatal = reason, stopped, reason
 
     def _look_after_card(self):
-        """Fail if it was silent for long and its status speaks against it."""
+        """Fail the card if it was silent for too long and its status shows an error."""
         if self._awaited and (reason := self._watch.look()):
             self.fail(reason)
 
@@ -170,14 +172,14 @@ class CardEngine:
             len(self.qps) > len(self.departed) or self.commands.waiting or self.listeners)
 
     def _while_waiting(self):
-        """What a wait for a command's answer asks for."""
+        """Collect reports and check the card; called during the wait for a command's response."""
         if self.fatal is None:
             self.reports.collect()
             self._look_after_card()
 
     def close(self):
-        """Stop the rings of a disabled card and give their memory back."""
-        write_register(self.device, "status_block", 0)     # it tells that the rings are at their beginning again
+        """Disable the rings of a disabled card and free their memory."""
+        write_register(self.device, "status_block", 0)     # resetting the rings updates the status block
         for ring in self.rings.values():
             ring.disable()
         come_to_rest(self.device)
@@ -190,14 +192,16 @@ class CardEngine:
     # ----------------------------------------------------------------------------------- progress
 
     def progress(self):
-        """One round of everything, without waiting, unless it would change nothing; true if something happened."""
+        """Run one round without waiting, unless it would have no effect. Return true if something happened."""
         return False if self.rests() else self.round()
 
     def rests(self):
-        """A round would change nothing: nothing came, nobody asked for anything since the last one, and if the card
-        finished descriptors, others are under way that matter as well.
+        """Return true if a round would have no effect.
 
-        It only looks at memory, so that whoever has nothing else to do may ask without the lock.
+        That is the case if no report, frame or response arrived, no work was requested since the last round, and no
+        retired descriptor needs attention (see ``TransmitTurns.last_cons``).
+
+        Only reads memory, so it may be called without the lock.
         """
         for ring in self._to_host:
             head, phase = ring.ahead
@@ -215,7 +219,7 @@ class CardEngine:
         return self.device.now_ns() < self._round_due
 
     def round(self):
-        """One round of everything that is not fatal; true if something happened."""
+        """Run one round, unless the card failed. Return true if something happened."""
         if self.fatal is not None:
             return False
         now, news = self.device.now_ns(), with_news(self._to_host)
@@ -250,7 +254,7 @@ class CardEngine:
         return busy or bool(qps.active or self.loopback.frames)
 
     def _progress_qp(self, qp, now):
-        """The round of one QP, and who hands over what it has to send."""
+        """Run the round of one QP, and register its work with the loopback or the transmit scheduler."""
         qp.progress(now)
         if qp.looped:
             self.loopback.carry(qp, now)
@@ -262,7 +266,7 @@ class CardEngine:
             self.neighbours.want(qp.path.ip, now)
 
     def _take_news(self, news, now):
-        """Answers, reports and frames of the rings that have some; true if there were any."""
+        """Process responses, reports and frames of the rings in ``news``. Return true if there were any."""
         busy = (any(self._unanswered) or self.rings[Ring.RESPONSE] in news) and self.commands.progress()
         if (self.reports.collected or self.reports.ring in news) and self.reports.progress():
             busy = True
@@ -273,7 +277,7 @@ class CardEngine:
         return busy
 
     def _take_status(self, now):
-        """Take back what the card finished, if it wrote its status since the last time; true if there was something."""
+        """Process the status block if the card wrote it since the last call. Return true if it held progress."""
         data = bytes(self._status_view)
         if data == self._status_taken:
             return False
@@ -295,15 +299,14 @@ class CardEngine:
 
     @property
     def transmitting(self):
-        """Descriptors are in the card or wait for ring room: no interrupt tells when they are finished."""
+        """True if descriptors are in the card or wait for ring space. No interrupt announces their retirement."""
         return self._turns.busy or self.nic.busy
 
     def wait(self, timeout_ns):
-        """Sleep until the card has something, a QP's timer is due or the time is over, but never for less than
-        the device can act in.
+        """Sleep until the card has an event, a timer is due or the time is over, at least ``device.shortest_wait_ns``.
 
-        Whoever looks at memory again within ``tx_poll_ns`` asks for no interrupt: a register would be written for
-        nothing.
+        Interrupts are armed only for a wait of more than ``tx_poll_ns``: for a shorter one, polling saves the register
+        write.
         """
         now = self.device.now_ns()
         poll_ns = self.config.tx_poll_ns
@@ -317,7 +320,7 @@ class CardEngine:
         if timeout_ns > poll_ns and self.fatal is None:
             for ring in abi.CARD_TO_HOST:
                 self.rings[ring].arm()
-        if self._waiting:      # the news may be for somebody else
+        if self._waiting:      # the event may be for another thread
             timeout_ns = min(timeout_ns, SHARED_WAIT_NS)
         self._waiting += 1
         try:
@@ -326,7 +329,7 @@ class CardEngine:
             self._waiting -= 1
 
     def _pause(self, timeout_ns):
-        """Wait for the card while others may use the driver."""
+        """Wait for the card without the lock, so that other threads may use the driver."""
         depth = self.lock.give_up()
         try:
             return self.device.wait(timeout_ns)
@@ -340,7 +343,7 @@ class CardEngine:
         ------
         TimeoutError
         DeviceFatal
-            If the card failed, so that nothing will come.
+            If the card failed.
         """
         deadline = None if timeout_ns is None else self.device.now_ns() + timeout_ns
         with self.lock:
@@ -358,13 +361,12 @@ class CardEngine:
 
     @contextlib.contextmanager
     def giving_up(self):
-        """For what is given back to the program: a card that fails meanwhile touches it no more, which is all that the
-        block waits for.
+        """Ignore a failure of the card in the block, which frees resources: a stopped card no longer uses them.
 
         Raises
         ------
         DeviceFatal
-            If it failed and could not be stopped.
+            If the card failed and could not be stopped.
         """
         try:
             yield
@@ -375,11 +377,11 @@ class CardEngine:
     # ----------------------------------------------------------------------------------- for a QP
 
     def mark_active(self, qp):
-        """``qp`` has something to do in the next :meth:`progress`."""
+        """Schedule ``qp`` for the next :meth:`progress`."""
         self.qps.mark_active(qp)
 
     def find_way(self, qp):
-        """Who takes the packets of ``qp``: as long as nobody knows, its work waits and its control frames get lost."""
+        """Resolve the peer's MAC address of ``qp``. Until it is known, work waits and control frames are dropped."""
         mac = self.neighbours.find(qp.path.ip)
         if mac is None:
             self.neighbours.want(qp.path.ip, self.device.now_ns())
@@ -404,7 +406,7 @@ class CardEngine:
             self.counts["arp_frames_dropped"] += 1
 
     def drain_transmit(self, qp, timeout_ns=100_000_000):
-        """Wait until no descriptor of ``qp`` is in the card, and no memory is lent to its peer."""
+        """Wait until no descriptor of ``qp`` is in the card, and its peer can access no memory of its operations."""
         qp.leaving = True
         qp.operations.abandon()
         if qp.sender is not None:
@@ -415,17 +417,17 @@ class CardEngine:
             self.run_until(lambda: qp.operations.closed, timeout_ns)
 
     def stop_sending(self, qp):
-        """``qp`` hands nothing over any more."""
+        """Remove ``qp`` from the transmit scheduler."""
         self._turns.remove(qp)
 
     def remove_qp(self, qp):
-        """The card does not know ``qp`` any more."""
+        """Remove ``qp``, which the card no longer has."""
         self.qps.remove(qp)
         self.stop_sending(qp)
         self.loopback.forget(qp)
 
     def send_control(self, qp, frame):
-        """Queue a control frame of a QP. When too many of it wait it gets lost: what any may do on the way."""
+        """Queue a control frame of a QP, or drop it if the queue is full: any frame may be lost."""
         if qp.looped:
             self.loopback.send_control(qp, frame)
             self.counts[_NAME[frame.opcode]] += 1

@@ -1,12 +1,12 @@
-"""The lock of a card: one thread at a time is in its driver, and none that waits for the card."""
+"""Lock of a card: at most one thread runs in its driver, and no thread holds the lock while it waits for the card."""
 
 import threading
 
 
 class CardLock(type(threading.RLock())):
-    """Reentrant. Whoever waits for the card gives it up whole, however often it was taken.
+    """Reentrant lock. A thread that waits for the card releases it completely, however often it was acquired.
 
-    Taken with ``with``, or in what runs all the time without a call of Python's::
+    Acquired with ``with``, or in frequent code without a Python call::
 
         if not lock.acquire(False):
             lock.wait()
@@ -16,7 +16,7 @@ class CardLock(type(threading.RLock())):
     Parameters
     ----------
     device : Device
-        Its ``acquire`` waits for a lock that another thread has.
+        Its ``acquire`` waits for a lock that another thread holds.
     """
 
     def __new__(cls, _device):
@@ -27,11 +27,11 @@ class CardLock(type(threading.RLock())):
 
     @property
     def wanted(self):
-        """Another thread waits for it."""
+        """True if another thread waits for the lock."""
         return self._waiting > 0
 
     def wait(self):
-        """Take it from another thread."""
+        """Acquire the lock while another thread holds it."""
         self._waiting += 1
         self._device.acquire(self)
         self._waiting -= 1
@@ -42,7 +42,7 @@ class CardLock(type(threading.RLock())):
         return self
 
     def give_up(self):
-        """Without the lock from now on, if this thread has it; how often it was taken, for :meth:`take_back`."""
+        """Release the lock completely if this thread holds it. Return the number of releases, for :meth:`take_back`."""
         depth = 0
         while self._is_owned():
             self.release()
@@ -50,7 +50,7 @@ class CardLock(type(threading.RLock())):
         return depth
 
     def take_back(self, depth):
-        """Take the lock so often."""
+        """Acquire the lock ``depth`` times."""
         for _ in range(depth):
             if not self.acquire(False):
                 self.wait()

@@ -1,21 +1,25 @@
-"""QPs that their programs destroyed and that their peers may still ask."""
+"""TIME-WAIT: destroyed QPs that still respond to probes of their peers."""
 
 from weft.hdl.contract import abi
 
 
 class Departed:
-    """A program destroys its QP when the last message came and was acknowledged; but that acknowledgement may be lost,
-    and then its peer, which asks again, would end with RETRY_EXC_ERR for what did arrive. So the card keeps the last of
-    such QPs in ERR: it takes nothing of the peer and reports its probes, and if all that the peer sent had been
-    acknowledged, that is said again. They make room for new ones, oldest first, and need no time of their own.
+    """Destroyed QPs in TIME-WAIT.
 
-    It is what TIME-WAIT is to TCP (RFC 9293, 3.3.2); InfiniBand's TimeWait (volume 1, 12.9.8.3) only keeps the number.
+    A program destroys its QP when the last message was received and acknowledged. If that acknowledgement is lost, the
+    peer probes, and without a response its requests would complete with RETRY_EXC_ERR although they were executed.
+    Therefore the card keeps the most recent such QPs in ERR: it drops the peer's packets and reports its probes, and if
+    everything that the peer sent was acknowledged, the driver repeats that acknowledgement. These QPs are freed when
+    new ones need space, oldest first, and have no timer.
+
+    Corresponds to TIME-WAIT of TCP (RFC 9293, 3.3.2). TimeWait of InfiniBand (volume 1, 12.9.8.3) only reserves the
+    number.
 
     Parameters
     ----------
     card : CardEngine
     most : int
-        That are kept; 0 keeps none.
+        Largest number of QPs to keep; 0 keeps none.
     """
 
     def __init__(self, card, most):
@@ -26,17 +30,17 @@ class Departed:
         return len(self._commands)
 
     def takes(self, qp):
-        """``qp``, which is about to be destroyed, is worth being kept."""
+        """Return true if ``qp``, which is about to be destroyed, must be kept."""
         return bool(self.most and qp.on_card and not qp.looped and qp.receiver.all_acknowledged
                     and qp.path.mac is not None)
 
     def add(self, qp, commands):
-        """Keep ``qp``, which is in ERR and of which nothing is in flight.
+        """Keep ``qp``, which is in ERR and has nothing in flight.
 
         Raises
         ------
         CommandError, CommandTimeout, DeviceFatal
-            If the card does not confirm that the oldest one is gone.
+            If the card does not confirm that the oldest QP is destroyed.
         """
         while len(self) >= self.most:
             self._end_oldest()
@@ -44,12 +48,12 @@ class Departed:
         self._commands[qp] = commands
 
     def make_room(self):
-        """For another QP, if every number is in use."""
+        """Free the oldest QP if every number is in use."""
         if self._commands and self._card.qps.full:
             self._end_oldest()
 
     def end(self):
-        """All of them."""
+        """Free all QPs."""
         while self._commands:
             self._end_oldest()
 
@@ -62,7 +66,7 @@ class Departed:
         del self._commands[qp]
 
     def forget(self):
-        """The card was reset: it does not know them any more."""
+        """Free all numbers after a reset of the card, which no longer has the QPs."""
         for qp in self._commands:
             self._card.qps.free_number(qp.qp_num)
         self._commands.clear()

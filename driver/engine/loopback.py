@@ -1,7 +1,7 @@
-"""Connections of a card with itself: nothing that it sends comes back, so the host carries them.
+"""Loopback: connections between QPs of one card, carried by the host since the card does not receive its own packets.
 
-Only the way is another one: the sender's descriptors are carried out on the memory of this host, checked as the card
-checks them, and what the card would report of it the receiver gets. Nothing is lost, and nothing comes out of order.
+The sender's descriptors are executed on the memory of this host, with the checks of the card, and the receiver gets the
+reports that the card would write. No packet is lost or reordered.
 """
 
 import collections
@@ -9,36 +9,36 @@ from types import SimpleNamespace
 
 from weft.hdl.contract import abi, wire
 
-BURST = 16       # descriptors of a QP before it is the turn of the next
+BURST = 16       # descriptors of one QP before the next QP is served
 _WORD = (1 << 32) - 1
 
 
 class Loopback:
-    """What goes from QPs of a card to QPs of the same card.
+    """Traffic between QPs of one card.
 
     Parameters
     ----------
     card : CardEngine
-        It has ``device, ip, qps`` and ``tables``.
+        Used are ``device``, ``ip``, ``qps`` and ``tables``.
 
     Attributes
     ----------
     frames : deque
-        Control frames on their way.
+        Control frames in flight.
     """
 
     def __init__(self, card):
         self.card = card
         self.frames = collections.deque()
-        self._lost = {}      # QP that sends -> its work that found nobody
-        self._next = {}      # QP that receives -> PSN behind the last packet
+        self._lost = {}      # sending QP -> its work that found no peer
+        self._next = {}      # receiving QP -> PSN after the last packet
 
     def serves(self, qp):
-        """Whether a QP's peer is of this card."""
+        """Return true if the peer of a QP belongs to this card."""
         return qp.path is not None and qp.path.ip == self.card.ip
 
     def forget(self, qp=None):
-        """A QP is gone, or all of them."""
+        """Remove the state of a QP, or of all."""
         for table in (self._lost, self._next):
             if qp is None:
                 table.clear()
@@ -50,7 +50,7 @@ class Loopback:
     # ---------------------------------------------------------------------------------------- data
 
     def carry(self, qp, now):
-        """Do what a QP has to send."""
+        """Execute the work of a QP."""
         for _ in range(BURST):
             works = qp.sender.next_work() if qp.sender is not None else ()
             if not works:
@@ -64,12 +64,12 @@ class Loopback:
             self._lost.setdefault(qp, collections.deque()).append(work)
 
     def _peer(self, qp):
-        """Who hears a QP, or None."""
+        """Return the peer of a QP, or None."""
         peer = self.card.qps.find_life(qp.path.qpn)
         return peer if peer is not None and peer.path.ip == self.card.ip else None
 
     def _do(self, qp, work):
-        """Carry out one descriptor; false if nobody is there to take it."""
+        """Execute one descriptor. Return false if the peer does not exist."""
         peer = self._peer(qp)
         if peer is None:
             return False
@@ -88,7 +88,7 @@ class Loopback:
         return True
 
     def _packet(self, qp, peer, entry, packet, local_va, lkey):
-        """One packet; false if the rest of its descriptor goes nowhere."""
+        """Execute one packet. Return false if the rest of its descriptor is dropped."""
         refused = self.card.tables.refusal(qp.index, lkey, local_va, 0 if packet.inline else packet.length, 0)
         if refused is not abi.Reason.OK:
             self._report(qp, abi.ReportKind.TX_ERROR, packet, reason=refused)
@@ -108,19 +108,19 @@ class Loopback:
         return True
 
     def _read(self, qp, lkey, va, length):
-        """Bytes of a QP's own memory."""
+        """Read payload from the memory of a QP."""
         source, start = self._place(qp, lkey, va)
         return source.read(start, length)
 
     def _place(self, qp, key, va):
-        """Buffer and offset of an address that a QP may use."""
+        """Return buffer and offset of an address that a QP may use."""
         if (own := qp.own_memory(key)) is not None:
             return own, va
         buffer = self.card.lender.buffer_of(key)
         return buffer, va - buffer.va
 
     def _report(self, qp, kind, packet, **fields):
-        """Tell a QP what its card would."""
+        """Deliver to a QP the report that its card would write."""
         base = self._next.get(qp, qp.receiver.base & _WORD)
         fields = {"psn": packet.psn, "base": base, "va": packet.va, "key": packet.rkey, "length": packet.length,
                   "src_ip": self.card.ip, "reason": abi.Reason.OK, "holes": 0} | fields
@@ -129,11 +129,11 @@ class Loopback:
     # ------------------------------------------------------------------------------ control frames
 
     def send_control(self, qp, frame):
-        """A control frame for the peer, which gets it in the next round."""
+        """Queue a control frame, which the peer receives in the next round."""
         self.frames.append((qp, qp.path.qpn, frame))
 
     def progress(self, now):
-        """Hand the control frames over that were sent until now."""
+        """Deliver the control frames that were sent before this call."""
         for _ in range(len(self.frames)):
             sender, qpn, frame = self.frames.popleft()
             peer = self.card.qps.find_life(qpn)
@@ -145,7 +145,7 @@ class Loopback:
                 peer.on_control(SimpleNamespace(**vars(frame), src_ip=self.card.ip, dest_qp=qpn), now)
 
     def _probe(self, sender, peer, frame):
-        """A probe: what got lost is found."""
+        """Deliver a probe. The sender's lost work is executed first."""
         lost = self._lost.get(sender, ())
         while lost and self._do(sender, lost[0]):
             lost.popleft()

@@ -1,34 +1,34 @@
-"""Which MAC address the hosts on the link have, by their IP: given, or asked for with ARP."""
+"""MAC addresses of the hosts on the link by IP address: configured, or resolved with ARP."""
 
 from ..protocol import arp
 
-ASK_NS = 1_000_000     # until the first question is repeated; each further one waits twice as long
-ASKS = 9               # half a second in all
-CLAIM_ASKS = 3         # questions that the known one must leave unanswered before another one is believed: 7 ms
-CLAIMS_MAX = 64        # addresses that are in doubt at a time
+ASK_NS = 1_000_000     # until the first request is repeated; the interval doubles with each request
+ASKS = 9               # half a second in total
+CLAIM_ASKS = 3         # requests that the known address must leave unanswered before a claim is accepted: 7 ms
+CLAIMS_MAX = 64        # addresses with a pending claim
 
 
 class Neighbours:
-    """Neighbours of a card.
+    """Neighbour table of a card.
 
-    Only what somebody wants to know is learned: from an answer to a question of this host, or from a question to it.
-    What is known stays, until somebody else says that the address is his: then it is asked for again, and changes if
-    only the new one answers.
+    Only requested addresses are learned: from a reply to this host, or from a request to it. An entry stays until
+    another host claims its IP address. Then the address is requested again, and the entry changes if only the new host
+    replies.
 
     Parameters
     ----------
     mac, ip : int
-        Of this host: it answers for them.
+        Of this host, which answers requests for them.
     send : callable(frame)
     found : callable(ip, mac)
-        A neighbour that was wanted is known now.
+        Called when a requested neighbour is resolved.
     missing : callable(ip)
-        It did not answer.
+        Called when a requested neighbour did not reply.
 
     Attributes
     ----------
     asked : dict
-        IP -> [questions asked, when the next one is due].
+        IP -> [requests sent, time of the next one].
     """
 
     def __init__(self, mac, ip, *, send, found, missing):
@@ -36,25 +36,25 @@ class Neighbours:
         self._send, self._found, self._missing = send, found, missing
         self._known = {ip: mac}
         self.asked = {}
-        self._claims = {}   # ip -> MAC address that somebody else than the known one says it has
+        self._claims = {}   # ip -> MAC address of another host that claims it
 
     def add(self, ip, mac):
-        """Say what is known anyhow."""
+        """Add an entry."""
         self._known[ip] = mac
         if self.asked.pop(ip, None) is not None:
             self._found(ip, mac)
 
     def find(self, ip):
-        """MAC address, or None if it is not known."""
+        """Return the MAC address, or None if it is unknown."""
         return self._known.get(ip)
 
     def want(self, ip, now):
-        """Ask for a neighbour that is not known, unless that was done already."""
+        """Request an unknown neighbour, unless a request is pending."""
         if ip not in self._known:
             self.asked.setdefault(ip, [0, now])
 
     def on_frame(self, frame):
-        """An ARP frame from the network."""
+        """Handle an ARP frame from the network."""
         if (reply := arp.answer(frame, self.mac, self.ip)) is not None:
             self._send(reply)
         said = arp.parse(frame, self.mac)
@@ -73,11 +73,11 @@ class Neighbours:
 
     @property
     def deadline(self):
-        """When :meth:`progress` wants to be called, or None."""
+        """Time at which :meth:`progress` must be called, or None."""
         return min(due for _, due in self.asked.values()) if self.asked else None
 
     def progress(self, now):
-        """Ask what is due, and give up what was asked often enough."""
+        """Send the requests that are due, and give up those that were sent often enough."""
         for ip, (asked, due) in list(self.asked.items()):
             if now < due:
                 continue
@@ -91,6 +91,6 @@ class Neighbours:
                 self._send(arp.question(self.mac, self.ip, ip))
 
     def forget(self):
-        """The card was reset: nobody waits for an answer any more."""
+        """Remove all pending requests, after a reset of the card."""
         self.asked.clear()
         self._claims.clear()

@@ -1,4 +1,4 @@
-"""What moves a queue pair: reports, control frames and time in; doorbells, frames and completions out."""
+"""Event loop of a queue pair: takes reports, control frames and time; issues doorbells, frames and completions."""
 
 from weft.hdl.contract import abi, wire
 
@@ -27,26 +27,26 @@ _LOCAL_PROTECTION = frozenset(
 
 
 class QpEngine:
-    """A queue pair as its card's engine drives it: one life of one QPN, from RESET to RESET.
+    """Engine of a queue pair: one incarnation of a QP index, from RESET to RESET.
 
     Parameters
     ----------
     card : CardEngine
     queues : Queues
-        Of this life.
+        Of this incarnation.
     pd : int
-        The protection domain.
+        Protection domain.
     rights : callable
         See :class:`~weft.driver.operation.resources.Resources`.
     tell : callable(EventType)
-        Gets what happens that no completion speaks of.
+        Receives asynchronous events.
     start_answering : callable(psn)
-        Called in RTR when the peer asks for something that takes a sender, which is to begin with this PSN.
+        Called in RTR for a request of the peer whose response needs a sender, which must begin with this PSN.
 
     Attributes
     ----------
     index, generation : int
-        What card and driver call this life between themselves.
+        Identification of this incarnation between card and driver.
     path : Path or None
         The peer, from RTR on.
     receiver : Receiver or None
@@ -54,20 +54,20 @@ class QpEngine:
     sender : Sender or None
         From RTS on.
     operations : Connection
-        What was posted, and what the peer asked for.
+        Posted operations, and requests of the peer.
     on_card : bool
-        The card knows the QP.
+        The card has the QP.
     in_error : bool
-        Everything that was posted is flushed, and so is whatever is posted from now on. The card is told, and takes
-        nothing of the peer any more; a NAK that got lost is repeated when the peer probes.
+        All posted operations are flushed, and so are later ones. The card is notified, and drops the peer's packets.
+        A lost NAK is repeated when the peer probes.
     told_card : PendingCommand or None
-        The command that tells the card so.
+        Command that notifies the card of the error.
     leaving : bool
-        The card is about to forget the QP and need not be told of an error.
+        The QP is about to be destroyed on the card, which needs no notification of an error.
     looped : bool
-        The peer is of the same card.
+        The peer belongs to the same card.
     draining : bool
-        No request is begun any more, and not all that were are finished.
+        No new request starts, and some that were started are incomplete.
     """
 
     def __init__(self, card, queues, *, pd, rights, tell, start_answering):
@@ -79,7 +79,7 @@ class QpEngine:
         self.on_card = self.in_error = self.leaving = self.draining = self.looped = False
         self._tell, self._tell_drained, self._heard = tell, False, False
         self.told_card = None
-        self._news = True        # the receiver heard of something since it last worked out what is complete
+        self._news = True        # the receiver got a report since it last settled
         queues.wake, queues.tell = self.wake, lambda event_type: self._tell(event_type)
         self._resources = Resources(self.index, pd, card.lender, rights, card.inline_bytes)
         self.operations = Connection(self._resources, queues, card.lender, wake=self.wake, fail=self.fail,
@@ -89,7 +89,7 @@ class QpEngine:
     # ------------------------------------------------------------------------------- from the QP
 
     def start_receiving(self, path, receiver):
-        """The card has the QP, which receives from ``path``."""
+        """Start to receive from ``path``: the card has the QP."""
         self.path, self.on_card = path, True
         self.receiver = self._resources.receiver = receiver
         self.looped = self.card.loopback.serves(self)
@@ -97,24 +97,24 @@ class QpEngine:
         self.card.find_way(self)
 
     def start_sending(self, sender):
-        """It sends as well."""
+        """Start to send."""
         self.sender = self._resources.sender = sender
         sender.in_turn = self.operations.fail_in_turn
         self.wake()
 
     def drain(self, tell):
-        """Begin no further request; ``tell`` says whether there is an event when those that were begun are finished."""
+        """Stop starting requests. With ``tell``, SQ_DRAINED is raised when those that were started are complete."""
         self.operations.requester.closed = self.draining = True
         self._tell_drained = tell
         self._mark_active(self)
 
     def resume(self):
-        """Begin requests again."""
+        """Start requests again."""
         self.operations.requester.closed = self.draining = False
         self._mark_active(self)
 
     def stop(self):
-        """The card has it no more, and gives back what it held for it; nothing that was posted is completed."""
+        """Free the resources of a QP that the card no longer has. Posted operations do not complete."""
         if self.on_card:
             self.card.remove_qp(self)
             self.receiver.close()
@@ -122,33 +122,36 @@ class QpEngine:
         self.queues.forget_receives()
 
     def depart(self):
-        """Its program destroyed it, and the card keeps it in ERR: it completes nothing and says nothing but what
-        :meth:`~weft.driver.receive.receiver.Receiver.repeat_last` says."""
+        """Enter TIME-WAIT: the program destroyed the QP, and the card keeps it in ERR.
+
+        The QP completes nothing, and sends only the frames of
+        :meth:`~weft.driver.receive.receiver.Receiver.repeat_last`.
+        """
         self.card.stop_sending(self)
         self.sender = self._resources.sender = None
         self.in_error, self._tell = True, lambda event_type: None
         self.queues.forget_receives()
 
     def wake(self):
-        """There is something to do in the next round."""
+        """Schedule the QP for the next round."""
         self._mark_active(self)
 
     def is_write(self, op):
-        """It is done by a write alone, of which the peer's driver need not know."""
+        """Return true if a write alone executes the operation, without the peer's driver."""
         return op.opcode in WRITES and not self.operations.requester.needs_mailbox(op)
 
     def prepare(self, op):
-        """Get what an :class:`~weft.driver.operation.operation.Operation` that is not plain takes beyond a write.
+        """Allocate what an :class:`~weft.driver.operation.operation.Operation` that is not plain needs beyond a write.
 
         Raises
         ------
         MemoryError
-            If the card has no room for it.
+            If the card has no free resources.
         """
         self.operations.requester.prepare(op)
 
     def post_send(self, ops):
-        """Take operations that are plain or prepared, in order."""
+        """Accept operations that are plain or prepared, in order."""
         if ops:
             self._posted.extend(ops)
             if self.on_card:
@@ -157,7 +160,7 @@ class QpEngine:
                 self.operations.requester.pump()
 
     def post_recv(self, receive):
-        """Take a :class:`~weft.driver.operation.receives.Receive`."""
+        """Accept a :class:`~weft.driver.operation.receives.Receive`."""
         if self.in_error:
             self.queues.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
         else:
@@ -165,18 +168,21 @@ class QpEngine:
 
     @property
     def outstanding(self):
-        """Send requests not completed."""
+        """Number of incomplete send requests."""
         return len(self.operations.requester)
 
     @property
     def receives(self):
-        """Receive requests that no message took."""
+        """Number of receive requests that no message has consumed."""
         return len(self.queues.receives)
 
     # ----------------------------------------------------------------------------- from the card
 
     def on_report(self, kind, report):
-        """A Meta Report of this QP. One of a stranger's packet says nothing: the card lets none pass."""
+        """Handle a Meta Report of this QP.
+
+        A report of a packet from an unknown peer is only counted: the card drops the packet.
+        """
         if kind in _OF_PACKETS and report.src_ip != self.path.ip:
             self.card.counts["reports_of_strangers"] += 1
             return
@@ -195,7 +201,7 @@ class QpEngine:
             self.fail(WCStatus.FATAL_ERR)
 
     def _on_refused(self, report):
-        """The own card refused a descriptor."""
+        """Handle a descriptor that the local card rejected."""
         status = WCStatus.LOC_PROT_ERR if report.reason in _LOCAL_PROTECTION else WCStatus.LOC_QP_OP_ERR
         if self.sender is None:
             self.fail(status)
@@ -203,7 +209,7 @@ class QpEngine:
             self.sender.on_refused(report.psn, status, self.card.device.now_ns())
 
     def on_control(self, frame, now):
-        """A control frame from the network, its ICRC right."""
+        """Handle a control frame from the network. Its ICRC was checked."""
         if frame.src_ip != self.path.ip:
             self.card.counts["control_frames_of_strangers"] += 1
             return
@@ -222,7 +228,7 @@ class QpEngine:
             self.receiver.on_report_request(frame.rsn)
 
     def on_card_reset(self, status):
-        """The card was reset and does not know the QP any more. The oldest request ends with ``status``."""
+        """Handle a reset of the card, which no longer has the QP. The oldest request completes with ``status``."""
         self.leaving = True
         self.operations.forget()
         self.fail(status)
@@ -233,11 +239,11 @@ class QpEngine:
 
     @property
     def deadline(self):
-        """When :meth:`progress` wants to be called at the latest, or None."""
+        """Latest time of the next :meth:`progress`, or None."""
         return self.sender.deadline if self.sender is not None else None
 
     def progress(self, now):
-        """Everything that is due: deliveries, answers, acknowledgements, timers, completions."""
+        """Do everything that is due: deliveries, responses, acknowledgements, timers, completions."""
         receiver, sender, requester = self.receiver, self.sender, self.operations.requester
         if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
@@ -295,7 +301,7 @@ class QpEngine:
                 self._tell(EventType.SQ_DRAINED)
 
     def _take_sent(self, completions):
-        """Messages arrived at the peer, or will not."""
+        """Complete the messages that the peer received, and drop those that failed."""
         for request, status in completions:
             if status is _SUCCESS:
                 request.on_sent()
@@ -312,33 +318,35 @@ class QpEngine:
                 self.card.send_control(self, action)
 
     def _may_say(self, frame):
-        """In ERR nothing is said but a NAK: neither that something arrived nor that it shall come again."""
+        """Return true if the frame may be sent: in ERR, only acknowledgements, that is NAKs and a repeated last ACK."""
         return not self.in_error or frame.opcode is _ACKNOWLEDGE
 
     def _doorbell(self, register, value, block=0):
         """Write a doorbell word of this QP."""
-        if not self.looped:     # of which the card saw nothing that it could forget
+        if not self.looped:     # the card has no receive state of a QP in loopback
             self.card.device.write64(register, self._life | value << _VALUE_SHIFT | block << _BLOCK_SHIFT)
 
     @property
     def way(self):
-        """What is the same in everything that it sends, for as long as :attr:`path` is."""
+        """Header template of everything that the QP sends; renewed when :attr:`path` changes."""
         if self._way is None or self._way.path is not self.path:
             self._way = Way(self.path, self.card, self.index, self.sport)
         return self._way
 
     def descriptors(self, works):
-        """The WORK descriptors of several :class:`~weft.driver.protocol.segment.Work`, as ring entries."""
+        """Pack the WORK descriptors of several :class:`~weft.driver.protocol.segment.Work` as ring entries."""
         return self.way.descriptors.pack(works)
 
     def own_memory(self, key):
-        """Memory of the driver's own behind a key of this QP, as a buffer, or None if it is the program's."""
+        """Return the driver's memory that a key of this QP refers to, as a buffer. None for memory of the program."""
         return self.operations.mailbox.memory(key)
 
     @property
     def sport(self):
-        """UDP source port: 0xC000 to 0xFFFF, different for different QPs, so that routers spread them; a flow label
-        says it as in libibverbs."""
+        """UDP source port, 0xC000 to 0xFFFF. It differs between QPs, so that routers spread them over paths.
+
+        A flow label determines it as in libibverbs.
+        """
         if label := self.path.flow_label:
             return 0xC000 | (label ^ label >> 14) & 0x3FFF
         return 0xC000 | (self.qp_num * 0x9E37 >> 2) & 0x3FFF
@@ -346,7 +354,7 @@ class QpEngine:
     # ------------------------------------------------------------------------------------- the end
 
     def fail(self, status):
-        """Into ERR: the oldest send request gets ``status``, everything else is flushed."""
+        """Enter ERR: the oldest send request completes with ``status``, everything else is flushed."""
         if self.sender is not None:
             self.sender.fail(status)
         self._enter_error()
@@ -359,7 +367,7 @@ class QpEngine:
         self.in_error = True
 
     def tell_card(self):
-        """Tell the card that it is in ERR; see :attr:`told_card`."""
+        """Notify the card that the QP is in ERR. See :attr:`told_card`."""
         self.told_card = PendingCommand(abi.CommandOpcode.QP_MODIFY)
         self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, self.told_card, qpn=self.qp_num,
                                   qp_state=abi.QpState.ERR)

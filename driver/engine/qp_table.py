@@ -1,4 +1,4 @@
-"""The QPs of a card: their numbers, and which of them have something to do."""
+"""QPs of a card: numbers, and schedule of their rounds."""
 
 import collections
 import heapq
@@ -13,10 +13,11 @@ FIRST_INDEX = 2  # QPNs 0 and 1 are special on InfiniBand
 
 
 class QpTable:
-    """The engines of QPs by number, and the numbers.
+    """Engines of QPs by number, and allocation of numbers.
 
-    Every life of a QP has a number of its own: the index with the next generation. The first generation of an index is
-    random, as nobody knows what an earlier program used; an index that is free is used again as late as possible.
+    Every incarnation of a QP has a separate number: the index with the next generation. The first generation of an
+    index is random, since the generations that an earlier program used are unknown. A free index is reused as late as
+    possible.
 
     Parameters
     ----------
@@ -24,14 +25,14 @@ class QpTable:
         QPs of the card, a power of two.
     random : random.Random
     reserved : container of int
-        QPNs that no QP has.
+        QPNs that must not be allocated.
 
     Attributes
     ----------
     active : dict
-        QPs that have something to do in the next round, as keys.
+        QPs that are scheduled for the next round, as keys.
     starved : dict
-        Those that wait for blocks, which may come back at any time.
+        QPs that wait for blocks, which may be freed at any time.
     """
 
     def __init__(self, size, random, reserved=()):
@@ -42,26 +43,26 @@ class QpTable:
         self._qps = {}
         self.active = {}
         self.starved = {}
-        self._at = {}         # QP -> when it wants a round
-        self._queued = {}     # QP -> its time in the heap: not later, so that a time that only moves on is not pushed
-        self._times = []      # heap of these, with what is not true any more
+        self._at = {}         # QP -> time of its next round
+        self._queued = {}     # QP -> its time in the heap: at most that of `_at`, so that a later time needs no push
+        self._times = []      # heap of these, including outdated entries
         self._number = itertools.count()
 
     @property
     def most(self):
-        """QPs there can be."""
+        """Largest number of QPs."""
         return self.size - FIRST_INDEX
 
     def __iter__(self):
         return iter(list(self._qps.values()))
 
     def new_number(self):
-        """QPN of a new life of a free index.
+        """Return the QPN of a new incarnation of a free index.
 
         Raises
         ------
         MemoryError
-            If all are in use, or all numbers of the next one reserved.
+            If all indices are in use, or all numbers of the next one are reserved.
         """
         if not self._free:
             raise NoRoom(f"all {self.most} QPs are in use")
@@ -70,11 +71,11 @@ class QpTable:
         return number
 
     def next_number(self, qpn):
-        """QPN of the next life of the same QP."""
+        """Return the QPN of the next incarnation of the same QP."""
         return self._next_life(self.parts(qpn)[0])
 
     def _next_life(self, index):
-        lives = (1 << wire.QPN_BITS - self.index_bits) - 1     # with all ones the last index would be multicast's QPN
+        lives = (1 << wire.QPN_BITS - self.index_bits) - 1     # without all ones, part of the multicast QPN
         last = self._generations.get(index)
         first = self._random.randrange(lives) if last is None else (last + 1) % lives
         for generation in itertools.chain(range(first, lives), range(first)):
@@ -86,63 +87,65 @@ class QpTable:
 
     @property
     def numbers(self):
-        """The QPNs that are in use, of QPs in whatever state."""
+        """The QPNs that are in use, in any state."""
         free = set(self._free)
         return [abi.make_qpn(index, generation, self.index_bits)
                 for index, generation in self._generations.items() if index not in free]
 
     def parts(self, qpn):
-        """Index, and the generation as reports and doorbells have it."""
+        """Return index and generation as reports and doorbells contain them."""
         index, generation = abi.split_qpn(qpn, self.index_bits)
         return index, generation % (1 << abi.GENERATION_BITS)
 
     def free_number(self, qpn):
-        """The QP is gone."""
+        """Free the index of a QPN."""
         self._free.append(self.parts(qpn)[0])
 
     def add(self, qp):
-        """The card knows ``qp``."""
+        """Add ``qp``, which the card has."""
         self._qps[qp.index] = qp
         self.mark_active(qp)
 
     def remove(self, qp):
-        """The card does not know it any more."""
+        """Remove ``qp``, which the card no longer has."""
         self._qps.pop(qp.index, None)
         for these in (self.active, self.starved, self._at, self._queued):
             these.pop(qp, None)
 
     def find(self, index, generation):
-        """The QP that a report names, or None."""
+        """Return the QP that a report names, or None."""
         qp = self._qps.get(index)
         return qp if qp is not None and qp.generation == generation else None
 
     def find_life(self, qpn):
-        """The QP with this very number, or None."""
+        """Return the QP with exactly this number, or None."""
         qp = self._qps.get(qpn & self._index_mask)
         return qp if qp is not None and qp.qp_num == qpn else None
 
     def mark_active(self, qp):
-        """``qp`` has something to do in the next round, if the card knows it."""
+        """Schedule ``qp`` for the next round, if the card has it."""
         if self._qps.get(qp.index) is qp:
             self.active[qp] = None
 
     def __len__(self):
-        """QPs that the card knows."""
+        """Return the number of QPs that the card has."""
         return len(self._qps)
 
     @property
     def full(self):
-        """Every number is in use."""
+        """True if every index is in use."""
         return not self._free
 
     @property
     def first_time(self):
-        """Before this none of those that are not active wants a round."""
+        """Lower bound of the next round of the QPs that are not active."""
         return self._times[0][0] if self._times else math.inf
 
     def due(self, now):
-        """QPs that have something to do at a time; they are not active any more. Whatever changes when a QP wants its
-        next round makes it active, or happens in its turn here."""
+        """Yield the QPs that have something to do at ``now``, which are then no longer active.
+
+        Every change of the time of a QP's next round makes the QP active, or happens while the QP is yielded here.
+        """
         while (first := self._first()) is not None and first[0] <= now:
             heapq.heappop(self._times)
             del self._queued[first[2]], self._at[first[2]]
@@ -150,14 +153,14 @@ class QpTable:
         self.active.update(self.starved)
         for qp in list(self.active):
             if self.active.pop(qp, self) is self:
-                continue     # it was removed meanwhile
+                continue     # removed during an earlier iteration
             try:
                 yield qp
             finally:
                 self.watch(qp)
 
     def _first(self):
-        """The entry of the heap that comes first, with all before it that is not true any more taken away."""
+        """Return the first valid entry of the heap. Outdated entries before it are removed."""
         while self._times:
             entry = at, _, qp = self._times[0]
             queued, wanted = self._queued.get(qp) == at, self._at.get(qp)
@@ -175,7 +178,7 @@ class QpTable:
         heapq.heappush(self._times, (at, next(self._number), qp))
 
     def watch(self, qp):
-        """Remember when ``qp`` wants its next round."""
+        """Record the time of the next round of ``qp``."""
         if self._qps.get(qp.index) is not qp:
             return
         if qp.receiver.holes.waits_for_blocks:
@@ -195,7 +198,7 @@ class QpTable:
 
     @property
     def deadline(self):
-        """When the first of them wants a round, or None."""
+        """Time of the first round of any QP, or None."""
         first = self._first()
         if not self.active:
             return None if first is None else first[0]

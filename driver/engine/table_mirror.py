@@ -1,4 +1,4 @@
-"""The tables of the card as its driver knows them: what every command that succeeded made of them."""
+"""Driver's copy of the card's tables, updated by every successful command."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ class TableMirror:
         self.qps, self.mrs = {}, {}
 
     def on_command(self, opcode, fields):
-        """The card did this."""
+        """Apply a command that the card executed."""
         opcodes = abi.CommandOpcode
         if opcode is opcodes.MR_CREATE:
             self.mrs[fields["mr_index"]] = SimpleNamespace(**fields)
@@ -37,18 +37,22 @@ class TableMirror:
                 vars(self.qps[index]).update({"access": 0} | fields)
 
     def forget(self):
-        """The card was reset."""
+        """Clear the tables, after a reset of the card."""
         self.qps.clear()
         self.mrs.clear()
 
     def refusal(self, qp_index, key, va, length, need):
-        """Why the card would refuse a QP an access, or OK; the checks and their order are the card's."""
+        """Return the reason for which the card would reject an access of a QP, or OK.
+
+        The checks and their order are the card's.
+        """
         if not length:
             return abi.Reason.OK
         qp, mr = self.qps[qp_index], self.mrs.get(key >> abi.KEY_TAG_BITS)
         if mr is None or mr.key_tag != key % (1 << abi.KEY_TAG_BITS):
             return abi.Reason.BAD_KEY
-        # What the peer may write and the host may not is a window: it belongs to one QP, whatever that one permits.
+        # A region that the peer may write and the host may not is a memory window. It belongs to one QP, whose access
+        # flags do not apply.
         window = mr.access & abi.AccessFlag.REMOTE_WRITE and not mr.access & abi.AccessFlag.LOCAL_WRITE
         if mr.pd != (qp_index if window else qp.pd):
             return abi.Reason.WRONG_PD

@@ -1,18 +1,18 @@
-"""What is the same in everything that a QP sends to its peer."""
+"""Header template: constant fields of everything that a QP sends to its peer."""
 
 from ..queue.control_frames import ControlFrames
 from ..queue.descriptor import Descriptors
 
 
 class Way:
-    """A QP's descriptors and control frames, as far as they are known before anything is sent.
+    """Header template of a QP's descriptors and control frames.
 
     Parameters
     ----------
     path : Path
         With the peer's MAC address.
     card
-        It has ``mac`` and ``ip``.
+        Used are ``mac`` and ``ip``.
     index : int
         Of the QP.
     sport : int

@@ -1,1 +1,1 @@
-"""The knitting buffer: Adamap nodes, their blocks, and who has them."""
+"""Knitting buffer: Adamap nodes, their blocks, and the allocation of blocks."""

@@ -1,4 +1,4 @@
-"""The shared knitting buffer: who may take how many blocks, and when there shall be more or fewer of them."""
+"""Shared knitting buffer: quota of blocks per QP, and number of extents."""
 
 import collections
 
@@ -12,41 +12,41 @@ EXTENT_BYTES = 256 * 1024
 NUMBER_BITS = 16
 QUOTA_ALPHA = 8
 CALM_NS = 1_000_000
-SOON_NS = 100_000           # until it is seen to again what is short, too much or unsorted
+SOON_NS = 100_000           # interval of `balance` while blocks are scarce, in excess or unsorted
 SORTED_PER_ROUND = 64
 
 
 class KnittingBuffer:
     """Blocks for the Adamap nodes of all QPs.
 
-    A QP whose list is empty holds nothing, and every QP is guaranteed one block, so that a list can always move on and
-    give blocks back: whatever the load, no QP waits for ever. Beyond that a QP may link as long as it holds less than
-    ``alpha`` times what is still free, so that the share of each adapts to how many want some.
+    A QP with an empty list holds no block, and every QP is guaranteed one, so that a list can always advance and free
+    blocks. Therefore every wait for a block is finite. Beyond that, a QP may link a block while it holds fewer than
+    ``alpha`` times the number of free blocks, so that the share of each adapts to the number of QPs that need blocks.
 
-    An extent is added when blocks run short and taken away again when the buffer has been mostly free for a while and
-    none of its blocks is in use. A free block is never fetched: the card has read it and everything that points to it,
-    or the QP it belonged to is destroyed. So the extent is first withdrawn from the free list, then from the card, and
-    its memory goes back once the card has answered.
+    An extent is added when blocks are scarce. It is removed when the buffer has been mostly free for a while and none
+    of its blocks is in use. The card never fetches a free block: it has read the block and everything that points to
+    it, or the block's QP is destroyed. Therefore the extent is first withdrawn from the free list, then from the card,
+    and its memory is freed after the card's response.
 
     Parameters
     ----------
     device, announce, extent_bytes, max_extents, number_bits
         See :class:`~weft.driver.knitting.extents.Extents`.
     alpha : float
-        Of the quota.
+        Factor of the quota.
     calm_ns : int
-        How long nothing may have been short before an extent is given up.
+        Time without scarcity before an extent is removed.
 
     Attributes
     ----------
     extents : Extents
     changing : bool
-        The card is being told of an extent.
+        A command about an extent is pending.
     low_water : int
-        Fewest blocks that were ever free.
+        Smallest number of free blocks so far.
     counts : Counter
-        ``grown``, ``no_memory``, ``shrunk``, ``refused``, ``links`` (blocks linked behind another one) and ``adjacent``
-        (of these, those right behind it).
+        ``grown``, ``no_memory``, ``shrunk``, ``refused``, ``links`` (blocks linked after another one) and ``adjacent``
+        (of these, the ones at the next address).
     """
 
     def __init__(self, device, announce, *, extent_bytes=EXTENT_BYTES, max_extents=1, number_bits=NUMBER_BITS,
@@ -57,8 +57,8 @@ class KnittingBuffer:
         self.extent_blocks = extent_bytes // abi.BLOCK_BYTES
         self._free = FreeList()
         self._chains = set()
-        self._owed = 0          # chains without a block: each is owed one
-        self._short = False     # somebody was refused since the last round
+        self._owed = 0          # chains without a block, each of which is guaranteed one
+        self._short = False     # a chain got no block since the last round
         self._calm_since = None
         self.low_water = None
         self.counts = collections.Counter()
@@ -79,12 +79,12 @@ class KnittingBuffer:
         return self.extents.changing
 
     def grow(self):
-        """Ask for another extent; its blocks are there once the card knows it.
+        """Request another extent. Its blocks are available when the card has it.
 
         Raises
         ------
         MemoryError
-            If the card can check no more.
+            If the card supports no more extents.
         """
         self.extents.add(self._grown)
 
@@ -93,7 +93,7 @@ class KnittingBuffer:
         self._free.add(extent.base, extent.blocks)
 
     def shrink(self):
-        """Give up an extent none of whose blocks is in use, the one added last if possible; whether there was one."""
+        """Remove an extent without used blocks, the newest if possible. Return false if there is none."""
         if self.changing or len(self.extents) < 2:
             return False
         for extent in reversed([*self.extents]):
@@ -109,12 +109,12 @@ class KnittingBuffer:
         self.counts["shrunk"] += 1
 
     def balance(self, now):
-        """Grow or shrink if it is time to; called whenever something happened.
+        """Add or remove an extent if it is time to. Called whenever something happened.
 
         Returns
         -------
         int or None
-            When to call it again at the latest, even if nothing happens.
+            Latest time of the next call, even if nothing happens.
         """
         if self._free.unsorted:
             self._free.sort_in(SORTED_PER_ROUND)
@@ -125,7 +125,7 @@ class KnittingBuffer:
             if self.extents.can_add:
                 try:
                     self.grow()
-                except MemoryError:     # of the host: holes go on waiting for blocks
+                except MemoryError:     # of the host: holes continue to wait for blocks
                     self.counts["no_memory"] += 1
             return now + SOON_NS
         if self._calm_since is None:
@@ -140,12 +140,12 @@ class KnittingBuffer:
     # ---------------------------------------------------------------------------------------- blocks
 
     def open_chain(self):
-        """The :class:`Chain` of a new QP.
+        """Return the :class:`Chain` of a new QP.
 
         Raises
         ------
         MemoryError
-            If the blocks do not suffice for one more QP.
+            If the blocks do not suffice for another QP.
         """
         if len(self._free) <= self._owed:
             self._short = True
@@ -156,14 +156,14 @@ class KnittingBuffer:
         return chain
 
     def may_take(self, chain):
-        """Whether a chain may have one more block now."""
+        """Return true if the chain may get one more block now."""
         if not chain.lines:
             return True
         spare = len(self._free) - self._owed
         return spare > 0 and len(chain.lines) < self.alpha * spare
 
     def take(self, chain):
-        """A block for ``chain``, the one behind its last if possible; None if it has to wait for returning blocks."""
+        """Return a block for ``chain``, at the next address if possible, or None if the chain must wait for a block."""
         if not self.may_take(chain):
             self._short = True
             self.counts["refused"] += 1
@@ -178,13 +178,13 @@ class KnittingBuffer:
         return line
 
     def give(self, chain, line):
-        """A block of ``chain`` comes back."""
+        """Free a block of ``chain``."""
         self._free.give(line)
         if not chain.lines:
             self._owed += 1
 
     def close_chain(self, chain):
-        """All blocks of a chain come back."""
+        """Free all blocks of a chain."""
         if chain not in self._chains:
             return
         self._owed -= not chain.lines
@@ -193,7 +193,7 @@ class KnittingBuffer:
         chain.lines = collections.deque()
 
     def check(self):
-        """Assert that no block is lost or counted twice; how many are free and linked."""
+        """Assert that no block is lost or counted twice. Return the numbers of free and linked blocks."""
         used = [line for chain in self._chains for line in chain.lines]
         assert len(used) == len(set(used)), "a block is in two places"
         assert not any(self._free.is_free(line) for line in used), "a free block is in use"

@@ -1,10 +1,10 @@
-"""The blocks of one QP in the knitting buffer."""
+"""Blocks of one QP in the knitting buffer."""
 
 import collections
 
 
 class Chain:
-    """The blocks of one QP that hold its list, head first. While the list is empty, it holds none.
+    """Blocks that hold the list of one QP, head first. An empty list holds none.
 
     Attributes
     ----------
@@ -18,11 +18,11 @@ class Chain:
 
     @property
     def has_room(self):
-        """Whether :meth:`link` finds a block."""
+        """True if :meth:`link` gets a block."""
         return self._pool.may_take(self)
 
     def link(self, fields):
-        """Write a node behind the last one; (line, its 64 bytes), or None if no block is to be had now."""
+        """Write a node after the last one. Return (line, its 64 bytes), or None if no block is available now."""
         line = self._pool.take(self)
         if line is None:
             return None
@@ -33,7 +33,7 @@ class Chain:
         return line, data
 
     def retire(self, line):
-        """The card is done with the oldest linked block.
+        """Free the oldest linked block, which the card has retired.
 
         Raises
         ------
@@ -45,9 +45,9 @@ class Chain:
         self._pool.give(self, self.lines.popleft())
 
     def number(self, line):
-        """What the card calls a block."""
+        """Return the card's number of a block."""
         return self._pool.extents.number(line)
 
     def close(self):
-        """Give everything back, in constant time; the card does not know the list any more."""
+        """Free all blocks, in constant time. Requires that the card does not have the list any more."""
         self._pool.close_chain(self)

@@ -1,4 +1,4 @@
-"""Host memory that the card may fetch nodes from, in extents, and what the card has been told of it."""
+"""Extents: host memory that the card may fetch nodes from."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from .node import pack_block, pack_pointer
 
 
 class Extent:
-    """A piece of memory, in blocks; ``base`` is the line of the first one."""
+    """Physically contiguous memory, in blocks. ``base`` is the line of the first one."""
 
     def __init__(self, index, buffer, size):
         self.index, self.buffer = index, buffer
@@ -17,20 +17,20 @@ class Extent:
 
 
 class Extents:
-    """The extents the card knows, oldest first; a block is named by its line.
+    """Extents that the card has, oldest first. A block is identified by its line.
 
     Parameters
     ----------
     device : Device
-        Memory comes from here.
+        Allocates the memory.
     announce : callable(index, address, length, done)
-        Tells the card of an extent (length 0: that it is gone) and calls ``done()`` once the card knows it.
+        Reports an extent to the card (length 0: its removal), and calls ``done()`` after the card's response.
     extent_bytes : int
-        Size of one.
+        Size of an extent.
     max_extents : int
-        Extents the card can check.
+        Number of extents that the card supports.
     number_bits : int
-        Low bits of a block's number that say where in its extent it lies.
+        Low bits of a block's number that are its position in its extent.
     """
 
     def __init__(self, device, announce, *, extent_bytes, max_extents, number_bits):
@@ -40,7 +40,7 @@ class Extents:
         self.blocks = 0
         self._at_page = {}      # page number of a line -> Extent
         self._order = itertools.count()
-        self._told = {}   # order → what each announcement the card has not answered yet leads to
+        self._told = {}   # order -> callback of an announcement without a response
 
     def __len__(self):
         return len(self._known)
@@ -50,7 +50,7 @@ class Extents:
 
     @property
     def changing(self):
-        """The card is being told of an extent."""
+        """True if an announcement has no response yet."""
         return bool(self._told)
 
     @property
@@ -58,12 +58,12 @@ class Extents:
         return not self.changing and len(self) < self.max_extents
 
     def add(self, then):
-        """Allocate one more; ``then(extent)`` is called once the card knows it.
+        """Allocate an extent. ``then(extent)`` is called when the card has it.
 
         Raises
         ------
         MemoryError
-            If the card can check no more.
+            If the card supports no more extents.
         """
         if not self.can_add:
             raise MemoryError("the card cannot check another knitting extent")
@@ -80,7 +80,7 @@ class Extents:
         self._tell(extent, self.extent_bytes, known)
 
     def remove(self, extent, then):
-        """Free one that is not used any more, and call ``then()``, once the card does not know it."""
+        """Free an unused extent, and call ``then()``, when the card does not have it any more."""
 
         def forgotten():
             del self._known[extent.index]
@@ -102,14 +102,14 @@ class Extents:
         self._told.pop(order)()
 
     def announce_again(self):
-        """The card was reset and knows of no extent; what it was about to be told has come true."""
+        """Announce all extents again after a reset of the card. Pending announcements count as executed."""
         while self._told:
             self._answered(min(self._told))
         for extent in self:
             self._tell(extent, self.extent_bytes, lambda: None)
 
     def write(self, line, fields):
-        """Fill a block with NODE ``fields``, without a successor; returns its 64 bytes."""
+        """Fill a block with NODE ``fields``, without a successor. Return its 64 bytes."""
         extent, at = self._place(line)
         extent.phase[at] ^= 1
         data = pack_block(next_phase=extent.phase[at], **fields)
@@ -117,28 +117,29 @@ class Extents:
         return data
 
     def link(self, line, next_line):
-        """Point to the successor of a block. The card may read it meanwhile: it finds these 8 bytes old or new."""
+        """Write the pointer to the successor of a block. A concurrent read of the card finds these 8 bytes old or new.
+        """
         extent, at = self._place(line)
         extent.buffer.write(at * abi.BLOCK_BYTES, pack_pointer(
             next_phase=extent.phase[at], next_adjacent=int(next_line == line + 1), next_line=next_line))
 
     def number(self, line):
-        """What a LINK_DOORBELL calls a block."""
+        """Return the number of a block in a LINK_DOORBELL."""
         extent, at = self._place(line)
         return extent.index << self.number_bits | at
 
     def read(self, line):
-        """The 64 bytes of a block."""
+        """Return the 64 bytes of a block."""
         extent, at = self._place(line)
         return extent.buffer.read(at * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
 
     def _place(self, line):
-        """Extent of a block, and its number in it."""
+        """Return the extent of a block, and its number in it."""
         extent = self._at_page[line // abi.PAGE_LINES]
         return extent, line - extent.base
 
     def close(self):
-        """Free the memory; the card is stopped."""
+        """Free the memory. Requires that the card is stopped."""
         for extent in self:
             self.device.free(extent.buffer)
         self._known.clear()

@@ -1,7 +1,7 @@
-"""The private free list of knitting blocks: which are free, and which one to take so that lists stay adjacent.
+"""Free list of knitting blocks, with a preference for adjacent blocks of a list.
 
-Blocks lie in extents, extents are cut into strips of :data:`STRIP` blocks. A list goes on with the block behind its
-last one where that is free; otherwise it starts a strip nobody uses, so that it can go on there. All operations take
+Blocks are in extents, and extents are divided into strips of :data:`STRIP` blocks. A list continues with the block
+after its last one if that is free. Otherwise it starts an unused strip, where it can continue. All operations take
 constant time, whatever the number of blocks.
 """
 
@@ -19,7 +19,7 @@ class _Strips:
         self.base, self.blocks, self.free = base, blocks, blocks
         self._mask = [_WHOLE if i + STRIP <= blocks else (1 << blocks - i) - 1 for i in range(0, blocks, STRIP)]
         self._full = list(self._mask)
-        # Dictionaries as sets with an order: the entry added last is taken first.
+        # Dictionaries as ordered sets: the newest entry is taken first.
         self.whole = dict.fromkeys(reversed(range(len(self._mask))))
         self.partial = {}
 
@@ -47,7 +47,7 @@ class _Strips:
             self.partial[strip] = None
 
     def first_of(self, strips):
-        """Lowest free block of the strip added last to ``strips``."""
+        """Return the lowest free block of the newest strip in ``strips``."""
         strip = next(reversed(strips))
         mask = self._mask[strip]
         return strip * STRIP + (mask & -mask).bit_length() - 1
@@ -56,7 +56,7 @@ class _Strips:
 class FreeList:
     """Free blocks of all extents, by line (physical address divided by 64).
 
-    Chains given back with :meth:`splice` count as free at once; their blocks are sorted in a few at a time, by every
+    The blocks of chains that :meth:`splice` frees count as free at once. They are sorted in a few at a time, by every
     :meth:`take` and by :meth:`sort_in`.
     """
 
@@ -72,14 +72,14 @@ class FreeList:
         return self.count
 
     def add(self, base, blocks):
-        """An extent with all its blocks."""
+        """Add an extent with all its blocks."""
         at = bisect.bisect(self._bases, base)
         self._bases.insert(at, base)
         self._extents.insert(at, _Strips(base, blocks))
         self.count += blocks
 
     def remove(self, base):
-        """An extent whose blocks are all free and sorted in.
+        """Remove an extent whose blocks are all free and sorted in.
 
         Raises
         ------
@@ -104,12 +104,12 @@ class FreeList:
         return self._extents[at]
 
     def is_free(self, line):
-        """Whether a block is free and sorted in."""
+        """Return true if a block is free and sorted in."""
         strips = self._find(line)
         return strips is not None and strips.is_free(line - strips.base)
 
     def take(self, wanted=None):
-        """A free block: ``wanted`` if it is free.
+        """Return a free block: ``wanted`` if it is free.
 
         Raises
         ------
@@ -133,12 +133,12 @@ class FreeList:
         return strips.base + at
 
     def give(self, line):
-        """A block comes back.
+        """Free a block.
 
         Raises
         ------
         RuntimeError
-            If it is free already, or of no extent.
+            If it is free already, or in no extent.
         """
         self._sort(line)
         self.count += 1
@@ -150,13 +150,13 @@ class FreeList:
         strips.give(line - strips.base)
 
     def splice(self, lines):
-        """A whole deque of blocks comes back, in constant time; the caller gives the deque away."""
+        """Free a deque of blocks in constant time. The deque belongs to the free list from now on."""
         if lines:
             self.count += len(lines)
             self.unsorted.append(lines)
 
     def sort_in(self, limit):
-        """Sort up to ``limit`` spliced blocks in."""
+        """Sort in at most ``limit`` spliced blocks."""
         while self.unsorted and limit:
             lines = self.unsorted[0]
             while lines and limit:

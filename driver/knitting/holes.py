@@ -1,4 +1,4 @@
-"""Lost PSNs as (first, length) runs, and the Adamap nodes that hold them."""
+"""Lost PSNs as (first, length) runs, and their conversion to Adamap nodes."""
 
 from weft.hdl.contract import abi
 
@@ -7,7 +7,7 @@ from .node import choose_encoding, decode_body, encode_body, open_holes, runs_of
 
 
 def node_runs(node, reference):
-    """Holes of a NODE (anything with its fields) as runs of PSNs, extended near ``reference``.
+    """Return the holes of a NODE (any object with its fields) as runs of PSNs, extended near ``reference``.
 
     Raises
     ------
@@ -19,7 +19,7 @@ def node_runs(node, reference):
 
 
 def encode(runs):
-    """(runs, NODE fields) for each node needed to hold runs in PSN order, each as full as it can be."""
+    """Return (runs, NODE fields) of the nodes for runs in PSN order, each as full as possible."""
     nodes, spans = [], [(start, start + n) for start, n in runs]
     while spans:
         nodes.append(encode_first(spans))
@@ -29,7 +29,8 @@ def encode(runs):
 
 
 def encode_first(spans):
-    """(runs, NODE fields) of the fullest node that starts with the first of ``(start, end)`` spans in PSN order."""
+    """Return (runs, NODE fields) of the fullest node that starts with the first of ``(start, end)`` spans in PSN order.
+    """
     first = spans[0][0]
     holes, taken = max((_fill(spans, limit) for limit in _LIMITS), key=lambda filled: filled[0])
     offsets = [start - first + k for start, n in taken for k in range(n)]
@@ -39,7 +40,7 @@ def encode_first(spans):
 
 
 def _fill(spans, limit):
-    """(holes, runs) of the prefix that an encoding can hold."""
+    """Return (holes, runs) of the longest prefix that an encoding can hold."""
     first, holes, taken = spans[0][0], 0, []
     for start, end in spans:
         fitting = min(end, start + abi.NODE_HOLES_MAX - holes, limit(first, len(taken), start, holes))
@@ -52,7 +53,7 @@ def _fill(spans, limit):
 
 
 def _list_limit(first, _runs, start, holes):
-    """First PSN behind those of a run at ``start`` that a list can hold, after so many runs and holes."""
+    """Return the first PSN of a run at ``start`` that a list cannot hold, after ``holes`` holes."""
     return min(start + abi.LIST_HOLES - holes, first + (1 << abi.OFFSET_BITS))
 
 
@@ -68,13 +69,16 @@ _LIMITS = _list_limit, _runs_limit, _bitmap_limit
 
 
 def residue_runs(runs, encoding, open_bits):
-    """The runs left of a node of these runs and this encoding; ``open_bits`` as in the RETIRE report."""
+    """Return the remaining runs of a retired node with these runs and this encoding.
+
+    ``open_bits`` is the field ``open`` of the RETIRE report.
+    """
     first = runs[0][0]
     holes = [p - first + k for p, n in runs for k in range(n)]
     return [(first + hole, n) for hole, n in runs_of(open_holes(encoding, holes, open_bits))]
 
 
 def without(runs, psns):
-    """What is left of runs without these PSNs."""
+    """Return the runs without these PSNs."""
     return [(p, n) for p, n in runs_of([p + k for p, n in runs for k in range(n) if p + k not in psns])] \
         if psns else runs

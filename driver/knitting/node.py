@@ -1,4 +1,4 @@
-"""The bytes of an Adamap node and the holes they stand for."""
+"""Encoding of Adamap nodes."""
 
 from weft.hdl.contract import abi
 
@@ -10,23 +10,23 @@ _PHASE, _ADJACENT, _LINE, _CHECK = (abi.NODE.shift_of(name) for name in (*_POINT
 
 
 def pack_block(**fields):
-    """The 64 bytes of a block of the knitting buffer: NODE fields, and what tells if they are damaged."""
+    """Return the 64 bytes of a block of the knitting buffer: NODE fields and their check bits."""
     pointer = pack_pointer(**{name: fields.pop(name, 0) for name in _POINTER})
     return pointer + abi.NODE.pack(**fields, check=abi.damage(abi.NODE.pack(**fields)))[POINTER_BYTES:]
 
 
 def pack_pointer(next_phase=0, next_adjacent=0, next_line=0):
-    """The first 8 bytes of a block, of the NODE fields with these names."""
+    """Return the first 8 bytes of a block, from the NODE fields with these names."""
     word = next_phase << _PHASE | next_adjacent << _ADJACENT | next_line << _LINE
     odd = word
     for shift in (32, 16, 8, 4):
         odd ^= odd >> shift
-    odd = (odd << 4 | odd & 15) >> _CHECK % 4 & 15      # the check does not begin where a 4-bit part does
+    odd = (odd << 4 | odd & 15) >> _CHECK % 4 & 15      # the check is not aligned to 4 bits
     return (word | odd << _CHECK).to_bytes(POINTER_BYTES, "little")
 
 
 def runs_of(holes):
-    """Rising numbers as (first, length) runs."""
+    """Return ascending numbers as (first, length) runs."""
     runs = []
     for hole in holes:
         if runs and runs[-1][0] + runs[-1][1] == hole:
@@ -37,7 +37,7 @@ def runs_of(holes):
 
 
 def fits(encoding, holes):
-    """Whether an encoding can hold these holes (distances from the first one)."""
+    """Return true if an encoding can hold these holes (distances from the first one)."""
     if not 1 <= len(holes) <= abi.NODE_HOLES_MAX:
         return False
     if encoding == abi.Encoding.LIST:
@@ -49,12 +49,12 @@ def fits(encoding, holes):
 
 
 def choose_encoding(holes):
-    """The first encoding that can hold these holes, or None."""
+    """Return the first encoding that can hold these holes, or None."""
     return next((e for e in abi.Encoding if fits(e, holes)), None)
 
 
 def encode_body(encoding, holes):
-    """Body of a node.
+    """Return the body of a node.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def encode_body(encoding, holes):
 
 
 def decode_body(encoding, count, body):
-    """Holes of a body, rising.
+    """Return the holes of a body, ascending.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def decode_body(encoding, count, body):
 
 
 def open_holes(encoding, holes, bits):
-    """The holes that ``open`` of a RETIRE report says were not filled: bits by slot, of a BITMAP by distance."""
+    """Return the unfilled holes according to ``open`` of a RETIRE report: bits by slot, for a BITMAP by distance."""
     if encoding == abi.Encoding.BITMAP:
         return [hole for hole in holes if bits >> hole & 1]
     return [hole for slot, hole in enumerate(holes) if bits >> slot & 1]

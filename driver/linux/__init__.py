@@ -1,1 +1,1 @@
-"""Memory of a real Linux process, as a card reaches it: by physical address, or through an IOMMU."""
+"""Memory of a Linux process for a card, by physical address or through an IOMMU."""

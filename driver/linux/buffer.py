@@ -1,4 +1,4 @@
-"""Memory of this process that a card may use."""
+"""Pinned memory of this process."""
 
 import ctypes
 
@@ -8,13 +8,13 @@ from .libc import PAGE
 
 
 class LinuxBuffer(DmaBuffer):
-    """A range of pinned memory.
+    """Range of pinned memory.
 
     Parameters
     ----------
     va, size : int
     pages : dict of int to int
-        The card's address of each page of 4 KiB by the number of the page.
+        Number of each page of 4 KiB -> its address for the card.
     page_bytes : int
     """
 
@@ -44,5 +44,5 @@ class LinuxBuffer(DmaBuffer):
         self._view[offset : offset + len(data)] = data
 
     def close(self):
-        """It is given back: nothing of it can be read or written any more."""
+        """Invalidate the buffer: it cannot be read or written any more."""
         self.size, self._view = 0, memoryview(b"")

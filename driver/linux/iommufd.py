@@ -1,4 +1,4 @@
-"""DMA mappings by iommufd (include/uapi/linux/iommufd.h): the card sees virtual addresses."""
+"""DMA mappings by iommufd (include/uapi/linux/iommufd.h): the card uses virtual addresses."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ DESTROYED = Layout("iommu_destroy", "", [Field("size", 32), Field("id", 32)], si
 
 
 class IommufdMapper:
-    """An address space of iommufd; the kernel pins what is mapped.
+    """Address space of iommufd. The kernel pins mapped memory.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class IommufdMapper:
     Attributes
     ----------
     ioas_id : int
-        What a device is attached to.
+        Address space that a device is attached to.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class IommufdMapper:
 
     @classmethod
     def open(cls, path=PATH):
-        """One of the kernel's own."""
+        """Open iommufd and create an address space."""
         try:
             file = os.open(path, os.O_RDWR)
         except OSError as error:
@@ -76,11 +76,11 @@ class IommufdMapper:
         return list(range(va, va + length, PAGE))
 
     def unmap(self, va, length):
-        """As there."""
+        """As :meth:`weft.driver.linux.mapper.PhysicalMapper.unmap`."""
         self._ioctl(self.file, IOAS_UNMAP, UNMAP.pack(size=UNMAP.size_bytes, ioas_id=self.ioas_id, iova=va,
                                                       length=length))
 
     def close(self):
-        """Give the address space back."""
+        """Destroy the address space."""
         self._ioctl(self.file, DESTROY, DESTROYED.pack(size=DESTROYED.size_bytes, id=self.ioas_id))
         os.close(self.file)

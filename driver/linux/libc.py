@@ -1,11 +1,11 @@
-"""Calls of the C library that Python has no name for."""
+"""Calls of the C library that Python does not provide."""
 
 import ctypes
 import os
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MADV_DONTFORK, MADV_DOFORK = 10, 11
-MAP_HUGETLB, HUGE_2M = 0x40000, 21 << 26     # mmap's flags; the size is log2 of it, shifted
+MAP_HUGETLB, HUGE_2M = 0x40000, 21 << 26     # flags of mmap; the second is the shifted log2 of the size
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -16,15 +16,15 @@ def _call(name, address, length, *more):
 
 
 def mlock(address, length):
-    """Keep pages in memory. OSError says why not."""
+    """Lock pages in memory. Raise OSError on failure."""
     _call("mlock", address, length)
 
 
 def munlock(address, length):
-    """Do not any more."""
+    """Unlock pages."""
     _call("munlock", address, length)
 
 
 def madvise(address, length, advice):
-    """Tell the kernel what pages are for."""
+    """Set the advice of pages for the kernel."""
     _call("madvise", address, length, ctypes.c_int(advice))

@@ -1,4 +1,4 @@
-"""How a card addresses the memory of a process: the ways there are."""
+"""Mapping of a process's memory to addresses for the card."""
 
 import contextlib
 import errno
@@ -10,19 +10,19 @@ from .pagemap import physical_pages
 
 
 class PhysicalMapper:
-    """A card without an IOMMU, by UIO for instance: physical addresses of locked pages.
+    """Mapper for a card without an IOMMU, with UIO for instance: physical addresses of locked pages.
 
-    The kernel may still move a locked page of 4 KiB to make room for huge ones: ``vm.compact_unevictable_allowed`` has
-    to be 0, or memory to be of huge pages, which stay.
+    The kernel may still move a locked page of 4 KiB to make space for huge pages. Therefore
+    ``vm.compact_unevictable_allowed`` must be 0, or memory must consist of huge pages, which are not moved.
     """
 
-    contiguous = False      # neighbours in virtual addresses are none in physical ones
+    contiguous = False      # adjacent virtual pages are not adjacent in physical memory
 
     def __init__(self, pages=physical_pages):
         self._pages = pages
 
     def map(self, va, length):
-        """Address of each page of a range of whole pages, which stay where they are until :meth:`unmap`."""
+        """Return the address of each page of a range of whole pages, which remain in place until :meth:`unmap`."""
         try:
             mlock(va, length)
         except OSError as error:
@@ -37,16 +37,16 @@ class PhysicalMapper:
             raise
 
     def unmap(self, va, length):
-        """The card does not know the range any more."""
-        with contextlib.suppress(OSError):      # the program may have given the memory back before
+        """Unlock a range. Requires that the card does not have it any more."""
+        with contextlib.suppress(OSError):      # the program may have freed the memory before
             munlock(va, length)
 
     def close(self):
-        """Nothing is left to give back."""
+        """Do nothing: there are no resources."""
 
 
 def refused(what, va, length, error):
-    """An error of the kernel's IOMMU interfaces, with a sentence."""
+    """Return the exception for an error of the kernel's IOMMU interfaces."""
     reasons = {errno.ENOMEM: "; this process may lock too little memory (ulimit -l)",
                errno.EEXIST: "; part of it is mapped already",
                errno.EFAULT: "; it is no memory of this process",

@@ -1,8 +1,8 @@
-"""The memory half of a :class:`~weft.driver.device.device.Device` on Linux, for back ends of real cards.
+"""Memory part of a :class:`~weft.driver.device.device.Device` on Linux, for back ends of real cards.
 
-Memory that it allocates is of 4 KiB pages, or of huge ones where they are asked for. A card with an IOMMU sees virtual
-addresses, and everything is contiguous for it. For one without, what has to be contiguous and is larger than a page
-comes out of a :class:`~weft.driver.linux.region.Region`.
+Allocated memory consists of 4 KiB pages, or of huge pages on request. With an IOMMU, the card uses virtual addresses,
+and all memory is contiguous for it. Without one, contiguous memory larger than a page is allocated from a
+:class:`~weft.driver.linux.region.Region`.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class LinuxMemory:
     mapper
         Of :mod:`weft.driver.linux.mapper`, ``vfio`` or ``iommufd``.
     regions : iterable of Region
-        Contiguous memory there is, of u-dma-buf.
+        Available contiguous memory, of u-dma-buf.
     """
 
     def __init__(self, mapper, regions=()):
@@ -37,7 +37,7 @@ class LinuxMemory:
         self._pieces = Pieces(mapper, PAGE)
         self._given, self._regions = list(regions), []
         self._owned = Buffers()
-        self._kept = {}      # buffer -> what gives it back
+        self._kept = {}      # buffer -> exit stack that frees it
         self._pins = {}      # buffer -> its pieces
 
     # -------------------------------------------------------------------------------------- memory
@@ -48,7 +48,7 @@ class LinuxMemory:
         Raises
         ------
         NoRoom, PyverbsRDMAError
-            With a sentence that says what is missing.
+            The message names the missing resource.
         """
         between("size", size, 1, _LARGEST)
         if page_bytes not in (PAGE, HUGE):
@@ -65,7 +65,7 @@ class LinuxMemory:
         return self._own(va, size, mapping, page_bytes)
 
     def _own(self, va, size, mapping, page_bytes=PAGE):
-        """A buffer of a mapping, which goes with it."""
+        """Return a buffer of a mapping, which is closed with the buffer."""
         with contextlib.ExitStack() as back:
             back.callback(mapping.close)
             pieces = self._pieces.take(va, -(-size // page_bytes) * page_bytes)
@@ -107,11 +107,11 @@ class LinuxMemory:
             return buffer
 
     def free(self, buffer):
-        """Give back what :meth:`alloc` or :meth:`map` returned."""
+        """Free a buffer of :meth:`alloc` or :meth:`map`."""
         self._kept.pop(buffer).close()
 
     def map(self, fd, offset, size):
-        """Pages of a file that other processes map as well, of ``memfd_create`` for instance, as a buffer.
+        """Return pages of a file that other processes map as well, of ``memfd_create`` for instance, as a buffer.
 
         Raises
         ------
@@ -129,10 +129,10 @@ class LinuxMemory:
                                    error.errno) from None
         return self._own(address_of(mapping), size, mapping)
 
-    # ------------------------------------------------------------------------------ the program's own
+    # ------------------------------------------------------------------------------ memory of the program
 
     def pin(self, address, length):
-        """As :meth:`weft.driver.device.device.Device.pin`; the same pages may be pinned any number of times.
+        """As :meth:`weft.driver.device.device.Device.pin`. The same pages may be pinned repeatedly.
 
         Raises
         ------
@@ -147,13 +147,13 @@ class LinuxMemory:
         return buffer
 
     def _pinned(self, address, length, owner):
-        """A part of what was allocated: it stays as long as that does."""
+        """Return part of an allocated buffer, valid as long as that."""
         buffer = LinuxBuffer(address, length, owner.pages, owner.page_bytes)
         self._pins[buffer] = []
         return buffer
 
     def unpin(self, buffer):
-        """What :meth:`pin` returned is not needed any more."""
+        """Release a buffer of :meth:`pin`."""
         pieces = self._pins.pop(buffer)
         buffer.close()
         self._pieces.give(pieces)
@@ -167,11 +167,11 @@ class LinuxMemory:
 
     @property
     def pinned(self):
-        """Ranges of pages that the card knows, and regions in use: 0 when everything was given back."""
+        """Number of page ranges that the card has, plus regions in use: 0 when everything is freed."""
         return len(self._pieces) + sum(not region.unused for region in (*self._given, *self._regions))
 
     def close(self):
-        """Give everything back. The card must not know it any more.
+        """Release all memory. Requires that the card does not have it any more.
 
         Raises
         ------

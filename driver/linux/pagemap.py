@@ -1,4 +1,4 @@
-"""Virtual to physical addresses of this process: /proc/self/pagemap (Documentation/admin-guide/mm/pagemap.rst)."""
+"""Physical addresses of this process: /proc/self/pagemap (Documentation/admin-guide/mm/pagemap.rst)."""
 
 import errno
 import os
@@ -13,12 +13,12 @@ _PRESENT, _PFN = 1 << 63, (1 << 55) - 1
 
 
 def physical_pages(va, length, path=PATH):
-    """Physical address of each 4 KiB page of a range that is locked, in order.
+    """Return the physical address of each 4 KiB page of a locked range, in order.
 
     Raises
     ------
     PyverbsRDMAError
-        EPERM if the kernel does not tell this process, EFAULT if a page is not in memory.
+        EPERM if the kernel hides the addresses from this process, EFAULT if a page is not in memory.
     """
     first, end = va // PAGE, -(-(va + length) // PAGE)
     try:

@@ -1,4 +1,4 @@
-"""Which ranges of pages the card knows, and how many use each: no page is mapped twice."""
+"""Mapped page ranges with reference counts, so that no page is mapped twice."""
 
 import bisect
 import contextlib
@@ -7,15 +7,16 @@ from .libc import MADV_DOFORK, MADV_DONTFORK, madvise
 
 
 class Piece:
-    """A range of pages that is mapped as a whole.
+    """Range of pages that is mapped as a whole.
 
     Attributes
     ----------
     start, end : int
         Virtual addresses.
     pages : list of int
-        The card's address of each.
+        Address of each page for the card.
     users : int
+        Reference count.
     """
 
     def __init__(self, start, end, pages):
@@ -23,10 +24,10 @@ class Piece:
 
 
 class Pieces:
-    """All there are, by address.
+    """All mapped ranges, by address.
 
-    A forked child does not get them: else the first write after a fork would move a page of the parent away from under
-    the card.
+    A forked child does not inherit the pages. Otherwise copy-on-write would give the parent another physical page than
+    the card has.
 
     Parameters
     ----------
@@ -43,12 +44,12 @@ class Pieces:
         return len(self._pieces)
 
     def take(self, va, length):
-        """The pieces that cover a range, one user more of each; what is missing is mapped.
+        """Return the pieces that cover a range, and increment their reference counts. Unmapped parts are mapped.
 
         Raises
         ------
         PyverbsRDMAError
-            Nothing changed then.
+            Nothing is changed.
         """
         at, end = va // self.page_bytes * self.page_bytes, -(-(va + length) // self.page_bytes) * self.page_bytes
         taken = []
@@ -68,7 +69,7 @@ class Pieces:
         return self._pieces[at] if at >= 0 and va < self._pieces[at].end else None
 
     def _next(self, va):
-        """Where the next piece behind an address begins."""
+        """Return the start of the next piece after an address."""
         at = bisect.bisect(self._starts, va)
         return self._starts[at] if at < len(self._starts) else 1 << 64
 
@@ -85,12 +86,12 @@ class Pieces:
         return piece
 
     def give(self, pieces):
-        """One user less of each; those that have none are unmapped."""
+        """Decrement the reference counts of pieces, and unmap those without users."""
         for piece in pieces:
             piece.users -= 1
             if not piece.users:
                 at = self._pieces.index(piece, max(0, bisect.bisect(self._starts, piece.start) - 1))
                 del self._starts[at], self._pieces[at]
                 self.mapper.unmap(piece.start, piece.end - piece.start)
-                with contextlib.suppress(OSError):      # the program may have given the memory back before
+                with contextlib.suppress(OSError):      # the program may have freed the memory before
                     madvise(piece.start, piece.end - piece.start, MADV_DOFORK)

@@ -1,4 +1,4 @@
-"""Pieces of memory that are contiguous for a card without an IOMMU: out of huge pages, or of u-dma-buf."""
+"""Contiguous memory for a card without an IOMMU: huge pages, or u-dma-buf."""
 
 import ctypes
 import errno
@@ -16,17 +16,17 @@ U_DMA_BUF = Path("/sys/class/u-dma-buf")
 
 
 def address_of(mapping):
-    """Virtual address of an ``mmap``, which stays good until it is closed."""
+    """Return the virtual address of an ``mmap``, which is valid until it is closed."""
     return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
 def map_huge(size):
-    """Huge pages for so many bytes, as an ``mmap``.
+    """Return huge pages for ``size`` bytes as an ``mmap``.
 
     Raises
     ------
     NoRoom
-        With how many there are.
+        With the number of free huge pages.
     """
     size = -(-size // HUGE) * HUGE
     try:
@@ -41,13 +41,13 @@ def map_huge(size):
 
 
 class Region:
-    """Contiguous memory that is given out in pages.
+    """Contiguous memory that is allocated in pages.
 
     Parameters
     ----------
     mapping : mmap.mmap
     physical : int
-        The card's address of the first byte.
+        Address of the first byte for the card.
     """
 
     def __init__(self, mapping, physical):
@@ -59,7 +59,7 @@ class Region:
         return self._pages.free_total == self.size // PAGE
 
     def alloc(self, size, align):
-        """Virtual address of so many bytes; NoRoom if it has no such piece."""
+        """Return the virtual address of ``size`` free bytes. Raise NoRoom if there is no such range."""
         if align > PAGE and align > (self.va | self.physical) & -(self.va | self.physical):
             raise NoRoom(f"an alignment of {align} bytes")
         more = max(0, align // PAGE - 1)
@@ -80,7 +80,7 @@ class Region:
 
 
 def open_u_dma_buf(name=None, *, listed=U_DMA_BUF, devices=Path("/dev")):
-    """The :class:`Region` of a u-dma-buf, of the first one by default.
+    """Return the :class:`Region` of a u-dma-buf, by default of the first one.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""DMA mappings by VFIO, IOMMU type 1 version 2 (include/uapi/linux/vfio.h): the card sees virtual addresses."""
+"""DMA mappings by VFIO, IOMMU type 1 version 2 (include/uapi/linux/vfio.h): the card uses virtual addresses."""
 
 import errno
 import fcntl
@@ -26,7 +26,7 @@ GROUP_STATUS = Layout("vfio_group_status", "", [Field("argsz", 32), Field("flags
 
 
 class VfioMapper:
-    """A container that has an IOMMU; the kernel pins what is mapped.
+    """VFIO container with an IOMMU. The kernel pins mapped memory.
 
     Parameters
     ----------
@@ -50,21 +50,21 @@ class VfioMapper:
         return list(range(va, va + length, PAGE))
 
     def unmap(self, va, length):
-        """As there."""
+        """As :meth:`weft.driver.linux.mapper.PhysicalMapper.unmap`."""
         self._ioctl(self.container, UNMAP_DMA, DMA_UNMAP.pack(argsz=DMA_UNMAP.size_bytes, iova=va, size=length))
 
     def close(self):
-        """Give the container back, and with it all mappings."""
+        """Close the container, which removes all mappings."""
         os.close(self.container)
 
 
 def open_container(group, *, ioctl=fcntl.ioctl, container=CONTAINER, groups=GROUPS):
-    """(VfioMapper, fd of the group) for the IOMMU group of a card.
+    """Return (VfioMapper, file descriptor of the group) for the IOMMU group of a card.
 
     Raises
     ------
     PyverbsRDMAError
-        With a sentence that says what is missing.
+        The message names the missing requirement.
     """
     files = []
 

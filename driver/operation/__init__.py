@@ -1,1 +1,1 @@
-"""SEND, READ and atomics, made of writes: what the two ends of a connection ask of each other."""
+"""SEND, READ and atomic operations, implemented with writes between the drivers of the two ends."""

@@ -1,4 +1,4 @@
-"""Both sides of the operations of a QP, between what moves its messages and what completes its work requests."""
+"""Operations of a QP: dispatches messages to requester, responder and mailbox."""
 
 from weft.hdl.contract import wire
 
@@ -14,7 +14,7 @@ _ANSWERS = frozenset({Kind.GRANT, Kind.READ_DATA, Kind.ATOMIC_RESULT})
 
 
 class Connection:
-    """The operations of one life of a QP.
+    """Operations of one incarnation of a QP.
 
     Parameters
     ----------
@@ -23,11 +23,11 @@ class Connection:
     lender : Lender
         Memory of the card.
     wake : callable()
-        Called when something may go on in the next round.
+        Called when an operation may continue in the next round.
     fail : callable(status)
-        Called when everything ends: the oldest operation with ``status``.
+        Called when all operations must end: the oldest one with ``status``.
     start_answering : callable(psn)
-        Called in RTR when the peer asks for something that takes a sender, which is to begin with this PSN.
+        Called in RTR for a request of the peer whose response needs a sender, which must begin with this PSN.
 
     Attributes
     ----------
@@ -43,14 +43,17 @@ class Connection:
         self.responder = Responder(resources, queues, self.mailbox, wake=wake)
 
     def _post_mailbox(self, end):
-        """Send what a mailbox tells. Who asks says with which PSN the answers have to begin: a peer that only answers,
-        in RTR, was told by nobody."""
+        """Send a message of the mailbox.
+
+        MAILBOX_ASK contains the first PSN of responses, which a peer that only responds (in RTR) does not know
+        otherwise.
+        """
         if end.kind is Kind.MAILBOX_ASK:
             end.imm = self._resources.rights().rq_psn
         self._resources.sender.post([Request(0, [], 0, 0, end=end)])
 
     def on_message(self, psn, end):
-        """The next message of the peer."""
+        """Handle the next message of the peer."""
         if end.kind in REQUESTS:
             self.responder.on_request(psn, end)
             return
@@ -75,7 +78,7 @@ class Connection:
             self._resources.receiver.refuse(psn, INVALID)
 
     def pump(self):
-        """Start and complete what can be."""
+        """Start and complete the operations that are ready, on both sides."""
         if self.responder.entries or self.responder.failed:
             self.responder.pump()
         if self._resources.sender is not None:
@@ -85,8 +88,11 @@ class Connection:
                 self.requester.pump()
 
     def fail_in_turn(self, psn, status):
-        """What the message with this PSN was sent for will not succeed: an operation fails when those before it are
-        complete; without an answer to the peer, everything ends."""
+        """Handle the failure of the message with this PSN.
+
+        If it belongs to an operation, that operation fails when all before it are complete. If it is a response to the
+        peer, all operations end.
+        """
         if self.requester.fail_in_turn(psn, status):
             return
         request, receiver = self._resources.sender.queue.request_at(psn), self._resources.receiver
@@ -98,27 +104,27 @@ class Connection:
     # ---------------------------------------------------------------------------------------- the end
 
     def fail_all(self, status):
-        """All work requests end, as soon as no window is left: the oldest operation with ``status``."""
+        """End all work requests once no window is left: the oldest operation with ``status``."""
         self.requester.fail(status)
         self.responder.fail()
 
     def abandon(self):
-        """Nothing is completed any more."""
+        """Drop all operations without completions."""
         self.requester.abandon()
         self.responder.abandon()
 
     def close(self):
-        """The card is to forget all memory that was lent; :attr:`closed` follows."""
+        """Deregister all memory that the peer can access for operations. Sets :attr:`closed` later."""
         self._queues.leave()
         self.mailbox.close()
 
     @property
     def closed(self):
-        """Nothing is lent."""
+        """True if the peer can access no memory of operations any more."""
         return self.mailbox.closed and not self.requester.lends and not self.responder.lends
 
     def forget(self):
-        """The card was reset: nothing is lent any more."""
+        """Drop all windows and the mailbox: the card was reset."""
         self.mailbox.forget()
         self.requester.forget()
         self.responder.forget()

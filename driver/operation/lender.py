@@ -1,4 +1,4 @@
-"""What operations need of their card: memory of programs, windows on it, and memory of their own."""
+"""Card memory for operations: regions of programs, windows on them, and mailboxes."""
 
 from weft.hdl.contract.abi import KEY_TAG_BITS
 
@@ -6,20 +6,20 @@ from .window import WindowTable
 
 
 class Lender:
-    """Memory of a card, for the operations of its QPs.
+    """Memory of a card for the operations of its QPs.
 
     Parameters
     ----------
     device : Device
     commands : CommandQueue
     memory : Memory
-        Registered.
+        Registered memory.
     indices : IndexPool
         Of memory regions.
     tags : KeyTags
     pte_ranges : RangeAllocator
     kept : list
-        Gets what is to be called after a reset.
+        Gets callables that run after a reset.
 
     Attributes
     ----------
@@ -34,13 +34,15 @@ class Lender:
         self.windows = WindowTable(commands, indices, tags)
 
     def buffer_of(self, key):
-        """The buffer of what a key of the card is for: a region, or a window on one. Addresses alone do not say it:
-        programs in processes of their own have them twice."""
+        """Return the buffer of the region, or of the region of the window, that a key of the card refers to.
+
+        Addresses alone are ambiguous: those of programs in different processes may coincide.
+        """
         mr = self.memory.mrs.get(key >> KEY_TAG_BITS)
         if mr is None:
             mr = next(window.mr for window in self.windows.open if window.key == key)
         return mr.buffer
 
     def keep(self, buffer):
-        """The card may use it until it is reset."""
+        """Keep a buffer until the next reset of the card, which may still use it."""
         self._kept.append(lambda: self.device.free(buffer))

@@ -1,4 +1,4 @@
-"""The mailbox of a QP: memory of the driver's own that the peer's driver writes, and what goes to the peer's."""
+"""Mailbox of a QP: driver memory that the peer's driver writes, and access to the peer's mailbox."""
 
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.layout import Field, Layout
@@ -10,7 +10,7 @@ SLOTS = 16
 SGES_MAX = 16
 REQUEST_BYTES = 512
 GRANT_BYTES = SGES_MAX * wire.RETH.size_bytes
-EAGER_BYTES = 256      # a send of so many bytes or fewer lies in the mailbox
+EAGER_BYTES = 256      # largest send whose data is placed in the mailbox
 
 ATOMIC_ETH = Layout("AtomicETH", "What an atomic operation does, as in IBTA 1.7, section 9.3.3.", [
     Field("va", 64, "Where: a multiple of 8."), Field("rkey", 32, "Remote key."),
@@ -19,48 +19,48 @@ ATOMIC_ETH = Layout("AtomicETH", "What an atomic operation does, as in IBTA 1.7,
 
 
 def pack_targets(targets):
-    """Bytes of (va, key, length) of each."""
+    """Return the packed (va, key, length) of each target."""
     return b"".join(wire.RETH.pack(va=va, rkey=key, dma_length=length) for va, key, length in targets)
 
 
 def unpack_targets(data):
-    """The same, back."""
+    """Return the list of (va, key, length) that :func:`pack_targets` packed."""
     size = wire.RETH.size_bytes
     found = (wire.RETH.unpack(data[at : at + size]) for at in range(0, len(data), size))
     return [(t.va, t.rkey, t.dma_length) for t in found]
 
 
 def fit(targets, length):
-    """They have so many bytes in all, and none ends behind the last address."""
+    """Return true if the targets have ``length`` bytes in total, and none exceeds the last address."""
     return sum(n for *_, n in targets) == length and all(va + n <= 1 << 64 for va, _, n in targets)
 
 
 class Mailbox:
-    """Request slots and grant slots that the peer writes; behind them as many from which this end writes the peer's.
+    """Request slots and grant slots that the peer writes, followed by as many staging slots for writes to the peer.
 
-    It is one window of the QP, from address 0 on. Each end tells the other of its key and of how many slots it has,
-    and uses as many as both have. What a peer writes where it should not harms only what goes to itself.
+    The mailbox is one memory window of the QP, from address 0 on. Each end reports its key and its number of slots to
+    the other, and uses the smaller number. Invalid writes of a peer affect only that peer's operations.
 
     Parameters
     ----------
     lender
-        It has ``device``, ``indices``, ``tags``, ``pte_ranges`` and ``commands``: what memory is registered with.
+        Used are ``device``, ``indices``, ``tags``, ``pte_ranges`` and ``commands``, to register the memory.
     qp_index : int
     post : callable(end)
         Sends a message without data.
     wake : callable
-        Called when the card has it.
+        Called when the memory is registered.
 
     Attributes
     ----------
     ready : bool or None
-        The card has it; None when it is to forget it.
+        True if the memory is registered; None once it is being deregistered.
     peer_key : int or None
-        Of the other mailbox, which has :attr:`peer_slots`.
+        Of the peer's mailbox, which has :attr:`peer_slots`.
     slots : int
-        What both have.
+        Smaller number of slots of the two mailboxes.
     owes_answer : bool
-        The peer asked where it is.
+        The peer's request for the mailbox has no response yet.
     """
 
     def __init__(self, lender, qp_index, post, wake, slots=SLOTS):
@@ -71,10 +71,10 @@ class Mailbox:
         self._asked = self._was_asked = self.owes_answer = False
         self._buffer = None
 
-    # ------------------------------------------------------------------------------------ its memory
+    # ---------------------------------------------------------------------------------------- memory
 
     def open(self):
-        """Register it, unless that was done; :attr:`ready` follows.
+        """Register the memory, unless that was done. Sets :attr:`ready` later.
 
         Raises
         ------
@@ -104,7 +104,7 @@ class Mailbox:
             pte_index=self._ptes[0])
 
     def memory(self, key):
-        """Its buffer, if ``key`` is its own, or None."""
+        """Return the buffer if ``key`` is the key of this mailbox, else None."""
         return self._buffer if key == self.key else None
 
     @staticmethod
@@ -119,7 +119,7 @@ class Mailbox:
             self._wake()
 
     def close(self):
-        """The card is to forget it; :attr:`closed` follows."""
+        """Deregister the memory. Sets :attr:`closed` later."""
         if self._buffer is not None and self.ready is not None:
             self.ready = None
             self._lender.commands.submit(abi.CommandOpcode.MR_DESTROY, self._closed, mr_index=self._index)
@@ -129,26 +129,25 @@ class Mailbox:
 
     @property
     def closed(self):
-        """There is no memory of it."""
+        """True if the mailbox has no memory."""
         return self._buffer is None
 
     def _give_back(self):
-        """All but the memory, which is returned."""
+        """Free everything except the memory, which is returned."""
         buffer, self._buffer, self.ready = self._buffer, None, None
         self._lender.indices.give(self._index)
         self._lender.pte_ranges.free(*self._ptes)
         return buffer
 
     def forget(self):
-        """The card will be reset, or was, and has it no more then."""
+        """Release the memory at a reset of the card, after which it is not registered any more."""
         if self._buffer is not None:
             self._lender.keep(self._give_back())
 
-    # ------------------------------------------------------------------------------ the other mailbox
+    # -------------------------------------------------------------------------------- peer's mailbox
 
     def reach(self):
-        """True if both mailboxes are known, or will be before what is sent from now on; otherwise the other is asked
-        for."""
+        """Return true if both ends know the other mailbox, or will before the next message; else request the peer's."""
         if self.peer_key is None and self.ready and not self._asked:
             self._asked = True
             self._tell(Kind.MAILBOX_ASK)
@@ -156,11 +155,11 @@ class Mailbox:
 
     @property
     def awaits_peer(self):
-        """The other one was asked for, and is not known yet."""
+        """True if the peer's mailbox was requested and is not known yet."""
         return self._asked and self.peer_key is None
 
     def on_message(self, end):
-        """A MAILBOX or MAILBOX_ASK of the peer; false if it makes no sense.
+        """Handle a MAILBOX or MAILBOX_ASK of the peer. Return false if it is invalid.
 
         Raises
         ------
@@ -181,7 +180,7 @@ class Mailbox:
         return True
 
     def pump(self):
-        """Answer, if that is due and possible."""
+        """Send the response to MAILBOX_ASK if it is due and the memory is registered."""
         if self.owes_answer and self.ready:
             self.owes_answer = False
             self._tell(Kind.MAILBOX)
@@ -192,19 +191,19 @@ class Mailbox:
     # ----------------------------------------------------------------------------------------- slots
 
     def request_place(self, slot, length):
-        """(va, key, length) of a request slot of the peer."""
+        """Return (va, key, length) of a request slot of the peer."""
         return slot * REQUEST_BYTES, self.peer_key, length
 
     def grant_place(self, slot, length):
-        """The same of a grant slot."""
+        """Return (va, key, length) of a grant slot of the peer."""
         return self.peer_slots * REQUEST_BYTES + slot * GRANT_BYTES, self.peer_key, length
 
     def stage_request(self, slot, data):
-        """Local SGE that holds ``data`` for as long as the slot is in use."""
+        """Return a local SGE that holds ``data`` while the request slot is in use."""
         return self._stage(slot * REQUEST_BYTES, data)
 
     def stage_grant(self, slot, data):
-        """The same of a grant slot."""
+        """Return a local SGE that holds ``data`` while the grant slot is in use."""
         return self._stage(self.own_slots * REQUEST_BYTES + slot * GRANT_BYTES, data)
 
     def _stage(self, at, data):
@@ -213,10 +212,10 @@ class Mailbox:
         return at, len(data), self.key
 
     def read_request(self, slot, length):
-        """Bytes that the peer wrote."""
+        """Return the bytes that the peer wrote into a request slot."""
         return self._buffer.read(slot * REQUEST_BYTES, length)
 
     def read_grant(self, slot, targets):
-        """The same of a grant."""
+        """Return the targets that the peer wrote into a grant slot."""
         return unpack_targets(self._buffer.read(
             self.own_slots * REQUEST_BYTES + slot * GRANT_BYTES, targets * wire.RETH.size_bytes))

@@ -1,4 +1,4 @@
-"""What the driver itself reads and writes of registered memory, checked as the card would check it."""
+"""Access of the driver to registered memory, with the checks of the card."""
 
 from weft.hdl.contract.abi import KEY_TAG_BITS, AccessFlag
 
@@ -6,17 +6,17 @@ from ..terms.errors import InvalidValue
 
 
 class Refused(Exception):
-    """The access is not permitted, or there is no such memory."""
+    """Access error: the access is not permitted, or the memory does not exist."""
 
 
 class Memory:
-    """The registered memory of a card.
+    """Registered memory of a card.
 
     Parameters
     ----------
     mrs : dict of int to MR
-        By index. They have ``pd.handle``, ``access``, ``buf``, ``length``, ``rkey``, and ``read`` and ``write`` in the
-        shape of pyverbs.
+        By index. Used are ``pd.handle``, ``access``, ``buf``, ``length``, ``rkey``, and ``read`` and ``write`` as in
+        pyverbs.
     keys : LocalKeys
 
     Attributes
@@ -28,7 +28,7 @@ class Memory:
         self.mrs, self.card_keys = mrs, keys
 
     def local(self, pd, va, length, key, need=0):
-        """The region of a scatter-gather entry, which has the card's key for it, or None if it is empty.
+        """Return the region of a scatter-gather entry with the card's key, or None if the entry is empty.
 
         Raises
         ------
@@ -37,7 +37,7 @@ class Memory:
         return self._find(pd, va, length, key, need) if length else None
 
     def remote(self, pd, va, length, rkey, need, granted):
-        """The region that a peer names; ``granted`` is what the QP permits.
+        """Return the region that a peer accesses, or None if the access is empty. ``granted`` is what the QP permits.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class Memory:
         return mr
 
     def gather(self, sges):
-        """Bytes of a scatter-gather list, whatever its keys.
+        """Return the bytes of a scatter-gather list. Its keys are ignored.
 
         Raises
         ------
@@ -71,12 +71,12 @@ class Memory:
         raise InvalidValue(f"{length} bytes at {va:#x} are in no memory region")
 
     def store(self, pd, sges, data):
-        """Write ``data`` where a scatter-gather list says, which has room for it.
+        """Write ``data`` to a scatter-gather list, which must be long enough.
 
         Raises
         ------
         Refused
-            Nothing was written then.
+            Nothing was written.
         """
         places = [(self.local(pd, *sge, AccessFlag.LOCAL_WRITE), sge) for sge in cut(sges, len(data))]
         done = 0
@@ -86,7 +86,7 @@ class Memory:
 
 
 def cut(sges, length):
-    """The first ``length`` bytes of a scatter-gather list, without empty entries."""
+    """Return the first ``length`` bytes of a scatter-gather list, without empty entries."""
     parts = []
     for va, n, key in sges:
         if n := min(n, length):
@@ -96,5 +96,5 @@ def cut(sges, length):
 
 
 def total(sges):
-    """Bytes of a scatter-gather list."""
+    """Return the number of bytes of a scatter-gather list."""
     return sges[0][1] if len(sges) == 1 else sum([n for _, n, _ in sges])

@@ -1,4 +1,4 @@
-"""Operations that a program posted."""
+"""Operations: send work requests of a program."""
 
 from ..protocol.message_end import Kind
 from ..protocol.segment import Request
@@ -23,35 +23,35 @@ FETCHES = frozenset({WROpcode.RDMA_READ, *ATOMIC_KIND})
 
 
 class Operation(Request):
-    """A send work request. It is also the message that brings its data to the peer, if it sends some.
+    """Send work request. It is also the message that transfers its data to the peer, if any.
 
     Attributes
     ----------
     wr_id, opcode
-        The program's.
+        Of the program's request.
     sges : list of (va, length, lkey)
-        Local memory; of inline data, from when it is started on, what holds it.
+        Local memory. For inline data: once started, the memory that holds it.
     inline : bytes or None
-        The data, taken when the request was posted; from when it is started on, if its descriptor takes it.
+        Data, copied when the request was posted. Once started: only if it is inline in the descriptor.
     compare_add, swap : int
-        Of atomics.
+        Operands of atomics.
     followed : bool
-        Another one was posted together with it, behind it; from when it is started on, of the same message.
+        Another request was posted after it in the same list. Once started: and belongs to the same message.
     length : int
         Bytes.
     plain : bool
-        A write of memory, or of data that its descriptor takes: nothing has to be prepared, and the peer's driver has
-        no say in it, unless it is empty.
+        A write from memory, or of data that its descriptor holds. It needs no preparation, and does not involve the
+        peer's driver unless it is empty.
     sequence : int or None
-        Its number among the requests of this end, from when it is started on.
+        Its number among the requests of this end, once started.
     question : Request or None
-        The message that asks for data, or for memory that the data goes to.
+        Message that requests data, or memory for the data.
     acked : bool
-        All its data arrived.
+        All its data is acknowledged.
     answered : bool
-        The answer is here, in place.
+        Its response is complete and in place.
     status : WCStatus or None
-        Why it fails when it is its turn.
+        Status with which it fails in its turn.
     """
 
     __slots__ = ("acked", "answered", "compare_add", "fence", "grant_slot", "opcode", "plain", "question",
@@ -76,20 +76,20 @@ class Operation(Request):
 
     @property
     def messages(self):
-        """What is sent for it and is cut."""
+        """The messages of the operation that are cut."""
         return [message for message in (self.question, self) if message is not None and message.psn is not None]
 
     def done(self, msn):
-        """Everything that it takes has happened; the peer is done with ``msn`` requests."""
+        """Return true if the operation is complete. The peer has completed ``msn`` requests."""
         if self.opcode in FETCHES:
             return self.answered
-        by_the_card = self.opcode is _WRITE and self.length    # of all others the peer's driver has a say
+        by_the_card = self.opcode is _WRITE and self.length    # all others involve the peer's driver
         return self.acked and (by_the_card or msn > self.sequence)
 
     def refuse(self, status):
-        """It is impossible: nothing is sent for it, and it fails so when it is its turn."""
+        """Mark the operation as impossible: nothing is sent, and it fails with ``status`` in its turn."""
         self.status, self.plain = status, False
 
     def on_sent(self):
-        """All of its data arrived."""
+        """Note that all of its data is acknowledged."""
         self.acked = True

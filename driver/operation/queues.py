@@ -1,4 +1,4 @@
-"""The queues of a QP: where its completions go and where its receive requests come from."""
+"""Completion queues and receive queue of a QP."""
 
 from ..protocol.message_end import Kind
 from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
@@ -9,22 +9,22 @@ _SUCCESS = WCStatus.SUCCESS
 
 
 class Queues:
-    """Completion queues and receive queue of one life of a QP.
+    """Completion queues and receive queue of one incarnation of a QP.
 
     Parameters
     ----------
     qp_num : int
     scq, rcq
-        Completion queues: they have ``push(wc, solicited)`` and ``push_all(wcs)``.
+        Completion queues, with ``push(wc, solicited)`` and ``push_all(wcs)``.
     receives : Receives
         Of this QP, unless they are ``shared`` with others.
 
     Attributes
     ----------
     wake : callable()
-        Called when a receive request is there that was missing.
+        Called when a missing receive request was posted.
     tell : callable(EventType)
-        Called when a QP with shared receive requests takes no more of them.
+        Called when a QP with shared receive requests consumes no more of them.
     """
 
     def __init__(self, qp_num, scq, rcq, receives, *, shared):
@@ -39,7 +39,7 @@ class Queues:
                            for op in ops if failed or op.signaled])
 
     def complete_receive(self, receive, status, end=None):
-        """Complete a receive work request: by the message with this end, if it succeeded."""
+        """Complete a receive work request; after success, by the message with this end."""
         if end is None:
             self.rcq.push(WC(receive.wr_id, status, WCOpcode.RECV, qp_num=self.qp_num))
             return
@@ -48,11 +48,11 @@ class Queues:
                          wc_flags=WCFlags.WITH_IMM if end.has_imm else WCFlags(0)), bool(end.solicited))
 
     def take_receive(self):
-        """The next receive request, or None: then ``wake`` is called when there is one."""
+        """Return the next receive request. If there is none, return None, and call ``wake`` after the next post."""
         return self.receives.take(self.wake)
 
     def flush_receives(self):
-        """Complete the receive requests that no message took; shared ones stay."""
+        """Flush the receive requests that no message consumed. Shared ones remain."""
         if not self._shared:
             for receive in self.receives.clear():
                 self.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
@@ -63,11 +63,11 @@ class Queues:
             self.tell(EventType.QP_LAST_WQE_REACHED)
 
     def leave(self):
-        """Wait for no receive request any more."""
+        """Cancel the wait for a receive request."""
         self.receives.leave(self.wake)
 
     def forget_receives(self):
-        """Drop the receive requests without a completion; shared ones stay."""
+        """Drop the receive requests without completions. Shared ones remain."""
         self.leave()
         if not self._shared:
             self.receives.clear()

@@ -1,4 +1,4 @@
-"""Receive requests that wait for messages."""
+"""Queue of receive requests."""
 
 import collections
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """A receive work request: ``sges`` are (va, length, lkey)."""
+    """Receive work request. ``sges`` are (va, length, lkey)."""
 
     wr_id: int
     sges: list
 
 
 class Receives:
-    """Receive requests in the order they were posted; of one QP, or shared by several.
+    """Receive requests of one QP, or of several that share them, in the order in which they were posted.
 
     Attributes
     ----------
     limit : int
-        When fewer are left, ``below`` is called, once.
+        When fewer are left, ``below`` is called once.
     below : callable
     waiting : dict
-        What is called when one is posted, as keys: a QP has a message that found none.
+        Callbacks for the next post, as keys: QPs with a message that found no receive request.
     """
 
     def __init__(self):
@@ -33,14 +33,15 @@ class Receives:
         return len(self._queue)
 
     def post(self, wr):
-        """Add one."""
+        """Add a receive request."""
         self._queue.append(wr)
         waiting, self.waiting = self.waiting, {}
         for wake in waiting:
             wake()
 
     def take(self, wake):
-        """The oldest one, or None: then ``wake()`` is called when there is one."""
+        """Remove and return the oldest request. If there is none, return None, and call ``wake()`` after the next post.
+        """
         if self._queue:
             receive = self._queue.popleft()
             if len(self._queue) < self.limit:
@@ -51,11 +52,11 @@ class Receives:
         return None
 
     def leave(self, wake):
-        """Nobody waits with this any more."""
+        """Cancel a callback of :meth:`take`."""
         self.waiting.pop(wake, None)
 
     def clear(self):
-        """All of them, which are not there any more."""
+        """Remove and return all requests."""
         left = list(self._queue)
         self._queue.clear()
         return left

@@ -1,4 +1,4 @@
-"""The asking side of a QP: operations in the order they were posted."""
+"""Requester of a QP: executes send work requests in the order in which they were posted."""
 
 import collections
 
@@ -14,26 +14,27 @@ from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES
 from .returns import Returns
 
 _SEQUENCES = 1 << SEQUENCE_BITS
-RESERVE = SGES_MAX     # indices left to whoever receives: what waits for an answer may wait for that
+RESERVE = SGES_MAX     # MR indices reserved for receives: a response may depend on one
 
 
 class Requester:
     """Send work requests of one QP.
 
-    They are started in order and completed in order. In between
+    Operations start and complete in order.
 
-    * a plain write is sent, and complete when it arrived;
-    * a short send goes into a slot of the peer's mailbox; of a longer one the peer is told, and when it granted
-      memory of a receive, the data goes there. Either is complete when the peer says that it is done with it;
-    * a read asks the peer to write into windows of its destinations, an atomic for a value; they are complete with the
-      answer. There are no more of them than ``max_rd_atomic``.
+    * A plain write is sent, and is complete when acknowledged.
+    * A short send is written into a slot of the peer's mailbox. A longer one is announced to the peer; when the peer
+      grants the memory of a receive, the data is written there. Either is complete when the peer reports it as
+      complete.
+    * A read asks the peer to write into memory windows of its destinations, an atomic asks for a value. They are
+      complete with the response. At most ``max_rd_atomic`` of them are outstanding.
 
-    Writes that were posted as a list are one message to the peer: of the end of the last one alone it is told, which
-    acknowledges them all, and only that one counts as a request. So many packets of a list that the sender wants to
-    hear of them are such a message already.
+    Writes that were posted as a list are one message to the peer: only the last one has a message end, whose
+    acknowledgement covers them all, and the list counts as one request. A list of more packets than the sender's
+    acknowledgement interval is split into several such messages.
 
-    A write starts when the data of all sends before it is on its way: the card of the peer may refuse a write, and what
-    is behind it is lost then.
+    A write starts only after the data of all earlier sends is on its way: the peer's card may reject the write and then
+    drops all later packets.
 
     Parameters
     ----------
@@ -41,20 +42,20 @@ class Requester:
     queues : Queues
     mailbox : Mailbox
     wake : callable()
-        Called when something may go on in the next round.
+        Called when an operation may continue in the next round.
     fail : callable(status)
-        Called when everything ends: the oldest operation with ``status``.
+        Called when all operations must end: the oldest one with ``status``.
 
     Attributes
     ----------
     waiting, open : deque of Operation
-        Not started; started and not complete.
+        Not started; started and incomplete.
     closed : bool
-        Nothing is started for now.
+        No operation is started at present.
     failed : WCStatus or None
-        The oldest one failed so, and all others are flushed.
+        Status of the oldest operation at the failure; all others are flushed.
     started : int
-        Requests ever started, as the peer counts them.
+        Requests started so far, as the peer counts them.
     """
 
     def __init__(self, resources, queues, mailbox, *, wake, fail):
@@ -63,11 +64,11 @@ class Requester:
         self.failed = None
         self.closed = False
         self.started = 0
-        self._answers = {}       # sequence mod 2^24 -> operation that waits for an answer of its own
+        self._answers = {}       # sequence mod 2^24 -> operation that waits for a response
         self._fetches = self._ungranted = 0
-        self._unheard = 0        # packets of the message that the last plain write is part of
+        self._unheard = 0        # packets so far of the message that the last plain write belongs to
         self._returns = Returns(resources.windows, wake)
-        self._blocked = False    # an operation will fail when it is its turn: nothing is started behind it
+        self._blocked = False    # an operation will fail in its turn: no later one is started
         self._slots, self._grants = set(), set()     # in use
 
     def __len__(self):
@@ -75,18 +76,18 @@ class Requester:
 
     @property
     def oldest_psn(self):
-        """Of the oldest operation that is not complete, or None."""
+        """First PSN of the oldest incomplete operation, or None."""
         if not self.open:
             return None
         return (self.open[0].question or self.open[0]).psn
 
     @property
     def lends(self):
-        """The card has windows, or is to take them away."""
+        """True if the card has windows of operations, or is removing them."""
         return bool(self._returns.leaving) or any(op.windows for op in (*self.open, *self.waiting))
 
     def needs_mailbox(self, op):
-        """It cannot do with writes alone."""
+        """Return true if writes alone cannot execute the operation."""
         if op.opcode in WRITES:
             return op.inline is not None and len(op.inline) > self._resources.inline_bytes
         return bool(op.length or op.opcode in FETCHES)
@@ -94,7 +95,7 @@ class Requester:
     # ------------------------------------------------------------------------------------- starting
 
     def prepare(self, op):
-        """Open the mailbox if an operation takes it.
+        """Open the mailbox if the operation needs it. A write that does not is plain.
 
         Raises
         ------
@@ -108,7 +109,7 @@ class Requester:
             op.plain = op.opcode is WROpcode.RDMA_WRITE
 
     def pump(self):
-        """Start what may start, and complete what is done."""
+        """Start and complete the operations that are ready."""
         if self.failed is None:
             if self.open:
                 self._complete()
@@ -129,7 +130,7 @@ class Requester:
                 break
             started.append(waiting.popleft())
             op.sequence = self.started
-            # A message goes on from a plain write to the next one of the same list.
+            # A message continues from a plain write to the next one of the same list.
             if op.followed and plain and op.length and waiting and waiting[0].plain and not waiting[0].fence:
                 op.packets = 1 if op.inline else packet_count(op.remote_va, op.length, pmtu)
                 self._unheard += op.packets
@@ -159,7 +160,7 @@ class Requester:
                 and self._prepared())
 
     def _reachable(self, op):
-        """The mailboxes that it needs are there; otherwise they will be."""
+        """Return true if the mailboxes that the operation needs are ready. Otherwise request them."""
         if not self.needs_mailbox(op):
             return True
         mailbox = self._mailbox
@@ -177,7 +178,7 @@ class Requester:
         return True
 
     def _prepared(self):
-        """The oldest operation has its windows. Those behind it get theirs meanwhile."""
+        """Return true if the oldest operation has its windows. Windows of later operations are requested too."""
         ahead = self._resources.rights().max_rd_atomic - self._fetches
         for op in self.waiting:
             if not ahead or op.opcode not in FETCHES:
@@ -188,7 +189,7 @@ class Requester:
         return self.waiting[0].unready == 0
 
     def _make_windows(self, op):
-        """Destinations of a read; false if there is no index for one at present."""
+        """Request windows on the destinations of a read. Return false if no index is free at present."""
         res, op.unready = self._resources, 0
         try:
             found = [(res.memory.local(res.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
@@ -213,8 +214,8 @@ class Requester:
         return True
 
     def _message(self, op):
-        """The message that an operation begins with, or None if it will fail."""
-        if op.opcode in WRITES:     # of which the card finds out what is wrong
+        """Return the first message of an operation, or None if it will fail."""
+        if op.opcode in WRITES:     # the card reports errors of writes
             return self._loaded(op)
         self._check(op)
         if op.status is not None:
@@ -223,7 +224,8 @@ class Requester:
         return self._start_send(op) if op.opcode in SENDS else self._start_fetch(op)
 
     def _check(self, op):
-        """What the card would find out, but too late."""
+        """Check the local memory of an operation, before the peer is involved: the card would detect an error too late.
+        """
         if op.inline is not None:
             return
         try:
@@ -238,11 +240,11 @@ class Requester:
         return op.sequence % _SEQUENCES
 
     def _known(self, op, data):
-        """``sges`` and ``inline`` of bytes that the driver has."""
+        """Return ``sges`` and ``inline`` for data that the driver has."""
         return self._resources.known(data, lambda data: self._mailbox.stage_request(op.slot, data))
 
     def _loaded(self, op):
-        """The operation, as the message that brings its data."""
+        """Return the operation as the message that transfers its data."""
         if op.inline is not None:
             op.sges, op.inline = self._known(op, op.inline)
         return op
@@ -277,10 +279,10 @@ class Requester:
                               end=self._end(op, kind, place(op.slot, len(targets))))
         return op.question
 
-    # -------------------------------------------------------------------------------------- answers
+    # -------------------------------------------------------------------------------------- responses
 
     def on_answer(self, end):
-        """A GRANT, READ_DATA or ATOMIC_RESULT; false if it is none of something that was asked."""
+        """Handle a GRANT, READ_DATA or ATOMIC_RESULT. Return false if no outstanding request matches it."""
         op = self._answers.get(end.sequence)
         if op is None:
             return False
@@ -346,8 +348,10 @@ class Requester:
             self._fail(queue[0].status)
 
     def fail_in_turn(self, psn, status):
-        """The operation whose message has this PSN will not succeed, but those before it may; false if there is
-        none."""
+        """Mark the operation whose message has this PSN as failed. Return false if there is none.
+
+        Operations before it may still succeed.
+        """
         for op in self.open:
             if any(m.psn <= psn < m.end_psn for m in op.messages if m.psn is not None):
                 op.status = op.status or status
@@ -356,14 +360,14 @@ class Requester:
         return False
 
     def fail(self, status):
-        """The oldest operation gets ``status``, all others are flushed, as soon as no window is left."""
+        """Complete the oldest operation with ``status`` and flush all others, once no window is left."""
         if self.failed is None:
             self.failed = status
             self._close_windows()
             self.pump()
 
     def abandon(self):
-        """Nothing is completed any more."""
+        """Drop all operations without completions."""
         self.failed = self.failed or WCStatus.WR_FLUSH_ERR
         self._close_windows()
         self.open.clear()
@@ -375,7 +379,7 @@ class Requester:
             self._returns.take(op)
 
     def forget(self):
-        """There are no windows any more."""
+        """Drop all windows: the card was reset."""
         self._returns.forget((*self.open, *self.waiting))
 
     def _flush(self):

@@ -1,21 +1,22 @@
-"""What the operations of a QP use."""
+"""Resources that the operations of a QP share."""
 
 
 class Resources:
-    """Memory, messages and rights of one life of a QP.
+    """Memory, message queues and access rights of one incarnation of a QP.
 
     Parameters
     ----------
     index : int
         Of the QP.
     pd : int
-        The protection domain.
+        Protection domain.
     lender : Lender
         Memory of the card.
     rights : callable
-        Returns what has ``qp_access_flags``, ``max_rd_atomic``, ``max_dest_rd_atomic`` and ``rq_psn``, as they are now.
+        Returns an object with the current ``qp_access_flags``, ``max_rd_atomic``, ``max_dest_rd_atomic`` and
+        ``rq_psn``.
     inline_bytes : int
-        Payload that a descriptor may bring along.
+        Largest payload of a descriptor with inline data.
 
     Attributes
     ----------
@@ -33,8 +34,10 @@ class Resources:
         self.receiver = self.sender = None
 
     def known(self, data, stage):
-        """``sges`` and ``inline`` of a message of bytes that the driver has: in its descriptor, or else in memory where
-        ``stage`` puts them."""
+        """Return ``sges`` and ``inline`` of a message with data that the driver has.
+
+        The data is inline in the descriptor if it fits, or else in memory, where ``stage`` copies it.
+        """
         if len(data) <= self.inline_bytes:
             return [(0, len(data), 0)], data
         return [stage(data)], None

@@ -1,4 +1,4 @@
-"""The answering side of a QP: requests of the peer in the order of its send queue."""
+"""Responder of a QP: executes requests of the peer in the order of its send queue."""
 
 import collections
 from dataclasses import dataclass, field
@@ -23,20 +23,20 @@ INVALID, ACCESS, OPERATIONAL = (wire.Syndrome.NAK_INVALID_REQUEST, wire.Syndrome
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """A request of the peer that is not complete.
+    """Incomplete request of the peer.
 
     Attributes
     ----------
     psn : int
-        Of its end.
+        Of its message end.
     wr
-        The receive request that it took.
+        Receive request that it consumed.
     windows : list of Window
-        On the memory of that one.
+        On the memory of ``wr``.
     unready : int
-        Of these, that the card does not have yet.
+        Number of these that the card does not have yet.
     syndrome : Syndrome or None
-        Why it is refused, when everything before it is complete; the receive request completes with ``status`` then.
+        Reason for a NAK when everything before it is complete. The receive request then completes with ``status``.
     """
 
     psn: int
@@ -53,12 +53,12 @@ class Entry:
 class Responder:
     """Requests of the peer of one QP.
 
-    They are started in order: each that takes a receive request takes the oldest one, and waits if there is none, and
-    everything behind it waits as well. A read or an atomic waits until all before it is complete. They are completed in
-    order, and the peer is told how many are.
+    Requests start in order. A SEND or a write with immediate consumes the oldest receive request. Without one, it
+    waits, and so do all later requests. A read or an atomic starts when all requests before it are complete. Requests
+    complete in order, and acknowledgements report the number of complete ones to the peer.
 
-    What the peer may have waiting is bounded: sends with data by the slots of its mailbox, reads and atomics by
-    ``max_dest_rd_atomic``, and all together by what the receiver takes.
+    The number of pending requests is bounded: sends with data by the slots of the mailbox, reads and atomics by
+    ``max_dest_rd_atomic``, and all together by the limit of the receiver.
 
     Parameters
     ----------
@@ -66,19 +66,19 @@ class Responder:
     queues : Queues
     mailbox : Mailbox
     wake : callable()
-        Called when something may go on in the next round.
+        Called when a request may continue in the next round.
     """
 
     def __init__(self, resources, queues, mailbox, *, wake):
         self._resources, self._queues, self._mailbox, self._wake = resources, queues, mailbox, wake
         self.entries = collections.deque()
         self.failed = False
-        self._started = 0        # of the entries
-        self._unanswered = 0     # answers that did not arrive at the peer yet
+        self._started = 0        # number of started entries
+        self._unanswered = 0     # responses that the peer has not acknowledged
         self._sequence = 0
-        self._by_sequence = {}   # sends that were granted memory
-        self._promised = 0       # sends with data that are not complete
-        self._fetches = 0        # reads and atomics not started
+        self._by_sequence = {}   # sends with windows, granted or soon granted
+        self._promised = 0       # incomplete SEND_REQUESTs
+        self._fetches = 0        # reads and atomics that have not started
         self._returns = Returns(resources.windows, wake)
 
     def __len__(self):
@@ -86,13 +86,15 @@ class Responder:
 
     @property
     def lends(self):
-        """The card has windows, or is to take them away."""
+        """True if the card has windows of requests, or is removing them."""
         return bool(self._returns.leaving) or any(entry.windows for entry in self.entries)
 
     @property
     def quiet(self):
-        """Everything that was asked for before a packet that was refused is answered, and the answers arrived. Granted
-        data that is not here by then will not come."""
+        """True if every request before a rejected packet has its response, and all responses are acknowledged.
+
+        Granted data that has not arrived by then will not arrive.
+        """
         if self._unanswered or not self.entries:
             return not self._unanswered
         first = self.entries[0]
@@ -100,7 +102,7 @@ class Responder:
 
     @property
     def waiting_psn(self):
-        """PSN of the oldest request, if it waits for a receive request; else None."""
+        """PSN of the oldest request if it waits for a receive request, else None."""
         if self.entries and not self._started and self.entries[0].end.kind in _TAKES_RECEIVE:
             return self.entries[0].psn
         return None
@@ -108,7 +110,7 @@ class Responder:
     # ------------------------------------------------------------------------------------- requests
 
     def on_request(self, psn, end):
-        """The next request of the peer, which is complete as far as writes can be."""
+        """Handle the next request of the peer. All writes before it are complete."""
         if self.failed or self.entries and self.entries[-1].syndrome is not None:
             return
         if end.kind is Kind.WRITE and not self.entries and (end.length or self._writable):
@@ -126,7 +128,7 @@ class Responder:
         return AccessFlag.REMOTE_WRITE & self._resources.rights().qp_access_flags
 
     def _fault(self, end):
-        """Why a request cannot be, or None."""
+        """Return the syndrome of an invalid request, or None."""
         if end.kind is Kind.WRITE:
             return None if end.length or self._writable else ACCESS
         if end.kind is Kind.WRITE_IMM and not self._writable:
@@ -143,7 +145,7 @@ class Responder:
         return INVALID if wrong else None
 
     def on_data(self, end):
-        """A SEND_DATA; false if nothing was granted for it."""
+        """Handle a SEND_DATA. Return false if no grant matches it."""
         entry = self._by_sequence.pop(end.sequence, None)
         if entry is None or not entry.granted or end.length != entry.end.length:
             return False
@@ -159,7 +161,7 @@ class Responder:
     # ------------------------------------------------------------------------------------- progress
 
     def pump(self):
-        """Start what may start, complete what is done."""
+        """Start and complete the requests that are ready."""
         if self.failed:
             if not self._returns.leaving:
                 self._flush()
@@ -180,7 +182,7 @@ class Responder:
             self._resources.receiver.refuse(self.entries[0].psn, self.entries[0].syndrome)
 
     def _start(self, entry):
-        """False if it has to wait."""
+        """Start a request. Return false if it must wait."""
         kind = entry.end.kind
         if kind in _FETCHES:
             return self._start_fetch(entry)
@@ -210,14 +212,14 @@ class Responder:
         return True
 
     def _take_data(self, entry):
-        """A short send: its data is in the mailbox."""
+        """Copy the data of a short send from the mailbox."""
         res, end = self._resources, entry.end
         if end.length:
             res.memory.store(res.pd, entry.wr.sges, self._mailbox.read_request(end.slot, end.length))
         entry.done = True
 
     def _make_windows(self, entry):
-        """On the memory of its receive request; false if the card has no room for them at present."""
+        """Request windows on the memory of the receive request. Return false if no index is free at present."""
         res, end = self._resources, entry.end
         places = [(res.memory.local(res.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
                   for sge in cut(entry.wr.sges, end.length)]
@@ -300,14 +302,14 @@ class Responder:
     # --------------------------------------------------------------------------------------- endings
 
     def fail(self):
-        """What took a receive request completes it with an error, as soon as no window is left."""
+        """Complete all consumed receive requests with an error, once no window is left."""
         if not self.failed:
             self.failed = True
             self._close_windows()
             self.pump()
 
     def abandon(self):
-        """Nothing is completed any more."""
+        """Drop all requests without completions."""
         self.failed = True
         self._close_windows()
         self.entries.clear()
@@ -318,7 +320,7 @@ class Responder:
             self._returns.take(entry)
 
     def forget(self):
-        """There are no windows any more."""
+        """Drop all windows: the card was reset."""
         self._returns.forget(self.entries)
 
     def _flush(self):
@@ -330,7 +332,7 @@ class Responder:
 
 
 class Answer(Request):
-    """A message that answers the request of the peer with the PSN ``asked``; ``arrived()`` is called when it did."""
+    """Response to the peer's request with the PSN ``asked``. ``arrived()`` is called when it is acknowledged."""
 
     __slots__ = ("_arrived", "asked")
 

@@ -1,14 +1,14 @@
-"""What one side of a QP lent and takes back."""
+"""Revocation of memory windows."""
 
 
 class Returns:
-    """Windows that the card is to take away, of all operations of one side.
+    """Memory windows of one side of a QP that the card must remove.
 
     Parameters
     ----------
     windows : WindowTable
     wake : callable
-        Called with each window that is gone.
+        Called after each removal.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class Returns:
         self.leaving = 0
 
     def take(self, owner, gone=lambda: None):
-        """Take all :attr:`windows` of an operation away; ``gone()`` is called with each."""
+        """Revoke all ``windows`` of an operation. ``gone()`` is called after each removal."""
         windows, owner.windows = owner.windows, []
 
         def one_gone():
@@ -34,7 +34,7 @@ class Returns:
             self._windows.close(window, one_gone)
 
     def forget(self, owners):
-        """The card was reset, and has no window of these operations, or any other."""
+        """Drop all windows of these operations: the card was reset and has none."""
         self.leaving = 0
         for owner in owners:
             owner.windows = []

@@ -1,17 +1,17 @@
-"""Windows: memory that the peer of one QP may write for the time of an operation."""
+"""Memory windows: memory that the peer of one QP may write for the duration of an operation."""
 
 from weft.hdl.contract import abi
 
 
 class Window:
-    """A piece of memory under a key of its own, for one QP.
+    """Part of a memory region with a separate key, for one QP.
 
     Attributes
     ----------
     mr
-        The region it is a piece of.
+        The memory region.
     va, length, key : int
-        As the peer has to name it.
+        As the peer must use them.
     """
 
     __slots__ = ("done", "gone", "index", "key", "leaving", "length", "mr", "va")
@@ -19,7 +19,7 @@ class Window:
     def __init__(self, mr, va, length, index, key):
         self.mr, self.va, self.length, self.index, self.key = mr, va, length, index, key
         self.leaving = self.gone = False
-        self.done = _nothing     # what to call when the card took it away
+        self.done = _nothing     # called when the card has removed it
 
     @property
     def target(self):
@@ -28,10 +28,10 @@ class Window:
 
 
 class WindowTable:
-    """The windows of a card.
+    """Memory windows of a card.
 
-    A window is an MR of the card whose pages are those of the program's region. Indices that the card has for it are
-    shared with the regions of programs.
+    A window is an MR of the card with the pages of the program's region. Windows and regions of programs share the
+    card's MR indices.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class WindowTable:
     Attributes
     ----------
     open : dict
-        Windows that the card has, or is to have, as keys.
+        Windows that the card has, or will have, as keys.
     """
 
     def __init__(self, commands, indices, tags):
@@ -51,7 +51,7 @@ class WindowTable:
         self._waiting = {}
 
     def make(self, mr, va, length, qp_index, ready):
-        """A :class:`Window` on part of a region; ``ready()`` is called when the card has it.
+        """Create a :class:`Window` on part of a region. ``ready()`` is called when the card has it.
 
         Raises
         ------
@@ -82,13 +82,14 @@ class WindowTable:
         ready()
 
     def room(self, count, wake, reserve=0):
-        """There are so many free indices, and ``reserve`` beyond them; otherwise ``wake()`` is called when a window is
-        gone.
+        """Return true if ``count`` indices are free, and ``reserve`` beyond them.
+
+        Otherwise ``wake()`` is called when a window is removed.
 
         Raises
         ------
         MemoryError
-            If there is no window that could make room.
+            If no window exists whose removal would free an index.
         """
         if self.indices.free >= count + (reserve if self.open else 0):
             return True
@@ -98,7 +99,7 @@ class WindowTable:
         return False
 
     def close(self, window, done):
-        """Take it away; ``done()`` is called when nothing comes through it any more."""
+        """Remove a window. ``done()`` is called when no packet can use it any more."""
         if window.gone:
             done()
             return
@@ -111,7 +112,7 @@ class WindowTable:
             self.commands.submit(abi.CommandOpcode.MR_DESTROY, lambda _: self._gone(window), mr_index=window.index)
 
     def revoke(self, mr):
-        """The region goes: before the card answers a later command it has no window on it."""
+        """Remove all windows on a region that is deregistered, before the card executes a later command."""
         for window in self.open:
             if window.mr is mr:
                 self._take_away(window)
@@ -126,7 +127,7 @@ class WindowTable:
             wake()
 
     def forget(self):
-        """The card was reset and has none of them."""
+        """Remove all windows: the card was reset and has none."""
         for window in self.open:
             window.gone = True
             self.indices.give(window.index)

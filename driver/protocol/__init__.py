@@ -1,1 +1,1 @@
-"""What both ends of a connection agree on: PSNs, packets, control frames, time."""
+"""Protocol between the two ends of a connection: PSNs, packets, control frames, timers."""

@@ -1,10 +1,10 @@
-"""What the syndrome of an acknowledgement says (IBTA 1.7, tables 45 and 46)."""
+"""Syndromes of acknowledgements (IBTA 1.7, tables 45 and 46)."""
 
 import enum
 
 from weft.hdl.contract import wire
 
-# IBTA table 46: what a receiver that is not ready asks the sender to wait, by its timer code, in units of 10 µs.
+# IBTA table 46: time that an RNR NAK makes the sender wait, by timer code, in units of 10 µs.
 RNR_TIMER_NS = tuple(10_000 * n for n in (
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
     6144, 8192, 12288, 16384, 24576, 32768, 49152))
@@ -24,8 +24,10 @@ class Answer(enum.Enum):
 
 
 def answer_of(syndrome):
-    """The kind of an AETH ``syndrome``. Its low five bits are credits of an ACK, which nobody asks for here, the timer
-    code of an RNR NAK, or the code of a NAK."""
+    """Return the kind of an AETH ``syndrome``.
+
+    Its low five bits are the credits of an ACK (not used here), the timer code of an RNR NAK, or the code of a NAK.
+    """
     kind, code = syndrome >> _CODE_BITS, syndrome % (1 << _CODE_BITS)
     if kind == wire.Syndrome.ACK >> _CODE_BITS:
         return Answer.ACK
@@ -40,10 +42,10 @@ ANSWERS = [answer_of(syndrome) for syndrome in range(1 << 8)]     # by syndrome
 
 
 def rnr_syndrome(timer):
-    """AETH syndrome that asks the sender to wait, by its timer code."""
+    """Return the AETH syndrome of an RNR NAK with this timer code."""
     return wire.Syndrome.RNR_NAK | timer
 
 
 def rnr_wait_ns(syndrome):
-    """Nanoseconds that an RNR NAK asks the sender to wait."""
+    """Return the nanoseconds that an RNR NAK makes the sender wait."""
     return RNR_TIMER_NS[syndrome % (1 << _CODE_BITS)]

@@ -1,4 +1,4 @@
-"""Who has this IP address (RFC 826): what a host needs to know before its first packet, and what it is asked."""
+"""ARP (RFC 826): frames that resolve IP addresses."""
 
 from weft.hdl.contract import wire
 from weft.hdl.contract.layout import Field, Layout
@@ -6,7 +6,7 @@ from weft.hdl.contract.layout import Field, Layout
 REQUEST, REPLY = 1, 2
 HTYPE_ETHERNET = 1
 BROADCAST = (1 << 48) - 1
-GROUP = 1 << 40      # a MAC address with this bit is nobody's own
+GROUP = 1 << 40      # set in group addresses, which no host has
 ARP = Layout("ARP", "ARP for IPv4 on Ethernet.", [
     Field("htype", 16), Field("ptype", 16), Field("hlen", 8), Field("plen", 8), Field("oper", 16),
     Field("sha", 48, "MAC address of the sender."), Field("spa", 32, "Its IP address."),
@@ -16,12 +16,12 @@ _KIND = {"htype": HTYPE_ETHERNET, "ptype": wire.ETHERTYPE_IPV4, "hlen": 6, "plen
 
 
 def is_arp(frame):
-    """Whether a frame has the EtherType of ARP."""
+    """Return true if a frame has the EtherType of ARP."""
     return frame[12:14] == wire.ETHERTYPE_ARP.to_bytes(2, "big")
 
 
 def parse(frame, mac):
-    """The :data:`ARP` header of a frame to ``mac`` or to all; None if it says nothing that can be believed."""
+    """Return the :data:`ARP` header of a frame to ``mac`` or to all, or None if it is invalid."""
     if len(frame) < wire.ETH.size_bytes + ARP.size_bytes or wire.ETH.unpack(frame).dst not in (mac, BROADCAST):
         return None
     arp = ARP.unpack(frame[wire.ETH.size_bytes:])
@@ -31,7 +31,7 @@ def parse(frame, mac):
 
 
 def answer(frame, mac, ip):
-    """The reply to an ARP frame that asks for ``ip``, which has ``mac``; None if it does not."""
+    """Return the reply to an ARP request for ``ip``, which has ``mac``, or None for any other frame."""
     asked = parse(frame, mac)
     if asked is None or asked.oper != REQUEST or asked.tpa != ip:
         return None
@@ -39,7 +39,7 @@ def answer(frame, mac, ip):
 
 
 def question(mac, ip, target):
-    """The frame that asks who has the IP address ``target``."""
+    """Return the frame that requests the MAC address of the IP address ``target``."""
     return _frame(BROADCAST, mac, oper=REQUEST, sha=mac, spa=ip, tha=0, tpa=target)
 
 

@@ -1,4 +1,4 @@
-"""Control frames of the protocol, which go through the Simple NIC."""
+"""Control frames of the protocol, sent and received by the Simple NIC."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,10 @@ from weft.hdl.contract import wire
 
 @dataclass
 class ControlFrame:
-    """A control frame to the peer; ``payload`` is the node of a LOSS_REPORT, ``limited`` and ``serial`` are of a
-    RECEIVE_LIMIT."""
+    """Control frame to the peer.
+
+    ``payload`` is the node of a LOSS_REPORT. ``limited`` and ``serial`` belong to RECEIVE_LIMIT.
+    """
 
     opcode: wire.Opcode
     psn: int

@@ -1,4 +1,4 @@
-"""What the end of a message says: the contents of a packet without payload."""
+"""Message end: contents of a packet without payload."""
 
 import enum
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from weft.hdl.contract.layout import Field, Layout
 
 
 class Kind(enum.IntEnum):
-    """Kinds of messages. The first ones ask for something and are counted; the others are answers."""
+    """Kinds of messages. Those in :data:`REQUESTS` are counted; the others are responses and mailbox messages."""
 
-    WRITE_IMM = 0          # data was written, and an immediate takes a receive
-    SEND = 1               # data lies in the mailbox
-    SEND_REQUEST = 2       # data waits to be asked for
-    READ = 3               # what, and where to: in the mailbox
-    FETCH_AND_ADD = 4      # the same
+    WRITE_IMM = 0          # data was written; the immediate consumes a receive request
+    SEND = 1               # the data is in the mailbox
+    SEND_REQUEST = 2       # data waits for a grant
+    READ = 3               # source and destinations are in the mailbox
+    FETCH_AND_ADD = 4      # operands are in the mailbox
     COMPARE_AND_SWAP = 5
-    MAILBOX_ASK = 8        # where the mailbox of this end is; where is that of the other?
-    MAILBOX = 9            # here
-    GRANT = 10             # where the data of a send may be written: in the mailbox
-    SEND_DATA = 11         # it was written
+    MAILBOX_ASK = 8        # reports the sender's mailbox, and requests the receiver's
+    MAILBOX = 9            # response
+    GRANT = 10             # destinations of a send's data are in the mailbox
+    SEND_DATA = 11         # the data of the send was written
     READ_DATA = 12         # the data of a read was written
-    ATOMIC_RESULT = 13     # what was there before
+    ATOMIC_RESULT = 13     # old value
     WRITE = 16             # a plain write, whose last packet is its end: no MESSAGE_END has this kind
 
 
@@ -43,8 +43,8 @@ _FIELDS = [f.name for f in MESSAGE_END.fields if not f.name.startswith("_")]
 
 @dataclass(slots=True)
 class MessageEnd:
-    """The fields of a MESSAGE_END. ``kind`` may be a number that nothing has; without ``sequence`` it was said by a
-    packet with data."""
+    """Fields of a MESSAGE_END. ``kind`` may be undefined. ``sequence`` is None if a packet with data ends the message.
+    """
 
     kind: Kind
     sequence: int | None = 0
@@ -55,7 +55,7 @@ class MessageEnd:
     solicited: int = 0
 
     def words(self):
-        """(va, key, imm) of the packet that carries it."""
+        """Return (va, key, imm) of the packet that transfers the message end."""
         data = MESSAGE_END.pack(**{name: getattr(self, name) for name in _FIELDS})
         return int.from_bytes(data[:8], "big"), int.from_bytes(data[8:12], "big"), self.imm
 
@@ -66,22 +66,22 @@ class MessageEnd:
 
     @property
     def targets(self):
-        """How many targets are in it."""
+        """Number of targets in the slot."""
         return self.argument >> 16
 
     @property
     def value(self):
-        """Of an ATOMIC_RESULT."""
+        """Value of an ATOMIC_RESULT."""
         return self.argument << 32 | self.imm
 
 
 def message_end(va, key, imm):
-    """:class:`MessageEnd` of a packet without payload that has an immediate."""
+    """Return the :class:`MessageEnd` of a packet without payload that has an immediate."""
     fields = MESSAGE_END.unpack(va.to_bytes(8, "big") + key.to_bytes(4, "big") + imm.to_bytes(4, "big"))
     return MessageEnd(*(getattr(fields, name) for name in
                         ("kind", "sequence", "length", "argument", "imm", "has_imm", "solicited")))
 
 
 def place(slot, targets=0):
-    """``argument`` that names a slot and how many targets are in it."""
+    """Return the ``argument`` for a slot and the number of targets in it."""
     return targets << 16 | slot

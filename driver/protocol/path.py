@@ -1,11 +1,11 @@
-"""Where the packets of a connection go."""
+"""Address of the peer of a connection."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Path:
-    """The peer of a QP and the way to it.
+    """Address of a QP's peer.
 
     Attributes
     ----------
@@ -14,11 +14,11 @@ class Path:
     qpn : int
         The peer's QP.
     mac : int or None
-        Of the next hop; None as long as nobody knows it.
+        Of the next hop; None until it is resolved.
     ip : int
-        Its card.
+        Of the peer's card.
     flow_label : int
-        Says the UDP source port; 0 leaves it to the QP.
+        Determines the UDP source port; 0: the QP chooses it.
     """
 
     mtu: int

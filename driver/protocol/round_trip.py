@@ -1,32 +1,33 @@
-"""How long an answer takes: what a QP learns of its path."""
+"""Round-trip time of a QP's path, measured with probes."""
 
 
 class RoundTrip:
-    """Smoothed time from a probe to its answer, with its variation, as TCP has it (RFC 6298).
+    """Smoothed time from a probe to its response, with its variation, as in TCP (RFC 6298).
 
-    An answer does not say which probe it answers. So only what comes while a single probe is open is taken; answers
-    that came of other reasons make the estimate too short at most, and then it is corrected by the next one.
+    A response does not identify its probe. Therefore only responses while a single probe is outstanding count. Frames
+    with another cause can only make the estimate too short, until the next response corrects it.
 
-    When several probes are open, either some of them got lost, or the round trip is longer than the times between them.
-    Then more answers come soon, and the next probe waits for the end of them, and for its own answer as long.
+    When several probes are outstanding, either some were lost, or the round trip is longer than their interval. In the
+    second case further responses follow soon, and the next probe waits until they are over, and as long for its own
+    response.
 
     Parameters
     ----------
     least_ns : int
-        Time to wait for an answer while nothing is known, and never less.
+        Time to wait for a response before the first measurement, and the minimum afterwards.
 
     Attributes
     ----------
     smoothed_ns : int or None
-        None before the first answer.
+        None before the first response.
     patience_ns : int
         Two round trips and a margin.
     opened : int or None
-        When the first probe without answer was sent.
+        Time of the first probe without a response.
     clear_at : int
-        Until then answers may come to older probes.
+        Until then, responses may belong to older probes.
     quiet_ns : int
-        What the round trip may be, once it is known that they do come; else 0.
+        Upper bound of the round trip once such responses were received, else 0.
     """
 
     def __init__(self, least_ns):
@@ -35,27 +36,27 @@ class RoundTrip:
         self.clear_at = self.quiet_ns = 0
         self._variation_ns = 0
         self.opened = None
-        self._gap = None             # how long behind the first open probe the last one was sent
-        self._longest_trip = 0               # what the round trip may have been when answers were taken last
+        self._gap = None             # time from the first outstanding probe to the last one
+        self._longest_trip = 0               # upper bound of the round trip at the last response
 
     @property
     def asking(self):
-        """A probe is without answer."""
+        """True if a probe has no response."""
         return self.opened is not None
 
     def asked(self, now):
-        """A probe is sent."""
+        """Note that a probe is sent."""
         if self.opened is None:
             self.opened = now
         else:
             self._gap = now - self.opened
 
     def asked_otherwise(self):
-        """The next answer may come of something else than a probe."""
+        """Discard the measurement: the next response may have another cause than a probe."""
         self.opened = self._gap = None
 
     def answered(self, now):
-        """An answer came."""
+        """Note a response."""
         opened, gap = self.opened, self._gap
         if now <= self.clear_at and (opened is None or gap is None):
             self.quiet_ns = self._longest_trip

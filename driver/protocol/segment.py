@@ -1,4 +1,4 @@
-"""From a request to chunks and packets: who carries which bytes under which PSN."""
+"""Segmentation of requests into pieces, chunks and packets."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -16,8 +16,8 @@ _BULK = frozenset({Kind.SEND_DATA, Kind.READ_DATA})
 class Work(NamedTuple):
     """Fields of a WORK descriptor, without those of its connection.
 
-    ``last`` asks for an acknowledgement of the last packet, ``imm`` is the immediate of that one, or None. ``inline``
-    is the payload, or None. ``rsn`` makes it a retransmission, whose first packet has that RSN.
+    ``last`` requests an acknowledgement of the last packet, and ``imm`` is the immediate of that packet, or None.
+    ``inline`` is the payload, or None. ``rsn`` is the RSN of the first packet of a retransmission, else None.
     """
 
     local_va: int
@@ -34,8 +34,9 @@ class Work(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """The part of a request that comes from one SGE: consecutive PSNs, local and remote addresses. It is the
-    :class:`Work` of all its packets as well.
+    """Part of a request that comes from one SGE: consecutive PSNs, local and remote addresses.
+
+    It also serves as the :class:`Work` of all its packets.
 
     Attributes
     ----------
@@ -46,7 +47,7 @@ class Piece:
     imm : int or None
         Of the last packet.
     inline : bytes or None
-        The data itself, which is one packet wherever it goes.
+        The data itself, which is always one packet.
     """
 
     psn: int
@@ -63,18 +64,18 @@ class Piece:
     rsn: ClassVar = None
 
     def _edge(self, packet):
-        """Remote address where packet number ``packet`` of the piece starts."""
+        """Return the remote address at which packet number ``packet`` of the piece starts."""
         if packet == 0:
             return self.remote_va
         return min((self.remote_va // self.pmtu + packet) * self.pmtu, self.remote_va + self.length)
 
     def span(self, first, count):
-        """(local va, remote va, bytes) of ``count`` packets from packet number ``first``."""
+        """Return (local va, remote va, bytes) of ``count`` packets from packet number ``first``."""
         start, end = self._edge(first), self._edge(first + count)
         return self.local_va + start - self.remote_va, start, end - start
 
     def work(self, first, count, rsn=None):
-        """:class:`Work` that carries ``count`` packets from packet number ``first``."""
+        """Return the :class:`Work` of ``count`` packets from packet number ``first``."""
         if count == self.packets:
             local_va, remote_va, length, ends = self.local_va, self.remote_va, self.length, self.last
         else:
@@ -84,50 +85,50 @@ class Piece:
                     self.imm if ends else None, self.inline, rsn)
 
     def chunks(self, chunk_bytes=CHUNK_BYTES):
-        """(first, count) of the chunks, each at most ``chunk_bytes`` long and cut at remote PMTU boundaries."""
+        """Yield (first, count) of the chunks, each at most ``chunk_bytes`` long and cut at remote PMTU boundaries."""
         step = max(1, chunk_bytes // self.pmtu)
         for first in range(0, self.packets, step):
             yield first, min(step, self.packets - first)
 
     @property
     def end_psn(self):
-        """PSN behind the last packet."""
+        """PSN after the last packet."""
         return self.psn + self.packets
 
     @property
     def entries(self):
-        """Ring entries of its descriptor: two if the first one does not hold all of its payload."""
+        """Ring entries of its descriptor: two if the first one cannot hold all of its payload."""
         return 1 if self.inline is None or len(self.inline) <= abi.INLINE_HEAD_BYTES else 2
 
 
 class Request(Piece):
-    """A message on its way: what is written, and what its end says.
+    """Message to send: data to write, and message end.
 
     Attributes
     ----------
     wr_id : int
-        The application's.
+        Of the application.
     sges : list of (va, length, lkey)
         Local pieces, in order.
     remote_va, rkey : int
-        Where the data goes.
+        Destination of the data.
     imm : int or None
         Immediate data of the last packet.
     end : MessageEnd or None
-        What a packet of its own says behind the data.
+        Contents of a separate packet after the data.
     targets : list of (va, rkey, length) or None
-        Where the data goes if it is more than one place: as many bytes as ``sges`` have.
+        Destinations of the data if there are several; as many bytes as ``sges``.
     sequence : int
         Number of the request among those of its sender.
     solicited : bool
-        With ``imm``: the receiver's event is asked for.
+        With ``imm``: request an event at the receiver.
     followed : bool
-        The message goes on with the next request: the peer is told of the end of that one alone.
+        The message continues with the next request; only the last request has a message end.
     inline : bytes or None
-        The data themselves, which go into the descriptor; ``sges`` is one piece of their length, of no memory. There is
-        one target at most.
+        Data that is copied into the descriptor; ``sges`` is then one piece of its length without memory. There is at
+        most one target.
     single : bool
-        The request is its own only piece: one SGE that is not empty goes to one place, and its end says nothing.
+        The request is its only piece: one non-empty SGE, one destination, and no ``end``.
     """
 
     single = False
@@ -144,15 +145,15 @@ class Request(Piece):
             raise ValueError(f"a request of {self.length} bytes; at most {MESSAGE_BYTES_MAX} are possible")
 
     def on_sent(self):
-        """All of it arrived."""
+        """Called when all of it is acknowledged."""
 
     @property
     def bulk(self):
-        """Data that somebody waits for as a whole: what comes behind it, and is no data, may go first."""
+        """True for data whose receiver waits for all of it: later messages without data may overtake it."""
         return self.end is not None and self.end.kind in _BULK
 
     def writes(self):
-        """(local va, lkey, remote va, rkey, length) of what is written, none empty."""
+        """Yield (local va, lkey, remote va, rkey, length) of the non-empty writes."""
         targets = iter(self.targets if self.targets is not None else [(self.remote_va, self.rkey, self.length)])
         at, rkey, room = 0, 0, 0
         for va, left, lkey in self.sges:
@@ -165,10 +166,10 @@ class Request(Piece):
 
 
 def split(request, psn, pmtu):
-    """Pieces of a request whose first packet has the given PSN; sets its ``psn`` and ``packets``.
+    """Cut a request whose first packet has PSN ``psn`` into pieces. Sets its ``psn`` and ``packets``.
 
-    Every packet says its own place and length alone. What is to be known of the message as a whole, or does not fit
-    a packet with data, comes in one of its own: without payload, its address, key and immediate are a MESSAGE_END.
+    Every packet contains only its destination and length. Information about the message as a whole, or that does not
+    fit a packet with data, is in a separate packet without payload: its address, key and immediate are a MESSAGE_END.
     """
     request.psn, inline, imm, end, at = psn, request.inline, request.imm, request.end, request.remote_va
     pieces, next_psn = [], psn

@@ -1,4 +1,4 @@
-"""The one timer of a QP: progress-based, with tail probes."""
+"""Progress timer of a QP, with tail probes."""
 
 import enum
 
@@ -6,51 +6,51 @@ from .round_trip import RoundTrip
 
 
 def ack_timeout_ns(code):
-    """Nanoseconds of ``timeout`` of ibv_qp_attr: 4.096 µs · 2^code; 0, which waits for ever, for code 0."""
+    """Return the nanoseconds of ``timeout`` of ibv_qp_attr: 4.096 µs · 2^code; 0 (no time-out) for code 0."""
     return 4096 << code if code else 0
 
 
 class Expiry(enum.Enum):
-    """What an expired timer asks for."""
+    """Action that an expired timer requests."""
 
     PROBE = enum.auto()
     EXHAUSTED = enum.auto()
 
 
 class ProgressTimer:
-    """Runs while something is unacknowledged, and starts anew with every progress.
+    """Timer that runs while something is unacknowledged, and restarts with every progress.
 
-    The first probe goes out when nothing moved for ``probe_ns``, or for two round trips and a margin once answers
-    showed that these are longer. As a probe or its answer may get lost like anything else, it is repeated after the
-    same time, and when that stays without answer after twice, four times ... as long, until ``timeout_ns`` lie between
-    two of them. A peer that answers, although nothing moves, is alive: it is asked in the first of these intervals
-    again.
+    The first probe is sent when there was no progress for ``probe_ns``, or for two round trips and a margin once
+    responses have shown that these are longer. Since a probe or its response may be lost as well, the probe is repeated
+    after the same time, and without a response after twice, four times ... that time, until the interval is
+    ``timeout_ns``. A peer that responds, although there is no progress, is reachable: the interval is reset to the
+    first one.
 
-    From one probe to the next each of these times is another one, up to an eighth longer: a network that fails at
-    regular intervals must not take every probe, or all that follows its answer, again and again.
+    Each of these times varies from one probe to the next, by up to an eighth: a network that fails at regular intervals
+    must not drop every probe, or every packet after its response.
 
-    The end does not depend on how many probes that makes: it comes when no probe was answered for
-    ``retry_cnt + 1`` times ``timeout_ns``. A connection that is answered but not acknowledged any further ends as well:
-    after the same time when what is to be acknowledged next got lost more than ``retry_cnt`` times meanwhile, and
-    otherwise after ``STALL_FACTOR`` times as long.
+    The end does not depend on the number of probes: the timer is exhausted when no probe had a response for ``retry_cnt
+    + 1`` times ``timeout_ns``. A connection with responses but without progress ends as well: after the same time if
+    the next unacknowledged packet was lost more than ``retry_cnt`` times in the meantime, otherwise after
+    ``STALL_FACTOR`` times that time.
 
     Parameters
     ----------
     probe_ns : int
-        Least silence before the first probe; about two round trips and a margin.
+        Shortest time without progress before the first probe; about two round trips and a margin.
     timeout_ns : int
-        Longest time between two probes, and the unit of ``retry_cnt``, not less than ``probe_ns``: each retry has its
-        probe. 0 waits for ever, as ``timeout`` 0 in the verbs, with at most 2^``LONGEST_LOG2`` times ``probe_ns``
-        between two probes.
+        Longest time between two probes, and the unit of ``retry_cnt``. It is at least ``probe_ns``, so that each retry
+        has a probe. 0 means no time-out, as ``timeout`` 0 in the verbs, with at most 2^``LONGEST_LOG2`` times
+        ``probe_ns`` between two probes.
     retry_cnt : int
         As in the verbs.
 
     Attributes
     ----------
     deadline : int or None
-        When :meth:`poll` has something to say, or None while the timer is stopped.
+        Time at which :meth:`poll` must be called, or None while the timer is stopped.
     probes : int
-        Asked for so far.
+        Number of probes so far.
     round_trip : RoundTrip
     """
 
@@ -62,20 +62,20 @@ class ProgressTimer:
         self.limit(timeout_ns, retry_cnt)
         self.deadline = None
         self.probes = 0
-        self._asked = self._stalled = None   # when the first probe since the last sign of life, progress, was due
-        self._interval = probe_ns            # to the probe behind the next one
+        self._asked = self._stalled = None   # time of the first probe since the last response, progress
+        self._interval = probe_ns            # from the next probe to the one after it
         self._hurried = self._at_once = False
-        self._lost = 0                       # times that what is next in turn got lost since the last progress
+        self._lost = 0                       # losses of the next unacknowledged packet since the last progress
 
     def limit(self, timeout_ns, retry_cnt):
-        """Have other limits from now on."""
+        """Set new limits."""
         least_ns = self.round_trip.least_ns
         self.timeout_ns, self.retry_cnt = timeout_ns and max(timeout_ns, least_ns), retry_cnt
         self._longest_ns = self.timeout_ns or least_ns << self.LONGEST_LOG2
 
     @property
     def probe_ns(self):
-        """Silence before the first probe."""
+        """Time without progress before the first probe."""
         return min(self.round_trip.patience_ns, self._longest_ns)
 
     @property
@@ -83,7 +83,7 @@ class ProgressTimer:
         return self.deadline is not None
 
     def progress(self, now):
-        """The peer acknowledged something new, or was sent something new: the full time again."""
+        """Restart after progress: new data was acknowledged or sent."""
         self._stalled = None
         self._lost = 0
         self._hurried = False
@@ -92,7 +92,7 @@ class ProgressTimer:
         self.restart(now)
 
     def restart(self, now):
-        """Something was sent again or asked for: the next probe is due later, but that alone is no progress."""
+        """Delay the next probe: something was retransmitted or requested, which is not progress by itself."""
         self._asked = None
         self._at_once = False
         interval = self.round_trip.patience_ns
@@ -100,12 +100,12 @@ class ProgressTimer:
         self.deadline = now + (self._spread(interval) if self.probes else interval)
 
     def asked_late(self, now):
-        """What asks left the card only now."""
+        """Delay the next probe: a packet that asks for a response left the card only now."""
         if self.running:
             self.deadline = max(self.deadline, now + self._spread(self._interval))
 
     def answered(self, now):
-        """The peer spoke, but nothing moved."""
+        """Note a response of the peer without progress."""
         trip = self.round_trip
         if trip.opened is not None or now <= trip.clear_at:
             trip.answered(now)
@@ -117,17 +117,17 @@ class ProgressTimer:
         self._asked = None
 
     def lost_again(self):
-        """What the peer is to acknowledge next did not arrive, once more."""
+        """Count a loss of the next unacknowledged packet."""
         self._lost += 1
 
     def not_ready(self, now, wait_ns):
-        """The peer is alive and asks for so much time; however often it does so is not the timer's concern."""
+        """Wait for ``wait_ns``, as the peer's RNR NAK requests. The number of RNR NAKs is not limited here."""
         self.answered(now)
         self._stalled = None
         self.deadline = now + self._spread(wait_ns)
 
     def hurry(self, now):
-        """Ask at once; once only, until a probe was due by itself."""
+        """Probe at once; at most once until the next regular probe."""
         if self.running and not self._hurried:
             self._hurried = self._at_once = True
             self.deadline = now
@@ -138,7 +138,7 @@ class ProgressTimer:
         self.round_trip.asked_otherwise()
 
     def poll(self, now):
-        """An :class:`Expiry` if the time is over, else None."""
+        """Return an :class:`Expiry` if the deadline has passed, else None."""
         if self.deadline is None or now < self.deadline:
             return None
         if self._asked is None:
@@ -159,11 +159,11 @@ class ProgressTimer:
 
     @property
     def _end(self):
-        """When it is enough."""
+        """Time at which the timer is exhausted."""
         patience = (self.retry_cnt + 1) * self.timeout_ns
         stall = patience * (1 if self._lost > self.retry_cnt else self.STALL_FACTOR)
         return min(self._asked + patience, self._stalled + stall)
 
     def _spread(self, interval):
-        """Steps far from each other, all of eight before one comes again; none for the first probe of a QP."""
+        """Return the interval plus a variation, with a period of eight probes. The first probe of a QP has none."""
         return interval + interval * (self.probes * 5 % 8) // 64

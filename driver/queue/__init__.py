@@ -1,1 +1,1 @@
-"""The rings and what travels in them: commands, reports, raw frames, turns to send."""
+"""Rings and their contents: commands, reports, raw frames, transmit scheduling."""

@@ -1,4 +1,4 @@
-"""A Meta Report of what arrived: kind MESSAGE_END or PROGRESS. One of these comes for every message."""
+"""Meta Reports of received packets: kinds MESSAGE_END (one for every message) and PROGRESS."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ QPN_MASK = place(_LAYOUT, "qpn", 32, "qpn")[1]
 
 
 class Arrival(NamedTuple):
-    """Words of a ``REPORT_EVENT``; fields that share a word are taken out of it when somebody asks."""
+    """Words of a ``REPORT_EVENT``. Fields that share a word are extracted on access."""
 
     head: int
     life: int
@@ -48,5 +48,5 @@ class Arrival(NamedTuple):
 
 
 def arrival(entry, unpack=_WORDS.unpack, make=tuple.__new__):
-    """The :class:`Arrival` of a ring entry."""
+    """Return the :class:`Arrival` of a ring entry."""
     return make(Arrival, unpack(entry))

@@ -1,4 +1,4 @@
-"""Commands to the card: several in flight, told apart by their tag."""
+"""Command queue of the card: several commands in flight, identified by tags."""
 
 import errno
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ..terms.errors import PyverbsRDMAError
 
 
 class CommandError(PyverbsRDMAError):
-    """The card refused a command.
+    """The card rejected a command.
 
     Attributes
     ----------
     opcode, status
-        What was asked and how it ended.
+        Of the command and its response.
     """
 
     def __init__(self, opcode, status):
@@ -24,7 +24,7 @@ class CommandError(PyverbsRDMAError):
 
 
 class CommandTimeout(PyverbsRDMAError):
-    """The card did not answer yet: it may still do what it was asked, and use memory that it was told of.
+    """The card has not responded yet: it may still execute the command, and use memory that the command names.
 
     Attributes
     ----------
@@ -38,14 +38,14 @@ class CommandTimeout(PyverbsRDMAError):
 
 
 class PendingCommand:
-    """A command that somebody waits for.
+    """A command whose response a thread waits for.
 
     Attributes
     ----------
     response : namespace or None
-        The card's.
+        Response of the card.
     forgotten : bool
-        The card was reset instead.
+        The card was reset before a response.
     """
 
     def __init__(self, opcode):
@@ -57,47 +57,47 @@ class PendingCommand:
 
 @dataclass
 class _Given:
-    """A command, until it is answered."""
+    """A command without a response."""
 
     opcode: abi.CommandOpcode
     fields: dict
     done: object          # callable(response) or None
-    times: int = 0        # it was put into the ring
+    times: int = 0        # it was pushed into the ring
 
 
 class CommandQueue:
-    """The COMMAND ring and its RESPONSE ring.
+    """COMMAND ring and RESPONSE ring.
 
-    Commands are answered in order of the ring. A command without an answer whose place the card has passed could not
-    be read, and was not carried out: it is given again, :attr:`TIMES_MAX` times at most.
+    The card responds in ring order. If it consumes a command without a response, it could not read the command and did
+    not execute it. Such a command is submitted again, up to :attr:`TIMES_MAX` times in total.
 
     Parameters
     ----------
     device : Device
     ring, responses : HostToCardRing, CardToHostRing
     drain : callable
-        Called while somebody waits: the card may need room elsewhere before it can answer, or be gone.
+        Called during a wait: the card may need space in another ring before it can respond, or may have failed.
     timeout_ns : int
-        How long :meth:`call` waits.
+        Time-out of :meth:`call`.
     card_cons : callable
-        Consumer index of the COMMAND ring, as the card tells it.
+        Returns the consumer index of the COMMAND ring that the card reports.
     fail : callable(reason)
-        Called when card and driver do not agree any more about what was asked.
+        Called when responses do not match the commands.
 
     Attributes
     ----------
     fatal : str or None
-        Why the card takes no command until it is reset.
+        Reason for which the card accepts no command until it is reset.
     repeated : int
-        Commands given again.
+        Commands submitted again.
     pause : callable(timeout_ns)
         Waits for the card.
     observers : list of callable(opcode, fields)
-        Hear of every command that the card did.
+        Called for every command that the card executed.
     """
 
     POLL_NS = 2_000
-    OVERDUE_NS = 20_000     # an answer may come later than the index that says that the card has passed the command
+    OVERDUE_NS = 20_000     # a response may arrive later than the consumer index that covers its command
     TIMES_MAX = 4
 
     def __init__(self, device, ring, responses, *, drain=lambda: None, timeout_ns=100_000_000,
@@ -107,11 +107,11 @@ class CommandQueue:
         self.observers, self.pause = [], device.wait
         self._tag = 0
         self._waiting = {}     # tag -> _Given, in order of the ring
-        self._backlog = []     # of _Given: those that found the ring full
-        self._passed_at = None  # when the card was first seen to have passed a command without an answer
+        self._backlog = []     # of _Given, waiting for ring space
+        self._passed_at = None  # first time at which a consumed command had no response
 
     def submit(self, opcode, done=None, **fields):
-        """Queue a command; ``done(response)`` is called from :meth:`progress`.
+        """Queue a command. :meth:`progress` calls ``done(response)``.
 
         Raises
         ------
@@ -124,12 +124,12 @@ class CommandQueue:
 
     @property
     def waiting(self):
-        """Some command was not answered yet."""
+        """True if a command has no response yet."""
         return bool(self._waiting or self._backlog)
 
     @property
     def unanswered(self):
-        """The containers of those: given to the card, and not."""
+        """The containers of commands without a response: in the ring, and waiting for ring space."""
         return self._waiting, self._backlog
 
     def _push(self):
@@ -142,7 +142,7 @@ class CommandQueue:
         self.ring.ring_doorbell()
 
     def forget(self):
-        """No command waits for an answer any more: the card was reset."""
+        """Drop all commands: the card was reset."""
         for given in (*self._waiting.values(), *self._backlog):
             if isinstance(given.done, PendingCommand):
                 given.done.forgotten = True
@@ -151,7 +151,7 @@ class CommandQueue:
         self._passed_at = None
 
     def progress(self):
-        """Take responses; true if there were any."""
+        """Process responses. Return true if there were any."""
         entries = self.responses.poll()
         for entry in entries:
             response = abi.RESPONSE.unpack(entry)
@@ -177,12 +177,12 @@ class CommandQueue:
         return bool(entries)
 
     def _retire(self):
-        """The oldest command is not in the ring any more."""
+        """Remove the oldest command from the ring, and return it."""
         self.ring.advance(self.ring.cons + 1)
         return self._waiting.pop(next(iter(self._waiting)))
 
     def _give_again(self):
-        """The card could not read the oldest command."""
+        """Submit the oldest command again, which the card could not read."""
         given = self._retire()
         self._backlog.append(given)
         self.repeated += 1
@@ -190,7 +190,7 @@ class CommandQueue:
             self.fail(f"the card could not read a command, {given.opcode.name}, {given.times} times")
 
     def _look_for_passed(self):
-        """Give again what the card passed without an answer, some time ago."""
+        """Submit commands again that the card consumed :attr:`OVERDUE_NS` ago without a response."""
         now = self.device.now_ns()
         if not self.ring.finished(self.card_cons()):
             self._passed_at = None
@@ -208,9 +208,9 @@ class CommandQueue:
         Raises
         ------
         CommandError
-            With the status the card gave.
+            With the status that the card returned.
         CommandTimeout
-            If no answer came. What the command speaks of belongs to the card until :meth:`finish` says otherwise.
+            If there is no response. The objects of the command belong to the card until :meth:`finish` succeeds.
         DeviceFatal
             If the card failed.
         """
@@ -219,7 +219,7 @@ class CommandQueue:
         return self.finish(pending)
 
     def finish(self, pending):
-        """Wait, once more, for the answer to a command and return it; None if the card was reset meanwhile.
+        """Wait again for the response to a command. Return it, or None if the card was reset.
 
         Raises
         ------

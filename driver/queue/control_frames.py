@@ -1,4 +1,4 @@
-"""Control frames of the protocol, as they travel."""
+"""Encoding of control frames."""
 
 import zlib
 from types import SimpleNamespace
@@ -22,9 +22,9 @@ _EXTENSION_BYTES = {opcode: sum(h.size_bytes for h in wire.EXTENSIONS[opcode]) f
 
 
 def parse_control(frame):
-    """A RoCEv2 frame whose ICRC the card found right, as a namespace; None if it is not one of the control frames.
+    """Parse a RoCEv2 frame with a correct ICRC into a namespace. Return None if it is not a control frame.
 
-    Fields: ``src_ip, dest_qp, opcode, psn`` and, as the opcode has them, ``syndrome, msn, rsn, limited, serial,
+    Fields: ``src_ip, dest_qp, opcode, psn`` and, depending on the opcode, ``syndrome, msn, rsn, limited, serial,
     payload``.
     """
     if len(frame) < wire.RETH_OFFSET + wire.ICRC_BYTES:
@@ -52,7 +52,7 @@ def parse_control(frame):
 
 
 def control_extension(frame):
-    """Packed extension header of a :class:`~weft.driver.protocol.control.ControlFrame`."""
+    """Return the packed extension header of a :class:`~weft.driver.protocol.control.ControlFrame`."""
     if frame.opcode is _ACKNOWLEDGE:
         return _AETH.pack(frame.syndrome << _SYNDROME_SHIFT | frame.msn & _MSN_MASK)
     if frame.opcode is wire.Opcode.RECEIVE_LIMIT:
@@ -62,21 +62,20 @@ def control_extension(frame):
 
 
 class ControlFrames:
-    """Control frames of one connection; what is the same in all of a kind is built once.
+    """Builder of the control frames of one connection. The constant part of each kind is built once.
 
     Parameters
     ----------
     connection
-        What :func:`~weft.hdl.contract.wire.build_frame` takes of it: ``dst_mac, src_mac, src_ip, dst_ip, sport,
-        dest_qp``.
+        Arguments of :func:`~weft.hdl.contract.wire.build_frame`: ``dst_mac, src_mac, src_ip, dst_ip, sport, dest_qp``.
     """
 
     def __init__(self, **connection):
         self._connection = connection
-        self._begun = {}    # (opcode, bytes of payload) -> (what comes before the PSN, its part of the ICRC)
+        self._begun = {}    # (opcode, bytes of payload) -> (bytes before the PSN, their ICRC)
 
     def build(self, frame):
-        """The bytes of a :class:`~weft.driver.protocol.control.ControlFrame`, with ICRC."""
+        """Return the bytes of a :class:`~weft.driver.protocol.control.ControlFrame`, with ICRC."""
         kind = (frame.opcode, len(frame.payload))
         if kind not in self._begun:
             self._begun[kind] = self._begin(*kind)

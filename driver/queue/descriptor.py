@@ -13,7 +13,7 @@ _RSN, _RSN_MASK = place(abi.WORK, "length", 64, "rsn")[0], (1 << abi.WORK.by_nam
 
 
 def _field(layout, name):
-    """The bytes of a field."""
+    """Return the slice of a field's bytes."""
     at = layout.offset_of(name) // 8
     return slice(at, at + layout.by_name[name].width // 8)
 
@@ -22,7 +22,7 @@ _HEAD, _REST = _field(abi.WORK_INLINE, "data"), _field(abi.INLINE_DATA, "data")
 
 
 class Descriptors:
-    """From work to ring entries; what is the same in all of them is packed once.
+    """Encoder of work into ring entries. The constant part is packed once.
 
     Parameters
     ----------
@@ -38,8 +38,10 @@ class Descriptors:
             abi.INLINE_DATA.pack(opcode=abi.WorkOpcode.INLINE_DATA, sqpn=connection["sqpn"]))
 
     def pack(self, works):
-        """The descriptors of a list of :class:`~weft.driver.protocol.segment.Work`: each an entry, or two if it brings
-        more payload than fits the first."""
+        """Return the descriptors of a list of :class:`~weft.driver.protocol.segment.Work`.
+
+        Each is one entry, or two if its inline payload does not fit the first.
+        """
         pack, heads, sport, ip, mac, packed = _WORDS.pack, self._heads, self._sport, self._ip, self._mac, []
         for work in works:
             psn, length, imm, inline = work.psn & 0xFFFF_FFFF, work.length, work.imm, work.inline
@@ -55,7 +57,7 @@ class Descriptors:
         return packed
 
     def _with_payload(self, entry, psn, payload):
-        """A WORK_INLINE, behind the INLINE_DATA that it needs for as much payload."""
+        """Return a WORK_INLINE entry, preceded by the INLINE_DATA entry that a longer payload needs."""
         first = payload[:abi.INLINE_HEAD_BYTES].ljust(abi.INLINE_HEAD_BYTES, b"\0")
         entry = entry[:_HEAD.start] + first + entry[_HEAD.stop:]
         if len(payload) <= abi.INLINE_HEAD_BYTES:

@@ -1,4 +1,4 @@
-"""QPNs of software on the host: their packets come as raw frames, whatever they ask for."""
+"""QPNs of software on the host, whose packets the card delivers as raw frames."""
 
 from weft.hdl.contract import abi, wire
 
@@ -7,17 +7,17 @@ from ..terms.errors import InvalidValue
 
 
 class HostQpns:
-    """What the register ``host_qpns`` says: at most one range, and QPN 1.
+    """Contents of the register ``host_qpns``: at most one range, and QPN 1.
 
-    The card checks such packets as far as the BTH and the ICRC; their NIC_RX entries have ``host`` set. They share what
-    there is of slots for frames of strangers: half of NIC_RX. The slots have to be as large as the frames: for packets
-    of 4096 bytes ``nic_slot_log2`` is 13.
+    The card checks such packets up to the BTH, and their ICRC; their NIC_RX entries have ``host`` set. They share the
+    slots for frames of unknown peers: half of NIC_RX. The slots must be as large as the frames: for packets of 4096
+    bytes, ``nic_slot_log2`` is 13.
 
     Parameters
     ----------
     device : Device
     taken : callable
-        ``taken(is_host)`` says whether a QP of the card has a number for which ``is_host(qpn)`` is true.
+        ``taken(is_host)`` returns true if a QP of the card has a number for which ``is_host(qpn)`` is true.
     """
 
     def __init__(self, device, taken):
@@ -27,16 +27,16 @@ class HostQpns:
         return abi.is_host_qpn(self._word, qpn)
 
     def start(self):
-        """Tell a card that is out of reset."""
+        """Write the register of a card that is out of reset."""
         write_register(self._device, "host_qpns", self._word)
 
     def claim(self, first, count):
-        """Have the packets for ``count`` QPNs from ``first`` on, from now on.
+        """Receive the packets for ``count`` QPNs from ``first`` on.
 
         Raises
         ------
         InvalidValue
-            If ``count`` is no power of two or ``first`` no multiple of it, if there is a range already, or if a QP of
+            If ``count`` is no power of two or ``first`` no multiple of it, if a range is claimed already, or if a QP of
             the card has such a number.
         """
         log2 = count.bit_length() - 1
@@ -51,11 +51,11 @@ class HostQpns:
         self._set(word)
 
     def release(self):
-        """Have packets of no range any more."""
+        """Stop receiving the packets of the range."""
         self._set(self._changed(first=0, log2=0, ranged=0))
 
     def claim_qp1(self, wanted=True):
-        """Have the packets for QPN 1, management datagrams, or not any more."""
+        """Start or stop receiving the packets for QPN 1, management datagrams."""
         self._set(self._changed(qp1=int(wanted)))
 
     @property
@@ -68,4 +68,4 @@ class HostQpns:
     def _set(self, word):
         self._word = word
         self.start()
-        read_register(self._device, "host_qpns")     # behind the write: the card has it
+        read_register(self._device, "host_qpns")     # completes after the write: the card has it

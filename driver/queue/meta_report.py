@@ -1,4 +1,4 @@
-"""Meta Reports: taken from the ring, decoded, handed to the QP they speak of."""
+"""Meta Reports: read from the ring, decoded, and dispatched to their QPs."""
 
 import collections
 
@@ -16,35 +16,35 @@ _ARRIVED = frozenset({abi.ReportKind.MESSAGE_END << _KIND_AT, abi.ReportKind.PRO
 
 
 def _kind(entry):
-    """What an entry is, a plain number."""
+    """Return the kind of an entry as a plain number."""
     return entry[0] >> _KIND_AT & _KIND_MASK
 
 
 def _tells_of_refusal(entry):
-    """Whether an entry says that a packet was refused."""
+    """Return true if an entry reports a dropped packet."""
     kind = _kind(entry)
     return kind == abi.ReportKind.ERROR or (kind == abi.ReportKind.PROBE and entry[_REASON_AT // 8])
 
 
 class ReportWorker:
-    """The META_REPORT ring.
+    """Reader of the META_REPORT ring.
 
     Parameters
     ----------
     ring : CardToHostRing
     find_qp : callable(qpn, generation)
-        The QP that takes reports (it has ``on_report(kind, report)``), or None.
+        Returns the QP for the report, with ``on_report(kind, report)``, or None.
 
     Attributes
     ----------
     counts : Counter
-        Reports by kind name, ``stale`` for those of QPs that are gone, ``failed`` for those that raised, and
-        ``errors_dropped`` for ERROR reports that found no room in :meth:`collect`.
+        Reports by kind name; ``unknown`` kinds; ``stale`` for those of destroyed QPs; ``failed`` for those that raised;
+        ``errors_dropped`` for ERROR reports that :meth:`collect` had no space for.
     collected : deque of bytes
-        Taken from the ring and not handed over.
+        Entries that were taken from the ring and not dispatched.
     """
 
-    ROUND_MAX = 4096       # reports handed over in one call of :meth:`progress`
+    ROUND_MAX = 4096       # reports dispatched in one call of :meth:`progress`
     COLLECTED_MAX = 1 << 16
 
     def __init__(self, ring, find_qp):
@@ -53,9 +53,9 @@ class ReportWorker:
         self.collected = collections.deque()
 
     def collect(self):
-        """Make room in the ring without handing anything over: that is for the next :meth:`progress`.
+        """Free the ring without dispatching its entries, which the next :meth:`progress` does.
 
-        When very many are kept, ERROR reports, which only tell of packets that were refused, are dropped.
+        With ``COLLECTED_MAX`` entries or more, ERROR reports are dropped: they only report dropped packets.
         """
         while len(self.collected) < 2 * self.COLLECTED_MAX and self._take():
             pass
@@ -71,13 +71,13 @@ class ReportWorker:
             self.counts["errors_dropped"] += len(entries) - len(kept)
             entries = kept
         self.collected.extend(entries)
-        self.ring.release(at_once=refusals)     # until then the card tells of no other packet of those QPs
+        self.ring.release(at_once=refusals)     # until then the card reports no further dropped packet of those QPs
         return True
 
     def progress(self):
-        """Hand over what is there, oldest first; true if something was.
+        """Dispatch the available reports, oldest first. Return true if there were any.
 
-        Whatever is raised by one report is raised again when all others were handed over.
+        The first exception that a report raises is raised again after all others are dispatched.
         """
         handed, error, collected = 0, None, self.collected
         while handed < self.ROUND_MAX and (collected or self._take()):
@@ -93,7 +93,7 @@ class ReportWorker:
         return handed > 0
 
     def forget(self):
-        """Nothing was reported: the card was reset."""
+        """Drop all collected reports: the card was reset."""
         self.collected.clear()
 
     def _dispatch(self, entry):

@@ -1,10 +1,10 @@
-"""A command that was not answered in time is still a command."""
+"""Commands whose response is still outstanding after a time-out."""
 
 from .command import CommandError, CommandTimeout
 
 
 class RememberedCommand:
-    """Commands about one object, one after the other; the last one may have stayed unanswered.
+    """Sequential commands for one object, of which the last one may have no response yet.
 
     Parameters
     ----------
@@ -16,7 +16,8 @@ class RememberedCommand:
         self.pending = None
 
     def call(self, opcode, **fields):
-        """As :meth:`~weft.driver.queue.command.CommandQueue.call`; if no answer comes, :meth:`settle` waits for it."""
+        """Run a command as :meth:`~weft.driver.queue.command.CommandQueue.call`. After a time-out, call :meth:`settle`.
+        """
         try:
             return self.commands.call(opcode, **fields)
         except CommandTimeout as timeout:
@@ -24,12 +25,12 @@ class RememberedCommand:
             raise
 
     def settle(self):
-        """Wait for the answer that did not come: (opcode, whether it was done), or None if none is missing.
+        """Wait for the outstanding response. Return (opcode, true if it was executed), or None if none is outstanding.
 
         Raises
         ------
         CommandTimeout
-            If it still does not come.
+            If there is still no response.
         """
         pending = self.pending
         if pending is None:

@@ -1,4 +1,4 @@
-"""The host's end of the rings: 64-byte entries, free-running indices, a phase bit in every entry."""
+"""Host side of the rings: 64-byte entries, free-running indices, a phase bit in every entry."""
 
 import collections
 import functools
@@ -6,9 +6,9 @@ import functools
 from weft.hdl.contract import abi
 
 PHASE = 1
-_CHECK_AT = abi.COMMAND.offset_of("check")     # in every entry of these rings
+_CHECK_AT = abi.COMMAND.offset_of("check")     # the same in all entries of these rings
 _TO_FOLD = (256, 128, 64, 32, 16)
-ENTRIES_MAX = 2     # of one descriptor
+ENTRIES_MAX = 2     # entries of one descriptor
 _PART = object()    # cookie of an entry that is not the last one of its descriptor
 
 
@@ -19,13 +19,16 @@ def _registers(ring):
 
 @functools.lru_cache(maxsize=32)
 def _firsts(count):
-    """So many entries with a 1 in the first bit of each."""
+    """Return ``count`` entries in which only the first bit is 1."""
     return int.from_bytes((b"\1" + bytes(abi.BLOCK_BYTES - 1)) * count, "little")
 
 
 def _sealed(entries, phase):
-    """Entries of one lap with their phase and check words, all folded at once: of an entry only what becomes its first
-    word counts, to which nothing of the next one gets."""
+    """Return the entries of one lap with their phase bits and check words.
+
+    All check words are folded at once: only bits that end in an entry's first word matter, and no bit of the next entry
+    reaches it.
+    """
     firsts = _firsts(len(entries))
     words = int.from_bytes(b"".join(entries), "little") | firsts * phase
     check = words
@@ -46,15 +49,15 @@ class _Ring:
         self.cons = 0
 
     def _wrap(self, index):
-        """An index as the registers show it: one bit wider than the ring."""
+        """Return an index as the registers contain it: one bit wider than the ring."""
         return index % self.laps
 
     def _phase(self, index):
-        """Phase of an entry: 1 in the first lap."""
+        """Return the phase of an entry: 1 in the first lap."""
         return 1 - (index >> self.log2 & 1)
 
     def enable(self):
-        """Program base and size and start the ring at zero."""
+        """Program base and size, and start the ring at index 0."""
         self.disable()
         self.device.write64(self.registers["base"], self.buffer.physical(0))
         self.device.write32(self.registers["log2"], self.log2 | 1 << abi.RING_ENABLE_BIT)
@@ -63,28 +66,28 @@ class _Ring:
         self.device.write32(self.registers["log2"], self.log2)
 
     def clear(self):
-        """Nothing is in the ring any more: the card was reset."""
+        """Clear the ring: the card was reset."""
         self.buffer.write(0, bytes(self.depth * abi.BLOCK_BYTES))
         self.prod = self.cons = 0
 
     def close(self):
-        """Give the memory back; the card does not use the ring any more."""
+        """Free the memory. Requires that the card does not use the ring any more."""
         self.device.free(self.buffer)
 
 
 class HostToCardRing(_Ring):
-    """A ring the driver fills.
+    """Ring that the driver fills.
 
-    :meth:`push`, then :meth:`ring_doorbell`, which stores all that was pushed at once and tells the card;
-    :meth:`advance` hands the cookies of finished descriptors back. A single descriptor for a card that has finished all
-    others goes to the card itself as well, which then need not read it: as far as ring and device allow it.
+    :meth:`push` adds descriptors. :meth:`ring_doorbell` stores all of them at once and notifies the card.
+    :meth:`advance` returns the cookies of retired descriptors. If ring and device permit it, a single descriptor for a
+    card that has retired all others is written to the card itself as well, which then need not read it from memory.
     """
 
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)
         self._cookies = collections.deque()
         self._pushed = []   # entries since the last doorbell
-        self._rung = self._parts = self._new = 0     # of the ring: parts; descriptors since the last doorbell
+        self._rung = self._parts = self._new = 0     # index at the doorbell; parts; new descriptors
         self._sends = ring is abi.PUSH_RING and device.pushes
 
     def clear(self):
@@ -98,12 +101,12 @@ class HostToCardRing(_Ring):
         return self.depth - self.prod + self.cons
 
     def push(self, entry, cookie=None):
-        """Add a descriptor (64 bytes for each entry, phase and check word 0); the index of its last entry.
+        """Add a descriptor (64 bytes for each entry, phase and check word 0). Return the index of its last entry.
 
         Raises
         ------
         BufferError
-            If the ring has not so much room.
+            If the ring has too little space.
         """
         while len(entry) > abi.BLOCK_BYTES:
             if self.room < len(entry) // abi.BLOCK_BYTES:
@@ -123,7 +126,7 @@ class HostToCardRing(_Ring):
         return index
 
     def push_all(self, descriptors, cookies):
-        """Add descriptors with a cookie each; see :meth:`push`."""
+        """Add descriptors, with a cookie for each. See :meth:`push`."""
         if max(map(len, descriptors)) > abi.BLOCK_BYTES:
             for descriptor, cookie in zip(descriptors, cookies, strict=True):
                 self.push(descriptor, cookie)
@@ -136,12 +139,12 @@ class HostToCardRing(_Ring):
         self.prod += len(descriptors)
 
     def ring_doorbell(self):
-        """Tell the card of what was pushed since the last time."""
+        """Store the pushed descriptors and notify the card of them."""
         newest = self.store() if self._pushed else b""
         if self._rung != self.prod:
             first, self._rung = self._rung, self.prod
-            whole = len(newest) == (self.prod - first) * abi.BLOCK_BYTES     # and not over the end of the ring
-            # It ran when it finished something: a ring that has not begun refuses what is pushed.
+            whole = len(newest) == (self.prod - first) * abi.BLOCK_BYTES     # no wrap-around at the end of the ring
+            # `cons` > 0 shows that the ring is running: the card rejects entries for one that is not.
             if self._sends and self._new == 1 and whole and 0 < self.cons == first:
                 for at in range(0, len(newest), abi.BLOCK_BYTES):
                     self._send(first + at // abi.BLOCK_BYTES, newest[at:at + abi.BLOCK_BYTES])
@@ -150,16 +153,16 @@ class HostToCardRing(_Ring):
             self._new = 0
 
     def _send(self, index, entry):
-        """An entry to the card itself."""
+        """Write an entry to the card itself."""
         self.device.write_block(abi.PUSH_BASE + self._wrap(index) % abi.PUSH_WINDOWS * abi.BLOCK_BYTES, entry)
 
     @property
     def unfinished(self):
-        """Descriptors that the card has not finished, as far as :meth:`advance` knows."""
+        """Descriptors that the card has not retired, as of the last :meth:`advance`."""
         return self.prod - self.cons - self._parts
 
     def store(self):
-        """Write what was pushed into memory, of which the card does not know yet; the bytes of the last lap."""
+        """Write the pushed entries to memory, without notifying the card. Return the bytes of the last lap."""
         entries, self._pushed = self._pushed, []
         at = (self.prod - len(entries)) % self.depth
         lap, first = self.depth - at, self.prod - len(entries)
@@ -169,16 +172,16 @@ class HostToCardRing(_Ring):
         return stored
 
     def finished(self, card_cons):
-        """How many entries the card finished that :meth:`advance` did not take yet."""
+        """Return the number of retired entries that :meth:`advance` has not processed."""
         return self._wrap(card_cons - self.cons)
 
     def advance(self, card_cons):
-        """The card finished entries up to its index ``card_cons``: the cookies of their descriptors, in order.
+        """Remove the entries before the card's consumer index ``card_cons``. Return the cookies of their descriptors.
 
         Raises
         ------
         RuntimeError
-            If the card claims more than it was given.
+            If the index is beyond the entries that the card was given.
         """
         finished = (card_cons - self.cons) % self.laps
         if not finished:
@@ -195,19 +198,19 @@ class HostToCardRing(_Ring):
 
 
 class CardToHostRing(_Ring):
-    """A ring the card fills; the driver polls memory only.
+    """Ring that the card fills. The driver polls memory only.
 
-    Registers are written as rarely as can be: the consumer index when a part of the ring was taken, and the arming
-    of the interrupt, which says the index as well, once for each interrupt.
+    Registers are written as rarely as possible: the consumer index when part of the ring was consumed, and the arming
+    of the interrupt, which includes the index, once for each interrupt.
 
     Attributes
     ----------
     ahead : (view of a byte, int)
-        Where the phase of the next entry will be, and what it will be then.
+        Location of the next entry's phase, and its value once the entry is valid.
     """
 
     BATCH = 16
-    RELEASED_AT_ONCE = 8   # the ring's so many-th part: the card can do without it meanwhile
+    RELEASED_AT_ONCE = 8   # a release covers at least 1/8 of the ring
 
     def __init__(self, device, ring, log2):
         super().__init__(device, ring, log2)
@@ -223,14 +226,14 @@ class CardToHostRing(_Ring):
         self._move(0)
 
     def _move(self, prod):
-        """Look from here on."""
+        """Continue at index ``prod``."""
         self.prod, at = prod, prod % self.depth
         start = at * abi.BLOCK_BYTES
         self._next = (start, min(self.BATCH, self.depth - at) * abi.BLOCK_BYTES)
         self.ahead = (self.buffer.view(start, 1), self._phase(prod))
 
     def poll(self):
-        """New entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
+        """Return the new entries, oldest first, at most :attr:`BATCH`. They stay in the ring until :meth:`release`."""
         (start, size), (head, phase) = self._next, self.ahead
         if head[0] & PHASE != phase:
             return []
@@ -241,27 +244,27 @@ class CardToHostRing(_Ring):
             valid += 1
         if not valid:
             return []
-        # Read again: what was read with the phase may be older than the phase.
+        # Read again: data that was read together with the phase may be older than the phase.
         data = self.buffer.read(start, valid * abi.BLOCK_BYTES)
         self._move(self.prod + valid)
-        self._armed = False   # the interrupt came, or comes, for the first of them
+        self._armed = False   # the first of them has raised the interrupt, or will
         return [data[i : i + abi.BLOCK_BYTES] for i in range(0, len(data), abi.BLOCK_BYTES)]
 
     def close(self):
-        self.ahead = (b"\0", PHASE)     # nobody looks into the memory any more
+        self.ahead = (b"\0", PHASE)     # the memory must not be read any more
         super().close()
 
     def release(self, at_once=False):
-        """Everything polled may be overwritten; the card learns of it before the ring runs full, or ``at_once``."""
+        """Allow the card to overwrite the polled entries: before the ring becomes full, or ``at_once``."""
         if at_once or (self.prod - self.cons) * self.RELEASED_AT_ONCE >= self.depth:
             self.cons = self.prod
             self.device.write32(self.registers["cons"], self._wrap(self.cons))
 
     def arm(self):
-        """One interrupt when an entry exists that was not polled yet; releases what was polled.
+        """Arm one interrupt for an entry that was not polled yet. Releases the polled entries.
 
-        An interrupt that was armed for and did not come yet will do. When an entry is there nevertheless, it may have
-        come to somebody who waited for another ring.
+        An armed interrupt that was not raised yet suffices. If an entry is there nevertheless, another waiting thread
+        may have received the interrupt for another ring.
         """
         if self._armed and not with_news((self,)):
             return
@@ -271,7 +274,7 @@ class CardToHostRing(_Ring):
 
 
 def with_news(rings):
-    """Those of several :class:`CardToHostRing` that have an entry that was not polled."""
+    """Return those of several :class:`CardToHostRing` that have an entry that was not polled."""
     found = []
     for ring in rings:
         head, phase = ring.ahead

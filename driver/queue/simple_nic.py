@@ -1,4 +1,4 @@
-"""Simple NIC: raw Ethernet frames out and in, among them the control frames of the protocol."""
+"""Simple NIC: sends and receives raw Ethernet frames, including control frames."""
 
 import collections
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _ROCE, _HOST = (place(abi.NIC_RX, "phase", 8, name)[0] for name in ("roce", "hos
 
 
 class Arrived(NamedTuple):
-    """What the card says of a frame: the fields of its NIC_RX."""
+    """Fields of a received frame's NIC_RX entry."""
 
     roce: int
     host: int
@@ -23,7 +23,7 @@ class Arrived(NamedTuple):
 
 
 class SimpleNic:
-    """NIC_TX and NIC_RX with their frame slots.
+    """NIC_TX and NIC_RX rings with their frame slots.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class SimpleNic:
     Attributes
     ----------
     queue : deque of (owner, bytes)
-        Frames that wait for room.
+        Frames that wait for ring space.
     rx_slots : DmaBuffer
-        Where the card puts frames.
+        Slots that the card writes received frames to.
     """
 
     QUEUED_MAX = 256
@@ -48,20 +48,20 @@ class SimpleNic:
         self.tx_slots = device.alloc(tx.depth * self.slot_bytes, align=4096)
         self.rx_slots = device.alloc(rx.depth * self.slot_bytes, align=4096)
         self.queue = collections.deque()
-        self._waiting = {}                     # frames of each owner in it
+        self._waiting = {}                     # owner -> its frames in `queue`
 
     def start(self):
-        """Tell the card of the slots."""
+        """Configure the card's receive slots."""
         self.device.write64(abi.REGISTER["nic_rx_buffer"].offset, self.rx_slots.physical(0))
         self.device.write32(abi.REGISTER["nic_rx_slot_log2"].offset, self.slot_bytes.bit_length() - 1)
 
     def forget(self):
-        """Nothing is queued any more: the card was reset."""
+        """Drop all queued frames: the card was reset."""
         self.queue.clear()
         self._waiting.clear()
 
     def send(self, frame, owner=None):
-        """Queue a frame (without FCS). How many wait is counted for each ``owner`` by itself.
+        """Queue a frame (without FCS). The limit of queued frames applies to each ``owner`` separately.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class SimpleNic:
         return bool(self.queue)
 
     def flush(self):
-        """Hand queued frames to the card as far as the ring has room."""
+        """Pass queued frames to the card as far as the ring has space."""
         if not self.queue:
             return
         while self.queue and self.tx.room:
@@ -97,7 +97,7 @@ class SimpleNic:
         self.tx.ring_doorbell()
 
     def poll(self):
-        """Frames that arrived, as (:class:`Arrived`, bytes)."""
+        """Return the frames that arrived, as (:class:`Arrived`, bytes)."""
         first, entries = self.rx.prod, self.rx.poll()
         if not entries:
             return entries

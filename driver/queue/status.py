@@ -1,4 +1,4 @@
-"""The status block: how far the card is in each host-to-card ring."""
+"""Status block: consumer indices of the host-to-card rings."""
 
 import collections
 
@@ -14,5 +14,5 @@ Status.__doc__ = """Indices by the names of ``STATUS_BLOCK``."""
 
 
 def unpack_status(data):
-    """The :class:`Status` of the block's bytes."""
+    """Return the :class:`Status` of the block's bytes."""
     return tuple.__new__(Status, _WORDS.unpack(data))

@@ -1,4 +1,4 @@
-"""Whose work goes to the card next."""
+"""Transmit scheduler: order in which the QPs' work is passed to the card."""
 
 import collections
 import math
@@ -16,55 +16,55 @@ _LINE_BYTES_PER_NS = 50   # of a line of 400 Gb/s
 AHEAD_BYTES = 256 * 1024
 QUANTUM_BYTES = 16 * 1024
 DEBT_BYTES_MAX = 256 * 1024
-LEAST_BYTES = 128         # what a descriptor is charged: the line has headers to carry, too
-_LOOKS = 4                # at the status block, while the card does what is enough
+LEAST_BYTES = 128         # least charge of a descriptor, for its headers
+_LOOKS = 4                # polls of the status block while the card transmits `enough_bytes`
 
 
 def enough_bytes(poll_ns):
-    """What no card sends before the status block was looked at a few times, at intervals of ``poll_ns``."""
+    """Return a number of bytes that keeps the card busy for several polls, at intervals of ``poll_ns``."""
     return _LOOKS * poll_ns * _LINE_BYTES_PER_NS
 
 
 def _charged(credit, length):
-    """What is left of a credit when so many bytes are sent."""
+    """Return the rest of a credit after ``length`` bytes are sent."""
     return max(credit - length, -DEBT_BYTES_MAX)
 
 
 class TransmitTurns:
-    """QPs with work wait in turn, and share the line by bytes: deficit round robin (Shreedhar, Varghese 1995).
+    """Deficit round robin (Shreedhar, Varghese 1995) of the QPs with work: they share the line by bytes.
 
-    A QP has a credit of bytes. It is served while that is positive, each descriptor takes what it sends from it, and
-    when it is used up ``QUANTUM_BYTES`` are added and the next QP is served. What is sent again is charged as well:
-    who loses much sends less that is new. Of credit nothing is left when there is no more work, of debts at most
-    ``DEBT_BYTES_MAX``.
+    A QP has a credit of bytes, and is served while it is positive. Each descriptor is charged with its bytes. When the
+    credit is used up, ``QUANTUM_BYTES`` are added and the next QP is served. Retransmissions are charged as well: a QP
+    with many losses sends less new data. When a QP has no more work, its credit expires, and a debt of at most
+    ``DEBT_BYTES_MAX`` remains.
 
-    The card sends what is to be sent again before new work. So that this does not wait for ever, whatever is asked
-    for again, no more than ``AHEAD_BYTES`` are handed over between two descriptors of new work.
+    The card prefers retransmissions to new work. To prevent starvation of new work, at most ``AHEAD_BYTES`` of
+    retransmissions are passed to the card between two descriptors of new work.
 
-    While the card has enough to do, new work waits, so that the doorbell rings for many descriptors at once. An idle
-    card gets all there is, one that works as much again as is enough: what comes later, of another QP or in front of
-    the queue of this one, does not wait for all that could be sent now.
+    While the card has enough work, new work waits, so that one doorbell announces many descriptors. An idle card gets
+    all available work; a busy one gets at most twice ``enough_bytes``, so that later work, of another QP or at the
+    front of this QP's queue, does not wait for everything that could be sent now.
 
     Parameters
     ----------
     rings : dict of Ring
     finished : callable(qp)
-        The card has finished all descriptors of ``qp``.
+        Called when the card has retired all descriptors of ``qp``.
     enough_bytes : int
-        What the card does not finish before :meth:`fill` is called again.
+        Bytes that the card cannot send before the next call of :meth:`fill`.
     """
 
     def __init__(self, rings, finished, *, enough_bytes):
         self.rings, self.finished, self.enough_bytes = rings, finished, enough_bytes
-        self._served = None     # the QP that pushed last
+        self._served = None     # QP that pushed last
         self._rings = [rings[ring] for ring in (Ring.NIC_TX, Ring.SEND, Ring.RETRANSMIT)]
-        self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with some to repeat
-        self._credit = {}   # qp -> bytes, of those that have some or owe some
-        self._ahead = 0   # bytes sent again since new work was finished
-        self._in_card = 0   # bytes of new work that the card knows of
+        self._turn, self._again = collections.deque(), collections.deque()   # QPs with new work; with retransmissions
+        self._credit = {}   # qp -> bytes; negative for a debt
+        self._ahead = 0   # bytes of retransmissions since the card retired new work
+        self._in_card = 0   # bytes of new work that the card has
 
     def offer(self, qp):
-        """Give ``qp`` a turn if it has work."""
+        """Queue ``qp`` if it has work."""
         sender = qp.sender
         if sender is None:
             return
@@ -89,7 +89,8 @@ class TransmitTurns:
         self._served = None
 
     def advance(self, status, now):
-        """Take back what the card finished, by its unpacked STATUS_BLOCK; true if there was something."""
+        """Process the descriptors that the card retired, from its unpacked STATUS_BLOCK. Return true if there were any.
+        """
         nic, send, again = self._rings
         busy = bool(nic.advance(status.nic_tx_cons))
         for ring, cons in ((send, status.send_cons), (again, status.retransmit_cons)):
@@ -100,15 +101,17 @@ class TransmitTurns:
 
     @property
     def last_cons(self):
-        """What the card writes as its index in the SEND ring when it has finished all that is there, if nobody need
-        know before that: all is of one QP. Otherwise None."""
+        """Bytes of the SEND ring's consumer index at which all its descriptors are retired.
+
+        None unless all of them belong to one QP that needs no earlier notice.
+        """
         qp, send = self._served, self._rings[1]
         if qp is None or qp.sender is None or not qp.sender.in_card == send.unfinished > 0:
             return None
         return (send.prod % _INDICES).to_bytes(_INDEX_BYTES, "little") if qp.sender.counts_to_the_last else None
 
     def _finished(self, cookies, again, now):
-        """These descriptors are; without a cookie it was somebody else who pushed one."""
+        """Process retired descriptors. One without a cookie does not belong to a QP."""
         count, length = {}, 0
         for cookie in cookies:
             if cookie is not None:
@@ -124,8 +127,13 @@ class TransmitTurns:
                 self.finished(qp)
 
     def fill(self):
-        """Hand descriptors over as far as the rings have room; true if a QP waits then: until the card has finished
-        something there is no more to hand over."""
+        """Pass descriptors to the card as far as the rings have space.
+
+        Returns
+        -------
+        bool
+            True if a QP waits until the card retires descriptors.
+        """
         if self._again:
             self._repeat()
         if self._turn and self._in_card < self.enough_bytes:
@@ -150,10 +158,9 @@ class TransmitTurns:
         retransmit.ring_doorbell()
 
     def _serve(self, qp, send, most):
-        """The turn of one QP: descriptors for as long as it has credit, there is room, and the card knows of less
-        than ``most`` bytes."""
+        """Serve one QP while it has credit, the ring has space, and the card has less than ``most`` bytes."""
         credit, alone = self._credit.get(qp, 0), len(self._turn) == 1
-        if credit <= 0 and not alone:     # alone it would get its turn back at once, so often until it may send
+        if credit <= 0 and not alone:     # a single QP would be served again at once, until it has credit
             self._credit[qp] = credit + QUANTUM_BYTES
             self._turn.rotate(-1)
             return
@@ -177,7 +184,7 @@ class TransmitTurns:
             self._served_all(qp, credit)
 
     def _served_all(self, qp, credit):
-        """The QP whose turn it is has nothing more."""
+        """Remove the QP that is served: it has no more work."""
         self._turn.popleft()
         if credit > 0:
             self._credit.pop(qp, None)
@@ -186,7 +193,7 @@ class TransmitTurns:
 
     @property
     def busy(self):
-        """Descriptors are in the card or wait for ring room."""
+        """True if descriptors are in the card or wait for ring space."""
         if self._turn or self._again:
             return True
         nic, send, again = self._rings

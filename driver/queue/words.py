@@ -1,4 +1,4 @@
-"""Layouts by machine words: what is packed or unpacked for every descriptor, report and frame."""
+"""Layouts as machine words, for fast packing and unpacking of descriptors, reports and frames."""
 
 import struct
 
@@ -7,10 +7,11 @@ _ORDER = {"little": "<", "big": ">"}
 
 
 def words(layout, *parts):
-    """:class:`struct.Struct` of chosen words of a layout, in its order; what lies between them is 0, or not looked at.
+    """Return a :class:`struct.Struct` of chosen words of a layout, in its order.
 
-    A word is the name of a field, or ``(name, bits)``: so many bits from where the field begins. Its width is 8, 16,
-    32 or 64, and it begins at a whole byte.
+    Bytes between the words are packed as 0 and ignored when unpacked. A word is the name of a field, or ``(name,
+    bits)``: that number of bits from the beginning of the field. Its width is 8, 16, 32 or 64, and it begins at a whole
+    byte.
 
     Raises
     ------
@@ -28,6 +29,6 @@ def words(layout, *parts):
 
 
 def place(layout, first, bits, name):
-    """(shift, mask) of the field ``name`` in the word of so many bits that begins at the field ``first``."""
+    """Return (shift, mask) of the field ``name`` in the word of ``bits`` bits that begins at the field ``first``."""
     within, width = layout.offset_of(name) - layout.offset_of(first), layout.by_name[name].width
     return within if layout.byteorder == "little" else bits - within - width, (1 << width) - 1

@@ -1,1 +1,1 @@
-"""The receiving side of a QP."""
+"""Receiving side of a QP."""

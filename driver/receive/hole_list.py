@@ -1,4 +1,4 @@
-"""The list of holes of one QP: nodes linked for the card, in the order in which the peer fills them."""
+"""List of holes of one QP: nodes linked for the card, in the order in which the peer retransmits."""
 
 import bisect
 import collections
@@ -18,7 +18,7 @@ _DOORBELL_NODES = (1 << abi.LINK_DOORBELL.by_name["nodes"].width) - 1
 
 @dataclass
 class LinkDoorbell:
-    """So many nodes were linked, the first one in the block with this number."""
+    """``nodes`` nodes were linked, the first one in block number ``block``."""
 
     nodes: int
     block: int
@@ -26,7 +26,7 @@ class LinkDoorbell:
 
 @dataclass(eq=False)
 class _Node:
-    """A node of the list."""
+    """Node of the list."""
 
     line: int
     rsn: int
@@ -34,10 +34,10 @@ class _Node:
     encoding: int
     data: bytes = field(repr=False)
     retired: bool = False
-    filled: set = field(default_factory=set, repr=False)  # PSNs of holes the card did not match
+    filled: set = field(default_factory=set, repr=False)  # PSNs of holes that the driver matched
 
     def hole(self, rsn):
-        """PSN of the hole with this RSN, or None."""
+        """Return the PSN of the hole with this RSN, or None."""
         slot = rsn - self.rsn
         for psn, length in self.runs:
             if 0 <= slot < length:
@@ -49,15 +49,15 @@ class _Node:
 class HoleList:
     """Nodes with holes, linked into blocks of the knitting buffer.
 
-    When blocks run short, holes wait in :class:`~weft.driver.receive.waiting.WaitingHoles` and are linked as blocks
-    come back.
+    While no block is free, holes wait in :class:`~weft.driver.receive.waiting.WaitingHoles`. They are linked as blocks
+    are freed.
 
     Parameters
     ----------
     qpn, generation : int
-        Of the QP, as its nodes say.
+        Of the QP, as its nodes contain them.
     pool : KnittingBuffer
-        Where blocks come from.
+        Source of blocks.
     waiting_runs_max : int
         Runs of holes that may wait for a block before they become spans.
     actions : deque
@@ -68,9 +68,9 @@ class HoleList:
     Attributes
     ----------
     next_rsn : int
-        Of the next hole to be linked.
+        RSN of the next hole to link.
     linked : int
-        Nodes ever linked.
+        Number of nodes linked so far, including retired ones.
     nodes : deque
         Linked nodes, head first.
     """
@@ -90,12 +90,12 @@ class HoleList:
 
     @property
     def mostly_linked(self):
-        """What waits is far from becoming spans."""
+        """True if the waiting runs are at most a quarter of the number from which on they become spans."""
         return len(self._waiting) <= self._waiting.runs_max // 4
 
     @property
     def oldest(self):
-        """A PSN below which no hole is open, or None if there are no holes at all."""
+        """PSN below which no hole is open, or None without holes."""
         if not self._open and not self._waiting.starts:
             return None
         while self._open and self._open[0][2].retired:
@@ -106,9 +106,14 @@ class HoleList:
         return min(oldest, default=None)
 
     def add(self, runs, fields):
-        """Link a node at once, or let its holes wait with the others; true if those had to become spans.
+        """Link a node at once, or queue its holes with the waiting ones.
 
-        What waits is linked by :meth:`link_waiting`.
+        :meth:`link_waiting` links the waiting holes.
+
+        Returns
+        -------
+        bool
+            True if the waiting holes had to become spans.
         """
         if not self._waiting and self._link(runs, fields):
             self._announce(1)
@@ -136,7 +141,7 @@ class HoleList:
         return True
 
     def link_waiting(self):
-        """Link what waits for a block, as far as blocks are to be had."""
+        """Link the waiting holes as far as blocks are free."""
         linked = 0
         while self._waiting and self._chain.has_room:
             linked += self._link(*self._waiting.take_node())
@@ -145,7 +150,7 @@ class HoleList:
         self._announce(linked)
 
     def _announce(self, count):
-        """Tell the card, then the peer, of the last ``count`` nodes."""
+        """Announce the last ``count`` nodes: to the card, then to the peer."""
         if count:
             news = [self.nodes[i] for i in range(-count, 0)]
             for at in range(0, count, _DOORBELL_NODES):
@@ -159,7 +164,7 @@ class HoleList:
         self.actions.append(ControlFrame(wire.Opcode.LOSS_REPORT, node.runs[0][0], node.rsn, payload=node.data))
 
     def repeat(self, rsn, limit=None):
-        """Report the linked nodes from this RSN on again, so many at most."""
+        """Report the linked nodes from this RSN on again, at most ``limit`` of them."""
         found = []
         for node in reversed(self.nodes):
             if node.rsn < rsn:
@@ -170,7 +175,7 @@ class HoleList:
             self._report(node)
 
     def fill(self, psn, rsn):
-        """A packet came for a hole that the card leaves open: it is not left any more. False if it is none."""
+        """Mark a hole that the card leaves open as filled: its packet arrived. Return false if there is none."""
         at = bisect.bisect_right(self.nodes, rsn, key=lambda node: node.rsn) - 1
         if at < 0 or self.nodes[at].hole(rsn) != psn:
             return False
@@ -178,7 +183,9 @@ class HoleList:
         return True
 
     def retire(self, line, bits):
-        """The head's block comes back; runs of the holes left, ``bits`` being ``open`` of its RETIRE report.
+        """Free the block of the head node. Return the runs of its remaining holes.
+
+        ``bits`` is the field ``open`` of the RETIRE report.
 
         Raises
         ------
@@ -191,6 +198,6 @@ class HoleList:
         return without(residue_runs(node.runs, node.encoding, bits), node.filled) if bits else []
 
     def close(self):
-        """Give all blocks back: the card does not know them any more."""
+        """Free all blocks. Requires that the card no longer refers to them."""
         self.nodes.clear()
         self._chain.close()

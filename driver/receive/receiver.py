@@ -1,8 +1,8 @@
-"""Receiving side of a QP: what is missing, what is complete, what to tell the peer.
+"""Receiving side of a QP: tracks missing packets and complete messages, and responds to the peer.
 
-Sans-IO apart from the knitting blocks it fills: fed with Meta Reports and control frames, it
-answers with :class:`~weft.driver.receive.hole_list.LinkDoorbell`, :class:`CumDoorbell` and control frames,
-to be carried out in order. A node is linked before its loss report is sent.
+Sans-IO, except for the knitting blocks that it fills: the inputs are Meta Reports and control frames; the outputs are
+:class:`~weft.driver.receive.hole_list.LinkDoorbell`, :class:`CumDoorbell` and control frames, which the owner must
+process in order. A node is linked before its loss report is sent.
 """
 
 import collections
@@ -19,8 +19,8 @@ from .messages import MessageOrder
 
 RNR_TIMER = 4   # 40 µs
 MESSAGES_MAX = 1 << 18
-REPEATED_REPORTS_MAX = 64   # loss reports that one probe brings again
-LAST_ANSWERS_MAX = 64       # probes that a QP in ERR answers
+REPEATED_REPORTS_MAX = 64   # loss reports that one probe repeats
+LAST_ANSWERS_MAX = 64       # probes that a QP in ERR responds to
 _ACCESS = (abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD)
 _NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
     abi.Reason.LENGTH_MISMATCH: wire.Syndrome.NAK_INVALID_REQUEST
@@ -29,7 +29,7 @@ _NAK_SYNDROME = dict.fromkeys(_ACCESS, wire.Syndrome.NAK_REMOTE_ACCESS) | {
 
 @dataclass
 class CumDoorbell:
-    """Every older PSN is acknowledged."""
+    """Doorbell for the cumulative PSN: every PSN before ``psn`` is acknowledged."""
 
     psn: int
 
@@ -37,19 +37,19 @@ class CumDoorbell:
 class Receiver:
     """Receiving side of one QP.
 
-    When so many holes wait for blocks that they become spans, the peer is told to send no new data until most of them
-    are linked.
+    If the number of holes that wait for blocks grows until they become spans, a receive limit stops new data of the
+    peer until most of them are linked.
 
     Parameters
     ----------
     psn : int
-        First PSN expected.
+        First expected PSN.
     qpn, generation, pool, waiting_runs_max
         See :class:`~weft.driver.receive.hole_list.HoleList`.
     messages_max : int
-        Messages that may wait for what is before them, or for a receive request. The peer gets an error for one more.
+        Messages that may wait for earlier packets or for a receive request. A further one is answered with an error.
     rnr_timer : int
-        What the peer is asked to wait when no receive request is there, as the verbs' ``min_rnr_timer``.
+        Time that the peer must wait if there is no receive request, encoded as the verbs' ``min_rnr_timer``.
 
     Attributes
     ----------
@@ -57,19 +57,19 @@ class Receiver:
     cum : int
         Every older PSN is in place.
     base : int
-        Window base that is covered by reported holes.
+        Window base up to which all holes are reported.
     actions : deque
-        To be carried out in order.
+        For the owner to process, in order.
     messages : deque of Message
-        Complete, in order, not yet delivered: the owner takes them from the left.
+        Complete, in order, not yet delivered. The owner takes them from the left.
     broken : abi.Reason or None
-        Why the card gave the list up.
+        Reason for which the card abandoned the list.
     limit : int or None
-        PSN from which on the peer shall send nothing new.
+        PSN from which on the peer must send no new data.
     msn : int
-        Requests of the peer that are complete, in order.
+        Completed requests of the peer, in order.
     held : int
-        Messages that the owner took and that are not complete: they count as waiting.
+        Messages that the owner took and that are incomplete. They count as waiting.
     """
 
     def __init__(self, *, qpn, generation, psn, pool, waiting_runs_max=WAITING_RUNS_MAX, rnr_timer=RNR_TIMER,
@@ -78,7 +78,7 @@ class Receiver:
         self.actions = collections.deque()
         self.messages = collections.deque()
         self.broken = None
-        self.nak = None  # (psn, syndrome): oldest refused packet
+        self.nak = None  # (psn, syndrome) of the oldest rejected packet
         self.nak_sent = False
         self.msn = self.held = 0
         self.limit = None
@@ -88,18 +88,18 @@ class Receiver:
         self.rnr_timer, self._messages_max = rnr_timer, messages_max
         self._holes_seen = 0
         self._limit_serial = 0
-        self._events = collections.deque()  # (base, holes, probe rsn or None) not yet covered
+        self._events = collections.deque()  # (base, holes, probe rsn or None), not yet covered by reported holes
         self._order = MessageOrder()
         self._cum_posted = psn
         self._delivered_any = False
         self._probed = False
-        self._said = None           # every older PSN was acknowledged; None: nothing was
+        self._said = None           # every older PSN was acknowledged; None before the first acknowledgement
         self._says_again, self._answers_left = False, LAST_ANSWERS_MAX
 
     # ------------------------------------------------------------------------------ from the card
 
     def on_node(self, node):
-        """A NODE report: lost PSNs."""
+        """Handle a NODE report: lost PSNs."""
         if self.broken is not None:
             return
         runs = node_runs(node, self.base)
@@ -114,7 +114,7 @@ class Receiver:
         self.link_waiting()
 
     def link_waiting(self):
-        """Link what waits for a block, as far as blocks are to be had."""
+        """Link the waiting holes as far as blocks are free. Lift the receive limit when most are linked."""
         self.holes.link_waiting()
         if self.limit is not None and self.holes.mostly_linked:
             self._set_limit(None)
@@ -131,9 +131,9 @@ class Receiver:
             wire.Opcode.RECEIVE_LIMIT, psn, limited=self.limit is not None, serial=self._limit_serial))
 
     def on_retire(self, report):
-        """A RETIRE report: a block comes back, perhaps with holes that were lost again.
+        """Handle a RETIRE report: a block is free again, perhaps with residue.
 
-        The events of a packet that filled a hole came before: the card keeps that order.
+        The card reports the packets that filled the node's holes before the retirement.
 
         Raises
         ------
@@ -146,12 +146,12 @@ class Receiver:
             self._add(runs, fields)
 
     def on_unmatched(self, report):
-        """An UNMATCHED report: a packet came whose hole the card left open. It is none of what its node leaves."""
+        """Handle an UNMATCHED report: a packet arrived whose hole the card left open. The hole is no residue."""
         rsn = near(report.rsn, self.holes.next_rsn, wire.RSN_BITS)
         self.counts["unmatched"] += self.holes.fill(near(report.psn, self.cum, 32), rsn)
 
     def on_report(self, kind, report):
-        """Take any report of the QP but TX_ERROR, which is the sender's.
+        """Handle any report of the QP except TX_ERROR, which the sender handles.
 
         Raises
         ------
@@ -178,8 +178,10 @@ class Receiver:
             self._on_probe_in_error(report.psn)
 
     def _on_probe_in_error(self, psn):
-        """The QP is in ERR, and its peer, which sends ``psn`` next, does not know. If all that it sent had been
-        acknowledged, it has not heard that either."""
+        """Handle a probe that reached this QP in ERR: the peer, whose next PSN is ``psn``, does not know of the error.
+
+        If everything that the peer sent was acknowledged, that acknowledgement was lost as well, and is repeated.
+        """
         self.nak_sent = False
         if self._answers_left and self.all_acknowledged and near(psn, self.cum, wire.PSN_BITS) <= self.cum:
             self._says_again = True
@@ -187,11 +189,11 @@ class Receiver:
 
     @property
     def all_acknowledged(self):
-        """What came is complete, and the peer was told."""
+        """True if everything that arrived is complete and acknowledged."""
         return self._said == self.cum and self.holes.oldest is None and self.nak is None and not self.held
 
     def on_message_end(self, report):
-        """MESSAGE_END: one comes for every message."""
+        """Handle a MESSAGE_END report. Every message has one."""
         psn = near(report.psn, self.cum, 32)
         if len(self._order.heap) + len(self.messages) + self.held < self._messages_max:
             self._order.add(psn, report)
@@ -201,20 +203,20 @@ class Receiver:
         self._on_progress(report)
 
     def _refused(self, psn, syndrome):
-        """The oldest refused packet is what the NAK will name, once everything before it is complete."""
+        """Record the oldest rejected packet. The NAK names it when everything before it is complete."""
         if syndrome is not None and psn >= self.cum and (self.nak is None or psn < self.nak[0]):
             self.nak = (psn, syndrome)
 
     # -------------------------------------------------------------------------------- from the peer
 
     def on_report_request(self, rsn24, limit=16):
-        """The peer misses the loss report whose first hole has this RSN: it and the next ones again."""
+        """Repeat the loss report whose first hole has this RSN, and up to ``limit`` - 1 later ones, for the peer."""
         self.holes.repeat(near(rsn24, self.holes.next_rsn, wire.RSN_BITS), limit)
 
     # -------------------------------------------------------------------------------------- progress
 
     def settle(self):
-        """Work out what is complete after a batch of reports; fills :attr:`messages` and :attr:`actions`."""
+        """Determine what is complete after a batch of reports. Fills :attr:`messages` and :attr:`actions`."""
         probes, events, last = [], self._events, None
         while events:
             base, holes, rsn = events[0]
@@ -240,33 +242,33 @@ class Receiver:
                 self._report_limit()
 
     def take_message(self):
-        """The next complete message; it counts as delivered and is acknowledged."""
+        """Remove and return the next complete message. It counts as delivered, and will be acknowledged."""
         self._delivered_any = True
         return self.messages.popleft()
 
     def completed(self, requests=1):
-        """So many more requests are done with; the peer is told."""
+        """Count ``requests`` further completed requests, which the next acknowledgement reports."""
         self._delivered_any = True
         self.msn += requests
 
     def refuse(self, psn, syndrome):
-        """The peer asked for what it must not have: the message with this PSN, which was taken."""
+        """Reject the message with this PSN, which was taken: :meth:`acknowledge` sends a NAK with ``syndrome``."""
         self.nak, self.nak_sent = (psn, syndrome), False
 
     @property
     def owes_answer(self):
-        """:meth:`acknowledge` has something to say."""
+        """True if :meth:`acknowledge` may have a frame to queue."""
         return self._delivered_any or self._probed or self.nak is not None
 
     def acknowledge(self, waiting=None, may_refuse=True):
-        """Queue the ACK, RNR NAK or NAK that is due, after the owner took what it could from :attr:`messages`.
+        """Queue the ACK, RNR NAK or NAK that is due, after the owner has taken what it can from :attr:`messages`.
 
         Parameters
         ----------
         waiting : int or None
             PSN of the message that waits for a receive request before anything else can complete.
         may_refuse : bool
-            Everything that was asked for before the refused packet is answered.
+            Every request before the rejected packet has its response.
         """
         if self._probed and waiting is not None:
             self._acknowledge(waiting, rnr_syndrome(self.rnr_timer))
@@ -290,7 +292,7 @@ class Receiver:
             self._acknowledge(self._said - 1, wire.Syndrome.ACK)
 
     def close(self):
-        """Give all blocks back: the QP is destroyed, the card does not know them any more."""
+        """Free all blocks: the QP is destroyed, and the card no longer refers to them."""
         self.holes.close()
 
 

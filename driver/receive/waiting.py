@@ -1,4 +1,4 @@
-"""Holes that wait for a block, coarsened while they wait."""
+"""Holes that wait for a block. If there are too many runs, the closest ones are merged into spans."""
 
 import bisect
 
@@ -8,13 +8,12 @@ from ..knitting.holes import encode_first
 
 
 class WaitingHoles:
-    """A set of PSNs as runs in PSN order; nodes are made of it one at a time, when there is a block for one.
+    """Set of PSNs as runs in PSN order. Nodes are taken from it one at a time, as blocks become free.
 
-    Whatever reports the holes came with, they leave in nodes that are as full as the encodings allow. When there are
-    more than ``runs_max`` runs the closest ones become spans, received PSNs between them included: the peer sends
-    those again, which is harmless, and never more than going back to the oldest hole would. As no node holds more than
-    320 holes, whether lost or not, a span never saves blocks over a bitmap of the same range; what it bounds is the
-    memory for what waits.
+    The nodes are as full as the encodings allow, whatever reports the holes came from. With more than ``runs_max``
+    runs, the closest ones become spans, which include the received PSNs between them. The peer retransmits those PSNs
+    too, which is harmless, and never more than go-back-N from the oldest hole. Since no node holds more than 320 PSNs,
+    a span never saves blocks compared with a bitmap of the same range. It only bounds the memory of the waiting holes.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ class WaitingHoles:
         self.starts, self._ends = [], []
 
     def __len__(self):
-        """Runs."""
+        """Return the number of runs."""
         return len(self.starts)
 
     @property
@@ -46,7 +45,7 @@ class WaitingHoles:
         return [(s, e - s) for s, e in zip(self.starts, self._ends, strict=True)]
 
     def add(self, runs):
-        """Add (first, length) runs; PSNs that are there already do not matter. True if spans had to be made."""
+        """Add (first, length) runs, which may overlap those present. Return true if spans had to be made."""
         for first, length in runs:
             self._add(first, first + length)
         if len(self.starts) > self.runs_max:
@@ -63,7 +62,7 @@ class WaitingHoles:
         self._ends[lo:hi] = [end]
 
     def _coarsen(self, runs):
-        """Close the smallest gaps until so many runs are left."""
+        """Close the smallest gaps until ``runs`` runs are left."""
         gaps = [b - a for a, b in zip(self._ends, self.starts[1:], strict=False)]
         by_size = sorted(range(len(gaps)), key=gaps.__getitem__)
         closed = set(by_size[:len(self.starts) - runs])
@@ -72,7 +71,7 @@ class WaitingHoles:
         self._ends = [e for i, e in enumerate(self._ends) if i not in closed]
 
     def take_node(self):
-        """(runs, NODE fields) of the lowest holes, as many as one node holds; they are not waiting any more."""
+        """Remove the lowest holes, as many as one node holds. Return (runs, NODE fields)."""
         count = min(len(self.starts), abi.NODE_HOLES_MAX)
         runs, fields = encode_first(list(zip(self.starts[:count], self._ends[:count], strict=True)))
         end = sum(runs[-1])

@@ -1,1 +1,1 @@
-"""The sending side of a QP."""
+"""Sending side of a QP."""

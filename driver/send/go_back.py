@@ -1,14 +1,14 @@
-"""What is sent again to a peer that takes packets in order alone: everything from one PSN on."""
+"""Go-back-N retransmission, for a peer that accepts packets in order only."""
 
 
 class GoBack:
-    """Takes the place of a :class:`~weft.driver.send.recovery.Recovery`: no loss report, no RSN.
+    """Go-back-N replacement of :class:`~weft.driver.send.recovery.Recovery`, without loss reports and RSNs.
 
     Parameters
     ----------
     queue : SendQueue
     longest : int
-        Packets of one descriptor at most.
+        Largest number of packets of one descriptor.
     """
 
     expected_rsn = held = 0
@@ -19,17 +19,20 @@ class GoBack:
         self._psn = self._end = 0
 
     def start(self, psn):
-        """Send again from ``psn`` to the newest packet that was handed over, and nothing else."""
+        """Start to retransmit from ``psn`` up to the newest packet that the card has received.
+
+        An earlier retransmission ends.
+        """
         self._psn, self._end = psn, self._queue.sent_psn
 
     @property
     def has_work(self):
-        """Something is to be sent again."""
+        """True if packets wait for retransmission."""
         self._psn = max(self._psn, self._queue.una)
         return self._psn < self._end and self._queue.piece_at(self._psn) is not None
 
     def next(self):
-        """Work of the oldest, and how many packets it is; there is one if :attr:`has_work`."""
+        """Return the work of the oldest retransmission and its number of packets. Requires :attr:`has_work`."""
         piece = self._queue.piece_at(self._psn)
         first = self._psn - piece.psn
         count = min(piece.packets - first, self._longest, self._end - self._psn)
@@ -37,12 +40,12 @@ class GoBack:
         return piece.work(first, count), count
 
     def asks(self, now, again_ns):
-        """There are no reports that could be missing."""
+        """Return false: without loss reports, none can be missing."""
         return False
 
     def forget_held(self):
-        """Nothing is in flight."""
+        """Do nothing: there are no held reports."""
 
     def clear(self):
-        """Nothing is sent again any more."""
+        """Cancel the retransmission."""
         self._psn = self._end

@@ -1,37 +1,37 @@
-"""Loss reports in the order of their RSNs, whatever order they come in."""
+"""Reordering of loss reports by RSN."""
 
 
 class LossReports:
-    """Reports of the peer: each takes effect once, and a missing one is asked for again.
+    """Reorder buffer of the peer's loss reports: each takes effect once, and a missing one is requested again.
 
-    Asking ends after :attr:`ASKS_MAX` times without success: those that came too early are forgotten then, and a probe
-    brings all of them back.
+    After :attr:`ASKS_MAX` requests without success, the early reports are discarded. A probe later brings all of them
+    back.
 
     Attributes
     ----------
     expected : int
         RSN of the first hole of the next report.
     held_holes : int
-        Holes of those that came too early.
+        Holes of the early reports.
     """
 
-    HELD_MAX = 1024   # reports that came too early
+    HELD_MAX = 1024   # early reports
     ASKS_MAX = 8
 
     def __init__(self):
         self.expected = 0
         self.held_holes = 0
-        self._held = {}      # rsn -> (runs, holes) of those that came too early
-        self._asked = None   # RSN last asked for
-        self._asks = 0       # how often
+        self._held = {}      # rsn -> (runs, holes) of early reports
+        self._asked = None   # RSN requested last
+        self._asks = 0       # number of requests for it
         self._again_at = 0
 
     def __len__(self):
-        """Reports that came too early."""
+        """Return the number of early reports."""
         return len(self._held)
 
     def add(self, rsn, runs, count):
-        """A report that is not behind :attr:`expected`; false if there is no room for it, or it is there already."""
+        """Add a report with an RSN of at least :attr:`expected`. Return false if the buffer is full or holds it."""
         if rsn in self._held or len(self._held) >= self.HELD_MAX and rsn != self.expected:
             return False
         self._held[rsn] = (runs, count)
@@ -39,7 +39,7 @@ class LossReports:
         return True
 
     def take(self):
-        """(rsn, runs) of the reports whose turn it is."""
+        """Remove and yield (rsn, runs) of the reports that are in order."""
         while self.expected in self._held:
             rsn = self.expected
             runs, count = self._held.pop(rsn)
@@ -48,7 +48,7 @@ class LossReports:
             yield rsn, runs
 
     def ask(self, now, again_ns):
-        """Whether the missing one is to be asked for now; ``again_ns`` is how long to wait before asking again."""
+        """Return true if the missing report must be requested now. ``again_ns`` is the time until the next request."""
         if not self._held:
             self._asked = None
             return False
@@ -65,11 +65,11 @@ class LossReports:
 
     @property
     def deadline(self):
-        """When :meth:`ask` wants to be called, or None."""
+        """Time at which :meth:`ask` must be called, or None."""
         return self._again_at if self._held and self._asked is not None else None
 
     def forget_held(self):
-        """Those that came too early will come again, or do not matter any more."""
+        """Discard the early reports: the peer sends them again, or they are obsolete."""
         self._held.clear()
         self.held_holes = 0
         self._asked = None

@@ -1,4 +1,4 @@
-"""What was handed over and is not acknowledged, by PSN."""
+"""Log of unacknowledged pieces, by PSN."""
 
 import bisect
 from operator import attrgetter
@@ -9,17 +9,17 @@ _PSN = attrgetter("psn")
 class PieceLog:
     """Pieces of requests in PSN order."""
 
-    KEPT = 256   # acknowledged ones kept at most before they are cleared away
+    KEPT = 256   # acknowledged pieces to keep before they are removed together
 
     def __init__(self):
         self._pieces = []
-        self._first = 0   # the first one that is not acknowledged
+        self._first = 0   # index of the first unacknowledged piece
 
     def add(self, pieces):
         self._pieces.extend(pieces)
 
     def acknowledge(self, cum):
-        """Every PSN below ``cum`` is done with."""
+        """Mark every PSN below ``cum`` as acknowledged."""
         pieces, first = self._pieces, self._first
         count = len(pieces)
         while first < count and (piece := pieces[first]).psn + piece.packets <= cum:
@@ -30,7 +30,7 @@ class PieceLog:
         self._first = first
 
     def find(self, psn):
-        """The unacknowledged piece that holds ``psn``, or None."""
+        """Return the unacknowledged piece that holds ``psn``, or None."""
         at = bisect.bisect_right(self._pieces, psn, self._first, key=_PSN) - 1
         if at < self._first:
             return None

@@ -1,4 +1,4 @@
-"""From the peer's loss reports to what is sent again."""
+"""Loss recovery of the sender: turns loss reports into retransmissions."""
 
 from weft.hdl.contract import abi
 
@@ -9,16 +9,17 @@ from .retransmission import RetransmissionQueue
 
 
 class Recovery:
-    """Loss reports of one QP, and the retransmissions they ask for, in the order of their RSNs.
+    """Loss reports of one QP, and the retransmissions that they request, in RSN order.
 
-    A report is believed as far as it can be true: its holes were sent and are not acknowledged, and all that is asked
-    for and was not sent again yet is not more than that, spans (see :class:`~weft.driver.receive.waiting.WaitingHoles`)
-    counted. What is not believed takes no RSN, so that the true report still counts.
+    A report is accepted only if it is plausible: its holes were sent and are not acknowledged, and the holes that await
+    retransmission do not exceed the outstanding PSNs, with an allowance for spans (see
+    :class:`~weft.driver.receive.waiting.WaitingHoles`). A rejected report consumes no RSN, so that the genuine report
+    still takes effect.
 
     Parameters
     ----------
     longest : int
-        Packets of one descriptor at most.
+        Largest number of packets of one descriptor.
     counts : Counter
         Statistics by name.
     """
@@ -35,22 +36,31 @@ class Recovery:
 
     @property
     def held(self):
-        """A report came that others have to come before."""
+        """True if a report arrived before an earlier one."""
         return self._reports.held_holes > 0
 
     @property
     def has_work(self):
-        """Something is to be sent again."""
+        """True if packets wait for retransmission."""
         return self._queue.packets > 0
 
     def next(self):
-        """Work of the oldest retransmission and how many packets it is; there is one if :attr:`has_work`."""
+        """Return the work of the oldest retransmission and its number of packets. Requires :attr:`has_work`."""
         piece, first, count, rsn = self._queue.next()
         return piece.work(first, count, rsn), count
 
     def take(self, node, queue):
-        """An unpacked NODE of the peer: runs of PSNs of the reports that took effect with it, or None if it makes no
-        sense. ``queue`` is the :class:`~weft.driver.send.send_queue.SendQueue`.
+        """Accept an unpacked NODE of the peer.
+
+        Parameters
+        ----------
+        node : unpacked NODE
+        queue : SendQueue
+
+        Returns
+        -------
+        list or None
+            Runs of PSNs of the reports that took effect with it; None if the node is not plausible.
         """
         rsn = near(node.rsn, self.expected_rsn, 32)
         if rsn < self.expected_rsn:
@@ -69,7 +79,7 @@ class Recovery:
         return taken
 
     def _believed(self, node, rsn, queue):
-        """Runs of a node that can be true, or None; counts why not."""
+        """Return the runs of a plausible node. Otherwise count the reason and return None."""
         try:
             runs = node_runs(node, queue.una)
         except ValueError:
@@ -87,19 +97,19 @@ class Recovery:
         return runs
 
     def asks(self, now, again_ns):
-        """Whether a missing report is to be asked for now, and if so again in ``again_ns``."""
+        """Return true if a missing report must be requested now. ``again_ns`` is the time until the next request."""
         return self._reports.ask(now, again_ns)
 
     @property
     def deadline(self):
-        """When :meth:`asks` wants to be called, or None."""
+        """Time at which :meth:`asks` must be called, or None."""
         return self._reports.deadline
 
     def forget_held(self):
-        """Nothing is in flight: no report is missing."""
+        """Discard the early reports: nothing is in flight, so no report is missing."""
         self._reports.forget_held()
 
     def clear(self):
-        """Nothing is sent again any more."""
+        """Cancel all retransmissions."""
         self._reports.forget_held()
         self._queue.clear()

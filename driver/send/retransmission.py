@@ -1,20 +1,20 @@
-"""What is to be sent again, in the order of the loss reports."""
+"""Queue of retransmissions, in the order of the loss reports."""
 
 import collections
 
 
 class RetransmissionQueue:
-    """Packets of pieces with their RSNs, consecutive ones merged into one descriptor.
+    """Packets of pieces with their RSNs. Consecutive packets are merged into one descriptor.
 
     Parameters
     ----------
     longest : int
-        Packets of one descriptor at most.
+        Largest number of packets of one descriptor.
 
     Attributes
     ----------
     packets : int
-        Waiting to be sent again.
+        Number of packets that wait for retransmission.
     """
 
     def __init__(self, longest):
@@ -26,12 +26,23 @@ class RetransmissionQueue:
         return len(self._queue)
 
     def add(self, runs, rsn, piece_at):
-        """Queue exactly these PSNs; hole i of the report has RSN ``rsn`` + i. How many nobody knows (any more).
+        """Queue these PSNs, and no others. Hole *i* of the report has RSN ``rsn`` + *i*.
 
-        ``piece_at(psn)`` is the piece that holds a PSN, or None.
+        Parameters
+        ----------
+        runs : list of (int, int)
+            (PSN, length).
+        rsn : int
+        piece_at : callable(psn)
+            Returns the piece that holds a PSN, or None.
+
+        Returns
+        -------
+        int
+            Number of PSNs that no piece holds (any more).
         """
         unknown = 0
-        newest = None   # the newest descriptor of this report, which may still grow
+        newest = None   # newest descriptor of this report: packets may be merged into it
         for psn, length in runs:
             while length:
                 piece = piece_at(psn)
@@ -56,7 +67,7 @@ class RetransmissionQueue:
                 and packets + count <= self.longest)
 
     def next(self):
-        """(piece, first, count, rsn) of the oldest."""
+        """Remove and return (piece, first, count, rsn) of the oldest descriptor."""
         entry = self._queue.popleft()
         self.packets -= entry[2]
         return entry

@@ -1,4 +1,4 @@
-"""What a QP was asked to send: cut into descriptors, handed to the card, kept until it is acknowledged."""
+"""Send queue of a QP: requests are cut into descriptors, passed to the card, and kept until acknowledged."""
 
 import collections
 
@@ -7,11 +7,11 @@ from weft.hdl.contract.wire import packet_count
 from ..protocol.segment import split
 from .piece_log import PieceLog
 
-ACKED_AT_ONCE = 256     # packets between two that ask for an acknowledgement, as with mlx5 (its log_ack_req_freq is 8)
+ACKED_AT_ONCE = 256     # packets between two acknowledgement requests, as with mlx5 (log_ack_req_freq is 8)
 
 
 class SendQueue:
-    """Requests in the order they were posted; PSNs are growing integers.
+    """Requests in the order in which they were posted. PSNs are growing integers.
 
     Parameters
     ----------
@@ -20,33 +20,33 @@ class SendQueue:
     pmtu : int
         Bytes.
     chunk_bytes : int
-        Largest piece handed to the card in one descriptor.
+        Largest payload of one descriptor.
     max_outstanding : int
-        PSNs handed over and unacknowledged at most.
+        Largest number of PSNs that are passed to the card and unacknowledged.
 
     Attributes
     ----------
     acked_at_once : int
-        Packets after which the sender wants to hear of them, when requests are posted as a list.
+        Packets after which the sender requests an acknowledgement if requests are posted as a list.
     next_psn : int
-        Of the next request to be cut.
+        PSN of the next request to cut.
     sent_psn : int
-        Behind the last packet handed over.
+        PSN after the last packet that was passed to the card.
     una : int
-        Oldest unacknowledged.
+        Oldest unacknowledged PSN.
     limit : int or None
-        PSN from which on nothing is handed over for now.
+        PSN from which on nothing may be passed to the card at present.
     waiting, requests, chunks : deque
-        Requests that are not cut yet, those that are and are not complete, and what is left to be handed over of
-        these, as (piece, first, count).
+        Requests that are not cut yet; requests that are cut and incomplete; their remaining parts for the card, as
+        (piece, first, count).
     refused : (int, WCStatus) or None
-        First PSN of the oldest request that the own card refused, and why.
+        First PSN of the oldest request that the local card rejected, and the status.
     """
 
     def __init__(self, *, psn, pmtu, chunk_bytes, max_outstanding):
         self.pmtu, self.chunk_bytes, self.max_outstanding = pmtu, chunk_bytes, max_outstanding
         self.acked_at_once = min(ACKED_AT_ONCE, max_outstanding // 2)
-        self._step = max(1, chunk_bytes // pmtu)     # packets of a chunk
+        self._step = max(1, chunk_bytes // pmtu)     # packets per chunk
         self.next_psn = self.sent_psn = self.una = psn
         self.limit = None
         self.waiting, self.requests, self.chunks = collections.deque(), collections.deque(), collections.deque()
@@ -54,12 +54,15 @@ class SendQueue:
         self.refused = None
 
     def __len__(self):
-        """Requests not complete."""
+        """Return the number of incomplete requests."""
         return len(self.waiting) + len(self.requests)
 
     def post(self, requests):
-        """Accept requests, in order. What asks for something, or grants it, overtakes the data of answers and of
-        granted sends at the end of the queue: the peer has what to do while these are on their way."""
+        """Accept requests, in order.
+
+        Requests and grants overtake the bulk data (responses and granted sends) at the end of the queue, so that the
+        peer can work while the data is in flight.
+        """
         waiting = self.waiting
         for request in requests:
             if request.end is None or request.bulk:
@@ -73,8 +76,10 @@ class SendQueue:
     # --------------------------------------------------------------------------------- to the card
 
     def _cut(self):
-        """Cut what comes next: as many requests as are a chunk each, and one that is more; data that others may
-        overtake only if it is first."""
+        """Cut the next requests: all that fit a chunk each, and one larger request.
+
+        Bulk data, which other requests may overtake, is cut only if it is first.
+        """
         waiting, requests, chunks, pieces = self.waiting, self.requests, self.chunks, []
         psn, pmtu, step = self.next_psn, self.pmtu, self._step
         while waiting and self.refused is None and not (chunks and waiting[0].end is not None and waiting[0].bulk):
@@ -114,15 +119,19 @@ class SendQueue:
 
     @property
     def _end(self):
-        """PSN from which on nothing may be handed over for now."""
+        """PSN from which on nothing may be passed to the card at present."""
         most = self.una + self.max_outstanding
         return most if self.limit is None or self.limit > most else self.limit
 
     def next(self, entries=1, most_bytes=1):
-        """:class:`~weft.driver.protocol.segment.Work` of the next descriptors that may be handed over.
+        """Return the next descriptors that may be passed to the card.
 
-        Each takes one of ``entries`` at least, the last one perhaps more than are left; and none comes behind
+        Each takes at least one of ``entries``; the last one may exceed the rest. No descriptor follows after
         ``most_bytes`` or more.
+
+        Returns
+        -------
+        list of :class:`~weft.driver.protocol.segment.Work`
         """
         works, chunks, end, sent, length = [], self.chunks, self._end, self.sent_psn, 0
         while entries > 0 and length < most_bytes:
@@ -149,33 +158,33 @@ class SendQueue:
 
     @property
     def drained(self):
-        """Nothing that was begun is unfinished."""
+        """True if no request that was cut is incomplete."""
         return not self.requests
 
     @property
     def has_more(self):
-        """Not everything posted was handed over."""
+        """True if posted requests remain to be passed to the card."""
         return bool(self.waiting or self.chunks)
 
     @property
     def held_back(self):
-        """The limit is all that keeps new data back."""
+        """True if only the limit holds back new data."""
         return self.limit is not None and self.sent_psn >= self.limit and self.has_more
 
     @property
     def in_flight(self):
-        """Something handed over is not acknowledged."""
+        """True if packets that were passed to the card are unacknowledged."""
         return self.una < self.sent_psn
 
     @property
     def awaits_peer(self):
-        """The peer has to say something before it is done."""
+        """True if progress needs a frame of the peer."""
         return self.una < self.sent_psn or self.held_back
 
-    # ------------------------------------------------------------------------------ what becomes of it
+    # ------------------------------------------------------------------------------ completion
 
     def acknowledge(self, cum):
-        """Every PSN below ``cum`` arrived; the requests that are complete now."""
+        """Mark every PSN below ``cum`` as received. Return the requests that this completes."""
         self.una = cum
         self._pieces.acknowledge(cum)
         complete, requests = [], self.requests
@@ -184,7 +193,7 @@ class SendQueue:
         return complete
 
     def refuse(self, psn, status):
-        """The card refused the descriptor with this PSN: nothing of its request, and of those behind it, is sent."""
+        """Stop at the descriptor with this PSN, which the card rejected: its request and later ones are not sent."""
         request = self.request_at(psn)
         first = self.una if request is None else request.psn
         if self.refused is None or first < self.refused[0]:
@@ -193,12 +202,11 @@ class SendQueue:
 
     @property
     def failure(self):
-        """(first PSN, status) of the oldest request if the card refused it, and everything before it arrived, or
-        None."""
+        """First PSN and status of the oldest rejected request if nothing before it is unacknowledged, else None."""
         return self.refused if self.refused is not None and self.una >= self.refused[0] else None
 
     def piece_at(self, psn):
-        """The sent, unacknowledged piece that holds ``psn``, or None. Refused requests have none."""
+        """Return the sent, unacknowledged piece that holds ``psn``, or None. Rejected requests have none."""
         if psn >= self.sent_psn:
             return None
         if self.refused is not None and psn >= self.refused[0]:
@@ -206,11 +214,11 @@ class SendQueue:
         return self._pieces.find(psn)
 
     def request_at(self, psn):
-        """The cut request that is not complete and holds ``psn``, or None."""
+        """Return the cut, incomplete request that holds ``psn``, or None."""
         return next((r for r in self.requests if r.psn <= psn < r.end_psn), None)
 
     def flush(self):
-        """Forget everything; the requests that were not complete."""
+        """Remove everything. Return the incomplete requests."""
         requests = [*self.requests, *self.waiting]
         for queue in (self.requests, self.waiting, self.chunks, self._pieces):
             queue.clear()

@@ -1,8 +1,8 @@
-"""Sending side of a QP: what the peer says, what was lost, what to do next.
+"""Sending side of a QP: handles the peer's frames, loss recovery and timers.
 
-Sans-IO: fed with requests, control frames, transmit completions and the clock; it answers with
-WORK fields, control frames and completions that its owner collects. PSNs and RSNs are plain
-growing integers here; their low bits go on the wire.
+Sans-IO: the inputs are requests, control frames, transmit completions and the time; the outputs are WORK fields,
+control frames and completions, which the owner collects. PSNs and RSNs are growing integers here; packets hold their
+low bits.
 """
 
 import collections
@@ -24,7 +24,7 @@ _NAK_STATUS = {
     wire.Syndrome.NAK_REMOTE_OPERATIONAL: WCStatus.REM_OP_ERR,
 }
 RNR_RETRY_FOREVER = 7
-LIMIT_STEPS_MAX = 256   # changes of the receive limit that may get lost one after the other
+LIMIT_STEPS_MAX = 256   # consecutive changes of the receive limit that may be lost
 
 
 class Sender:
@@ -33,29 +33,29 @@ class Sender:
     Parameters
     ----------
     psn, pmtu, chunk_bytes, max_outstanding
-        See :class:`SendQueue`; outstanding are always less than 2^23.
+        See :class:`SendQueue`. Fewer than 2^23 PSNs are outstanding.
     probe_ns, timeout_ns, retry_cnt : int
         See :class:`ProgressTimer`.
     rnr_retry : int
-        Receiver-not-ready answers before giving up; 7 means never.
+        RNR NAKs before the request fails; 7 means no limit.
 
     Attributes
     ----------
     queue : SendQueue
-        What was posted and is not complete.
+        Posted, incomplete requests.
     frames, completions : deque
-        To be collected: :class:`ControlFrame`, and (:class:`Request`, WCStatus) in order.
+        For the owner to collect: :class:`ControlFrame`, and (:class:`Request`, WCStatus) in order.
     failed : WCStatus or None
-        Why the QP is in error.
+        Reason for the error state.
     in_card : int
-        Descriptors handed over and not reported finished.
+        Descriptors passed to the card and not reported as finished.
     msn : int
-        Requests that the peer says are complete.
+        Requests that the peer reports as complete.
     awaiting : bool
-        The owner waits for more than that what was sent arrived: for the peer to be done with it, or for an answer.
+        The owner waits for more than the acknowledgement: for the peer to complete a request, or for a response.
     in_turn : callable(psn, status) or None
-        Told of a request that will not succeed, instead of everything failing at once: its owner calls :meth:`fail`
-        when all before it are complete.
+        Called for a request that fails, instead of an immediate error. The owner then calls :meth:`fail` when all
+        earlier requests are complete.
     counts : Counter
         Statistics by name.
     """
@@ -81,7 +81,7 @@ class Sender:
     # ---------------------------------------------------------------------------- from the application
 
     def post(self, requests):
-        """Accept requests."""
+        """Accept requests. In the error state they are flushed."""
         if self.failed is not None:
             self.completions.extend([(request, WCStatus.WR_FLUSH_ERR) for request in requests])
         else:
@@ -89,7 +89,7 @@ class Sender:
 
     @property
     def outstanding(self):
-        """Requests not completed."""
+        """Number of incomplete requests."""
         return len(self.queue)
 
     @property
@@ -98,7 +98,7 @@ class Sender:
 
     @property
     def at_rest(self):
-        """Nothing is to be sent, waited for, or told of."""
+        """True if nothing must be sent, awaited or collected."""
         queue = self.queue
         return (self.timer.deadline is None and self.failed is None and not (
             self.awaiting or self.completions or self.frames or queue.requests or queue.waiting))
@@ -110,7 +110,8 @@ class Sender:
         return self.queue.has_work
 
     def next_work(self, entries=1, most_bytes=1):
-        """List of :class:`~weft.driver.protocol.segment.Work` for the SEND ring; see :meth:`SendQueue.next`."""
+        """Return a list of :class:`~weft.driver.protocol.segment.Work` for the SEND ring. See :meth:`SendQueue.next`.
+        """
         before = self.queue.sent_psn
         works = self.queue.next(entries, most_bytes)
         self.in_card += len(works)
@@ -122,7 +123,7 @@ class Sender:
         return self._recovery.has_work
 
     def next_retransmission(self):
-        """:class:`~weft.driver.protocol.segment.Work` for the RETRANSMIT ring, or None."""
+        """Return :class:`~weft.driver.protocol.segment.Work` for the RETRANSMIT ring, or None."""
         if not self._recovery.has_work:
             return None
         work, count = self._recovery.next()
@@ -131,19 +132,24 @@ class Sender:
         return work
 
     def on_transmitted(self, now, again=False, descriptors=1):
-        """The card finished so many descriptors of this QP: new work, of which there is not without end, or such that
-        was sent again."""
+        """Note that the card retired ``descriptors`` descriptors of this QP: new work, or retransmissions if ``again``.
+
+        New work counts as progress of the timer; retransmissions only restart it.
+        """
         self.in_card -= descriptors
         if self.failed is None and (self.queue.una < self.queue.sent_psn or self.awaiting):
             (self.timer.restart if again else self.timer.progress)(now)
 
     @property
     def counts_to_the_last(self):
-        """Of its descriptors only the last one that the card finishes matters."""
+        """True if only the last descriptor that the card retires matters."""
         return self.timer.round_trip.opened is None
 
     def on_refused(self, psn, status, now):
-        """The card refused a descriptor with 32-bit ``psn``: its request fails, once those before it are complete."""
+        """Handle a descriptor with 32-bit ``psn`` that the card rejected.
+
+        Its request fails when all requests before it are complete.
+        """
         if self.failed is not None:
             return
         self.queue.refuse(near(psn, self.queue.una, 32), status)
@@ -164,10 +170,10 @@ class Sender:
     # --------------------------------------------------------------------------------- from the peer
 
     def on_ack(self, psn, syndrome, now, msn=None, requests=0, oldest_psn=None):
-        """An ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. What its ``syndrome`` does not say is not done.
+        """Handle an ACKNOWLEDGE frame with 24-bit ``psn`` and ``msn``. Unknown syndromes are counted and ignored.
 
-        The peer cannot be done with more than ``requests``, and may still refuse the one whose first PSN is
-        ``oldest_psn``, the oldest that the owner waits for.
+        ``requests`` is the upper limit of ``msn``. The peer may still reject the request whose first PSN is
+        ``oldest_psn``, the oldest for which the owner waits.
         """
         if self.failed is not None:
             return
@@ -192,8 +198,10 @@ class Sender:
             self.counts["bad_syndromes"] += 1
 
     def _acknowledge(self, cum, now, msn):
-        """Every PSN below ``cum`` arrived, and the peer is done with ``msn`` requests, if that is news; false if
-        that was never sent, or is known to have arrived."""
+        """Handle the acknowledgement of every PSN below ``cum``, and of ``msn`` requests unless ``msn`` is None.
+
+        Return false if ``cum`` was never sent, or is older than the last acknowledgement.
+        """
         queue = self.queue
         if not queue.una <= cum <= queue.sent_psn:
             self.counts["stray_acks"] += 1
@@ -217,11 +225,11 @@ class Sender:
 
     @property
     def awaits_peer(self):
-        """The peer has to say something."""
+        """True if progress needs a frame of the peer."""
         return self.awaiting or self.queue.awaits_peer
 
     def moved(self, now):
-        """Something that was waited for came, or there is something to wait for."""
+        """Restart the timer after progress, or stop it if nothing is awaited."""
         if self.awaiting or self.queue.awaits_peer:
             self.timer.progress(now)
         else:
@@ -235,7 +243,7 @@ class Sender:
                 self.moved(now)
 
     def _nameable(self, psn, oldest_psn=None):
-        """A packet that the peer may say something bad of."""
+        """Return true if the peer may send a NAK for this packet."""
         oldest = self.queue.una if oldest_psn is None else min(oldest_psn, self.queue.una)
         if oldest <= psn < self.queue.sent_psn:
             return True
@@ -243,19 +251,22 @@ class Sender:
         return False
 
     def _count_not_ready(self, psn, asked):
-        """A packet found no receive request. One such answer for each probe counts, however many come."""
+        """Count an RNR NAK. Of all that answer one probe, one counts."""
         self._rnr += asked
         if self.rnr_retry != RNR_RETRY_FOREVER and self._rnr > self.rnr_retry:
             self._fail_in_turn(psn, WCStatus.RNR_RETRY_EXC_ERR)
 
     def _on_sequence_nak(self, psn, now):
-        """The peer misses this packet; what it misses altogether its report says."""
+        """Handle a NAK for a missing packet. The loss report that follows lists all missing packets."""
         self.counts["sequence_naks"] += 1
         self.timer.hurry(now)
 
     def on_receive_limit(self, psn, limited, serial, now):
-        """A RECEIVE_LIMIT frame with 24-bit ``psn``. The timer runs while it holds new data back: the news of its end
-        may get lost, and a probe is answered with it."""
+        """Handle a RECEIVE_LIMIT frame with 24-bit ``psn``.
+
+        The timer runs while the limit holds back new data: the frame that lifts the limit may be lost, and the response
+        to a probe repeats it.
+        """
         if self.failed is not None:
             return
         serial = near(serial, self._limit_serial, wire.LIMIT_SERIAL_BITS)
@@ -273,7 +284,7 @@ class Sender:
             self.timer.restart(now)
 
     def on_loss_report(self, node, now):
-        """A LOSS_REPORT frame with its unpacked NODE."""
+        """Handle a LOSS_REPORT frame with its unpacked NODE."""
         if self.failed is not None:
             return
         taken = self._recovery.take(node, self.queue)
@@ -300,8 +311,11 @@ class Sender:
     # ------------------------------------------------------------------------------------ the clock
 
     def poll(self, now, spares=False):
-        """Let time pass: probes, repeated requests, giving up. With ``spares`` nobody waits for what is on its way: if
-        the peer does not answer any more, sending rests until it speaks."""
+        """Advance the time: send probes, repeat requests, or give up.
+
+        With ``spares``, no program waits for the outstanding requests. If the peer then stops responding, the sender
+        pauses until it receives a frame, instead of failing.
+        """
         if self.failed is not None:
             return
         if self._recovery.held:
@@ -320,13 +334,16 @@ class Sender:
                 self.fail(WCStatus.RETRY_EXC_ERR)
 
     def _probe(self):
-        """Ask the peer what it misses."""
+        """Ask the peer for everything that it misses."""
         self.frames.append(ControlFrame(wire.Opcode.PROBE, self.queue.sent_psn, self.expected_rsn))
 
     @property
     def _peers_turn(self):
-        """The timer counts. While the card has descriptors, or is to get some, it says nothing of the peer; when the
-        last of them is finished the time begins anew."""
+        """True if the timer counts.
+
+        While the card has descriptors, or will get some, elapsed time does not concern the peer. The timer restarts
+        when the card retires the last descriptor.
+        """
         queue = self.queue
         return (not self.in_card and self.timer.deadline is not None
                 and (self.awaiting or queue.una < queue.sent_psn or queue.held_back)
@@ -334,7 +351,7 @@ class Sender:
 
     @property
     def deadline(self):
-        """When :meth:`poll` wants to be called, or None."""
+        """Time at which :meth:`poll` must be called, or None."""
         due = None if self.in_card or self.timer.deadline is None or not self._peers_turn else self.timer.deadline
         if not self._recovery.held:
             return due
@@ -344,13 +361,13 @@ class Sender:
         return min(due, asks)
 
     def abandon(self):
-        """Hand nothing more over: the QP is being destroyed; nothing is completed."""
+        """Stop sending, without completions: the QP is being destroyed."""
         if self.failed is None:
             self.fail(WCStatus.WR_FLUSH_ERR)
         self.completions.clear()
 
     def fail(self, status):
-        """Into error: the oldest request gets ``status``, all others are flushed."""
+        """Enter the error state: the oldest request completes with ``status``, all others are flushed."""
         if self.failed is not None:
             return
         self.failed = status

@@ -1,4 +1,4 @@
-"""Sending side of a QP whose peer speaks RoCEv2 as the standard has it, and nothing else."""
+"""Sending side of a QP whose peer implements plain RoCEv2."""
 
 from ..protocol.segment import Work
 from .go_back import GoBack
@@ -6,18 +6,18 @@ from .sender import Sender
 
 
 def _asking(work):
-    """Return the same :class:`Work`, whose last packet asks for an acknowledgement."""
+    """Return a copy of ``work`` whose last packet requests an acknowledgement."""
     return Work(*(getattr(work, name) for name in Work._fields))._replace(last=True)
 
 
 class StandardSender(Sender):
-    """Only writes: each packet is a legal RDMA WRITE ONLY, which an RC responder takes if it comes in its turn.
+    """Sender of writes only: each packet is a legal RDMA WRITE ONLY, which an RC responder accepts in PSN order.
 
-    When the peer misses a packet (NAK 0x60), everything from there on is handed to the card again, under the PSNs it
-    had. In place of a probe the last packet goes once more: whoever has it acknowledges it again, whoever does not
-    says what is missing. If that is not answered, the next time everything from the oldest unacknowledged packet on
-    goes again, and so on in turns. The last packet of every descriptor asks to be acknowledged. MSNs count packets at
-    such a peer, and are not looked at; loss reports and receive limits are not believed.
+    When the peer misses a packet (NAK 0x60), everything from there on is passed to the card again, with unchanged PSNs.
+    Instead of a probe, the last packet is sent again: a peer that has it acknowledges it again; a peer that does not
+    reports what is missing. If no response follows, the next retransmission starts at the oldest unacknowledged packet;
+    the two kinds alternate. The last packet of every descriptor requests an acknowledgement. The MSNs of such a peer
+    count packets and are ignored, as are loss reports and receive limits.
 
     Parameters and attributes are those of :class:`Sender`.
     """
@@ -47,7 +47,7 @@ class StandardSender(Sender):
     def _acknowledge(self, cum, now, msn=None):
         before = len(self.queue)
         known = super()._acknowledge(cum, now, msn)
-        self.msn += before - len(self.queue)     # such a peer is done with a write when it has it
+        self.msn += before - len(self.queue)     # such a peer completes a write when it acknowledges it
         return known
 
     def _on_sequence_nak(self, psn, now):

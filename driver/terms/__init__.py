@@ -1,1 +1,1 @@
-"""The words of the verbs that every part of the driver speaks: enumerations and work completions."""
+"""Terms of the verbs that all parts of the driver share: enumerations, errors and work completions."""

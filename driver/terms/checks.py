@@ -1,4 +1,4 @@
-"""Arguments that make no sense are refused when they are given, in one wording."""
+"""Checks of arguments, with uniform error messages."""
 
 import functools
 import operator
@@ -9,12 +9,12 @@ from .enums import AccessFlag
 from .errors import InvalidValue, NotSupported
 
 _EXISTING = (AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
-             | AccessFlag.HUGETLB | AccessFlag.RELAXED_ORDERING)   # the last one may be ignored, as the verbs say
+             | AccessFlag.HUGETLB | AccessFlag.RELAXED_ORDERING)   # the verbs permit to ignore the last one
 _REMOTE = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_ATOMIC
 
 
 def between(name, value, low, high):
-    """``value`` as an int.
+    """Return ``value`` as an int.
 
     Raises
     ------
@@ -33,37 +33,37 @@ def between(name, value, low, high):
 
 
 class Range(NamedTuple):
-    """Integers that a field of a dataclass may have, ends included: ``depth: Annotated[int, Range(0, 16)] = 1``."""
+    """Permitted integers of a dataclass field, limits included: ``depth: Annotated[int, Range(0, 16)] = 1``."""
 
     low: int
     high: int
 
 
 def check_ranges(settings):
-    """Check every field of a dataclass that has a :class:`Range`; raise as :func:`between` does."""
+    """Check every field of a dataclass that has a :class:`Range`. Raises as :func:`between`."""
     for name, limits in _ranges(type(settings)).items():
         between(name, getattr(settings, name), *limits)
 
 
 @functools.cache
 def _ranges(kind):
-    """``{field name: Range}`` of a dataclass."""
+    """Return ``{field name: Range}`` of a dataclass."""
     return {name: one for name, hint in typing.get_type_hints(kind, include_extras=True).items()
             for one in getattr(hint, "__metadata__", ()) if isinstance(one, Range)}
 
 
 def unsigned(name, value, bits):
-    """The same for a number of so many bits."""
+    """Return ``value`` as an int of ``bits`` bits. Raises as :func:`between`."""
     return between(name, value, 0, (1 << bits) - 1)
 
 
 def member(name, value, kind):
-    """``value`` as a member of an enumeration, or as flags.
+    """Return ``value`` as a member of an enumeration, or as flags.
 
     Raises
     ------
     ValueError
-        If there is no such one.
+        If there is no such member.
     """
     try:
         return kind(value)
@@ -72,18 +72,18 @@ def member(name, value, kind):
 
 
 def instance(name, value, *kinds):
-    """Raise TypeError if ``value`` is none of ``kinds``."""
+    """Raise TypeError if ``value`` is not an instance of one of ``kinds``."""
     if not isinstance(value, kinds):
         raise TypeError(f"{name} is {value!r}; a {' or a '.join(kind.__name__ for kind in kinds)} is needed")
 
 
 def mr_access(access):
-    """``access`` as flags of a memory region.
+    """Return ``access`` as flags of a memory region.
 
     Raises
     ------
     ValueError
-        If there are no such flags, or the peer may write where the host may not.
+        If there are no such flags, or the peer could write but the host could not.
     """
     access = member("access", access, AccessFlag)
     if absent := int(access) & ~int(_EXISTING):

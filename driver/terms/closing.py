@@ -1,8 +1,8 @@
-"""Objects that a ``with`` statement closes."""
+"""Base of objects that a ``with`` statement closes."""
 
 
 class Closing:
-    """An object with ``close()``, which the end of its ``with`` block calls."""
+    """Object with ``close()``, which is called at the end of its ``with`` block."""
 
     def __enter__(self):
         return self

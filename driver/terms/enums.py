@@ -4,7 +4,7 @@ import enum
 
 
 class QPType(enum.IntEnum):
-    """Type of a QP (ibv_qp_type); only RC can be created."""
+    """Type of a QP (ibv_qp_type). Only RC is supported."""
 
     RC = 2
     UC = 3
@@ -29,7 +29,7 @@ class QPState(enum.IntEnum):
 
 
 class MigState(enum.IntEnum):
-    """State of path migration (ibv_mig_state), which does not exist: always MIGRATED."""
+    """State of path migration (ibv_mig_state), which is not supported: always MIGRATED."""
 
     MIGRATED = 0
     REARM = 1
@@ -79,7 +79,7 @@ class WROpcode(enum.IntEnum):
 
 
 class WCOpcode(enum.IntEnum):
-    """Operation a completion speaks of (ibv_wc_opcode)."""
+    """Operation that completed (ibv_wc_opcode)."""
 
     SEND = 0
     RDMA_WRITE = 1
@@ -145,7 +145,7 @@ class WCFlags(enum.IntFlag):
 
 
 class AccessFlag(enum.IntFlag):
-    """Access of an MR or a QP (ibv_access_flags); the card knows the low four."""
+    """Access of an MR or a QP (ibv_access_flags). The card has the lowest four."""
 
     LOCAL_WRITE = 1
     REMOTE_WRITE = 2
@@ -159,7 +159,7 @@ class AccessFlag(enum.IntFlag):
 
 
 class ReregFlag(enum.IntFlag):
-    """What ``MR.rereg`` changes (ibv_rereg_mr_flags)."""
+    """Attributes that ``MR.rereg`` changes (ibv_rereg_mr_flags)."""
 
     CHANGE_TRANSLATION = 1
     CHANGE_PD = 2
@@ -177,7 +177,7 @@ class MTU(enum.IntEnum):
 
 
 class QPAttrMask(enum.IntFlag):
-    """Attributes of a QP that a call speaks of (ibv_qp_attr_mask)."""
+    """Attributes of a QP that a call sets or queries (ibv_qp_attr_mask)."""
 
     STATE = 1
     CUR_STATE = 2
@@ -204,7 +204,7 @@ class QPAttrMask(enum.IntFlag):
 
 
 class SrqAttrMask(enum.IntFlag):
-    """Which attributes ``SRQ.modify`` applies (ibv_srq_attr_mask)."""
+    """Attributes that ``SRQ.modify`` sets (ibv_srq_attr_mask)."""
 
     MAX_WR = 1
     LIMIT = 2

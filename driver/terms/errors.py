@@ -1,6 +1,6 @@
-"""What goes wrong, as pyverbs names it: the code of the verbs, and a sentence.
+"""Errors of pyverbs, with an error code of the verbs and a message.
 
-An error is also the Python error that fits it best, for programs that know nothing of verbs.
+Each is also the most similar Python error, for programs that do not use pyverbs errors.
 """
 
 import errno
@@ -8,7 +8,7 @@ import os
 
 
 class PyverbsError(Exception):
-    """Base of all; with an ``error_code`` its text is part of the message."""
+    """Base of all errors. An ``error_code`` is appended to the message, with its text."""
 
     def __init__(self, msg, error_code=-1):
         if error_code != -1:
@@ -17,12 +17,12 @@ class PyverbsError(Exception):
 
 
 class PyverbsRDMAError(PyverbsError):
-    """A verb failed.
+    """Failure of a verb.
 
     Attributes
     ----------
     error_code : int
-        Of ``errno``; the few verbs that return it negated leave it so. −1 if there is none.
+        Of ``errno``; negated for the few verbs that return it so. −1 if there is none.
     """
 
     code = -1
@@ -33,38 +33,38 @@ class PyverbsRDMAError(PyverbsError):
 
 
 class PyverbsUserError(PyverbsError):
-    """The program asked for something that makes no sense in itself."""
+    """Invalid use by the program."""
 
     def __init__(self, msg):
         super().__init__(msg)
 
 
 class InvalidValue(PyverbsRDMAError, ValueError):
-    """An argument is impossible, or not possible now."""
+    """An argument is invalid, or invalid in the current state."""
 
     code = errno.EINVAL
 
 
 class NotSupported(InvalidValue):
-    """What is asked for exists in the verbs, but not here."""
+    """The verbs define the request, but this implementation does not support it."""
 
     code = errno.EOPNOTSUPP
 
 
 class InUse(InvalidValue):
-    """Something else still needs it."""
+    """Another object still needs this one."""
 
     code = errno.EBUSY
 
 
 class QueueFull(PyverbsRDMAError, BufferError):
-    """As many requests as the queue holds are outstanding."""
+    """The queue has no space for another request."""
 
     code = errno.ENOMEM
 
 
 class NoRoom(PyverbsRDMAError, MemoryError):
-    """The card or the host has no room for another one."""
+    """The card or the host has no resources for another object."""
 
     code = errno.ENOMEM
 
@@ -76,6 +76,6 @@ class QueueOverrun(PyverbsRDMAError, OverflowError):
 
 
 class TimedOut(PyverbsRDMAError, TimeoutError):
-    """What was waited for did not come in time."""
+    """The time-out expired."""
 
     code = errno.ETIMEDOUT

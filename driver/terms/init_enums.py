@@ -1,10 +1,10 @@
-"""Enumerations of what objects are created with, with the names and values of libibverbs."""
+"""Enumerations for the creation of objects, with the names and values of libibverbs."""
 
 import enum
 
 
 class QPInitAttrMask(enum.IntFlag):
-    """Which attributes of a QPInitAttrEx count (ibv_qp_init_attr_mask)."""
+    """Valid attributes of a QPInitAttrEx (ibv_qp_init_attr_mask)."""
 
     PD = 1
     XRCD = 2
@@ -16,7 +16,7 @@ class QPInitAttrMask(enum.IntFlag):
 
 
 class QPCreateFlag(enum.IntFlag):
-    """What is special about a QP (ibv_qp_create_flags); nothing of it exists here."""
+    """Creation flags of a QP (ibv_qp_create_flags); none is supported."""
 
     BLOCK_SELF_MCAST_LB = 1 << 1
     SCATTER_FCS = 1 << 8
@@ -26,7 +26,7 @@ class QPCreateFlag(enum.IntFlag):
 
 
 class SrqType(enum.IntEnum):
-    """Kind of an SRQ (ibv_srq_type); only BASIC can be created."""
+    """Type of an SRQ (ibv_srq_type). Only BASIC is supported."""
 
     BASIC = 0
     XRC = 1
@@ -34,7 +34,7 @@ class SrqType(enum.IntEnum):
 
 
 class SrqInitAttrMask(enum.IntFlag):
-    """Which attributes of an SrqInitAttrEx count (ibv_srq_init_attr_mask)."""
+    """Valid attributes of an SrqInitAttrEx (ibv_srq_init_attr_mask)."""
 
     TYPE = 1
     PD = 2
@@ -44,7 +44,7 @@ class SrqInitAttrMask(enum.IntFlag):
 
 
 class CqWcFlag(enum.IntFlag):
-    """What can be read of a completion of a CQEX (ibv_create_cq_wc_flags)."""
+    """Readable fields of a completion of a CQEX (ibv_create_cq_wc_flags)."""
 
     EX_WITH_BYTE_LEN = 1 << 0
     EX_WITH_IMM = 1 << 1
@@ -62,21 +62,21 @@ class CqWcFlag(enum.IntFlag):
 
 
 class CqAttrFlag(enum.IntFlag):
-    """What is special about a CQEX (ibv_create_cq_attr_flags)."""
+    """Creation flags of a CQEX (ibv_create_cq_attr_flags)."""
 
     SINGLE_THREADED = 1
     IGNORE_OVERRUN = 2
 
 
 class CqInitAttrMask(enum.IntFlag):
-    """Which attributes of a CqInitAttrEx count (ibv_cq_init_attr_mask)."""
+    """Valid attributes of a CqInitAttrEx (ibv_cq_init_attr_mask)."""
 
     FLAGS = 1
     PD = 2
 
 
 class ForkStatus(enum.IntEnum):
-    """Whether a process with registered memory may fork (ibv_fork_status)."""
+    """Support of fork in a process with registered memory (ibv_fork_status)."""
 
     DISABLED = 0
     ENABLED = 1

@@ -17,7 +17,7 @@ class NodeType(enum.IntEnum):
 
 
 class TransportType(enum.IntEnum):
-    """What a device speaks (ibv_transport_type)."""
+    """Transport protocol of a device (ibv_transport_type)."""
 
     UNKNOWN = -1
     IB = 0
@@ -39,7 +39,7 @@ class PortState(enum.IntEnum):
 
 
 class LinkLayer(enum.IntEnum):
-    """What is below the transport."""
+    """Link layer of a port."""
 
     UNSPECIFIED = 0
     INFINIBAND = 1
@@ -47,7 +47,7 @@ class LinkLayer(enum.IntEnum):
 
 
 class AtomicCap(enum.IntEnum):
-    """What atomic operations are atomic against (ibv_atomic_cap)."""
+    """Scope of atomicity of atomic operations (ibv_atomic_cap)."""
 
     NONE = 0
     HCA = 1
@@ -63,14 +63,14 @@ class GidType(enum.IntEnum):
 
 
 class GidTypeSysfs(enum.IntEnum):
-    """Kind of a GID as ``query_gid_type`` tells it (ibv_gid_type_sysfs)."""
+    """Kind of a GID as ``query_gid_type`` returns it (ibv_gid_type_sysfs)."""
 
     IB_ROCE_V1 = 0
     ROCE_V2 = 1
 
 
 class DeviceCapFlag(enum.IntFlag):
-    """What a device can do beyond the necessary (ibv_device_cap_flags)."""
+    """Optional capabilities of a device (ibv_device_cap_flags)."""
 
     RESIZE_MAX_WR = 1 << 0
     BAD_PKEY_CNTR = 1 << 1

@@ -7,7 +7,7 @@ from .enums import WCFlags, WCOpcode, WCStatus
 
 @dataclass
 class WC:
-    """A work completion (ibv_wc). What comes after ``wc_flags`` is of InfiniBand's link layer and of UD: always 0."""
+    """Work completion (ibv_wc). Fields after ``wc_flags``, of InfiniBand's link layer and of UD, are always 0."""
 
     wr_id: int = 0
     status: WCStatus = WCStatus.SUCCESS
