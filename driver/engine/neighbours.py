@@ -41,6 +41,7 @@ class Neighbours:
     def add(self, ip, mac):
         """Add an entry."""
         self._known[ip] = mac
+        self._claims.pop(ip, None)
         if self.asked.pop(ip, None) is not None:
             self._found(ip, mac)
 

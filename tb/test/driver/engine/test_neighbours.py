@@ -1,5 +1,7 @@
 """Address resolution: requests, replies, stored addresses, and addresses that move."""
 
+import pytest
+
 from weft.driver.engine.neighbours import ASK_NS, ASKS, CLAIM_ASKS, CLAIMS_MAX, Neighbours
 from weft.driver.protocol import arp
 from weft.driver.terms.enums import WROpcode
@@ -65,6 +67,20 @@ def test_an_address_whose_owner_answers_stays_with_him():
         host.hear(OLD)
         host.wait(ASK_NS << ASKS)
     assert host.table.find(PEER_IP) == OLD and len(host.sent) == 5 and not host.found and not host.missing
+
+
+@pytest.mark.parametrize("mac", [OLD, NEW])
+def test_an_entry_added_by_hand_ends_a_claim(mac):
+    """Afterwards every host may still send ARP frames."""
+    host = Host()
+    host.table.add(PEER_IP, OLD)
+    host.hear(NEW, tpa=PEER_IP)
+    host.table.add(PEER_IP, mac)
+    assert not host.table._claims and host.table.deadline is None
+    for claimant in (OLD, NEW):
+        host.hear(claimant)
+        host.wait(ASK_NS << ASKS)
+    assert not host.missing and not host.table._claims
 
 
 def test_nobody_else_has_the_own_address_and_doubts_are_bounded():
