@@ -75,7 +75,7 @@ async def list_grows_at_every_cycle_of_a_read(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def list_that_ends_before_its_last_node_is_broken(dut):
-    """Whatever nodes follow: a read is not repeated for a missing pointer."""
+    """The list stops whatever nodes follow: a read is not repeated for a missing pointer."""
     world = await set_up(dut, depth=4, watermark=4, exact=False, latency=(5, READ))
     for count, at in ((2, 0), (4, 1), (4, 2)):
         world.seen.clear()

@@ -97,7 +97,7 @@ async def consecutive_blocks_are_read_at_once(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def bitmap_knows_holes_by_their_psns(dut):
-    """Whatever the RSN is. A closed hole is a duplicate; a PSN outside is not in the node."""
+    """A bitmap matches by PSN, whatever the RSN is. A closed hole is a duplicate; a PSN outside is not in the node."""
     world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
     sender, seen, rng = Sender(world), world.seen, world.rng
     qp = await world.create(0, 1)

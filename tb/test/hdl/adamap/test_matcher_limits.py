@@ -126,7 +126,7 @@ async def new_headers_do_not_keep_back_those_that_waited(dut):
 
 @cocotb.test(timeout_time=80, timeout_unit="us")
 async def full_report_queue_holds_up_retirements(dut):
-    """Whether nodes are finished or passed over: none is lost, and headers wait for them."""
+    """Finished nodes and nodes passed over: no retirement is lost, and headers wait for the report queue."""
     bench = await Bench.start(dut)
     for nodes, (slack, *holes) in product((5, 6, 7, 8, REPORTS + 4), ((40, 0), (1, 0), (1, 0, 5))):
         await bench.set(slack=slack, depth=4, watermark=4)
