@@ -203,7 +203,7 @@ def bad_raw_frames(card):
 
 
 def unreadable_payload(card):
-    """The MR's page is gone: the payload's read ends with an error, and no frame is sent."""
+    """Send payload from an absent page: its read ends with an error, and no frame is sent."""
     pair, context = card.pair, card.context
     qp, mr, host = card.qps[3], card.endpoint.mr, pair.env.host("a")
     page = context.device.alloc(abi.PAGE_4K, align=abi.PAGE_4K)

@@ -195,7 +195,7 @@ def window(pair, hit, receiver):
 
 
 def stopped(hit, victim, at):
-    """After a call that forbids writes has returned, nothing is written."""
+    """Check that nothing is written after a call that forbids writes has returned."""
     victim.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
     place = {"payload": b"late", "offset": 100}
     hit.run([

@@ -142,7 +142,7 @@ class Bench:
         return None
 
     def link_some(self, chance):
-        """Perhaps link a random node to a list with few holes to send."""
+        """Sometimes link a random node to a list with few holes to send."""
         qpn = self.rng.choice(list(self.lists.lists))
         if self.rng.random() < chance and len(self.todo[qpn]) < 20 and self.may_link(qpn):
             self.link(qpn)

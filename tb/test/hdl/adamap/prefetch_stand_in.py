@@ -140,7 +140,7 @@ class BenchPrefetch:
     async def _turn_out(self, hungry, waiting):
         """Evict the last node of another list, or order its head out.
 
-        Without waiting headers, a list keeps its head.
+        Unless ``waiting``, the other list keeps its head.
         """
         rng, lists = self.rng, self.lists
         victims = [one for qpn, one in lists.lists.items() if qpn != hungry and len(one.cached) > (not waiting)

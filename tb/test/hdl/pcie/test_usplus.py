@@ -124,7 +124,7 @@ async def interrupts(dut):
 
 @cocotb.test()
 async def interrupts_among_writes(dut):
-    """Table entries written by the host take effect for later interrupts, whatever other writes are in progress."""
+    """Each interrupt message goes to the address in its table entry, whatever other writes are in progress."""
     bench = Bench(dut, pause=0.1)
     vectors = preset("test").msix_vectors
     await bench.start(vectors=vectors)

@@ -85,7 +85,7 @@ class Card:
 
 
 def right(card):
-    """Two of six packets are lost, one of them twice; the report ring and the PSNs wrap."""
+    """Play a correct card: two of six packets are lost, one of them twice; the report ring and the PSNs wrap."""
     for number in (0, 2, 3, 5):
         card.packet(number, ack_req=number == 5)
     card.event(ReportKind.MESSAGE_END, 5, 6, 2)
