@@ -1,1 +1,1 @@
-"""Tests, in folders that mirror the tree; nothing imports them."""
+"""Tests, in folders that mirror the tree; no other code imports them."""

@@ -1,4 +1,4 @@
-"""Settings that all tests share; the rest is in pyproject.toml."""
+"""Settings shared by all tests; other settings are in pyproject.toml."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from weft.tb.sim.flow.system import pytest_terminal_summary  # noqa: F401 pytest finds it here
 from weft.tb.test.tiers import tiers, unused
 
-# Amaranth finds the yosys of its own wheel; a yosys of the system may be of any version.
+# Amaranth finds the yosys of its wheel; a yosys of the system may have any version.
 os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
 
 HERE = Path(__file__).parent
@@ -17,7 +17,7 @@ CARDS = {"cards", "job", "lives", "bench"}
 
 
 def name_of(item):
-    """Name of a test below ``tb/test``: its file and what pytest calls it in there."""
+    """Return the name of a test below ``tb/test``: its file and its pytest name in it."""
     return f"{item.path.relative_to(HERE).as_posix()}::{item.nodeid.partition('::')[2]}"
 
 

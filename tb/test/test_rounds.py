@@ -1,4 +1,4 @@
-"""Rounds of a random bench end when all has occurred, and not without it."""
+"""Tests that rounds of a random bench end when every case has occurred, and not before."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""A test tries more where that is asked for, and otherwise what its cases need."""
+"""Test that a test draws more cases on request, and otherwise as many as it needs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tiers of the tests: which need a simulator of RTL, and which only ``make test-all`` runs.
+"""Tiers of the tests: those that need a simulator of RTL, and those that only ``make test-all`` runs.
 
 ``make check`` runs tests in neither list, ``make test`` all but the long ones, ``make test-all`` all. An entry is
 the beginning of a test's name below ``tb/test``.
@@ -32,7 +32,7 @@ verify/proof
 verify/soak
 """.split()
 
-# Each repeats, for other parameters, seeds or the slower simulator, what a test outside this list covers in short.
+# Each repeats, for other parameters, seeds or the slower simulator, a shorter test outside this list.
 LONG = """
 app/job/test_captures.py::test_captures_of_a_clean_run_read_well
 app/job/test_entry.py::test_odd_names_and_surroundings

@@ -1,6 +1,6 @@
-"""Reads captures with tshark.
+"""Reader of captures with tshark.
 
-Dissectors that guess what an RDMA payload might be are switched off: they mark payloads that are none of theirs.
+Dissectors that guess the protocol of an RDMA payload are disabled: they mark payloads that are not theirs.
 """
 
 import functools
@@ -16,16 +16,16 @@ MALFORMED = "_ws.malformed"
 
 
 def need_tshark():
-    """As :func:`~weft.tb.sim.flow.system.need`."""
+    """Require tshark, see :func:`~weft.tb.sim.flow.system.need`."""
     need("tshark")
 
 
 def fields(path, names, options=()):
-    """One dict per frame of the capture, from field name to text; a field that is absent is empty.
+    """Return one dict per frame of the capture, from field name to text; an absent field is empty.
 
     ``options`` are passed to tshark.
 
-    The marks of :func:`marks` are asked for beside them, under :data:`MALFORMED`.
+    The marks of :func:`marks` are included, under :data:`MALFORMED`.
     """
     if not shutil.which("tshark"):
         raise MissingSimulator(absence("tshark"))
@@ -42,13 +42,13 @@ def fields(path, names, options=()):
 
 
 def number(text):
-    """A tshark field as an int: decimal or 0x; None when absent."""
+    """Return a tshark field as an int: decimal or 0x; None when absent."""
     return int(text, 0) if text else None
 
 
 @functools.cache
 def _known(names):
-    """Those protocols this tshark has: it refuses to switch off one it does not know."""
+    """Return the protocols in ``names`` that this tshark has: it fails on a request to disable an unknown one."""
     listed = subprocess.run(["tshark", "-G", "protocols"], capture_output=True, text=True).stdout
     have = {line.split("\t")[2] for line in listed.splitlines() if line.count("\t") >= 2}
     return [name for name in names if name in have]

@@ -1,4 +1,4 @@
-"""How much of the random a test tries: what its cases need, or more of it."""
+"""Number of random cases of a test: the minimum, or more."""
 
 import os
 
@@ -6,5 +6,5 @@ LONG = "WEFT_LONG"
 
 
 def volume(short, long):
-    """``short``, or ``long`` with ``WEFT_LONG=1`` in the environment: the same cases, and more draws of them."""
+    """Return ``short``, or ``long`` with ``WEFT_LONG=1`` in the environment: the same cases, and more draws of them."""
     return long if os.environ.get(LONG) == "1" else short

@@ -1,4 +1,4 @@
-"""The worked examples in ``examples/`` run, and do what they say."""
+"""Tests of the worked examples in ``examples/``: they run, with the expected results."""
 
 import hashlib
 import importlib.util
@@ -18,7 +18,7 @@ LINES_MAX = 135      # two screens
 
 
 def run(name, *words):
-    """Output of an example that has to succeed."""
+    """Run an example that must succeed; return its output."""
     done = subprocess.run([sys.executable, FOLDER / name, *map(str, words)], capture_output=True, text=True,
                           timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -26,14 +26,14 @@ def run(name, *words):
 
 
 def module(name):
-    """The example as a module."""
+    """Return the example as a module."""
     spec = importlib.util.spec_from_file_location(Path(name).stem, FOLDER / name)
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
 
 
-LAST_ACKNOWLEDGEMENT_LOST = 1_622_144_290      # of 300,001 bytes: a server that leaves at once leaves its client alone
+LAST_ACKNOWLEDGEMENT_LOST = 1_622_144_290      # of 300,001 bytes: the server must not exit at once
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.py")), ids=lambda file: file.name)
@@ -70,7 +70,7 @@ def test_the_store_has_what_was_put_last():
 
 
 def test_the_store_holds_as_many_as_it_has_entries(monkeypatch):
-    """All of them, over a bad link; one more is refused."""
+    """All of them fit, over a bad link; one more is rejected."""
     seed = drawn_seed()
     print(f"seed {seed}")
     example = module("key_value.py")

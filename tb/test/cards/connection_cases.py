@@ -1,4 +1,4 @@
-"""The worked example of connection management over two real cards, with losses."""
+"""The worked example of connection management with two RTL cards, with losses."""
 
 import random
 from dataclasses import replace
@@ -23,12 +23,12 @@ CONFIG = ContextConfig(probe_timeout_ns=25_000, reorder_distance=16, retransmit_
                        cm_patience=Patience(response_timeout=4))     # 66 µs
 ROUNDS, BYTES = 3, 500
 ADDRESS = {"a": "10.0.0.1", "b": "10.0.0.2"}
-neighbours.ASK_NS = 50_000      # a question that got lost is asked again before the simulation takes minutes
+neighbours.ASK_NS = 50_000      # a lost ARP request is repeated early, to keep the simulation short
 
 
 @cocotb.test(timeout_time=50, timeout_unit="ms")
 async def ping_pong(dut):
-    """Two programs that know each other's address only; ARP is asked and answered."""
+    """Two programs know only each other's address; ARP requests are sent and answered."""
     env = TwoCards(dut, EnvConfig(ROUGH, ROUGH), seed=bench_seed())
     await env.start()
     names, contexts, guards = {}, {}, []

@@ -1,4 +1,4 @@
-"""Special cases over two real cards: each loses, doubles or delays what its name says, and the data arrives."""
+"""Special cases with two RTL cards: each loses, duplicates or delays certain frames, and the data arrives."""
 
 import random
 from collections import Counter
@@ -26,19 +26,19 @@ from weft.tb.sim.pcie.host import HostConfig
 
 RTT_US = 6
 WINDOW = 16               # work requests in flight per QP
-SILENCE_NS = 3_000_000    # a crossing without a completion for so long has failed
+SILENCE_NS = 3_000_000    # a crossing fails after this time without a completion
 SERVICE_NS = 1_000
 PROBE_NS = 25_000
 TIMEOUT_EXPONENT = 6      # 262 µs
 LOSSY = LinkConfig(delay_ns=RTT_US * 500, loss=0.08)
 CLEAN = LinkConfig(delay_ns=RTT_US * 500)
 ROUGH = LinkConfig(delay_ns=RTT_US * 500, loss=0.05, duplicate=0.05, reorder=0.05, corrupt=0.04)
-ROUGH_DISTANCE = 64       # covers a microsecond of the smallest frames
+ROUGH_DISTANCE = 64       # in packets: covers a microsecond of the smallest frames
 
 
 @dataclass(frozen=True)
 class Case:
-    """What crosses, and over what.
+    """Messages to transfer, and the properties of cards and links.
 
     Attributes
     ----------
@@ -73,19 +73,19 @@ class Crossing:
     dut
     case : Case
     prepare : callable(Crossing), optional
-        Called before data flows, for instance to plant losses with :meth:`drop`.
+        Called before data is sent, for instance to plant losses with :meth:`drop`.
 
     Attributes
     ----------
     pair : RtlPair
     dropped : Counter
-        What the planted losses took, by the name they were given.
+        Number of planted losses, by name.
     counters : dict of side
         After the end.
     sums : dict of side to Counter
-        What senders and receivers of the driver counted, after the end.
+        Counts of the driver's senders and receivers, after the end.
     low_water : dict of side
-        Fewest blocks of the knitting buffer that were free.
+        Smallest number of free blocks of the knitting buffer.
     """
 
     def __init__(self, dut, case, prepare=None):
@@ -132,14 +132,14 @@ class Crossing:
             spans = self.sums[peer]["coarsened"]
             seen = {name: self.counters[peer][name] for name in (
                 "holes", "nodes_residue", "rx_late_originals", "drop_duplicate", "drop_stale_rsn", "drop_buffer_full")}
-            # A list that has as many nodes in the cache as it may gives up its head for the next one, though a packet
-            # of it is held back on the link: that one comes too late, and is sent again.
+            # A list at its limit of cached nodes retires its head for the next node, even if a packet for the head is
+            # delayed on the link: that packet comes too late, and is retransmitted.
             late = seen["drop_stale_rsn"] if case.rough else 0
             assert lost <= again <= lost + spans + late, (
                 f"{side}: {lost} packets lost, {again} sent again, {spans} in spans; its peer counted {seen}")
         return self
 
-    # Each of these runs in the thread of a side.
+    # The following methods run in the thread of a side.
 
     def _open(self, side):
         case, context, peer = self.case, self.pair.contexts[side], "ab".replace(side, "")
@@ -156,7 +156,7 @@ class Crossing:
                 qp.post_recv(RecvWR(wr_id=qp.qp_num))
 
     def _requests(self, side, number):
-        """Work requests of one QP; the last carries the immediate."""
+        """Return the work requests of one QP; the last one carries the immediate."""
         case, source, offer = self.case, self.sources[side], self.endpoints["ab".replace(side, "")].offer
         lengths = case.messages[side]
         at = number * sum(lengths)
@@ -170,7 +170,7 @@ class Crossing:
             at += length
 
     def _serve(self, side):
-        """The application: writes all, waits for all, then serves until the other side is done as well."""
+        """Run the application: post all writes, wait for all, then serve until the other side is done as well."""
         case, endpoint, context = self.case, self.endpoints[side], self.pair.contexts[side]
         numbers = {qp.qp_num: qp for qp in endpoint.qps}
         todo = {qp: self._requests(side, i) for i, qp in enumerate(endpoint.qps)}
@@ -203,18 +203,18 @@ class Crossing:
 
 
 def psn_of(frame):
-    """24-bit PSN of a RoCEv2 frame."""
+    """Return the 24-bit PSN of a RoCEv2 frame."""
     return wire.BTH.unpack(frame[wire.BTH_OFFSET:]).psn
 
 
 def nth(kinds, *numbers):
-    """Chooses the frames of ``kinds`` with these numbers, counted from 0."""
+    """Return a function that chooses the frames of ``kinds`` with these numbers, counted from 0."""
     count = iter(range(1 << 30))
     return lambda _frame, kind: kind in kinds and next(count) in numbers
 
 
 def times(kinds, first_psn, offset, number):
-    """Chooses packet ``first_psn + offset`` the first ``number`` times it is sent."""
+    """Return a function that chooses packet ``first_psn + offset`` the first ``number`` times it is sent."""
     left = iter(range(number))
     wanted = (first_psn + offset) % (1 << 24)
     return lambda frame, kind: kind in kinds and psn_of(frame) == wanted and next(left, None) is not None
@@ -239,7 +239,7 @@ async def short(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def psn_wraps(dut):
-    """PSNs pass 2^24 with holes on both sides of it, on two QPs and in both directions."""
+    """PSNs wrap at 2^24 with holes before and after, on two QPs and in both directions."""
     case = Case({"a": [4000, 9000], "b": [12_000]}, qps=2, psn=(1 << 24) - 20, there=LOSSY, back=LOSSY)
 
     def plant(crossing):
@@ -264,7 +264,7 @@ async def psn_passes_half(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def rings_wrap(dut):
-    """Small rings, both directions at once, more messages than ring entries: every ring of both cards goes round."""
+    """With small rings, both directions, and more messages than ring entries, every ring of both cards wraps."""
     sizes = {abi.Ring.SEND: 3, abi.Ring.RETRANSMIT: 2, abi.Ring.COMMAND: 1, abi.Ring.NIC_TX: 3, abi.Ring.RESPONSE: 1,
              abi.Ring.META_REPORT: 4, abi.Ring.NIC_RX: 4}
     messages = [700] * 70
@@ -277,7 +277,7 @@ async def rings_wrap(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def second_and_third_loss(dut):
-    """The same packets are lost two, three and four times, on their way as retransmissions too."""
+    """The same packets are lost two, three and four times, also as retransmissions."""
     case = Case({"a": [12_000], "b": []}, psn=1000)
 
     def plant(crossing):
@@ -291,7 +291,7 @@ async def second_and_third_loss(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def tail_and_probe_lost(dut):
-    """The last packets of the only message are lost, and so are the first probes that ask for them."""
+    """The last packets of the only message are lost, and so are the first probes."""
     case = Case({"a": [4000], "b": []}, psn=7)
 
     def plant(crossing):
@@ -305,7 +305,7 @@ async def tail_and_probe_lost(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def acknowledgements_lost(dut):
-    """No acknowledgement gets through for a while."""
+    """All acknowledgements are lost for a while."""
     case = Case({"a": [900] * 12, "b": []}, there=LOSSY)
     crossing = Crossing(dut, case)
     began = None
@@ -324,7 +324,7 @@ async def acknowledgements_lost(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def loss_reports_lost(dut):
-    """The first loss report, a middle one and the last are lost, some of them twice."""
+    """The first loss report, a middle one and the last one are lost, some of them twice."""
     case = Case({"a": [40_000], "b": []}, psn=0, driver={"node_age_ns": 100})
 
     def plant(crossing):
@@ -337,7 +337,7 @@ async def loss_reports_lost(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def odd_sizes(dut):
-    """Messages of nothing, of one byte, and of one byte more or less than a packet, in both directions at once."""
+    """Messages of no bytes, of one byte, and of one byte more or less than a packet, in both directions at once."""
     lengths = [0, 1, 255, 256, 257, 0, 511, 513, 3, 0]
     case = Case({"a": lengths, "b": lengths[::-1]}, qps=2, there=LOSSY, back=LOSSY)
     await Crossing(dut, case, lambda c: c.drop("a_to_b", "empty", nth(DATA, 0, 6))).run()
@@ -352,7 +352,7 @@ async def nothing_at_all(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def rough_both_ways(dut):
-    """Loss, copies, reordering and damage in both directions, over small tables and a large one, while both write."""
+    """Loss, duplicates, reordering and corruption in both directions, with small tables and a large one."""
     messages = [6000, 12_345, 20_000]
     case = Case({"a": messages, "b": messages}, qps=4, there=ROUGH, back=ROUGH, rough=True)
     crossing = await Crossing(dut, case).run()
@@ -362,8 +362,10 @@ async def rough_both_ways(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def completions_split(dut):
-    """A quick host that splits every completion at 64 bytes: what is read then fits the completion headers that the
-    hard block has, and most of them are used. The model complains of one that finds no room."""
+    """A fast host splits every completion at 64 bytes: outstanding reads use most completion headers of the hard block.
+
+    They never exceed them; the model complains of a completion without header.
+    """
     host, most = HostConfig(read_latency_ns=400, split_completions=True), []
 
     def watch(crossing):

@@ -1,4 +1,4 @@
-"""What a card reads of its host's memory is damaged, or cannot be read: descriptors, commands, nodes, page lists."""
+"""Corrupted or failing reads of host memory: descriptors, commands, nodes, page lists."""
 
 import random
 from collections import Counter, deque
@@ -31,7 +31,7 @@ LINK = LinkConfig(delay_ns=500, loss=0.05)
 
 
 def twice_at_most(spoil):
-    """``spoil``, but two bad ones are followed by a good one: then no command is given up."""
+    """Return ``spoil`` with at most two consecutive faults, so that no command fails for good."""
     last = deque(maxlen=2)
 
     def spoil_some(at):
@@ -46,14 +46,14 @@ def twice_at_most(spoil):
 
 
 class DamageRun:
-    """Side a writes to side b; where ``spoiled`` says so, a read of the hosts' memories meets a fault.
+    """Side a writes to side b; reads of host memory at addresses in ``spoiled`` meet a fault.
 
     Parameters
     ----------
     message : int
         Bytes of a message.
     inline : bool
-        Its bytes are those of the time of posting, and others soon.
+        The data is copied when it is posted; the buffer changes soon afterwards.
 
     Attributes
     ----------
@@ -84,16 +84,16 @@ class DamageRun:
                 side, lambda _: None)(at))
 
     def bad(self, share):
-        """Damage or an error, with a chance."""
+        """Return corruption or an error with probability ``share``, otherwise None."""
         return self.rng.choice([DAMAGED, *ENDS_BADLY]) if self.rng.random() < share else None
 
     def in_ring(self, side, ring, share):
-        """Entries of a ring are bad, some of them."""
+        """Return a fault function for the entries of a ring, with probability ``share``."""
         buffer = self.pair.contexts[side].rings[ring].buffer
         return lambda at: self.bad(share) if 0 <= at - buffer.physical(0) < buffer.size else None
 
     async def write(self):
-        """Writes over all QPs of a; their statuses by number of the QP."""
+        """Write on all QPs of a; return the statuses by number of the QP."""
         self.done = False
         statuses, _ = await gather(bridge(self._write)(), bridge(self._serve)())
         return statuses
@@ -127,7 +127,7 @@ class DamageRun:
             context.wait(SERVICE_NS)
 
     def check_bytes(self, k):
-        """What QP ``k`` wrote is there."""
+        """Check that the data of QP ``k`` arrived."""
         for message in range(MESSAGES):
             at = (message * QPS + k) * self.message
             assert self.ends["b"].mr.read(self.message, at) == self.data[at:at + self.message], (k, message)
@@ -150,13 +150,13 @@ class DamageRun:
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def descriptors(dut):
-    """Those of data, retransmissions and control frames, on both sides: what they asked for is asked for again."""
+    """Descriptors of data, retransmissions and control frames, on both sides, are repeated."""
     await damaged_descriptors(DamageRun(dut), 3)
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def inline_descriptors(dut):
-    """A message takes two entries, of which either may be bad, and both: never does one get the bytes of another."""
+    """A message takes two entries, each of which may be bad, or both: no message gets the bytes of another."""
     await damaged_descriptors(DamageRun(dut, abi.INLINE_MAX, inline=True), 30)
 
 
@@ -167,7 +167,7 @@ async def damaged_descriptors(run, least):
         spoil = [run.in_ring(side, ring, 0.15) for which, ring in rings if which == side]
         run.spoiled[side] = lambda at, spoil=spoil: next(filter(None, (bad(at) for bad in spoil)), None)
     injected = Counter()
-    while injected.total() < least:      # a read takes many descriptors: there may be few reads
+    while injected.total() < least:      # a read fetches many descriptors: there may be few reads
         statuses = await run.write()
         assert statuses == {k: [WCStatus.SUCCESS] * MESSAGES for k in range(QPS)}, statuses
         for k in range(QPS):
@@ -178,7 +178,7 @@ async def damaged_descriptors(run, least):
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def page_lists(dut):
-    """The card writes no page that is not sure; the memory region is not made, and nothing of it is left."""
+    """A bad page list is not written to the page table; the registration fails and leaves no state."""
     run = DamageRun(dut)
     await run.start()
     context, pd = run.pair.contexts["a"], run.ends["a"].pd
@@ -214,7 +214,7 @@ async def page_lists(dut):
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def nodes(dut):
-    """Those of one QP: it gets into error on both sides, the others go on."""
+    """With bad nodes of one QP, the QP changes to ERR on both sides; the others continue."""
     run = DamageRun(dut)
     await run.start()
     sick = run.ends["b"].qps[SICK]
@@ -222,7 +222,7 @@ async def nodes(dut):
     run.spoiled["b"] = lambda at: run.bad(1) if any(
         node.line == at // abi.BLOCK_BYTES for node in sick.receiver.holes.nodes) else None
     statuses = await run.write()
-    while run.agents["b"].injected.total() == 0:     # nothing of it got lost
+    while run.agents["b"].injected.total() == 0:     # no packet of the QP was lost
         statuses = await run.write()
     assert sick.qp_state is QPState.ERR and sick.receiver.broken in (abi.Reason.BAD_NODE, abi.Reason.DMA_ERROR)
     assert [wc.status for wc in run.ends["b"].cq.take(9)[1]] == [WCStatus.WR_FLUSH_ERR]
@@ -237,7 +237,7 @@ async def nodes(dut):
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def commands(dut):
-    """Now and then: they are given again. Always: the card counts as failed, and says so."""
+    """With occasional faults, commands are repeated. With permanent faults, the card fails and reports it."""
     run = DamageRun(dut)
     await run.start()
     context, end = run.pair.contexts["a"], run.ends["a"]

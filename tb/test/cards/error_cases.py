@@ -1,5 +1,6 @@
-"""Errors of completions, provoked over two real cards: the table of
-:mod:`~weft.tb.test.driver.operation.error_table`."""
+"""Errors of completions, provoked with two RTL cards: the table of
+:mod:`~weft.tb.test.driver.operation.error_table`.
+"""
 
 import cocotb
 from cocotb.task import bridge
@@ -15,14 +16,14 @@ from weft.tb.test.driver.operation.error_table import TABLE, check, failed_card,
 
 DELAY_NS = 500
 FAST = {"timeout": 2, "retry_cnt": 1, "rnr_retry": 1, "min_rnr_timer": 1}
-# A card that fails has benches of its own; to fill its tables takes long.
+# A failing card has separate benches; filling its tables takes long.
 LEFT_OUT = (failed_card, no_room_to_read, no_room_to_receive)
 CASES = [case for case in TABLE if case[2] not in LEFT_OUT]
 CAP = {"max_send_wr": 4, "max_recv_wr": 4}
 
 
 class _Loop:
-    """Simulated time in the shape of the functional cards' loop."""
+    """Simulated time with the interface of the functional cards' loop."""
 
     def __init__(self, device):
         self._device = device
@@ -36,7 +37,7 @@ class _Loop:
 
 
 class _Hosts:
-    """What :class:`~weft.tb.sim.pair.operation_pair.OperationPair` asks of two hosts."""
+    """The interface of two hosts that :class:`~weft.tb.sim.pair.operation_pair.OperationPair` needs."""
 
     def __init__(self, pair):
         self.contexts = [pair.contexts[side] for side in SIDES]
@@ -57,7 +58,7 @@ async def errors(dut):
 
 
 def _run(hosts):
-    """One thread drives both hosts; each case has QPs and memory of its own, and leaves nothing."""
+    """Drive both hosts from one thread; each case has separate QPs and memory, and releases all of it."""
     free = [(context.mr_indices.free, context.pte_ranges.free_total) for context in hosts.contexts]
     delivers = [link.deliver for link in hosts.links]
     for sender, receiver, provoke in CASES:

@@ -1,4 +1,4 @@
-"""The host of a card misbehaves: the QP concerned is told, everybody else goes on."""
+"""The host of a card misbehaves: the affected QP is notified, all others continue."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ QPS, MESSAGES, MESSAGE = 4, 4, 3_000
 LENGTH = QPS * MESSAGES * MESSAGE
 BAD = (0, 2)               # QPs with a message that cannot be read
 AT = 2                     # that message
-ALONG = 1                  # a QP whose payload comes in odd ways, but comes
+ALONG = 1                  # a QP with faults in its payload reads that the card recovers from
 LINE = 64
 SILENCE_NS, SERVICE_NS = 1_000_000, 1_000
 
@@ -69,17 +69,17 @@ class PayloadRun:
         host.complaints.clear()
         blocks = [await bridge(self._close)(side) for side in "ab"]
         assert not any(map(missing_blocks, blocks)), blocks
-        await Timer(LINGER_NS, "ns")         # a card that goes on writing finds no memory
+        await Timer(LINGER_NS, "ns")         # a card that still writes would find no memory
         assert not any(pair.env.host(side).memory.pages for side in "ab")
         pair.env.finish()
 
     @staticmethod
     def _place(qp, message):
-        """Offset of a message's source and destination."""
+        """Return the offset of a message's source and destination."""
         return (message * QPS + qp) * MESSAGE
 
     def _spoil(self, offset, kinds):
-        """Reads that begin in a message's lines meet a fault; the lines at its ends are its neighbours', too."""
+        """Inject a fault into reads that begin in a message's lines, except the lines at its ends, which it shares."""
         buffer, kind = self.ends["a"].mr.buffer, self.rng.choice(kinds)
         for at in range(offset + LINE, offset + MESSAGE - LINE, LINE):
             self.faults[buffer.physical(at) // LINE] = kind

@@ -1,4 +1,4 @@
-"""More bad input than the driver takes, back to back: every frame is accounted for, and the data arrives."""
+"""More bad input than the driver processes, back to back: every frame is accounted for, and the data arrives."""
 
 import random
 
@@ -20,8 +20,8 @@ from weft.tb.test.cards.hostile_verbs_cases import WRITE
 
 FILE_BYTES = 50_000
 PATIENCE_NS = 4_000_000
-REPORT_LOG2, NIC_LOG2 = 5, 4    # more reports than the messages of the file, and than all else that is said meanwhile
-FLOOD = 220               # more than reports, headers and frames in the card together
+REPORT_LOG2, NIC_LOG2 = 5, 4    # more reports than the messages of the file, and than all other reports in that time
+FLOOD = 220               # more than the reports, headers and frames that fit into the card
 FUZZ_ROUNDS, FUZZ_FRAMES = 8, 60
 
 
@@ -37,7 +37,7 @@ class Flood:
         pair.spy(self.victim)
 
     def target(self):
-        """The victim, at a PSN that lies behind what it acknowledged."""
+        """Return the victim with a PSN that it has acknowledged already."""
         return Target(self.victim.qp_num, (self.victim.attr.rq_psn - 5) % (1 << 24),
                       self.mr.rkey, self.mr.buf, self.mr.length)
 
@@ -46,9 +46,9 @@ class Flood:
         return {name: counters[name] for name in counters if name.startswith(("rx_", "drop_"))}
 
     def refused(self, quiet):
-        """The driver does not look, and is told of one refused packet; all others are counted, and nobody waits.
+        """Send bad packets while the driver does not poll: it gets one report; all are counted, and none stalls.
 
-        Unless ``quiet``, data crosses meanwhile, whose reports may be half of the ring: then it is told of none.
+        Unless ``quiet``, a transfer runs at the same time, whose reports may fill half of the ring: then it gets none.
         """
         pair = self.pair
         self.context.progress()
@@ -62,7 +62,7 @@ class Flood:
         assert told + coalesced == FLOOD and (told == 1 if quiet else told <= 1), (told, coalesced)
 
     def mutated(self):
-        """A frame with one to three wrong things in it, most of them under a right ICRC."""
+        """Return a frame with one to three errors, mostly with a valid ICRC."""
         rng, target = self.rng, self.target()
         opcode = rng.choice([Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM])
         frame = data_frame(target, opcode=opcode, payload=rng.randbytes(rng.choice([0, 1, 4, 60, 64, 500, 4096])))
@@ -97,7 +97,7 @@ class Flood:
             raw += len(pair.take_raw("b"))
             refused += len(pair.take_errors("b"))
             pair.guards["b"].check()
-        for _ in range(20):     # what was stored meanwhile
+        for _ in range(20):     # frames that were still buffered
             pair.sleep(500)
             pair.take_errors("b")
         after = self.counted()

@@ -1,4 +1,4 @@
-"""Bad frames of every kind, each with what the card must do about it."""
+"""Bad frames of every kind, each with the required reaction of the card."""
 
 from dataclasses import dataclass
 
@@ -18,16 +18,16 @@ CONTROL = (*sorted(wire.DRIVER_OPCODES), Opcode.PROBE)
 
 @dataclass(frozen=True)
 class Case:
-    """A frame, and what it must cause.
+    """A frame, and its required effects.
 
     Attributes
     ----------
     drop : Reason or None
         The counter that rises by one; no other does.
     told : bool
-        Whether the driver gets an ERROR report with this reason.
+        The driver gets an ERROR report with this reason.
     raw : bool
-        Whether the frame is delivered as a raw frame.
+        The frame is delivered as a raw frame.
     bad : bool
         The MAC marks it bad.
     """
@@ -42,7 +42,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Target:
-    """What an attacker knows of card B: a QP, its next PSN, and a memory region it may write."""
+    """Data about card B that an attacker has: a QP, its next PSN, and a memory region it may write."""
 
     qpn: int
     psn: int
@@ -52,7 +52,7 @@ class Target:
 
 
 def data_frame(target, *, opcode=Opcode.WRITE_ONLY, payload=bytes(range(64)), offset=0, **changes):
-    """A right frame for the target, but for the ``changes``."""
+    """Return a valid frame for the target, with the ``changes``."""
     fields = {"dest_qp": target.qpn, "psn": target.psn, "va": (target.va + offset) % WRAP, "rkey": target.rkey,
               "dma_length": len(payload), "rsn": 0, "imm": 0, "ack_req": 0,
               "dst_mac": MAC["b"], "dst_ip": IP["b"], "src_ip": IP["a"]} | changes
@@ -66,7 +66,7 @@ def data_frame(target, *, opcode=Opcode.WRITE_ONLY, payload=bytes(range(64)), of
 
 
 def control_frame(target, opcode, **changes):
-    """A frame with an opcode of :data:`CONTROL` for the target, right in itself."""
+    """Return a frame with an opcode of :data:`CONTROL` for the target, valid in itself."""
     return data_frame(target, opcode=opcode, payload=bytes(64 if opcode is Opcode.LOSS_REPORT else 0), **changes)
 
 
@@ -77,25 +77,25 @@ def _flip(frame, at, bit=0):
 
 
 def _resize(frame, ip=0, udp=0):
-    """The frame with other lengths in its headers, sealed again."""
+    """Return the frame with other lengths in its headers and a new ICRC."""
     ip_header, udp_header = wire.IPV4.unpack(frame[IP_AT:]), wire.UDP.unpack(frame[UDP_AT:])
     frame = edit(frame, wire.IPV4, IP_AT, total_length=ip_header.total_length + ip & 0xFFFF)
     return seal(edit(frame, wire.UDP, UDP_AT, length=udp_header.length + udp & 0xFFFF))
 
 
 def truncated(target, payload_bytes=300):
-    """A right frame cut at many lengths."""
+    """Yield a valid frame cut at many lengths."""
     frame = data_frame(target, payload=bytes(payload_bytes))
     edges = {1, 13, 14, 33, 34, 41, 42, 53, 54, 57, 58, 59, 60, 61, 62, 63, 64, 65, 69, 70, 73, 74, 127, 128, 129, 200,
              255, 256, 257, len(frame) - 64, len(frame) - 4, len(frame) - 2, len(frame) - 1}
     for length in sorted(edges):
-        # Until its UDP header is complete nobody can tell that it is RoCE: any Ethernet frame is delivered.
+        # Without a complete UDP header it is not recognised as RoCE: any Ethernet frame is delivered.
         whole = wire.ETH.size_bytes <= length < wire.BTH_OFFSET
         yield Case(f"cut to {length} bytes", frame[:length], None if whole else Reason.TRUNCATED, raw=whole)
 
 
 def spoiled(target):
-    """Frames that are wrong in themselves; ``target`` is a QP with traffic, at its next PSN."""
+    """Yield malformed frames; ``target`` is a QP with traffic, at its next PSN."""
     good = data_frame(target)
     yield Case("FCS wrong", good, Reason.BAD_FRAME, bad=True)
     yield Case("FCS wrong, empty", good[:60], Reason.BAD_FRAME, bad=True)
@@ -134,10 +134,10 @@ def spoiled(target):
 
 
 def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
-    """Sound frames that ask for what they must not; ``target.psn`` lies behind what the QP acknowledged.
+    """Yield valid frames without permission; ``target.psn`` is one that the QP has acknowledged.
 
-    ``other_pd`` and ``read_only`` are (rkey, va) of MRs of card B, ``gone`` that of one that was deregistered.
-    ``closed_qpn`` is a QP that forbids writes.
+    ``other_pd`` and ``read_only`` are (rkey, va) of MRs of card B, ``gone`` that of a deregistered one. ``closed_qpn``
+    is a QP that forbids writes.
     """
     def case(name, reason, **changes):
         return Case(name, data_frame(target, **changes), reason, told=True)
@@ -174,7 +174,7 @@ def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
 
 
 def stale(target):
-    """Sound frames that come too late; ``target.psn`` is behind what the QP acknowledged."""
+    """Yield valid frames that come too late; ``target.psn`` is one that the QP has acknowledged."""
     def retransmission(name, reason, **changes):
         return Case(name, data_frame(target, **{"opcode": Opcode.RETX_WRITE, **changes}), reason)
 
@@ -197,7 +197,7 @@ def stale(target):
 
 
 def of_strangers(target, address):
-    """Frames that would be right, were they the peer's: ``target`` is a QP at its next PSN, or anywhere ahead."""
+    """Yield frames that would be valid from the peer: ``target`` is a QP at its next PSN, or anywhere ahead."""
     jump = {"psn": (target.psn + (1 << 20)) % (1 << 24), "payload": b"", "rkey": 0}
     for name, changes in (
         ("the next", {}), ("the next, without payload", {"payload": b"", "rkey": 0, "ack_req": 1}), ("a jump", jump),
@@ -212,7 +212,7 @@ def of_strangers(target, address):
 
 
 def far(target, most):
-    """Frames in the peer's name, ``most`` PSNs and more ahead of a target at its next PSN: nothing moves."""
+    """Yield frames with the peer's address, ``most`` PSNs and more ahead of a target at its next PSN: no effect."""
     for ahead in (most, most + 1, (1 << 23) - 1):
         place = {"psn": (target.psn + ahead) % (1 << 24), "payload": b"", "rkey": 0, "ack_req": 1}
         for opcode in (Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM, Opcode.PROBE, Opcode.RETX_WRITE):
@@ -220,7 +220,7 @@ def far(target, most):
 
 
 def raw_frames(rng, slot_bytes):
-    """Frames of any kind for the raw interface."""
+    """Yield frames of any kind for the raw interface."""
     to_us, source = MAC["b"].to_bytes(6, "big"), MAC["a"].to_bytes(6, "big")
 
     def frame(ethertype, length, dst=to_us):

@@ -1,4 +1,4 @@
-"""Bad input from the host: descriptors, doorbells, commands and nodes that break the rules. The card goes on."""
+"""Bad input from the host: descriptors, doorbells, commands and nodes that break the rules. The card continues."""
 
 import random
 from types import SimpleNamespace
@@ -19,8 +19,8 @@ from weft.tb.test.cards.hostile_pair import HostilePair
 FILE_BYTES = 30_000
 PATIENCE_NS = 2_000_000
 RING_LOG2 = 4
-WAIT_NS = 6_000           # a descriptor is fetched, refused and reported
-NOWHERE = 0x7000_0000     # no memory is there
+WAIT_NS = 6_000           # until a descriptor is fetched, rejected and reported
+NOWHERE = 0x7000_0000     # without memory
 
 
 def doorbell(context, register, layout, **fields):
@@ -29,7 +29,7 @@ def doorbell(context, register, layout, **fields):
 
 
 class Card:
-    """Card A: its rings are fed by hand."""
+    """Card A; the bench writes its rings directly."""
 
     def __init__(self, pair):
         self.pair, self.context = pair, pair.contexts["a"]
@@ -43,7 +43,7 @@ class Card:
         return self.pair.env.sides["a"].mac_tx.frames
 
     def state(self):
-        """What a refused descriptor may not change."""
+        """Return the state that a rejected descriptor must not change."""
         return SimpleNamespace(frames=self.frames, reports=self.context.engine.reports.counts.copy())
 
     def settle(self):
@@ -52,7 +52,7 @@ class Card:
             self.context.progress()
 
     def work(self, **changes):
-        """A WORK entry that would be right, but for the changes."""
+        """Return a WORK entry that is valid except for the changes."""
         qp, mr = self.qps[0], self.endpoint.mr
         return abi.WORK.pack(**{
             "opcode": abi.WorkOpcode.WRITE, "pmtu": 3, "sqpn": qp.index, "dqpn": qp.attr.dest_qp_num,
@@ -60,7 +60,7 @@ class Card:
             "dst_mac": qp.engine.path.mac, "dst_ip": qp.engine.path.ip, "sport": 0xC000} | changes)
 
     def push(self, ring, entry, spoil_phase=False):
-        """An entry into a ring, and the doorbell."""
+        """Write an entry into a ring, and ring the doorbell."""
         ring = self.context.rings[ring]
         at = ring.push(entry) % ring.depth * abi.BLOCK_BYTES
         if spoil_phase:
@@ -70,7 +70,7 @@ class Card:
 
 
 def descriptors(card):
-    """Name, changes of a WORK entry, reason."""
+    """Yield name, changes of a WORK entry, reason."""
     mr, other = card.endpoint.mr, card.pd
     assert other.handle != card.endpoint.pd.handle
     for opcode in (0, 4, 15):
@@ -83,7 +83,7 @@ def descriptors(card):
         yield f"QPN {qpn:#x}", {"sqpn": qpn}, Reason.BAD_DESCRIPTOR
     for qpn in (0, 15):
         yield f"QP {qpn}", {"sqpn": qpn}, Reason.UNKNOWN_QP
-    own = {"sqpn": card.endpoint.qps[0].index}     # its domain is the MR's, and no driver is told
+    own = {"sqpn": card.endpoint.qps[0].index}     # its domain is the MR's, and no driver is notified
     yield "wrong tag", {"lkey": mr.rkey ^ 1}, Reason.BAD_KEY
     yield "no such MR", {"lkey": 29 << 8}, Reason.BAD_KEY
     yield "MR of another domain", {}, Reason.WRONG_PD
@@ -96,14 +96,14 @@ def descriptors(card):
 def bad_descriptors(card):
     pair, tried = card.pair, 0
     reports = card.context.engine.reports
-    find_qp, reports.find_qp = reports.find_qp, lambda *_: None   # the driver looks away
+    find_qp, reports.find_qp = reports.find_qp, lambda *_: None   # the driver ignores the reports
     for ring, retransmit in ((Ring.SEND, 0), (Ring.RETRANSMIT, 1)):
         for name, changes, reason in descriptors(card):
             before = card.state()
             card.push(ring, card.work(**changes, retransmit=retransmit))
             card.settle()
             after, drops = card.state(), pair.new_drops("a")
-            # Whole packets before the first bad one leave: the descriptor is refused at the packet that is wrong.
+            # Valid packets before the first bad one are sent: the descriptor is rejected at the bad packet.
             sent = FILE_BYTES // 1024 + 1 if name == "longer than the MR" else 0
             assert drops == {reason.name.lower(): 1}, f"{ring.name}, {name}: {drops}"
             assert after.reports["TX_ERROR"] == before.reports["TX_ERROR"] + 1, f"{ring.name}, {name}"
@@ -136,7 +136,7 @@ def bad_doorbells(card):
         context.device.write32(register, (ring.prod + 3) % (2 * ring.depth) | 1 << abi.ARM_BIT)
         pair.sleep(200)
         assert pair.new_drops("a") == {"bad_descriptor": 1}, name
-    # The two words of the Adamap, for QPs that do not exist or live in another generation.
+    # The two words of the Adamap, for QPs that do not exist or have another generation.
     live = card.endpoint.qps[0]
     for qpn, generation in ((15, 0), (0, 1), (1 << 20, 0), (live.index, (live.generation + 1) % 256)):
         doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=qpn, generation=generation, nodes=5)
@@ -176,7 +176,7 @@ def bad_commands(card):
     for (opcode, fields, status), answer in zip(cases, answers, strict=True):
         assert answer.status is status, f"{opcode} {fields}: {answer.status}"
     card.push(Ring.COMMAND, abi.COMMAND.pack(opcode=CommandOpcode.STATISTICS, address=NOWHERE), spoil_phase=True)
-    context.rings[Ring.COMMAND].advance(context.rings[Ring.COMMAND].cons + 1)   # it gets no answer
+    context.rings[Ring.COMMAND].advance(context.rings[Ring.COMMAND].cons + 1)   # there is no response
     assert pair.new_drops("a") == {"bad_descriptor": 1}
 
 
@@ -192,7 +192,7 @@ def bad_raw_frames(card):
     card.settle()
     assert pair.new_drops("a") == {"bad_descriptor": 1}
     host = pair.env.host("a")
-    host.strict = False      # the host answers with an error, as it must
+    host.strict = False      # the host completes the read with an error
     card.push(Ring.NIC_TX, abi.NIC_TX.pack(address=NOWHERE, length=200))
     card.settle()
     assert pair.new_drops("a") == {"dma_error": 1}
@@ -203,7 +203,7 @@ def bad_raw_frames(card):
 
 
 def unreadable_payload(card):
-    """The MR's page vanished: the payload's read ends with an error, and no frame leaves."""
+    """Send payload from an absent page: its read ends with an error, and no frame is sent."""
     pair, context = card.pair, card.context
     qp, mr, host = card.qps[3], card.endpoint.mr, pair.env.host("a")
     page = context.device.alloc(abi.PAGE_4K, align=abi.PAGE_4K)
@@ -225,7 +225,7 @@ def unreadable_payload(card):
 
 
 def write_node(qp, next_line):
-    """A node of one hole that the QP's list begins with; its line and its bytes."""
+    """Write a node of one hole with which the QP's list begins; return its line and its bytes."""
     holes = qp.receiver.holes
     line, _ = holes._chain.link({
         "qpn": qp.index, "generation": qp.generation, "count": 1, "encoding": abi.Encoding.LIST,
@@ -235,13 +235,13 @@ def write_node(qp, next_line):
 
 
 def linked(context, qp, nodes, line):
-    """Ring the link doorbell; ``line`` is where the first node is said to lie."""
+    """Ring the link doorbell; ``line`` is the reported line of the first node."""
     doorbell(context, "link_doorbell", abi.LINK_DOORBELL, qpn=qp.index, generation=qp.generation, nodes=nodes,
              block=context.knitting.extents.number(line))
 
 
 def broken_lists(card):
-    """The card is told of nodes that are none: the QP is given up, nothing is read outside the knitting buffer."""
+    """Ring for invalid nodes: the QP fails, and nothing is read outside the knitting buffer."""
     context = card.context
     junk, stray, damaged = card.qps[1], card.qps[2], card.qps[4]
     errors = context.engine.reports.counts["QP_ERROR"]
@@ -257,7 +257,7 @@ def broken_lists(card):
     assert stray.qp_state is QPState.ERR and card.pair.new_drops("a") == {"bad_pointer": 1}
     block, node = write_node(damaged, next_line=0)
     node = bytearray(node)
-    node[abi.NODE.offset_of("count") // 8] ^= 2         # three holes, which is legal
+    node[abi.NODE.offset_of("count") // 8] ^= 2         # three holes, which is valid
     card.pair.env.host("a").memory.write(block * abi.BLOCK_BYTES, bytes(node))
     linked(context, damaged, 1, block)
     card.settle()

@@ -1,4 +1,4 @@
-"""Two cards with open drivers for the benches of bad input: frames from outside, counters, error reports, guards."""
+"""Two cards with open drivers for benches of bad input: injected frames, counters, error reports, guards."""
 
 from types import SimpleNamespace
 
@@ -19,13 +19,13 @@ DELAY_NS = 300
 READ_LATENCY_NS = 300
 SETTLE_NS = 400           # from the last byte of a frame to its report in host memory
 LOOK_NS, ATTEMPTS = 1_000, 2_000
-ROUNDS = 3                # of progress: one takes a ring's entries up to its end at most
+ROUNDS = 3                # of progress: one reads a ring at most up to its wrap
 DROPS = [name for name, _ in abi.COUNTERS if name.startswith("drop_")]
 EVENT_FIELDS = ("reason", "qpn", "generation", "psn", "va", "key", "length", "opcode", "src_ip", "retransmission")
 
 
 class Spy:
-    """Keeps the event reports of a QP, and hands them on."""
+    """Records the event reports of a QP, and passes them on."""
 
     def __init__(self, qp, kept):
         self._take, self._kept = qp.engine.on_report, kept
@@ -38,7 +38,7 @@ class Spy:
 
 
 class HostilePair(RtlPair):
-    """:class:`~weft.tb.sim.pair.rtl_pair.RtlPair` whose reports are seen and whose MACs take frames from outside.
+    """:class:`~weft.tb.sim.pair.rtl_pair.RtlPair` that records reports and injects frames into its MACs.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class HostilePair(RtlPair):
     Attributes
     ----------
     raw : dict of side to list of bytes
-        Raw frames that the drivers handed out.
+        Raw frames that the drivers delivered.
     errors : list
         ERROR and TX_ERROR reports of the QPs given to :meth:`spy`.
     """
@@ -69,14 +69,14 @@ class HostilePair(RtlPair):
         self.new_drops(side)
 
     def spy(self, qp):
-        """Keep the error reports of ``qp``."""
+        """Record the error reports of ``qp``."""
         Spy(qp, self.errors)
 
-    # The following are called from the thread of a side, as the driver is.
+    # The following methods run in the thread of a side, like the driver.
 
     @resume
     async def inject(self, side, frames, bad=False):
-        """Frames for the MAC of ``side``, and time until their consequences are in host memory."""
+        """Send frames to the MAC of ``side``, and wait until their effects are in host memory."""
         mac = self.env.sides[side].mac_rx
         for frame in frames:
             mac.receive(frame, bad)
@@ -89,7 +89,7 @@ class HostilePair(RtlPair):
         await Timer(nanoseconds, "ns")
 
     def until(self, side, condition):
-        """Serve ``side`` until something holds that no interrupt tells of: what the other side's thread has done."""
+        """Serve ``side`` until a condition without interrupt holds, such as progress of the other side's thread."""
         context = self.contexts[side]
         for _ in range(ATTEMPTS):
             context.progress()
@@ -99,7 +99,7 @@ class HostilePair(RtlPair):
         raise TimeoutError("the other side never came so far")
 
     def new_drops(self, side):
-        """What was refused since the last call: counter name (without ``drop_``) to number."""
+        """Return the drops since the last call: counter name (without ``drop_``) to number."""
         counters = self.contexts[side].statistics()
         before = self._seen.get(side, counters)
         self._seen[side] = counters
@@ -107,13 +107,13 @@ class HostilePair(RtlPair):
                 for name in DROPS if counters[name] != before[name]}
 
     def take_errors(self, side):
-        """Error reports since the last call."""
+        """Return the error reports since the last call."""
         self._progress(side)
         found, self.errors[:] = list(self.errors), []
         return found
 
     def take_raw(self, side):
-        """Raw frames since the last call."""
+        """Return the raw frames since the last call."""
         self._progress(side)
         found, self.raw[side][:] = list(self.raw[side]), []
         return found
@@ -123,7 +123,7 @@ class HostilePair(RtlPair):
             self.contexts[side].progress()
 
     def finish(self):
-        """Close the contexts' guards and the environment. Fails if a card wrote what it may not."""
+        """Close the contexts' guards and the environment. Fails if a card wrote to memory that it may not write."""
         for side in SIDES:
             self.guards[side].check()
         self.env.finish()

@@ -1,4 +1,4 @@
-"""Work requests that the peer, or the own card, must refuse: the right completion, and every other QP goes on."""
+"""Work requests that the peer or the local card must reject: the right completion, and all other QPs continue."""
 
 import random
 
@@ -19,14 +19,14 @@ from weft.tb.test.cards.hostile_pair import HostilePair
 
 FILE_BYTES = 60_000
 PATIENCE_NS = 2_000_000
-FAR_NS = 5_000             # answers of the own card come long before those of the peer
+FAR_NS = 5_000             # the local card rejects long before the peer does
 GOOD, BAD, BEHIND, BEHIND_IMM, LATE = range(5)     # wr_id of each QP's requests
 BAD_BYTES = 5000                                   # several packets
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 
 
 class Party:
-    """One side: a file's endpoint, and QPs that each get into trouble in their own way."""
+    """One side: a file's endpoint, and QPs with one kind of error each."""
 
     def __init__(self, pair, side, names, rng):
         context = self.context = pair.contexts[side]
@@ -54,7 +54,7 @@ class Party:
 
 
 def remote_refusals(b):
-    """What the peer must refuse: name to (address, rkey)."""
+    """Return the accesses that the peer must reject: name to (address, rkey)."""
     mr = b.mr
     return {
         "key of no MR": (mr.buf, 31 << 8 | 0x5A),
@@ -70,7 +70,7 @@ def remote_refusals(b):
 
 
 def local_refusals(a):
-    """What the own card must refuse: name to (address, lkey)."""
+    """Return the accesses that the local card must reject: name to (address, lkey)."""
     return {
         "wrong lkey": (a.mr.buf, a.mr.lkey ^ 1),
         "lkey too short": (a.mr.buf + a.mr.length - 100, a.mr.lkey),
@@ -104,12 +104,12 @@ def request(a, wr_id, local, remote, length, opcode=WROpcode.RDMA_WRITE):
 
 
 def misbehave(a, b):
-    """Side A: posts everything at once, collects all completions: name to list of (wr_id, status)."""
+    """Run side A: post everything at once, collect all completions: name to list of (wr_id, status)."""
     local, remote = (a.mr.buf, a.mr.lkey), (b.mr.buf, b.mr.rkey)
     for name, qp in a.qps.items():
         forbidden = remote_refusals(b).get(name, remote)
         own = local_refusals(a).get(name, local)
-        if name != "QP without permission":  # there even the first one is refused
+        if name != "QP without permission":  # on that QP the first one is rejected, too
             qp.post_send(request(a, GOOD, local, remote, 700))
         qp.post_send(request(a, BAD, own, forbidden, BAD_BYTES))
         qp.post_send(request(a, BEHIND, local, remote, 300))
@@ -146,7 +146,7 @@ def side_a(pair, a, b, shared):
     try:
         check(misbehave(a, b))
         send_file(a.endpoint, b.endpoint.offer, message_bytes=8192, timeout_ns=PATIENCE_NS)
-        # A QP with the number of one that failed works.
+        # The number of a QP that failed can be used again.
         qp = a.qps.pop("wrong tag")
         qp.close()
         shared["again"] = a.new_qp()
@@ -182,7 +182,7 @@ def side_b(pair, a, b, shared):
     for mr in (b.read_only, b.other_mr):
         assert mr.read(mr.length, 0) == bytes(mr.length)
     drops = pair.new_drops("b")
-    # Packets of five-kilobyte requests, all of them but those that lie inside the MR; retransmitted ones may add some.
+    # All packets of 5000-byte requests count, except those inside the MR; retransmissions may add some.
     for reason, least in (("bad_key", 20), ("out_of_range", 2), ("wrong_pd", 5), ("no_permission", 10)):
         assert drops.get(reason, 0) >= least, drops
 

@@ -1,4 +1,4 @@
-"""Bad frames on the wire of card B while data crosses; the card refuses, counts and reports each, and goes on."""
+"""Bad frames at the wire of card B during a transfer: the card drops, counts and reports each, and continues."""
 
 import random
 from collections import Counter
@@ -32,7 +32,7 @@ STRANGER = 0x0A_00_00_99
 
 
 class Sender:
-    """Card A writes all the time, in pieces that are acknowledged one by one, and at last a whole file."""
+    """Card A: writes all the time, in pieces that are acknowledged one by one, and finally a whole file."""
 
     def __init__(self, pair, rng):
         self.pair, self.data, self.stop, self.done, self.pieces = pair, rng.randbytes(FILE_BYTES), False, False, 0
@@ -56,14 +56,14 @@ class Sender:
 
 
 class Receiver:
-    """Card B: the file's endpoint, and what an attacker aims at."""
+    """Card B: the file's endpoint, and the targets of an attack."""
 
     def __init__(self, pair):
         self.pair, self.context = pair, pair.contexts["b"]
         self.endpoint = Endpoint(self.context, FILE_BYTES, qps=QPS)
         pd, other = self.endpoint.pd, PD(self.context)
         write = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
-        # Not whole pages: both ends lie inside one.
+        # Not whole pages: both ends lie inside a page.
         buffer = self.context.device.alloc(4 * abi.PAGE_4K, contiguous=False)
         self.mr = MR(pd, 9000, write, buffer.va + 100, buffer=buffer)
         self.read_only = MR(pd, 4096, AccessFlag.LOCAL_WRITE)
@@ -82,7 +82,7 @@ class Receiver:
 
 
 def connect(sender, receiver):
-    """The file's QPs, and two QPs of B whose peer is silent."""
+    """Connect the file's QPs, and two QPs of B whose peer is silent."""
     sender.endpoint.connect(receiver.endpoint.connections)
     receiver.endpoint.connect(sender.endpoint.connections)
     peer = sender.endpoint.connections[0]
@@ -92,7 +92,7 @@ def connect(sender, receiver):
 
 
 class Attack:
-    """Runs cases from the thread of card B and checks each."""
+    """Runs cases in the thread of card B and checks each."""
 
     def __init__(self, pair, receiver):
         self.pair, self.receiver, self.tried = pair, receiver, Counter()
@@ -111,7 +111,7 @@ class Attack:
         assert len(errors) == case.told, f"{case.name}: {len(errors)} error reports"
         if case.told:
             self._check_report(case, errors[0])
-            pair.contexts["b"].device.read32(abi.REGISTER["status"].offset)   # the card knows that it was taken
+            pair.contexts["b"].device.read32(abi.REGISTER["status"].offset)   # orders the acceptance by the card
         self.pair.guards["b"].check()
         self.tried[case.drop] += 1
 
@@ -129,7 +129,7 @@ class Attack:
 
 
 def attack(pair, sender, receiver, rng):
-    """Card B's side of the bench."""
+    """Run card B's side of the bench."""
     try:
         hit = Attack(pair, receiver)
         victim, endpoint = receiver.victim, receiver.endpoint
@@ -164,7 +164,7 @@ def attack(pair, sender, receiver, rng):
 
 
 def window(pair, hit, receiver):
-    """Frames that are in order, twice and out of order, on the victim QP."""
+    """Send frames that are in order, duplicates, and out of order on the victim QP."""
     victim = receiver.victim
     psn = victim.attr.rq_psn
 
@@ -176,7 +176,7 @@ def window(pair, hit, receiver):
         frames.Case("in order", at(0)),
         frames.Case("after a gap", at(2, payload=b"gap", offset=5000)),
         frames.Case("twice", at(2, payload=b"gap", offset=5000), Reason.DUPLICATE),
-        frames.Case("into the gap", at(1, payload=b"", rkey=0)),   # without payload no key is asked for
+        frames.Case("into the gap", at(1, payload=b"", rkey=0)),   # without payload no key is checked
         frames.Case("retransmission of the next", at(3, opcode=Opcode.RETX_WRITE), Reason.STALE_PSN),
         frames.Case("retransmission behind the list", at(1, opcode=Opcode.RETX_WRITE, rsn=0xFF_FFFF), Reason.STALE_RSN),
         frames.Case("retransmission that nobody asked for", at(1, opcode=Opcode.RETX_WRITE), Reason.STALE_RSN),
@@ -195,7 +195,7 @@ def window(pair, hit, receiver):
 
 
 def stopped(hit, victim, at):
-    """Nothing is written any more once a call that forbids it has returned."""
+    """Check that nothing is written after a call that forbids writes has returned."""
     victim.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
     place = {"payload": b"late", "offset": 100}
     hit.run([
@@ -209,14 +209,14 @@ def stopped(hit, victim, at):
 
 
 def full_raw_ring(pair, rng):
-    """More raw frames than half of NIC_RX has slots for, before the driver looks: the rest is kept for packets."""
+    """Send more raw frames than half of NIC_RX has slots for, before the driver reads: the rest is kept for packets."""
     frame, half = next(frames.raw_frames(rng, 1 << 11)).frame, 1 << NIC_LOG2 - 1
     pair.inject("b", [frame] * (half + 5))
     assert pair.new_drops("b") == {"nic_ring_full": 5}
     assert pair.take_raw("b") == [frame] * half
     pair.inject("b", [frame])
     assert pair.take_raw("b") == [frame] and not pair.new_drops("b")
-    # Packets for software on the host are anybody's, too.
+    # Packets for software on the host are accepted from any peer, too.
     frame = data_frame(Target(HOST_QPN, 0, 0, 0, 0), opcode=0x04)
     pair.inject("b", [frame])
     assert not pair.take_raw("b") and pair.new_drops("b") == {"unknown_opcode": 1}
@@ -248,7 +248,7 @@ async def bad_frames(dut):
 
 
 def close(sender, receiver):
-    """Everything is destroyed, and every block of the knitting buffer is free."""
+    """Destroy everything; check that every block of the knitting buffer is free."""
     sender.endpoint.close()
     for domain in receiver.domains:
         domain.close()

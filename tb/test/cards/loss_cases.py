@@ -1,5 +1,6 @@
-"""Losses in patterns over two real cards, of retransmissions too: each is repaired once, and only a tail waits for a
-timer. And losses when the receiver has far too few knitting blocks.
+"""Loss patterns with two RTL cards, and losses with far too few knitting blocks.
+
+The patterns also lose retransmissions. Each loss is repaired once; only losses at a tail wait for a timer.
 """
 
 import json
@@ -20,24 +21,24 @@ from weft.tb.test.cards.crossing_cases import LOSS_REPORT, PACKETS, PROBE, Case,
 from weft.tb.test.tail import Tail
 
 PMTU = 256
-SOON = 200      # packets; a random pattern loses something among the first so many
-SILENCE_NS = 10_000     # no burst outlasts it
+SOON = 200      # packets in which a random pattern causes at least one loss
+SILENCE_NS = 10_000     # no burst lasts longer
 
 
 @dataclass(frozen=True)
 class Again:
-    """Every ``every``-th packet is lost so many times: as itself and as its first retransmissions."""
+    """Every ``every``-th packet is lost ``times`` times: the original and its first retransmissions."""
 
     every: int
     times: int
 
 
 class LossyWay:
-    """Plants a loss model on the way from A to B: for data and retransmissions, nothing else.
+    """Plants a loss model on the path from A to B, for data and retransmissions only.
 
-    A burst is counted in packets, but what disturbs a wire goes by in time. When one retransmission is all that still
-    travels, a packet in tens of microseconds, a burst of 64 would lose that one until the sender gives up, as it must.
-    So a burst ends where nothing came for ``SILENCE_NS``.
+    A burst is counted in packets, but disturbances of a wire have a duration. When a single retransmission is left, one
+    packet in tens of microseconds, a burst of 64 would lose it until the sender gives up. So a burst ends after
+    ``SILENCE_NS`` without packets.
 
     Attributes
     ----------
@@ -95,7 +96,7 @@ class LossyWay:
 
 
 async def cross(dut, model, *, length=60_000, qps=2, **driver):
-    """A transfer with these losses; Crossing compares bytes, and retransmissions with losses."""
+    """Run a transfer with these losses; Crossing compares bytes, and retransmissions with losses."""
     way = LossyWay(model)
     case = Case({"a": [length // qps // 4] * 4, "b": []}, qps=qps, pmtu=PMTU, driver=driver)
     crossing = await Crossing(dut, case, way).run()
@@ -112,13 +113,13 @@ async def cross(dut, model, *, length=60_000, qps=2, **driver):
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def comb(dut):
-    """Every seventh frame."""
+    """Every seventh frame is lost."""
     await cross(dut, Comb(7, 2))
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def holes_reported_at_once(dut):
-    """A node for each hole: the retransmissions come faster than their nodes, and the match queue is full."""
+    """With a node for each hole, retransmissions come faster than nodes are read, and the match queue is full."""
     _, board = await cross(dut, Comb(4, 2), length=120_000, qps=1, node_age_ns=0)
     assert board.seen["UNMATCHED"] > 10
 
@@ -135,7 +136,7 @@ async def bursts_of_64(dut):
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def burst_of_512(dut):
-    """A single burst of the length, then no loss, so that the run stays short."""
+    """A single burst of that length, then no loss, so that the run stays short."""
     way, _ = await cross(dut, Burst(40, 512), length=180_000, qps=1)
     assert way.lost.total() == 512
 
@@ -158,8 +159,9 @@ async def lost_again_and_again(dut):
 
 
 async def cross_with_blocks(dut, blocks, **driver):
-    """A transfer that loses a quarter of the originals and few retransmissions, the tenth among them, each hole a node
-    of its own as far as blocks allow.
+    """Run a transfer that loses a quarter of the originals and few retransmissions, the tenth among them.
+
+    Each hole has a separate node as far as there are blocks.
     """
     way = LinkConfig(delay_ns=12_000)
     case = Case({"a": [54_000] * 3, "b": []}, pmtu=PMTU, there=way, back=way,
@@ -179,7 +181,7 @@ async def cross_with_blocks(dut, blocks, **driver):
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def enough_blocks(dut):
-    """Leaves the peak demand in ``peak.json``."""
+    """Write the peak demand to ``peak.json``."""
     blocks = 1024
     crossing = await cross_with_blocks(dut, blocks)
     assert not crossing.sums["b"]["waited"] and not crossing.sums["b"]["coarsened"]
@@ -188,7 +190,7 @@ async def enough_blocks(dut):
 
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def few_blocks(dut):
-    """The number is in the environment: holes wait, become spans, and the peer has to stop."""
+    """With the number of blocks in the environment, holes wait, become spans, and the peer has to stop."""
     crossing = await cross_with_blocks(dut, int(os.environ["WEFT_BLOCKS"]), waiting_runs_max=16)
     assert crossing.sums["b"]["waited"] and crossing.sums["b"]["coarsened"] and crossing.sums["b"]["limits"]
     crossing.pair.scoreboards["b"].require("span")

@@ -1,4 +1,4 @@
-"""A host takes the card away from its driver amid traffic: for a while, or for good."""
+"""A host takes the card away from its driver during traffic: for a while, or permanently."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ AWAY_NS = 20_000
 
 
 def fatal_sentence(call):
-    """What the DeviceFatal says that a call raises; nothing if it raises none."""
+    """Return the message of the DeviceFatal that a call raises, or an empty string."""
     try:
         call()
     except DeviceFatal as error:
@@ -24,14 +24,15 @@ def fatal_sentence(call):
 
 
 class OutageRun(ResetRun):
-    """A :class:`~weft.tb.test.cards.reset_cases.ResetRun` in which the victim's host takes the card away before it is
-    reset; the driver finds out by itself.
+    """A :class:`~weft.tb.test.cards.reset_cases.ResetRun` with an outage before the reset.
+
+    The victim's host takes the card away; the driver detects it by itself.
 
     Parameters
     ----------
     take_away : coroutine(env, side)
     give_back : coroutine(env, side), optional
-        Called when the driver knows.
+        Called when the driver has detected the outage.
     """
 
     silence_ns = 30_000
@@ -42,7 +43,7 @@ class OutageRun(ResetRun):
         self.reason = None
 
     def outage(self):
-        """Runs in the victim's thread."""
+        """Run the outage in the victim's thread."""
         context, env = self.context, self.pair.env
         self.take_away(env, self.victim)
         began = context.device.now_ns()
@@ -65,7 +66,10 @@ class OutageRun(ResetRun):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def bus_master_cleared(dut):
-    """Until the driver knows. Nothing of the card reaches memory afterwards, though it may be bus master again."""
+    """Disable bus mastering until the driver has detected it.
+
+    After that the card writes no memory, even with bus mastering enabled.
+    """
     run = OutageRun(dut, "a", payload_is_read, outage.clear_bus_master, outage.set_bus_master)
     await run.run()
     assert run.reason == DMA_LOST
@@ -73,7 +77,7 @@ async def bus_master_cleared(dut):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def bus_master_cleared_for_a_moment(dut):
-    """It is set again before anybody looks: what the card lost meanwhile is lost, and so it stops."""
+    """Bus mastering is enabled again before the driver can detect it: lost writes stay lost, so the card stops."""
     async def for_a_moment(env, side):
         await outage.clear_bus_master(env, side)
         await Timer(1_000, "ns")
@@ -86,7 +90,7 @@ async def bus_master_cleared_for_a_moment(dut):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def hot_reset(dut):
-    """The slot is reset: the card comes back as after power-on, and has forgotten everything."""
+    """The slot is reset: the card is in its power-on state and has lost all its state."""
     async def reset(env, side):
         await outage.hot_reset(env, side, AWAY_NS)
 
@@ -96,7 +100,7 @@ async def hot_reset(dut):
 
 
 class RemovalRun(OutageRun):
-    """The victim's card is pulled out and never comes back."""
+    """The victim's card is removed permanently."""
 
     def __init__(self, dut, victim, due):
         super().__init__(dut, victim, due, outage.pull_out)
@@ -130,5 +134,5 @@ async def surprise_removal_of_a_sender(dut):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def surprise_removal_of_a_receiver(dut):
-    """With nodes linked and being read."""
+    """With nodes linked and outstanding reads of nodes."""
     await RemovalRun(dut, "b", nodes_are_fetched).run()

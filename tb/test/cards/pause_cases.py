@@ -1,7 +1,7 @@
-"""Flow control between two cards: with it a receiver whose host is slow loses nothing, and no peer holds it for long.
+"""Flow control between two cards: a receiver with a slow host drops nothing, and no peer stops a card for long.
 
-Card A writes to card B over 100 m of fibre, faster than B's host takes it; or both write, over the longest fibre, and
-both hosts take nothing for a while, again and again.
+Card A writes to card B over 100 m of fibre, faster than B's host accepts; or both write, over the longest fibre, and
+both hosts repeatedly accept nothing for a while.
 """
 
 import random
@@ -25,25 +25,25 @@ from weft.tb.test.pause_frame import pause_frame
 
 CABLE_NS, CABLE_TWO_CLOCKS_NS = 500, 450        # 100 m and 90 m
 LENGTH, MESSAGE, QPS, WINDOW = 384 << 10, 8 << 10, 2, 8
-HELD = 0.4                  # of the cycles B's host takes nothing of the card's requests: 80 % would do for the line
-STANDS, GOES = 1_000, 2_000     # cycles that a host takes nothing, and then all
+HELD = 0.4                  # part of the cycles in which B's host takes no request: 80 % would suffice for line rate
+STANDS, GOES = 1_000, 2_000     # cycles in which a host takes nothing, and then everything
 PRIORITY, SILENCE_NS, SERVICE_NS = 3, 1_000_000, 1_000
 LIAR_MAC = 0x02_00_00_00_00_0C
-STORM_NS = 500              # between a lying peer's pauses
+STORM_NS = 500              # between pauses of a malicious peer
 
 
 def evenly(part):
-    """An endless pattern that is true in a part of all cycles."""
+    """Return an endless pattern that is true in a part of all cycles."""
     return (int((n + 1) * part) > int(n * part) for n in count())
 
 
 def in_turns(stands, goes):
-    """An endless pattern: true so many times, then false so many times."""
+    """Return an endless pattern: true ``stands`` times, then false ``goes`` times."""
     return (n % (stands + goes) < stands for n in count())
 
 
 def whole_ns(pmtu):
-    """What simulated MACs add to a cable: one hands a frame on when it is whole, and its peer begins with it then."""
+    """Return the delay that simulated MACs add to a cable: each passes a frame on when it is complete."""
     return wire_ps(wire.DATA_HEADER_BYTES + wire.PMTUS[pmtu] + wire.ICRC_BYTES) / 1000
 
 
@@ -52,12 +52,12 @@ def mac_control(frame):
 
 
 def pause(quanta, **others):
-    """What a peer sends that asks for a pause of the cards' priority."""
+    """Return a frame of a peer that requests a pause of the cards' priority."""
     return pause_frame({PRIORITY: quanta}, src=LIAR_MAC, **others)
 
 
 class PausedPair:
-    """Two cards, transfers between them, and what happened to them.
+    """Two cards, transfers between them, and the resulting counts.
 
     Parameters
     ----------
@@ -65,16 +65,16 @@ class PausedPair:
     priority : int or None
         ``pfc_priority`` of both.
     held : callable, optional
-        Gives a pattern of the cycles in which the host of a receiver takes nothing.
+        Returns a pattern of the cycles in which the host of a receiver takes nothing.
     senders : tuple of side
     pmtu : MTU
     deaf : bool
-        Pauses reach nobody.
+        Pause frames are lost.
 
     Attributes
     ----------
     counters : dict of side
-        What the cards counted.
+        The cards' counters.
     pauses : dict of side
         MAC control frames that a card sent.
     raw : list of bytes
@@ -91,7 +91,7 @@ class PausedPair:
         self.rng = random.Random(bench_seed())
 
     async def run(self, meanwhile=None):
-        """Move the bytes; ``meanwhile(pair)`` goes on beside it."""
+        """Run the transfers; ``meanwhile(pair)`` runs concurrently."""
         pair = self.pair
         await pair.start()
         contexts, env = pair.contexts, pair.env
@@ -120,12 +120,12 @@ class PausedPair:
         return self.deaf
 
     def _hold(self, pattern):
-        """The hosts of the receivers take nothing in the cycles of a pattern, or everything."""
+        """Let the receivers' hosts take nothing in the cycles of a pattern, or always take everything if it is None."""
         for sender in self.senders:
             self.pair.env.sides[PEER[sender]].hard_block.rq_sink.pause_by(pattern() if pattern else None)
 
     def _write(self, side):
-        """What a sender does, and who has nothing to send: serve until all is done. Runs in the side's thread."""
+        """Run a side in its thread: a sender writes, then both serve until all is done."""
         end, offer, context = self.ends[side], self.ends[PEER[side]].offer, self.pair.contexts[side]
         end.mr.write(self.rng.randbytes(LENGTH))
         messages = iter(range(0, LENGTH, MESSAGE) if side in self.senders else ())
@@ -166,7 +166,7 @@ async def drops_without(dut):
 
 @cocotb.test()
 async def nothing_is_dropped(dut):
-    """With it, none is: B asks, A pauses, and goes on."""
+    """With flow control no packet is dropped: B requests pauses, A pauses and continues."""
     run = PausedPair(dut, PRIORITY, lambda: evenly(HELD))
     await run.run()
     a, b = run.counters["a"], run.counters["b"]
@@ -178,8 +178,10 @@ async def nothing_is_dropped(dut):
 
 @cocotb.test()
 async def nothing_is_dropped_both_ways(dut):
-    """The longest frames over the longest cable: what still comes when a host takes nothing any more finds room, though
-    a card that is asked to pause has to ask itself."""
+    """With the longest frames and cable, frames that arrive after a host stops find space.
+
+    That holds although a paused card has to request pauses, too.
+    """
     run = PausedPair(dut, PRIORITY, lambda: in_turns(STANDS, GOES), senders=SIDES, pmtu=MTU.MTU_4096)
     await run.run()
     for side in SIDES:
@@ -195,7 +197,7 @@ async def nothing_is_dropped_both_ways(dut):
 
 @cocotb.test()
 async def a_deaf_peer_does_no_harm(dut):
-    """Pauses that reach nobody: packets are dropped as without, in runs, and come again."""
+    """Pause frames are lost: packets are dropped as without flow control, in runs, and retransmitted."""
     run = PausedPair(dut, PRIORITY, lambda: evenly(HELD), deaf=True)
     await run.run()
     a, b = run.counters["a"], run.counters["b"]
@@ -207,7 +209,7 @@ async def a_deaf_peer_does_no_harm(dut):
 
 @cocotb.test()
 async def a_liar_does_not_hold_the_card(dut):
-    """Somebody asks for the longest pause again and again: the transfer ends nevertheless."""
+    """A peer requests the longest pause again and again: the transfer ends nevertheless."""
     async def lie(pair):
         while True:
             pair.env.sides["a"].mac_rx.receive(pause(0xFFFF))
@@ -220,7 +222,7 @@ async def a_liar_does_not_hold_the_card(dut):
 
 @cocotb.test()
 async def what_is_no_pause_does_nothing(dut):
-    """Damaged pauses, and such for others, hold nothing back."""
+    """Malformed pause frames, and those for other receivers, have no effect."""
     sent = []
 
     async def lie(pair):

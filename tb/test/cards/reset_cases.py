@@ -1,4 +1,4 @@
-"""A card is reset in the middle of traffic, brought up again by its driver, and carries the next transfer."""
+"""A card is reset during traffic and brought up again by its driver; the next transfer succeeds."""
 
 import random
 
@@ -24,12 +24,12 @@ QPS, LENGTH, MESSAGE = 2, 36_000, 3_000
 PMTU = MTU.MTU_256
 LOSSY = LinkConfig(delay_ns=3_000, loss=0.1)
 SILENCE_NS, SERVICE_NS = 1_000_000, 1_000
-QUICK = {"path_mtu": PMTU, "timeout": 3, "retry_cnt": 2}    # 33 µs, so that an end comes soon
+QUICK = {"path_mtu": PMTU, "timeout": 3, "retry_cnt": 2}    # 33 µs, to fail soon
 OLD_LIFE = {abi.Reason.UNKNOWN_QP, abi.Reason.STALE_GENERATION}
 
 
 class ResetRun:
-    """Both sides write to each other; the card of ``victim`` is reset; both QPs start anew; both write again.
+    """Both sides write to each other; the card of ``victim`` is reset; both QPs restart; both sides write again.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class ResetRun:
     victim : str
         Side of the card that is reset.
     due : callable(ResetRun)
-        Asked all the time by the victim's driver: is it time to reset?
+        Polled by the victim's driver: True when the reset is due.
     before : callable(ResetRun), optional
         Called by the victim's driver before it resets the card.
     """
@@ -65,7 +65,7 @@ class ResetRun:
 
     @property
     def node_reads(self):
-        """Reads of knitting blocks that wait for the victim's memory."""
+        """Number of outstanding reads of knitting blocks in the victim's memory."""
         extents = self.context.knitting.extents
         lines = [address // abi.BLOCK_BYTES for address in self.pair.env.host(self.victim).reading]
         return sum(e.base <= line < e.base + e.blocks for line in lines for e in extents)
@@ -76,7 +76,7 @@ class ResetRun:
 
     @property
     def peer_is_busy(self):
-        """Each QP of the peer waits for some of its requests."""
+        """True if each QP of the peer has outstanding requests."""
         return all(qp.sender.outstanding > 1 for qp in self.ends[self.peer].qps)
 
     async def start(self):
@@ -106,13 +106,13 @@ class ResetRun:
         if frame_kind(frame) is FrameKind.RETX:
             self.again.append(frame)
 
-    # Each of these runs in the thread of a side.
+    # The following methods run in the thread of a side.
 
     def _bring_back(self):
         self.context.reset()
 
     def _first_life(self, side):
-        """Writes from everything to everything; the victim's card is reset, the peer's requests fail."""
+        """Write from all QPs to all QPs; the victim's card is reset, the peer's requests fail."""
         end, context = self.ends[side], self.pair.contexts[side]
         end.mr.write(self.rng.randbytes(LENGTH))
         self.posted[side] = self._post(side, LENGTH) + self._post(side, LENGTH)
@@ -129,8 +129,10 @@ class ResetRun:
         assert all(qp.qp_state is QPState.ERR for qp in end.qps), f"{side}: {[qp.qp_state for qp in end.qps]}"
 
     def _keep_sending(self, side):
-        """Until it is time to reset, post again when few requests are left: that moment may come late. Then the peer
-        posts once more to each QP, whose acknowledgements may all be on their way."""
+        """Until the reset, post again when few requests are left, because the reset may be due late.
+
+        After the reset the peer posts once more to each QP, because all its acknowledgements may be outstanding.
+        """
         self.completions[side] += self.ends[side].cq.poll(16)[1]
         left = self.posted[side] - len(self.completions[side])
         if not self.stopping and left <= LENGTH // MESSAGE // 2:
@@ -140,7 +142,7 @@ class ResetRun:
             self.posted[side] += self._post(side, QPS * MESSAGE)
 
     async def _between(self):
-        """What the requests came to; new lives of the same QPs; the peer's last retransmissions come again."""
+        """Check the completions, create new incarnations of the QPs, and replay the peer's last retransmissions."""
         pair, victim, peer = self.pair, self.victim, self.peer
         of_victim, of_peer = ([wc.status for wc in self.completions[side]] for side in (victim, peer))
         assert WCStatus.WR_FLUSH_ERR in of_victim, "the reset came too late"
@@ -152,7 +154,7 @@ class ResetRun:
             await bridge(self.ends[side].connect)(self.ends[other].connections, path_mtu=PMTU)
         assert places == [qp.index for qp in self.end.qps]
         assert not self.context.rings[abi.Ring.META_REPORT].prod, "a report of the old life came after the reset"
-        # The peer's card goes on counting: only the card that was reset starts anew with a scoreboard.
+        # The peer's card keeps its counters: only the card that was reset gets a new scoreboard.
         del pair.scoreboards[peer]
         board = pair.scoreboards[victim] = Scoreboard(
             self.context, pair.env.host(victim), pair.env.link(f"{peer}_to_{victim}"), pair.card.window_bits)
@@ -168,7 +170,7 @@ class ResetRun:
             qp.reset()
 
     def _second_life(self, side):
-        """Writes the first half of the memory to the other side's second half."""
+        """Write the first half of the memory to the other side's second half."""
         end, context = self.ends[side], self.pair.contexts[side]
         data = self.sent[side] = self.rng.randbytes(LENGTH // 2)
         end.mr.write(data)
@@ -183,7 +185,7 @@ class ResetRun:
         context.progress()
 
     def _post(self, side, length):
-        """Writes of so many bytes over all QPs; how many."""
+        """Post writes of ``length`` bytes in all over all QPs; return their number."""
         end, offer = self.ends[side], self.ends["ab".replace(side, "")].offer
         starts = range(0, length, MESSAGE)
         for k, start in enumerate(starts):
@@ -195,18 +197,18 @@ class ResetRun:
 
 
 def nodes_are_fetched(run):
-    """Nodes are linked, one is being read, payload as well, and the peer has sent something again."""
+    """Return True if nodes are linked, a node and payload are being read, and the peer has retransmitted."""
     return run.linked > 2 and run.node_reads and len(run.again) > 2
 
 
 def payload_is_read(run):
-    """The card sends, while nodes are linked on the other side."""
+    """Return True if the card sends while nodes are linked on the other side."""
     return len(run.pair.env.host(run.victim).reading) > 3 and len(run.again) > 2
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def nodes_in_flight(dut):
-    """Reset with nodes linked and being read."""
+    """Reset with nodes linked and outstanding reads of nodes."""
     run = ResetRun(dut, "b", nodes_are_fetched)
     counters = await run.run()
     assert run.busy["node reads"] and run.busy["linked"], run.busy
@@ -216,14 +218,16 @@ async def nodes_in_flight(dut):
 
 @resume
 async def reset_by_host(run):
-    """The host of the victim resets the card's function, at once. All that was in flight ends there."""
+    """Reset the victim's function by its host, at once; all outstanding work ends."""
     run.cut_off = await reset_function(run.pair.env.host(run.victim), run.table)
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def function_reset(dut):
-    """Function-level reset with payload, descriptors and frames on the way: the card comes to rest by itself, says so,
-    and its driver brings it up as after its own reset."""
+    """Function-level reset with outstanding payload, descriptors and frames.
+
+    The card becomes idle by itself and reports it; its driver brings it up as after its own reset.
+    """
     run = ResetRun(dut, "a", payload_is_read, reset_by_host)
     await run.run()
     assert run.cut_off, "no read was cut off"
@@ -231,7 +235,7 @@ async def function_reset(dut):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def payload_in_flight(dut):
-    """Reset with payload, descriptors and frames on the way."""
+    """Reset with outstanding payload, descriptors and frames."""
     run = ResetRun(dut, "a", payload_is_read)
     counters = await run.run()
     assert run.busy["reads"] > 3, run.busy

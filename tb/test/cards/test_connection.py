@@ -1,4 +1,4 @@
-"""Connection management over two real cards: see ``connection_cases``."""
+"""Tests of connection management with two RTL cards: see ``connection_cases``."""
 
 from pathlib import Path
 

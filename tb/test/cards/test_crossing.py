@@ -1,4 +1,4 @@
-"""The special cases of ``crossing_cases`` over two real cards."""
+"""Tests of the special cases of ``crossing_cases`` with two RTL cards."""
 
 from pathlib import Path
 

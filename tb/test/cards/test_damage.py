@@ -1,4 +1,4 @@
-"""Damage in the memory of a card's host, over two real cards: see ``damage_cases``."""
+"""Tests of corrupted memory of a card's host, with two RTL cards: see ``damage_cases``."""
 
 from pathlib import Path
 

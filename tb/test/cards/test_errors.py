@@ -1,4 +1,4 @@
-"""Errors of completions over two real cards: see ``error_cases``."""
+"""Tests of errors of completions with two RTL cards: see ``error_cases``."""
 
 from pathlib import Path
 

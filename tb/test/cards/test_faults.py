@@ -1,4 +1,4 @@
-"""Hosts that misbehave, over two real cards: see ``fault_cases``."""
+"""Tests of hosts that misbehave, with two RTL cards: see ``fault_cases``."""
 
 from pathlib import Path
 

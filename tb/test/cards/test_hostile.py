@@ -1,4 +1,4 @@
-"""Bad input from the wire and from the host: refused, counted, reported, and the cards go on."""
+"""Tests of bad input from the wire and from the host: dropped, counted, reported, and the cards continue."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 
 
 def run(cases):
-    """A bench over two real cards; under Verilator only: Icarus takes a hundred times longer."""
+    """Run a bench with two RTL cards; with Verilator only: Icarus takes a hundred times longer."""
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator", optimize="run",
              cases=Path(__file__).with_name(cases))
 
@@ -54,7 +54,7 @@ class _Buffer:
 
 @pytest.fixture
 def guarded():
-    """(guard, write(address, length), command(opcode, **fields)) over a fake host."""
+    """Return (guard, write(address, length), command(opcode, **fields)) of a fake host."""
     memory = _Memory()
     answered = []
     context = SimpleNamespace(
@@ -85,9 +85,9 @@ def test_guard_lets_rings_slots_and_status_pass(guarded):
 
 
 @pytest.mark.parametrize(("address", "length"), [
-    (0x10000, 64),          # the SEND ring is only read
-    (0x200000 + 8191, 2),   # over the end
-    (0x300030, 32),         # from before
+    (0x10000, 64),          # the card only reads the SEND ring
+    (0x200000 + 8191, 2),   # beyond the end
+    (0x300030, 32),         # begins before the region
     (0x300080, 4),
     (0, 1),
 ])

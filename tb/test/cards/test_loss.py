@@ -1,4 +1,4 @@
-"""Loss patterns and pools that are too small over two real cards: see ``loss_cases``."""
+"""Tests of loss patterns and of pools that are too small with two RTL cards: see ``loss_cases``."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 from weft.tb.verify.bench.small_pools import guaranteed_blocks
 
-# the last retransmission travels alone, and would meet a burst of 64 packets 64 times
+# the last retransmission is sent alone, and would meet a burst of 64 packets 64 times
 SEED_OF_A_LONELY_PACKET = 1912771618
 
 
@@ -27,12 +27,12 @@ def test_each_loss_is_repaired_once_and_without_a_timer(case):
 
 
 def test_burst_ends_in_silence():
-    """As between two retransmissions that nothing else travels with; the sender would give up on them."""
+    """A burst ends in a silent interval, as between retransmissions of one packet, or the sender would give up."""
     run("bursts_of_64", seed=SEED_OF_A_LONELY_PACKET)
 
 
 def test_too_few_blocks_make_spans():
-    """A 32nd, rounded up, of what the transfer takes when it has enough, and no more than is guaranteed."""
+    """1/32 of the blocks that the transfer uses when it has enough, rounded up, and the guaranteed minimum."""
     peak, least = json.loads((run("enough_blocks") / "peak.json").read_text()), guaranteed_blocks(1)
     share = -(-peak // 32)
     assert share > least

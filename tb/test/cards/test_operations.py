@@ -1,4 +1,4 @@
-"""Random operations over two simulated cards; ``python -m weft.tb.verify.operations rtl`` runs more of them."""
+"""Random operations with two RTL cards; ``python -m weft.tb.verify.operations rtl`` runs more of them."""
 
 from weft.tb.verify.operations.rtl_cases import run_operations
 

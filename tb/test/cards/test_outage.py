@@ -1,4 +1,4 @@
-"""Cards taken away from their drivers, over two real cards: see ``outage_cases``."""
+"""Tests of cards that are removed or disabled by their hosts, with two RTL cards: see ``outage_cases``."""
 
 from pathlib import Path
 

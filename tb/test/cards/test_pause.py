@@ -1,4 +1,4 @@
-"""Flow control over two real cards: see ``pause_cases``."""
+"""Tests of flow control with two RTL cards: see ``pause_cases``."""
 
 from pathlib import Path
 

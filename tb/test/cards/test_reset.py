@@ -1,4 +1,4 @@
-"""Card reset in flight, over two real cards: see ``reset_cases``."""
+"""Tests of card resets with outstanding work, with two RTL cards: see ``reset_cases``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Cards whose MACs have clocks of their own, all four clocks unrelated: bad links, resets of every part amid traffic.
+"""Tests of cards whose MACs have separate clocks, all four unrelated: bad links, and resets during traffic.
 
 The cases are those of cards with one clock, and ``two_clock_cases``.
 """

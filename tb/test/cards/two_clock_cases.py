@@ -1,4 +1,4 @@
-"""Two cards whose MACs have clocks of their own, and resets of the MACs amid traffic."""
+"""Two cards whose MACs have separate clocks, and resets of the MACs during traffic."""
 
 import random
 from collections import Counter
@@ -26,9 +26,9 @@ LINK = LinkConfig(delay_ns=2_000)
 
 
 class MacResets:
-    """Both sides write; the MACs are reset in the midst of it, now one, now the other; all arrives.
+    """Both sides write while the MACs are reset alternately; all data arrives.
 
-    Resets go on until more than ``RESETS`` frames were found at a MAC, and writes as long as the resets.
+    Resets continue until more than ``RESETS`` frames were found at a MAC, and writes as long as the resets.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class MacResets:
             self.ends[side] = await bridge(Endpoint)(pair.contexts[side], 2 * LENGTH, qps=QPS,
                                                      window=LENGTH // MESSAGE + 1)
         await pair.connect(self.ends, path_mtu=MTU.MTU_512, timeout=5)
-        pair.scoreboards.clear()          # they know of losses on the link, and of none behind it
+        pair.scoreboards.clear()          # they know of losses on the link, but not of those in a MAC
         resets = cocotb.start_soon(self._reset_macs())
         await gather(*(bridge(self._write)(side) for side in SIDES))
         await resets
@@ -69,7 +69,7 @@ class MacResets:
         self.over = True
 
     def _write(self, side):
-        """Runs in the side's thread."""
+        """Write and compare, in the side's thread."""
         end, offer, context = self.ends[side], self.ends[PEER[side]].offer, self.pair.contexts[side]
         self.data[side] = self.rng.randbytes(LENGTH)
         end.mr.write(self.data[side])
@@ -100,7 +100,7 @@ class MacResets:
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def mac_resets(dut):
-    """Frames on their way to and from a MAC are lost, and sent again; nothing is torn, no card stands still."""
+    """Frames in a MAC are lost and retransmitted; none is cut, and no card hangs."""
     run = MacResets(dut)
     await run.run()
     for side, peer in PEER.items():

@@ -1,4 +1,4 @@
-"""The command line: clear refusals, the register map, and no heavy imports."""
+"""Tests of the command line: clear error messages, the register map, and no heavy imports."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The Makefile: variables that it passes on, variables that it refuses, and a checkout that was moved."""
+"""Tests of the Makefile: variables that it passes on, variables that it rejects, and a moved checkout."""
 
 import os
 import re
@@ -19,7 +19,7 @@ FLAGS = {"STRADDLE": "1", "MAC_CLOCK": "yes", "TIMELINE": "true"}
 
 
 def make(*words, folder=ROOT, **environment):
-    """What make would run, in a checkout that is set up: status, lines of output and of errors."""
+    """Return the commands of make in a checkout that is set up: status, lines of output and of errors."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name not in GIVEN}
     done = subprocess.run(["make", "--dry-run", "--no-print-directory", *words], cwd=folder, capture_output=True,
                           text=True, env={**clean, **environment})
@@ -27,7 +27,7 @@ def make(*words, folder=ROOT, **environment):
 
 
 def weft(*words, **environment):
-    """The words of the command of ``weft`` that make would run."""
+    """Return the words of the ``weft`` command that make would run."""
     status, lines, errors = make(*words, **environment)
     assert status == 0, errors
     from_make, program, *command = shlex.split(lines[-1])
@@ -88,7 +88,7 @@ def test_a_slip_of_the_pen_is_refused(words, said):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout in a path with spaces whose environment seems up to date."""
+    """Create a checkout in a path with spaces whose environment seems up to date."""
     folder = tmp_path / "a  checkout"
     (folder / ".venv/bin").mkdir(parents=True)
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):

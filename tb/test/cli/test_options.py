@@ -1,4 +1,4 @@
-"""Every option of every command: its help, its range, its refusal; and settings that survive a command line."""
+"""Tests of every option of every command: help, range, error message; and settings in a command line."""
 
 import random
 import shlex
@@ -22,13 +22,13 @@ SETTINGS = {command.name or command.callback.__name__.replace("_", "-"): command
 FIELDS = [(command, field) for command, found in SETTINGS.items() for field in found.values()]
 # One command for each option that many commands share.
 ONCE = list({id(field): (command, field) for command, field in FIELDS}.values())
-# Numbers that are typed as something else.
+# Numbers with another type in the command line.
 WORDS = {("soft-server", "mac"): "an address", ("soft-server", "ip"): "an address"} | {
     (command, "duration"): "a time with its unit" for command in SETTINGS if command.endswith(("_bw", "_lat"))}
 
 
 def refusal(command, field, value, **environment):
-    """The sentence that refuses a value of an option."""
+    """Return the message that rejects a value of an option."""
     done = CliRunner().invoke(app, [command, f"{field.names[-1]}={value}"], env=environment)
     assert done.exit_code == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.output
     return done.stderr
@@ -97,7 +97,7 @@ def test_a_refusal_across_options_names_them_as_they_were_typed():
 
 
 def drawn_job(rng, file):
-    """Settings within their ranges, of the command line's own kinds."""
+    """Return random settings within their ranges, of the types of the command line."""
     backend, found = rng.choice(BACKENDS), {}
     for name, field in fields(JobSettings).items():
         setting = field.setting

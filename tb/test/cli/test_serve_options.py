@@ -1,4 +1,4 @@
-"""What `weft serve` and `weft run` refuse: one sentence and exit status 2."""
+"""Tests of arguments that ``weft serve`` and ``weft run`` reject: one sentence and exit status 2."""
 
 import socket
 
@@ -9,7 +9,7 @@ from weft.tb.cli import app
 
 
 def end_of(*arguments):
-    """(exit status, sentence) of a command that says nothing else."""
+    """Return (exit status, sentence) of a command without other output."""
     result = CliRunner().invoke(app, arguments)
     assert result.stdout == "" and result.stderr.startswith("weft: ") and result.stderr.count("\n") == 1, result.output
     return result.exit_code, result.stderr

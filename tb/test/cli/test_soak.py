@@ -1,4 +1,4 @@
-"""Soaking: fresh seeds, the time that was given, and the command of what failed."""
+"""Tests of soaking: new seeds, the time limit, and the command that repeats a failure."""
 
 import itertools
 import os
@@ -13,7 +13,7 @@ from weft.tb.verify.soak import runs as soak
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Runs that take a tenth of the time of a fake clock; the fourth fails where asked to."""
+    """Replace runs by fakes that take a tenth of the time of a fake clock; the fourth fails if requested."""
     state = {"now": 0.0, "drawn": [], "bad": None}
 
     def drawn(rng):
@@ -66,7 +66,7 @@ def test_two_cards_are_soaked_by_option(options, called, monkeypatch):
 
 
 def test_drawn_jobs_are_jobs():
-    """Every option is one that ``weft sim`` takes, and within its bounds."""
+    """Every option is one that ``weft sim`` takes, and within its limits."""
     from typer.testing import CliRunner
 
     from weft.tb.app.job import run
@@ -83,7 +83,7 @@ def test_drawn_jobs_are_jobs():
 
 
 def test_seeds_that_the_tests_leave_out_come_first():
-    """Together with those that they run: the seeds 1 to 20."""
+    """Together with the seeds that the tests run: the seeds 1 to 20."""
     def tests(variables, command):
         said = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True,
                               text=True)
@@ -96,7 +96,7 @@ def test_seeds_that_the_tests_leave_out_come_first():
 
 
 def test_software_rdma_takes_its_turn():
-    """Seeds of their own for every test of a bad link, and the frames that were asked for."""
+    """Each test of a bad link has separate seeds, and the requested number of frames."""
     variables, command = soak.soft(random.Random(1))
     said = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True, text=True)
     for seed in variables["WEFT_SEED"].split(","):

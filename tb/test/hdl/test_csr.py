@@ -1,4 +1,4 @@
-"""Register block against abi: every register, every access."""
+"""Tests of the register block against abi: every register, every access."""
 
 import random
 from collections import Counter
@@ -21,12 +21,12 @@ bench_test = cocotb.test(timeout_time=400, timeout_unit="us")
 
 
 def port(register):
-    """Name of the signal of a register."""
+    """Return the name of the signal of a register."""
     return f"{group_of(register)}__{register.name}"
 
 
 class Bus:
-    """The host side of the register bus; the MSI-X table and the counters behind it."""
+    """The host side of the register bus, with the MSI-X table and the counters that it reaches."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -44,7 +44,7 @@ class Bus:
         self.dut.bus__write__valid.value = 0
 
     async def read(self, address):
-        """The aligned 64-bit word."""
+        """Return the aligned 64-bit word."""
         self.dut.bus__read_address.value, self.dut.bus__read_stb.value = address, 1
         await RisingEdge(self.dut.clk)
         self.dut.bus__read_stb.value = 0
@@ -63,7 +63,7 @@ class Bus:
             await RisingEdge(self.dut.clk)
 
     async def _serve(self):
-        """Memories with one cycle of latency, and the doorbells."""
+        """Serve memories with a latency of one cycle, and take the doorbells."""
         dut = self.dut
         bells = [r for r in abi.REGISTERS if r.access is Access.DOORBELL]
         counter_index, msix_address = 0, 0
@@ -150,7 +150,7 @@ async def doorbells_ring_once(dut):
         r = rng.choice(doorbells)
         value = rng.getrandbits(r.width)
         if r.width == 64 and rng.random() < 0.5:
-            await bus.write(r.offset + rng.choice([0, 4]), value & 0xFFFFFFFF)  # half a doorbell is none
+            await bus.write(r.offset + rng.choice([0, 4]), value & 0xFFFFFFFF)  # half a doorbell has no effect
             continue
         await bus.write(r.offset, value, wide=r.width == 64)
         expected.append((r.name, value))

@@ -1,4 +1,4 @@
-"""Reporter: order, tickets, no source blocks another."""
+"""Tests of the reporter: order, tickets, and independence of the sources."""
 
 import random
 
@@ -18,21 +18,21 @@ SOURCES, UNTICKETED = 4, 3
 bench_test = cocotb.test(timeout_time=400, timeout_unit="us")
 
 
-NAMED = 96      # bits of an entry that name it; the others follow from them
+NAMED = 96      # low bits of an entry that identify it; the others are derived from them
 
 
 def filled(named):
-    """An entry with no bit left out."""
+    """Return an entry all of whose bits are in use."""
     return named | random.Random(named).getrandbits(BEAT_BITS - NAMED) << NAMED
 
 
 def report(source, number, ticket):
-    """Report that names its source, its number and its full ticket."""
+    """Return a report that contains its source, its number and its full ticket."""
     return Report.const({"entry": filled(source << 64 | number << 32 | ticket), "ticket": ticket & 0xFF}).as_bits()
 
 
 def unpack(entry):
-    """Source, number and ticket of an entry, after a look at its other bits."""
+    """Return source, number and ticket of an entry after a check of its other bits."""
     named = entry & (1 << NAMED) - 1
     assert entry == filled(named), "bits were lost"
     return named >> 64, named >> 32 & 0xFFFFFFFF, named & 0xFFFFFFFF
@@ -59,12 +59,12 @@ async def no_report_precedes_its_data(dut):
     held_back = closed = 0
 
     def oldest_unsent():
-        """Ticket that a waiting source offers: those placed must not run away from it."""
+        """Return the oldest ticket that a source still offers; the placed ticket must not pass it."""
         return min((t[s.sent] for t, s in zip(tickets, sources, strict=True) if s.sent < len(t)), default=issued)
 
     for cycle in range(6000):
         holding = cycle % 1500 >= 1000      # long enough for source 0 to fill
-        if rng.random() < 0.4 and issued - placed < 100:     # a packet is judged, some make reports
+        if rng.random() < 0.4 and issued - placed < 100:     # a packet is checked; some cause reports
             for k in range(SOURCES):
                 if rng.random() < 0.3 and numbers[k] - sources[k].sent < 2:
                     sources[k].send_nowait(report(k, numbers[k], 0 if k == UNTICKETED else issued))
@@ -129,7 +129,7 @@ async def report_may_wait_while_tickets_wrap(dut):
     for k in range(SOURCES):
         sources[k].send_nowait(report(k, 0, 3))
         sources[k].send_nowait(report(k, 1, 3))
-    for placed in range(3, 3 + 384):        # the ticket looks like one of the future again
+    for placed in range(3, 3 + 384):        # the ticket looks like a future one again
         dut.placed_ticket.value = placed & 0xFF
         await RisingEdge(dut.clk)
     sink.pause = 0.0
@@ -155,14 +155,14 @@ async def first_source_overtakes_the_others(dut):
         await RisingEdge(dut.clk)
     sink.pause = 0.0
     order = [unpack(entry)[0] for entry in await sink.recv_many(3 * (SOURCES - 1) + 1)]
-    # Only what needs no ticket can have been in the output register already.
+    # Only a report without a ticket can be in the output register already.
     assert 0 in order[:2]
     assert order[0] in (0, UNTICKETED)
 
 
 @bench_test
 async def reports_of_refusals_are_marked(dut):
-    """As they are taken, once each: ERROR, and PROBE with a reason."""
+    """A report of kind ERROR, or PROBE with a reason, is marked once, when it is taken."""
     rng = random.Random(bench_seed())
     sources, sink = await setup(dut, rng, 0.4)
     dut.placed_ticket.value = 0

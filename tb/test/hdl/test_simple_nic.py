@@ -1,4 +1,4 @@
-"""Simple NIC: raw frames out and in, byte for byte."""
+"""Tests of the Simple NIC: raw frames in both directions, byte for byte."""
 
 import os
 import random
@@ -37,7 +37,7 @@ async def watch_strobes(dut, seen, *names):
 # ------------------------------------------------------------------------------------- transmit
 
 class FrameMemory:
-    """Host memory behind the bulk read port: answers groups in order."""
+    """Host memory at the bulk read port: answers groups in order."""
 
     def __init__(self, dut, rng, pause):
         self.requests = StreamSink(dut, "o_bulk_request", dut.clk, pause=pause, rng=random.Random(rng.random()))
@@ -142,13 +142,13 @@ class NicRx:
         self.info = StreamSource(dut, "i_info", dut.clk, pause=pause, rng=random.Random(rng.random()))
         self.data = StreamSource(dut, "i", dut.clk, pause=pause, rng=random.Random(rng.random()))
         self.prod = self.cons = 0
-        self.entries = []           # (entry, groups written when it came)
+        self.entries = []           # (entry, groups written before it)
         self.pause = pause
         dut.registers__nic_rx_buffer.value, dut.registers__nic_rx_slot_log2.value = self.buffer, slot_log2
         cocotb.start_soon(self._ring())
 
     async def consume(self, cons):
-        """Entries up to that one are read; that slots are free is heard a cycle after the ring says it."""
+        """Consume entries up to ``cons``; the block learns of free slots a cycle after the ring reports them."""
         self.cons = cons
         for _ in range(2):
             await RisingEdge(self.dut.clk)
@@ -250,7 +250,7 @@ async def long_frames_are_split(dut):
 
 @rx_test
 async def full_ring_never_blocks(dut):
-    """Half of it is kept for packets of QPs."""
+    """Half of the ring is reserved for packets of QPs."""
     rng = random.Random(bench_seed())
     nic, seen = await setup_rx(dut, rng, slots_log2=3, slot_log2=9, pause=0.0)
     start = get_sim_time("ns")
@@ -274,7 +274,7 @@ async def full_ring_never_blocks(dut):
 
 @rx_test
 async def slots_are_taken_ahead(dut):
-    """While a frame is written those behind it have their slots, each its own, and none more than there are."""
+    """While a frame is written, later frames already have distinct slots, and no more slots than there are."""
     rng = random.Random(bench_seed())
     nic, seen = await setup_rx(dut, rng, slots_log2=3, slot_log2=10, pause=0.2)
     sent = []
@@ -285,7 +285,7 @@ async def slots_are_taken_ahead(dut):
     read, left, half_kept = [], iter(sent), 0
 
     def read_all():
-        """Frames in their slots, which are there until they are given back, as among those that were sent."""
+        """Compare frames in their slots, which keep them until they are returned, with the sent ones."""
         while nic.cons < nic.prod:
             entry, _ = nic.entries[nic.cons]
             frame = nic.dma.read(nic.buffer + (nic.cons % nic.slots << nic.slot_log2), entry.length)
@@ -308,7 +308,7 @@ async def slots_are_taken_ahead(dut):
 
 @rx_test
 async def line_rate(dut):
-    """Packets of 1024 and of 4096 bytes come as fast as the line brings them: slots of several are open at a time."""
+    """Packets of 1024 and of 4096 bytes arrive at line rate, with several slots open at a time."""
     rng = random.Random(bench_seed())
     nic, seen = await setup_rx(dut, rng, slots_log2=6, slot_log2=13, pause=0.0)
     for size, count in ((4096 + 62, 12), (1024 + 62, 20)):
@@ -327,7 +327,7 @@ async def line_rate(dut):
         assert [data for _, data in nic.dma.groups[-count:]] == frames
         nic.cons = nic.prod
     assert "refused" not in seen
-    # Nobody takes bytes: four frames have asked, no fifth.
+    # Nothing is consumed: four frames have requested a slot, no fifth one.
     groups, infos = len(nic.dma.groups), nic.info.sent
     nic.dma.beats.pause = 1.0
     for _ in range(6):
@@ -342,7 +342,7 @@ async def line_rate(dut):
 
 @rx_test
 async def info_is_taken_behind_the_request(dut):
-    """Otherwise the payload behind the frame could be granted before it, and both would wait for ever."""
+    """Otherwise the payload after the frame could be granted before it, and both would wait for ever."""
     await start_clock(dut)
     dut.registers__nic_rx_slot_log2.value = 9
     dut.slot__free.value = dut.slot__size.value = 4

@@ -1,4 +1,4 @@
-"""Supervisor: what the card says of itself, its time, and a reset that waits for what was begun."""
+"""Tests of the supervisor: registers about the card, its time, and a reset that waits for outstanding work."""
 
 import random
 from collections import Counter
@@ -41,7 +41,7 @@ async def card_says_what_it_is(dut):
 
 @cocotb.test()
 async def time_goes_on(dut):
-    """In nanoseconds from the reset on, over a reset of the rooms too."""
+    """The time counts nanoseconds from the reset on, also across a reset of the subsystems."""
     await start_clock(dut)
     await ReadOnly()
     first = value(dut, "time_ns")
@@ -54,9 +54,12 @@ async def time_goes_on(dut):
 
 @cocotb.test()
 async def reset_waits(dut):
-    """Against a model: held from the cycle after control bit 1 on; the reset comes when DMA and MAC have been at rest
-    for a cycle and control bit 0 is clear, for a cycle, and again while bit 1 stays. A reset of the function asks for
-    it once, and does not look at control bit 0."""
+    """Compare the reset with a model.
+
+    ``hold`` rises in the cycle after control bit 1. The reset comes when DMA and MAC have been at rest for a cycle and
+    control bit 0 is clear. It lasts one cycle, and comes again while bit 1 stays set. A function-level reset requests
+    it once, whatever control bit 0 is.
+    """
     await start_clock(dut)
     await ReadOnly()
     rng, seen, began = random.Random(bench_seed()), Counter(), value(dut, "time_ns")

@@ -1,4 +1,4 @@
-"""Decisions of a link without a simulator: loss, delay, duplicates, order and damage."""
+"""Tests of a link's impairments without a simulator: loss, delay, duplicates, order and corruption."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def data(psn):
 
 
 def cross(link, frames=FRAMES, gap_ns=100):
-    """Deliveries of a train of data frames, in order of arrival."""
+    """Return the deliveries of a train of data frames, in order of arrival."""
     return sorted(arrival for psn in range(frames) for arrival in link.fate(data(psn), psn * gap_ns))
 
 
@@ -49,7 +49,7 @@ def test_good_link_only_delays():
 
 
 def test_slow_link_makes_frames_queue():
-    """Ten frames at once leave one by one, at the rate; an idle link is free again; what is lost takes no time."""
+    """Ten simultaneous frames leave one by one, at the link's rate; lost frames take no time on an idle link."""
     link = Impairments(LinkConfig(delay_ns=500, rate_gbps=8))
     wire_ns = len(data(0)) + 24
     assert [at for at, _ in cross(link, 10, gap_ns=0)] == pytest.approx([500 + n * wire_ns for n in range(1, 11)])
@@ -90,7 +90,7 @@ def test_reordered_frames_are_late_by_at_most_the_bound():
 
 
 def test_a_frame_is_overtaken_by_no_more_frames_than_the_distance():
-    """Or arrives when its time comes, and once."""
+    """It arrives after as many frames as the distance, or at its maximum delay, and once."""
     link = Impairments(LinkConfig(delay_ns=10, reorder=0.2, duplicate=0.1, reorder_distance=3, reorder_max_ns=50_000))
     order, waiting = [], []
     for psn in range(FRAMES):

@@ -1,4 +1,4 @@
-"""The prose check finds each phrase that a rule names, where it stands, and in prose alone."""
+"""Tests of the prose check: it finds each phrase of a rule, with its position, and in prose alone."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from weft.tb.verify import prose
 
 ROOT = Path(__file__).resolve().parents[3]
-# A sentence for every rule, in the order of the rules; the first ones only count at the beginning of a docstring.
+# A sentence for every rule, in the order of the rules; the first ones apply to the beginning of a docstring alone.
 WRONG = """
 What the card sends.
 It is read. Whoever reads it waits.
@@ -46,7 +46,7 @@ It waits as ever.
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """Folder in which the check lists every file."""
+    """Create a folder in which the check lists every file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(prose.subprocess, "run", lambda *arguments, **options: type("Listed", (), {
         "stdout": "\n".join(sorted(file.name for file in tmp_path.iterdir()))}))

@@ -1,4 +1,4 @@
-"""``weft devinfo`` and ``weft counters``: what they say is what the card and its driver say."""
+"""Tests of ``weft devinfo`` and ``weft counters`` against the values of the card and its driver."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def test_devinfo_names_what_ibv_devinfo_names(card):
 
 
 def views(text):
-    """What ``weft counters`` says of each card: as ``rdma statistic`` and as ``ethtool -S``."""
+    """Return the output of ``weft counters`` for each card: as ``rdma statistic`` and as ``ethtool -S``."""
     found = []
     for part in text.split("link ")[1:]:
         words = part.splitlines()[0].split()

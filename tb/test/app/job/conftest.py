@@ -1,4 +1,4 @@
-"""A place for what a run publishes, for tests that look at it: runs of other tests publish at the same time."""
+"""Separate folder for published results: runs of other tests publish at the same time."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 
 @pytest.fixture
 def own_root():
-    """A folder for builds that has the simulator of two cards, and nothing that a run left."""
+    """Return a folder for builds that has the simulator of two cards, and no results of a run."""
     kept = build(two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator", optimize="run")
     with tempfile.TemporaryDirectory(dir=BUILD_ROOT, prefix="own-") as root:
         for name in (kept.name, "verilog"):

@@ -1,12 +1,12 @@
-"""The main job with a card that loses one thing: the first write of payload never reaches the memory of host B.
+"""The main job with a planted fault: the first write of payload never reaches the memory of host B.
 
-Everything else that the card says and does stays as it is: it counts the packet and acknowledges it.
+The card's reports and actions are unchanged: it counts the packet and acknowledges it.
 """
 
-from weft.tb.app.job.job_cases import main_job  # noqa: F401, which is what cocotb finds here and runs
+from weft.tb.app.job.job_cases import main_job  # noqa: F401 (cocotb runs it from here)
 from weft.tb.sim.pcie.host import Host
 
-PAYLOAD_BYTES = 256     # the PMTU of the run; what else a card writes is shorter
+PAYLOAD_BYTES = 256     # the PMTU of the run; other writes of a card are shorter
 _write, _lost = Host.handle_mem_write_tlp, []
 
 

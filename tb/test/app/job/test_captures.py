@@ -1,4 +1,4 @@
-"""Every packet of the main job's captures, read by three that share no code with the card: tshark, scapy, decoder."""
+"""Tests of the main job's captures: tshark, scapy and decoder, which share no code with the card, read every packet."""
 
 import json
 import random
@@ -25,7 +25,7 @@ BTH = {"infiniband.bth.opcode": "opcode", "infiniband.bth.psn": "psn", "infiniba
 RETH = {"infiniband.reth.va": "va", "infiniband.reth.r_key": "rkey", "infiniband.reth.dmalen": "dma_length"}
 AETH = {"infiniband.aeth.syndrome": "syndrome", "infiniband.aeth.msn": "msn"}
 IMMEDIATE = "infiniband.immdt"
-# What tshark knows of each opcode; behind the BTH of a manufacturer's own ones it reads nothing.
+# Headers that tshark decodes for each opcode; after the BTH of a manufacturer's opcode it decodes nothing.
 KNOWN = {0x0A: BTH | RETH, 0x0B: BTH | RETH | {IMMEDIATE: "imm"}, ACKNOWLEDGE: BTH | AETH}
 ICRC, ADDRESSES = "infiniband.invariant.crc", {"ip.src": "src_ip", "ip.dst": "dst_ip", "udp.srcport": "sport"}
 NAMES = sorted({name for layout in KNOWN.values() for name in layout} | {ICRC, "udp.dstport", "ip.ttl"} | {*ADDRESSES})
@@ -36,7 +36,7 @@ LOSSY = {"loss": 0.05, "reorder": 0.02, "dup": 0.02, "corrupt": 0.01, "pmtu": 10
 
 
 def run_main_job(folder, size, settings):
-    """The folder of the captures, and the job's report."""
+    """Run the main job; return the folder of the captures, and the report."""
     file = folder / "file"
     file.write_bytes(random.Random(size).randbytes(size))
     job = Job(file=str(file), rtt_us=4.0, seed=5, preset="test", sim="verilator",
@@ -59,7 +59,7 @@ def lossy(tmp_path_factory):
 
 
 def as_number(name, text):
-    """A tshark field as an int."""
+    """Return a tshark field as an int."""
     if name == IMMEDIATE:
         return int(text, 16)    # shown as bytes
     if text.count(".") == 3:
@@ -68,7 +68,7 @@ def as_number(name, text):
 
 
 def check_tshark(row, packet):
-    """tshark reads the frame without a complaint, and as the decoder does."""
+    """Check that tshark decodes the frame without a complaint, like the decoder."""
     assert not row[MALFORMED], row
     wanted = KNOWN.get(packet.opcode, BTH) | ADDRESSES
     said = {name: as_number(name, row[name]) for name in wanted}
@@ -81,7 +81,7 @@ def check_tshark(row, packet):
 
 
 def check_scapy(frame, packet):
-    """scapy reads the same, and computes the ICRC that is in the frame."""
+    """Check that scapy decodes the same, and computes the ICRC of the frame."""
     from scapy.all import Ether
     from scapy.contrib.roce import BTH as ScapyBth
 
@@ -94,13 +94,13 @@ def check_scapy(frame, packet):
 
 
 def check_capture(path, damaged=0):
-    """Check every frame but up to ``damaged`` ones; opcodes seen, and how many ICRCs tshark found."""
+    """Check every frame except up to ``damaged`` ones; return opcodes, and the number of ICRCs that tshark found."""
     frames, rows = [frame for _, frame in read_pcap(path)], fields(path, NAMES)
     assert len(frames) == len(rows) > 0
     opcodes, seen, bad = Counter(), 0, 0
     for frame, row in zip(frames, rows, strict=True):
         try:
-            packet = decode(frame)       # recomputes the ICRC, among much else
+            packet = decode(frame)       # also recomputes the ICRC
         except DecodeError:
             bad += 1
             assert bad <= damaged, path
@@ -112,7 +112,7 @@ def check_capture(path, damaged=0):
 
 
 def check_all(folder, damaged):
-    """All four captures; opcodes of both directions together, as sent."""
+    """Check all four captures; return the opcodes of both directions together, as sent."""
     sent = Counter()
     for name in CAPTURES:
         direction, what = name.split(".")[:2]
@@ -142,12 +142,12 @@ def test_captures_of_a_lossy_run_read_well(lossy):
 
 
 def test_data_in_a_capture_is_the_file(clean):
-    """The payloads, put where their RETH says, are the file."""
+    """The payloads at the addresses of their RETHs are the file."""
     folder, report = clean
     pieces = {}
     for _, frame in read_pcap(folder / "a_to_b.sent.pcap"):
         packet = decode(frame)
-        if packet.opcode in DATA and packet.payload:   # the immediate comes apart, with the address of the whole
+        if packet.opcode in DATA and packet.payload:   # the immediate has a separate packet with the base address
             pieces[packet.va] = packet.payload
     data = b"".join(pieces[va] for va in sorted(pieces))
     assert data == Path(report["file"]).read_bytes()

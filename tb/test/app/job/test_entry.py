@@ -1,4 +1,4 @@
-"""The main job as a person starts it: odd surroundings, several at a time, and what stops it is said in a sentence."""
+"""Tests of the main job as started by a user: odd environments, concurrent runs, and error messages."""
 
 import io
 import json
@@ -29,7 +29,7 @@ POLL_S = 0.1
 
 @contextmanager
 def weft(*words, cwd=None, **environment):
-    """A running ``weft``."""
+    """Start ``weft``; return the process."""
     process = subprocess.Popen([*WEFT, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                stdin=subprocess.DEVNULL, cwd=cwd, preexec_fn=hear_interrupts,
                                env={**os.environ, "WEFT_BUILD": str(BUILD_ROOT), **environment})
@@ -41,7 +41,7 @@ def weft(*words, cwd=None, **environment):
 
 
 def ended(process):
-    """Status, output and errors of a ``weft`` that ends by itself."""
+    """Return status, output and errors of a ``weft`` that ends by itself."""
     output, errors = process.communicate(timeout=LIMIT_S)
     return process.returncode, output, errors
 
@@ -57,12 +57,12 @@ def some_file(path, size, seed=1):
 
 
 def line(output, name):
-    """What stands in the line ``name`` of a report."""
+    """Return the value of the line ``name`` of a report."""
     return next(line.removeprefix(name).strip() for line in output.splitlines() if line.startswith(name))
 
 
 def test_odd_names_and_surroundings(tmp_path, own_root):
-    """A name like markup, an ASCII terminal, variables that steer cocotb; and the command shown runs as it is."""
+    """A name like markup, an ASCII terminal, variables that control cocotb; the printed command runs unchanged."""
     file = some_file(tmp_path / "[red]two  µ[/], it's", 3000)
     odd = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "COCOTB_TEST_FILTER": "none",
            "COCOTB_TESTCASE": "none", "COLUMNS": "40"}
@@ -81,7 +81,7 @@ def test_odd_names_and_surroundings(tmp_path, own_root):
 
 
 def test_runs_at_the_same_time_do_not_mix(tmp_path, own_root):
-    """Both deliver, and what stands under the stable names is all of one of them."""
+    """Both deliver, and all results under the stable names are of one of them."""
     files = [some_file(tmp_path / f"file{seed}", 20_000 + seed, seed) for seed in (1, 2)]
     place = {"WEFT_BUILD": str(own_root)}
     with (weft(*sim_words(files[0]), **place) as one,
@@ -101,7 +101,7 @@ def test_runs_at_the_same_time_do_not_mix(tmp_path, own_root):
 
 
 def test_a_run_that_is_stopped_leaves_nothing(tmp_path, own_root):
-    """SIGINT to the parent alone, while the simulator runs: it says so, and no older result stands for its own."""
+    """SIGINT to the parent alone, while the simulator runs, is reported, and an older result is removed."""
     left = own_root / "reports/sim.json"
     left.parent.mkdir()
     left.write_text("{}")
@@ -132,7 +132,7 @@ def below_a_file(tmp_path):
 
 
 def read_only(tmp_path):
-    """A file system that is read-only for everybody, the superuser too."""
+    """Return a path in a file system that is read-only for every user, including root."""
     return Path("/proc/weft"), "/proc/weft"
 
 

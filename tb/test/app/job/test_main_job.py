@@ -1,4 +1,4 @@
-"""The main job through the entry points a user has: it delivers, it reports, and it fails when the card is wrong."""
+"""Tests of the main job through its entry points: it delivers, reports, and fails when the card is faulty."""
 
 import json
 import os
@@ -28,12 +28,12 @@ HARD_BYTES = 1 << 19
 DEFAULTS = {"loss": 0.01, "reorder": 0.0, "dup": 0.0, "corrupt": 0.0, "rtt_us": 20.0, "qps": 1, "seed": 1,
             "pmtu": 1024, "preset": "test"}
 OTHERS = os.environ.get("WEFT_SEED")
-SEEDS = [int(seed) for seed in OTHERS.split(",")] if OTHERS else range(1, 6)    # `weft soak` runs those to 20
+SEEDS = [int(seed) for seed in OTHERS.split(",")] if OTHERS else range(1, 6)    # `weft soak` runs the seeds up to 20
 RARE = {"loss", "second loss", "reorder", "duplicate", "corruption", "probe"}
 
 
 def weft_sim(root, *arguments):
-    """``weft sim`` as the Makefile calls it, with its builds in a folder: (exit status, output)."""
+    """Run ``weft sim`` like the Makefile, with its builds in a folder; return (exit status, output)."""
     done = subprocess.run([Path(sys.executable).with_name("weft"), "sim", *arguments], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=1800, stdin=subprocess.DEVNULL,
                           env={**os.environ, "WEFT_BUILD": str(root)})
@@ -41,7 +41,7 @@ def weft_sim(root, *arguments):
 
 
 def run_job(folder, file, simulator="verilator", cases=run_sim.CASES, **settings):
-    """The bench of the main job with files of its own; its report."""
+    """Run the bench of the main job with separate files; return its report."""
     job = Job(**{**DEFAULTS, "file": str(file), "sim": simulator, "folder": str(folder), **settings})
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim=simulator, optimize="run",
              cases=cases, seed=job.seed, env=job.environment())
@@ -49,7 +49,7 @@ def run_job(folder, file, simulator="verilator", cases=run_sim.CASES, **settings
 
 
 def assert_exact(report):
-    """Delivered, and each lost packet retransmitted once for each time it was lost."""
+    """Check that all data arrived, and that each lost packet was retransmitted once for each loss."""
     assert report["ok"] and not report["failures"]
     assert report["sha256_sent"] == report["sha256_received"]
     assert report["packets_retransmitted"] == report["packets_lost"] > 0
@@ -69,7 +69,7 @@ def test_default_job_delivers_and_the_second_run_builds_nothing(tmp_path, own_ro
     assert packets <= report["packets_sent"] - report["packets_retransmitted"] <= packets + 1
     assert 0.003 < report["packets_lost"] / report["packets_sent"] < 0.03
     assert 1 < report["goodput_gbps"] < 100 and report["cycles"] > 10_000
-    # Every retransmission that arrives looks for its node once, unless it finds the match queue full.
+    # Every retransmission that arrives looks up its node once, unless the match queue is full.
     arrived = report["link"]["a_to_b"]["delivered"]["retx"] - report["counters"]["b"]["rx_unmatched"]
     assert report["cache_hits"] + report["cache_misses"] == arrived > 0
     assert report["seed"] == 1 and f"weft sim --file {shlex.quote(report['file'])}" in report["command"]
@@ -83,7 +83,7 @@ def test_default_job_delivers_and_the_second_run_builds_nothing(tmp_path, own_ro
 
 @pytest.fixture
 def findings(tmp_path_factory, request):
-    """A folder for all workers of this session."""
+    """Return a folder for all workers of this session."""
     parallel = hasattr(request.config, "workerinput")
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if parallel else base) / "bad-link-in-both-directions"
@@ -94,7 +94,7 @@ def findings(tmp_path_factory, request):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bad_link_in_both_directions(tmp_path, findings, seed):
-    """Each seed exactly; what is rare has to occur under one of the seeds, which the last to end looks at."""
+    """Each seed is checked exactly; rare cases must occur with one of the seeds, which the last test to end checks."""
     file = tmp_path / "file"
     file.write_bytes(run_sim.default_file().read_bytes()[:HARD_BYTES])
     report = run_job(tmp_path, file, **HARD, **HARD_BACK, seed=seed)
@@ -112,9 +112,9 @@ def test_bad_link_in_both_directions(tmp_path, findings, seed):
 
 
 def test_very_bad_link(tmp_path):
-    """Every fifth frame of either direction is lost, and much of the rest is late, double or damaged.
+    """A fifth of the frames of each direction is lost, and many others are late, duplicated or corrupted.
 
-    Small packets: many, so that what is rare occurs soon.
+    Small packets: there are many of them, so rare cases occur soon.
     """
     file = tmp_path / "file"
     file.write_bytes(run_sim.default_file().read_bytes()[:64 * 1024])
@@ -137,12 +137,12 @@ def test_small_files(tmp_path, size):
     os.truncate(file, size)
     report = run_job(tmp_path, file, loss=0.0, rtt_us=2.0)
     assert report["ok"] and report["bytes"] == size
-    packets = {0: 1, 1: 1, 1023: 1, 1024: 1, 1025: 3}[size]   # two make a third one for the immediate
+    packets = {0: 1, 1: 1, 1023: 1, 1024: 1, 1025: 3}[size]   # two need a third one for the immediate
     assert report["packets_sent"] == packets and report["sha256_sent"] == report["sha256_received"]
 
 
 def test_what_is_never_acknowledged_fails_the_run(tmp_path):
-    """All the data arrives, but not a word of it gets back."""
+    """All data arrives, but no response does."""
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 10)
     cases = Path(__file__).with_name("impatient_cases.py")
@@ -154,7 +154,7 @@ def test_what_is_never_acknowledged_fails_the_run(tmp_path):
 
 
 def test_planted_fault_fails_the_run(tmp_path, monkeypatch, capsys):
-    """A card that counts a packet as received, and whose write of the payload is lost."""
+    """The card counts a packet as received, but its write of the payload is lost."""
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 10)
     monkeypatch.setattr(run_sim, "CASES", Path(__file__).with_name("planted_cases.py"))

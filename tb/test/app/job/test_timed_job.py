@@ -1,4 +1,4 @@
-"""The main job over cards in time: everything the gateware's job does, judged by the same scoreboards."""
+"""Tests of the main job with timed cards: the same job as on the gateware, with the same scoreboards."""
 
 import io
 import json
@@ -20,7 +20,7 @@ BYTES = 200_000
 
 
 def run_model(folder, size=BYTES, **settings):
-    """The job over cards in time; its report."""
+    """Run the job with timed cards; return its report."""
     seed = settings.get("seed", drawn_seed())
     job = Job(**{**DEFAULTS, "sim": "verilator", "seed": seed, "file": str(some_file(folder / "file", size, seed)),
                  "folder": str(folder), "backend": "model", **settings})
@@ -36,7 +36,7 @@ def run_model(folder, size=BYTES, **settings):
      "back_loss": 0.05, "back_reorder": 0.01, "back_dup": 0.01, "back_corrupt": 0.005},
     {"loss": 0.2, "back_loss": 0.2, "rtt_us": 6.0, "qps": 2}], ids=str)
 def test_a_file_crosses(tmp_path, settings):
-    """The scoreboards of the gateware's bench watch what arrives and what is reported."""
+    """The scoreboards of the gateware's bench check packets and reports."""
     report = run_model(tmp_path, **settings)
     assert report["ok"], report["failures"]
     assert report["sha256_sent"] == report["sha256_received"] and report["blocks_missing"] == 0
@@ -44,7 +44,7 @@ def test_a_file_crosses(tmp_path, settings):
     assert report["nodes_linked"] == report["nodes_retired"]
     counters = report["counters"]["b"]
     looked_up = report["cache_hits"] + report["cache_misses"] + counters["rx_unmatched"]
-    not_looked_up = sum(counters[f"drop_{why}"] for why in ("bad_icrc", "stale_psn", "stale_rsn"))  # at most
+    not_looked_up = sum(counters[f"drop_{why}"] for why in ("bad_icrc", "stale_psn", "stale_rsn"))  # upper bound
     assert looked_up <= report["link"]["a_to_b"]["delivered"].get("retx", 0) <= looked_up + not_looked_up
 
 
@@ -57,7 +57,7 @@ def test_small_files(tmp_path, size):
 
 @pytest.mark.parametrize(("rtt_us", "loss"), [(0.1, 0.3), (1e3, 0.3), (3e4, 0.01), (3e4, 0.3), (2e5, 0.3), (1e6, 0.01)])
 def test_a_file_crosses_a_long_path(tmp_path, rtt_us, loss):
-    """The job goes on as long as the driver does: at 30 % loss some packets are lost several times in a row."""
+    """The job continues as long as the driver does: at 30 % loss some packets are lost several times in a row."""
     report = run_model(tmp_path, loss=loss, back_loss=loss, rtt_us=rtt_us)
     assert report["ok"], report["failures"]
     assert report["packets_retransmitted"] == report["packets_lost"] and report["spurious_retransmissions"] == 0
@@ -102,7 +102,7 @@ def test_the_same_seed_is_the_same_run(tmp_path):
 
 def test_the_command_line_runs_it_and_names_a_command_that_does_it_again(tmp_path):
     file = some_file(tmp_path / "file", 20_000)
-    build = tmp_path / "build"      # of its own: what another run publishes meanwhile is not this one's
+    build = tmp_path / "build"      # separate, because other runs publish at the same time
     with weft("sim", "--file", str(file), "--backend", "model", "--rtt-us", "5", WEFT_BUILD=str(build)) as process:
         status, output, errors = ended(process)
     assert status == 0, output + errors

@@ -1,4 +1,4 @@
-"""The timeline of a run: the Trace Event Format, and nothing that happened is missing."""
+"""Tests of the timeline of a run: the Trace Event Format, and completeness."""
 
 import json
 from collections import Counter
@@ -7,7 +7,7 @@ from weft.tb.test.app.job.test_timed_job import run_model
 
 
 def check(path, report):
-    """What must hold of the timeline of a run with this report."""
+    """Check the timeline of a run with this report."""
     trace = json.loads(path.read_text())
     assert trace["displayTimeUnit"] == "ns"
     names = {}

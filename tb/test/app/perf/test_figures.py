@@ -1,4 +1,4 @@
-"""How figures are made of times: the best rate against all pairs, percentiles against their definition."""
+"""Tests of figures computed from times: the best rate against all pairs, percentiles by definition."""
 
 import random
 
@@ -42,7 +42,7 @@ def test_summary_has_the_percentiles():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_row_stands_below_its_head(command):
-    """Each figure begins below its own title, whatever the unit."""
+    """Each figure begins below its title, whatever the unit."""
     plan = Plan(command, [65536], [10])
     names = (["MsgSize", "n_iterations", "BW_peak", "BW_average", "MsgRate"] if plan.is_bandwidth else
              ["MsgSize", "n_iterations", *summary([1.0])])
@@ -63,7 +63,7 @@ def test_both_directions_add_up():
 
 
 def test_small_rates_keep_their_digits():
-    """Atomics over a long path: two decimals would say that nothing moves."""
+    """Atomics over a long path: with two decimals the rate would be shown as 0."""
     shown = {97.656: "97.66", 1.0: "1.00", 0.5: "0.500", 0.0094675: "0.00947", 0.000123: "0.000123", 3e-6: "0.000003",
              0: "0.00"}
     assert {value: table.rate(value) for value in shown} == shown

@@ -1,4 +1,4 @@
-"""The eight commands: their figures on functional cards, one on the RTL, and what they refuse."""
+"""Tests of the eight commands: figures on functional cards, one command on RTL, and error messages."""
 
 import json
 
@@ -19,7 +19,7 @@ def weft(*words):
 
 
 def measured(tmp_path, *words):
-    """The rows of a command that has to succeed, and what it printed."""
+    """Return the rows of a command that must succeed, and its output."""
     file = tmp_path / "out.json"
     seed = drawn_seed()
     result = weft(*words, "--seed", seed, "--out_json", "--out_json_file", file)
@@ -94,7 +94,7 @@ def test_a_host_that_only_waits_does_so_for_the_whole_duration(tmp_path, monkeyp
 
 
 class Damaging:
-    """Memory as a card sees it that keeps zeros instead of long payload."""
+    """Memory for a card that stores zeros instead of long payload."""
 
     def __init__(self, memory):
         self._memory = memory

@@ -1,4 +1,4 @@
-"""``weft report``: the page has all it needs inside, and a browser draws all of it."""
+"""Tests of ``weft report``: the page is self-contained, and a browser draws all of it."""
 
 import json
 import re
@@ -20,7 +20,7 @@ COMPARED = [{"name": f"number {k}", "judges": k > 3, "cycles": {"gateware": 1000
             for k in range(8)]
 SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "seed=1", "loss=0,0.01", "scheme=adamap,oracle"]
 PATHS = {"a <short> path": Experiment(rtt_ms=0.1, loss=0.01)}
-# A window has a least width: so the page is made as narrow as a phone.
+# A window has a minimum width, so the page is made as narrow as a phone.
 PROBE = """<script>document.documentElement.style.width = 'WIDTHpx'; document.title = JSON.stringify({
   page: document.body.scrollWidth,
   drawn: [...document.querySelectorAll('figure')].map(figure => figure.getBoundingClientRect().height),
@@ -30,7 +30,7 @@ PROBE = """<script>document.documentElement.style.width = 'WIDTHpx'; document.ti
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The page of small sweeps."""
+    """Return the page of small sweeps."""
     compile_engine()
     folder = tmp_path_factory.mktemp("report")
     compared = folder / "calibration.json"

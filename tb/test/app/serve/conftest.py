@@ -1,4 +1,4 @@
-"""What the tests of the library and of programs need."""
+"""Fixtures of the tests of the library and of programs."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ from weft.tb.verify.programs.namespaces import Forbidden, NoNamespaces
 
 @pytest.fixture(scope="session")
 def library():
-    """Path of the library; a test is skipped if it cannot be built here, and fails under ``CI=true``."""
+    """Return the path of the library; without compiler or header, skip the test, or fail under ``CI=true``."""
     if (sentence := missing()) and not tools_expected():
         pytest.skip(sentence)
     return build(LIBRARY_FOLDER)
@@ -20,8 +20,10 @@ def library():
 
 @pytest.fixture
 def needs_namespaces():
-    """A block that makes network namespaces: its test is skipped where that is forbidden, or what it takes is missing.
-    The latter is a failure under ``CI=true``."""
+    """Return a context for code that makes network namespaces.
+
+    The test is skipped if they are forbidden, or if programs are missing. The latter is a failure under ``CI=true``.
+    """
     @contextlib.contextmanager
     def needed():
         try:

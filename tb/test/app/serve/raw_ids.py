@@ -1,4 +1,4 @@
-"""A program without librdmacm: identifiers of connections by the daemon's own messages."""
+"""A program without librdmacm that manages connection identifiers with the daemon's messages."""
 
 import os
 
@@ -12,7 +12,7 @@ QPN = 0x1234
 
 
 def param(qp_num=QPN, data=b"", **more):
-    """Fields of a connection's parameters."""
+    """Return fields of a connection's parameters."""
     usual = {"responder_resources": 4, "initiator_depth": 2, "retry_count": 7, "rnr_retry_count": 7}
     given = usual | {"qp_num": qp_num, "private_data": int.from_bytes(data, "little"),
                      "private_data_len": len(data)} | more
@@ -21,36 +21,36 @@ def param(qp_num=QPN, data=b"", **more):
 
 
 class RawIds(RawClient):
-    """A program with a channel of events."""
+    """A program with an event channel."""
 
     def __init__(self, daemon, host):
         super().__init__(daemon, host)
         self.channel = self.make_channel()
 
     def make_channel(self):
-        """Handle of another one."""
+        """Create another event channel; return its handle."""
         answer, (file,) = self.call(Opcode.CREATE_CM_CHANNEL)
         os.close(file)
         return answer.handle
 
     def do(self, opcode, handle, **fields):
-        """Fields of the answer to a request about an object."""
+        """Send a request about an object; return the fields of the response."""
         return self.call(opcode, handle=handle, **fields)[0]
 
     def new(self, user=1, channel=None):
-        """Handle of a new identifier."""
+        """Create an identifier; return its handle."""
         return self.call(Opcode.CREATE_ID, channel=channel or self.channel, user=user, port_space=PortSpace.TCP,
                          qp_type=QPType.RC)[0].handle
 
     def listen(self, port, backlog=0, user=1):
-        """Handle of one that listens."""
+        """Create a listening identifier; return its handle."""
         one = self.new(user)
         self.do(Opcode.BIND_ADDR, one, port=port)
         self.do(Opcode.LISTEN, one, backlog=backlog)
         return one
 
     def event(self, kind=None, channel=None):
-        """The next event, which is of a kind."""
+        """Return the next event; check its kind."""
         for _ in range(TURNS_MAX):
             found = self.do(Opcode.GET_CM_EVENT, channel or self.channel)
             if found.there:
@@ -59,7 +59,7 @@ class RawIds(RawClient):
         raise AssertionError("no event")
 
     def request(self, ip, port, user=1, **more):
-        """Handle of one that asked for a connection."""
+        """Create an identifier and request a connection; return the handle."""
         one = self.new(user)
         self.do(Opcode.RESOLVE_ADDR, one, dst_ip=ip, dst_port=port, timeout_ms=2000)
         self.event(EventType.ADDR_RESOLVED)
@@ -70,7 +70,7 @@ class RawIds(RawClient):
 
 
 def connected(server, client, port=4000, ip=IPS["b"]):
-    """Handles of the two ends of a connection, and of the listener."""
+    """Return the handles of the two ends of a connection, and of the listener."""
     listener = server.listen(port)
     theirs = client.request(ip, port, user=7)
     ours = server.event(EventType.CONNECT_REQUEST).id

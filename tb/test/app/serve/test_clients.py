@@ -1,4 +1,4 @@
-"""Programs that end or break the rules: the daemon frees what they had, drops them, and serves the others."""
+"""Tests of programs that end or break the rules: the daemon frees their resources and serves the others."""
 
 import fcntl
 import itertools
@@ -32,7 +32,7 @@ def test_a_program_that_ends_leaves_nothing_and_its_peer_is_told(served):
         works(*ends)
         gone, left = ends if end % 2 else ends[::-1]
         for n in range(end):
-            gone.write(left, n)      # under way, in part, when it ends
+            gone.write(left, n)      # partly outstanding when it ends
         gone.close()
         settle(daemon, 1)
         left.write(gone)
@@ -58,8 +58,10 @@ def test_each_of_several_hosts_reaches_every_other(simulated):
 
 
 def test_whatever_a_peer_was_asked_for_when_it_ended_its_silence_is_what_is_told():
-    """What comes while a QP is taken down is not refused: nobody answers any more. Nor does somebody who was asked for
-    more, and had said so, when it ended."""
+    """Requests that arrive while a QP is destroyed get no NAK, but time out.
+
+    So does a mailbox request that the peer acknowledged, but did not answer before it ended.
+    """
     told = 0
     with local_daemon(delay_ns=FAR_NS) as (daemon, _):
         for turns in range(TURNS):
@@ -102,7 +104,7 @@ def test_a_ring_that_makes_no_sense_costs_its_program(served, ring, change):
 
 
 def test_a_short_completion_queue_has_room_for_what_is_taken_late(served):
-    """``ib_send_lat -e`` has one entry, and is one completion behind after each lost acknowledgement."""
+    """``ib_send_lat -e`` has one entry, and is one completion late after each lost acknowledgement."""
     daemon, said = served
     ends = [RawEnd(daemon, host, cqe=1) for host in "ab"]
     for end, peer in (ends, ends[::-1]):

@@ -1,4 +1,4 @@
-"""Identifiers of connections: what programs see of each other, and what is left of those that end or break rules."""
+"""Tests of connection identifiers: interaction of programs, and cleanup after programs that end or break rules."""
 
 import collections
 import random
@@ -30,7 +30,7 @@ def served():
 
 @pytest.fixture
 def ends(served):
-    """Programs on hosts b and a."""
+    """Return programs on hosts b and a."""
     daemon, said = served
     yield RawIds(daemon, "b"), RawIds(daemon, "a")
     assert not said
@@ -41,7 +41,7 @@ def agents(daemon):
 
 
 def empty(daemon):
-    """Turn until nobody knows of a connection any more; nothing is left of identifiers."""
+    """Turn until no card has a connection; check that no state of identifiers is left."""
     for _ in range(TURNS_MAX):
         if not any(agent.agent.connections for agent in agents(daemon)):
             break
@@ -210,14 +210,14 @@ def test_whatever_programs_ask_of_identifiers_the_daemon_keeps_order(served):
 
 
 class Asker:
-    """A program that asks for what comes to mind, and now and then for what makes sense."""
+    """A program that sends random requests, and sometimes sensible ones."""
 
     def __init__(self, program, rng):
         self.program, self.rng = program, rng
         self.handles, self.asked = [program.new(user=1)], [0]
 
     def ask(self):
-        """[(opcode, whether it was done)] of some requests."""
+        """Send some requests; return [(opcode, accepted)]."""
         rng, program = self.rng, self.program
         if len(self.handles) < 20:
             self.handles.append(program.new(user=rng.randrange(1, 1 << 40)))
@@ -243,7 +243,7 @@ class Asker:
         return done
 
     def take_events(self, until):
-        """Those there are; and, if an address is being resolved, up to what became of it."""
+        """Take the pending events; if an address is being resolved, wait for the outcome."""
         while (event := self.program.do(Opcode.GET_CM_EVENT, self.program.channel)).there or until is not None:
             if event.event == EventType.CONNECT_REQUEST:
                 self.handles.append(event.id)
@@ -252,7 +252,7 @@ class Asker:
                 until = None
 
     def fields(self, opcode, handle):
-        """Fields of a request that may make sense."""
+        """Return fields of a request that may be valid."""
         rng, given = self.rng, {}
         for field in MESSAGES[opcode][0].fields:
             if not field.name.startswith("_"):
@@ -266,5 +266,5 @@ class Asker:
                   "reason": rng.choice((0, 35, 1))}
         given |= {name: value for name, value in likely.items() if name in given and rng.random() < 0.97}
         if "timeout_ms" in given:
-            given["timeout_ms"] %= 100      # its end is waited for
+            given["timeout_ms"] %= 100      # the test waits for its end
         return given

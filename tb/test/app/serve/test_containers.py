@@ -1,4 +1,4 @@
-"""The example with containers: there is no container runtime here, so what they run is run in two namespaces."""
+"""Tests of the container example without a container runtime: its commands run in two namespaces."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from weft.tb.verify.programs.namespaces import ADDRESSES, namespaces
 
 FOLDER = Path(__file__).resolve().parents[4] / "examples/containers"
 ROLES, LIMIT_S = ("cards", "server", "client"), 180
-ITERATIONS = 500       # of which a link that loses 1 % loses some frame each way, whatever the seed
+ITERATIONS = 500       # enough that 1 % loss affects each direction, whatever the seed
 NEEDED = {"ib_write_bw": "perftest", "rping": "rdmacm-utils"}
 
 
@@ -28,7 +28,7 @@ def parsed(name):
 
 @pytest.fixture(scope="module")
 def prefix(library, tmp_path_factory):
-    """Where the libraries are installed."""
+    """Return the folder in which the libraries are installed."""
     return install(tmp_path_factory.mktemp("prefix"), LIBRARY_FOLDER)
 
 
@@ -69,7 +69,7 @@ def test_the_steps_run_in_two_namespaces_and_the_captures_say_what_was_lost(pref
 
 
 def steps(prefix, folder, spaces):
-    """Run them as the containers do."""
+    """Run the containers' steps."""
     environment = os.environ | {
         "PATH": f"{prefix}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}", "SOCKETS": str(folder),
         "CAPTURES": str(folder / "captures"), "SERVER": ADDRESSES["b"], "ITERATIONS": str(ITERATIONS)}

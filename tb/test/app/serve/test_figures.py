@@ -1,4 +1,4 @@
-"""The figures of served programs, in short: the full size is ``weft bench --only serve``."""
+"""Tests of the figures of served programs, in short: the full size is ``weft bench --only serve``."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Programs in namespaces of their own that are killed: the daemon lives, their peers are told, nothing is left."""
+"""Tests of killed programs in separate namespaces: the daemon continues, peers are notified, no state is left."""
 
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.kills import COMMAND, TALKED, campaign

@@ -1,4 +1,4 @@
-"""libibverbs.so.1: what it offers, and that its header says what the layouts say."""
+"""Tests of libibverbs.so.1: exported symbols, and its header against the layouts."""
 
 import ctypes
 import re
@@ -12,12 +12,12 @@ from weft.driver.ibverbs import header, messages, rings
 from weft.driver.ibverbs.build import HERE
 from weft.hdl.contract.layout import Field, Layout
 
-OLD_ONLY = {"ibv_register_driver"}      # there for programs that were bound to it, and for nobody else
+OLD_ONLY = {"ibv_register_driver"}      # only for programs linked against an old version
 DEBIAN = next(Path("/usr/lib").glob("*-linux-gnu/libibverbs.so.1"), None)
 
 
 def versioned(path):
-    """``name@version`` of what a library defines."""
+    """Return ``name@version`` of each symbol that a library defines."""
     listed = subprocess.run(["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True).stdout
     return {line.split()[-1] for line in listed.splitlines()}
 

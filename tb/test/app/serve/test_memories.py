@@ -1,4 +1,4 @@
-"""Memory of every kind, several contexts and threads, fork and events: a C program that says what is good."""
+"""Test of memory of every kind, several contexts and threads, fork and events, with a C program."""
 
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.session import serving

@@ -1,4 +1,4 @@
-"""What is between the slots of a ring and the numbers that speak of them, on a processor that keeps little in order."""
+"""Tests of fences between the slots of a ring and its indices, for processors with a weak memory order."""
 
 import ctypes
 
@@ -9,7 +9,7 @@ from weft.driver.serve.ring import CONS, PROD, SharedRing
 
 
 class Watched:
-    """Words whose loads and stores are written down."""
+    """Words that log their loads and stores."""
 
     def __init__(self, words, log):
         self._words, self._log = words, log
@@ -28,7 +28,7 @@ class Watched:
 
 @pytest.fixture
 def watched(monkeypatch):
-    """A ring and what happens to its words, fences among it."""
+    """Return a ring and the log of the accesses to its words, including fences."""
     log, made = [], SharedRing("test", 4, 16)
     monkeypatch.setattr(shared_memory, "IN_ORDER", False)
     monkeypatch.setattr(shared_memory, "_fence_of_c", lambda: lambda order: log.append(("fence", order)))
@@ -41,9 +41,9 @@ FENCE = ("fence", 5)      # memory_order_seq_cst of C
 
 
 @pytest.mark.parametrize(("method", "expected"), [
-    ("put", [FENCE, ("store", PROD)]),                # slots before their number
+    ("put", [FENCE, ("store", PROD)]),                # slots before their index
     ("took", [FENCE, ("store", CONS)]),               # read before they may be filled again
-    ("filled", [("load", PROD), FENCE]),              # the number before the slots
+    ("filled", [("load", PROD), FENCE]),              # the index before the slots
     ("waiting", [("load", CONS), FENCE])])
 def test_a_number_and_its_slots_are_seen_in_order(watched, method, expected):
     made, log = watched

@@ -1,4 +1,4 @@
-"""The page for those who come for served programs alone: its commands run, and its numbers are those of the code."""
+"""Tests of the page about served programs: its commands run, and its numbers are those of the code."""
 
 import contextlib
 import importlib
@@ -22,14 +22,14 @@ from weft.tb.verify.programs.session import LOOK_S
 ROOT = Path(__file__).resolve().parents[4]
 NEEDED = ("ib_write_bw", "ibv_devinfo", "rping")
 LIMIT_S, PORT = 300, 18515
-# Somebody types one line after the other, and looks at what it says: who comes too early tries again here.
+# A user types one line after the other and reads the output; here a command that comes too early is retried.
 START = r"""
 set -eu
 trap 'kill $pids 2> /dev/null || true; wait' EXIT
 pids=
 again() { for n in $(seq 200); do if "$@"; then return 0; fi; sleep 0.1; done; return 1; }
 """
-# The page's names of two machines, and a namespace for each.
+# Names of the page's two machines, and a namespace for each.
 MACHINES = {"one.example": "a", "other.example": "b"}
 CAMPAIGN = "python -m weft.tb.verify.programs."
 
@@ -39,18 +39,18 @@ def page():
 
 
 def blocks():
-    """What a person is to type."""
+    """Return the shell blocks of the page."""
     return re.findall(r"^```sh\n(.*?)^```", page(), re.MULTILINE | re.DOTALL)
 
 
 def commands():
-    """Lines of the page, without remarks, and without what installs packages."""
+    """Return the commands of the page, without comments and installation of packages."""
     lines = (re.sub(r" +#.*", "", line) for block in blocks() for line in block.splitlines())
     return [line for line in lines if not line.startswith("apt-get")]
 
 
 def script(folder):
-    """All commands but the campaigns, in order, with little to do; what they make goes to ``folder``."""
+    """Return a script of all commands but the campaigns, in order, with short runs; output goes to ``folder``."""
     lines = [START]
     for line in commands():
         if CAMPAIGN in line:
@@ -59,7 +59,7 @@ def script(folder):
         for name in ("ib_write_bw", "ibv_rc_pingpong"):
             line = line.replace(f"-- {name}", f"-- {name} -n 20")
         if "weft serve" in line:
-            lines.append("kill $pids 2> /dev/null || true; wait; pids=")      # those before it have done their work
+            lines.append("kill $pids 2> /dev/null || true; wait; pids=")      # earlier programs have ended
             line = line.replace("--backend rtl", "--backend model")           # `make programs` has programs on RTL
         lines.append(f"again {line}" if "weft run" in line else line)
         if line.endswith("&"):
@@ -80,7 +80,7 @@ def test_every_command_of_the_page_runs(library, tmp_path, needs_namespaces):
 
 
 def daemons_of_two_machines():
-    """What is to be typed on each, by its namespace; each names the other one."""
+    """Return the commands for each machine, by its namespace; each names the other machine."""
     lines = re.findall(r"^weft serve .*--link udp:.*$", page(), re.MULTILINE)
     lines = [re.sub(r" +&.*", "", line).replace("weft ", ".venv/bin/weft ", 1) for line in lines]
     others = [next(machine for machine in MACHINES if machine in line) for line in lines]
@@ -143,7 +143,7 @@ def test_the_limits_are_those_of_the_code():
 
 
 def number(text):
-    """``4 GiB``, ``65 536``, or None of words."""
+    """Return the number in ``4 GiB`` or ``65 536``, or None for words."""
     value, unit = re.fullmatch(r"([\d ]*)(.*)", text).groups()
     return int(value.replace(" ", "")) << (30 if unit == "GiB" else 0) if value else None
 

@@ -1,4 +1,4 @@
-"""Memory of programs as the card has it: pieces of files, whose bytes are the programs' own."""
+"""Tests of programs' memory as the card accesses it: parts of files that contain the programs' data."""
 
 import fcntl
 import mmap
@@ -20,7 +20,7 @@ def device():
 
 
 def sealed(size, seals=fcntl.F_SEAL_SHRINK):
-    """A file of a program's."""
+    """Return a sealed file like a program's."""
     file = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.truncate(file, size)
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
@@ -32,7 +32,7 @@ def test_both_sides_see_what_either_writes(device):
     files = [sealed(4 * PAGE), sealed(2 * PAGE)]
     theirs = [mmap.mmap(file, 0) for file in files]
     shared = [SharedFile(device, file, size) for file, size in zip(files, (4 * PAGE, 2 * PAGE), strict=True)]
-    # Three pages of the first, one of the second, and the first of the first again.
+    # Three pages of the first file, one of the second, and the first page of the first again.
     whole = Pieces(0x7000_0000, [(shared[0], PAGE, 3 * PAGE), (shared[1], PAGE, PAGE), (shared[0], 0, PAGE)])
     assert whole.size == 5 * PAGE
     for _ in range(200):
@@ -54,8 +54,8 @@ LARGE = 2 << 20
 
 
 @pytest.mark.parametrize(("va", "pieces", "large"), [
-    (5 * LARGE + 3 * PAGE, [(0, 3 * PAGE, 2 * LARGE)], True),                 # as it lies in the file
-    (5 * LARGE + 3 * PAGE, [(0, 2 * PAGE, 2 * LARGE)], False),                # beside that
+    (5 * LARGE + 3 * PAGE, [(0, 3 * PAGE, 2 * LARGE)], True),                 # aligned as in the file
+    (5 * LARGE + 3 * PAGE, [(0, 2 * PAGE, 2 * LARGE)], False),                # not aligned
     (LARGE, [(0, 0, 2 * LARGE), (0, LARGE, LARGE)], True),
     (LARGE, [(0, 0, LARGE + PAGE), (0, LARGE + PAGE, PAGE)], False),          # two pieces in a large page
     (LARGE, [(0, 0, LARGE), (1, 0, PAGE)], False)])                           # the second file is small
@@ -76,7 +76,7 @@ def test_large_pages_where_range_and_file_lie_alike(device, va, pieces, large):
 
 
 def pick(buffer):
-    """What whole pages of it can be."""
+    """Return the page size that a page list of the buffer can have."""
     try:
         page_list(buffer, buffer.va, buffer.size, LARGE)
     except ValueError:

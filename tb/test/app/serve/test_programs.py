@@ -1,4 +1,4 @@
-"""Unmodified programs of Debian on two served hosts that lose 2 % of the frames.
+"""Tests with unmodified programs of Debian on two served hosts that lose 2 % of the frames.
 
 `make programs` runs more of them, and for longer.
 """
@@ -23,7 +23,7 @@ CHOSEN = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong -c -e", "ibv_srq_pingpo
 
 
 def chosen():
-    """The programs of :data:`CHOSEN`: by name, and by options if some are there."""
+    """Return the programs of :data:`CHOSEN`, selected by name, and by options if there are any."""
     for text in CHOSEN:
         name, *options = text.split()
         yield next(p for p in TABLE if p.name == name and set(options) <= set(p.options)
@@ -58,7 +58,7 @@ def test_programs_end_whose_daemon_does(library, tmp_path, options):
     ([f"{UNTIMED}: 0.7 < 0.9"] * RUNS_MAX, FAILED, RUNS_MAX),
     (["Couldn't create QP"], FAILED, 1)])
 def test_a_program_that_cannot_learn_its_clock_runs_again(monkeypatch, ends, status, runs):
-    """Nothing else is tried twice; ``ends``: what each run complains of."""
+    """Only that failure is retried; ``ends``: the error message of each run."""
     class Disturbed:
         ran = 0
 

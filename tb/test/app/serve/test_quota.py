@@ -1,5 +1,7 @@
-"""What programs may have: a wish beyond that is refused or ends who has it, the others have theirs, and all of it comes
-back."""
+"""Tests of quotas of programs: a request beyond a quota is rejected or ends the program.
+
+The other programs keep their resources, and all resources are released.
+"""
 
 import errno
 import os
@@ -21,12 +23,12 @@ ROUNDS, QUEUE = 300, {"max_send_wr": 4, "max_recv_wr": 4, "max_send_sge": 1, "ma
 
 
 def limited(**most):
-    """A daemon whose programs have so much together."""
+    """Start a daemon with these limits for all programs together."""
     return local_daemon(most=OF_ALL | {What[name.upper()]: value for name, value in most.items()})
 
 
 def make(client, opcode, files=(), **fields):
-    """The handle of a new object; what files it comes with are closed."""
+    """Create an object and close the files that it comes with; return its handle."""
     made, out = client.call(opcode, files=files, **fields)
     for file in out:
         os.close(file)
@@ -34,7 +36,7 @@ def make(client, opcode, files=(), **fields):
 
 
 def share(client, pages):
-    """The handle of a shared file."""
+    """Return the handle of a shared file."""
     file = memory_file(pages * PAGE)
     try:
         return make(client, Opcode.SHARE, files=[file], size=pages * PAGE)
@@ -56,7 +58,7 @@ MAKERS = {
 
 
 def attempt(maker, *arguments):
-    """What it makes, or None if that is more than there may be."""
+    """Return the created object, or None if it is beyond a limit."""
     try:
         return maker(*arguments)
     except Refused as refusal:
@@ -109,7 +111,7 @@ def test_a_wish_for_more_than_there_is_is_refused_and_the_others_are_served(kind
             made.append(handle)
         assert made
         greedy.call(Opcode.DESTROY, kind=kind, handle=made[0])
-        if kind in (Kind.PD, Kind.CHANNEL, Kind.QP):      # all alike: there is room for another one now, and no more
+        if kind in (Kind.PD, Kind.CHANNEL, Kind.QP):      # all of one size: one more can be created now, but not two
             assert attempt(MAKERS[kind], greedy, rng) is not None
             assert attempt(MAKERS[kind], greedy, rng) is None
         if good:

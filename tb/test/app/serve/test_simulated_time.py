@@ -1,4 +1,4 @@
-"""Programs in simulated time: what a clock shows, that a seed decides every figure, on cards of all kinds."""
+"""Tests of programs in simulated time: clocks, and figures that depend on the seed alone, with all kinds of cards."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from weft.tb.verify.programs.session import serving
 
 SIMULATED = ("--time", "sim", "--preset", "test")
 READING_NS, PORT = 20, 26600
-# Clocks, the counter behind them, a sleep until a time, and a program that this one starts.
+# Clocks, the counter that they use, a sleep until a time, and a child program.
 READINGS = """
 import json, subprocess, sys, time
 times = [time.monotonic_ns() for _ in range(5)]
@@ -36,7 +36,7 @@ print(json.dumps([[b - a for a, b in zip(times, times[1:])], time.time_ns() - be
 
 
 def perftest(name, *options):
-    """One of the table's programs, with options; the test is skipped where it is missing."""
+    """Return one of the table's programs, with options; skip the test if it is missing."""
     found = next(program for program in TABLE if program.name == name)
     if not found.there and not tools_expected():
         pytest.skip(f"{name} is missing; on Debian: apt-get install {' '.join(missing_packages([found]))}")
@@ -44,7 +44,7 @@ def perftest(name, *options):
 
 
 def run(session, program, number):
-    """Output of a program that passed."""
+    """Run a program that must pass; return its output."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
     status, figure, output = one(session, program, PORT + 100 * worker + number, limit_s=300)
     assert status == PASSED, output
@@ -81,14 +81,14 @@ def test_clocks_show_simulated_time_which_stands_still(library):
 def test_the_order_of_preparations_changes_nothing(world_type):
     seed, found = drawn_seed(), []
     print("seed", seed)
-    for order in ("ab", "ba", "abba"):      # who gets ready first; the last: a second QP of each that does nothing
+    for order in ("ab", "ba", "abba"):      # order of preparation; the last one: a second, idle QP of each
         sent = []
         with local_daemon(simulated=True, world_type=world_type, loss=0.05, seed=seed) as (daemon, _):
             for name, link in daemon.world.links.items():
                 link.deliver = partial(_noted, sent, name, daemon.world, link.deliver)
             ends = {}
             for host in order:
-                while daemon.world.due_ns is not None and ends:      # meanwhile the cards do what there is to do
+                while daemon.world.due_ns is not None and ends:      # the cards do their pending work in between
                     daemon.world.advance(daemon.world.due_ns, frozenset())
                 ends[host] = RawEnd(daemon, host)
             shown = daemon.now_ns
@@ -121,7 +121,7 @@ def test_a_program_measures_cards_in_time(library, backend):
         devinfo = session.run("a", *perftest("ibv_devinfo").command())
         assert re.search(r"GID\[ *0\]:.*ffff:(10\.0\.0\.7|0a00:0007)\b", devinfo.output)
         latency, output = run(session, perftest("ib_write_lat", "-n", "5"), 3 + (backend == "rtl"))
-        assert 2 < latency < 6, output      # PCIe, a microsecond of cable: no clock on the wall shows so little
+        assert 2 < latency < 6, output      # PCIe and a microsecond of cable: in wall-clock time it is longer
         assert "0 lost; 0 packets lost, 0 sent again" in session.end()
 
 

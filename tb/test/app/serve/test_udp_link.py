@@ -1,4 +1,4 @@
-"""Two daemons, as on two machines: a program on a host of one talks to a program on a host of the other."""
+"""Tests of two daemons, as on two machines: a program on a host of one talks to a program on a host of the other."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ PORT, LIMIT_S = 27600, 200
 
 
 def free_ports(count):
-    """Ports that nobody has."""
+    """Return ports that no program uses."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))

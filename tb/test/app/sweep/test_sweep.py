@@ -1,4 +1,4 @@
-"""``weft sweep``: points, what is kept, and what is refused."""
+"""Tests of ``weft sweep``: points, cached results, and error messages."""
 
 import errno
 import itertools
@@ -19,7 +19,7 @@ SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "scheme=adamap,oracl
 
 
 def sweep(*arguments):
-    """Run ``weft sweep``; (exit status, what it said)."""
+    """Run ``weft sweep``; return (exit status, output)."""
     done = CliRunner().invoke(app, ["sweep", *map(str, arguments)])
     return done.exit_code, done.output
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of wide-area experiments compute, at sizes that take no time."""
+"""Tests of the benchmarks of wide-area experiments, at sizes that take no time."""
 
 import pytest
 

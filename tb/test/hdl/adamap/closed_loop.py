@@ -1,4 +1,4 @@
-"""Driver and host memory around the Adamap room, for benches that follow every hole from its loss to its end."""
+"""Driver and host memory around the Adamap subsystem, for benches that follow every hole from its loss to its end."""
 
 import functools
 import random
@@ -24,34 +24,34 @@ from weft.tb.test.hdl.adamap.knitting_lines import PIECE, KnittingLines
 PARAMS = replace(preset("test"), qps=8, window_bits=64, builder_slots=4, cache_entries=16, prefetch_depth_max=4,
                  match_queue=16, knit_extents=2)
 POINTER_BYTES = abi.NODE.shift_of("qpn") // 8
-RESERVE = 8             # free blocks that a node from the window leaves to residues
+RESERVE = 8             # free blocks that nodes from the window leave to residues
 NEVER_NS = 1 << 30
 
 
 @functools.cache
 def room():
-    """What is simulated, once in a process: the tests of several files share its Verilog."""
+    """Return the simulated design, one instance for a process: the tests of several files share its Verilog."""
     return WithQpTable(Adamap(PARAMS))
 
 
 class World:
-    """Knits what the room reports into lists, and holds every retirement against the model.
+    """Knits the reported nodes into lists, and compares every retirement with the model.
 
     Parameters
     ----------
     exact : bool
-        Retransmissions come in order (slack 1), so the model says which packet retires which node.
+        Retransmissions come in order (slack 1), so the model knows which packet retires which node.
     latency : tuple
         Least and most cycles of a read; may be changed at any time.
 
     Attributes
     ----------
     blocks : dict
-        Contents of linked blocks; None is memory that cannot be read.
+        Contents of linked blocks; None for memory that cannot be read.
     read : set
-        Blocks the card has got.
+        Blocks that the card has read.
     seen : Counter
-        Strobes of the room, refusals, verdicts, reports and encodings by name.
+        Strobes of the subsystem, drops, verdicts, reports and encodings by name.
     """
 
     def __init__(self, dut, rng, *, exact, slack, latency):
@@ -59,7 +59,7 @@ class World:
         self.port = RoomPort(dut, rng, on_judgement=self._judged, on_report=self._reported, on_read=self._on_read,
                              on_answer=self._on_answer, latency=lambda: rng.randint(*self.latency))
         self.blocks, self.read, self.seen, self.qps = {}, set(), Counter(), {}
-        self._ends = set()      # blocks that nothing was linked behind when the card read them
+        self._ends = set()      # blocks that were the last ones of a list when the card read them
         self.memory = KnittingLines(PARAMS, rng)
         lines = self.memory.lines
         pieces = [lines[k:k + PIECE] for k in range(0, len(lines), PIECE)]      # some nodes lie in consecutive blocks
@@ -82,26 +82,29 @@ class World:
         return qp
 
     async def destroy(self, qp):
-        """Returns when the room has forgotten the QP; its blocks are free again."""
+        """Destroy a QP, and free its blocks when the subsystem has dropped it."""
         del self.qps[qp.qpn]
         await self.port.destroy(qp.qpn, qp.generation)
         self.free += [line for line, _ in qp.nodes]
 
     async def behind_window(self, qp, packets):
-        """The PSN so far behind the window; from it on, retransmissions are taken as if lost before."""
+        """Return the PSN ``packets`` before the next one, and make it the cumulative PSN.
+
+        From it on, retransmissions are accepted as if the packets had been lost before.
+        """
         psn = (qp.next_psn - packets) & MASK
         self.port.cum(qp.qpn, qp.generation, psn)
         await self.port.pass_cycles(4)
         return psn
 
     def request(self, qp, *, psn, rsn=0, **flags):
-        """Hand a packet to the window."""
+        """Send a packet to the window."""
         qp.in_flight += 1
         record = [qp, psn & MASK, rsn]
         record.append(self.port.judge(record, qpn=qp.qpn, generation=qp.generation, psn=psn, rsn=rsn, **flags))
 
     def link(self, qp, base, holes):
-        """Knit a node into the list; the sender hears of it. The card is told by :meth:`ring`."""
+        """Knit a node into the list and notify the sender. :meth:`ring` notifies the card."""
         node = Node(qp.qpn, qp.generation, base & MASK, qp.rsn & MASK, choose_encoding(holes), tuple(holes))
         line = self.free.popleft()
         self.blocks[line] = node.pack()
@@ -118,7 +121,7 @@ class World:
         self.seen[node.encoding.name] += 1
 
     def ring(self, qp, nodes=1):
-        """Tell the card that so many more nodes are linked."""
+        """Notify the card of ``nodes`` further linked nodes."""
         self.port.link(qp.qpn, qp.generation, nodes, self.memory.number(qp.news[0]))
         for _ in range(nodes):
             qp.news.popleft()
@@ -137,10 +140,10 @@ class World:
                 ends = not abi.NODE.unpack(block).next_line
                 self.seen["read again for its pointer"] += line in self._ends and not ends
                 (self._ends.add if ends else self._ends.discard)(line)
-        return [self.blocks.get(line, self.rng.randbytes(64)) for line in lines]    # what lies behind is read too
+        return [self.blocks.get(line, self.rng.randbytes(64)) for line in lines]    # reads also cover free blocks
 
     def _judged(self, record, verdict):
-        """What the model's matcher is told, in the same order."""
+        """Pass a packet on to the model's matcher, in the same order."""
         qp, psn, rsn, ticket = record
         qp.in_flight -= 1
         self.seen[f"verdict {verdict.name}"] += 1
@@ -148,7 +151,7 @@ class World:
             before = len(qp.matcher.retired)
             if verdict == Verdict.PROBE:
                 qp.matcher.probe(rsn)
-            elif verdict == Verdict.UNMATCHED:  # its hole is left open, but it passes nodes over
+            elif verdict == Verdict.UNMATCHED:  # its hole stays open, but earlier nodes are passed over
                 qp.matcher.not_matched(rsn, self.slack)
             else:
                 reason = qp.matcher.match(psn, rsn, self.slack)
@@ -169,7 +172,7 @@ class World:
             self._node_reports.put_nowait(Node.unpack(report))
 
     def _qp_of(self, report):
-        """The QP a report belongs to, or None when it is gone."""
+        """Return the QP of a report, or None if it no longer exists."""
         qp = self.qps.get(report.qpn)
         return qp if qp is not None and qp.generation == report.generation else None
 
@@ -226,7 +229,7 @@ class World:
 
 
 async def set_up(dut, *, latency, depth, watermark, node_age_ns=NEVER_NS, exact=True, slack=1, rng=None):
-    """Clock, registers and extents; returns the :class:`World`, without QPs."""
+    """Start the clock, set registers and extents; return the :class:`World`, without QPs."""
     await start_clock(dut)
     world = World(dut, rng or random.Random(bench_seed()), exact=exact, slack=slack, latency=latency)
     world.port.configure(reorder_distance=1, node_age_ns=node_age_ns, retransmit_slack=slack, prefetch_depth=depth,

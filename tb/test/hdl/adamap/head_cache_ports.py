@@ -1,4 +1,4 @@
-"""The three ports of the head cache, a cycle at a time, beside the functional model."""
+"""The three ports of the head cache, one cycle at a time, beside the functional model."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ from weft.tb.sim.stream.payload import pack, unpack
 
 @dataclass
 class Cycle:
-    """What the ports ask for in one cycle.
+    """Requests at the ports in one cycle.
 
     ``qpn``, ``generation``, ``rsn`` and ``reach`` (a dict) are looked up from the next cycle on if ``look``. ``offer``
-    stands at ``fill_node``; ``fill`` is the entry that was reserved for it, if it is to be filled in and can be.
-    ``mark`` is an entry and a bit; ``retire`` and ``release`` are entries, ``flush`` a QP. ``ripe``: what retires is
-    the ripe head that is shown, not the one of the list looked up.
+    is the value of ``fill_node``; ``fill`` is the entry that was reserved for it, if a fill is requested and possible.
+    ``mark`` is an entry and a bit; ``retire`` and ``release`` are entries, ``flush`` a QP. ``ripe``: the retirement is
+    of the ripe head at the output, not of the list looked up.
     """
 
     qpn: int
@@ -43,15 +43,15 @@ class Cycle:
 
 
 class HeadCachePorts:
-    """Drives the ports and compares what they show with the model.
+    """Drives the ports and compares the outputs with the model.
 
     Attributes
     ----------
     model : HeadCache
     looked : tuple or None
-        QPN, generation and RSN that are looked up; ``reach`` came with them.
+        QPN, generation and RSN that are looked up, with ``reach``.
     ripe, free : int or None
-        The ripe head that is shown; the free entry.
+        The ripe head at the output; the free entry.
     reserved : dict
         ``{entry: node}`` for which it was reserved.
     """
@@ -60,15 +60,15 @@ class HeadCachePorts:
         self.dut, self.model, self.now = dut, HeadCache(entries), 0
         self.looked = self.ripe = self.reach = None
         self.free = 0
-        self.peeked = None      # what was valid where the cycle before peeked
+        self.peeked = None      # valid flag of the entry peeked at in the cycle before
         self._picked, self.reserved = None, {}      # a ripe head that may be shown next
-        self._promoted = None   # the head since this cycle, which came behind one that left
+        self._promoted = None   # head since this cycle, which followed one that left
         self._late = {}         # cycle -> [(port, value)]
-        self._listed = None, 0, None    # the list spoken of, for how many cycles, and where it ended in the last one
-        self._read = {}         # side -> what it shows since the last read
+        self._listed = None, 0, None    # selected list, cycles since its selection, and its end in the last one
+        self._read = {}         # side -> value since the last read
 
     async def cycle(self, c):
-        """One cycle; returns whether ``c.fill`` came to pass."""
+        """Run one cycle; return True if ``c.fill`` was executed."""
         self._drive(c)
         await ReadOnly()
         ready = bool(int(self.dut.fill__fill_ready.value))
@@ -120,7 +120,7 @@ class HeadCachePorts:
         dut.fill__peek_index.value, dut.fill__qpn.value = c.peek, c.listed
 
     def mark_blocks(self, c):
-        """A mark of a BITMAP takes the memory that a fill wants."""
+        """Return True if a mark of a BITMAP takes the memory port that a fill needs."""
         return c.mark is not None and self.model.entries[c.mark[0]].node.encoding == abi.Encoding.BITMAP
 
     def _same(self, port, want):
@@ -128,7 +128,7 @@ class HeadCachePorts:
         assert got == want, f"cycle {self.now}: {port} is {got:#x}, expected {want:#x}"
 
     def _compare(self, c, ready):
-        """What the ports show in this cycle."""
+        """Compare the outputs of this cycle."""
         dut, model = self.dut, self.model
         assert ready != self.mark_blocks(c)
         hit, head = (model.lookup(*self.looked), model.head(*self.looked[:2])) if self.looked else (None, None)
@@ -174,12 +174,12 @@ class HeadCachePorts:
 
     @property
     def settles(self):
-        """The head of the list that is looked up came up in the last cycle, and a node comes behind it."""
+        """Return True if the head of the list looked up is new since the last cycle, and another node follows it."""
         head = self.model.head(*self.looked[:2]) if self.looked else None
         return head is not None and head == self._promoted and not self.model.last(head)
 
     def _reached(self, head):
-        """Whether the header is behind the head, and whether that has to go."""
+        """Return ``(the header is after the head, the head must be retired)``."""
         if head is None:
             return False, False
         node, reach = self.model.entries[head].node, self.reach
@@ -190,7 +190,7 @@ class HeadCachePorts:
         return behind, not behind and not past >> 23 and past >= node.count
 
     def _end(self, qpn):
-        """RSN behind a list, or None if no node of it is cached."""
+        """Return the RSN after the end of a list, or None if no node of it is cached."""
         nodes = self.model.nodes(qpn).values()
         return next((node.next_rsn for node in nodes if all(node.next_rsn != other.rsn for other in nodes)), None)
 
@@ -201,7 +201,7 @@ class HeadCachePorts:
         assert got == want, f"cycle {self.now}: {port} is {got}, expected {want}"
 
     def _announce(self, c):
-        """What this cycle asked for and the ports show later: as it is now, before the changes of this cycle."""
+        """Schedule later outputs for the requests of this cycle, from the state before its changes."""
         model, late = self.model, self._late
         looked = len(model.nodes(*self.looked[:2])) if self.looked else 0
         late.setdefault(self.now + 1, []).extend([
@@ -240,6 +240,6 @@ class HeadCachePorts:
             model.fill(c.fill, c.offer, c.line)
 
 
-DEPTH = 2       # of a list that is full
+DEPTH = 2       # of a full list
 RECORD = cached_record(preset("test"))
 SHAPES = {"pending": Pending, "node": CachedNode}

@@ -14,7 +14,7 @@ MARK_LAG = 3        # cycles from a node's retirement to the last of its marks
 
 
 class Traffic:
-    """What prefetcher, matcher and retirements may ask for: legal, and otherwise random."""
+    """Random legal requests of prefetcher, matcher and retirements."""
 
     def __init__(self, rng, ports):
         self.rng, self.ports, self.model, self.now, self.seen = rng, ports, ports.model, 0, Counter()
@@ -22,19 +22,19 @@ class Traffic:
         self.left_at = defaultdict(lambda: -100)    # entry -> cycle in which its node retired
         self.marked = (-100, None)                  # cycle and entry of the last mark
         self.growing = 0.5
-        self.listed, self.since, self.filled_at = 0, 0, -100    # QP that is spoken of, from which cycle on; last fill
+        self.listed, self.since, self.filled_at = 0, 0, -100    # QP selected at the port, since which cycle; last fill
 
     def entries(self, state):
         return [k for k, entry in enumerate(self.model.entries) if entry.state is state]
 
     def end(self, qpn):
-        """RSN that goes on where a list ends; any, if it has no node."""
+        """Return the RSN with which a list continues; None if it has no node."""
         ends = {node.next_rsn for node in self.model.nodes(qpn).values()}
         starts = {node.rsn for node in self.model.nodes(qpn).values()}
         return next(iter(ends - starts), None)
 
     def offer(self):
-        """A node that goes on where the list spoken of ends, mostly."""
+        """Return a node that mostly continues the selected list."""
         rng, qpn, chance = self.rng, self.listed, self.rng.random()
         end = self.end(qpn)
         rsn = rng.choice([0, (1 << 24) - 2, (1 << 32) - 2, rng.getrandbits(32)]) if end is None else end
@@ -69,7 +69,7 @@ class Traffic:
         return c
 
     def _match(self, c):
-        """A mark and a retirement, or a flush."""
+        """Request a mark and a retirement, or a flush."""
         rng, model = self.rng, self.model
         if rng.random() < 0.02:
             longest = max(range(QPS), key=lambda qpn: len(model.nodes(qpn)))
@@ -91,7 +91,7 @@ class Traffic:
             c.retire = ripe if c.ripe else head if not self.ports.settles else None
 
     def _fill(self, c):
-        """A node fetched, a place taken or one given back."""
+        """Fill a fetched node, reserve an entry, or release one."""
         rng, model, at_rest = self.rng, self.model, c.mark is None and c.retire is None and c.flush is None
         reserved, node, free = self.entries(State.RESERVED), self.ports.reserved, self.ports.free
         fit = [k for k in reserved if self._fits(node[k])]
@@ -109,15 +109,15 @@ class Traffic:
         elif at_rest and self.ports.peeked in out:
             c.release = c.peek = self.ports.peeked
             self.since = self.now
-        elif out and at_rest:       # it may go in the next cycle
+        elif out and at_rest:       # it may be evicted in the next cycle
             c.peek = rng.choice(out)
 
     def _fits(self, node):
-        """A node that was read still goes on where its list ends."""
+        """Return True if a fetched node still continues its list."""
         return self.model.follows(node) and node.generation == self.generation[node.qpn]
 
     def _note(self, c):
-        """Which of the interesting cases this cycle is."""
+        """Count the interesting cases of this cycle."""
         model, saw = self.model, self.seen
         node = {k: entry.node for k, entry in enumerate(model.entries)}
         looked = self.ports.looked or (c.qpn, c.generation, c.rsn)
@@ -168,7 +168,7 @@ class Traffic:
             c.reserve or c.fill is not None)
 
     def after(self, c):
-        """The cycle is over."""
+        """Follow the changes at the end of a cycle."""
         self.now += 1
         if c.mark is not None:
             self.marked = self.now - 1, c.mark[0]

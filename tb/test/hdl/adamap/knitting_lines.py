@@ -1,16 +1,16 @@
-"""The blocks of host memory that a bench of the Adamap room knits with."""
+"""The knitting buffer of benches of the Adamap subsystem."""
 
 from weft.hdl.part.layouts import LINE_WIDTH
 
 PAGE = 64           # lines
-SMALL = 62          # lines of the one extent
+SMALL = 62          # lines of the small extent
 PIECE = 4           # consecutive lines
 
 
 class KnittingLines:
     """Two extents anywhere in memory, one of them large; their addresses differ in every bit.
 
-    Neither ends where a page does.
+    Neither ends at a page boundary.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class KnittingLines:
     small : range
         The lines of the small extent.
     lines : list of int
-        Those to knit with: the small extent, pieces of the large one, and its last lines.
+        Lines for nodes: the small extent, pieces of the large one, and its last lines.
     """
 
     def __init__(self, params, rng):
@@ -41,10 +41,10 @@ class KnittingLines:
                       *range(far + count - PIECE, far + count)]
 
     def number(self, line):
-        """What a link doorbell calls a block."""
+        """Return the block number of a line, as in a link doorbell."""
         return next(index << self.number_bits | line - first for index, (first, count) in enumerate(self.extents)
                     if first <= line < first + count)
 
     def inside(self, line):
-        """Whether a line lies in an extent."""
+        """Return True if a line lies in an extent."""
         return any(first <= line < first + count for first, count in self.extents)

@@ -1,4 +1,4 @@
-"""One list around the matcher: what was linked, what is cached, and what the model makes of its headers."""
+"""One list around the matcher: linked nodes, cached nodes, and the model's outcome of its headers."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from weft.tb.sim.stream.payload import pack
 
 
 def payload(header):
-    """A Header as the matcher takes it."""
+    """Return the bits of a Header at the matcher's input."""
     return pack(MatchRequest, qpn=header.qpn, generation=header.generation, psn=header.psn, rsn=header.rsn,
                 probe=header.probe, ticket=header.ticket % 256)
 
@@ -27,24 +27,24 @@ class Header:
     rsn: int
     probe: bool
     ticket: int
-    slack: int | None = None    # of an order, which the card makes of a header that is not matched
+    slack: int | None = None    # of an order, which the card derives from an unmatched header
 
     def beyond(self, rsn):
-        """Whether this speaks of a hole with that RSN or one after it."""
+        """Return True if this header is for a hole with that RSN or a later one."""
         return (self.rsn - (self.slack is None and self.probe) - rsn) % (1 << 24) < 1 << 23
 
 
 class List:
-    """One life of a QP's list.
+    """List of one incarnation of a QP.
 
     Attributes
     ----------
     order : list of CachedNode
-        All that were linked; the model retires them one by one, and so does the card: ``left`` so far.
+        All linked nodes; model and card retire them one by one, the card ``left`` of them so far.
     ahead : deque of (Node, block)
         Linked and not cached.
     cached : deque of (entry, Node, block)
-        Those before, head first.
+        The nodes before those, head first.
     causes : deque of int
         Tickets that the reports of ``model.retired`` have to wait for.
     """
@@ -57,7 +57,7 @@ class List:
         self.causes = deque()
 
     def link(self, node, block, line):
-        """The driver links a node."""
+        """Link a node like the driver."""
         cached = CachedNode(node, line)
         self.order.append(cached)
         self.model.add(cached)
@@ -65,16 +65,16 @@ class List:
         self.next_rsn = cached.next_rsn
 
     def caused(self, ticket):
-        """The model's nodes that left just now did so on account of a packet."""
+        """Register a packet as the cause of the model's latest retirements."""
         self.causes += [ticket] * (len(self.model.retired) - len(self.causes))
 
     @property
     def gone(self):
-        """How many nodes left the model's list."""
+        """Number of nodes that left the model's list."""
         return len(self.order) - len(self.model.nodes)
 
     def match(self, header, slack, depth, left):
-        """What becomes of a header that was looked up when ``left`` nodes had left the card's list.
+        """Return the outcome of a header that was looked up when ``left`` nodes had left the card's list.
 
         A finished node leaves the model's list at once, the card's a few cycles later.
         """

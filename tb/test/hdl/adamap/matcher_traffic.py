@@ -1,4 +1,4 @@
-"""Headers for the matcher, and the lists they are for."""
+"""Headers for the matcher, with their lists."""
 
 import functools
 import random
@@ -18,7 +18,7 @@ from weft.tb.test.hdl.adamap.prefetch_stand_in import BenchPrefetch
 from weft.tb.test.hdl.adamap.random_nodes import random_node
 from weft.tb.test.hdl.adamap.with_head_cache import WithHeadCache
 
-QPS = 4     # at a time; every QPN is one of the card's: neither matcher nor cache keeps anything per QP
+QPS = 4     # at a time; every QPN is valid: neither matcher nor cache keeps state per QP
 PARAMS = preset("test").with_(qps=1 << 24, cache_entries=4, prefetch_depth_max=4, match_queue=16, knit_extents=2,
                               block_bits=9, unmatched_lists=3)
 EXTENTS = (0x1000, (1 << 58) - 5000)
@@ -26,17 +26,17 @@ EXTENTS = (0x1000, (1 << 58) - 5000)
 
 @functools.cache
 def room():
-    """What is simulated, once in a process: the tests of several files share its Verilog."""
+    """Return the simulated design, one instance for a process: the tests of several files share its Verilog."""
     return WithHeadCache(PARAMS)
 
 
 def list_node(one, *holes):
-    """The next node of a list, of encoding LIST."""
+    """Return the next node of a list, of encoding LIST."""
     return Node(one.qpn, one.generation, 1000, one.next_rsn, abi.Encoding.LIST, holes)
 
 
 class Bench:
-    """Sends headers: all that a window can let pass, in any order the slack allows or does not."""
+    """Sends headers: all that a window can pass, in any order, inside the slack or not."""
 
     def __init__(self, dut, rng):
         self.dut, self.rng, self.edge = dut, rng, RisingEdge(dut.clk)
@@ -44,10 +44,10 @@ class Bench:
         self.prefetch = BenchPrefetch(dut, rng, self.lists, PARAMS.cache_entries)
         self.seen = self.lists.seen
         self.todo, self.old = {}, {}    # by QPN, (psn, rsn) of linked holes that were not sent, and that were
-        self.ready = deque()        # headers to be sent before any random ones, which come at a rate
+        self.ready = deque()        # headers sent before random ones, without regard to the rate
         self.rate, self.ticket = 0.0, self.lists.ticket
         self.windowed = self.showing = False
-        self.overfull = False       # headers for which there is no place for an order come all the same
+        self.overfull = False       # headers come even when there is no free order for them
 
     @classmethod
     async def start(cls, dut):
@@ -64,14 +64,14 @@ class Bench:
         return bench
 
     def begin(self, qpns):
-        """There are the lists of these QPs, one for each row, and no others; nothing is cached or under way."""
+        """Create the lists of these QPs, one for each row, and no others; no node is cached, no header outstanding."""
         self.lists.lists.clear()
         for qpn in qpns:
             self.todo[qpn], self.old[qpn] = deque(), deque(maxlen=60)
             self.lists.create(qpn, self.rng.randrange(256), self.rng.choice([0, (1 << 24) - 30, (1 << 32) - 30]))
 
     async def set(self, *, slack, depth, watermark):
-        """The registers, while nothing is under way; lists of more nodes than may be cached end here."""
+        """Set the registers while no header is outstanding; lists with more cached nodes than allowed are destroyed."""
         self.end(one.qpn for one in self.lists.lists.values() if len(one.cached) > depth)
         while not self.prefetch.idle:
             await self.edge
@@ -79,19 +79,19 @@ class Bench:
         self.dut.retransmit_slack.value, self.dut.prefetch_depth.value = slack, depth
 
     async def cached(self, one, nodes):
-        """Wait until so many nodes of a list are cached."""
+        """Wait until ``nodes`` nodes of a list are cached."""
         while len(one.cached) < nodes:
             await self.edge
 
     def end(self, qpns):
-        """These lists are destroyed and created again."""
+        """Destroy these lists and create them again."""
         for qpn in qpns:
             self.todo[qpn].clear()
             self.old[qpn].clear()
             self.prefetch.orders.append(qpn)
 
     def link(self, qpn, node=None):
-        """A node is linked: this one, or a random one."""
+        """Link this node, or a random one."""
         rng, one = self.rng, self.lists.lists[qpn]
         node = node or random_node(rng, qpn=qpn, generation=one.generation, rsn=one.next_rsn)
         extent, offset = rng.randrange(len(EXTENTS)), rng.randrange(200)
@@ -101,13 +101,13 @@ class Bench:
 
     def header(self, qpn, psn, rsn, *, generation=None, probe=False):
         self.ticket += self.rng.choice([0, 1, 2, 25] if self.windowed else [0, 1, 2])
-        self.lists.ticket = self.ticket     # placing keeps up with it, whatever becomes of the header
+        self.lists.ticket = self.ticket     # placement keeps up with it, whatever the outcome of the header is
         generation = self.lists.lists[qpn].generation if generation is None else generation
-        old = 0 if self.windowed else self.rng.choice([0, 0, 0, 30])     # of a packet that was placed already, perhaps
+        old = 0 if self.windowed else self.rng.choice([0, 0, 0, 30])     # perhaps of a packet that was placed already
         return Header(qpn, generation, psn % (1 << 32), rsn % (1 << 24), probe, self.ticket - old)
 
     def traffic(self):
-        """A header of some QP, or None."""
+        """Return a header of some QP, or None."""
         rng = self.rng
         qpn = rng.choice([q for q in self.lists.lists if q not in self.prefetch.frozen] or [None])
         one = self.lists.lists.get(qpn)
@@ -137,30 +137,30 @@ class Bench:
             return self.header(qpn, *old[-1], generation=(one.generation - 1) % 256)
         if kind < 0.97 and one.order:
             return self.header(qpn, 0, one.order[0].rsn - rng.choice([1, 100, 1 << 20]))
-        if kind < 0.98 and not one.ahead:       # or it would be a race whether more nodes are to come
+        if kind < 0.98 and not one.ahead:       # or the outcome would depend on later nodes
             return self.header(qpn, 0, one.next_rsn + rng.choice([0, 1, 9, 1 << 16]))
         return None
 
     def link_some(self, chance):
-        """Perhaps a random node for a list that has few holes to send."""
+        """Sometimes link a random node to a list with few holes to send."""
         qpn = self.rng.choice(list(self.lists.lists))
         if self.rng.random() < chance and len(self.todo[qpn]) < 20 and self.may_link(qpn):
             self.link(qpn)
         return qpn
 
     def may_link(self, qpn):
-        """No header is under way that is beyond the end of the list: what becomes of it must not be a race."""
+        """Return True if no outstanding header is beyond the end of the list: its outcome must not be a race."""
         one = self.lists.lists[qpn]
         return one.live and not self.lists.beyond_end(one)
 
     def _next(self):
-        """The header to be sent next, or None."""
+        """Return the header to send next, or None."""
         if self.ready:
             return self.ready.popleft()
         return self.traffic() if self.rng.random() < self.rate else None
 
     async def send(self):
-        """Headers at a rate."""
+        """Send headers at a rate."""
         while True:
             while not self.windowed:
                 await self._send()
@@ -170,21 +170,21 @@ class Bench:
                 await self._send_as_window()
 
     async def _send(self):
-        """As fast as it goes: one cycle after ``room`` was seen."""
+        """Send as fast as possible: one cycle after ``room`` was seen."""
         dut = self.dut
         await self.edge
         valid = int(dut.i__valid.value)
         assert not valid or int(dut.i__ready.value), "a header was not taken at once"
         room, under_way = int(dut.space.value), sum(map(len, self.lists.under_way.values()))
         self.seen["queue full"] += not room
-        # Two in a row must both find a place, whatever orders come between them.
+        # Two consecutive headers must both find an entry, whatever orders come between them.
         several = under_way < PARAMS.match_queue - 1 - PARAMS.unmatched_lists
         header = self._next() if room and (not valid or several) else None
         dut.i__payload.value = self.lists.sent(header) if header else self.rng.getrandbits(len(dut.i__payload))
         dut.i__valid.value = header is not None
 
     async def _send_as_window(self):
-        """A header is shown; if it finds no room or its list has its share, it is not matched when it comes."""
+        """Show a header; without an entry, or when its list has its share, it is not matched."""
         dut, lists = self.dut, self.lists
         if (header := self._next()) is None:
             dut.i__payload.value = self.rng.getrandbits(len(dut.i__payload))
@@ -207,14 +207,14 @@ class Bench:
             lists.sent(header)
         elif key in lists.ordered or len(lists.ordered) < PARAMS.unmatched_lists:
             lists.not_matched(header)
-        else:       # as far as the bench knows the card has no place for an order
+        else:       # as far as the bench knows, the card has no free order
             dut.unmatched.value = self.overfull
         await self.edge
         dut.i__valid.value = dut.unmatched.value = 0
         self.showing = False
 
     async def drain(self):
-        """Until nothing is under way."""
+        """Wait until no header is outstanding."""
         self.rate = 0
         quiet = 0
         while quiet < 8:

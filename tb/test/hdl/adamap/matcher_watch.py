@@ -1,4 +1,4 @@
-"""Watches the matcher with the lists of a few QPs and compares it with the model."""
+"""Monitor of the matcher with the lists of a few QPs, compared with the model."""
 
 from collections import Counter, defaultdict, deque
 from dataclasses import replace
@@ -16,20 +16,20 @@ from weft.tb.test.hdl.adamap.matched_list import List, payload
 LOOK_TO_JUDGED = 3      # cycles
 SENT_TO_BUSY = 2
 TICKETS = 1 << EXTENDED_TICKET_WIDTH
-FIRST_TICKETS = (TICKETS // 2 - 60, TICKETS * 5 // 6, TICKETS - 60)     # the highest bit is seen, and the wrap
+FIRST_TICKETS = (TICKETS // 2 - 60, TICKETS * 5 // 6, TICKETS - 60)     # the highest bit is set in some, and they wrap
 
 
 class MatcherWatch:
-    """Watches the matcher: who is judged, who leaves, what is reported; everything against the model.
+    """Compares matched headers, retired nodes and reports with the model.
 
     Attributes
     ----------
     lists : dict of QPN to List
-        The living ones; ``rows`` has them by the low bits of the QPN.
+        Lists of existing QPs; ``rows`` has them by the low bits of the QPN.
     under_way : dict of QPN to deque of Header
-        Sent and, as far as the bench knows, not judged.
+        Sent and, as far as the bench knows, not matched.
     seen : Counter
-        What happened.
+        Number of events.
     """
 
     def __init__(self, dut, rng, params):
@@ -38,14 +38,14 @@ class MatcherWatch:
         self.under_way = defaultdict(deque)
         self.seen, self.now = Counter(), 0
         self.slack = self.depth = 1
-        self.ticket = self.placed = self.placed_before = rng.choice(FIRST_TICKETS)      # newest ones, not cut
+        self.ticket = self.placed = self.placed_before = rng.choice(FIRST_TICKETS)      # newest, not truncated
         self.reports = StreamSink(dut, "o_report", dut.clk, rng=rng)
         self.untold = deque()               # (cycle, placed, newest ticket) of nodes that left and were not reported
         self.told = defaultdict(deque)      # (qpn, generation) -> reports that the model has not made yet
-        self.tickets = deque([(0, self.ticket)])      # (cycle of the lookup, newest ticket judged until then)
+        self.tickets = deque([(0, self.ticket)])      # (cycle of the lookup, newest ticket matched until then)
         self.judged_at = Counter()          # qpn -> cycle
-        self.came_at = 0                    # cycle in which something was given to the matcher
-        self.ordered = {}                   # (qpn, generation) -> RSN of an order that perhaps was not carried out yet
+        self.came_at = 0                    # cycle of the last input of the matcher
+        self.ordered = {}                   # (qpn, generation) -> RSN of an order that may not be executed yet
 
     def create(self, qpn, generation, rsn):
         one = List(qpn, generation, rsn)
@@ -53,19 +53,19 @@ class MatcherWatch:
         return one
 
     async def follow(self):
-        """Lead the placed ticket to where it begins, in steps that the matcher can follow."""
+        """Step the placed ticket to its first value, in steps that the matcher can follow."""
         for third in (1, 2, 3):
             self.dut.placed.value = self.placed * third // 3
             await RisingEdge(self.dut.clk)
 
     def sent(self, header):
-        """A header is on its way; returns its payload."""
+        """Register a header as sent; return its payload."""
         self.came_at, self.ticket = self.now, max(self.ticket, header.ticket)
         self.under_way[header.qpn].append(header)
         return payload(header)
 
     def not_matched(self, header):
-        """A header was shown that found no room."""
+        """Register a header for which the match queue had no space."""
         key, now = (header.qpn, header.generation), self.lists[header.qpn]
         self.came_at, self.ticket = self.now, max(self.ticket, header.ticket)
         seen = self.seen
@@ -80,11 +80,11 @@ class MatcherWatch:
         self.under_way[header.qpn].append(replace(header, probe=True, slack=None if header.probe else self.slack))
 
     def beyond_end(self, one):
-        """Whether a header is under way that is beyond the end of the list."""
+        """Return True if an outstanding header is beyond the end of the list."""
         return any(header.beyond(one.next_rsn) for header in self.under_way[one.qpn])
 
     async def watch(self):
-        """Everything that can be seen in a cycle."""
+        """Observe all outputs in every cycle."""
         dut, edge, past = self.dut, RisingEdge(self.dut.clk), deque(maxlen=1 + LOOK_TO_JUDGED)
         while True:
             await edge
@@ -107,7 +107,7 @@ class MatcherWatch:
                 self.check_idle()
             for name in ("nodes_retired", "nodes_residue", "cache_hits", "cache_misses"):
                 self.seen[name] += int(getattr(dut, f"count_{name}").value)
-            self.placed_before = self.placed        # what the matcher can know of
+            self.placed_before = self.placed        # the value that the matcher can know
             if self.rng.random() < 0.05 or self.ticket - self.placed > 90:
                 self.placed = max(self.placed, self.rng.randint(self.ticket - 60, self.ticket))
             dut.placed.value = self.placed % TICKETS
@@ -115,7 +115,7 @@ class MatcherWatch:
                 self._reported(int(report))
 
     def _judged(self, qpn, view, looked_at, left, reason):
-        """The oldest header of a QP was judged; probes before it took effect."""
+        """Compare the outcome of the oldest header of a QP; earlier probes took effect."""
         header = self._next(qpn)
         self.judged_at[qpn] = self.now
         self.tickets.append((looked_at, max(self.tickets[-1][1], header.ticket)))
@@ -151,12 +151,12 @@ class MatcherWatch:
         self.compare(one)
 
     def early_probes(self, qpn):
-        """Probes that no header is in front of take effect now, unless what they do depends on nodes to be linked.
+        """Apply probes that follow no header, unless their effect depends on nodes that are not linked yet.
 
         Returns
         -------
         bool
-            None is left in front.
+            No such probe is left.
         """
         headers = self.under_way[qpn]
         while headers and headers[0].probe:
@@ -166,13 +166,13 @@ class MatcherWatch:
         return True
 
     def check_idle(self):
-        """Nothing is left to do for any list."""
+        """Check that no list has outstanding work."""
         for qpn, one in self.lists.items():
             if one.live and self.early_probes(qpn):
                 assert not self.under_way[qpn] and one.left == one.gone, f"idle, but not done with QP {qpn}"
 
     def finish_probes(self):
-        """Nothing is under way any more."""
+        """Apply the remaining probes when no header is outstanding."""
         for qpn, headers in self.under_way.items():
             while headers:
                 assert headers[0].probe, f"{headers[0]} was not judged"
@@ -199,7 +199,7 @@ class MatcherWatch:
         self.compare(self.lives[key])
 
     def compare(self, one):
-        """Reports with what the model retired."""
+        """Compare reports with the nodes that the model retired."""
         told = self.told[one.qpn, one.generation]
         while told and one.model.retired:
             (report, ticket), node = told.popleft(), one.model.retired.popleft()
@@ -212,7 +212,7 @@ class MatcherWatch:
             self.seen["retired", node.encoding, "with residue" if node.left else "finished"] += 1
 
     def check_settled(self):
-        """The matcher is idle: all that the model retired was reported, and nothing else."""
+        """Check, when the matcher is idle, that exactly the nodes retired by the model were reported."""
         self.finish_probes()
         self.ordered.clear()
         assert not self.untold

@@ -1,11 +1,11 @@
-"""Blocks of the knitting buffer that say something else than what the driver wrote."""
+"""Corrupted blocks of the knitting buffer."""
 
 from weft.hdl.contract import abi
 from weft.model.functional.node import sealed
 
 
 def resealed(block, **fields):
-    """The block with other fields, and checks that hold."""
+    """Return the block with changed fields and valid checks."""
     word = int.from_bytes(block, "little")
     for name, value in fields.items():
         mask = (1 << abi.NODE.by_name[name].width) - 1
@@ -14,5 +14,5 @@ def resealed(block, **fields):
 
 
 def flipped(block, name, bit):
-    """The block with another bit in a field, and checks that hold."""
+    """Return the block with one bit of a field flipped and valid checks."""
     return resealed(block, **{name: getattr(abi.NODE.unpack(block), name) ^ 1 << bit})

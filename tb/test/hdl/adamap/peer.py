@@ -1,19 +1,19 @@
-"""The sender's end of the lossy network that an :class:`~weft.tb.test.hdl.adamap.closed_loop.World` lives in."""
+"""The sender's end of the lossy network of an :class:`~weft.tb.test.hdl.adamap.closed_loop.World`."""
 
 from cocotb.triggers import RisingEdge, Timer
 
-ASKED_MAX = 40              # packets on their way at which the sender waits
+ASKED_MAX = 40              # outstanding packets at which the sender waits
 STUCK_CYCLES = 20_000       # without any node retired
 
 
 class Sender:
-    """Sends originals, what it is asked to send again, and probes; drops, repeats and muddles some of it."""
+    """Sends originals, requested retransmissions and probes; drops, repeats and corrupts some of them."""
 
     def __init__(self, world):
         self.world, self.rng = world, world.rng
 
     def originals(self, qp, packets):
-        """A stretch of new packets with losses of one kind; some come late."""
+        """Send a sequence of new packets with losses of one kind; some come late."""
         rng = self.rng
         kind = rng.choice(["none", "sparse", "burst", "dense", "solid"])
         k, late = 0, []
@@ -34,7 +34,7 @@ class Sender:
         qp.next_psn += k
 
     def retransmit(self, qp, loss):
-        """Send some of what is asked for, in order (nearly, when the slack allows it)."""
+        """Send some of the requested retransmissions, in order (or nearly, if the slack allows it)."""
         rng = self.rng
         batch = [qp.todo.popleft() for _ in range(min(len(qp.todo), rng.randint(1, 30)))]
         if self.world.slack > 2 and rng.random() < 0.5:
@@ -57,12 +57,12 @@ class Sender:
         self.world.request(qp, psn=qp.next_psn, rsn=qp.sent_rsn, probe=1)
 
     async def judged(self, qp):
-        """Wait until nothing of a QP is on its way to the window."""
+        """Wait until no packet of a QP is outstanding at the window."""
         while qp.in_flight:
             await RisingEdge(self.world.dut.clk)
 
     async def settle(self, qps, loss=0.0):
-        """Recover until nothing is missing; a node is retired now and then until then."""
+        """Recover until nothing is missing; nodes must retire regularly until then."""
         world, port = self.world, self.world.port
         retired, progress = world.retired, port.now
         while True:

@@ -1,4 +1,4 @@
-"""What stands around the matcher in place of the prefetcher and of the life cycle of QPs."""
+"""Stand-in around the matcher for the prefetcher, and for the creation and destruction of QPs."""
 
 from collections import Counter, deque
 from itertools import takewhile
@@ -12,24 +12,25 @@ from weft.tb.sim.stream.payload import pack, unpack
 from weft.tb.sim.stream.stream import StreamSink
 from weft.tb.test.hdl.adamap.head_cache_traffic import LISTED
 
-QUIET = 64      # cycles in which a header that can be judged is judged, however many others of other lists can be
+QUIET = 64      # cycles in which a ready header is matched, however many headers of other lists are ready
 
 
 class BenchPrefetch:
-    """Fills the cache one step after another, when a link, a demand or a fill gave reason to look at a list.
+    """Prefetcher that fills the cache one step at a time, after a link, a demand or a fill of a list.
 
-    A fetch takes an entry when it lands; what finds none is kept, and lands when its list is looked at again.
+    A fetch takes an entry when it completes. Without a free entry the node is kept, and filled when its list is checked
+    again.
 
     Attributes
     ----------
     latency : tuple of int
-        Cycles that a fetch takes, at least and at most.
+        Cycles of a fetch, at least and at most.
     watermark : int
-        Nodes cached of a list nobody waits for.
+        Cached nodes of a list without waiting headers.
     frozen : set of QPN
         No header may be sent to these.
     orders : deque of QPN
-        QPs to be destroyed and created again.
+        QPs to destroy and create again.
     """
 
     def __init__(self, dut, rng, lists, entries):
@@ -39,7 +40,7 @@ class BenchPrefetch:
         self.asked = Counter()                      # demands of each QP
         self.work, self.fetches = deque(), []       # (due, list)
         self.demands = StreamSink(dut, "o_demand", dut.clk, pause=0.2, rng=rng)
-        self.wanting = 0                            # looks in vain for a place
+        self.wanting = 0                            # unsuccessful attempts to get an entry
 
     @property
     def idle(self):
@@ -67,7 +68,7 @@ class BenchPrefetch:
             self.work.append(qpn)
 
     async def _strobe(self, *ports):
-        """These are high for a cycle; what the cycle showed can be read afterwards."""
+        """Raise these ports for a cycle; the outputs of that cycle can be read afterwards."""
         for port in ports:
             getattr(self.dut, port).value = 1
         await self.edge
@@ -96,7 +97,7 @@ class BenchPrefetch:
         fetch[1].fetching = False
 
     async def _enter(self, one):
-        """A node gets an entry, or is kept until its list may have one."""
+        """Fill a node into an entry, or keep it until its list may have one."""
         dut, waiting = self.dut, await self._waiting(one.qpn)
         few, free = waiting or not one.cached, int(dut.fill__free_count.value)
         one.kept = False
@@ -126,7 +127,7 @@ class BenchPrefetch:
             while not int(dut.fill__fill_ready.value):
                 await self._strobe("fill__fill_en")
             one.cached.append((entry, node, block))
-            await self.edge         # a header may have been looked up while the node landed
+            await self.edge         # a header may have been looked up during the fill
             one.ahead.popleft()
             await self.wake(one.qpn)
             self.look_at(one.qpn)
@@ -137,7 +138,10 @@ class BenchPrefetch:
         await self._strobe("wake_stb")
 
     async def _turn_out(self, hungry, waiting):
-        """Another list's last node goes back, its first one only if headers wait; or another list's head must go."""
+        """Evict the last node of another list, or order its head out.
+
+        Unless ``waiting``, the other list keeps its head.
+        """
         rng, lists = self.rng, self.lists
         victims = [one for qpn, one in lists.lists.items() if qpn != hungry and len(one.cached) > (not waiting)
                    and one.live and not one.fetching and not lists.beyond_end(one)]
@@ -151,7 +155,7 @@ class BenchPrefetch:
         return False
 
     async def _evict(self, one):
-        """As long as the matcher stands still, the last node of a list may go if no hole of it was filled."""
+        """Evict the last node of a list, with the matcher stopped, if none of its holes was filled."""
         dut, gone = self.dut, False
         dut.exclusive.value = 1
         await self.edge
@@ -174,7 +178,7 @@ class BenchPrefetch:
         return gone
 
     async def _force(self, one):
-        """The head of a list is ordered out, while its headers cannot be judged."""
+        """Order the head of a list out while its headers cannot be matched."""
         dut, lists = self.dut, self.lists
         self.frozen.add(one.qpn)
         for _ in range(QUIET):
@@ -193,7 +197,7 @@ class BenchPrefetch:
         self.frozen.discard(one.qpn)
 
     async def _stuck(self, one):
-        """Whether nothing happens to a list by itself: no header is left, or all wait for a node to be fetched."""
+        """Return True if a list makes no progress by itself: it has no header, or all wait for a node to be fetched."""
         headers = self.lists.under_way[one.qpn]
         if not self.lists.early_probes(one.qpn):
             return False
@@ -203,7 +207,7 @@ class BenchPrefetch:
                 return False
             heads = takewhile(lambda node: not node.left or one.model.passed(node, headers[0].rsn, self.lists.slack),
                               one.model.nodes)
-            if one.left != one.gone + sum(1 for _ in heads):    # it was not looked up yet
+            if one.left != one.gone + sum(1 for _ in heads):    # not looked up yet
                 return False
             one.model.pass_over(headers[0].rsn, self.lists.slack)
             one.caused(headers[0].ticket)
@@ -215,7 +219,7 @@ class BenchPrefetch:
         return self.lists.now - self.lists.judged_at[one.qpn] <= QUIET
 
     async def _destroy(self, qpn):
-        """The list dies, its headers are refused, its nodes leave the cache; another life begins."""
+        """Destroy a QP and create its next incarnation: its headers are dropped, its nodes leave the cache."""
         lists, one = self.lists, self.lists.lists[qpn]
         lists.seen["destroyed with nodes cached"] += bool(one.cached)
         lists.seen["destroyed while waiting"] += await self._waiting(qpn)
@@ -225,7 +229,7 @@ class BenchPrefetch:
             await self._land(fetch)
         await self._control(ControlKind.DESTROY, qpn, one.generation)
         one.cached.clear()
-        while one.model.nodes:      # as far as the card did the same
+        while one.model.nodes:      # up to the nodes that the card retired
             one.model.force()
         one.caused(0)
         lists.seen["destroyed with an order"] += (one.qpn, one.generation) in lists.ordered

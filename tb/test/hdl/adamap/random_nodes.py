@@ -8,7 +8,7 @@ MOST_HOLES = {abi.Encoding.LIST: abi.LIST_HOLES, abi.Encoding.RUNS: abi.RUNS_HOL
 
 
 def random_node(rng, *, qpn, generation, rsn, holes_max=8):
-    """A node of any encoding: mostly of a few holes, now and then of as many as the encoding can have."""
+    """Return a node of any encoding: mostly of few holes, sometimes of as many as the encoding can have."""
     encoding = rng.choice(list(abi.Encoding))
     count = rng.randint(1, holes_max) if rng.random() < 0.95 else MOST_HOLES[encoding]
     return Node(qpn, generation, rng.choice([0, (1 << 32) - 3, rng.getrandbits(32)]), rsn % (1 << 32), encoding,
@@ -16,7 +16,7 @@ def random_node(rng, *, qpn, generation, rsn, holes_max=8):
 
 
 def random_holes(rng, encoding, count):
-    """So many distances that fit the encoding, the first 0."""
+    """Return ``count`` distances that fit the encoding, the first 0."""
     while True:
         if encoding == abi.Encoding.BITMAP:
             holes = [0, *sorted(rng.sample(range(1, abi.NODE_BODY_BITS), count - 1))]

@@ -1,4 +1,4 @@
-"""Lists that the Adamap room cannot trust."""
+"""Tests of corrupted lists in the Adamap subsystem."""
 
 from functools import partial
 
@@ -19,12 +19,12 @@ DAMAGE = {
     "runs": lambda block: resealed(block, encoding=abi.Encoding.RUNS, count=abi.RUNS_HOLES + 1),
     "DMA_ERROR": lambda block: None,
 }
-FIELDS = ("next_line", "qpn", "generation", "rsn")      # every bit of them counts
-LANES = 4       # QPs at once: lists that nobody waits for leave a part of the cache free
+FIELDS = ("next_line", "qpn", "generation", "rsn")      # every bit of them is checked
+LANES = 4       # QPs at once: lists without waiting headers leave a part of the cache free
 
 
 def damages():
-    """``(name, damage)`` of all kinds."""
+    """Yield ``(name, damage)`` of all kinds."""
     yield from DAMAGE.items()
     for name in FIELDS:
         for bit in range(abi.NODE.by_name[name].width):
@@ -32,9 +32,9 @@ def damages():
 
 
 def break_list(world, qp, name, damage):
-    """Link three nodes, of which the second is damaged or leads astray, and say what is to be reported.
+    """Link three nodes, of which the second is damaged or its pointer is wrong; return the reason to be reported.
 
-    Behind a node that is cached an RSN counts, too. What lies where a wrong pointer leads is no node of the list.
+    The RSN of a node after a cached one is checked, too. A block at a wrong address is no node of the list.
     """
     world.link(qp, 90, [0, 1])
     world.link(qp, 100, [0, 1])

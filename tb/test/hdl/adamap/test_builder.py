@@ -1,4 +1,4 @@
-"""The node builder against the functional model."""
+"""Tests of the node builder against the functional model."""
 
 import os
 import random
@@ -38,7 +38,7 @@ def node_of(report):
 
 
 def runs(rng, style, psn):
-    """Random runs (psn, length, seal) that rise from ``psn``."""
+    """Return random runs (psn, length, seal) that rise from ``psn``."""
     for _ in range(rng.randint(5, 60)):
         gap, length = {
             "sparse": (rng.randint(1, 6000), 1),
@@ -148,7 +148,7 @@ async def no_node_gets_older_than_the_largest_age(dut):
 
 
 def growing_node(rng, encodings):
-    """Runs (offset, length) of one node that is not sealed, and what each of them costs."""
+    """Return runs (offset, length) of one node that is not sealed, and the cost of each in cycles."""
     gap, longest = rng.choice([(1, 1), (1, 3), (3, 6), (9, 2000)]), rng.choice([1, 2, 4, 40])
     holes, before = [], None
     while True:
@@ -174,7 +174,7 @@ async def runs_take_five_cycles_and_changes_of_encoding_more(dut):
     seen, longest, limit = Counter(), 0, 5 + 21 if wanted else 5
 
     async def send(payload):
-        """Cycles until the run is taken."""
+        """Return the cycles until the run is taken."""
         dut.i__payload.value, dut.i__valid.value = payload, 1
         cycles = 0
         while True:
@@ -187,7 +187,7 @@ async def runs_take_five_cycles_and_changes_of_encoding_more(dut):
     while nodes < 20 or not wanted <= set(seen) or longest < limit:
         nodes += 1
         psn = rng.getrandbits(32)
-        cost = 3 if nodes > 1 else 1        # of the run of length 0 that did away with the node before
+        cost = 3 if nodes > 1 else 1        # of the run of length 0 that ends the node before
         for at, length, cycles, change in growing_node(rng, encodings):
             assert await send(run_payload(3, 9, psn + at, length, 0)) == cost
             cost = cycles

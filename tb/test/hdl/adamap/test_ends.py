@@ -1,4 +1,4 @@
-"""The Adamap room where lists end: they begin again elsewhere, grow while their last node is read, or end too early."""
+"""Tests of the ends of lists in the Adamap subsystem: restart elsewhere, growth during a read, premature ends."""
 
 import cocotb
 import pytest
@@ -16,21 +16,21 @@ READ = 40       # cycles
 
 
 async def all_retire(world, sender, qp):
-    """Every hole is filled; the list is empty."""
+    """Wait until every hole is filled and the list is empty."""
     while qp.todo:
         sender.send_again(qp, *qp.todo.popleft())
     await until(world.dut, lambda: not qp.nodes)
 
 
 async def broken(world, qp, reason):
-    """Wait until a list is given up, for this reason."""
+    """Wait until a list is abandoned for this reason."""
     assert int(await world.port.errors.recv()) == qp.qpn
     await until(world.dut, lambda: world.seen[f"QP_ERROR {reason}"])
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def empty_list_begins_again_anywhere(dut):
-    """An empty list holds no block: each time it begins where the doorbell says, in either extent."""
+    """An empty list holds no block: each time it restarts at the doorbell's block, in either extent."""
     world = await set_up(dut, depth=4, watermark=4, latency=(5, READ))
     sender, lines = Sender(world), world.memory.lines
     qp = await world.create(0, 1)
@@ -49,7 +49,7 @@ async def empty_list_begins_again_anywhere(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def list_grows_at_every_cycle_of_a_read(dut):
-    """A node is linked behind the last one at every cycle from its doorbell on until long after it has landed."""
+    """A node is linked after the last one at every cycle from the doorbell on until long after the fill."""
     world = await set_up(dut, depth=4, watermark=4, latency=(READ, READ))
     sender, seen, again = Sender(world), world.seen, set()
     for qpn, wait in enumerate(range(2 * READ)):
@@ -75,7 +75,7 @@ async def list_grows_at_every_cycle_of_a_read(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def list_that_ends_before_its_last_node_is_broken(dut):
-    """Whatever is linked behind: no read is repeated for a pointer that does not come."""
+    """The list stops whatever nodes follow: a read is not repeated for a missing pointer."""
     world = await set_up(dut, depth=4, watermark=4, exact=False, latency=(5, READ))
     for count, at in ((2, 0), (4, 1), (4, 2)):
         world.seen.clear()

@@ -1,4 +1,4 @@
-"""Which block lies at a line: extents of any size anywhere, also over each other."""
+"""Tests of the extent lookup: extents of any size and position, also overlapping."""
 
 import random
 from collections import Counter
@@ -18,14 +18,14 @@ LATENCY = 3
 
 
 def number(extents, line):
-    """What it must say."""
+    """Return the expected block number."""
     numbers = [k << PARAMS.extent_blocks_log2 | line - base for k, (base, lines) in enumerate(extents)
                if base <= line < base + lines]
     return min(numbers[-1], stray(PARAMS)) if numbers else stray(PARAMS)
 
 
 def drawn(rng):
-    """Extents, and lines in and around them."""
+    """Return random extents, and lines inside and around them."""
     near = rng.choice((rng.getrandbits(58), rng.randrange(3 * MOST), (1 << 58) - rng.randrange(1, 3 * MOST)))
     extents = [(max(0, min((1 << 58) - 1, near + rng.randrange(-MOST, MOST))),
                 rng.choice((0, 1, rng.randrange(MOST), MOST))) for _ in range(PARAMS.knit_extents)]

@@ -1,4 +1,4 @@
-"""The Adamap room reads the nodes of many lists at once, and its cache gets full."""
+"""Tests of the Adamap subsystem with reads for many lists at once, and a cache that gets full."""
 
 from collections import deque
 from dataclasses import replace
@@ -21,13 +21,13 @@ SOON, LATE = (5, 20), (100_000, 100_000)
 
 
 async def cached(world, qpn, nodes):
-    """Wait until so many nodes of a QP are in the cache."""
+    """Wait until ``nodes`` nodes of a QP are cached."""
     while (await query(world.dut, qpn))[3] != nodes:
         await RisingEdge(world.dut.clk)
 
 
 async def unreadable_block(world, qpn, part):
-    """A QP whose second read brings blocks of which one cannot be read: it stops for that reason."""
+    """Run a QP whose second read covers several blocks, of which block ``part`` cannot be read: the QP stops."""
     world.latency = SOON
     first = world.rng.choice(range(0, len(world.memory.small) - LINES, LINES))
     world.free.extendleft(reversed(world.memory.small[first:first + LINES + 1]))
@@ -52,7 +52,7 @@ async def unreadable_block(world, qpn, part):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def every_block_of_every_read_may_fail(dut):
-    """As many reads at once as there are places for, and each of them of several blocks."""
+    """Use all fetch slots, with reads of several blocks."""
     world = await set_up(dut, depth=4, watermark=4, exact=False, latency=SOON)
     seen, far = world.seen, world.memory.lines[len(world.memory.small):]
     assert fetch_slots(MANY) == MANY.qps
@@ -61,7 +61,7 @@ async def every_block_of_every_read_may_fail(dut):
         for part in range(LINES):
             await unreadable_block(world, slot, part)
         assert seen["QP_ERROR DMA_ERROR"] == LINES * (slot + 1)
-        world.latency = LATE        # from now on a read is under way there
+        world.latency = LATE        # the next read of that slot stays outstanding
         world.free += far[2 * slot:2 * slot + 2]
         reads = seen["prefetches"]
         holder = await world.create(slot, 0)
@@ -73,7 +73,7 @@ async def every_block_of_every_read_may_fail(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def full_cache_gives_way_to_who_waits(dut):
-    """Nodes that retransmissions came for leave early for a list with a waiting header, not for one that is ahead."""
+    """Nodes whose retransmissions came retire early for a list with a waiting header, but not for a prefetch."""
     world = await set_up(dut, depth=4, watermark=4, exact=False, slack=100, latency=SOON)
     sender, seen = Sender(world), world.seen
     *full, last = [await world.create(qpn, 1) for qpn in range(PARAMS.qps)]
@@ -100,7 +100,7 @@ async def full_cache_gives_way_to_who_waits(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def cache_is_shared_by_need(dut):
-    """As many lists as entries, the first ones long: each has its first node in the cache, and the next one at hand."""
+    """With as many lists as entries, each list has its head in the cache, and its next node arrives in time."""
     world = await set_up(dut, depth=4, watermark=4, latency=SOON)
     sender, seen = Sender(world), world.seen
     qps = [await world.create(qpn, 1) for qpn in range(MANY.qps)]
@@ -112,8 +112,8 @@ async def cache_is_shared_by_need(dut):
         await world.port.pass_cycles(200)
     await world.port.pass_cycles(1000)
     assert [(await query(dut, qp.qpn))[3] for qp in qps] == [1] * MANY.cache_entries
-    world.latency = LATE        # what comes from now on comes too late
-    world.port.hurry()          # headers as far apart as they are sent
+    world.latency = LATE        # a fetch that starts now comes too late
+    world.port.hurry()          # headers in the intervals at which they are sent
     for qp in world.rng.sample(qps, len(qps)):
         for psn, rsn in list(qp.todo)[:4]:
             sender.send_again(qp, psn, rsn)
@@ -124,10 +124,10 @@ async def cache_is_shared_by_need(dut):
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
 async def header_ahead_of_its_node_leaves_the_head_alone(dut):
-    """With slack, one that comes for a node which may be cached beside the head waits for it."""
+    """With slack, a header for a node that may be cached beside the head waits for the node."""
     world = await set_up(dut, depth=2, watermark=1, exact=False, slack=100, latency=(60, 80))
     sender, seen = Sender(world), world.seen
-    world.free = deque([*world.free][::LINES])      # each node takes a read of its own
+    world.free = deque([*world.free][::LINES])      # each node takes a separate read
     qp = await world.create(0, 1)
     base = await world.behind_window(qp, 400)
     for k in range(3):

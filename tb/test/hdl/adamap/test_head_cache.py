@@ -1,4 +1,4 @@
-"""The head cache against the functional model: all that its three ports show, in every cycle."""
+"""Tests of the head cache against the functional model: all outputs of its three ports, in every cycle."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Is a PSN the hole in a certain slot of a node: every encoding, against the holes that the node was made of."""
+"""Tests of the check that a PSN is the hole in a slot of a node: every encoding, against the holes of the node."""
 
 import random
 from collections import Counter
@@ -20,7 +20,7 @@ SPAN = 1 << abi.OFFSET_BITS
 
 
 def some_holes(rng, encoding):
-    """Offsets of a node's holes; as many as its encoding takes occur, and as far apart."""
+    """Return offsets of a node's holes, up to the number and distance that its encoding allows."""
     if encoding is abi.Encoding.LIST:
         span, others = rng.choice([30, 1000, SPAN]), rng.choice([0, rng.randrange(abi.LIST_HOLES), abi.LIST_HOLES - 1])
         return sorted({0, *rng.sample(range(1, span), others)})
@@ -35,8 +35,9 @@ def some_holes(rng, encoding):
 
 
 def questions(rng, encoding, holes):
-    """(slot, offset): holes, their neighbours, holes of other slots, and what lies outside a run by as much as the
-    slot lies outside those of the run.
+    """Yield ``(slot, offset)``: holes, their neighbours, holes of other slots, and offsets outside a run.
+
+    The latter are as far outside the run as the slot is outside the slots of the run.
     """
     slots = {0, len(holes) - 1, *(rng.randrange(len(holes)) for _ in range(12))}
     for slot in slots:
@@ -52,7 +53,7 @@ def questions(rng, encoding, holes):
 
 
 def answer(encoding, holes, slot, offset):
-    """(whether it matches, bit of what is pending)."""
+    """Return ``(matches, bit of the pending holes)``."""
     if encoding is abi.Encoding.BITMAP:
         return offset < abi.NODE_BODY_BITS, offset % 512
     return holes[slot] == offset, slot

@@ -1,4 +1,4 @@
-"""The Adamap room before lists of a known shape: rate of matching, reads of several blocks, bitmaps, a slow list."""
+"""Tests of the Adamap subsystem with lists of a known shape: match rate, reads of several blocks, bitmaps."""
 
 import cocotb
 import pytest
@@ -16,7 +16,7 @@ async def until(dut, condition):
 
 
 def landed(world):
-    """A node was read and the room has come to rest."""
+    """Return True if a node was read and the subsystem is idle."""
     return world.seen["prefetches"] and world.idle
 
 
@@ -43,14 +43,14 @@ async def cached_node_is_matched_at_full_rate(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def list_without_its_node_leaves_room_for_others(dut):
-    """A QP whose node does not come may fill most of the match queue; another one's retransmissions pass."""
+    """A QP whose node is not read may fill most of the match queue; retransmissions of other QPs pass."""
     world = await set_up(dut, depth=2, watermark=2, exact=False, latency=(5, 20))
     sender, seen = Sender(world), world.seen
     stuck, other = [await world.create(qpn, 1) for qpn in range(2)]
     for reads, qp in enumerate((other, stuck), 1):
         first = await world.behind_window(qp, 400)
         if qp is stuck:
-            world.latency = (20000, 20000)      # from now on no node comes
+            world.latency = (20000, 20000)      # no node is read from now on
         world.link(qp, first, list(range(0, 36, 2)))
         world.ring(qp)
         while seen["prefetches"] < reads:
@@ -72,8 +72,10 @@ async def list_without_its_node_leaves_room_for_others(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def consecutive_blocks_are_read_at_once(dut):
-    """Nodes that lie one behind the other come in reads of several; what lies behind a piece is read and forgotten,
-    but nothing behind an extent."""
+    """Nodes in consecutive blocks are fetched by one read.
+
+    Blocks after a piece are read and ignored, but never blocks after the end of an extent.
+    """
     world = await set_up(dut, depth=4, watermark=1, latency=(60, 80))
     sender, seen = Sender(world), world.seen
     world.free.clear()
@@ -95,7 +97,7 @@ async def consecutive_blocks_are_read_at_once(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def bitmap_knows_holes_by_their_psns(dut):
-    """Whatever RSN they come with. What is not open is a duplicate, what lies outside is not in the node."""
+    """A bitmap matches by PSN, whatever the RSN is. A closed hole is a duplicate; a PSN outside is not in the node."""
     world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
     sender, seen, rng = Sender(world), world.seen, world.rng
     qp = await world.create(0, 1)
@@ -118,7 +120,10 @@ async def bitmap_knows_holes_by_their_psns(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def bitmap_leaves_with_all_that_is_open(dut):
-    """Passed over when its first hole was filled, at once or cycles later; between them two bitmaps have every bit."""
+    """Passed over when its first hole was filled, at once or cycles later.
+
+    The two bitmaps together have every bit set.
+    """
     world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
     sender, seen = Sender(world), world.seen
     for qpn, pause in enumerate((0, 10)):
@@ -159,7 +164,7 @@ async def gap_is_a_hole_from_the_reorder_distance_on(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def bitmaps_land_while_others_are_matched(dut):
-    """Nodes are filled and bitmaps are marked in the same memory."""
+    """Fills of nodes and marks of bitmaps share a memory."""
     world = await set_up(dut, depth=4, watermark=4, latency=(5, 60))
     sender, seen, rng = Sender(world), world.seen, world.rng
     world.port.hurry()
@@ -172,7 +177,7 @@ async def bitmaps_land_while_others_are_matched(dut):
     for line, node in list(qp.nodes):
         while line not in world.read:
             await RisingEdge(dut.clk)
-        await Timer(80, "ns")                                   # it lands
+        await Timer(80, "ns")                                   # until it is filled
         for psn in node.psns:
             await until(dut, lambda: world.port.asked <= 10)
             sender.send_again(qp, psn, node.rsn)

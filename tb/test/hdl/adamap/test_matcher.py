@@ -1,4 +1,4 @@
-"""The matcher with its head cache against the functional model: what becomes of each header, and which nodes leave."""
+"""Tests of matcher and head cache against the functional model: outcome of each header, retired nodes."""
 
 import os
 
@@ -26,7 +26,7 @@ async def random_headers(dut):
     for turn in range(800):
         if turn >= turns and all(bench.seen[what] for what in WANTED) and bench.seen["retired by an order"] > 20:
             break
-        aimed = turn % 2        # orders retire nodes where nodes come late and headers stand close together
+        aimed = turn % 2        # nodes come late and headers are close together, so that orders retire nodes
         await bench.set(slack=rng.choice([0, 5] if aimed else [0, 1, 1, 2, 5, 40, 1 << 31]),
                         depth=rng.choice([1, 2, 3, 4]), watermark=rng.choice([1, 2, 4]))
         bench.prefetch.latency = rng.choice([(100, 200)] if aimed else [(1, 3), (5, 40), (100, 200)])
@@ -35,7 +35,7 @@ async def random_headers(dut):
         for _ in range(rng.randint(50, 400)):
             await bench.edge
             qpn = bench.link_some(0.1)
-            if rng.random() < (0.003 if turn < turns else 0.015):   # what is rare has to do with ends
+            if rng.random() < (0.003 if turn < turns else 0.015):   # rare cases are those of ends
                 bench.end([rng.choice([qpn, *sorted({qpn for qpn, _ in bench.lists.ordered})])])
         bench.lists.reports.pause = 0
         await bench.drain()

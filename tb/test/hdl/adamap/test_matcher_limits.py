@@ -1,4 +1,4 @@
-"""The matcher at its limits: rates, full queues, a cache that is too small, and things that coincide."""
+"""Tests of the matcher at its limits: rates, full queues, a small cache, and simultaneous events."""
 
 from collections import Counter
 from itertools import product
@@ -17,7 +17,7 @@ from weft.tb.test.hdl.adamap.matcher_traffic import PARAMS, QPS, Bench, list_nod
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def head_that_has_finished_makes_room_for_the_next_node(dut):
-    """Its successor need not leave with open holes."""
+    """The successor of a finished head is not retired with open holes."""
     bench = await Bench.start(dut)
     for distance in range(12):
         await bench.set(slack=40, depth=2, watermark=2)
@@ -38,7 +38,7 @@ async def head_that_has_finished_makes_room_for_the_next_node(dut):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def depth_may_be_lowered(dut):
-    """A header for a node further on gets there though the list holds more nodes than it may."""
+    """A header for a later node reaches it although the list holds more nodes than the new depth."""
     bench = await Bench.start(dut)
     await bench.set(slack=40, depth=4, watermark=4)
     one = bench.lists.lists[0]
@@ -53,7 +53,7 @@ async def depth_may_be_lowered(dut):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def a_header_per_cycle(dut):
-    """Five cycles behind each other, and two cycles more for each further node that one of them passes over."""
+    """A header takes five cycles from input to result, and two more for each further node that it passes over."""
     bench = await Bench.start(dut)
     asked = 0
     for skipped, more in ((), 0), ((19, 39), 0), ((0, 5, 7), 0), (range(20, 40), 2), ((*range(18, 40), 45), 2):
@@ -62,7 +62,7 @@ async def a_header_per_cycle(dut):
         for _ in range(3):
             bench.link(1, list_node(one, *range(20)))
         await bench.cached(one, 3)
-        await ClockCycles(dut.clk, 10)      # for the prefetcher's wake
+        await ClockCycles(dut.clk, 10)      # until the prefetcher wakes up
         headers = [bench.header(1, psn, rsn) for k, (psn, rsn) in enumerate(bench.todo[1]) if k not in skipped]
         bench.ready += headers
         while not int(dut.i__valid.value):
@@ -126,7 +126,7 @@ async def new_headers_do_not_keep_back_those_that_waited(dut):
 
 @cocotb.test(timeout_time=80, timeout_unit="us")
 async def full_report_queue_holds_up_retirements(dut):
-    """Whether nodes are finished or passed over: none is lost, and headers wait for them."""
+    """Finished nodes and nodes passed over: no retirement is lost, and headers wait for the report queue."""
     bench = await Bench.start(dut)
     for nodes, (slack, *holes) in product((5, 6, 7, 8, REPORTS + 4), ((40, 0), (1, 0), (1, 0, 5))):
         await bench.set(slack=slack, depth=4, watermark=4)
@@ -147,7 +147,7 @@ async def full_report_queue_holds_up_retirements(dut):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def demand_beside_a_retirement_is_not_lost(dut):
-    """A header comes to wait while a node of another list leaves, which makes a demand too."""
+    """A header starts to wait while a node of another list leaves; both cause a demand."""
     bench = await Bench.start(dut)
     await bench.set(slack=40, depth=4, watermark=1)
     for distance in range(12):
@@ -168,7 +168,7 @@ async def demand_beside_a_retirement_is_not_lost(dut):
 
 @cocotb.test(timeout_time=80, timeout_unit="us")
 async def qpns_are_handed_on_whole(dut):
-    """The row that is read, what asks, orders and reports name all their bits."""
+    """Row address, demands, orders and reports carry all bits of a QPN."""
     bench = await Bench.start(dut)
     seen = bench.seen
     for _ in range(8):
@@ -186,7 +186,7 @@ async def qpns_are_handed_on_whole(dut):
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
 async def header_may_wait_for_a_node_while_millions_of_packets_pass(dut):
-    """Its ticket is then far behind, and not ahead: what it retires need not wait for as many again."""
+    """Its ticket is then far in the past, not in the future: retirements need not wait for as many packets again."""
     bench = await Bench.start(dut)
     await bench.set(slack=1, depth=4, watermark=1)
     one = bench.lists.lists[0]
@@ -194,7 +194,7 @@ async def header_may_wait_for_a_node_while_millions_of_packets_pass(dut):
     bench.link(0, list_node(one, 0))
     bench.ready.append(bench.header(0, *bench.todo[0][0]))
     await ClockCycles(dut.clk, 20)
-    for _ in range(6):                      # no step so long that what is placed could be misread by itself
+    for _ in range(6):                      # steps short enough that the placed ticket stays unambiguous
         bench.ticket += 1 << 21
         bench.lists.ticket = bench.ticket
         await ClockCycles(dut.clk, 5)
@@ -205,7 +205,7 @@ async def header_may_wait_for_a_node_while_millions_of_packets_pass(dut):
 
 
 class ShortNode(Node):
-    """Its count is one less than its body has holes."""
+    """Node whose count is one less than the number of holes of its body."""
 
     def pack(self, **fields):
         return abi.NODE.pack(**{**vars(abi.NODE.unpack(super().pack(**fields))), "count": len(self.holes) - 1})

@@ -1,4 +1,4 @@
-"""Which blocks from host memory are taken as nodes."""
+"""Tests of the check of blocks from host memory."""
 
 import random
 from collections import deque
@@ -19,20 +19,20 @@ LATENCY = 2
 
 
 def nodes(rng):
-    """Sound nodes of every encoding."""
+    """Yield valid nodes of every encoding."""
     for holes in ([0], sorted({0, *rng.sample(range(1, 1 << 16), 19)}), list(range(64)), list(range(320)),
                   sorted({0, *rng.sample(range(1, 320), 150)})):
         yield Node(QPN, GENERATION, rng.getrandbits(32), rng.getrandbits(32), choose_encoding(holes), tuple(holes))
 
 
 def cases(rng):
-    """(block, whether it is bad)."""
+    """Yield ``(block, is bad)``."""
     for node in nodes(rng):
         block = node.pack(next_line=rng.getrandbits(58), next_phase=rng.getrandbits(1))
         assert damage(block) == 0
         yield block, False
-        yield node.pack(), False        # points to no other
-        for bit in range(8 * abi.BLOCK_BYTES):      # whatever is hit, the pointer too
+        yield node.pack(), False        # the end of a list
+        for bit in range(8 * abi.BLOCK_BYTES):      # any bit, also of the pointer
             yield (int.from_bytes(block, "little") ^ 1 << bit).to_bytes(abi.BLOCK_BYTES, "little"), True
         for field, values in {
             "qpn": [QPN ^ 1, 0], "generation": [GENERATION ^ 0x80], "count": [0, abi.NODE_HOLES_MAX + 1, 4095],

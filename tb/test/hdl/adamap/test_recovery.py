@@ -1,4 +1,4 @@
-"""The whole Adamap room in a closed loop: losses, a knitting driver, retransmissions, until every hole is filled."""
+"""Tests of the whole Adamap subsystem in a closed loop: losses, a knitting driver, retransmissions, recovery."""
 
 import os
 import random
@@ -21,7 +21,7 @@ WANTED = ("nodes_residue", "cache_misses", "DUPLICATE", "NOT_IN_NODE", "LIST", "
 
 
 async def lose_some(world, sender, qps):
-    """Originals of some QPs, retransmissions and probes of others between them."""
+    """Send originals of some QPs, with retransmissions and probes of others in between."""
     rng = world.rng
     for _ in range(6):
         sender.originals(rng.choice(qps), rng.randint(10, 60))
@@ -35,7 +35,7 @@ async def lose_some(world, sender, qps):
 
 
 async def renew(world, sender, gone):
-    """A QP goes in the middle of it all; the one that comes back in its place."""
+    """Destroy a QP during recovery, and return the QP that replaces it."""
     if gone.todo:
         sender.retransmit(gone, 0.0)
     await sender.judged(gone)
@@ -44,8 +44,8 @@ async def renew(world, sender, gone):
 
 
 async def query(dut, qpn):
-    """What QP_QUERY shows of the room: base of the window, holes, nodes linked ahead, nodes cached."""
-    await RisingEdge(dut.clk)       # who calls may have waited for a time, which ends before or behind the edge
+    """Return the result of QP_QUERY: base of the window, holes, nodes linked ahead, nodes cached."""
+    await RisingEdge(dut.clk)       # a caller may have waited for a time that ends before or after the edge
     dut.qp_control__query_qpn.value = qpn
     dut.qp_control__query_stb.value = 1
     await RisingEdge(dut.clk)

@@ -1,4 +1,4 @@
-"""A QPN is used again: nothing of the life before is left in the Adamap room, and nobody rings for it any more."""
+"""Tests of a reused QPN: the Adamap subsystem keeps no state of the incarnation before, and nothing rings for it."""
 
 import cocotb
 import pytest
@@ -15,7 +15,7 @@ BEHIND = 400
 
 
 async def live_and_die(world):
-    """A QP leaves with nodes in the cache and an open one in the builder."""
+    """Destroy a QP with nodes in the cache and an open one in the builder."""
     qp = await world.create(0, 1)
     base = await world.behind_window(qp, BEHIND)
     for k in range(NODES):
@@ -24,7 +24,7 @@ async def live_and_die(world):
     world.request(qp, psn=qp.next_psn + 1)
     while (await query(world.dut, 0))[1:] != [1, 0, NODES]:
         await RisingEdge(world.dut.clk)
-    await world.port.pass_cycles(50)    # the hole gets to the builder
+    await world.port.pass_cycles(50)    # until the hole reaches the builder
     assert not world.idle
     await world.destroy(qp)
     await world.port.pass_cycles(50)

@@ -1,4 +1,4 @@
-"""Headers that find no place in the match queue: their holes stay open, and what they pass over retires."""
+"""Tests of headers without match queue entry: their holes stay open, and the nodes that they pass over retire."""
 
 import cocotb
 import pytest
@@ -11,7 +11,7 @@ HOLES = 8       # of each node
 
 
 async def sent(bench):
-    """All headers that were to come have come."""
+    """Wait until all scheduled headers were sent."""
     while bench.ready or bench.showing:
         await bench.edge
     await ClockCycles(bench.dut.clk, 3)
@@ -24,7 +24,10 @@ async def full_queue(dut, waiting=(4, 4, 4, 4)):
 
 
 async def fill(bench, slack, waiting=(4, 4, 4, 4)):
-    """Each list has two nodes in host memory; so many headers of it wait for them, in all as many as may."""
+    """Link two nodes in host memory to each list, and let headers wait for them.
+
+    ``waiting`` is the number of headers of each list; together they fill the match queue.
+    """
     bench.windowed = False
     await bench.set(slack=slack, depth=4, watermark=1)
     bench.prefetch.on = False
@@ -51,7 +54,7 @@ async def settled(bench):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def each_list_has_an_order_as_long_as_there_are_places(dut):
-    """The nodes of another list stay until a probe passes them over."""
+    """Without a free order, the nodes of a list stay until a probe passes them over."""
     bench = await full_queue(dut)
     bench.overfull = True
     for at in (HOLES, HOLES - 1, HOLES, 2):
@@ -73,7 +76,7 @@ async def probe_without_a_place_is_an_order(dut):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def order_waits_for_the_packet_that_made_it_and_for_no_other(dut):
-    """However many packets are placed before its list's headers are out of the way."""
+    """However many packets are placed before the headers of its list have left."""
     bench = await full_queue(dut)
     await unmatched(bench, *(bench.header(qpn, *bench.todo[qpn][HOLES]) for qpn in range(QPS - 1)))
     for _ in range(8):
@@ -85,7 +88,7 @@ async def order_waits_for_the_packet_that_made_it_and_for_no_other(dut):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def order_does_not_touch_the_next_life(dut):
-    """The QP is created again with the same RSNs, and a header of it waits, before its order's turn comes."""
+    """The QP is created again with the same RSNs, and a header of it waits before the order is due."""
     bench = await full_queue(dut, waiting=(1, 5, 5, 5))
     first = bench.todo[0][0][1]
     await unmatched(bench, bench.header(0, *bench.todo[0][HOLES]))
@@ -109,7 +112,7 @@ async def order_does_not_touch_the_next_life(dut):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def order_takes_no_place_from_headers(dut):
-    """It waits for those of its list outside the match queue."""
+    """The order waits outside the match queue for the headers of its list."""
     bench = await Bench.start(dut)
     await bench.set(slack=1, depth=4, watermark=1)
     bench.prefetch.on, bench.windowed = False, True
@@ -129,7 +132,7 @@ async def order_takes_no_place_from_headers(dut):
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def order_leaves_the_last_place_to_a_header_that_was_promised_it(dut):
-    """Another list's header leaves while the new one is shown, and an order is due."""
+    """Another list's header leaves while the new header is shown, and an order is due."""
     bench = await Bench.start(dut)
     for distance in range(16):
         await fill(bench, 1, (0, 13, 2, 1))

@@ -1,4 +1,4 @@
-"""The bitmap window: verdicts, holes and throughput against the functional model."""
+"""Tests of the bitmap window: verdicts, holes and throughput against the functional model."""
 
 import random
 from collections import Counter
@@ -23,12 +23,12 @@ from weft.tb.test.rounds import rounds
 
 
 def first_psn(rng):
-    """Where a window begins."""
+    """Return a PSN at which a window begins."""
     return rng.choice([0, 1, rng.getrandbits(24), (1 << 24) - 30, (1 << 32) - 300])
 
 
 def traffic(rng, window, in_order):
-    """One random packet for a window, as fields of a WindowRequest; the next one with chance ``in_order``."""
+    """Return one random packet for a window, as fields of a WindowRequest; the next PSN with chance ``in_order``."""
     psn, kind = window.base, 0 if rng.random() < in_order else rng.uniform(0.45, 1)
     newest = max(window.received, default=window.base - 1) + 1
     fields = {"ack_req": int(rng.random() < 0.2)}
@@ -76,7 +76,7 @@ async def random_packets(dut):
     await control(dut, ControlKind.DESTROY, qpn=2, generation=7)
     run = unpack(HoleRun, int(await with_timeout(bench.ports.runs.recv(), 1, "us")))
     assert (run.qpn, run.generation, run.length, run.seal) == (2, 7, 0, 0)
-    for generation, psn in enumerate((0x5555_5555, 0xAAAA_AAAA), 8):     # a new life begins where it is told to
+    for generation, psn in enumerate((0x5555_5555, 0xAAAA_AAAA), 8):     # bases of new incarnations
         await control(dut, ControlKind.CREATE, qpn=2, generation=generation, psn=psn)
         await control(dut, ControlKind.QUERY, qpn=2)
         assert (int(dut.query_base.value), int(dut.query_holes.value)) == (psn, 0)
@@ -84,7 +84,7 @@ async def random_packets(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def any_pattern_slides_out(dut):
-    """Stretches received and missing, of any length: all that is missing leaves, and nothing that came."""
+    """Runs of received and missing PSNs of any length: exactly the missing ones are passed on."""
     rng, lengths = random.Random(bench_seed()), Counter()
     bench = await WindowBench.start(dut, rng, [first_psn(rng) for _ in range(ROWS)], 0.0)
     bench.set(reorder=BITS)
@@ -92,7 +92,7 @@ async def any_pattern_slides_out(dut):
         row = rng.randrange(ROWS)
         base = at = bench.windows[row].base
         missing, packets = rng.randint(1, STEP), []
-        while at + missing < base + BITS:       # what came already is a duplicate
+        while at + missing < base + BITS:       # a received PSN is a duplicate
             at += missing
             length = min(rng.choice([1, 2, rng.randint(3, STEP), rng.randint(STEP, 3 * STEP)]), base + BITS - at)
             packets += range(at, at + length)
@@ -113,7 +113,7 @@ async def any_pattern_slides_out(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def jump_of_any_length_is_counted(dut):
-    """Each bit of its length alone, and all below."""
+    """Each bit of the length alone, and all lower ones."""
     rng = random.Random(bench_seed())
     bench = await WindowBench.start(dut, rng, [first_psn(rng) for _ in range(ROWS)], 0.0)
     bench.set(reorder=1)
@@ -130,7 +130,7 @@ async def jump_of_any_length_is_counted(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def late_packets_are_told_from_stale_ones(dut):
-    """However far behind its window the cumulative PSN of a QP is."""
+    """However far the cumulative PSN of a QP is before its window."""
     rng = random.Random(bench_seed())
     bench = await WindowBench.start(dut, rng, [first_psn(rng) for _ in range(ROWS)], 0.0)
     bench.set(reorder=1)

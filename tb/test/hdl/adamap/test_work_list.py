@@ -1,4 +1,4 @@
-"""The prefetcher's work list: what is entered comes out, whatever leaves in the same cycle, however many are in."""
+"""Tests of the prefetcher's work list: every entered QP comes out, whatever leaves in the same cycle."""
 
 import os
 import random
@@ -14,12 +14,12 @@ from weft.tb.sim.stream.clock import start_clock
 
 PARAMS = preset("test")
 MANY, FEW = 64, 2   # places
-SETTLED = 6     # cycles after which an entered QP is offered, if none is before it
+SETTLED = 6     # cycles until an entered QP is offered, if none is before it
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def enter_while_leaving(dut):
-    """Entered in the cycle it leaves and in both cycles after: the last of these is after its state was read."""
+    """Enter a QP in the cycle in which it leaves, and in both cycles after, the last one after its state was read."""
     await start_clock(dut)
     await FallingEdge(dut.clk)
     dut.post_qpn.value = 3
@@ -42,7 +42,7 @@ async def enter_while_leaving(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def random_entries(dut):
-    """Runs of entries of few QPs against random taking: a QP entered after it left last comes out again."""
+    """Runs of entries of few QPs against random taking: a QP entered after it last left comes out again."""
     rng = random.Random(bench_seed())
     await start_clock(dut)
     due, together = set(), 0
@@ -65,14 +65,16 @@ async def random_entries(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def random_entries_of_many(dut):
-    """Bursts of all QPs from all three inputs; in every calm all come out, none twice, late those that found no place.
+    """Bursts of all QPs from all three inputs; in every pause all come out, none twice.
+
+    QPs that found no free entry come out late.
     """
     rng = random.Random(bench_seed())
     await start_clock(dut)
     due, most, late = set(), 0, 0
     await FallingEdge(dut.clk)
     dut.forget_en.value = 1
-    for qpn in range(PARAMS.qps):   # they are created: a reset leaves the marks of the runs before
+    for qpn in range(PARAMS.qps):   # they are created: a reset does not clear the marks of earlier runs
         dut.forget_qpn.value = qpn
         await FallingEdge(dut.clk)
     for cycle in range(6000):

@@ -1,4 +1,4 @@
-"""The window block beside the functional model: what it says of packets, and which holes it sends on."""
+"""Bench of the window block beside the functional model: verdicts, and the holes that the block passes on."""
 
 import os
 import random
@@ -22,7 +22,7 @@ MATCHED = (model.MATCH, model.UNMATCHED, model.PROBE)
 
 
 def merge(runs):
-    """Runs (tag, PSN, length, seal) with neighbours of one packet joined."""
+    """Return runs (tag, PSN, length, seal), with adjacent runs of a packet merged."""
     out = []
     for tag, psn, length, seal in runs:
         last = out[-1] if out else None
@@ -43,7 +43,7 @@ async def tables(dut, cums):
 
 
 async def control(dut, kind, **fields):
-    """One control operation."""
+    """Execute one control operation."""
     dut.i_control__payload.value = pack(ControlOp, kind=kind, **fields)
     dut.i_control__valid.value = 1
     await RisingEdge(dut.clk)
@@ -54,7 +54,7 @@ async def control(dut, kind, **fields):
 
 
 class Ports:
-    """The streams of the block, and what its strobes said.
+    """The streams of the block, and counts of its strobes.
 
     Attributes
     ----------
@@ -85,21 +85,21 @@ class Ports:
 
 
 class WindowBench:
-    """The windows of a few QPs, here and in the model.
+    """The windows of a few QPs, in the block and in the model.
 
     Attributes
     ----------
     windows : list of model.Window
         By row.
     seen : Counter
-        Verdicts by number, and what happened beside them.
+        Verdicts by number, and other events.
     """
 
     def __init__(self, dut, rng, bases):
         self.dut, self.rng = dut, rng
         self.windows = [model.Window(BITS, base) for base in bases]
         self.generations = [rng.randrange(256) for _ in bases]
-        self.names = [rng.getrandbits(22) << 2 | row for row in range(ROWS)]      # the low bits say which row
+        self.names = [rng.getrandbits(22) << 2 | row for row in range(ROWS)]      # the low bits select the row
         self.cums = [w.base % (1 << 24) for w in self.windows]
         self.seen, self.room, self.reorder = Counter(), 1, 1
         self._judgements, self._matches, self._unmatched = [], [], []   # expected
@@ -117,12 +117,12 @@ class WindowBench:
         return bench
 
     def set(self, *, reorder, room=1):
-        """Reorder distance, and whether headers find a place, while nothing is under way."""
+        """Set the reorder distance, and the match queue's space, while no packet is outstanding."""
         self.dut.reorder_distance.value, self.dut.match_space.value = reorder, room
         self.reorder, self.room = reorder, room
 
     def ask(self, row, *, psn, rsn=0, psn_guard=0, **flags):
-        """Hand in a packet; flags as in WindowRequest."""
+        """Send a packet to both windows; flags as in WindowRequest."""
         window, seen = self.windows[row], self.seen
         about = {"qpn": self.names[row], "generation": self.generations[row], "ticket": self.rng.randrange(256)}
         was_owed = window.owed
@@ -147,7 +147,7 @@ class WindowBench:
         return judged
 
     async def answers(self):
-        """What the block says of all that were handed in."""
+        """Compare the block's verdicts for all packets so far."""
         for want in self._judgements:
             value = unpack(WindowVerdict, int(await self.ports.sink.recv()))
             got = (value.verdict, value.psn, value.base, value.holes, value.progress)
@@ -161,13 +161,13 @@ class WindowBench:
             self._got_runs.append(unpack(HoleRun, int(self.ports.runs.recv_nowait())))
 
     def acknowledge(self):
-        """The driver posts cumulative PSNs, a little less than all."""
+        """Post cumulative PSNs like the driver, a little less than the maximum."""
         for row, window in enumerate(self.windows):
             window.cum = max(window.cum, window.base - self.rng.randint(0, 300))
             self.cums[row] = window.cum % (1 << 24)
 
     async def runs_agree(self):
-        """Per packet the same holes, split in steps of the card's own choice."""
+        """Check that each packet has the same holes; the block may split them in other steps."""
         held = sum(length + seal for *_, length, seal in self._runs)
         while sum(run.length + run.seal for run in self._got_runs) < held:  # the last ones may still wait for the sink
             self._got_runs.append(unpack(HoleRun, int(await self.ports.runs.recv())))

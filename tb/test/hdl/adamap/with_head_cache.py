@@ -1,4 +1,4 @@
-"""The matcher with the head cache it marks, and what a bench has to see of the two."""
+"""Matcher and head cache, with the signals that a bench observes."""
 
 from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -11,7 +11,7 @@ from weft.tb.sim.block.adamap.with_qp_table import pass_through
 
 
 class WithHeadCache(wiring.Component):
-    """The ports of the matcher that the cache does not take, and further:
+    """The ports of the matcher that the cache does not take, and further ones.
 
     Parameters
     ----------

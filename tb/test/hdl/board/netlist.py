@@ -1,6 +1,6 @@
-"""Which signals of a flat netlist change their clock: found by following the wires, not by names.
+"""Clock-domain crossings of a flat netlist, found by following the wires, not by names.
 
-The netlist is what Yosys writes after flattening, with the vendor's blocks as black boxes.
+The netlist is the output of Yosys after flattening, with the vendor's blocks as black boxes.
 """
 
 import hashlib
@@ -25,8 +25,19 @@ SET_BY_HAND = ((CMAC, "gt_loopback_in"), (CMAC, "sys_reset"))     # asynchronous
 
 @dataclass(frozen=True)
 class Found:
-    """``source`` and ``sink``: sets of names of a bit. ``direct``: no logic in between. ``reset``: an asynchronous one.
-    ``write``, ``read``: clock domains, None of what has none."""
+    """A clock-domain crossing of one bit, or an asynchronous reset.
+
+    Attributes
+    ----------
+    source, sink : frozenset of str
+        Names of the bit at either end.
+    write, read : str or None
+        Clock domains; None for a source without one.
+    direct : bool
+        There is no logic in between.
+    reset : bool
+        The sink is an asynchronous reset.
+    """
 
     source: frozenset
     sink: frozenset
@@ -37,12 +48,12 @@ class Found:
 
 
 def netlist_of_board():
-    """Cells, net names and ports of the board's flat netlist as Yosys has them; kept by content."""
+    """Return cells, net names and ports of the board's flat netlist as Yosys writes them; cached by content."""
     return _netlist(TOP, {"top.v": verilog_text(rtlil_text(U50(), TOP)), "stubs.v": stubs_text()})
 
 
 def netlist_of_card():
-    """The same of the card with ``CardParams.mac_clock``, preset ``test``: no other size has other clocks."""
+    """Return the same of the card with ``CardParams.mac_clock``, preset ``test``: no other size has other clocks."""
     card = preset("test").with_(mac_clock=True)
     return _netlist(CARD_MODULE, {"top.v": card_text(card)})
 
@@ -63,7 +74,7 @@ def _netlist(top, texts):
 
 
 class Netlist:
-    """What drives each bit, and in which domain it changes.
+    """Driver of each bit, and the clock domain in which it changes.
 
     Parameters
     ----------
@@ -72,7 +83,7 @@ class Netlist:
     clocks : dict
         Net of the clock of each domain.
     domain_of : callable, optional
-        Domain of a port, or None: what drives an output of a domain has to be of that domain.
+        Domain of a port, or None. The driver of an output with a domain must be of that domain.
     """
 
     def __init__(self, cells, netnames, ports, clocks, domain_of=lambda port: None):
@@ -111,18 +122,19 @@ class Netlist:
                     self._logic.update(dict.fromkeys(bits, inputs))
 
     def _add_memory(self, name, cell, ends):
-        """A memory holds what the other side wrote long ago: its words are no crossing, its ports belong to clocks. A
-        port that is read without a clock is logic of its address and of words that change with the clock that writes.
+        """Add a memory: its ports belong to clocks, its words are no crossing, because they were written long before.
+
+        A port that is read without a clock is logic of its address and of the words, which change with the write clock.
         """
         values = {key: cell["parameters"][key] for key in ("WR_PORTS", "RD_PORTS", "ABITS", "WIDTH")}
         writers, readers, abits, width = (int(value, 2) for value in values.values())
-        if not writers:                                     # a table of constants
+        if not writers:                                     # a ROM
             self._logic.update(dict.fromkeys(ends["RD_DATA"], ends["RD_ADDR"]))
             return
         domain, = {self._clock_of[clk] for clk in ends["WR_CLK"]}
         self._sinks += [({f"{name}.{port}"}, bit, domain, False) for port in ("WR_ADDR", "WR_DATA", "WR_EN")
                         for bit in ends[port]]
-        words = name, "words"                               # stands for a bit of them
+        words = name, "words"                               # stands for one bit of the words
         self.domain[words] = domain
         self.names[words] = {f"{name} words"}
         clocked = int(cell["parameters"]["RD_CLK_ENABLE"], 2)
@@ -148,14 +160,14 @@ class Netlist:
                 self._sinks += [({f"{name}.{port}"}, bit, domain or block.clock, False) for bit in bits]
 
     def crossings(self):
-        """Every pair of a source and a sink that are not of one domain, and every asynchronous reset by a block."""
+        """Yield every source and sink in different domains, and every asynchronous reset that a block drives."""
         domains, own = {}, {}
 
         def reach(bit, memory, leaf):
-            """Union of ``leaf`` over what a bit depends on."""
+            """Return the union of ``leaf`` over all bits that ``bit`` depends on."""
             if bit in self.domain or bit not in self._logic:
                 return leaf(bit)
-            inputs = self._logic[bit]                       # of the whole cell, one list for all its outputs
+            inputs = self._logic[bit]                       # of the whole cell: one list for all its outputs
             if id(inputs) not in memory:
                 memory[id(inputs)] = frozenset().union(*{reach(other, memory, leaf) for other in inputs})
             return memory[id(inputs)]

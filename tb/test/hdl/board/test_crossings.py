@@ -1,4 +1,4 @@
-"""Every place where a signal changes its clock is known, has no logic in it, and has its constraints."""
+"""Tests that every clock-domain crossing is known, has no logic in it, and has its constraints."""
 
 import pytest
 
@@ -13,7 +13,7 @@ DESIGNS = {"board": (netlist_of_board, BOARD_CROSSINGS, CLOCKS | {"init": "init_
 
 
 def known(found, crossing):
-    """Whether ``crossing`` is what was ``found``. A reset goes to all registers of its chain."""
+    """Return True if ``crossing`` describes ``found``. A reset goes to all registers of its chain."""
     sinks = (crossing.sink, crossing.sink.removesuffix("0") + "1") if crossing.kind is Kind.RESET else (crossing.sink,)
     return (crossing.source in found.source and found.sink & set(sinks)
             and (found.write, found.read) == (crossing.write, crossing.read))
@@ -22,7 +22,7 @@ def known(found, crossing):
 @pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.slow) if name == "card" else name
                                         for name in DESIGNS])
 def design(request):
-    """``(crossings found in the netlist, crossings that are known)`` of the board, and of the card."""
+    """Return ``(crossings found in the netlist, known crossings)`` of the board or of the card."""
     pytest.importorskip("pyosys")
     netlist, crossings, *more = DESIGNS[request.param]
     return list(Netlist(*netlist(), *more).crossings()), crossings
@@ -41,7 +41,10 @@ def test_all_known_crossings_are_there(design):
 
 
 def test_no_logic_crosses(design):
-    """A synchroniser sees a register, or a port of a block. A reset within one clock may be of two."""
+    """A synchroniser is driven by a register or by a port of a block.
+
+    A reset that stays in one clock domain may combine two sources.
+    """
     found, _ = design
     logic = [crossing for crossing in found if not crossing.direct and not (
         crossing.reset and crossing.write == crossing.read)]
@@ -49,7 +52,7 @@ def test_no_logic_crosses(design):
 
 
 def test_logic_between_clocks_would_be_found():
-    """A netlist of two registers and a gate, each at another clock."""
+    """The netlist has two registers with different clocks, and a gate between them."""
     cells = {
         "a": {"type": "$dff", "connections": {"CLK": [2], "D": ["0"], "Q": [10]}},
         "b": {"type": "$dff", "connections": {"CLK": [3], "D": [12], "Q": [11]}},
@@ -65,7 +68,7 @@ def test_logic_between_clocks_would_be_found():
 
 
 def test_an_output_of_another_clock_would_be_found():
-    """A memory that is read without a clock, by an address at another one, in front of a port."""
+    """The netlist has a memory read without a clock; its address is of another clock, and its output drives a port."""
     memory = {"type": "$mem_v2", "parameters": {
         "WR_PORTS": "1", "RD_PORTS": "1", "ABITS": "1", "WIDTH": "1", "RD_CLK_ENABLE": "0"},
         "connections": {"WR_CLK": [2], "WR_ADDR": [10], "WR_DATA": [10], "WR_EN": [10], "RD_CLK": ["0"], "RD_EN": ["1"],

@@ -1,4 +1,4 @@
-"""What the MAC tells of itself, read from the card's clock: the link's state, and counters."""
+"""Tests of the MAC's link state and counters as read from the card's clock."""
 
 import random
 
@@ -16,7 +16,7 @@ ALIGNED = 1 << LEVELS.index("rx_aligned")
 
 
 async def start(dut):
-    """Two unrelated clocks, both resets, and a link."""
+    """Start two unrelated clocks, release both resets, and bring the link up."""
     rng = random.Random(bench_seed())
     await start_clocks(dut, {"clk": (CARD_PS, phase_ps(rng, CARD_PS, odd=False)),
                              "mac_clk": (MAC_PS, phase_ps(rng, MAC_PS, odd=True))}, ("rst", "mac_rst"))
@@ -25,7 +25,7 @@ async def start(dut):
 
 
 async def counter(dut, index):
-    """A counter, as the board's registers ask for it."""
+    """Return the value of a counter, read like the board's registers read it."""
     dut.counter_address.value, dut.counter_stb.value = index, 1
     await ClockCycles(dut.clk, 1)
     dut.counter_stb.value = 0
@@ -50,7 +50,7 @@ async def a_lost_link_is_told_and_counted(dut):
 
 @cocotb.test()
 async def what_mac_and_card_tell_is_counted(dut):
-    """Each event by its increments, read from the other clock while it goes on counting."""
+    """Each counter is the sum of its increments, read from the other clock."""
     await start(dut)
     rng, expected, place = random.Random(bench_seed()), [], 0
     for name, width, _ in EVENTS[:-1]:

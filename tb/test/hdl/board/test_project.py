@@ -1,4 +1,4 @@
-"""The files of the Vivado project: every port has its pin, every block its settings, and the top is clean Verilog."""
+"""Tests of the Vivado project: every port has a pin, every block its settings, and the top is clean Verilog."""
 
 import re
 from importlib.util import find_spec
@@ -31,7 +31,7 @@ def test_the_card_has_these_ports():
 
 
 def test_every_port_has_a_pin(texts):
-    """But the negative ends of transceivers, which the positive ones decide."""
+    """Except the negative ends of transceivers, which follow from the positive ones."""
     wanted = {f"{port}[{bit}]" if width > 1 else port
               for port, (_, width) in top_ports(texts[f"{TOP}.v"], TOP).items() for bit in range(width)}
     wanted = {port for port in wanted if not re.match(r"(pcie|qsfp)_[rt]x_n", port)}
@@ -73,7 +73,7 @@ def test_the_top_is_clean(texts, tmp_path):
 
 
 def test_a_failed_step_ends_the_script_in_a_sentence(texts):
-    """Vivado opens no run before its progress was checked, and the folder of reports is there before the first one."""
+    """Every step is checked before Vivado opens its run; the folder of reports exists before the first report."""
     lines = texts["build.tcl"].splitlines()
     opened = [at for at, line in enumerate(lines) if line.startswith("open_run")]
     checked = [at for at, line in enumerate(lines) if "get_property PROGRESS" in line]

@@ -1,4 +1,4 @@
-"""The board's registers in BAR 2, beside the card's in BAR 0; and extended tags out of the configuration space."""
+"""Tests of the board's registers in BAR 2, the card's in BAR 0, and extended tags from the configuration space."""
 
 import random
 
@@ -23,7 +23,7 @@ PAUSE = 1 << PAUSE_LOG2
 
 
 class Registers(wiring.Component):
-    """What stands between the hard block and the two register blocks; the card's streams and the counters are open."""
+    """The blocks between the hard block and the two register blocks; the card's streams and the counters are ports."""
 
     def __init__(self):
         super().__init__({
@@ -50,7 +50,7 @@ class Registers(wiring.Component):
 
 
 class Host:
-    """Asks as the hard block does, one request after the other, and takes the answers in their order."""
+    """Sends requests like the hard block, one after the other, and takes the completions in order."""
 
     def __init__(self, dut, rng):
         self.dut, self.rng, self.answers = dut, rng, []
@@ -115,7 +115,7 @@ async def identity_control_and_status(dut):
 
 @cocotb.test()
 async def counters_are_asked_for(dut):
-    """One that does not answer ends as "unsupported request", and its late answer is nobody's."""
+    """A counter read without response ends as "unsupported request"; the late response is dropped."""
     host = await start(dut)
     lives, delay = True, 0
 
@@ -144,7 +144,7 @@ async def counters_are_asked_for(dut):
 
 @cocotb.test()
 async def the_card_sees_what_is_its_own(dut):
-    """Requests to BAR 0 and messages go to the card, and answers of both come out whole."""
+    """Requests to BAR 0 and messages go to the card; completions of both register blocks come out whole."""
     host = await start(dut)
     seen, answered = [], 0
     rng = host.rng
@@ -188,7 +188,10 @@ def test_registers():
 
 @cocotb.test()
 async def extended_tags_follow_device_control(dut):
-    """Whatever the host writes is seen after a pause; an access may take any time, and no pause is shorter."""
+    """Every write of the host to Device Control takes effect after a pause.
+
+    A configuration access may take any time, and no pause is shorter than its minimum.
+    """
     await start_clock(dut)
     rng = random.Random(bench_seed())
     control, pauses = 0, []

@@ -1,4 +1,4 @@
-"""The command processor with its tables, and everything it works with, for benches."""
+"""The command processor with its tables and all its neighbours, for benches."""
 
 import dataclasses
 import random
@@ -35,7 +35,7 @@ PARAMS = preset("test").with_(ptes=1024)
 Op, Status = CommandOpcode, CommandStatus
 RESULTS = (0x11111111, 0x22222222, 0x33333333, 0x44444444)
 DRAIN_CYCLES = 20       # at most
-NO_PAGES = pte_damage(0).to_bytes(PTE_BYTES, "little") * (BLOCK_BYTES // PTE_BYTES)     # a line of whole entries
+NO_PAGES = pte_damage(0).to_bytes(PTE_BYTES, "little") * (BLOCK_BYTES // PTE_BYTES)     # a line of valid entries
 HOST_COUNTERS = [(0x9000_0000_0001 * (n + 3)) % (1 << COUNTER_WIDTH) for n in range(len(COUNTERS))]
 
 
@@ -72,7 +72,7 @@ class CommandBench(wiring.Component):
 
 
 class Env:
-    """Host memory, adamap, pipelines and counters around the processor, all of them slow at random."""
+    """Host memory, adamap, pipelines and counters around the processor, all with random delays."""
 
     def __init__(self, dut, rng, pause=0.3):
         self.dut, self.rng, self.pause = dut, rng, pause
@@ -86,7 +86,7 @@ class Env:
         self.memory, self.bad_lines = {}, set()
         self.retired, self.answered, self.tag = 0, 0, 0
         self.seen = Counter()
-        self.before_destroyed = self.before_drained = None  # coroutines called there
+        self.before_destroyed = self.before_drained = None  # coroutine functions, awaited before the event
         self.destroy = None
         self.destroyed = self.drains = self.queries = 0
         self.overtakes = self.in_flight_most = 0
@@ -148,7 +148,7 @@ class Env:
             self.dut.counters__data.value = HOST_COUNTERS[int(self.dut.counters__index.value)]
 
     async def _line_reads(self):
-        """Answer requests in any order, the lines of different ones interleaved."""
+        """Answer requests in any order, with the lines of different requests interleaved."""
         waiting, number = [], 0
         self.dut.i_line__valid.value = 0
         while True:
@@ -181,14 +181,14 @@ class Env:
             self.retired += int(self.dut.retire.value)
 
     def post(self, opcode, **fields):
-        """Queue a command; its tag."""
+        """Queue a command; return its tag."""
         self.tag = self.tag + 1 & 0xFFFF
         self.commands.send_nowait(COMMAND.pack(phase=self.rng.randrange(2), opcode=opcode, tag=self.tag, **fields,
                                                **junk(COMMAND, self.rng)))
         return self.tag
 
     async def answer(self, tag, opcode):
-        """The next response, which must be that of ``tag``."""
+        """Return the next response, which must be that of ``tag``."""
         response = RESPONSE.unpack((await self.responses.recv()).to_bytes(64, "little"))
         assert response.tag == tag and response.opcode == opcode and response.phase == 0
         self.answered += 1
@@ -196,13 +196,13 @@ class Env:
         return response
 
     async def do(self, opcode, expected=Status.OK, **fields):
-        """One command, and its answer."""
+        """Execute one command and check its response."""
         response = await self.answer(self.post(opcode, **fields), opcode)
         assert response.status == expected, (Op(opcode), fields, response.status)
         return response
 
     async def see(self, table, index):
-        """Entry of a table, through the bench's read port."""
+        """Return an entry of a table, read through the bench's port."""
         getattr(self.dut, f"see_{table}__index").value = index
         getattr(self.dut, f"see_{table}__en").value = 1
         await RisingEdge(self.dut.clk)
@@ -227,5 +227,5 @@ async def start(dut, pause=0.3):
 
 
 def limit(us):
-    """A bench of the processor, with a time limit."""
+    """Return a decorator for a bench of the processor with a time limit."""
     return cocotb.test(timeout_time=us, timeout_unit="us")

@@ -1,4 +1,4 @@
-"""Command processor: memory regions and the page table."""
+"""Tests of the command processor: memory regions and the page table."""
 
 import dataclasses
 

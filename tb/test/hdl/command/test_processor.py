@@ -1,4 +1,4 @@
-"""Command processor: every command, every way to be refused, and what must be true before an answer."""
+"""Tests of the command processor: every command, every rejection, and the conditions of a response."""
 
 import dataclasses
 
@@ -23,12 +23,12 @@ from weft.tb.test.hdl.command.surroundings import (
     start,
 )
 
-LIFE = 0xFACE9      # a generation with all the bits that the index leaves
+LIFE = 0xFACE9      # a generation that sets all bits above the index
 LONGEST = ((1 << PARAMS.extent_blocks_log2) - 2) * BLOCK_BYTES
 
 
 def qpn(index, generation):
-    """QPN of a life."""
+    """Return the QPN of an incarnation."""
     return make_qpn(index, generation, PARAMS.qpn_width)
 
 
@@ -158,7 +158,7 @@ async def errors_get_through_while_a_command_waits(dut):
 
 @limit(4000)
 async def burst_is_answered_in_order(dut):
-    """Bursts of anything, until every command was carried out and some were refused."""
+    """Send random bursts until every command was executed and some were rejected."""
     env = await start(dut, pause=0.5)
     rng, count = env.rng, 0
     wanted = [(op, Status.OK) for op in Op] + [("unknown", Status.BAD_OPCODE), (Op.QP_CREATE, Status.IN_USE)]

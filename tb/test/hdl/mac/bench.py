@@ -1,4 +1,4 @@
-"""Two unrelated clocks around the crossings of the card, the card's ends of their streams, and a MAC."""
+"""Two unrelated clocks around the crossings of the card, the card's ends of the streams, and a MAC."""
 
 import random
 from collections import Counter
@@ -27,10 +27,10 @@ STROBES = {"too_long": "clk", "dropped": "mac_clk", "aborted": "mac_clk", "rx_dr
 
 
 class BothCrossings(wiring.Component):
-    """The buffer in front of the MAC, what is behind it, and the way of pauses between them, as the card has them.
+    """The buffer in front of the MAC, the crossing after it, and the path of pauses between them, as in the card.
 
-    ``core_reset``: of the card's rooms, the buffer among them; the rest is of :class:`SendCrossing`,
-    :class:`RxCrossing` and :class:`PauseCrossing`.
+    ``core_reset`` resets the card's subsystems, including the buffer; the other ports are those of
+    :class:`SendCrossing`, :class:`RxCrossing` and :class:`PauseCrossing`.
     """
 
     def __init__(self):
@@ -65,9 +65,10 @@ class BothCrossings(wiring.Component):
 
 
 class CardSide:
-    """The card's ends: frames to send, and frames that arrived, MAC control frames apart.
+    """The card's ends: frames to send, and received frames, with MAC control frames in a separate list.
 
-    The card is always ready; with ``busy``, the chance per cycle that this one is not, but for control frames.
+    The card is always ready; with ``busy``, the stub is not ready with this chance per cycle, except for control
+    frames.
     """
 
     def __init__(self, dut, rng):
@@ -106,7 +107,7 @@ class CardSide:
                     frame = b""
 
     async def ask(self, **pause):
-        """Ask for a pause; returns when it was taken."""
+        """Request a pause; return when it was taken."""
         dut, edge = self._dut, RisingEdge(self._dut.clk)
         dut.i_pause__payload.value, dut.i_pause__valid.value = pack(PauseFrame, **pause), 1
         await edge
@@ -115,7 +116,10 @@ class CardSide:
         dut.i_pause__valid.value = 0
 
     async def send(self, frames, pause=0.0):
-        """Offer ``(bytes, error)`` each; pauses also inside frames. Returns the cycles from first to last beat."""
+        """Offer a list of ``(bytes, error)``, with pauses also inside frames.
+
+        Returns the cycles from first to last beat.
+        """
         dut, edge, cycles = self._dut, RisingEdge(self._dut.clk), 0
         for frame, error in frames:
             for data, keep, last in beats_of(frame):
@@ -136,7 +140,7 @@ class CardSide:
 
 
 class Bench:
-    """All of it. ``ppm`` is how much faster the MAC's clock is than it should be.
+    """Clocks, card side and MAC. ``ppm``: deviation of the MAC's clock from its nominal frequency.
 
     Attributes
     ----------
@@ -144,7 +148,7 @@ class Bench:
     sink : LineSink
     source : LineSource
     seen : Counter
-        How often each of ``STROBES`` came.
+        Number of cycles of each of ``STROBES``.
     """
 
     def __init__(self, dut, seed, *, ppm=0, pause=0.0):
@@ -175,15 +179,15 @@ class Bench:
             self.seen[name] += int(strobe.value)
 
     async def reset_rooms(self, sending):
-        """Hold the buffer back until no frame is amid the MAC, and reset the rooms.
+        """Hold the buffer until the MAC has no frame in progress, and reset the subsystems.
 
-        ``sending``, a task that gives the buffer frames, ends. Returns the cycles that it took, and how many frames the
-        MAC had in all.
+        ``sending``, a task that gives frames to the buffer, is cancelled. Returns the cycles waited, and the number of
+        frames that the MAC has received in all.
         """
         dut = self.dut
         dut.hold.value = 1
         await RisingEdge(dut.clk)
-        for waited in range(CUT_CYCLES):        # noqa: B007 (it is given back)
+        for waited in range(CUT_CYCLES):        # noqa: B007 (it is returned)
             await RisingEdge(dut.clk)
             if not int(dut.sending.value):
                 break
@@ -197,7 +201,7 @@ class Bench:
         return waited, len(self.sink.frames)
 
     async def reset(self, side):
-        """Reset the card or the MAC, and wait until frames go through again."""
+        """Reset the card or the MAC, and wait until frames pass again."""
         clk, rst = (self.dut.clk, self.dut.rst) if side == "card" else (self.dut.mac_clk, self.dut.mac_rst)
         rst.value = 1
         await ClockCycles(clk, RESET_CYCLES)

@@ -1,4 +1,4 @@
-"""A 100 Gb/s MAC as CMAC behaves at its AXI streams, at a clock of its own: paced by the line, without mercy."""
+"""Model of CMAC at its AXI streams: a 100 Gb/s MAC with a separate clock, paced by the line."""
 
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
@@ -7,27 +7,27 @@ from weft.hdl.part.layouts import BEAT_BYTES
 
 LINE_BYTES_PER_NS = 12.5
 OVERHEAD_BYTES = 24       # FCS, preamble, gap
-FIFO_BYTES = 1024         # beats that the MAC takes ahead of the line
+FIFO_BYTES = 1024         # beats that the MAC accepts ahead of the line
 
 
 def beats_of(frame):
-    """``(data, keep, last)`` of each beat."""
+    """Return ``(data, keep, last)`` of each beat."""
     for at in range(0, len(frame), BEAT_BYTES):
         part = frame[at:at + BEAT_BYTES]
         yield int.from_bytes(part, "little"), (1 << len(part)) - 1, int(at + BEAT_BYTES >= len(frame))
 
 
 class LineSink:
-    """Takes frames at the speed of the line; ``tready`` falls when the MAC is ahead of it.
+    """Accepts frames at the speed of the line; ``tready`` falls when the MAC is ahead of it.
 
-    Fails when there is no beat inside a frame although the MAC is ready: the real one would send a broken frame.
+    Fails when a frame has a gap in a cycle in which the MAC is ready: CMAC would send a corrupt frame.
 
     Attributes
     ----------
     frames : list
         ``(bytes, error)``.
     times : list
-        In which cycle the last beat of each came.
+        Cycle of the last beat of each frame.
     """
 
     def __init__(self, dut, prefix, clk, period_ns, *, pause=0.0, rng=None):
@@ -69,16 +69,16 @@ class LineSink:
 
 
 class LineSource:
-    """Delivers frames no faster than the line, and whether anybody is ready or not.
+    """Delivers frames no faster than the line, and ignores back pressure.
 
-    It is at most one beat behind, which it may catch up.
+    It is at most one beat late, and catches up.
     """
 
     def __init__(self, dut, prefix, clk, period_ns):
         self._dut, self._prefix, self._clk, self._per_cycle = dut, prefix, clk, LINE_BYTES_PER_NS * period_ns
 
     async def send(self, frames):
-        """Deliver ``(bytes, error)`` each."""
+        """Deliver a list of ``(bytes, error)``."""
         valid, data, keep, last, user = (getattr(self._dut, f"{self._prefix}__{name}")
                                          for name in ("tvalid", "tdata", "tkeep", "tlast", "tuser"))
         edge, credit = RisingEdge(self._clk), 0.0

@@ -1,4 +1,4 @@
-"""Frames between card and MAC at unrelated clocks: whole, in order, at the line's speed, and none lost in silence."""
+"""Tests of frames between card and MAC at unrelated clocks: whole, in order, at line rate; every drop is counted."""
 
 from collections import Counter
 
@@ -14,13 +14,13 @@ from weft.tb.test.hdl.mac.bench import BUFFER_BEATS, Bench, BothCrossings
 from weft.tb.test.hdl.mac.line import FIFO_BYTES, OVERHEAD_BYTES
 from weft.tb.test.rounds import rounds
 
-PPM = 200                 # more than both ends of a link may differ by
+PPM = 200                 # more than the clocks at the ends of a link may differ
 TYPE = slice(12, 14)      # of a frame: its EtherType
 LONGEST = BUFFER_BEATS * BEAT_BYTES
 
 
 def made(rng, begin, length):
-    """A frame of random bytes; not one for the MAC itself."""
+    """Return a frame of random bytes that is no MAC control frame."""
     frame = begin + rng.randbytes(length)
     return frame[:TYPE.start] + wire.ETHERTYPE_IPV4.to_bytes(2, "big") + frame[TYPE.stop:], 0
 
@@ -30,7 +30,7 @@ def frames(rng, lengths):
 
 
 async def arrive(clk, received, count, cycles=20_000):
-    """Wait until ``count`` frames are there."""
+    """Wait until ``count`` frames were received."""
     for _ in range(cycles):
         if len(received) == count:
             return
@@ -44,8 +44,10 @@ def some_bad(rng, some):
 
 @cocotb.test()
 async def frames_of_all_sizes_pass_both_ways(dut):
-    """With pauses of the card and of the MAC, at either sign of the difference between the clocks. Frames that the card
-    gave up are forgotten, those that the MAC calls bad arrive as such."""
+    """With pauses of the card and of the MAC, and either sign of the clock difference.
+
+    Frames that the card aborted are dropped; those that the MAC marks as bad keep the mark.
+    """
     ppm = PPM if bench_seed() & 1 else -PPM
     bench = await Bench(dut, bench_seed(), ppm=ppm, pause=0.2).start()
     lengths = [*range(60, 132), *(bench.rng.randint(132, 2200) for _ in range(10)), 4200, LONGEST]
@@ -62,7 +64,7 @@ async def frames_of_all_sizes_pass_both_ways(dut):
     assert bench.sink.frames == good
     assert bench.card.received == back
     assert not bench.seen.total(), bench.seen
-    # What the card gave up last, and the MAC may have to take before it, leaves in its own time.
+    # The last aborted frame, and frames that the MAC takes before it, may still be in the buffer.
     if not int(dut.empty.value):
         await with_timeout(RisingEdge(dut.empty), 20, "us")
     assert bench.sink.frames == good and bench.card.received == back
@@ -70,7 +72,7 @@ async def frames_of_all_sizes_pass_both_ways(dut):
 
 @cocotb.test()
 async def the_line_is_full(dut):
-    """64 bytes to 4 KiB (with FCS) at the line's speed both ways; cycles counted."""
+    """64 bytes to 4 KiB (with FCS) at line rate in both directions; cycles are counted."""
     bench = await Bench(dut, bench_seed(), ppm=PPM).start()
     for length in (60, 252, 1020, 4092):
         count = max(6, 5000 // length)
@@ -83,7 +85,7 @@ async def the_line_is_full(dut):
         await arrive(dut.clk, bench.card.received, at + count)
         assert [frame for frame, _ in bench.sink.frames[first:]] == [frame for frame, _ in some]
         assert bench.card.received[at:] == some
-        # From the frame at which the MAC's own buffer is full on, the line alone decides.
+        # From the frame that fills the MAC's buffer on, the line alone sets the rate.
         ahead = 2 + FIFO_BYTES // length
         cycles = bench.sink.times[first + count - 1] - bench.sink.times[first + ahead]
         ideal = (count - 1 - ahead) * (length + OVERHEAD_BYTES) / (12.5 * bench.mac_ps / 1000)
@@ -111,7 +113,7 @@ async def a_frame_is_stored_once(dut):
 
 @cocotb.test()
 async def what_does_not_fit_is_dropped_whole_and_counted(dut):
-    """More beats come than are taken, for longer than the FIFO helps: whole frames are missing, none is torn."""
+    """More beats come than are taken, for longer than the FIFO can absorb: whole frames are missing, none is cut."""
     bench = await Bench(dut, bench_seed()).start()
     bench.card.busy = 0.6
     some = [made(bench.rng, index.to_bytes(4, "little"), bench.rng.choice((62, 300))) for index in range(400)]
@@ -129,8 +131,10 @@ async def what_does_not_fit_is_dropped_whole_and_counted(dut):
 
 @cocotb.test()
 async def a_frame_without_end_is_cut(dut):
-    """A frame longer than the buffer to the MAC is forgotten, and said to be too long; one from the MAC ends with the
-    error mark; and the next ones pass."""
+    """A frame to the MAC that is longer than the buffer is dropped and counted as too long.
+
+    One from the MAC ends with the error mark. The next frames pass.
+    """
     bench = await Bench(dut, bench_seed()).start()
     long, some = frames(bench.rng, [64 * 700]), frames(bench.rng, [64, 1000])
     receiving = cocotb.start_soon(bench.source.send(long + some))
@@ -145,7 +149,7 @@ async def a_frame_without_end_is_cut(dut):
 
 @cocotb.test()
 async def resets_tear_nothing(dut):
-    """A reset of either side at any moment: what arrives without the error mark is a frame that was sent, in order."""
+    """After a reset of either side at any moment, each frame without the error mark was sent, and the order is kept."""
     bench, seen = await Bench(dut, bench_seed()).start(), Counter()
     for turn in rounds(seen, ["cut to the MAC"], least=6, most=60):
         side = "card" if turn & 1 else "mac"
@@ -175,7 +179,7 @@ async def resets_tear_nothing(dut):
 
 
 async def passes(bench):
-    """Frames go through both ways again."""
+    """Check that frames pass in both directions again."""
     dut, after = bench.dut, frames(bench.rng, [60, 1500, 100])
     first, at = len(bench.sink.frames), len(bench.card.received)
     await bench.card.send(after)
@@ -188,7 +192,10 @@ async def passes(bench):
 
 @cocotb.test()
 async def a_reset_of_the_rooms_cuts_nothing(dut):
-    """Held, reset amid the buffer's frames, released: those on their way to the MAC end, the others are gone."""
+    """The sender is held, the subsystems are reset with frames in the buffer, and the hold is released.
+
+    Frames that the MAC has begun end; the others are dropped.
+    """
     bench = await Bench(dut, bench_seed()).start()
     seen = Counter()
     for _ in rounds(seen, ["lost", "waited"], least=8, most=80):
@@ -207,7 +214,7 @@ async def a_reset_of_the_rooms_cuts_nothing(dut):
 
 @cocotb.test()
 async def a_reset_of_the_rooms_waits_for_no_mac_in_reset(dut):
-    """While the MAC is in reset, nothing is amid it."""
+    """While the MAC is in reset, it has no frame in progress."""
     bench = await Bench(dut, bench_seed()).start()
     dut.mac_rst.value = 1
     await ClockCycles(dut.clk, 4)
@@ -236,7 +243,7 @@ async def without_a_link_the_card_does_not_stand_still(dut):
 
 @cocotb.test()
 async def a_slow_mac_is_told_of(dut):
-    """``stalled`` says how long the MAC makes beats wait, in cycles of the card, but for a few."""
+    """``stalled`` counts the cycles of the card for which the MAC makes beats wait, except a few."""
     bench = await Bench(dut, bench_seed()).start()
     stalled = 0
     sending = cocotb.start_soon(bench.card.send(frames(bench.rng, [1020] * 30)))

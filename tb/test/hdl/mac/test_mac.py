@@ -1,4 +1,4 @@
-"""The MAC edge: frames keep their bytes, their ends and their marks, both ways."""
+"""Tests of the MAC interface: frames keep their bytes, ends and error marks in both directions."""
 
 import random
 from collections import Counter
@@ -45,7 +45,7 @@ class MacEdge(wiring.Component):
 
 
 def random_frames(rng):
-    """``(data, bytes, last, error)`` of each beat: frames that end at every byte of a beat, some of them bad."""
+    """Return ``(data, bytes, last, error)`` of each beat: frames that end at every byte of a beat, some of them bad."""
     lengths = [*range(1, 2 * BEAT_BYTES + 2), *(rng.randint(1, 9000) for _ in range(5))]
     rng.shuffle(lengths)
     for length in lengths:
@@ -57,13 +57,15 @@ def random_frames(rng):
 
 @cocotb.test()
 async def frames_leave(dut):
-    """Each beat is handed over in the cycle in which the MAC is ready; while held, no frame begins but the one that
-    was begun goes on."""
+    """Each beat is transferred in the cycle in which the MAC is ready.
+
+    While held, no frame begins; one that has begun continues.
+    """
     await start_clock(dut)
     rng, seen = random.Random(bench_seed()), Counter()
     hold = inside = 0
     for data, size, last, bad in random_frames(rng):
-        # The error of a beat that is not the last means nothing.
+        # Only the error flag of a last beat has a meaning.
         word = pack(Beat, data=data, last=last, empty=BEAT_BYTES - size, error=bad if last else rng.getrandbits(1))
         valid = shown = taken = False
         while not taken:
@@ -90,8 +92,10 @@ async def frames_leave(dut):
 
 @cocotb.test()
 async def frames_arrive(dut):
-    """A beat per cycle, a cycle later, whatever the room behind says; the MAC's mark counts on the last beat. MAC
-    control frames go their own way."""
+    """One beat per cycle leaves, a cycle later, whatever back pressure the next subsystem applies.
+
+    The MAC's error mark counts on the last beat. MAC control frames have a separate output.
+    """
     await start_clock(dut)
     rng, awaited, awaited_control, seen = random.Random(bench_seed()), None, False, Counter()
     first, control = True, False
@@ -100,7 +104,7 @@ async def frames_arrive(dut):
         data, size, last, bad = beat or (rng.getrandbits(BEAT_BITS), BEAT_BYTES, rng.getrandbits(1), 0)
         if beat and first:
             control = size >= wire.ETH.size_bytes and rng.random() < 0.3
-            if control or rng.random() < 0.1:       # too short to be one
+            if control or rng.random() < 0.1:       # too short for a control frame
                 data &= ~(0xFFFF << 8 * ETHERTYPE_AT)
                 data |= int.from_bytes(wire.ETHERTYPE_MAC_CONTROL.to_bytes(2, "big"), "little") << 8 * ETHERTYPE_AT
                 control = size >= wire.ETH.size_bytes

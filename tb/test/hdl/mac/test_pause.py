@@ -1,4 +1,4 @@
-"""Flow control: pauses go out between frames, hold frames back for their time, and not for ever."""
+"""Tests of flow control: pause frames go out between frames, and hold frames back for a limited time."""
 
 import random
 from collections import Counter
@@ -29,11 +29,11 @@ LIMIT = 1 << 9
 PARAMS = preset("test").with_(pause_limit_log2=9)
 MAC, PEER_MAC = 0x02_00_00_00_00_0A, 0x02_00_00_00_00_0B
 BITS_PER_CYCLE = 400        # of 100 Gb/s in 4 ns
-SOON = 6                    # cycles from a cause to its effect
+SOON = 6                    # most cycles from a cause to its effect
 
 
 class FlowControl(wiring.Component):
-    """Both parts, as a card of one clock has them."""
+    """Both halves of flow control, connected as in a card with one clock."""
 
     def __init__(self):
         super().__init__({
@@ -63,12 +63,12 @@ def pause_frame(times, *, src=PEER_MAC, **others):
 
 
 def cycles_of(quanta):
-    """Cycles that a pause takes, rounded up."""
+    """Return the cycles of a pause, rounded up."""
     return -(-quanta * wire.PAUSE_QUANTUM_BITS // BITS_PER_CYCLE)
 
 
 class PauseBench:
-    """The block, with what goes through it, what the peer says, and when frames began at the MAC."""
+    """The block with its frames, the peer's pause frames, and the times at which frames began at the MAC."""
 
     def __init__(self, dut, rng):
         self.dut, self.rng, self.cycle = dut, rng, 0
@@ -103,12 +103,12 @@ class PauseBench:
             self.source.send_nowait(beat)
 
     def hear(self, frame, error=0):
-        """A MAC control frame comes."""
+        """Receive a MAC control frame."""
         for beat in beats(frame, error=error):
             self.control.send_nowait(beat)
 
     async def frames(self):
-        """All frames that left, until nothing more comes."""
+        """Return all frames that left, when no more are pending."""
         await self.source.idle()
         self.sink.pause = 0.0
         await ClockCycles(self.dut.clk, 4 * SOON)
@@ -133,7 +133,7 @@ def random_frame(rng):
 
 @cocotb.test()
 async def nothing_while_off(dut):
-    """Frames go through in the cycle they come in, whatever the peer asks and however full the buffer is."""
+    """While flow control is off, frames pass in the cycle they come in, whatever the peer and the buffer request."""
     bench = await start(dut)
     bench.configure(priority=3, quanta=100)
     dut.high.value, dut.low.value = 1, 0
@@ -148,7 +148,7 @@ async def nothing_while_off(dut):
 
 @cocotb.test()
 async def asks_between_frames(dut):
-    """Pauses are whole frames between whole frames: the last one says whether the peer is to pause."""
+    """Pauses are whole frames between whole frames; the last one holds the current state of the request."""
     bench = await start(dut)
     rng, sent, asked = bench.rng, [], Counter()
     for _ in range(40):
@@ -180,7 +180,7 @@ async def asks_between_frames(dut):
 
 @cocotb.test()
 async def asks_again(dut):
-    """While the buffer is full, again when half of the time has passed; then once that it is over."""
+    """While the buffer is full, the pause is repeated when half of its time is over; one frame ends it afterwards."""
     bench = await start(dut)
     quanta, times = 100, 6
     bench.configure(priority=5, send=1, quanta=quanta)
@@ -197,7 +197,7 @@ async def asks_again(dut):
     assert bench.counts["tx_pauses"] == times
     await ClockCycles(dut.clk, cycles_of(quanta))
     assert not len(bench.sink)
-    # Who is told not to ask any more says that it is over.
+    # When requests are switched off, one frame ends the pause.
     dut.high.value, dut.low.value = 1, 0
     await ClockCycles(dut.clk, SOON)
     bench.configure(priority=5, quanta=quanta)
@@ -206,7 +206,7 @@ async def asks_again(dut):
 
 @cocotb.test()
 async def obeys(dut):
-    """No frame begins within a pause; one that was begun goes on. The newest of several counts, 0 ends it."""
+    """No frame begins during a pause; one that has begun continues. The newest pause counts, and 0 ends it."""
     bench = await start(dut)
     rng, seen = bench.rng, Counter()
     for _ in range(40):
@@ -238,7 +238,7 @@ async def obeys(dut):
 
 @cocotb.test()
 async def what_was_offered_goes_on(dut):
-    """A MAC that takes its time, and pauses of both sides at any moment: all frames leave whole, in order."""
+    """With a slow MAC, and pauses of both sides at any moment, all frames leave whole and in order."""
     bench = await start(dut)
     rng = bench.rng
     bench.configure(priority=1, obey=1, send=1, quanta=0xFFFF)
@@ -261,7 +261,7 @@ async def what_was_offered_goes_on(dut):
 
 @cocotb.test()
 async def only_sound_pauses_count(dut):
-    """Whatever is no pause is counted; whatever is for other priorities alone is nothing."""
+    """Malformed pause frames are counted; pauses of other priorities have no effect."""
     bench = await start(dut)
     bench.configure(priority=2, obey=1, send=1, quanta=7)
     most = {2: 0xFFFF}
@@ -279,7 +279,7 @@ async def only_sound_pauses_count(dut):
     await ClockCycles(dut.clk, SOON)
     assert bench.refused == [Reason.BAD_PAUSE] * len(bad)
     assert not bench.counts["rx_pauses"] and not bench.counts["pause_cycles"]
-    # A pause counts though one that does not came before it, and its end as well.
+    # A pause takes effect although a malformed one precedes it; so does its end.
     bench.hear(pause_frame(most))
     await ClockCycles(dut.clk, 10)
     bench.hear(pause_frame({2: 0}))
@@ -289,7 +289,10 @@ async def only_sound_pauses_count(dut):
 
 @cocotb.test()
 async def a_storm_is_ignored(dut):
-    """A peer that never lets go holds the card for little more than half of the time; own pauses go on."""
+    """A peer that pauses without end stops the card for little more than half of the time.
+
+    The card still sends pauses.
+    """
     bench = await start(dut)
     bench.configure(priority=0, obey=1, send=1, quanta=0xFFFF)
     cycles, frame = 10 * LIMIT, bench.rng.randbytes(60)
@@ -302,7 +305,7 @@ async def a_storm_is_ignored(dut):
     assert 4 * LIMIT <= held <= 6 * LIMIT + 4 * SOON, held
     assert 4 <= storms <= 6, storms
     assert len(bench.began) >= 4 * LIMIT - 4 * SOON
-    # Held back, the card still asks itself.
+    # While paused, the card still requests pauses.
     while dut.count_pause_cycles.value != 1:
         bench.hear(pause_frame({0: 0xFFFF}))
         await RisingEdge(dut.clk)

@@ -1,5 +1,4 @@
-"""Flow control of a card whose MAC has a clock of its own: what the peer asks holds frames back soon, what the card
-asks is in front of them, and resets leave nothing behind."""
+"""Tests of flow control between two clocks: latency of pauses in both directions, and resets."""
 
 from collections import Counter
 
@@ -16,14 +15,14 @@ from weft.tb.test.pause_frame import pause_frame
 from weft.tb.test.rounds import rounds
 
 OWN_MAC, PEER_MAC = 0x02_00_00_00_00_0A, 0x02_00_00_00_00_0B
-# Cycles of the MAC: from a pause that is asked for to its frame; from ``pause`` until no frame leaves the buffer.
+# Cycles of the MAC: from a requested pause to its frame; from ``pause`` until no frame leaves the buffer.
 ASKED, HELD = 8, 6
 ON_THEIR_WAY = 2            # beats
-SLACK = 3                   # until the question is seen at the card's clock
+SLACK = 3                   # until the request is seen at the card's clock
 
 
 def control_frame(rng):
-    """A MAC control frame of any length."""
+    """Return a MAC control frame of any length."""
     times = {k: rng.getrandbits(16) for k in rng.sample(range(wire.PRIORITIES), 2)}
     return pause_frame(times, src=PEER_MAC, length=rng.choice((14, 60, 60, 60, 64, 65, 300)))
 
@@ -38,14 +37,14 @@ async def start(dut):
 
 
 def asked(rng):
-    """A pause to ask for, and its frame."""
+    """Return a pause to request, and its frame."""
     priority, quanta = rng.randrange(wire.PRIORITIES), rng.getrandbits(16)
     return {"source": OWN_MAC, "priority": priority, "quanta": quanta}, pause_frame({priority: quanta}, src=OWN_MAC)
 
 
 @cocotb.test()
 async def control_frames_go_their_own_way(dut):
-    """Also while the card makes others wait, and behind frames that were cut."""
+    """Also while the card makes other frames wait, and after frames that were cut."""
     bench = await start(dut)
     rng, sent = bench.rng, []
     bench.card.busy = 0.1
@@ -66,7 +65,7 @@ async def control_frames_go_their_own_way(dut):
 
 @cocotb.test()
 async def resets_of_the_mac_tear_no_way(dut):
-    """What a reset cuts ends with the error mark where it began, and what comes then goes its own way."""
+    """A frame that a reset cuts ends with the error mark at its output; later frames take their correct output."""
     bench = await start(dut)
     rng, seen = bench.rng, Counter()
     for _ in rounds(seen, ["cut control", "cut data"], least=10, most=400):
@@ -83,7 +82,7 @@ async def resets_of_the_mac_tear_no_way(dut):
             assert all(error or is_control(frame) == (name == "control") for frame, error in got)
             assert all(frame in some for frame in got if not frame[1])
             seen[f"cut {name}"] += sum(error for _, error in got)
-        # One after the other: each whole, and alone.
+        # One at a time: each arrives whole.
         after = [(control_frame(rng), 0), (rng.randbytes(300), 0)]
         at = len(bench.card.control), len(bench.card.received)
         await bench.source.send(after)
@@ -94,7 +93,7 @@ async def resets_of_the_mac_tear_no_way(dut):
 
 @cocotb.test()
 async def pauses_leave_between_frames(dut):
-    """In order, whole, and each right behind the frame under way, however much waits in the buffer or is held back."""
+    """In order, whole, and directly after the frame in progress, however many frames wait or are held back."""
     bench = await start(dut)
     rng, wanted, seen = bench.rng, [], Counter()
     for _ in rounds(seen, ["held", "busy", "idle"], least=30, most=300, times=5):
@@ -125,7 +124,7 @@ async def pauses_leave_between_frames(dut):
 
 
 class Shown:
-    """How often a frame is among those that came."""
+    """Number of times a frame occurs among the received ones."""
 
     def __init__(self, found, frame):
         self._found, self._frame = found, frame
@@ -136,7 +135,7 @@ class Shown:
 
 @cocotb.test()
 async def a_pause_soon_leaves_an_idle_line(dut):
-    """Cycles of the MAC from the pause that is asked for to its frame at the MAC."""
+    """Count the cycles of the MAC from the requested pause to its frame."""
     bench = await start(dut)
     found = Counter()
     for _ in range(40):
@@ -155,7 +154,7 @@ async def a_pause_soon_leaves_an_idle_line(dut):
 
 @cocotb.test()
 async def none_of_many_is_lost(dut):
-    """Pauses that follow each other at once."""
+    """Pauses are requested back to back."""
     bench = await start(dut)
     pauses = [asked(bench.rng) for _ in range(40)]
     for pause, _ in pauses:
@@ -167,7 +166,7 @@ async def none_of_many_is_lost(dut):
 
 @cocotb.test()
 async def what_is_held_back_does_not_begin(dut):
-    """Soon after ``pause`` rises no frame begins but what was on its way; after it falls all go on."""
+    """Soon after ``pause`` rises only frames in progress are sent; after it falls all others follow."""
     bench = await start(dut)
     rng, most = bench.rng, 0
     for _ in range(30):
@@ -187,13 +186,13 @@ async def what_is_held_back_does_not_begin(dut):
         await sending
         await arrive(dut.mac_clk, bench.sink.frames, first + len(some))
         assert bench.sink.frames[first:] == some
-    # The sink takes beats ahead of the line and tells of a frame at its last beat: the one under way, and two beats.
+    # The sink accepts beats ahead of the line, and records frames at the last beat: one in progress, and two beats.
     assert 0 < most <= 1 + ON_THEIR_WAY, most
 
 
 @cocotb.test()
 async def a_reset_of_the_rooms_amid_pauses_cuts_nothing(dut):
-    """``sending`` says what ``hold`` reached, whatever pauses begin and end meanwhile."""
+    """``sending`` is consistent with the effect of ``hold``, whatever pauses begin and end in between."""
     bench = await start(dut)
     rng, seen = bench.rng, Counter()
 
@@ -207,7 +206,7 @@ async def a_reset_of_the_rooms_amid_pauses_cuts_nothing(dut):
         some = frames(rng, [rng.choice((60, 300, 2000)) for _ in range(14)])
         sending, toggling = cocotb.start_soon(bench.card.send(some)), cocotb.start_soon(toggle())
         await ClockCycles(dut.clk, rng.randrange(20, 160))
-        if rng.getrandbits(1):          # a pause ends in the very moment
+        if rng.getrandbits(1):          # a pause ends in the same moment
             toggling.cancel()
             dut.pause.value = 1
             await ClockCycles(dut.clk, 60)
@@ -226,7 +225,7 @@ async def a_reset_of_the_rooms_amid_pauses_cuts_nothing(dut):
 
 @cocotb.test()
 async def resets_leave_the_way_of_pauses_open(dut):
-    """Of either side, at any moment: afterwards pauses go as before, and what arrived was asked for."""
+    """After resets of either side at any moment, pauses pass as before, and every received pause was requested."""
     bench = await start(dut)
     rng, seen = bench.rng, Counter()
     for turn in rounds(seen, ["lost", "sent"], least=20, most=200):

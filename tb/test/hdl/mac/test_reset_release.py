@@ -1,4 +1,4 @@
-"""A reset that comes at any moment, with the clock or without it, and goes 32 cycles after its cause."""
+"""Tests of a reset that is asserted at once, also without a clock, and released 32 cycles after its cause."""
 
 import random
 
@@ -14,7 +14,7 @@ PERIOD_PS, SYNCHRONISER = 4000, 2
 
 @cocotb.test()
 async def a_reset_comes_at_once_and_lasts(dut):
-    """Causes of any length at any phase, some while the last reset is still held, some without a clock."""
+    """With causes of any length and phase, some while the last reset is still held, some without a clock."""
     rng = random.Random(bench_seed())
     dut.arst.value = 0
     dut.clk.value = 0
@@ -48,7 +48,7 @@ async def a_reset_comes_at_once_and_lasts(dut):
 
 
 async def falls_after(dut, cycles):
-    """The reset is held until a number of cycles among ``cycles`` is over, and falls at an edge of the clock."""
+    """Check that the reset is held for a number of cycles in ``cycles``, and falls at an edge of the clock."""
     for held in range(max(cycles) + 1):
         await RisingEdge(dut.clk)
         await Timer(1, "ps")

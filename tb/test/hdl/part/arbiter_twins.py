@@ -1,4 +1,4 @@
-"""Two arbiters side by side, of which one knows that an input offers late."""
+"""Two arbiters side by side; one is built for an input that offers late."""
 
 from amaranth.hdl import Module, Value
 from amaranth.lib import data, stream, wiring
@@ -8,12 +8,14 @@ from weft.hdl.part.arbiter import PacketArbiter
 
 
 class ArbiterTwins(wiring.Component):
-    """As :class:`~weft.hdl.part.arbiter.PacketArbiter`, of items of ``width`` bits, the highest of which is ``last``.
+    """Two arbiters with the ports of :class:`~weft.hdl.part.arbiter.PacketArbiter`.
+
+    The items have ``width`` bits, the highest of which is ``last``.
 
     Members
     -------
     differ : Out(1)
-        The two do not do the same.
+        The outputs of the two arbiters differ.
     """
 
     def __init__(self, width, n, late):

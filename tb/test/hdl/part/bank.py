@@ -1,4 +1,4 @@
-"""Components side by side in one design, so that one simulator serves the tests of all."""
+"""Components side by side in one design, so that one simulation tests them all."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 
 class Bank(wiring.Component):
-    """Components with their own ports; the ports of component ``name`` begin with ``name__``.
+    """Components with their ports; the names of the ports of component ``name`` begin with ``name__``.
 
     Parameters
     ----------

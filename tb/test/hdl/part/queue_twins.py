@@ -1,4 +1,4 @@
-"""Our queue beside Amaranth's."""
+"""The project's queue beside Amaranth's."""
 
 from amaranth.hdl import Module
 from amaranth.lib import fifo, stream, wiring
@@ -8,13 +8,13 @@ from weft.hdl.part.queue import Queue
 
 
 class QueueTwins(wiring.Component):
-    """As :class:`~weft.hdl.part.queue.Queue`.
+    """Two queues with the ports of :class:`~weft.hdl.part.queue.Queue`.
 
     Members
     -------
     i, o : In/Out(stream.Signature(width))
     differ : Out(1)
-        The two do not do the same.
+        The outputs of the two queues differ.
     """
 
     def __init__(self, width, depth, block, output_registers):

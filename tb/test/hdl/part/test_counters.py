@@ -1,4 +1,4 @@
-"""Counters: nothing is lost at full rate."""
+"""Tests of the counters: no event is lost at full rate."""
 
 import gc
 import random
@@ -27,7 +27,7 @@ async def read(dut, port, index):
 async def every_event_is_counted(dut):
     from weft.hdl.part.counters import Counters
     rng = random.Random(bench_seed())
-    for _ in range(2):                      # the second time behind a reset of the running block
+    for _ in range(2):                      # the second time after a reset of the running block
         task = await start_clock(dut)
         expected = dict.fromkeys(abi.COUNTER_INDEX, 0)
         for cycle in range(1000):
@@ -44,7 +44,7 @@ async def every_event_is_counted(dut):
             await RisingEdge(dut.clk)
         for name in WIDTHS:
             getattr(dut, f"count_{name}").value = 0
-        for reason in filter(None, abi.Reason):     # each at full rate for a whole turn: no sum between two may be more
+        for reason in filter(None, abi.Reason):     # at full rate for a whole scan: the largest sum between two visits
             for k in range(REFUSALS):
                 getattr(dut, f"drop__{k}__stb").value, getattr(dut, f"drop__{k}__reason").value = 1, reason
             await ClockCycles(dut.clk, 2 * len(abi.COUNTERS))
@@ -71,7 +71,7 @@ def test_unknown_counter_is_refused():
     from weft.hdl.part.counters import Counters
     with pytest.raises(ValueError, match="unknown counter"):
         Counters({"tx_pakets": 1})
-    gc.collect()  # the half-built block goes while its warning is ignored
+    gc.collect()  # collect the half-built block while its warning is ignored
 
 
 def test_a_counter_has_one_source():

@@ -1,4 +1,4 @@
-"""ICRC block against the contract: random lengths, one beat per cycle, fixed latency."""
+"""Tests of the ICRC block against the contract: random lengths, one beat per cycle, fixed latency."""
 
 import os
 import random
@@ -18,7 +18,7 @@ FLIPS = [*range(30, 40), 43, *range(48, 60)]  # bytes of the first beat that the
 
 
 async def run(dut, frames, rng, gap):
-    """Send frames; results and, for each, the cycles since the last beat was transferred."""
+    """Send frames; return the results and, for each, the cycles since its last beat was transferred."""
     results, latencies, ends, cycle = [], [], [], 0
     edge = RisingEdge(dut.clk)
 
@@ -82,7 +82,7 @@ async def checked(dut):
             fault = rng.choice(["none", "router", "bit"])
             if fault == "bit":
                 frame[rng.choice([*FLIPS, *range(64, len(frame)), len(frame) - 1])] ^= 1 << rng.randrange(8)
-            elif fault == "router":  # what routers may change does not count
+            elif fault == "router":  # fields that routers may change are not covered
                 for at in (15, 22, 24, 25, 40, 41, 46):
                     frame[at] = rng.randrange(256)
             frames.append(bytes(frame))

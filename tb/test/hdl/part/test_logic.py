@@ -1,4 +1,4 @@
-"""Logic in few levels says the same as the plain way to write it."""
+"""Tests of logic of few levels against the straightforward expressions."""
 
 from operator import add
 
@@ -26,7 +26,7 @@ WIDTH, PAIRS = 7, 29
 
 
 class Both(wiring.Component):
-    """Each function beside what it stands for, of one number."""
+    """Each function of one number, beside the straightforward expression of the same value."""
 
     def __init__(self):
         super().__init__({"i": In(WIDTH), "told": Out(16).array(PAIRS), "said": Out(16).array(PAIRS)})

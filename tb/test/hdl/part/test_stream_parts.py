@@ -1,4 +1,4 @@
-"""Queues, pipeline registers and arbiters: nothing lost, order kept, full rate."""
+"""Tests of queues, pipeline registers and arbiters: no loss, order kept, full rate."""
 
 import random
 
@@ -43,7 +43,7 @@ def source_of(item):
 
 
 def inputs_of(name):
-    """Number of inputs of an arbiter."""
+    """Return the number of inputs of an arbiter."""
     return ARBITERS[name][2]
 
 
@@ -140,6 +140,6 @@ async def _equal_shares(dut, name):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_stream_parts(sim):
-    """Fifos, queues beside Amaranth's in every cycle, pipeline registers, arbiters beside one without a late input."""
+    """Test FIFOs, queues beside Amaranth's, pipeline registers, and arbiters beside one without a late input."""
     parts = {name: component(*arguments) for name, (component, *arguments) in (PIPES | ARBITERS).items()}
     simulate(Bank(parts), name="stream_parts", cases=__file__, sim=sim)

@@ -1,4 +1,4 @@
-"""Stand-in for a DMA write client port: takes requests and data, and writes a dictionary of bytes."""
+"""Stand-in for a port of the DMA write engine: takes requests and data, and writes a dictionary of bytes."""
 
 import random
 
@@ -58,7 +58,7 @@ class DmaWriteSink:
             self.groups.append((pieces, data))
 
     async def group(self, index):
-        """Wait for the group with this number."""
+        """Return the group with this number when it has arrived."""
         while len(self.groups) <= index:
             await RisingEdge(self.clk)
         return self.groups[index]

@@ -1,4 +1,4 @@
-"""Partners of the DMA engines for benches: a completer for the reads, a memory for the writes."""
+"""Partners of the DMA engines in benches: a completer for reads, a memory for writes."""
 
 from collections import deque
 
@@ -12,7 +12,7 @@ RC_HEADER_DWORDS = 3
 
 
 def enabled_span(tlp):
-    """First byte address and length that a TLP's byte enables name; checks the rules for them."""
+    """Return first byte address and length of a TLP's enabled bytes; check the rules of byte enables."""
     if tlp.dwords == 1:
         assert tlp.last_be == 0
         low = (tlp.first_be & -tlp.first_be).bit_length() - 1
@@ -30,13 +30,13 @@ class Completer:
     Attributes
     ----------
     window : int
-        Requests among which the next one to be answered is picked: 1 answers in order.
+        Requests among which the next one to be answered is chosen: 1 answers in order.
     rcb : int
         Completions are split at multiples of this, at random, or everywhere if ``split_all``.
     fail : set
         Page numbers whose reads end in an error.
     most_lines, most_headers : int
-        64-byte lines that unanswered requests asked for at one time, and completions that they brought, at most.
+        Largest number of 64-byte lines that unanswered requests covered at one time, and of their completions.
     """
 
     def __init__(self, dut, rng, *, read, window=1, rcb=64, split_all=False, pause=0.0, latency=0, size=4096):
@@ -48,7 +48,7 @@ class Completer:
         cocotb.start_soon(self._run())
 
     def _answer(self, tlp):
-        """Beats of all completions of one request, a list per completion."""
+        """Return the beats of all completions of one request, a list per completion."""
         address, length = enabled_span(tlp)
         if address >> 12 in self.fail:
             failure = {"tag": tlp.tag, "last": 1, "error": 1}
@@ -56,7 +56,7 @@ class Completer:
             if kind == 0:
                 return [[pack(CompletionBeat, **failure, done=1)]]
             cut = address + length // 2 & -self.rcb
-            if kind == 1 and cut > address:            # some data, then an error ends it
+            if kind == 1 and cut > address:            # some data, then an error
                 return [self._beats(tlp, address, cut, False), [pack(CompletionBeat, **failure, done=1)]]
             return [[pack(CompletionBeat, **failure)], self._beats(tlp, address, address + length, True)]
         cuts = [address, *[c for c in range((address | self.rcb - 1) + 1, address + length, self.rcb)
@@ -121,7 +121,7 @@ class Completer:
 
 
 class WriteMemory:
-    """Puts WriteTlp beats into a dictionary of bytes, checking every rule a write must follow."""
+    """Stores WriteTlp beats in a dictionary of bytes; checks every rule of a write."""
 
     def __init__(self, size):
         self.size, self.bytes, self.tlps, self.log = size, {}, 0, []

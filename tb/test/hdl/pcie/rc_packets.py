@@ -1,4 +1,4 @@
-"""Packets of the RC interface, sound and bad, and what has to come of them, with straddle and without."""
+"""Packets of the RC interface, valid and invalid, and their expected results, with and without straddle."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from weft.hdl.pcie.tlp import LANES
 NORMAL, POISONED, BAD_STATUS, NO_DATA, MISMATCH, BAD_ADDRESS, INVALID_TAG = range(7)
 FUNCTION_RESET, TIMEOUT = 8, 9
 CODES = (NORMAL, POISONED, BAD_STATUS, NO_DATA, MISMATCH, BAD_ADDRESS, INVALID_TAG, FUNCTION_RESET, TIMEOUT)
-TERMINATING = (BAD_STATUS, NO_DATA, FUNCTION_RESET, TIMEOUT)    # whatever the completed bit says
+TERMINATING = (BAD_STATUS, NO_DATA, FUNCTION_RESET, TIMEOUT)    # whatever the completed bit is
 STATUSES = {"UR": 1, "CRS": 2, "CA": 4}
 DISCONTINUE = 1 << 96
 HEADER_DWORDS, PAGE_DWORDS = 3, 1024
@@ -28,19 +28,19 @@ class Completion:
     discontinued: int = 0
 
     def words(self, rng):
-        """Its double words; what has no meaning in the descriptor is random."""
+        """Return its double words; reserved fields of the descriptor are random."""
         head = (self.address << 2 & 0xFFF | self.code << 12 | rng.getrandbits(13) << 16 | rng.getrandbits(1) << 29
                 | self.completed << 30 | len(self.payload) << 32 | self.status << 43 | self.poisoned << 46
                 | rng.getrandbits(16) << 48 | self.tag << 64 | rng.getrandbits(16) << 72 | rng.getrandbits(6) << 89)
         return [head >> 32 * k & 0xFFFF_FFFF for k in range(HEADER_DWORDS)] + list(self.payload)
 
     def beats(self, rng):
-        """``(data, keep, last, user)`` of each beat without straddle; what has no meaning is random."""
+        """Yield ``(data, keep, last, user)`` of each beat without straddle; bits without meaning are random."""
         words = self.words(rng)
         for first in range(0, len(words), LANES):
             here = words[first:first + LANES]
             last = first + LANES >= len(words)
-            # The hard block says in the last beat whether it gave the packet up; before, the bit says nothing.
+            # Only in the last beat does the bit show whether the hard block discontinued the packet.
             user = rng.getrandbits(161) & ~DISCONTINUE | DISCONTINUE * (self.discontinued if last else
                                                                        rng.getrandbits(1))
             unused = rng.getrandbits(32 * (LANES - len(here)))
@@ -49,7 +49,7 @@ class Completion:
 
     @property
     def stray(self):
-        """It belongs to no request of ours."""
+        """It belongs to no request of the card."""
         return self.code == INVALID_TAG
 
     @property
@@ -61,7 +61,7 @@ class Completion:
         return bool(self.completed or self.code in TERMINATING)
 
     def check(self, beats, discontinued):
-        """Hold its beats, each a CompletionBeat, against it; ``discontinued``: its last beat says so."""
+        """Compare with the CompletionBeats of the packet; ``discontinued``: flag of its last beat."""
         memory = {}
         for place, beat in enumerate(beats):
             last = place == len(beats) - 1
@@ -79,7 +79,7 @@ class Completion:
 
 
 def any_packet(rng, **fields):
-    """A sound packet of any length, but for ``fields``."""
+    """Return a valid packet of any length, with the given ``fields``."""
     dwords = rng.choice([1, 12, 13, 14, 28, 29, 30, 45, rng.randint(1, 60)])
     fields = {"completed": rng.getrandbits(1), "tag": rng.getrandbits(8),
               "payload": tuple(rng.getrandbits(32) for _ in range(dwords)), **fields}

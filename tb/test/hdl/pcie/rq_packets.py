@@ -1,4 +1,4 @@
-"""Packets as the hard block finds them on RQ, with straddle and without; what PG213 asks of them is asserted."""
+"""Packets as the hard block receives them on RQ, with and without straddle; the rules of PG213 are asserted."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ HEADER_DWORDS, HALF, HALF_POINTER = 4, 8, 0b10
 
 @dataclass
 class Request:
-    """A request: what its descriptor and the sideband say, and its payload as double words."""
+    """A request: fields of its descriptor and sideband, and its payload as double words."""
 
     kind: int
     address: int
@@ -30,14 +30,14 @@ class Request:
 
     @classmethod
     def of(cls, words, first_be, last_be, sequence):
-        """From all its double words."""
+        """Decode a request from all its double words."""
         head = unpack(RequestDescriptor, sum(word << 32 * k for k, word in enumerate(words[:HEADER_DWORDS])))
         assert len(words) == HEADER_DWORDS + head.dwords * head.kind, "the packet is longer or shorter than it says"
         return cls(head.kind, head.address, head.dwords, head.tag, first_be, last_be, sequence, words[HEADER_DWORDS:])
 
 
 class WholeSink:
-    """RQ without straddle: one packet after the other, each from byte 0 on."""
+    """Sink of RQ without straddle: one packet after the other, each from byte 0 on."""
 
     def __init__(self, dut, rng, pause):
         self._axis = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_rq", bus_separator="__"), dut.clk, dut.rst)
@@ -49,7 +49,7 @@ class WholeSink:
         return self._axis.empty()
 
     async def recv(self):
-        """The next packet."""
+        """Return the next packet."""
         frame = await self._axis.recv(compact=True)
         words = list(frame.tdata)
         user, last = (frame.tuser,) * 2 if isinstance(frame.tuser, int) else (frame.tuser[0], frame.tuser[-1])
@@ -61,14 +61,14 @@ class WholeSink:
 
 
 class StraddledSink:
-    """RQ with straddle: packets from byte 0 on, and from byte 32 if one that goes on, or begins, ends before.
+    """Sink of RQ with straddle: packets start at byte 0, or at byte 32 if another packet ends before it in the beat.
 
     Attributes
     ----------
     beats : int
-        Taken so far.
+        Number of beats taken.
     idle : int
-        Cycles without one since the first.
+        Cycles without a beat since the first one.
     """
 
     def __init__(self, dut, rng, pause):
@@ -80,7 +80,7 @@ class StraddledSink:
         return self._packets.empty()
 
     async def recv(self):
-        """The next packet."""
+        """Return the next packet."""
         return await self._packets.get()
 
     async def _run(self):

@@ -1,4 +1,4 @@
-"""Register shim: what the host may ask for, and everything it should not."""
+"""Tests of the register shim: permitted and invalid accesses of the host."""
 
 import logging
 import random
@@ -22,7 +22,7 @@ MESSAGE, VENDOR_MESSAGE = 12, 13
 
 
 class Bench:
-    """Raw requests in, answers out; the register bus is a function of the address."""
+    """Raw requests and completions; the register bus is a function of the address."""
 
     def __init__(self, dut):
         self.dut, self.rng, self.refused = dut, random.Random(bench_seed()), 0
@@ -56,7 +56,7 @@ class Bench:
             self.refused += int(self.dut.rejected.value)
 
     async def request(self, kind, address=0, dwords=1, first_be=0xF, last_be=0, bar=0, payload=()):
-        """Send one request; its descriptor."""
+        """Send one request; return its descriptor."""
         tag, requester = self.rng.getrandbits(8), self.rng.getrandbits(16)
         head = pack(HostDescriptor, address=address >> 2, dwords=dwords, kind=kind, requester_id=requester, tag=tag,
                     bar=bar, traffic_class=self.rng.getrandbits(3), attributes=self.rng.getrandbits(3))
@@ -65,7 +65,7 @@ class Bench:
         return unpack(HostDescriptor, head)
 
     async def answer(self, head):
-        """The next completion, checked to belong to the request."""
+        """Return the next completion, after a check that it belongs to the request."""
         frame = await with_timeout(self.cc.recv(), 2, "us")
         lanes = list(frame.tdata)
         got = unpack(CompletionHeader, sum(lane << 32 * k for k, lane in enumerate(lanes[:3])))
@@ -106,7 +106,7 @@ async def served(dut):
 
 @cocotb.test()
 async def pushed(dut):
-    """Whole descriptors, and parts of some: of a whole one every byte, of a part its window; registers between them."""
+    """Whole descriptors with every byte checked, parts with the window alone checked; register writes in between."""
     await start_clock(dut)
     bench, seen = Bench(dut), set()
     sink = StreamSink(dut, "o_push", dut.clk, 0.3, bench.rng)
@@ -131,7 +131,7 @@ async def pushed(dut):
 
 @cocotb.test()
 async def refused(dut):
-    """What wants an answer gets "unsupported request", the rest is dropped; the next request works."""
+    """Non-posted requests get "unsupported request", posted ones are dropped; the next request works."""
     await start_clock(dut)
     bench = Bench(dut)
     answered = [

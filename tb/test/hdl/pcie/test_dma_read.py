@@ -1,4 +1,4 @@
-"""DMA read engine against a completer that answers late, split, out of order, and sometimes with errors."""
+"""Tests of the DMA read engine with a completer that answers late, split, out of order, and sometimes with errors."""
 
 import hashlib
 import os
@@ -23,12 +23,12 @@ from weft.tb.test.volume import volume
 
 PARAMS = preset("test")
 BULKS, LINES = 2, 3
-BULK_PAGES, LINE_PAGES = range(0xFFFF0, 0x100011), range(0xFFC00, 0xFFC00 + 2000)    # where random requests go
+BULK_PAGES, LINE_PAGES = range(0xFFFF0, 0x100011), range(0xFFC00, 0xFFC00 + 2000)    # pages of random requests
 PAGES = [hashlib.shake_128(bytes([k])).digest(4096) for k in range(7)]
 
 
 def host_bytes(address, length):
-    """Contents of host memory: a pattern that differs between neighbouring pages."""
+    """Return the contents of host memory: a pattern that differs between neighbouring pages."""
     result = b""
     while length:
         part = PAGES[(address >> 12) % len(PAGES)][address & 0xFFF:][:length]
@@ -47,18 +47,18 @@ class Bench:
         self.completer = Completer(dut, self.rng, read=host_bytes, pause=pause, **completer)
 
     async def configure(self, code):
-        """Another size of requests, from a cycle before the next one on."""
+        """Set another request size, from a cycle before the next request on."""
         self.dut.cfg_max_read_req.value = code
         await RisingEdge(self.dut.clk)
 
     async def answer_whole(self):
-        """Answer each request of up to 1 KiB in one piece, until the card counts on it."""
+        """Answer each request of up to 1 KiB in one piece, until the card relies on it."""
         self.completer.rcb = 4096
         await self.configure(3)
         await self.bulk_client(0, [[(0x10000, 1024)]] * (TRUST + 1))
 
     async def packet(self, client):
-        """Bytes and error flag of the next packet of a bulk client."""
+        """Return bytes and error flag of the next packet of a bulk client."""
         result = b""
         while True:
             beat = unpack(Beat, await self.packets[client].recv())
@@ -68,7 +68,7 @@ class Bench:
                 return result, beat.error
 
     async def bulk_client(self, client, groups):
-        """Send groups, check every packet; the number of packets with errors."""
+        """Send groups and check every packet; return the number of packets with errors."""
         for pieces in groups:
             for word in group(pieces):
                 self.bulk[client].send_nowait(word)
@@ -83,7 +83,7 @@ class Bench:
         return errors
 
     async def line_client(self, client, requests):
-        """Ask for (line, count) pairs, check all lines; the number of requests that were overtaken."""
+        """Request (line, count) pairs and check all lines; return the number of requests that were overtaken."""
         waiting, at, overtaken = {}, 0, 0
         for tag, (line, count) in enumerate(requests):
             self.lines[client].send_nowait(pack(LineRequest, line=line, count=count, tag=tag))
@@ -122,7 +122,7 @@ def random_lines(rng, count):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def offsets_and_lengths(dut):
-    """Every byte offset against the lengths around every edge, alone and joined to what came before.
+    """Every byte offset with the lengths around every boundary, alone and appended to earlier pieces.
 
     The other clients have beats in which the second piece begins at each byte.
     """
@@ -172,7 +172,7 @@ async def everything_at_once(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def every_place_keeps_its_own_error(dut):
-    """Short reads in all places, half of them failing, and their answers in any order."""
+    """Short reads in all slots, half of them failing, with completions in any order."""
     await start_clock(dut)
     places = PARAMS.bulk_tags - PARAMS.bulk_tags // BULK_SHARE * (BULKS - 1)
     bench = Bench(dut, window=places)
@@ -185,7 +185,7 @@ async def every_place_keeps_its_own_error(dut):
 
 
 async def hold_back(completer, places):
-    """Answers come by fits and starts; the first when all places wait for theirs."""
+    """Send completions in bursts; the first one when all slots wait for theirs."""
     while True:
         completer.window = 0
         for _ in range(completer.rng.randint(1, 60) if completer.most_active == places else 4 * places):
@@ -197,7 +197,7 @@ async def hold_back(completer, places):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def full_rate(dut):
-    """Sustained 4 KiB reads late by 60 cycles: the reader keeps pace with the completions."""
+    """Sustained 4 KiB reads with 60 cycles of latency: the reader keeps up with the completions."""
     await start_clock(dut)
     bench = Bench(dut, latency=60)
     await bench.answer_whole()
@@ -219,7 +219,7 @@ async def full_rate(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def output_rate(dut):
-    """What already lies in the slots comes out at one beat per cycle."""
+    """Data in the slots leaves at one beat per cycle."""
     await start_clock(dut)
     bench = Bench(dut)
     await bench.answer_whole()
@@ -244,12 +244,12 @@ async def output_rate(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def bytes_in_flight_are_those_of_the_buffer(dut):
-    """As many reads are asked for as the hard block's buffer has lines for, wherever in a line they begin."""
+    """Outstanding reads fill exactly the lines of the hard block's buffer, wherever in a line they begin."""
     await start_clock(dut)
     bench = Bench(dut, latency=100)
     await bench.answer_whole()
     for dword in (0, 1, 2, 4, 8):
-        lines = 14 + (dword > 0)                # the last dword lies alone in its line
+        lines = 14 + (dword > 0)                # the last dword has a separate line
         bench.completer.most_lines = 0
         piece = 4 * dword, 64 * 14 - 4 * dword + 4 * (dword > 0)
         await bench.bulk_client(0, [[(0x10000 + 0x1000 * k + piece[0], piece[1])] for k in range(28)])
@@ -258,15 +258,17 @@ async def bytes_in_flight_are_those_of_the_buffer(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def headers_in_flight_are_those_of_the_buffer(dut):
-    """However finely the host splits completions: once the card has seen it, as many as there are headers for, and not
-    fewer than that."""
+    """Outstanding reads use all headers of the buffer, and not more, however finely the host splits completions.
+
+    That holds once the card has seen how the host splits them.
+    """
     await start_clock(dut)
     bench, spare = Bench(dut, latency=100), 1024 // 64
     for unit in (64, 128, 256):
         await bench.answer_whole()
         bench.completer.rcb, bench.completer.split_all = unit, True
         for half in ("learns", "knows"):
-            await bench.line_client(0, [(0x400 + 4 * k, 1) for k in range(20)])     # nothing else is under way
+            await bench.line_client(0, [(0x400 + 4 * k, 1) for k in range(20)])     # nothing else is outstanding
             bench.completer.most_headers = bench.completer.most_lines = 0
             await bench.bulk_client(0, [[(0x10000 + 0x1000 * k, 1024)] for k in range(60)])
             if half == "knows":
@@ -277,8 +279,10 @@ async def headers_in_flight_are_those_of_the_buffer(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms", skip=not STRADDLE)
 async def finely_split_completions_count_for_little(dut):
-    """With straddle a read of more than two lines counts as a completion for every four, and one for each end that is
-    not that of a line; and there are never more lines than the buffer has."""
+    """With straddle, a read of more than two lines counts as a completion for every four lines.
+
+    Each end inside a line adds one. The lines outstanding never exceed those of the buffer.
+    """
     await start_clock(dut)
     bench = Bench(dut, latency=300, rcb=64, split_all=True)
     await bench.configure(3)
@@ -294,7 +298,7 @@ async def finely_split_completions_count_for_little(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def single_line_latency(dut):
-    """Cycles from request to data with a completer that answers at once; bytes in flight stay bounded."""
+    """Count cycles from request to data with a completer that answers at once; outstanding bytes stay bounded."""
     await start_clock(dut)
     bench = Bench(dut)
     bench.lines[1].send_nowait(pack(LineRequest, line=77, count=1, tag=5))
@@ -319,7 +323,7 @@ async def single_line_latency(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_reads_return_the_bytes_asked_for(sim):
-    quick = sim == "icarus"     # nor does it count headers, which takes half as long as all the rest
+    quick = sim == "icarus"     # Icarus omits the header counts, which take half as long as all other cases
     simulate(DmaRead(PARAMS, bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
              sim=sim, tests=r"\.(?!headers_in_flight|finely_split)\w+$" if quick else None,
              env={"WEFT_STEP": "7" if quick else volume("5", "2"), "WEFT_GROUPS": "6" if quick else volume("8", "16")})

@@ -1,4 +1,4 @@
-"""DMA write engine against a byte memory."""
+"""Tests of the DMA write engine against a byte memory."""
 
 import os
 import random
@@ -27,7 +27,7 @@ class Bench:
         self.sink = StreamSink(dut, "o", dut.clk, pause, self.rng)
 
     async def collect(self, size, expected):
-        """Take TLPs until every expected byte was written once, and nothing else; the memory."""
+        """Take TLPs until every expected byte was written exactly once, and no other; return the memory."""
         memory, wanted = WriteMemory(size), sum(len(p) for p in expected)
         written = 0
         while written < wanted or memory._left is not None:
@@ -52,7 +52,7 @@ class Bench:
 
 @cocotb.test()
 async def offsets_and_lengths(dut):
-    """Every byte offset of a beat against the lengths around every edge."""
+    """Every byte offset of a beat with the lengths around every boundary."""
     await start_clock(dut)
     bench = Bench(dut)
     dut.cfg_max_payload.value = 0
@@ -93,7 +93,7 @@ async def scatter_groups(dut):
 
 @cocotb.test()
 async def full_rate(dut):
-    """4 KiB groups at any offset: one beat per cycle and at most two cycles per group lost."""
+    """4 KiB groups at any offset: one beat per cycle, with at most two cycles per group lost."""
     await start_clock(dut)
     bench = Bench(dut)
     dut.cfg_max_payload.value = 2

@@ -1,4 +1,4 @@
-"""The PCIe room is held before what lies behind it is reset: nothing new begins, and it comes to rest."""
+"""Tests of the hold of the PCIe subsystem before a reset: nothing new begins, and it becomes idle."""
 
 import random
 from collections import Counter
@@ -39,7 +39,10 @@ class Gates(wiring.Component):
 
 
 async def watch(dut, name, seen):
-    """An item passes unless held; while held only what was shown before, or belongs to a group that began."""
+    """Check that an item passes unless held.
+
+    While held, only an item that was offered before passes, or one of a group that has begun.
+    """
     hold, offered = dut.hold, getattr(dut, f"i_{name}__valid")
     valid, ready, payload = (getattr(dut, f"o_{name}__{part}") for part in ("valid", "ready", "payload"))
     shown = inside = False
@@ -79,7 +82,10 @@ async def nothing_begins_while_held(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def held_room_comes_to_rest(dut):
-    """Though nobody takes what it read. Once let go, groups that had not begun are carried out whole."""
+    """The subsystem becomes idle although nothing takes the data it has read.
+
+    After the release, groups that had not begun are executed completely.
+    """
     bench = Bench(dut, take_packets=False)
     await bench.start()
     images = [bytearray(image) for image in bench.image()]

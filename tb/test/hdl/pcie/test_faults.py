@@ -1,4 +1,4 @@
-"""The PCIe room before a host that misbehaves: see ``fault_cases``."""
+"""Tests of the PCIe subsystem with a faulty host: see ``fault_cases``."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the host allows the PCIe room, and takes back: interrupts, bus mastering, extended tags, the function itself."""
+"""Tests of what the host enables and disables: interrupts, bus mastering, extended tags, function-level reset."""
 
 from collections import Counter
 
@@ -17,12 +17,12 @@ from weft.tb.sim.stream.payload import beats, pack, receive, unpack
 from weft.tb.test.rounds import rounds
 
 QUIET_NS = 1_500
-TAKEN_AFTER_NS = (0, 600, 1_500, 2_500)     # bus mastering, amid traffic
-ROUNDS = 8         # of reads of random sizes, until as many were in flight at once as may be
+TAKEN_AFTER_NS = (0, 600, 1_500, 2_500)     # time at which bus mastering is disabled, with traffic
+ROUNDS = 8         # of reads of random sizes, until the limit of outstanding reads was reached
 
 
 async def all_clients(bench, count):
-    """Reads and writes of every client; what was written."""
+    """Run reads and writes of every client; return the written data."""
     reads = [cocotb.start_soon(bench.read_groups(k, count)) for k in range(BULKS)]
     reads += [cocotb.start_soon(bench.read_lines(k, count)) for k in range(LINES)]
     writes = [cocotb.start_soon(bench.write_groups(k, count)) for k in range(WRITERS)]
@@ -35,7 +35,7 @@ async def all_clients(bench, count):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def interrupts_are_masked(dut):
-    """Enable and Function Mask: a vector waits in the pending bits, and comes once when it may."""
+    """MSI-X Enable and Function Mask: a vector waits in the pending bits, and is sent once when allowed."""
     bench = Bench(dut)
     await bench.start(vectors=preset("test").msix_vectors)
     capability, event = bench.host.device.functions[0].msix_cap, bench.host.function.msi_vectors[1].event
@@ -57,13 +57,16 @@ async def interrupts_are_masked(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def no_bus_master_no_requests(dut):
-    """Taken amid traffic: nothing goes to RQ any more, every read ends, with an error if it came too late, every write
-    is taken. Given back, everything works, and every tag is there."""
+    """Disable bus mastering during traffic: no request goes to RQ any more.
+
+    Every read ends, with an error if its completion came too late, and every write is taken. When bus mastering is
+    enabled again, everything works, with all tags.
+    """
     bench = Bench(dut, pause=0.1)
     bench.host.strict = False
     await bench.start()
     function = bench.host.device.functions[0]
-    late = Counter()      # after how long a wait something came too late
+    late = Counter()      # delay -> rounds with errors
     for number in rounds(late, TAKEN_AFTER_NS, least=len(TAKEN_AFTER_NS), most=6 * len(TAKEN_AFTER_NS)):
         wait_ns = TAKEN_AFTER_NS[number % len(TAKEN_AFTER_NS)]
         wanted = [bench.ask(k, 12) for k in range(BULKS)]
@@ -98,7 +101,7 @@ async def no_bus_master_no_requests(dut):
 
 
 async def gone_out(dut):
-    """What was shown to RQ before is with the hard block."""
+    """Wait until requests offered to RQ before are in the hard block."""
     idle = 0
     while idle < 5:
         await RisingEdge(dut.clk)
@@ -113,7 +116,7 @@ async def nothing_leaves(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def few_tags_are_used(dut):
-    """The model asserts that tags are below 32 when the host has not enabled more; all clients work, with all 32."""
+    """The model asserts that tags are below 32 unless the host enables more; all clients work with all 32 tags."""
     bench = Bench(dut)
     await bench.start()
     host, ports = bench.host, bench.dut.cfg_ext_tag_enable
@@ -143,7 +146,10 @@ async def most_active(dut, device):
 
 
 async def held_back(dut):
-    """A bench whose hard block tells no sequence number: (bench, device, numbers held, the function that tells one)."""
+    """Return a bench whose hard block withholds sequence numbers.
+
+    The result is ``(bench, device, withheld numbers, function that returns a number)``.
+    """
     bench, held = Bench(dut), []
     await bench.start()
     device = bench.host.device
@@ -152,7 +158,7 @@ async def held_back(dut):
 
 
 async def write_line(bench):
-    """A write of 64 bytes goes to the hard block."""
+    """Send a write of 64 bytes to the hard block."""
     bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 64)])[0])
     bench.data[0].send_nowait(beats(bytes(64))[0])
     await Timer(QUIET_NS, "ns")
@@ -160,7 +166,7 @@ async def write_line(bench):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def idle_waits_for_writes(dut):
-    """The room is not idle while a write is in the hard block, whose sequence number has not come back."""
+    """The subsystem is not idle while a write is in the hard block and its sequence number has not returned."""
     bench, _, held, tell = await held_back(dut)
     bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 1000)])[0])
     for word in beats(bytes(1000)):
@@ -181,8 +187,10 @@ async def idle_waits_for_writes(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def writes_in_the_hard_block_may_be_lost(dut):
-    """Bus mastering is taken away while a write has not left the hard block: that counts as lost, though nothing more
-    is asked for. When nothing is there, nothing is lost."""
+    """Disabling bus mastering while a write is in the hard block counts as a loss, even without further requests.
+
+    Without outstanding writes nothing is lost.
+    """
     bench, device, held, tell = await held_back(dut)
     bench.host.strict = False
     for busy in (True, False, True):
@@ -203,8 +211,10 @@ async def writes_in_the_hard_block_may_be_lost(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def what_a_moment_without_bus_mastering_took_is_given_up(dut):
-    """The hard block dropped a write, so that its sequence number never comes, and the card may be bus master again:
-    when it is to stop, and nothing was heard for long, it is at rest all the same, and works afterwards."""
+    """The hard block drops a write, so that its sequence number never returns, and bus mastering is enabled again.
+
+    When the card must stop, and no number returns for long, it becomes idle nevertheless, and works afterwards.
+    """
     bench, device, held, tell = await held_back(dut)
     bench.host.strict = False
     await write_line(bench)
@@ -226,7 +236,7 @@ async def what_a_moment_without_bus_mastering_took_is_given_up(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_card_that_is_to_stop_asks_for_nothing(dut):
-    """Though it may be bus master: reads end with an error, writes vanish; afterwards everything works."""
+    """Although bus mastering is enabled: reads end with an error, writes are discarded; afterwards everything works."""
     bench = Bench(dut)
     await bench.start()
     dut.stop.value = 1
@@ -250,8 +260,10 @@ async def a_card_that_is_to_stop_asks_for_nothing(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def function_is_reset(dut):
-    """The rest of the card is told; when it is done the hard block is told, for a cycle, and the interrupts are as
-    after power-up."""
+    """The reset request reaches the rest of the card; its completion reaches the hard block for one cycle.
+
+    The state of interrupts is then the one after power-up.
+    """
     bench = Bench(dut)
     await bench.start(vectors=preset("test").msix_vectors)
     bar, control = bench.host.bar, abi.MSIX_TABLE_OFFSET + 12

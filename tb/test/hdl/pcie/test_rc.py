@@ -1,4 +1,4 @@
-"""Completion shim: where each double word belongs, what ends a request, and every way a completion can be bad."""
+"""Tests of the completion shim: address of each double word, end of a request, and every error of a completion."""
 
 import random
 from collections import Counter
@@ -16,21 +16,21 @@ from weft.tb.test.hdl.pcie.rc_packets import CODES, NORMAL, PAGE_DWORDS, STATUSE
 
 
 class Bench:
-    """Packets in, with gaps inside; every beat that comes out, with its cycle."""
+    """Packets in, with gaps inside; every beat out, with its cycle."""
 
     def __init__(self, dut, gaps=0.3):
         self.dut, self.rng, self.gaps = dut, random.Random(bench_seed()), gaps
         self.cycle, self.sent, self.got = 0, [], []
 
     async def pass_cycle(self, beat=None):
-        """One cycle, with a beat or without."""
+        """Pass one cycle, with or without a beat."""
         dut, rng = self.dut, self.rng
         data, keep, last, user = beat or (rng.getrandbits(512), rng.getrandbits(16), rng.getrandbits(1),
                                           rng.getrandbits(161))
         dut.s_axis_rc__tvalid.value = int(beat is not None)
         dut.s_axis_rc__tdata.value, dut.s_axis_rc__tkeep.value = data, keep
         dut.s_axis_rc__tlast.value, dut.s_axis_rc__tuser.value = last, user
-        dut.o__ready.value = rng.getrandbits(1)     # nobody looks at it
+        dut.o__ready.value = rng.getrandbits(1)     # must be ignored
         await ReadOnly()
         assert int(dut.s_axis_rc__tready.value), "the link was stalled"
         if int(dut.o__valid.value):
@@ -39,7 +39,7 @@ class Bench:
         self.cycle += 1
 
     async def send(self, packet):
-        """Send a packet; the cycles of its beats."""
+        """Send a packet; return the cycles of its beats."""
         cycles = []
         for beat in packet.beats(self.rng):
             while self.rng.random() < self.gaps:
@@ -49,11 +49,11 @@ class Bench:
         self.sent.append((packet, cycles))
 
     def any_packet(self, **fields):
-        """See :func:`~weft.tb.test.hdl.pcie.rc_packets.any_packet`."""
+        """Return a packet of :func:`~weft.tb.test.hdl.pcie.rc_packets.any_packet`."""
         return any_packet(self.rng, **fields)
 
     async def check(self):
-        """Hold all that came out against all that went in: one beat for each, one cycle later."""
+        """Compare all beats out with all beats in: one for each, one cycle later."""
         await self.pass_cycle()
         await self.pass_cycle()
         got = iter(self.got)
@@ -71,7 +71,7 @@ class Bench:
 
 @cocotb.test()
 async def double_words_are_placed(dut):
-    """Completions of every length, to the last double word of a page, at full rate and with gaps."""
+    """Completions of every length, up to the last double word of a page, at full rate and with gaps."""
     await start_clock(dut)
     for gaps in (0.0, 0.4):
         bench = Bench(dut, gaps)
@@ -86,8 +86,10 @@ async def double_words_are_placed(dut):
 
 @cocotb.test()
 async def every_error_is_told(dut):
-    """Each error code, status, poison and discontinuation alone, with and without the completed bit, in one beat and
-    in several; a sound packet after each."""
+    """Each error code, status, poison and discontinuation alone, with a valid packet after each.
+
+    With and without the completed bit, in one beat and in several.
+    """
     await start_clock(dut)
     bench = Bench(dut)
     faults = [*({"code": code} for code in CODES), *({"status": status} for status in STATUSES.values()),
@@ -103,7 +105,7 @@ async def every_error_is_told(dut):
 
 @cocotb.test()
 async def errors_mix(dut):
-    """Several faults at once, packet after packet without a gap between them."""
+    """Several errors at once, packets without gaps between them."""
     await start_clock(dut)
     bench, seen = Bench(dut, gaps=0.1), Counter()
     wanted = [(stray, bad, ends, discontinued, long) for stray in (False, True) for bad in (False, True)

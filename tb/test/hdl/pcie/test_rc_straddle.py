@@ -1,4 +1,4 @@
-"""Completions with straddle: whatever begins and ends in a beat, each is what it would be without; and how fast."""
+"""Tests of completions with straddle: results equal those without straddle, in any arrangement; throughput."""
 
 import itertools
 import random
@@ -16,37 +16,37 @@ from weft.tb.sim.stream.payload import unpack
 from weft.tb.test.hdl.pcie.rc_packets import CODES, DISCONTINUE, HEADER_DWORDS, NORMAL, STATUSES, any_packet
 from weft.tb.test.rounds import rounds
 
-# PG213, sideband of RC at 512 bit, with straddle: lowest bits of the fields.
+# PG213, sideband of RC at 512 bits, with straddle: lowest bits of the fields.
 SOP, SOP_LANE, EOP, EOP_LANE = 64, 68, 76, 80
 SLOTS, SLOT_DWORDS = 4, 4
-MEANINGLESS = (1 << SOP) - 1 | (1 << 161) - (1 << 97)      # byte enables and parity: nobody looks at them
+MEANINGLESS = (1 << SOP) - 1 | (1 << 161) - (1 << 97)      # byte enables and parity: must be ignored
 
 
 class Beat:
-    """A beat of RC that is being filled; what has no meaning is random."""
+    """A beat of RC under construction; bits without meaning are random."""
 
     def __init__(self, rng):
         self.words = [rng.getrandbits(32) for _ in range(LANES)]
         self.user, self.used, self.begun, self.ended = rng.getrandbits(161) & MEANINGLESS, 0, 0, []
-        for k in range(SLOTS):      # pointers of what does not begin or end
+        for k in range(SLOTS):      # pointers of slots in which nothing begins or ends
             self.user |= rng.getrandbits(2) << SOP_LANE + 2 * k | rng.getrandbits(4) << EOP_LANE + 4 * k
 
     def _point(self, at, width, to):
         self.user = self.user & ~((1 << width) - 1 << at) | to << at
 
     def begin(self):
-        """A completion begins in the next slot."""
+        """Begin a completion in the next slot."""
         self._point(SOP_LANE + 2 * self.begun, 2, self.used)
         self.user |= 1 << SOP + self.begun
         self.begun += 1
 
     def put(self, words):
-        """Up to a slot of double words."""
+        """Add up to a slot of double words."""
         self.words[SLOT_DWORDS * self.used:SLOT_DWORDS * self.used + len(words)] = words
         self.used += 1
 
     def end(self, packet, dwords):
-        """It ended in the slot put last, of which it has so many double words."""
+        """End a packet in the slot added last, which holds ``dwords`` of its double words."""
         number = len(self.ended)
         self._point(EOP_LANE + 4 * number, 4, SLOT_DWORDS * (self.used - 1) + dwords - 1)
         self.user |= 1 << EOP + number
@@ -58,8 +58,10 @@ class Beat:
 
 
 def straddle(packets, rng, gap=0.0, place=0):
-    """Beats with the packets one behind the other, the first in slot ``place``; with chance ``gap`` a slot between two
-    is left empty."""
+    """Return beats with consecutive packets, the first in slot ``place``.
+
+    ``gap`` is the chance of an empty slot between two packets.
+    """
     beats, beat = [], Beat(rng)
     beat.used = place
 
@@ -84,7 +86,7 @@ def straddle(packets, rng, gap=0.0, place=0):
         full()
     if beat.used:
         beats.append(beat)
-    for beat in beats:      # it says nothing while nothing ends
+    for beat in beats:      # random while nothing ends
         if any(packet.discontinued for packet in beat.ended) if beat.ended else rng.getrandbits(1):
             beat.user |= DISCONTINUE
     return beats
@@ -96,12 +98,12 @@ class Bench:
         self.cycle, self.stalls, self.got = 0, 0, []
 
     async def pass_cycle(self, beat=None):
-        """One cycle, with a beat or without; whether it was taken."""
+        """Pass one cycle, with or without a beat; return True if it was taken."""
         dut, rng = self.dut, self.rng
         dut.s_axis_rc__tvalid.value = int(beat is not None)
         dut.s_axis_rc__tkeep.value, dut.s_axis_rc__tlast.value = rng.getrandbits(LANES), rng.getrandbits(1)
         (beat or Beat(rng)).drive(dut)
-        dut.o__ready.value = rng.getrandbits(1)     # nobody looks at it
+        dut.o__ready.value = rng.getrandbits(1)     # must be ignored
         await ReadOnly()
         if int(dut.o__valid.value):
             self.got.append((self.cycle, unpack(CompletionBeat, int(dut.o__payload.value))))
@@ -119,7 +121,7 @@ class Bench:
                 pass
 
     async def exchange(self, packets, *, gap=0.0, idle=0.0):
-        """Send packets and hold what comes out against them; the cycles of the first and the last beat."""
+        """Send packets and compare the output; return the cycles of the first and the last beat."""
         beats, begun = straddle(packets, self.rng, gap), len(self.got)
         await self.send(beats, idle)
         wanted = [max(-(-len(packet.payload) // LANES), 1) for packet in packets]
@@ -143,8 +145,10 @@ class Bench:
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def every_place(dut):
-    """Completions of every length behind others of every length, so that each begins in every slot; one fills a page.
-    Without gaps, with gaps in the beats, and with idle cycles."""
+    """Completions of every length after others of every length, so that each begins in every slot; one fills a page.
+
+    Without gaps, with gaps in the beats, and with idle cycles.
+    """
     await start_clock(dut)
     bench = Bench(dut)
     lengths = [*range(1, 40), *range(60, 70)]
@@ -156,7 +160,7 @@ async def every_place(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def errors_mix(dut):
-    """Every fault with every other, short and long, among sound completions in the same beats."""
+    """Every combination of two errors, short and long, among valid completions in the same beats."""
     await start_clock(dut)
     bench, rng, seen = Bench(dut), random.Random(bench_seed()), Counter()
     wanted = [(stray, bad, ends, long) for stray in (False, True) for bad in (False, True) for ends in (False, True)
@@ -179,7 +183,7 @@ async def errors_mix(dut):
 
 
 async def rate(bench, packets):
-    """Cycles from the first beat out to the last, and those in which RC was stalled."""
+    """Return the cycles from the first beat out to the last, and those in which RC was stalled."""
     bench.stalls = 0
     first, last = await bench.exchange(packets)
     return last - first + 1, bench.stalls
@@ -187,8 +191,10 @@ async def rate(bench, packets):
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def throughput(dut):
-    """RC is never stalled by completions that are one to a beat on average or longer: of 64 bytes as many come out as a
-    beat has room for, 4 in 5 cycles. Of smaller ones one comes out in each cycle."""
+    """Completions that average one beat or more never stall RC.
+
+    Completions of 64 bytes leave as fast as the beats can hold them, 4 in 5 cycles; smaller ones leave one per cycle.
+    """
     await start_clock(dut)
     bench = Bench(dut)
     for dwords in (13, 16, 17, 31, 32, 64, 256):
@@ -205,7 +211,7 @@ async def throughput(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def latency(dut):
-    """Three cycles from the beat with the end, two if the completion began in an earlier one."""
+    """Three cycles from the beat with the end; two if the completion began in an earlier beat."""
     await start_clock(dut)
     bench = Bench(dut)
     for dwords, place in itertools.product((1, 13, 14, 16), range(SLOTS)):

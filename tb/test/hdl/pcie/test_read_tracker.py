@@ -1,4 +1,4 @@
-"""The watch over reads: of every tag it knows whether it is out."""
+"""Tests of the read tracker: it knows for every tag whether a read is outstanding."""
 
 import random
 from collections import Counter
@@ -19,19 +19,21 @@ SEEN = ("read", "refused read", "answer", "last answer", "stray", "lost", "answe
 
 
 class Watch:
-    """The block, cycle by cycle, beside a set of the tags that are out."""
+    """The block, cycle by cycle, beside a set of outstanding tags."""
 
     def __init__(self, dut):
         self.dut, self.rng, self.out, self.seen = dut, random.Random(bench_seed()), set(), Counter()
-        self.before = None, 0, 0, 0     # answer, its beat, done and gone of the last cycle
-        self.just_read = None           # in the last cycle: nothing comes back for it yet
+        self.before = None, 0, 0, 0     # completion, its beat, done and gone of the last cycle
+        self.just_read = None           # read in the last cycle: no completion can come yet
 
     def some_tag(self):
         return self.rng.choice([*self.out]) if self.out and self.rng.random() < 0.7 else self.rng.randrange(TAGS)
 
     async def cycle(self, *, read=None, taken=1, answer=None, done=0, gone=0):
-        """Ask for the tag ``read`` and answer the tag ``answer``, None for neither; what must be, is: of answers, a
-        cycle later. Returns the tag that the watch gave up."""
+        """Send a read with tag ``read`` and a completion of tag ``answer`` (None: none), and check the outputs.
+
+        Completions appear a cycle later. Returns the tag of a read that the tracker ended.
+        """
         dut, rng, lost = self.dut, self.rng, None
         request = pack(ReadTlp, address=rng.getrandbits(62), dwords=rng.getrandbits(11), first_be=rng.getrandbits(4),
                        last_be=rng.getrandbits(4), tag=rng.randrange(TAGS) if read is None else read)
@@ -80,10 +82,10 @@ async def every_tag_is_watched(dut):
             answer = watch.some_tag() if rng.random() < 0.5 else None
             await watch.cycle(read=read, taken=int(rng.random() < 0.8), done=int(rng.random() < 0.6),
                               answer=answer if answer not in (read, watch.just_read) else None)
-        await watch.cycle()     # nothing comes back yet for what was just asked for
+        await watch.cycle()     # no completion can come yet for the read before
         assert len(out) > TAGS // 4, "hardly a tag was out"
         for tag in rng.sample(sorted(out), 9):
-            await watch.cycle(answer=tag, done=1, gone=1)       # what comes all the same passes
+            await watch.cycle(answer=tag, done=1, gone=1)       # completions that still come pass
         await watch.cycle(gone=1)
         left = len(out)
         lost = [await watch.cycle(gone=int(k < TAGS - 1)) for k in range(TAGS)]

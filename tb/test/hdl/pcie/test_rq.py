@@ -1,4 +1,4 @@
-"""Request shims, with straddle and without: reads and writes share RQ, whole and fairly."""
+"""Tests of the request shims, with and without straddle: reads and writes share RQ, whole and fairly."""
 
 import random
 from collections import Counter
@@ -47,7 +47,7 @@ class Bench:
         return fields, [int.from_bytes(payload[k:k + 4], "little") for k in range(0, len(payload), 4)]
 
     async def packet(self):
-        """The next :class:`~weft.tb.test.hdl.pcie.rq_packets.Request`."""
+        """Return the next :class:`~weft.tb.test.hdl.pcie.rq_packets.Request`."""
         return await with_timeout(self.rq.recv(), 20, "us")
 
 
@@ -79,7 +79,9 @@ async def mixed(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def fair_and_full(dut):
-    """With both waiting they alternate, and RQ is never idle: 512 bytes and a read in ten beats, in nine with straddle.
+    """When both wait, reads and writes alternate, and RQ is never idle.
+
+    512 bytes and a read take ten beats, nine with straddle.
     """
     await start_clock(dut)
     bench = Bench(dut)
@@ -102,7 +104,7 @@ async def fair_and_full(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def largest(dut):
-    """A write of 4 KiB whose beats come one by one becomes whole."""
+    """A write of 4 KiB whose beats come with gaps leaves as one packet."""
     await start_clock(dut)
     bench = Bench(dut, pause=0.8)
     for _ in range(3):
@@ -113,7 +115,7 @@ async def largest(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def no_credits(dut):
-    """Without credits for reads writes pass, and reads go on when there are some."""
+    """Without credits for reads, writes pass; reads continue with new credits."""
     await start_clock(dut)
     bench = Bench(dut)
     dut.nonposted_credits.value = 0
@@ -137,8 +139,10 @@ async def no_credits(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def writes_under_way(dut):
-    """A write is under way until its sequence number has come back, whatever reads tell; two may come in a cycle. When
-    all is gone, nothing is."""
+    """A write is outstanding until its sequence number returns, whatever numbers of reads return.
+
+    Two numbers may return in a cycle. When the function is gone, no write is outstanding.
+    """
     await start_clock(dut)
     bench, waiting = Bench(dut), []
 
@@ -181,8 +185,11 @@ async def writes_under_way(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms", skip=not STRADDLE)
 async def halves(dut):
-    """A packet of n double words takes ceil(n / 8) halves of beats, and RQ is never idle, unless the beats in which
-    writes come are more. Of reads and short writes, some of which find no other, a few beats more."""
+    """A packet of n double words takes ceil(n / 8) half beats, and RQ is never idle.
+
+    The exception are writes that arrive in more beats than that. Reads and short writes may take a few beats more, when
+    there is no packet for the other half.
+    """
     await start_clock(dut)
     bench = Bench(dut)
     for lengths, reads, more in (([128], 0, 0.01), ([32], 0, 0.01), ([64, 36, 3], 0, 0.01), ([128], 160, 0.01),

@@ -1,4 +1,4 @@
-"""Splitter against the rule in Python: cut at multiples of the size."""
+"""Tests of the splitter against the rule in Python: cut at multiples of the size."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ from weft.tb.sim.stream.stream import StreamSink, StreamSource
 
 
 def pieces(address, length, size):
-    """(address, length) of every piece."""
+    """Return (address, length) of every piece."""
     result = []
     while length:
         part = min(length, size - address % size)
@@ -83,7 +83,7 @@ def test_requests_are_cut_at_aligned_boundaries(sim):
 def test_impossible_read_parameters_are_refused(change):
     with pytest.raises(ValueError, match="bulk"):
         DmaRead(preset("test").with_(**change), bulk_clients=2)
-    gc.collect()    # of what was never built, while the warning about it is ignored
+    gc.collect()    # collect half-built components while their warning is ignored
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")

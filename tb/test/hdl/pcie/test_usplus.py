@@ -1,4 +1,4 @@
-"""Shim, DMA engines and MSI-X against the UltraScale+ hard block and a root complex with 900 to 1100 ns reads."""
+"""Tests of shim, DMA engines and MSI-X with the UltraScale+ hard block and a root complex with 900 to 1100 ns reads."""
 
 import os
 
@@ -58,7 +58,7 @@ async def traffic(dut):
 
 @cocotb.test()
 async def registers(dut):
-    """4 and 8 bytes work; everything else is refused and does not disturb."""
+    """Accesses of 4 and 8 bytes work; all others are rejected without side effects."""
     bench = Bench(dut)
     bench.host.strict = False
     await bench.start()
@@ -124,7 +124,7 @@ async def interrupts(dut):
 
 @cocotb.test()
 async def interrupts_among_writes(dut):
-    """What the host wrote into the table goes where it says, whatever else is written at the time."""
+    """Each interrupt message goes to the address in its table entry, whatever other writes are in progress."""
     bench = Bench(dut, pause=0.1)
     vectors = preset("test").msix_vectors
     await bench.start(vectors=vectors)
@@ -157,7 +157,7 @@ async def interrupts_among_writes(dut):
 
 @cocotb.test()
 async def failed_reads(dut):
-    """Reads of memory that is not there come back marked as errors, and the next ones work."""
+    """Reads of absent memory are marked as errors; the next reads work."""
     bench = Bench(dut)
     bench.host.strict = False
     await bench.start()
@@ -177,7 +177,9 @@ async def failed_reads(dut):
 
 @cocotb.test()
 async def write_rate(dut):
-    """Aligned 4 KiB writes at MPS 512: 9 RQ beats for 512 bytes, 17 for 1024 with straddle, and RQ is never left idle.
+    """Aligned 4 KiB writes at MPS 512: RQ is never idle.
+
+    512 bytes take 9 RQ beats; with straddle, 1024 bytes take 17.
     """
     bench = Bench(dut)
     await bench.start()
@@ -202,8 +204,11 @@ async def write_rate(dut):
 
 @cocotb.test()
 async def read_rate(dut):
-    """4 KiB reads at MRRS 1024 and 1 microsecond of latency, once the card knows how the host splits completions, or
-    with straddle whatever it does: the buffer for them stays nearly empty. Also the latency of one line."""
+    """4 KiB reads at MRRS 1024 and a latency of 1 microsecond; the buffer of completions stays nearly empty.
+
+    Without straddle that holds once the card knows how the host splits completions. Also measures the latency of one
+    line.
+    """
     bench = Bench(dut, read_bytes=1024, split_all="WEFT_SPLIT" in os.environ)
     await bench.start()
     base = bench.regions[0].physical(0)

@@ -1,4 +1,4 @@
-"""Frames for the receive benches."""
+"""Frames for the benches of the receive path."""
 
 from weft.hdl.contract import wire
 
@@ -7,7 +7,7 @@ PEER_MAC, PEER_IP = 0x02_00_00_00_00_02, 0x0A00_0002
 
 
 def roce(opcode, *, payload=b"", va=0x1000, rkey=0x100, rsn=0, imm=0, dma_length=None, **fields):
-    """A right RoCEv2 frame of any opcode in use; ``fields`` as of ``wire.build_frame``."""
+    """Return a valid RoCEv2 frame of any opcode in use; ``fields`` as of ``wire.build_frame``."""
     values = {
         "RETH": {"va": va, "rkey": rkey, "dma_length": len(payload) if dma_length is None else dma_length},
         "RSNH": {"rsn": rsn},

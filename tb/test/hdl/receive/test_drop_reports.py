@@ -1,4 +1,4 @@
-"""Refusals alone: of each QP one report until all that was told is consumed, and then one again."""
+"""Tests of drop reports: one report for each QP until all reports are consumed, then another one."""
 
 import random
 from collections import Counter
@@ -13,28 +13,29 @@ from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 
 QPS = 128
-MOST = (1 << ON_WAY_WIDTH) - 1      # reports between here and the ring
-SLACK = 4                           # cycles that the block may take to see that all is consumed
+MOST = (1 << ON_WAY_WIDTH) - 1      # reports between the block and the ring
+SLACK = 4                           # cycles after which the block knows that all reports are consumed
 
 
 class Bench:
-    """Refused packets, the way to the report ring, and its driver.
+    """Dropped packets, the path of reports to the ring, and its driver.
 
     Attributes
     ----------
     asking, writing, reading, filling : float
-        How often in a cycle a packet is refused, a report comes to the ring, the driver reads all that is there, and
-        half of the ring is taken.
+        Chance per cycle that a packet is dropped, that a report reaches the ring, that the driver reads all reports,
+        and
+        that half of the ring is in use.
     """
 
     def __init__(self, dut, rng):
         self.dut, self.rng = dut, rng
         self.asking, self.writing, self.reading, self.filling = 0.4, 0.5, 0.1, 0.0
         self.indices = range(QPS)
-        self.asked = None               # (index, whether half of the ring was taken) of the cycle before
-        self.told = set()               # since nothing was left to consume
+        self.asked = None               # (index, half of the ring in use) of the cycle before
+        self.told = set()               # QPs reported since all reports were consumed
         self.on_way, self.unread, self.written = 0, 0, 0
-        self.clear = range(QPS - 1)     # cycles in which the bits of memory are cleared; one is over
+        self.clear = range(QPS - 1)     # cycles in which the bits of the memory are cleared; one is over
         self.cycle = 0
         self.cases = Counter()
 
@@ -43,13 +44,13 @@ class Bench:
             await self.step(self.rng.choice(self.indices) if self.rng.random() < self.asking else None)
 
     async def step(self, index=None):
-        """A cycle with a refused packet of QP ``index``; then one without."""
+        """Pass a cycle with a dropped packet of QP ``index``; then one without."""
         dut = self.dut
         for ask in (index, None) if index is not None else (None,):
             half = self.rng.random() < self.filling
             dut.dropped.value, dut.reports__half.value = ask is not None, half
             if ask is not None:
-                dut.index.value = ask | self.rng.getrandbits(24) // QPS * QPS     # with the generation above
+                dut.index.value = ask | self.rng.getrandbits(24) // QPS * QPS     # with the generation in the high bits
             self.arrive()
             await RisingEdge(dut.clk)
             self.look()
@@ -57,7 +58,7 @@ class Bench:
             self.cycle += 1
 
     def arrive(self):
-        """At the ring, and at its driver."""
+        """Move reports to the ring, and read them."""
         if self.rng.random() < self.reading:
             self.unread = 0
         self.written = int(self.on_way > 0 and self.rng.random() < self.writing)
@@ -66,7 +67,7 @@ class Bench:
         self.dut.reports__written.value, self.dut.reports__unread.value = self.written, self.unread > 0
 
     def look(self):
-        """What the block says of the packet before, and whether it may."""
+        """Compare the block's decision on the previous packet with the permitted ones."""
         tell, coalesced = int(self.dut.report.value), int(self.dut.count_reports_coalesced.value)
         assert tell + coalesced == (self.asked is not None)
         if self.asked:
@@ -88,7 +89,7 @@ class Bench:
             self.clear = range(self.cycle + 1, self.cycle + 1 + QPS)
 
     async def settle(self):
-        """Until all is consumed and forgotten."""
+        """Wait until all reports are consumed and all bits cleared."""
         self.asking, self.writing, self.reading, self.filling = 0.0, 1.0, 1.0, 0.0
         while self.told or self.cycle < self.clear.stop + SLACK:
             await self.run(1)
@@ -97,7 +98,7 @@ class Bench:
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def each_qp_is_told_of_once(dut):
     rng = random.Random(bench_seed())
-    for _ in range(2):                      # the second time behind a reset amid reports on their way
+    for _ in range(2):                      # the second time after a reset with reports outstanding
         clock = await start_clock(dut)
         bench = Bench(dut, rng)
         await bench.run(QPS)
@@ -108,12 +109,12 @@ async def each_qp_is_told_of_once(dut):
         bench.asking, bench.reading, bench.filling = 0.6, 0.0, 0.5
         await bench.run(200)
         await bench.settle()
-        bench.writing = 0.0                             # reports go no further: more than can be counted
+        bench.writing = 0.0                             # reports do not reach the ring: more than can be counted
         for index in rng.sample(range(QPS), QPS):
             await bench.step(index)
         assert len(bench.told) == MOST
         await bench.settle()
-        for index in bench.indices:                     # each is told of again
+        for index in bench.indices:                     # each is reported again
             await bench.step(index)
         assert len(bench.told) == QPS
         assert min(bench.cases[case] for case in ("told", "told before", "half", "full", "clearing")) >= 20, bench.cases

@@ -1,4 +1,4 @@
-"""The receive parser against its functional model."""
+"""Tests of the receive parser against its functional model."""
 
 import gc
 import os
@@ -35,10 +35,10 @@ from weft.tb.test.hdl.receive.frames import IP, MAC, PEER_MAC, roce
 
 PARAMS = preset("test").with_(rx_buffer_beats=256)
 LATENCY = 8
-UNDECIDED = 5                   # small packets that are asked for and whose headers do not wait yet
+UNDECIDED = 5                   # small packets whose translations are outstanding and whose headers are not queued yet
 FAST = os.environ.get("WEFT_SIM") == "verilator"
 FRAMES = 400 if FAST else 72
-STEP = 1 if FAST else 5         # of the lengths tried
+STEP = 1 if FAST else 5         # between tested lengths
 CASES = 20
 IPV4_AT = wire.ETH.size_bytes
 UDP_AT = IPV4_AT + wire.IPV4.size_bytes
@@ -46,12 +46,12 @@ KNOWN = list(wire.EXTENSIONS)
 HOST_FIRST, HOST_LOG2 = 0xC0_0000, 22        # a quarter of all QPNs
 MAC_PADDING = wire.MIN_FRAME_BYTES - wire.RETH_OFFSET - wire.ICRC_BYTES      # of a packet of a BTH alone
 BROADCAST = (1 << 48) - 1
-# Bytes of the IPv4 header that the ICRC does not cover, only the header's checksum: TOS, TTL, the checksum itself.
+# Bytes of the IPv4 header that the ICRC does not cover, but its checksum does: TOS, TTL, the checksum itself.
 UNPROTECTED = [IPV4_AT + 1, IPV4_AT + 8, IPV4_AT + 10, IPV4_AT + 11]
 
 
 class ParseBench:
-    """The parser with a source of frames, sinks, and a list of its refusals."""
+    """The parser with a source of frames, sinks, and a list of its dropped packets."""
 
     def __init__(self, dut, rng, *, pause=0.0):
         self.dut = dut
@@ -60,13 +60,13 @@ class ParseBench:
         self.payload = StreamSink(dut, "o_payload", dut.clk, pause=pause, rng=rng)
         self.translate = StreamSink(dut, "o_translate", dut.clk, pause=pause, rng=rng)
         self.fate = StreamSink(dut, "o_outcome", dut.clk, pause=pause, rng=rng)
-        self.unasked = []           # headers of packets of QPs, not yet compared with what was asked
+        self.unasked = []           # headers of packets of QPs, not yet compared with their translation requests
         self.refused, self.frames, self.sent = [], 0, 0
-        self.in_vain = 0            # translations that were asked for packets that were refused
-        self.asked_before = 0       # of `fate`, compared
+        self.in_vain = 0            # translations requested for packets that were dropped
+        self.asked_before = 0       # number of items of `fate` that are compared
         self.to_host = Counter()    # (opcode, bytes) of frames for software on the host
         self.nic_takes = True       # the Simple NIC: a raw frame is done when its header is taken
-        self.raws_done = 0          # it is done with so many more
+        self.raws_done = 0          # raw frames that it has yet to acknowledge
         cocotb.start_soon(self._watch())
 
     async def _watch(self):
@@ -88,13 +88,13 @@ class ParseBench:
             self.source.send_nowait(value)
 
     async def settle(self):
-        """Wait until every frame was decided on."""
+        """Wait until every frame has an outcome."""
         await self.source.idle()
         while self.frames < self.sent:
             await RisingEdge(self.dut.clk)
 
     async def forget_asked(self):
-        """What was asked for until now is not compared."""
+        """Discard the translation requests so far."""
         while len(self.translate):
             await self.translate.recv()
         while len(self.fate):
@@ -102,7 +102,10 @@ class ParseBench:
         self.asked_before = self.fate.received
 
     async def check_asked(self):
-        """Every packet of a QP that was passed on was asked for, in order; how many were asked for in vain."""
+        """Check that the translation of every passed packet was requested, in order.
+
+        Returns the number of requests for packets that were dropped.
+        """
         headers, in_vain = iter(self.unasked), 0
         for _ in range(self.fate.received - self.asked_before):
             request = TranslateRequest.from_bits(await self.translate.recv())
@@ -138,12 +141,15 @@ def data_frame(rng, length, **fields):
 
 
 def word(**fields):
-    """A value of ``host_qpns``."""
+    """Return a value of ``host_qpns``."""
     return int.from_bytes(HOST_QPNS.pack(**fields), "little")
 
 
 def host_frame(rng, opcode=None, length=None, padding=None):
-    """A packet for a QPN of software on the host; the shortest is filled up to 60 bytes, or with ``padding``."""
+    """Return a packet for a QPN of software on the host.
+
+    The shortest ones are filled up to 60 bytes, or with ``padding``.
+    """
     frame = roce(rng.getrandbits(8) if opcode is None else opcode, psn=rng.getrandbits(24),
                  dest_qp=rng.choice([1, HOST_FIRST + rng.getrandbits(HOST_LOG2)]), src_ip=rng.getrandbits(32),
                  payload=rng.randbytes(some_length(rng) if length is None else length))
@@ -163,7 +169,7 @@ def some_length(rng):
 
 
 def random_frame(rng, case):
-    """A frame of any kind, often with something wrong; one frame of every case has seen most."""
+    """Return a frame of any kind, often with an error; one frame of every case covers most outcomes."""
     frame = data_frame(rng, some_length(rng))
     if case < 4:
         return frame
@@ -206,7 +212,7 @@ def random_frame(rng, case):
 
 
 def seen_by_driver(header):
-    """Whether the parser passes a header on rather than counting it."""
+    """Return True if the parser passes a header on, and does not only count it."""
     return header.kind != "REFUSED" or header.opcode
 
 
@@ -222,7 +228,7 @@ def compare(value, expected):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def host_range(dut):
-    """Which QPNs are software's: ranges of every size, at their edges, with QPN 1 and without."""
+    """QPNs of software: ranges of every size, at their edges, with and without QPN 1."""
     rng, bench = await start(dut)
     inside = 0
     for log2 in range(25):
@@ -241,7 +247,7 @@ async def host_range(dut):
 
 
 async def expect(bench, frames):
-    """Compare everything that comes out with what the model makes of ``frames``; count the cases."""
+    """Compare all outputs with those of the model for ``frames``; count the cases."""
     cases, refused = Counter(), []
     for frame, error in frames:
         header, payload = parse(frame, error=error, mac=MAC, ip=IP, host_qpns=int(bench.dut.host_qpns.value))
@@ -280,7 +286,7 @@ async def random_frames(dut):
     surely += [host_frame(rng, 4, 0, padding) for padding in range(MAC_PADDING + 2)]
     surely += [host_frame(rng, 4, 4), seal(edit(host_frame(rng, 4, 4), wire.IPV4, IPV4_AT, total_length=44)),
                flip(host_frame(rng, 4, 0), 57, 3), roce(4, dest_qp=3)]
-    # One for the host that was cut; and what only looks like one, and is no RoCE.
+    # A truncated one for the host; and one that only resembles it, and is no RoCE packet.
     surely += [host_frame(rng, 4, 60)[:-5],
                edit(host_frame(rng, 4, 60), wire.UDP, UDP_AT, dport=wire.ROCE_UDP_PORT + 1),
                edit(host_frame(rng, 4, 60), wire.ETH, 0, ethertype=wire.ETHERTYPE_ARP)]
@@ -305,7 +311,7 @@ async def random_frames(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def truncated_anywhere(dut):
-    """A data packet cut at every length, back to back, with whole ones of every length behind what is cut."""
+    """A data packet cut at every length, back to back, with whole packets of every length after it."""
     rng, bench = await start(dut)
     whole = data_frame(rng, 130)
     frames = []
@@ -319,7 +325,7 @@ async def truncated_anywhere(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def back_to_back(dut):
-    """Frames without gaps lose nothing while the outputs keep up: minimum frames, probes, all sizes mixed."""
+    """Frames without gaps cause no loss while the outputs are ready: minimum frames, probes, mixed sizes."""
     rng, bench = await start(dut)
     arp = wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=wire.ETHERTYPE_ARP) + bytes(46)
     frames = [(arp, False)] * 40
@@ -336,7 +342,7 @@ async def back_to_back(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def full_rate(dut):
-    """4096- and 1024-byte payloads: one beat per cycle in, and the payload as fast as its frames."""
+    """4096- and 1024-byte payloads: one beat per cycle in, and the payload at the rate of its frames."""
     for size in (4096, 1024):
         rng, bench = await start(dut)
         count = (8 if FAST else 4) * 4096 // size
@@ -368,7 +374,7 @@ async def full_rate(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def overflow(dut):
-    """With nothing taken out, whole frames are dropped; what was kept is intact."""
+    """When the outputs are not ready, whole frames are dropped; accepted ones are intact."""
     rng, bench = await start(dut)
     bench.header.pause = bench.payload.pause = 1.0
     await ClockCycles(dut.clk, 2)
@@ -388,7 +394,7 @@ async def overflow(dut):
         compare(value, header)
         if payload:
             assert await receive(bench.payload) == (payload, 0)
-    # and it goes on afterwards
+    # and it continues afterwards
     bench.refused.clear()
     await bench.forget_asked()
     frame = data_frame(rng, 1000)
@@ -397,7 +403,7 @@ async def overflow(dut):
 
 
 async def shed_in(bench, frames):
-    """Send frames back to back, as long as nothing is taken; how many of each kind stay."""
+    """Send frames back to back while no output is ready; return the number of accepted frames."""
     before = len(bench.refused)
     for frame in frames:
         bench.send(frame)
@@ -409,7 +415,7 @@ async def shed_in(bench, frames):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def new_packets_are_shed(dut):
-    """When many packets wait, new ones are dropped, until few do; all others come as long as there is room."""
+    """When many packets wait, new ones are dropped, until few wait; all others are accepted while there is space."""
     rng, bench = await start(dut)
 
     def new(psn):
@@ -453,7 +459,7 @@ async def new_packets_are_shed(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def who_asks_for_pauses_sheds_nothing_until_it_must(dut):
-    """The marks for pauses come long before; new packets are dropped early only after there was no room for one."""
+    """The marks for pauses are far below; new packets are dropped early only after one found no space."""
     rng, bench = await start(dut)
     dut.pause_enabled.value = 1
     bench.header.pause = bench.payload.pause = 1.0
@@ -463,7 +469,7 @@ async def who_asks_for_pauses_sheds_nothing_until_it_must(dut):
         return roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(64))
 
     async def take(count):
-        """Let as many be taken at least; how many were."""
+        """Take at least ``count`` headers; return the number."""
         taken = 0
         while taken < count:
             bench.header.pause = bench.payload.pause = 0.5
@@ -485,7 +491,7 @@ async def who_asks_for_pauses_sheds_nothing_until_it_must(dut):
             assert int(dut.pause_low.value) == (waiting < PAUSE_UNTIL)
         assert high == PAUSE_FROM
         assert await shed_in(bench, [new()]) == 0
-        # Now it is as without pauses, until few wait.
+        # From now on as without pauses, until few wait.
         waiting -= await take(HEADER_DEPTH - SHED_FROM - 8)
         kept = await shed_in(bench, [new()])
         assert SHED_FROM <= waiting and kept == 0, (waiting, kept)
@@ -498,7 +504,7 @@ async def who_asks_for_pauses_sheds_nothing_until_it_must(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def large_packets_are_shed(dut):
-    """The same by what the payload buffer holds."""
+    """The same limits for the data in the payload buffer."""
     rng, bench = await start(dut)
     bench.payload.pause = 1.0
     await ClockCycles(dut.clk, 2)
@@ -525,7 +531,7 @@ async def large_packets_are_shed(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def nobody_translates(dut):
-    """Packets for whose translations there is no room are dropped, raw frames are not."""
+    """Packets without space for their translations are dropped, raw frames are not."""
     rng, bench = await start(dut)
     bench.translate.pause = 1.0
     await ClockCycles(dut.clk, 2)
@@ -543,7 +549,10 @@ async def nobody_translates(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def given_up_while_it_arrives(dut):
-    """At every beat of a frame: the frame is dropped if it was asked for and is not yet whole, no other one is."""
+    """``give_up`` at every beat of a frame drops the frame if its translation was requested and it is incomplete.
+
+    No other frame is dropped.
+    """
     rng, bench = await start(dut)
     frame = data_frame(rng, 300)
     count = len(beats(frame))
@@ -570,7 +579,7 @@ async def given_up_while_it_arrives(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def raw_frames_have_a_share(dut):
-    """The Simple NIC takes none: raw frames are dropped behind the first ones, packets of all kinds are not."""
+    """When the Simple NIC takes none, raw frames after the first ones are dropped, packets of all kinds are not."""
     rng, bench = await start(dut, word(first=HOST_FIRST, log2=HOST_LOG2, ranged=1, qp1=1))
     bench.nic_takes = False
     raw = rng.choice([wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=wire.ETHERTYPE_ARP) + bytes(46),
@@ -594,7 +603,7 @@ async def raw_frames_have_a_share(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def disabled(dut):
-    """Frames that begin while the card is disabled are dropped, whole."""
+    """Frames that begin while the card is disabled are dropped completely."""
     rng, bench = await start(dut)
     dut.enable.value = 0
     frames = [data_frame(rng, 1024), data_frame(rng, 1024), data_frame(rng, 100)]
@@ -611,7 +620,7 @@ async def disabled(dut):
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
 async def any_address(dut):
-    """Without addresses set, everything is for this card."""
+    """Without configured addresses, every frame is for this card."""
     rng, bench = await start(dut)
     dut.network__mac.value = dut.network__ip.value = 0
     frame = data_frame(rng, 10, dst_mac=PEER_MAC, dst_ip=7)
@@ -630,4 +639,4 @@ def test_every_frame_is_classified_as_the_model_does(sim):
 def test_a_buffer_too_small_for_two_packets_is_refused():
     with pytest.raises(ValueError, match="rx_buffer_beats"):
         Parse(PARAMS.with_(rx_buffer_beats=64))
-    gc.collect()    # of what was never built, while the warning about it is ignored
+    gc.collect()    # collect half-built components while their warning is ignored

@@ -1,4 +1,4 @@
-"""The receive room from the MAC to the DMA engine, with stand-ins for translation, window and DMA."""
+"""Tests of the receive subsystem from the MAC to the DMA engine, with stand-ins for translation, window and DMA."""
 
 import random
 from collections import Counter, deque
@@ -48,17 +48,17 @@ HOST_WORD = int.from_bytes(HOST_QPNS.pack(first=HOST_QPN, log2=4, ranged=1, qp1=
 
 
 def number(index):
-    """QPN of the present life of a QP."""
+    """Return the QPN of the current incarnation of a QP."""
     return make_qpn(index, index * 0x17131, PARAMS.qpn_width)
 
 
 def generation_of(index):
-    """As reports and the window have it."""
+    """Return the generation as in reports and in the window."""
     return split_qpn(number(index), PARAMS.qpn_width)[1] % (1 << GENERATION_BITS)
 
 
 def translated(key, va, length, qpn):
-    """Reason and segments; keys 1 to 4 are refused for different reasons."""
+    """Return reason and segments; keys 1 to 4 are rejected for different reasons."""
     index, _ = split_qpn(qpn, PARAMS.qpn_width)
     if index == DEAD_QP:
         return Reason.UNKNOWN_QP, []
@@ -75,7 +75,7 @@ def translated(key, va, length, qpn):
 
 
 def judgement(rng, request):
-    """What the stand-in window says."""
+    """Return the verdict of the stand-in for the window."""
     if rng.random() < 0.1:
         verdict = Verdict.FAR
     elif request.probe:
@@ -89,12 +89,12 @@ def judgement(rng, request):
 
 
 def tells_of_refusal(report):
-    """Whether a report says that a packet was refused."""
+    """Return True if a report is about a dropped packet."""
     return report.kind is ReportKind.ERROR or (report.kind is ReportKind.PROBE and report.reason is not Reason.OK)
 
 
 class Room:
-    """The card around the receive room."""
+    """The card around the receive subsystem."""
 
     def __init__(self, dut, rng, *, pause=0.0, accept_all=False, stopped=0.0):
         self.dut, self.rng, self.accept_all, self.stopped = dut, rng, accept_all, stopped
@@ -107,8 +107,8 @@ class Room:
         self.needs, self.requests, self.judgements = [], [], []
         self.counts, self.refused, self.tickets = Counter(), ([], []), []
         self.cycle = 0
-        self.looks = []     # (index, state) of the QP as it was when its packet was about to be placed
-        self.told, self.unread, self.reading = [], 0, 0.2   # refusals told between two readings of the driver
+        self.looks = []     # (index, state) of the QP when its packet was about to be placed
+        self.told, self.unread, self.reading = [], 0, 0.2   # dropped packets reported between two reads of the driver
         for task in (self._watch(), self._translate(), self._window(), self._table(), self._ring()):
             cocotb.start_soon(task)
 
@@ -137,8 +137,10 @@ class Room:
                 last = ticket
 
     async def _ring(self):
-        """The report ring and its driver, which reads now and then all there is: all that it was told of before may be
-        told again."""
+        """Serve the report ring with a driver that sometimes reads all reports.
+
+        After that, a QP that was reported before may be reported again.
+        """
         self.told.append([])
         while True:
             await RisingEdge(self.dut.clk)
@@ -154,7 +156,7 @@ class Room:
             self.dut.drop_reports__written.value, self.dut.drop_reports__unread.value = refusal, self.unread
 
     async def _table(self):
-        """The QP table, in which now and then a QP has gone to ERR since its packet was checked."""
+        """Serve the QP table; sometimes a QP has changed to ERR since its packet was checked."""
         shape = qp_state(PARAMS)
         while True:
             await RisingEdge(self.dut.clk)
@@ -219,7 +221,7 @@ def random_frame(rng):
     others = [*[wire.Opcode.PROBE] * 4, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
     opcode = rng.choice(sorted(wire.DATA_OPCODES) * 3 + others)
     qpn = number(rng.choice([1, 2, 3, 1, 2, 3, DEAD_QP, ERR_QP, ERR_QP]))
-    if rng.random() < 0.15:      # of a former life, or a later one
+    if rng.random() < 0.15:      # of an earlier or later incarnation
         qpn ^= 1 << rng.randrange(PARAMS.qpn_width, wire.QPN_BITS)
     payload = b""
     if opcode in wire.DATA_OPCODES or opcode == wire.Opcode.LOSS_REPORT:
@@ -234,17 +236,17 @@ def random_frame(rng):
 
 
 def stranger(rng):
-    """Another address than the peer's, often a close one."""
+    """Return an address that is not the peer's, often a similar one."""
     return PEER_IP ^ rng.choice([1 << rng.randrange(32), rng.randrange(1, 1 << 32), PEER_IP])
 
 
 class Expected:
-    """What must have come out, from the frames and the window's answers."""
+    """Expected outputs, computed from the frames and the window's verdicts."""
 
     def __init__(self, frames, needs, looks, requests, judgements):
         self.requests, self.data, self.raw, self.reports, self.refused = [], [], [], [], ([], [])
         self.progress = []      # beats of data and raw frames up to each ticket
-        self.tellable = 0       # reports that tell of a refused packet: not all need come
+        self.tellable = 0       # reports of dropped packets: some may be coalesced
         self.counts, self.cases = Counter(), Counter()
         answers, self.needs, self.looks = zip(requests, judgements, strict=True), iter(needs), iter(looks)
         beats_out, ticket = [0, 0], 0
@@ -336,7 +338,10 @@ class Expected:
 
 
 def check_reports(room, reports, expected):
-    """All that must come came in order; of those that tell of a refused packet one of each QP between two readings."""
+    """Check that reports are complete and in order.
+
+    Of reports about dropped packets there is one for each QP between two reads of the driver.
+    """
     left, coalesced = iter(expected.reports), 0
     for report in reports:
         for wanted in left:
@@ -365,13 +370,13 @@ async def settle(room):
 
 
 async def settled(room, frames):
-    """Wait until everything is placed; what must have come of it."""
+    """Wait until everything is placed; return the expected outputs."""
     await settle(room)
     return Expected(frames, room.needs, room.looks, room.requests, room.judgements)
 
 
 async def compare(room, frames):
-    """Compare what came of the frames with what is expected; return that."""
+    """Compare the outputs with the expected ones; return the latter."""
     expected = await settled(room, frames)
     requests = [DmaRequest.from_bits(await room.request.recv()) for _ in range(len(room.request))]
     assert [(r.address, r.length, bool(r.last)) for r in requests] == expected.requests
@@ -405,7 +410,7 @@ WANTED = (
 
 
 def occurred(expected):
-    """How often each case has occurred so far, as a Counter."""
+    """Return the number of occurrences of each case, as a Counter."""
     seen = Counter(("report", entry >> 1 & 31) for entry, _ in expected.reports)
     seen["page crossed"] = sum(not last for _, _, last in expected.requests)
     for case, times in expected.cases.items():
@@ -420,19 +425,19 @@ def occurred(expected):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def random_packets(dut):
-    """Packets of every kind, good and bad, until every case has occurred."""
+    """Send packets of every kind, valid and invalid, until every case has occurred."""
     rng, room = await start(dut, pause=0.1, stopped=0.2)
     frames, seen = [], Counter()
     for turn in rounds(seen, [*WANTED, "coalesced"], most=37):
         for _ in range(FRAMES // 4 if turn else FRAMES):
             frames.append(random_frame(rng))
             room.send(frames[-1])
-            # Never so fast that the buffer fills: at most ten frames are under way.
+            # Never so fast that the buffer fills: at most ten frames are outstanding.
             while room.counts["count_rx_frames"] > len(room.tickets) + len(room.refused[0]) + 10 or room.source._queue:
                 await RisingEdge(dut.clk)
                 dut.space.value = int(rng.random() < 0.7)
         dut.space.value = 1
-        seen |= occurred(await settled(room, frames))       # of all frames so far
+        seen |= occurred(await settled(room, frames))       # of all frames until now
         seen["coalesced"] = room.counts["count_reports_coalesced"]
     expected = await compare(room, frames)
     cocotb.log.info("%d frames; cases: %s", len(frames), dict(expected.cases))
@@ -441,7 +446,7 @@ async def random_packets(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def stranger_moves_no_window(dut):
-    """Packets without payload need no key. From another address than the peer's they do not even come to the window."""
+    """Packets without payload need no key; from an address that is not the peer's they do not reach the window."""
     rng, room = await start(dut, accept_all=True)
     frames = [roce(opcode, dest_qp=number(1), psn=1 << 22, ack_req=1, rkey=0, src_ip=stranger(rng))
               for opcode in [*sorted(wire.DATA_OPCODES), wire.Opcode.PROBE] * 4]
@@ -455,7 +460,7 @@ async def stranger_moves_no_window(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def refused_packets_are_told_of_once(dut):
-    """One report of each QP until the driver has read it, none while half of the ring is taken, and nobody waits."""
+    """One report of each QP until the driver has read it, none while half of the ring is in use; no packet stalls."""
     rng, room = await start(dut, accept_all=True)
     room.reading = 0
     honest = roce(wire.Opcode.WRITE_ONLY, payload=bytes(64), dest_qp=number(1), rkey=99)
@@ -491,7 +496,7 @@ async def refused_packets_are_told_of_once(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def full_rate(dut):
-    """Payload goes out as fast as frames come in: 64 to 4096 bytes per packet, across pages too."""
+    """Payload leaves as fast as frames arrive: 64 to 4096 bytes per packet, also across pages."""
     rng, room = await start(dut, accept_all=True)
     for size, count in ((4096, 4), (1024, 15), (256, 30), (64, 60)):
         for sink in (room.request, room.data):
@@ -516,7 +521,7 @@ async def full_rate(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def no_room(dut):
-    """Without room for reports nothing is sent to the window; RAW frames before the first packet pass."""
+    """Without space for reports no packet is sent to the window; RAW frames before the first packet pass."""
     rng, room = await start(dut)
     dut.space.value = 0
     raw = bytes([1]) * 60
@@ -533,7 +538,7 @@ async def no_room(dut):
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def drain(dut):
-    """A drain waits for everything before it and for nothing behind it."""
+    """A drain waits for every earlier packet and for no later one."""
     rng, room = await start(dut, accept_all=True)
     packet = roce(wire.Opcode.WRITE_ONLY, payload=bytes(1024), dest_qp=number(1), rkey=99)
     for held in (0, 1):
@@ -560,7 +565,7 @@ async def drain(dut):
         while len(room.tickets) < before + 11:
             await RisingEdge(dut.clk)
         assert not int(dut.drain_done.value)
-    # What is half here counts, and is given up if its end does not come; what is half here and no packet does not.
+    # An incomplete packet counts, and is dropped if its end does not come; an incomplete raw frame does not count.
     raw = wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + bytes(200)
     for frame, ends, most in ((packet, True, 100), (packet, False, ARRIVAL_TIMEOUT + 60), (raw, False, 10)):
         while int(dut.drain_done.value):
@@ -586,7 +591,7 @@ async def drain(dut):
                 room.source.send_nowait(value)
             await settle(room)
             assert len(room.refused[0]) == refused + (frame is packet)
-    # With nothing under way it is done at once.
+    # With no packet in progress it is done at once.
     while int(dut.drain_done.value):
         await RisingEdge(dut.clk)
     dut.drain_request.value = 1

@@ -1,4 +1,4 @@
-"""Ring reader against a host that answers line reads late and out of order."""
+"""Tests of the ring reader with a host that answers line reads late and out of order."""
 
 import os
 import random
@@ -20,7 +20,7 @@ BASE = 0x1_2345_6FC0  # one line before a 4 KiB boundary
 PREFETCH = 16
 CLEARED_CYCLES = PREFETCH + 4       # from a reset until the ring runs
 PUSHED_CYCLES = 6      # from a pushed descriptor to its delivery
-PUSHED_TO_DOORBELL = 4      # cycles at least between them, the way that they take
+PUSHED_TO_DOORBELL = 4      # least cycles between them, because of their paths
 LINE_BITS = LineData.as_shape().size
 
 
@@ -31,16 +31,16 @@ class Host:
         self.dut, self.rng, self.log2, self.pause, self.latency = dut, rng, log2, pause, latency
         self.size = 1 << log2
         self.lines = {}                 # line address -> 64 bytes as an integer
-        self.prod = self.rung = 0       # written, and told the card; free running, never masked
+        self.prod = self.rung = 0       # written, and rung; free running, never masked
         self.errors = set()             # ring indices whose read fails
-        self.cut_short = 0.0            # chance that a line ends its request; those behind it then fail, too
-        self.seen = Counter()           # requests by their lines, and what happened between them
+        self.cut_short = 0.0            # chance that a line ends its request; later lines then fail, too
+        self.seen = Counter()           # requests by their lines, and events between them
         self.in_flight = self.requests = 0
         self.pushed = set()             # ring indices of descriptors that were pushed whole
         self._fetched = 0
 
     def post(self, *, bad_phase=False, damaged=False):
-        """Put one random descriptor into the ring; returns it."""
+        """Write one random descriptor into the ring; return it."""
         lap = self.prod >> self.log2
         phase = (lap & 1) ^ 1 ^ bad_phase
         data = (self.rng.getrandbits(495) << 1 | phase).to_bytes(abi.BLOCK_BYTES, "little")
@@ -58,7 +58,7 @@ class Host:
         self.dut.prod_stb.value = 0
 
     async def push(self, index, *, whole=True, data=None, at_once=False):
-        """Push what is in the ring at an index, or nonsense if not ``whole``."""
+        """Push the descriptor at a ring index, or random data if not ``whole``."""
         if whole:
             self.pushed.add(index)
         self.rung = index + 1
@@ -97,7 +97,7 @@ class Host:
             due = [w for w in waiting if w[0] <= cycle]
             dut.i_line__valid.value = 0
             if self.rng.random() < 0.2:         # a change costs Icarus a checksum
-                dut.i_line__payload.value = self.rng.getrandbits(LINE_BITS)     # nonsense
+                dut.i_line__payload.value = self.rng.getrandbits(LINE_BITS)     # random
             if due and self.rng.random() >= self.pause:
                 chosen = self.rng.choice(due)
                 self.seen["overtaken"] += chosen[1] > min(w[1] for w in waiting)
@@ -214,7 +214,7 @@ async def in_order(dut, *, log2, wanted=()):
                 if (host.prod - cons(dut)) & mask < host.size and host.rung == host.prod:
                     sent.append(host.post())
                     index, whole = host.prod - 1, rng.random() < 0.8
-                    for _ in range(1 if whole else rng.randint(1, 8)):      # in pieces, each says the same
+                    for _ in range(1 if whole else rng.randint(1, 8)):      # in pieces, each with the same index
                         await host.push(index, whole=whole)
             await host.doorbell()
             for _ in range(rng.randint(0, 30)):
@@ -270,7 +270,7 @@ async def inconsistent_doorbell_is_ignored(dut):
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def pushed_descriptor_is_not_read(dut):
-    """Into a ring that is empty, as often as it is; damaged ones are skipped."""
+    """Into an empty ring, as often as it becomes empty; corrupted descriptors are skipped."""
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=3, pause=0.0)
     sent = []
@@ -296,7 +296,7 @@ async def inconsistent_push_is_refused(dut):
     sent = [host.post() for _ in range(3)]
     await host.doorbell()
     await until(dut, lambda: cons(dut) == 3)
-    for other in (2, 4, 8, 14):                     # 2 is the newest; the others are not the next
+    for other in (2, 4, 8, 14):                     # 2 is the newest; the others are not the next one
         host.lines[(BASE >> 6) + other % 8] = 0
         await host.push(other)
     await until(dut, lambda: len(refused) == 3)

@@ -1,4 +1,4 @@
-"""Status block: the last state always reaches the host."""
+"""Tests of the status block: the last state always reaches the host."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Ring writer against a host that polls phases and consumes late."""
+"""Tests of the ring writer with a host that polls phase bits and consumes late."""
 
 import gc
 import random
@@ -42,7 +42,7 @@ class Host:
         await RisingEdge(self.dut.clk)
 
     def poll(self):
-        """Take one entry if its phase says that it is there."""
+        """Take one entry if its phase bit shows that it is valid."""
         address = BASE + 64 * (self.cons % self.size)
         if self.dma.memory.get(address) is None:
             return False
@@ -104,7 +104,7 @@ async def every_entry_arrives_once_over_many_laps(dut):
 
 @bench_test
 async def marked_entries_are_known_until_they_are_consumed(dut):
-    """And so is whether half of the ring is taken."""
+    """The flag of marked entries, and the flag that half of the ring is in use."""
     rng = random.Random(bench_seed())
     host = await setup(dut, rng, log2=3)
     sent, newest, seen = 0, 0, Counter()
@@ -181,12 +181,12 @@ async def inconsistent_consumer_index_is_ignored(dut):
                 assert int(dut.drop__reason.value) == abi.Reason.BAD_DESCRIPTOR
                 refused += 1
     cocotb.start_soon(watch())
-    for value, arm in ((4, 1), (2, 0), (1, 0)):     # beyond prod, sound, backwards
+    for value, arm in ((4, 1), (2, 0), (1, 0)):     # beyond prod, valid, backwards
         await host.doorbell(value=value, arm=arm)
         await ticks(dut, 1)
     await ticks(dut, 10)
     assert refused == 2 and int(dut.free.value) == 3 and not len(host.interrupts)
-    for value in (2, 1, 2):                         # the newest of those that come one per cycle
+    for value in (2, 1, 2):                         # the newest of consecutive ones, one per cycle
         await host.doorbell(value=value)
     await ticks(dut, 10)
     assert refused == 2 and int(dut.free.value) == 3
@@ -242,4 +242,4 @@ def test_unknown_vector_is_refused():
     from weft.hdl.ring.writer import RingWriter
     with pytest.raises(ValueError, match="vector 8"):
         RingWriter(preset("test"), 8)
-    gc.collect()  # the half-built block goes while its warning is ignored
+    gc.collect()  # collect the half-built block while its warning is ignored

@@ -1,4 +1,4 @@
-"""The table memories: every reader sees what was written, from the next cycle on."""
+"""Tests of the table memories: every reader sees a write from the next cycle on."""
 
 import gc
 import random

@@ -1,4 +1,4 @@
-"""Address translation against the functional model."""
+"""Tests of address translation against the functional model."""
 
 import dataclasses
 import random
@@ -34,7 +34,7 @@ from weft.tb.sim.stream.stream import StreamSink, StreamSource
 PARAMS = preset("test").with_(ptes=256)
 LIFE_BITS = QPN_BITS - PARAMS.qpn_width
 MAX64 = (1 << 64) - 1
-HUGE_PAGES = 6          # pages that a huge MR has in the table: what lies behind them is not asked for
+HUGE_PAGES = 6          # pages of a huge MR in the table: later ones are not accessed
 
 
 class TranslateBench(wiring.Component):
@@ -63,12 +63,12 @@ class TranslateBench(wiring.Component):
 
 
 def pack(shape, values):
-    """Bits of a struct."""
+    """Return the bits of a struct."""
     return shape.const(values).as_bits()
 
 
 async def write(dut, table, index, value):
-    """One write through the port of a table."""
+    """Write an entry through the port of a table."""
     getattr(dut, f"{table}_write__en").value = 1
     getattr(dut, f"{table}_write__index").value = index
     getattr(dut, f"{table}_write__entry").value = value
@@ -77,7 +77,7 @@ async def write(dut, table, index, value):
 
 
 def random_tables(rng):
-    """Tables with a QP in every state, and MRs of both page sizes, at the ends of the address space too."""
+    """Return tables with a QP in every state, and MRs of both page sizes, also at the ends of the address space."""
     states = [QpState.RESET, QpState.RTR, QpState.RTS, QpState.RTS, QpState.ERR]
     qps = {n: QpEntry(states[n % 5], rng.getrandbits(LIFE_BITS), rng.randrange(2),
                       rng.getrandbits(4) | rng.choice([0, 15]), rng.getrandbits(32), rng.getrandbits(5))
@@ -99,14 +99,14 @@ def random_tables(rng):
             mr = dataclasses.replace(mr, access=rng.choice(windows), pd=3 if n % 16 else 2)
         pte += HUGE_PAGES if huge else mr.pages
         mrs[n] = mr
-    # No command makes such an MR: it wraps. The translation must hold all the same.
+    # No command creates such an MR: it wraps. The translation must match the model nevertheless.
     mrs[PARAMS.mrs - 1] = MrEntry(key_tag=3, access=15, pd=0, va=(1 << 64) - 8192, length=16384, pte_index=pte)
     pages = {n: rng.getrandbits(52) << 12 for n in range(PARAMS.ptes)}
     return qps, mrs, pages
 
 
 def random_request(rng, qps, mrs):
-    """An access near the edges of some MR, mostly with a right key."""
+    """Return an access near the boundaries of some MR, mostly with a valid key."""
     index = rng.choice(list(mrs))
     mr = mrs[index]
     key = make_key(index, mr.key_tag)
@@ -129,7 +129,7 @@ def random_request(rng, qps, mrs):
     if mr.window and rng.random() < 0.7:
         qpn, need = mr.pd, rng.choice([need, AccessFlag.REMOTE_WRITE])
     qp_need, generation = rng.randrange(2), 0
-    if qp_need == CAN_SEND:     # names no life, and nothing beyond the table
+    if qp_need == CAN_SEND:     # no generation, and mostly an index within the table
         qpn |= (rng.random() < 0.03) << rng.randrange(PARAMS.qpn_width, QPN_BITS)
     else:
         generation = qps.get(qpn, QpEntry()).generation
@@ -138,14 +138,14 @@ def random_request(rng, qps, mrs):
 
 
 def packed(request):
-    """What the block is asked."""
+    """Return a request as the block's input."""
     fields = request._asdict()
     fields["qpn"] |= fields.pop("generation") << PARAMS.qpn_width
     return pack(TranslateRequest, fields)
 
 
 def result_of(bits):
-    """What the card answered, in the words of the model."""
+    """Return the block's output as a result of the model."""
     t = Translation.from_bits(bits)
     segments = tuple((s.address, s.length) for s in (t.segment0, t.segment1) if s.length)
     qp = QpEntry(t.qp_state, t.qp_generation, t.qp_pd, t.qp_access, t.qp_peer_ip, t.qp_psn_guard)
@@ -164,7 +164,7 @@ async def fill(dut, qps, mrs, pages):
 
 
 async def bench(dut):
-    """Clock, quiet card, random tables."""
+    """Start the clock, with random tables and an idle card."""
     rng = random.Random(bench_seed())
     await start_clock(dut)
     dut.enable.value = 1

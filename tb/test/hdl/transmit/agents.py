@@ -1,4 +1,4 @@
-"""What surrounds the transmit room in its tests: descriptors and the frames they mean, translation, memory."""
+"""Environment of the transmit subsystem in its tests: descriptors and their frames, translation, memory."""
 
 import gc
 import random
@@ -17,15 +17,15 @@ from weft.tb.sim.stream.payload import beats
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
 from weft.tb.test.hdl.reserved import junk
 
-BAD_KEY, POISON_KEY = 0xBAD0_0000, 0xDEAD_0000  # refused; read with an error
+BAD_KEY, POISON_KEY = 0xBAD0_0000, 0xDEAD_0000  # rejected; read with an error
 NO_QP = 13                                      # a QPN that is not ready to send
 QP_GENERATION = 0x5A
 
 
 def run(component, *, name, cases, sim):
-    """:func:`weft.tb.sim.flow.simulate.simulate`, with every combinational process run once at time zero.
+    """Run :func:`weft.tb.sim.flow.simulate.simulate` with every combinational process evaluated once at time zero.
 
-    Icarus leaves out those whose inputs keep their initial values: their outputs stay undefined.
+    Icarus omits those whose inputs keep their initial values: their outputs stay undefined.
     """
     text = elaborate(component, "top")
     if sim == "icarus":
@@ -34,7 +34,7 @@ def run(component, *, name, cases, sim):
 
 
 def refusal(build):
-    """Message of the ValueError that ``build`` raises. The half-made component is not complained about as unused."""
+    """Return the message of the ValueError that ``build`` raises, without a warning about the unused component."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -48,7 +48,7 @@ def refusal(build):
 
 
 def byte_at(address):
-    """Content of host memory: every address tells itself from its neighbours, in any page."""
+    """Return a byte of host memory: it differs from those of neighbouring addresses, in any page."""
     return (address * 0x9E37_79B1 >> 13) & 0xFF
 
 
@@ -57,13 +57,13 @@ def memory(address, length):
 
 
 def physical(key, va):
-    """Scattered pages: where a virtual address lies."""
+    """Return the physical address of a virtual one: pages are scattered."""
     page = (va // PAGE_4K * 0x1_0001 ^ key * 0x7_1357) & 0xFFFF_FFFF
     return page * PAGE_4K + va % PAGE_4K
 
 
 def gather(key, va, length):
-    """What a read through the page table gives."""
+    """Return the bytes of a read through the page table."""
     data = b""
     while length:
         part = min(length, PAGE_4K - va % PAGE_4K)
@@ -73,7 +73,7 @@ def gather(key, va, length):
 
 
 def random_work(rng, *, qps, retransmit=None, length_max=6000, **changes):
-    """Fields of a good WORK descriptor."""
+    """Return the fields of a valid WORK descriptor."""
     pmtu = rng.choice(list(wire.PMTUS))
     length = rng.choice([0, 1, wire.PMTUS[pmtu], rng.randint(0, 300), rng.randint(0, length_max)])
     qpn = rng.randrange(qps)
@@ -90,15 +90,18 @@ def random_work(rng, *, qps, retransmit=None, length_max=6000, **changes):
 
 
 def random_inline(rng, *, qps, **changes):
-    """The same with the payload in it, as bytes ``payload``. With ``lost`` what is right before it is not its own:
-    nothing, or (``other``) that of another one."""
+    """Return the same with inline data, as bytes ``payload``.
+
+    With ``lost``, the entry before it is not its INLINE_DATA entry, but absent, or (``other``) that of another
+    descriptor.
+    """
     length = rng.choice([0, 1, abi.INLINE_HEAD_BYTES, abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX,
                          rng.randint(0, abi.INLINE_MAX)])
     return random_work(rng, qps=qps) | {"length": length, "payload": rng.randbytes(length)} | changes
 
 
 def entries_of(work, rng):
-    """Ring entries of a descriptor: what nobody may look at is random."""
+    """Return the ring entries of a descriptor; ignored bits are random."""
     fields, payload, lost = dict(work), work.get("payload"), work.get("lost")
     phase = rng.getrandbits(1)
     if payload is None:
@@ -118,7 +121,7 @@ def entries_of(work, rng):
 
 
 def packets_of(work, *, qps):
-    """Packets of a descriptor by brute force: a packet begins where the remote address is a multiple of the PMTU."""
+    """Return the packets of a descriptor by brute force: each begins at a remote address that is a PMTU multiple."""
     w = SimpleNamespace(**{"payload": None} | work)
     if (w.opcode not in abi.WRITES or w.pmtu not in wire.PMTUS or w.sqpn >= qps
             or w.payload is not None and w.length > abi.INLINE_MAX):
@@ -145,7 +148,7 @@ def packets_of(work, *, qps):
 
 
 def frame_of(packet, network):
-    """The frame of a packet, by the contract; ``network`` is the (mac, ip) of the card."""
+    """Return the frame of a packet according to the contract; ``network`` is the (mac, ip) of the card."""
     w = packet.work
     extensions = wire.RETH.pack(va=packet.remote_va, rkey=w.rkey, dma_length=packet.length)
     if w.retransmit:
@@ -159,7 +162,7 @@ def frame_of(packet, network):
 
 
 def error_of(reason, packet):
-    """Entry of the report on a packet that is not sent."""
+    """Return the entry of the report about a packet that is not sent."""
     w = packet.work
     return abi.REPORT_EVENT.pack(
         kind=abi.ReportKind.TX_ERROR, reason=reason, opcode=packet.opcode, has_imm=packet.has_imm,
@@ -168,7 +171,7 @@ def error_of(reason, packet):
 
 
 def outcome_of(works, *, qps, network):
-    """Frames and error reports of one ring's descriptors."""
+    """Return frames and error reports of one ring's descriptors."""
     frames, reports = [], []
     for work in works:
         if work.get("lost"):
@@ -192,14 +195,14 @@ def outcome_of(works, *, qps, network):
 
 
 class Host:
-    """Translation and memory behind the room's ports ``*_translate``, ``o_request`` and ``i_payload``.
+    """Translation and memory at the subsystem's ports ``*_translate``, ``o_request`` and ``i_payload``.
 
     Attributes
     ----------
     ends : dict
-        Keys of MRs that end, with the virtual address behind their last byte.
+        Keys of MRs with a limited length, with the virtual address after their last byte.
     translations : int
-        Questions answered.
+        Requests answered.
     """
 
     def __init__(self, dut, *, pause=0.0, rng=None):
@@ -248,6 +251,6 @@ class Host:
             if request.last:
                 for beat in beats(data, error=error):
                     empty = beat >> 512 & 63
-                    junk = self._rng.getrandbits(8 * empty) << 8 * (64 - empty)  # unused bytes are nobody's
+                    junk = self._rng.getrandbits(8 * empty) << 8 * (64 - empty)  # unused bytes are random
                     self.payload.send_nowait(beat | junk)
                 data, error = b"", 0

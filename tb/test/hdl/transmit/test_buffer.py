@@ -1,4 +1,4 @@
-"""Store-and-forward buffer: whole frames, never interrupted; bad and oversized ones forgotten."""
+"""Tests of the store-and-forward buffer: whole frames, never interrupted; bad and oversized ones are dropped."""
 
 import random
 

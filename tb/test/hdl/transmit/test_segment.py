@@ -1,4 +1,4 @@
-"""Segmenter against brute force: cuts at remote PMTU boundaries, one packet per cycle."""
+"""Tests of the segmenter against brute force: cuts at remote PMTU boundaries, one packet per cycle."""
 
 import random
 
@@ -23,7 +23,7 @@ INLINE = range(6)       # of every 16 descriptors
 
 
 def flat(packet):
-    """What a packet must say."""
+    """Return the expected fields of a packet."""
     work = packet.work
     return ({name: int(getattr(packet, name)) for name in OWN} | {name: getattr(work, name) for name in SAME}
             | {"has_rsn": work.retransmit, "ring": 1, "reason": packet.reason}
@@ -32,7 +32,7 @@ def flat(packet):
 
 
 def flat_entries(work):
-    """What the packets of a descriptor, and its entries that are none, must say."""
+    """Return the expected fields of a descriptor's packets, and of its entries that cause none."""
     if work.get("lost"):
         return [SILENT] * (1 + (work["lost"] == "other"))
     packets = [flat(p) for p in packets_of(work, qps=PARAMS.qps)]
@@ -57,10 +57,10 @@ def works(rng, count):
         if number % 8 == 0:
             work |= rng.choice([{"opcode": 0}, {"opcode": 15}, {"pmtu": 0}, {"pmtu": 7}, {"sqpn": PARAMS.qps},
                                 *[{"length": n} for n in (abi.INLINE_MAX + 1, abi.CHUNK_MAX) if inline]])
-        elif number % 16 < 3:      # one with and one without a descriptor of data that is another's
+        elif number % 16 < 3:      # one with and one without an INLINE_DATA entry of another descriptor
             length = rng.randint(abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX)
             work |= {"length": length, "payload": rng.randbytes(length), "lost": ["other", "alone"][number % 2]}
-        elif number % 16 < 5:      # one with such a descriptor, and one without
+        elif number % 16 < 5:      # one with a matching INLINE_DATA entry, and one without
             length = rng.randint(*[(1, abi.INLINE_HEAD_BYTES), (abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX)][number % 2])
             work |= {"length": length, "payload": rng.randbytes(length)}
         yield work

@@ -1,4 +1,4 @@
-"""The transmit room: frames byte for byte, order, priority, refusals, throughput."""
+"""Tests of the transmit subsystem: frames byte for byte, order, priority, rejections, throughput."""
 
 import random
 
@@ -39,7 +39,7 @@ COUNTS = ("count_tx_packets", "count_tx_retransmissions", "count_tx_bytes", "cou
 
 
 class Room:
-    """The room with everything around it."""
+    """The subsystem with its environment."""
 
     def __init__(self, dut, pause, seed=0):
         self.dut, self.rng = dut, random.Random(bench_seed() + seed)
@@ -69,14 +69,14 @@ class Room:
                 self.refused.append(Reason(int(self.dut.drop__reason.value)))
 
     def post(self, ring, work):
-        """A descriptor; how many entries of the ring it takes."""
+        """Post a descriptor; return the number of its ring entries."""
         entries = entries_of(work, self.rng)
         for entry in entries:
             self.rings[ring].send_nowait(entry)
         return len(entries)
 
     def outcome(self, works):
-        """Frames and error reports of one ring's descriptors."""
+        """Return frames and error reports of one ring's descriptors."""
         return outcome_of(works, qps=QPS, network=self.network)
 
     async def frames(self, count):
@@ -88,7 +88,7 @@ class Room:
         return got
 
     async def cycles(self, beats):
-        """From the first to the last of so many beats that are to come."""
+        """Return the cycles from the first to the last of the next ``beats`` beats."""
         before = self.sink.received
         while self.sink.received == before:
             await RisingEdge(self.dut.clk)
@@ -98,7 +98,7 @@ class Room:
         return (get_sim_time("ns") - began) / CLOCK_PERIOD_NS + 1
 
     async def quiet(self):
-        """Until nothing is in the room; then nothing unexpected may be there."""
+        """Wait until the subsystem is idle; check that no unexpected output is left."""
         while not int(self.dut.idle.value):
             await RisingEdge(self.dut.clk)
         for _ in range(3):
@@ -107,7 +107,7 @@ class Room:
 
 
 def some_works(rng, ring, count):
-    """Descriptors of every kind, bad ones among them; `sport` tells the ring."""
+    """Return descriptors of every kind, invalid ones among them; `sport` is the number of the ring."""
     kinds = ["key", "poison", "poison", "qp", "opcode", "pmtu", "long", "lost", "other", "sqpn", *["page"] * 6,
              *["inline"] * 8, "inline qp"]
     kinds += ["good"] * (count - len(kinds))
@@ -168,7 +168,7 @@ async def everything_at_once(dut):
 
 @cocotb.test()
 async def retransmissions_first(dut):
-    """A retransmission waits for the packets whose payload is already asked for, and for no others."""
+    """A retransmission waits for packets whose payload is already requested, and for no others."""
     room = await Room.start(dut)
     works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=1, remote_va=0, length=256 * 120, opcode=1, sport=ring)
              for ring in (0, 1)]
@@ -229,7 +229,7 @@ async def full_rate(dut):
     room = await Room.start(dut)
     for pmtu, packets in ((5, 6), (3, 20), (1, 40)):
         size = wire.PMTUS[pmtu]
-        for va in (0, 37):  # aligned, and with every payload crossing a page at some time
+        for va in (0, 37):  # aligned, and with each payload crossing a page at some offset
             work = random_work(room.rng, qps=QPS, retransmit=0, pmtu=pmtu, remote_va=0, local_va=va, opcode=1,
                                length=size * packets)
             expected = room.outcome([work])[0]
@@ -244,7 +244,7 @@ async def full_rate(dut):
 
 @cocotb.test()
 async def full_rate_of_inline_payload(dut):
-    """A beat every cycle, and a cycle for each INLINE_DATA; host memory is not read."""
+    """One beat per cycle, and one cycle for each INLINE_DATA entry; host memory is not read."""
     room = await Room.start(dut)
     packets = 60
     for length in (1, abi.INLINE_HEAD_BYTES, abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX):
@@ -263,7 +263,7 @@ async def full_rate_of_inline_payload(dut):
 
 @cocotb.test()
 async def more_inline_payload_than_may_wait(dut):
-    """Behind a packet that waits for host memory: then the next one waits, and none is lost."""
+    """After a packet that waits for host memory, inline data exceeds its buffer: later packets wait, none is lost."""
     room = await Room.start(dut)
     works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=5, remote_va=0, local_va=0, length=100, opcode=1),
              *[random_inline(room.rng, qps=QPS, retransmit=0, sqpn=0) for _ in range(300)]]
@@ -281,7 +281,7 @@ async def more_inline_payload_than_may_wait(dut):
 
 @cocotb.test()
 async def a_refused_descriptor_ends_at_once(dut):
-    """Sixteen megabytes are not stepped through: neither when the first packet is refused, nor when a later one is."""
+    """Segmentation of 16 MiB stops at once when the first packet is rejected, and when a later one is."""
     room = await Room.start(dut, pause=0.2)
     rng, key, whole = room.rng, 0x7777, 9
     room.host.ends[key] = (1 << 40) + whole * 256
@@ -322,7 +322,7 @@ def test_transmit_room(sim):
 
 
 def test_a_card_without_inline_payload_refuses_it():
-    """And needs nothing for it: the room is smaller."""
+    """It needs no logic for inline data: the subsystem is smaller."""
     sizes = [len(elaborate(Transmit(PARAMS.with_(inline_bytes=n)), "top")) for n in (0, abi.INLINE_MAX)]
     assert sizes[0] < sizes[1]
     assert "inline_bytes" in refusal(lambda: PARAMS.with_(inline_bytes=48))

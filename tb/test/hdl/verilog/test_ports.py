@@ -1,4 +1,4 @@
-"""The file for an integrator names its origin and lists every port once, in order, with its purpose."""
+"""Tests of the file for an integrator: it names its origin and lists every port once, in order, with its purpose."""
 
 import re
 
@@ -21,7 +21,7 @@ def names(params):
 
 
 def text_of(ports):
-    """Verilog of a card with these ports, listed backwards, as a tool may do."""
+    """Return Verilog of a card with these ports, listed backwards, as a tool may do."""
     return f"/* tool */\nmodule weft_card({', '.join(reversed(ports))});\n{REST}"
 
 

@@ -1,4 +1,4 @@
-"""The Verilog text means the same to Icarus, Verilator and Yosys, and what would not is refused."""
+"""Tests that Verilog means the same to Icarus, Verilator and Yosys, and that ambiguous designs are rejected."""
 
 import random
 import re
@@ -30,7 +30,7 @@ class Request(data.Struct):
 
 
 class Splitter(wiring.Component):
-    """A field depends on another field; ``apart``: through a signal of its own."""
+    """A field depends on another field; ``apart``: through a separate signal."""
 
     left: In(16)
     go: In(1)
@@ -56,7 +56,7 @@ class Splitter(wiring.Component):
 
 
 class Follower(wiring.Component):
-    """A field is the copy of another one, with no operator in between."""
+    """A field is a copy of another one, without an operator in between."""
 
     i: In(16)
     go: In(1)
@@ -80,7 +80,7 @@ class Pass(wiring.Component):
 
 
 class Around(wiring.Component):
-    """A field depends on another one through a sub-block, or through a memory read within the cycle."""
+    """A field depends on another one through a sub-block, or through a memory with an asynchronous read port."""
 
     i: In(16)
     o: Out(Request)
@@ -102,7 +102,7 @@ class Around(wiring.Component):
 
 
 class Registered(wiring.Component):
-    """A register's field depends on another one: that is no way around."""
+    """A register's field depends on another one: that is no combinational path."""
 
     o: Out(Request)
 
@@ -157,7 +157,7 @@ async def fields(dut):
 
 @cocotb.test()
 async def constants(dut):
-    await Timer(1, "ns")  # nothing is driven yet: what does not depend on inputs has its value
+    await Timer(1, "ns")  # nothing is driven yet: outputs that do not depend on inputs have their values
     assert dut.late.value.to_unsigned() == 0x5B
     assert dut.chosen.value.to_unsigned() == 0xC3
     for i in range(16):
@@ -175,7 +175,7 @@ def test_field_through_a_signal_of_its_own_is_right(sim):
 def test_verilator_mistakes_a_field_that_reads_another_one(monkeypatch):
     monkeypatch.setattr(verilog.text, "refuse_self_reading", lambda rtlil: None)
     text = verilog.verilog_text(verilog.rtlil_text(Splitter(apart=False), "top"))
-    with pytest.raises(AssertionError, match="fields"):  # once it passes, the refusal may go
+    with pytest.raises(AssertionError, match="fields"):  # if it passes, the rejection is no longer necessary
         simulate(verilog=text, top="top", name="verilog_mistake", cases=__file__, sim="verilator", tests="fields",
                  seed=1)
 
@@ -193,7 +193,7 @@ def test_what_does_not_is_accepted(component):
 
 @pytest.fixture
 def as_amaranth_has_it(monkeypatch):
-    """A function that writes RTLIL without what is faster than Amaranth's own."""
+    """Return a function that writes RTLIL with Amaranth's code alone, without the faster replacements."""
     lean = lean_netlist.in_place
 
     def text(component):
@@ -209,7 +209,7 @@ def test_lean_netlist_knows_this_amaranth():
 
 
 class Operators(wiring.Component):
-    """One of each that a netlist has, narrow and wide, with constants in the middle."""
+    """One of each operator of a netlist, narrow and wide, with constants in between."""
 
     a: In(70)
     b: In(signed(9))
@@ -241,8 +241,10 @@ def test_lean_netlist_is_the_one_of_amaranth(made, as_amaranth_has_it):
 
 
 class Cycle(wiring.Component):
-    """Two signals, each made from the other: by an operator whose bits depend on all that go in, or on one each and
-    bit 0 on nothing that comes back."""
+    """Two signals, each computed from the other.
+
+    The operator's output bits depend on all its input bits; with ``apart``, on one each, and bit 0 on none of the loop.
+    """
 
     i: In(8)
     o: Out(8)
@@ -285,7 +287,7 @@ def test_constants_have_their_value_in_yosys(tmp_path):
 def test_memory_of_one_value_is_filled_by_a_loop():
     text = verilog.verilog_text(verilog.rtlil_text(Constants(), "top"))
     assert len(re.findall(r"for \(row = 0; row <= 15; ", text)) == 1
-    assert len(re.findall(r"\[\d+\] = 8'h", text)) == 16  # the other one keeps its lines
+    assert len(re.findall(r"\[\d+\] = 8'h", text)) == 16  # the other memory keeps its lines
 
 
 def test_every_process_waits_for_something():

@@ -1,4 +1,4 @@
-"""Parts of the card in time: frames that stay objects, writes that share the card's stream."""
+"""Tests of the timing model: frames as objects, writes that share the card's stream."""
 
 import random
 
@@ -54,7 +54,7 @@ def test_a_frame_says_what_its_bytes_say():
 
 
 def test_reads_have_room_for_what_they_bring():
-    """Completions that the host may split finely count as many, until it has shown that it does not."""
+    """Reserve completion headers as if the host split completions finely, until it has proved that it does not."""
     loop = EventLoop()
     pcie, done = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
     under_way, out = [], []
@@ -64,7 +64,7 @@ def test_reads_have_room_for_what_they_bring():
         begin = len(out)
         for _ in range(40):
             pcie.line(loop.now_ns, 0, Read(0, 1024, done.append))
-        loop.run(loop.now_ns + 900)      # nothing is answered yet
+        loop.run(loop.now_ns + 900)      # no completion has arrived yet
         under_way.append(len(out) - begin)
         loop.run(loop.now_ns + 100_000)
     assert len(out) == 120 and all(after - at >= 2 * CYCLE_NS for at, after in zip(out, out[1:], strict=False))

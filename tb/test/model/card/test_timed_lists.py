@@ -1,4 +1,4 @@
-"""Parts of the card in time: lists of nodes, the match queue, and what takes turns on the way to host memory."""
+"""Tests of the timing model: lists of nodes, the match queue, and turns on the path to host memory."""
 
 from collections import deque
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ class _Bench:
     Parameters
     ----------
     blocks : list of int
-        Where in the buffer the nodes lie, in the order of the list.
+        Positions of the nodes in the buffer, in the order of the list.
     depth : int
         Nodes of the list that may be cached.
     """
@@ -64,7 +64,7 @@ class _Bench:
         self.card.second_level.look(self.life)
 
     def header(self, rsn):
-        """The retransmission with this RSN arrives."""
+        """Receive the retransmission with this RSN."""
         self.card.second_level.match(SimpleNamespace(rsn=rsn), self.life,
                                      SimpleNamespace(psn=10 * (rsn // 2) + 3 * (rsn % 2)))
 
@@ -73,11 +73,11 @@ class _Bench:
 
 
 def test_a_block_that_is_not_the_lists_next_one_is_read_again():
-    """Three nodes lie one behind the other, and the fourth, of which the third says the same, elsewhere."""
+    """Three nodes are adjacent; the fourth is elsewhere, and the third one's pointer refers to it."""
     bench = _Bench([0, 1, 2, 9], depth=8)
     bench.link(4)
     bench.pass_ns(10 * LATENCY_NS)
-    assert bench.reads == [4, 1]        # of what is adjacent as much as is linked, then what was not there
+    assert bench.reads == [4, 1]        # adjacent blocks up to the linked number, then the missing one
     bench = _Bench([0, 1, 9, 10], depth=8)
     bench.link(4)
     bench.pass_ns(10 * LATENCY_NS)
@@ -86,7 +86,7 @@ def test_a_block_that_is_not_the_lists_next_one_is_read_again():
 
 
 def test_a_last_node_that_another_one_was_linked_behind_is_read_again():
-    """The nodes are linked one after the other, as the driver does it: the pointer first."""
+    """The nodes are linked one after the other, like the driver does: the pointer first."""
     for grown, reads in ((False, [1, 1]), (True, [1, 2])):
         bench = _Bench([0, 1], depth=4)
         pointed = bench.memory.read(bench.lines[0] * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
@@ -107,7 +107,7 @@ def test_reasons_to_look_at_a_list_that_is_to_be_looked_at_are_one():
     for _ in range(5):
         bench.link(0)
     bench.pass_ns(TIMING.linked + CYCLE_NS)
-    assert len(bench.looks) == 0        # it was taken, and its look is under way
+    assert len(bench.looks) == 0        # it was taken, and is in progress
     bench.link(1)
     bench.pass_ns(LATENCY_NS / 2)
     assert len(bench.looks) == 2 and bench.reads == [1]
@@ -124,7 +124,7 @@ def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
         begin = bench.loop.now_ns
         bench.header(0)
         bench.header(1)
-        if follows:     # and passes over the node that the others ended
+        if follows:     # and passes over the node that the others finished
             bench.loop.call_in(2 * CYCLE_NS, bench.header, 2)
         while nodes.nodes[0].rsn == 0:
             bench.pass_ns(CYCLE_NS)
@@ -134,7 +134,7 @@ def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
             bench.pass_ns(CYCLE_NS)
         assert bench.retired == [0] and cache._free(bench.loop.now_ns) == free + 1
         times += [bench.left[0] - begin, bench.loop.now_ns - begin]
-        assert len(bench.reads) == 1        # its place is not seen yet
+        assert len(bench.reads) == 1        # the free entry is not visible yet
         bench.pass_ns(10 * LATENCY_NS)
         assert len(bench.reads) == 2 and sum(bench.reads) == 3
     assert all(late > early for late, early in zip(alone, followed, strict=True))
@@ -143,17 +143,17 @@ def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
 def test_waiting_headers_are_tried_one_after_the_other():
     bench = _Bench([0, 1], depth=1)
     bench.link(2)
-    for rsn in range(3):        # all before the first node is there
+    for rsn in range(3):        # before the first node is cached
         bench.header(rsn)
     seen = []
     for _ in range(int(4 * LATENCY_NS / CYCLE_NS)):
         bench.pass_ns(CYCLE_NS)
         seen.append(len(bench.life.matcher.waiting))
     assert [count for count, before in zip(seen, [None, *seen], strict=False) if count != before] == [0, 3, 2, 1, 0]
-    assert seen.index(1, seen.index(3)) - seen.index(2, seen.index(3)) == 2      # cycles between two tries
+    assert seen.index(1, seen.index(3)) - seen.index(2, seen.index(3)) == 2      # cycles between two attempts
     assert bench.retired == [0]
     counted = bench.card.counters["match_stall_cycles"]
-    assert counted == sum(1 for count in seen if count) - 1     # from the cycle behind the first one's miss on
+    assert counted == sum(1 for count in seen if count) - 1     # from the cycle after the first header's miss on
 
 
 def test_what_the_driver_matches_retires_nodes_behind_the_headers_that_wait():
@@ -175,9 +175,9 @@ def test_a_full_cache_gives_up_the_last_node_of_a_list_that_nobody_waits_for():
     bench.pass_ns(20 * LATENCY_NS)
     held = len(bench.life.matcher.nodes)
     cache = bench.card.second_level.prefetcher
-    assert held == entries - entries // 8       # a list that nobody waits for leaves an eighth
-    assert bench.life.matcher.read.kept         # and has one node more at hand
-    cache.entries[:] = filter(None, cache.entries)      # the rest is not there
+    assert held == entries - entries // 8       # a list without waiting headers leaves an eighth
+    assert bench.life.matcher.read.kept         # and has read one more node
+    cache.entries[:] = filter(None, cache.entries)      # remove the other entries
     other = _Bench([20], depth=4)
     other.life.matcher._read = lambda line: other.memory.read(line * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
     other.life.matcher.link(1, other.lines[0])
@@ -189,7 +189,7 @@ def test_a_full_cache_gives_up_the_last_node_of_a_list_that_nobody_waits_for():
 
 
 def test_a_small_read_waits_for_one_that_waits_for_room_and_not_for_all():
-    """Of payload there is more than there is room for; lines take turns with it, but behind the read taken before."""
+    """More payload is requested than there is space for; lines alternate with it, after the read taken before."""
     loop = EventLoop()
     pcie, came = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
     payload = deque(Read(0, 1024, lambda done, number=number: came.append(number)) for number in range(12))
@@ -197,7 +197,7 @@ def test_a_small_read_waits_for_one_that_waits_for_room_and_not_for_all():
     pcie.take_read = lambda source: payload.popleft()
     pcie.wanted(0.0)
     loop.run(500)
-    assert len(payload) == 3        # eight are under way, one waits for room
+    assert len(payload) == 3        # eight are outstanding, one waits for space
     for name in ("small", "another"):
         pcie.line(loop.now_ns, 0, Read(0, 64, lambda done, name=name: came.append(name)))
     loop.run(100_000)
@@ -212,7 +212,7 @@ def test_clients_that_ask_for_lines_at_the_same_time_take_turns():
             pcie.line(at, client, Read(0, 64, lambda done, client=client: out.append(client)))
     pcie.line(196.0, 5, Read(0, 64, lambda done: out.append("earlier")))
     loop.run(10_000)
-    # behind the one that had the newest turn, client 0 in the beginning; who asked earlier does not wait for that
+    # in order after the client that had the last turn, at first client 0; an earlier request is not affected
     assert out == [1, 2, 5, 0, "earlier", 0, 1, 2]
 
 
@@ -233,7 +233,7 @@ def test_two_reads_wait_for_rq_and_leave_one_behind_the_other():
 
 
 def test_how_the_host_splits_is_known_when_its_completions_came():
-    """Until then the headers of so many completions are kept free as if it split everywhere."""
+    """Until then, completion headers are reserved as if the host split everywhere."""
     loop, came, seen = EventLoop(), [], []
     pcie = Pcie(loop, TIMING, HostTiming(read_jitter=0))
     payload = deque(Read(0, 512, came.append) for _ in range(2 * TRUST))
@@ -250,7 +250,7 @@ def test_how_the_host_splits_is_known_when_its_completions_came():
 
 
 def test_interrupts_are_looked_at_in_turn():
-    """A message goes when it is its vector's turn, and the next vector is looked at when it is gone."""
+    """A vector's message is sent in its turn, and the next vector is checked after it has left."""
     loop, came = EventLoop(), []
     card = TimedCard(HostMemory(), loop, lambda *frame: None, lambda vector: came.append((vector, loop.now_ns)),
                      preset="test")
@@ -258,8 +258,8 @@ def test_interrupts_are_looked_at_in_turn():
     for vector in (2, 0, 2):
         card.interrupts.pend(vector, 1000.0)
     loop.run(5000)
-    (first, at), (second, after) = came     # one that is raised again before it was sent is sent once
+    (first, at), (second, after) = came     # a vector raised twice before its message is sent once
     assert {first, second} == {0, 2} and 0 < after - at <= (vectors + 4) * CYCLE_NS
     card.interrupts.pend(second, 6000.0)
     loop.run(10_000)
-    assert came[2][0] == second and (came[2][1] - after) / CYCLE_NS % vectors == 4     # held for so long
+    assert came[2][0] == second and (came[2][1] - after) / CYCLE_NS % vectors == 4     # held for this time

@@ -1,4 +1,4 @@
-"""Parts of the card in time that every packet passes: the translation, the window, the merge of reports, the choice."""
+"""Tests of the timing model along the path of a packet: translation, window, merge of reports, choice."""
 
 from types import SimpleNamespace
 
@@ -32,7 +32,7 @@ def card():
 
 
 def _judged(card, *lengths):
-    """When frames are judged that come one right behind the other, from the end of the first one on."""
+    """Return the times at which back-to-back frames are checked, from the end of the first one on."""
     seen, path, at = [], card.receive_path, card.loop.now_ns
     path.judge = lambda frame: seen.append(card.loop.now_ns - at)
     path._mac_free = 0.0
@@ -45,11 +45,11 @@ def _judged(card, *lengths):
 
 
 def test_a_translation_that_waits_for_its_packet_holds_up_those_behind_it(card):
-    """That of a long packet is there long before its end; what is asked for meanwhile is asked for then."""
+    """A long packet's translation is done long before the packet ends; the next translation is requested then."""
     (alone,), (long, short) = _judged(card, 78), _judged(card, 586, 78)
     assert short - long == TRANSLATION
     on_the_line = (78 + LINE_OVERHEAD_BYTES) * 8 / card.line_gbps
-    assert abs(short - 586 * 8 / card.line_gbps - alone) > on_the_line      # it was late for it
+    assert abs(short - 586 * 8 / card.line_gbps - alone) > on_the_line      # it was requested too late
     first, second, third = _judged(card, 586, 78, 586)
     assert second - first == TRANSLATION and third - second < TRANSLATION
 
@@ -59,11 +59,11 @@ def test_translations_are_taken_every_other_cycle_and_no_faster(card):
     answers = [path._judged_at(at, at) for _ in range(4)]
     assert [after - before for before, after in zip(answers, answers[1:], strict=False)] == [ASK_PACE] * 3
     assert answers[0] == at + TRANSLATION
-    path._judged_at(answers[-1] + 400, at)      # answered at once, but its packet comes much later
-    assert path._judged_at(at, answers[-1] + 800) == answers[-1] + 800 + TRANSLATION    # asked for when that is over
+    path._judged_at(answers[-1] + 400, at)      # the translation is done at once, but its packet comes much later
+    assert path._judged_at(at, answers[-1] + 800) == answers[-1] + 800 + TRANSLATION    # requested after that packet
     begin = answers[-1] + 2000
     path._judged_at(begin + TRANSLATION + 100, begin)
-    assert path._judged_at(begin, begin + ASK_PACE) == begin + ASK_PACE + TRANSLATION + 100     # all stood meanwhile
+    assert path._judged_at(begin, begin + ASK_PACE) == begin + ASK_PACE + TRANSLATION + 100     # all waited in between
 
 
 def test_short_packets_wait_for_their_translation_and_long_ones_do_not(card):
@@ -113,7 +113,7 @@ def test_reports_merge_one_per_cycle_events_first_and_the_others_in_turn(card):
 def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translation(card):
     path, loop, ring = card.transmit_path, card.loop, abi.Ring.SEND
     lane = path._data
-    card.pcie.wanted = lambda at: None      # reads are taken here
+    card.pcie.wanted = lambda at: None      # the test takes the reads
 
     def enter(length):
         path._enter(lane, _Frame(78 + length), ring, False, 0.0, [(0, length)] if length else [])
@@ -121,7 +121,7 @@ def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translat
     for _ in range(BEHIND):
         enter(512)
     enter(0)
-    assert not lane.empty       # it is through already
+    assert not lane.empty       # it has passed the translation already
     for _ in range(2):
         enter(512)
     enter(0)
@@ -131,7 +131,7 @@ def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translat
     path.take_read(1)
     loop.run(loop.now_ns + 1000)
     assert len(lane.empty) == 2
-    path.take_read(1)       # so many are ahead of them as are behind the translation
+    path.take_read(1)       # as many packets are before them as fit after the translation
     left = []
     for _ in range(6):
         loop.run(loop.now_ns + CYCLE_NS)
@@ -141,7 +141,7 @@ def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translat
 
 
 def test_what_has_left_the_send_buffer_is_forgotten_though_no_payload_follows(card):
-    """A card that only answers sends raw frames alone."""
+    """A card that only responds sends raw frames alone."""
     path, loop = card.transmit_path, card.loop
     for _ in range(100):
         path._line(b"", 126, loop.now_ns, 2)

@@ -1,4 +1,4 @@
-"""Parts of the card in time: the write engine, and where payload frames and raw frames merge."""
+"""Tests of the timing model: the write engine, and the merge of payload frames and raw frames."""
 
 import random
 
@@ -28,7 +28,7 @@ SEED = drawn_seed(__name__)
 
 
 class _Asked(WriteEngine):
-    """Notes who was granted, and when."""
+    """Write engine that records the grants and their times."""
 
     def __init__(self, loop, **host):
         super().__init__(loop, TIMING, HostTiming(**host))
@@ -40,7 +40,7 @@ class _Asked(WriteEngine):
 
 
 def test_who_asks_in_the_same_cycle_goes_in_turn():
-    """A report's entry and the next payload ask at once: payload had the last turn, so the entry goes first."""
+    """A report's entry and the next payload request together: payload had the last turn, so the entry is first."""
     loop = EventLoop()
     engine, told = _Asked(loop), []
     first = engine.stream(100.0, [(0, 1024)])
@@ -74,7 +74,7 @@ def test_groups_are_granted_ahead_of_their_data_but_not_many():
     engine.advance()
     ends = [last for _, _, last in engine.grants]
     ahead = [sum(end > at for end in ends[:number]) for number, (at, _, _) in enumerate(engine.grants)]
-    assert 1 <= max(ahead) <= 3     # pieces between the splitter and the aligner hold the next ones back
+    assert 1 <= max(ahead) <= 3     # pieces between the splitter and the aligner delay the next ones
     assert ends == sorted(ends) and all(b - a >= 64 * CYCLE_NS for a, b in zip(ends, ends[1:], strict=False))
 
 
@@ -130,9 +130,9 @@ def test_a_write_behind_a_read_is_later_on_rq_and_on_the_link():
     begin, seen = packets[0][0], engine.seen(packets[0])
     loop.run(begin - CYCLE_NS / 2)
     engine.let_pass(loop.now_ns)
-    assert engine.read_out == begin - CYCLE_NS / 2      # its beat ends in the entry's first
+    assert engine.read_out == begin - CYCLE_NS / 2      # its beat ends in the entry's first one
     assert engine.seen(packets[0]) == seen + CYCLE_NS / 2
-    # behind a long write the link is what the entry waits for
+    # after a long write the entry waits for the link
     loop.run(1000)
     engine.stream(1000.0, [(0, 512)])
     engine.ask(RINGS, 1004.0, 64, 64, lambda last, packet: packets.append(packet))
@@ -160,7 +160,7 @@ def test_what_a_read_passes_is_in_memory_later():
 def test_what_the_hosts_port_answers_goes_before_what_it_sends():
     loop = EventLoop()
     engine, answer = _Asked(loop), ANSWER_BYTES / TIMING.pcie_bytes_per_ns
-    for at, asks, answers in ((100, False, 2), (1000, True, 3)):    # an acknowledgement, and credits of each kind
+    for at, asks, answers in ((100, False, 2), (1000, True, 3)):    # an ACK, and credits of each kind
         loop.run(at)
         if asks:
             engine.ask(RINGS, at, 64, 64, lambda last, packet: None)
@@ -179,7 +179,7 @@ def test_what_the_hosts_port_answers_goes_before_what_it_sends():
     assert abs(engine.acknowledge(0.0) - due - 2 * answer) < HALF_PS       # the second is on the link
     engine.let_pass(loop.now_ns)
     loop.run(loop.now_ns + 1000)
-    assert engine.acknowledge(0.0) == loop.now_ns       # that was long ago
+    assert engine.acknowledge(0.0) == loop.now_ns       # the port has been idle for long
 
 
 def test_an_entry_of_a_ring_that_was_armed_long_ago_does_not_wait_for_its_doorbell():
@@ -216,7 +216,7 @@ def test_a_ring_that_is_armed_with_an_entry_in_memory_does_not_wait_for_the_next
     loop.run(1000)
     card.pcie.writes.stream(1000.0, [(0, 4096)])
     loop.run(1008)
-    rings.put(ring, bytes(64))      # stands behind the payload
+    rings.put(ring, bytes(64))      # queued after the payload
     if granted:
         loop.run(1020)
     assert rings._storing[ring] == (not granted)
@@ -239,7 +239,7 @@ def test_entries_of_a_ring_wait_until_the_one_before_is_taken_and_the_status_blo
     card.registers["status_block"] = buffer.physical(0)
     written, write = [], memory.write
     memory.write = lambda address, data: (written.append(bytes(data)), write(address, data))
-    for ring in (abi.Ring.SEND, abi.Ring.RETRANSMIT, abi.Ring.NIC_TX):      # at once: two writes tell all
+    for ring in (abi.Ring.SEND, abi.Ring.RETRANSMIT, abi.Ring.NIC_TX):      # at once: two writes contain all of them
         card.rings.cons[ring] = 5
         card.rings.tell()
     loop.run(20_000)
@@ -250,7 +250,7 @@ def test_a_raw_frame_waits_for_the_whole_payload_frame_that_began():
     loop, passed = EventLoop(), []
     merge = FrameMerge(loop, lambda job, at: passed.append((job, at)), lambda: True)
     payload = Frame(100.0, None, 18, "payload")
-    merge.enter(PAYLOAD, payload)       # its headers are there, its payload is not
+    merge.enter(PAYLOAD, payload)       # its headers are available, its payload is not
     loop.run(150)
     merge.enter(RAW, Frame(160.0, 0.0, 2, "raw"))
     merge.enter(PAYLOAD, Frame(104.0, 5100.0, 18, "next"))

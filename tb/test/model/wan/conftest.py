@@ -1,4 +1,4 @@
-"""What tests of compiled experiments need."""
+"""Fixtures for tests of compiled experiments."""
 
 
 import pytest
@@ -14,5 +14,5 @@ def _compiled():
 
 @pytest.fixture
 def seed():
-    """Another one each time; a failure shows it, as it is an argument of the test's experiment."""
+    """Return a new seed for each run; a failure shows it, because it is an argument of the test's experiment."""
     return drawn_seed()

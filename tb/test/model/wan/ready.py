@@ -1,4 +1,4 @@
-"""The engine's machine code, made once by whoever comes first."""
+"""The engine's machine code, compiled once by the first process that needs it."""
 
 import functools
 
@@ -9,6 +9,6 @@ from weft.tb.sim.flow.tools import locked
 
 @functools.cache
 def compile_engine():
-    """Compile, or wait for who does: about half a minute of processor time, and nothing once it is kept."""
+    """Compile, or wait for the process that does: about half a minute of processor time, nothing if it is cached."""
     with locked(BUILD_ROOT / ".locks/wan"):
         result.compile_engine()

@@ -1,4 +1,4 @@
-"""Machine code of the models: what it must not do."""
+"""Tests that the models' machine code has no reference counts."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def _call(pair, times):
 
 
 def test_arrays_are_not_counted(tmp_path, monkeypatch):
-    """With numba's own way beside it, to see that the counts would be found."""
+    """With numba's default beside it, to show that the test would find the counts."""
     monkeypatch.setenv("WEFT_BUILD", str(tmp_path))
     ways = machine_code.entries([Path(__file__)])(_call), numba.njit(_call)
     counted = []

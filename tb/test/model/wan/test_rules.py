@@ -1,6 +1,6 @@
-"""The compiled rules of Adamap against the functional model: the same packets, the same decisions.
+"""Tests of Adamap's compiled rules against the functional model: the same packets, the same decisions.
 
-Packets are put on the line by hand, one a slot, and no message reaches the sender.
+The test puts packets on the line, one per slot; no message reaches the sender.
 """
 
 import random
@@ -22,7 +22,7 @@ from weft.model.wan.path.queue import BACK
 from weft.model.wan.world import make
 
 FOREVER = 1 << 40
-COUNTED = "stale", "late_originals", "placed", "matches", "stalls"   # what a packet makes grow
+COUNTED = "stale", "late_originals", "placed", "matches", "stalls"   # counts that a packet increases
 
 
 class Card:
@@ -38,7 +38,7 @@ class Card:
         self.s["ack_every"] = FOREVER
 
     def give(self, psn, rsn=0, kind=line.ORIGINAL, last=0, qp=0):
-        """One packet, and time for what follows from it; the counts that grew."""
+        """Deliver one packet and run until it is processed; return the increases of the counts."""
         before = {name: int(self.s[name]) for name in COUNTED}
         at = int(self.s["now"] & self.s["flight_mask"])
         packet = self.w.flight[at]
@@ -50,12 +50,12 @@ class Card:
         return {name: int(self.s[name]) - before[name] for name in COUNTED}
 
     def idle(self, slots=3):
-        """Time goes by; reports that nobody is to hear make room for others."""
+        """Run for some slots; discard pending reports to free their space."""
         self.w.queue["tail"][BACK] = self.w.queue["head"][BACK]
         engine.run(self.w, int(self.s["now"]) + slots)
 
     def nodes(self):
-        """The list: (first PSN, RSN, encoding, holes, open ones) of each node."""
+        """Return the list: (first PSN, RSN, encoding, holes, open ones) of each node."""
         found, at = [], self.qp["list_head"]
         while at >= 0:
             node = self.w.node[at]
@@ -69,7 +69,7 @@ class Card:
 
 
 def verdict_of(grown):
-    """What the compiled window said, from what was counted."""
+    """Return the verdict of the compiled window, derived from the counts."""
     if grown["stale"]:
         return oracle.STALE
     if grown["late_originals"]:
@@ -78,9 +78,9 @@ def verdict_of(grown):
 
 
 def stretch(rng, losses, length):
-    """What comes of so many PSNs: (PSN from their start, whether it is new); ``losses`` are runs of (gap, length).
+    """Return the packets that arrive of ``length`` PSNs: (PSN from the first, is new).
 
-    Some packets come late or again, and the last one always comes.
+    ``losses`` returns runs of (gap, length). Some packets come late or again, and the last one always arrives.
     """
     psns, psn = [], 0
     while psn < length:
@@ -96,9 +96,10 @@ def stretch(rng, losses, length):
 
 
 def stream(rng):
-    """(PSN, ends a message) as a bad path delivers them: what makes nodes of each encoding, in any order, and jumps.
+    """Return (PSN, ends a message) of packets from a bad path.
 
-    A stretch is longer than the window and a few nodes together, so that it has nodes of its own; it ends a message.
+    They cause nodes of each encoding, in any order, and jumps. A stretch is longer than the window and a few nodes
+    together, so that it has separate nodes; it ends a message.
     """
     kinds = [
         lambda: stretch(rng, lambda: (rng.randint(40, 90), 1), 1500),                      # LIST
@@ -136,7 +137,7 @@ def test_window_and_builder_decide_as_the_functional_model(scheme, reorder, seed
     card.idle()
     assert [(first, encoding, holes) for first, _, encoding, holes, _ in card.nodes()] == [
         (node.base_psn, node.encoding, node.holes) for node in nodes], seed
-    # With a reorder distance of 1 a packet that comes again is behind the window: late.
+    # With a reorder distance of 1 a repeated packet is older than the window: late.
     assert verdicts == {oracle.ACCEPT, oracle.LATE} | ({oracle.DUPLICATE} if reorder > 1 else set()), (seed, verdicts)
     assert {node.encoding for node in nodes} == set(encodings), seed
 
@@ -192,7 +193,7 @@ def test_matcher_decides_as_the_functional_model(slack, seed):
 
 
 def test_the_cache_is_shared_by_need(seed):
-    """As many lists as entries, the first ones long: each has its first node in the cache, and the next one at hand."""
+    """With as many lists as entries, each list has its head in the cache, and its next node was read."""
     rng, qps = random.Random(seed), 16
     card = Card(qps=qps, cache_entries=qps, depth=4, watermark=4, fetch_blocks=4, reorder=1)
     for qp in range(qps):
@@ -202,7 +203,7 @@ def test_the_cache_is_shared_by_need(seed):
     card.idle(100)
     assert card.w.qp["cached"].tolist() == [1] * qps and card.w.qp["kept"].tolist() == [1] * qps
     assert card.s["turned_out"]
-    card.s["dma_slots"] = FOREVER       # what is read from now on comes too late
+    card.s["dma_slots"] = FOREVER       # a read that starts now comes too late
     for node in range(2):
         for qp in rng.sample(range(qps), qps):
             grown = card.give(3 * node + 1, rsn=node, kind=line.AGAIN, qp=qp)

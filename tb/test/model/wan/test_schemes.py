@@ -1,4 +1,4 @@
-"""Each scheme against what is known of it without a simulation."""
+"""Tests of each scheme against properties that are known without a simulation."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ def test_without_loss_the_line_is_full(scheme):
 @pytest.mark.parametrize(("scheme", "window"), [("irn-128", 128), ("irn-512", 512)])
 def test_a_window_shorter_than_the_path_limits_goodput_to_its_share(scheme, window):
     x = SHORT.with_(scheme=scheme, measured_rtts=50)
-    # Acknowledgements of an eighth of a window make a round trip a little longer than the path's.
+    # With an ACK per eighth of a window, a round trip is a little longer than the path's.
     assert 0.95 * window / x.bdp < measure(x).goodput <= window / x.bdp * 1.01
 
 
@@ -68,7 +68,7 @@ def test_every_packet_is_placed_exactly_once_and_all_memory_comes_back(scheme, p
     assert (w.qp["cum"] == x.packets).all() and (w.qp["una"] == x.packets).all() and not w.seen.any(), x
     assert result.leaked_blocks == 0 and result.aliases == 0, x
     if path not in ("swaps", "paths", "switch") and not result.unmatched:
-        # What came late was acknowledged before it was sent again: its node stays until the QP ends.
+        # Late packets were acknowledged before they were retransmitted: their nodes stay until the QP ends.
         assert w.s["nodes_used"] == 0 and not w.qp["blocks"].any(), x
 
 

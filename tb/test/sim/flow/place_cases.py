@@ -1,4 +1,4 @@
-"""A bench that says where it is and what it was told."""
+"""A bench that logs the location of its code, and its seed."""
 
 import os
 from pathlib import Path

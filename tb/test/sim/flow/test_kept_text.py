@@ -1,4 +1,4 @@
-"""A component is known by what it is made from, and its Verilog kept only where that says everything."""
+"""Tests of cached Verilog: components are identified by their construction, and cached only if that is complete."""
 
 import enum
 import gc
@@ -79,7 +79,7 @@ def test_a_class_inside_a_function_is_refused():
 
 @pytest.fixture
 def elaborated(tmp_path, monkeypatch):
-    """The components that were elaborated, in a folder where nothing is kept yet."""
+    """Return the list of elaborated components, with an empty cache."""
     done, real = [], verilog.rtlil_text
     monkeypatch.setattr(build, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(verilog, "rtlil_text", lambda *args: done.append(args) or real(*args))

@@ -1,4 +1,4 @@
-"""Percentiles by their definition, whatever a product of floats comes to."""
+"""Tests of percentiles by definition, independent of rounding of products of floats."""
 
 import pytest
 

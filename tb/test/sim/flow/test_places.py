@@ -1,4 +1,4 @@
-"""Where things are: builds can be moved, paths may have spaces, runs do not share folders."""
+"""Tests of paths: builds can be moved, paths may have spaces, runs do not share folders."""
 
 import collections
 import os
@@ -26,7 +26,7 @@ print(simulate(Counter(), name="places", cases=sys.argv[1], sim=sys.argv[2], wav
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_every_path_may_have_spaces(tmp_path, sim):
-    """Of the packages, simulators among them, the code, the build and the working folder."""
+    """Spaces in the paths of the packages, simulators among them, the code, the build and the working folder."""
     site = next(Path(path) for path in reversed(sys.path) if (Path(path) / "cocotb").exists())
     place = tmp_path / "two  words, it's one"
     (place / "code/weft").mkdir(parents=True)
@@ -34,7 +34,7 @@ def test_every_path_may_have_spaces(tmp_path, sim):
     root = Path(__file__).resolve().parents[4]
     for package in ("hdl", "tb", "driver", "model"):
         (place / "code/weft" / package).symlink_to(root / package)
-    for name in (cplusplus.LIBRARY, cplusplus.WRITERS):     # all else is compiled here
+    for name in (cplusplus.LIBRARY, cplusplus.WRITERS):     # all other libraries are compiled here
         for kept in flow_build.BUILD_ROOT.glob(f"{cplusplus.KEPT}{name}-*"):
             shutil.copytree(kept, place / "sim_build" / kept.name)
     environment = {**os.environ, "PYTHONPATH": f"{place / 'code'}:{place / 'site'}"}
@@ -57,7 +57,7 @@ def test_a_kept_build_runs_when_everything_around_it_has_moved(tmp_path, monkeyp
 
     before, after = tmp_path / "before", tmp_path / "after"
     libraries = shutil.copytree(config.libs_dir, before / "libraries")
-    for library in flow_build.BUILD_ROOT.glob(f"{cplusplus.KEPT}*"):    # spares half a minute, and goes along
+    for library in flow_build.BUILD_ROOT.glob(f"{cplusplus.KEPT}*"):    # saves half a minute; moves, too
         shutil.copytree(library, before / "build" / library.name)
     with monkeypatch.context() as patch:
         patch.setattr(config, "libs_dir", libraries)

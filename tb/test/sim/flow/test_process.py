@@ -1,4 +1,4 @@
-"""What a run starts ends with it: by a signal to the parent alone, or one that nobody can catch, or in time."""
+"""Tests that the processes of a run end with it: after a signal to the parent alone, SIGKILL, or a time-out."""
 
 import os
 import select
@@ -19,12 +19,12 @@ from weft.tb.sim.flow.simulate import SIMULATORS, simulate
 from weft.tb.sim.stream.clock import start_clock
 
 LIMIT_S = 120
-# Started as a compiler is: a program that starts another one. Both hold the pipe open as long as they live.
+# Started like a compiler: a program that starts another one. Both hold the pipe open while they run.
 NESTED = 'sh -c "echo begun; sleep 1000; true" & echo begun; wait'
 
 
 class Counter(wiring.Component):
-    """Something to simulate."""
+    """A design to simulate."""
 
     o: Out(8)
 
@@ -38,7 +38,7 @@ class Counter(wiring.Component):
 
 @cocotb.test(skip="WEFT_ALIVE" not in os.environ)
 async def forever(dut):
-    """Holds the pipe that the test reads open as long as it runs."""
+    """Hold open, while it runs, the pipe that the test reads."""
     await start_clock(dut)
     with open(os.environ["WEFT_ALIVE"], "w") as alive:
         print("begun", file=alive, flush=True)
@@ -47,7 +47,7 @@ async def forever(dut):
 
 
 class Pipe:
-    """The end of a named pipe that tells when those that write to it begin, and when all of them are gone."""
+    """Reading end of a named pipe: detects the begin of its writers, and the end of the last one."""
 
     def __init__(self, path):
         self.path = path
@@ -55,18 +55,18 @@ class Pipe:
         self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
     def begun(self, count):
-        """Wait for as many lines."""
+        """Wait for ``count`` lines."""
         text = b""
         while text.count(b"\n") < count:
             assert (more := self._read()), "they were gone before they began"
             text += more
 
     def has_begun(self):
-        """Whether somebody has ever had the other end open."""
+        """Return True if a process has ever opened the other end."""
         return bool(select.select([self._end], [], [], 0)[0])
 
     def wait_until_closed(self):
-        """Wait until nobody has the other end open."""
+        """Wait until no process has the other end open."""
         while self._read():
             pass
 
@@ -87,7 +87,7 @@ def pipe(tmp_path):
 
 
 def start(code, *arguments):
-    """A Python process that runs ``code``."""
+    """Return a Python process that runs ``code``."""
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], start_new_session=True,
                             preexec_fn=process.hear_interrupts, stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -126,7 +126,7 @@ def test_a_simulator_ends_with_the_parent(pipe, sim):
 
 
 def test_a_run_that_takes_too_long_is_stopped(pipe):
-    """The simulator and not only who started it. On a busy machine it takes a while before the simulator begins."""
+    """The time-out stops the simulator, not only its parent. On a busy machine the simulator takes a while to begin."""
     limit_s = 3
     while not pipe.has_begun():
         with pytest.raises(AssertionError, match=f"still running after {limit_s} s of wall clock"):

@@ -1,4 +1,4 @@
-"""Where the seed of a random test comes from."""
+"""Tests of the source of random tests' seeds."""
 
 from weft.tb.sim.flow.seed import drawn_seed
 

@@ -1,4 +1,4 @@
-"""The simulation flow itself: builds are cached, failures are failures, streams keep their rules."""
+"""Tests of the simulation flow: builds are cached, failures are reported, streams keep their rules."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""What a run of the tests says about a system that lacks something."""
+"""Tests of the messages about missing programs and headers in a run of the tests."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 def summary(path):
-    """Output of pytest over a test that needs nothing, with these folders for programs."""
+    """Return the output of pytest for a test without requirements, with these folders as search path of programs."""
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only",
                            "tb/test/sim/flow/test_system.py"], cwd=ROOT, capture_output=True, text=True,
                           env={**os.environ, "PATH": path, "PYTEST_ADDOPTS": ""})
@@ -24,7 +24,7 @@ def test_what_is_missing_is_named_with_its_package(tmp_path):
 
 
 def test_headers_are_looked_for(tmp_path):
-    """With programs that are there but do nothing, and a compiler that finds no header."""
+    """With programs that exist but do nothing, and a compiler that finds no header."""
     for name, status in (("iverilog", 0), ("tshark", 0), ("chromium", 0), ("qemu-system-x86_64", 0), ("g++", 1)):
         (tmp_path / name).write_text(f"#!/bin/sh\nexit {status}\n")
         (tmp_path / name).chmod(0o755)

@@ -1,4 +1,4 @@
-"""The scoreboard itself: a card that does right passes, and each thing a card may get wrong is noticed."""
+"""Tests of the scoreboard: a correct card passes, and each error of a card is detected."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ RING, RING_DEPTH, BLOCK = 0x10000, 4, 0x20000
 
 
 class Card:
-    """Plays card, host and link: packets in, reports out."""
+    """Stands in for card, host and link: packets in, reports out."""
 
     def __init__(self):
         self.memory = SimpleNamespace(dma_taps=[], read=lambda address, length: self.blocks[address])
@@ -32,7 +32,7 @@ class Card:
         self._arrive = link.arrival_watchers[0]
 
     def packet(self, number, *, rsn=None, ack_req=0):
-        """Packet ``number`` arrives: an original, or with ``rsn`` a retransmission."""
+        """Receive packet ``number``: an original, or with ``rsn`` a retransmission."""
         opcode = Opcode.WRITE_ONLY if rsn is None else Opcode.RETX_WRITE
         extensions = wire.RETH.pack(va=0, rkey=0, dma_length=4)
         if rsn is not None:
@@ -61,13 +61,13 @@ class Card:
         return Node(QPN, GENERATION, FIRST + numbers[0], rsn, Encoding.LIST, holes)
 
     def lost(self, *numbers):
-        """A NODE report."""
+        """Report a node."""
         self.counters["nodes_sealed"] += 1
         body = int.from_bytes(self.node(*numbers).pack()[8:], "little")
         self.report(abi.REPORT_NODE.pack(kind=ReportKind.NODE, node=body))
 
     def retire(self, *numbers, rsn=0, left=0):
-        """A RETIRE report; the block holds the node."""
+        """Report a retired node; the block holds the node."""
         self.counters["nodes_retired"] += 1
         self.blocks[BLOCK] = self.node(*numbers, rsn=rsn).pack()
         self.report(abi.REPORT_RETIRE.pack(
@@ -85,7 +85,7 @@ class Card:
 
 
 def right(card):
-    """Two of six packets are lost, one of them twice; the report ring and the PSNs wrap."""
+    """Play a correct card: two of six packets are lost, one of them twice; the report ring and the PSNs wrap."""
     for number in (0, 2, 3, 5):
         card.packet(number, ack_req=number == 5)
     card.event(ReportKind.MESSAGE_END, 5, 6, 2)

@@ -1,6 +1,6 @@
-"""The MAC against cocotbext-eth's own models, side by side: the same frames at the same picosecond.
+"""Tests of the MAC against cocotbext-eth's models, side by side: the same frames at the same picosecond.
 
-To those models the FCS is part of a frame; here it is part of the gap.
+In those models the FCS is part of a frame; here it is part of the gap.
 """
 
 import logging
@@ -31,7 +31,7 @@ GAP = FCS_BYTES + GAP_BYTES
 
 
 class Loop(wiring.Component):
-    """Sends every frame back once it has all of it; of its ports only these work."""
+    """Sends every frame back when it is complete; only these of its ports are used."""
 
     s_axis_rx: In(axis_signature(data_width=512, user_width=1))
     m_axis_tx: Out(axis_signature(data_width=512, user_width=17))
@@ -51,7 +51,7 @@ class Loop(wiring.Component):
 
 
 class Packed:
-    """A bus for cocotbext's source where the beat is one word: ``tvalid`` and the rest come one after the other."""
+    """A bus for cocotbext's source with the beat in one word: ``tvalid`` and the other signals follow each other."""
 
     def __init__(self, bus):
         self._bus, self._entity, self._name = bus, bus._entity, bus._name
@@ -77,7 +77,7 @@ class Packed:
 
 
 def plain_macs(dut, ticker):
-    """cocotbext-eth's models at card B."""
+    """Return cocotbext-eth's models at card B."""
     eth_mac.AxiStreamSink, eth_mac.AxiStreamSource = PLAIN.sink, PLAIN.source
     for name in ("b_s_axis_rx", "b_m_axis_tx"):
         logging.getLogger(f"cocotb.{dut._name}.{name}").setLevel(logging.ERROR)    # they print every frame

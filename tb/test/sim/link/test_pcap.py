@@ -1,4 +1,4 @@
-"""Captures keep what was written."""
+"""Tests that captures contain the written frames."""
 
 from weft.tb.sim.link.pcap import PcapWriter, read_pcap
 

@@ -1,4 +1,4 @@
-"""A stand-in for the card, with its ports and next to no function: tests of the environment run on it.
+"""Stand-in for the card, with its ports and minimal function, for tests of the environment.
 
 Registers, 4 bytes each: 0x00 source address (8 bytes), 0x08 destination (8 bytes), 0x10 a write copies 64 bytes from
 source to destination and raises vector 0, 0x14 a write of n sends a frame of n beats, 0x18 frames received, 0x1C bytes
@@ -20,12 +20,12 @@ FRAME_WORD = 0x5EED
 
 
 def request(address, dwords, kind):
-    """RQ descriptor with tag 0."""
+    """Return an RQ descriptor with tag 0."""
     return Cat(Const(0, 2), address[2:64], Const(dwords, 11), Const(kind, 4), Const(0, 49))
 
 
 class StubCard(wiring.Component):
-    """One transaction at a time, everywhere."""
+    """Stub that executes one transaction at a time, on each interface."""
 
     def __init__(self):
         super().__init__({

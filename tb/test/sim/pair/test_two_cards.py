@@ -1,4 +1,4 @@
-"""The Verilog of the card is clean, and kept by the sources it was made from."""
+"""Tests of the card's Verilog: no warnings, and cached by the sources it was made from."""
 
 import pytest
 
@@ -12,10 +12,10 @@ from weft.tb.sim.synth import lint
 
 @pytest.mark.parametrize(("name", "value"), [
     ("BEGAN_NS", 0),                        # edited before this process first looked
-    ("sources", lambda *_: "edited"),       # and after that
+    ("sources", lambda *_: "edited"),       # and afterwards
 ])
 def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypatch, name, value):
-    """A process that began before an edit elaborates what it read then, not what the files say now."""
+    """A process that began before an edit elaborates the code that it has read, not the current files."""
     made = []
     monkeypatch.setattr(two_cards, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(verilog, "card_verilog", lambda params: made.append(params) or f"text {len(made)}")
@@ -27,6 +27,6 @@ def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_card_is_clean():
-    """What Verilator had to say when it built two cards; Yosys, which takes a minute, has its turn in ``make lint``."""
+    """Check the messages of Verilator's build of two cards; Yosys, which takes a minute, runs in ``make lint``."""
     lint.built_clean(build(two_cards.two_cards_text(preset("test")), top=two_cards.TOP, name="two-cards-test",
                            sim="verilator", optimize="run"))

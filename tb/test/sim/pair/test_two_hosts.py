@@ -1,4 +1,4 @@
-"""The environment of the end-to-end benches, on a stub card: hosts, MACs, link, and a driver in a thread."""
+"""Tests of the environment of end-to-end benches with a stub card: hosts, MACs, link, and a driver in a thread."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def config(**changes):
 
 
 def copy_lines(device, count=5):
-    """A blocking driver: has the card copy lines between scattered pages."""
+    """Copy lines between scattered pages with the card, like a blocking driver."""
     rng = random.Random(bench_seed())
     source, destination = device.alloc(8192, contiguous=False), device.alloc(8192, contiguous=False)
     payload = rng.randbytes(8192)
@@ -53,7 +53,7 @@ async def drivers_run_in_threads(dut):
     await env.start()
     task_a = cocotb.start_soon(bridge(copy_lines)(env.device("a")))
     waits = await bridge(copy_lines)(env.device("b")) + await task_a
-    # One read of about 1 µs lies in each; jitter makes them differ.
+    # Each contains one read of about 1 µs; jitter makes them differ.
     assert all(850 < wait < 2500 for wait in waits) and len(set(waits)) > 3, waits
     assert await bridge(env.device("a").read32)(CONFIGURED) == 2 | 3 << 8
     began = get_sim_time("ns")

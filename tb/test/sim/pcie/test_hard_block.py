@@ -1,4 +1,4 @@
-"""What the hard block packs and unpacks as a whole, against cocotbext-pcie's lists of dwords."""
+"""Tests of packets that the hard block packs and unpacks as integers, against cocotbext-pcie's lists of dwords."""
 
 import random
 import struct
@@ -20,7 +20,7 @@ FIELDS = ("fmt_type", "tc", "ep", "attr", "at", "length", "completer_id", "reque
 
 
 class Taken(list):
-    """Packets that a sink took."""
+    """Packets that a sink accepted."""
 
     put_nowait = list.append
 
@@ -36,7 +36,7 @@ def common(tlp, rng):
 
 
 def request(rng, cls=Tlp_us):
-    """A memory request of any kind, alignment and size."""
+    """Return a memory request of any kind, alignment and size."""
     tlp = cls()
     common(tlp, rng)
     tlp.requester_id_enable, tlp.seq_num = rng.random() < 0.5, rng.randrange(64)
@@ -53,7 +53,7 @@ def request(rng, cls=Tlp_us):
 
 
 def completion(rng, cls):
-    """A completion with or without data, of any alignment."""
+    """Return a completion with or without data, of any alignment."""
     tlp = cls()
     common(tlp, rng)
     tlp.fmt_type = rng.choice([TlpType.CPL, TlpType.CPL_DATA])
@@ -68,7 +68,7 @@ def completion(rng, cls):
 
 
 def check_packed(frame, packed, enables_at, discontinue):
-    """The same bytes, enables and marks in both."""
+    """Check that bytes, enables and marks are the same in both."""
     content, users = packed
     assert content == struct.pack(f"<{len(frame.data)}I", *frame.data)
     assert len(users) == -(-len(content) // BEAT_BYTES)
@@ -122,7 +122,7 @@ class Wires(Bus):
 
 
 def without_simulator(kind, user_bits):
-    """An end of a stream that nobody clocks."""
+    """Return an end of a stream that no clock drives."""
     end = object.__new__(kind)
     end.bus, end._packets, end._taken = Wires(user_bits), deque(), Event()
     end._packet, end._at, end._content, end._broken = None, 0, bytearray(), False
@@ -130,7 +130,9 @@ def without_simulator(kind, user_bits):
 
 
 def test_completions_with_straddle():
-    """They follow each other from quarter to quarter of the beats, in order and whole. One that is given up is alone.
+    """Completions follow each other from quarter to quarter of the beats, in order and whole.
+
+    A discontinued one shares no beat.
     """
     source, seen = without_simulator(hard_block._StraddledSource, 161), Counter()
     packets = [completion(random.Random(seed), _StraddledTlp).pack_us_rc() for seed in range(PACKETS)]

@@ -1,4 +1,4 @@
-"""The lint sees what it should."""
+"""Tests that lint detects its cases."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_verilator_warning_fails(file_of):
 
 
 def test_warning_of_a_build_fails():
-    """Inside a design, below ports that the bench drives and reads."""
+    """A warning inside a design, below ports that the bench drives and reads."""
     text = CLEAN.replace("module top", "module inner") + OUTER
     lint.built_clean(build(text, top="top", name="lint", sim="verilator"))
     where = build(text.replace("a & b;", "a & b & d; wire d;"), top="top", name="lint", sim="verilator")

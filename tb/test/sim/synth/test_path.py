@@ -1,4 +1,4 @@
-"""The estimate of a path: on netlists small enough to add up by hand."""
+"""Tests of the estimate of path delays, with netlists small enough to add up by hand."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from weft.tb.sim.synth.path import Flat, linked, worst_paths
 
 
 def cell(kind, **pins):
-    """Pins that drive are written as lists of a list: ``O=[[5]]``."""
+    """Return a cell; pins that drive a net are written as lists of a list: ``O=[[5]]``."""
     return (kind, {pin: bits[0] if isinstance(bits[0], list) else bits for pin, bits in pins.items()},
             [pin for pin, bits in pins.items() if isinstance(bits[0], list)])
 
@@ -25,7 +25,7 @@ def test_luts_and_multiplexers_add_up():
 
 
 def test_carry_counts_by_bits():
-    """From bit 1 of a chain to its end, and on to bit 2 of the next: three bits each."""
+    """From bit 1 of a chain to its end, and on to bit 2 of the next chain: three bits each."""
     chain = {"DI": ["0"] * 4, "CYINIT": ["0"]}
     path = worst_path([
         cell("CARRY4", CI=["0"], S=["0", 2, "0", "0"], O=[[20, 21, 22, 23]], CO=[[24, 25, 26, 27]], **chain),
@@ -34,7 +34,7 @@ def test_carry_counts_by_bits():
 
 
 def test_memories():
-    """A block RAM starts a path late; reading distributed RAM is a LUT, writing it ends one."""
+    """A block RAM adds its delay to the start of a path; a read of distributed RAM is a LUT, a write ends a path."""
     path = worst_path([
         cell("RAMB36E2", ADDRARDADDR=[2], CLKARDCLK=[1], DOUTADOUT=[[40]]),
         cell("RAM64M8", ADDRA=[40], DIA=[2], WCLK=[1], DOA=[[41]]), cell("LUT1", I0=[41], O=[[90]])], {90: "o"})
@@ -42,7 +42,7 @@ def test_memories():
 
 
 def test_a_port_of_distributed_ram_is_read_by_its_own_address():
-    """Where another port reads, and where is written, is no way to what a port shows."""
+    """Addresses of other ports and of writes are not on the path to a port's data."""
     path = worst_path([
         cell("LUT1", I0=[2], O=[[40]]), cell("LUT1", I0=[40], O=[[41]]),
         cell("RAM64M8", ADDRA=[2], ADDRB=[41], ADDRH=[41], WCLK=[1], DOA=[[42]]),
@@ -74,7 +74,7 @@ def test_paths_whose_ends_differ_in_numbers_alone_are_one():
 
 
 def test_blocks_are_joined():
-    """A register of one block, a LUT of the next, and a wire through a third, to a register of the first."""
+    """From a register of one block through a LUT of the next one, and a wire through a third, to the first."""
     netlists = {
         "top": {"cells": [], "outputs": {}, "ports": {"clk": ["input", [1]]}, "names": {"between": [3]}, "blocks": [
             ["end", "@.end", {"clk": [1], "d": [4], "q": [2]}], ["logic", "@.logic", {"i": [2], "o": [3], "n": ["0"]}],

@@ -1,4 +1,4 @@
-"""Comparison of netlists up to names."""
+"""Tests of the comparison of netlists up to names."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring

@@ -1,4 +1,4 @@
-"""Synthesis by block: what is cut out, mapped, kept, counted and placed."""
+"""Tests of synthesis by block: blocks are cut out, mapped, cached, counted and placed."""
 
 import re
 from collections import Counter
@@ -79,13 +79,13 @@ def kept(tmp_path, monkeypatch):
 
 
 def test_a_card_is_mapped_block_by_block_and_kept(kept):
-    """All of it in one run of Yosys, which is most of the time."""
+    """One run of Yosys maps all blocks; it takes most of the time."""
     told = []
     found = synth.synthesise({"": mapped.modules_of(DESIGN)}, lambda *news: told.append(news[:2]))
     assert told == [("card", 3)]
     assert found.blocks[""] == found.blocks["room"] and found.blocks["room"]["ff"] == 1
     assert found.blocks["room.add"]["lut"] == 7 and found.blocks["room"]["lut"] == 8
-    # Through the sub-block to the register: a LUT each.
+    # through the sub-block to the register: a LUT each
     card, = found.paths[""][:1]
     assert (card["levels"], card["ns"], card["start"], card["end"]) == (2, 0.6, "i", "room.parity")
     assert "room.add.o" in dict(card["via"])
@@ -99,7 +99,7 @@ def test_a_card_is_mapped_block_by_block_and_kept(kept):
 
 
 def test_the_mapper_counts_as_the_estimate_does(kept):
-    """192 bits go into three levels of LUTs with six inputs; a mapper that finds such a LUT slow takes five."""
+    """192 bits take three levels of LUTs with six inputs; a mapper with too large a delay for such a LUT takes five."""
     ports = "".join(f"  input [63:0] {name};\n" for name in "abc")
     wide = f"module \\wide (a, b, c, o);\n{ports}  output o;\n  assign o = |(a & b & c);\nendmodule\n"
     found = synth.synthesise({"": mapped.modules_of(wide)}, top="wide")
@@ -121,7 +121,7 @@ def test_a_run_of_yosys_maps_what_is_small_together():
 
 
 def test_a_deep_memory_goes_into_ultraram_where_it_says_so(kept):
-    """Two readers: a memory of two ports has two copies."""
+    """With two readers, a memory with two ports is duplicated."""
     table = f"""
 module \\table (clk, w, d, r0, r1, q0, q1);
   input clk;
@@ -146,7 +146,7 @@ module \\table (clk, w, d, r0, r1, q0, q1);
 endmodule
 """
     modules, filled = (mapped.modules_of(text) for text in (table, table.replace("40'h0000000000", "40'h1")))
-    assert "fill" not in modules["table"] and "fill" in filled["table"]     # zero is what UltraRAM starts with
+    assert "fill" not in modules["table"] and "fill" in filled["table"]     # UltraRAM starts with zeros
     blocks = synth.synthesise({"": modules}, top="table").blocks[""]
     assert blocks["uram"] == 4 and blocks["bram36"] == blocks["bram18"] == 0
 
@@ -160,12 +160,12 @@ def test_a_block_is_kept_by_what_it_is_not_where():
 
 
 def test_a_port_without_a_name_is_called_by_its_place(kept):
-    """Its number counts the nets of the whole design, so a change of anything would change every block."""
+    """Its number counts the nets of the whole design: without renaming, any change would change every block."""
     def numbered(high, parity):
         changed = re.sub(r"\bhigh\b", lambda _: rf"\port${high}$0 ", DESIGN)
         return mapped.modules_of(re.sub(r"\bparity\b", lambda _: rf"\port${parity}$0 ", changed))
 
-    here, there = numbered(7, 12), numbered(12, 3568)       # an input of one, an output of the other
+    here, there = numbered(7, 12), numbered(12, 3568)       # an input of one block, an output of the other
     assert here == there
     assert r".\port$0 (\port$1 )" in here["weft_card.room"] and "$12" not in "".join(here.values())
     blocks = synth.synthesise({"": here}).blocks
@@ -173,7 +173,7 @@ def test_a_port_without_a_name_is_called_by_its_place(kept):
 
 
 def test_a_register_of_yosys_is_numbered_in_its_module():
-    """It has the number of another object of the whole design."""
+    """The original number is the one of an object of the whole design."""
     def numbered(first):
         *bodies, rest = DESIGN.split("endmodule")
         return mapped.modules_of("".join(
@@ -199,7 +199,7 @@ def test_rooms_are_cut_out_with_what_is_below_them():
 
 
 def test_figures_of_synthesis():
-    """What was not synthesised makes no figure; the worst path counts in both of the larger presets."""
+    """Missing blocks have no figure; the worst path is that of both larger presets."""
     def found(lut, bram18=0, **paths):
         return Found({"": {"bram36": 3, "bram18": bram18, "uram": 2, "lut": 9}, "adamap": {"lut": lut}},
                      {room: [{"ns": ns}, {"ns": 0.1}] for room, ns in paths.items()} | {"empty": []}, {})
@@ -244,13 +244,13 @@ def test_a_carry_that_begins_with_a_constant_is_left_open():
 
 
 def cell_of(kind, **ports):
-    """Of a netlist, with a bit at each port."""
+    """Return a cell of a netlist, with a bit at each port."""
     return {"type": kind, "connections": {port: [bit] for port, bit in ports.items()},
             "port_directions": {port: "output" if port in "QZ" else "input" for port in ports}}
 
 
 def test_cells_of_many_loads_are_copied():
-    """Each load hears what it heard, from one of the copies; what has few loads stays as it is."""
+    """Each load keeps its signal, from one of the copies; cells of few loads are unchanged."""
     cells = {"many": cell_of("FD1P3IX", CK=1, D=2, Q=3), "few": cell_of("LUT4", A=3, Z=4),
              **{f"load_{k}": cell_of("LUT4", A=3, B=4 if k < 2 else 2, Z=10 + k) for k in range(11)}}
     nets = {f"net_{bit}": {"bits": [bit]} for bit in (1, 2, 3, 4, *range(10, 21))}
@@ -260,7 +260,7 @@ def test_cells_of_many_loads_are_copied():
     assert all(cell["connections"]["D"] == [2] and cell["connections"]["CK"] == [1] for cell in copies.values())
     heard = [cells[name]["connections"]["A"][0] for name in ("few", *(f"load_{k}" for k in range(11)))]
     assert sorted(heard.count(cell["connections"]["Q"][0]) for cell in copies.values()) == [4, 4, 4]
-    assert heard[1:] == sorted(heard[1:], key=heard[1:].index)      # neighbours share one
+    assert heard[1:] == sorted(heard[1:], key=heard[1:].index)      # neighbours share a copy
 
 
 def test_copies_of_a_lut_are_loads_of_their_own():
@@ -279,7 +279,7 @@ def test_nextpnr_is_told_in_the_netlist_what_it_has_no_option_for():
 
 
 def test_blocks_are_placed_until_one_try_is_fast_enough(tmp_path, monkeypatch):
-    """A counter and the parity of a sum; a try that is not routed is left out, a result is kept."""
+    """A counter and the parity of a sum; an attempt without routing is skipped, a result is cached."""
     monkeypatch.setattr(place, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(place, "TRIES", ((1, 4), (2, 8)))
     ports = "  input clk;\n  input [11:0] i;\n  output o;\n"

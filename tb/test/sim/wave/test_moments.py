@@ -1,4 +1,4 @@
-"""The markers of the save file: found in the captures and the waves, and all of them in the view."""
+"""Tests of the markers of the save file: found in the captures and the waves, and all of them in the view."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The save file: its names exist in the waves of both simulators, and values are shown by name."""
+"""Tests of the save file: its names exist in the waves of both simulators, and values are shown by name."""
 
 import re
 
@@ -62,7 +62,7 @@ class Lamp(wiring.Component):
 
 
 class Judge(wiring.Component):
-    """Takes a header every few cycles, as the card's block of this name does."""
+    """Takes a header every few cycles, like the card's block of this name."""
 
     def __init__(self):
         super().__init__({"i": In(stream.Signature(data.StructLayout({
@@ -77,7 +77,7 @@ class Judge(wiring.Component):
 
 
 class Around(Elaboratable):
-    """A block at a place further down."""
+    """A block below a path of instance names."""
 
     def __init__(self, block, *names):
         self.block, self.names = block, names
@@ -90,7 +90,7 @@ class Around(Elaboratable):
 
 
 class Street(wiring.Component):
-    """A lamp one level down, as the rooms of the card are; and a judge where card B has its own."""
+    """A lamp one level down, like the card's subsystems; and a window check at its path in card B."""
 
     o: Out(stream.Signature(Shown))
     entry: Out(512)
@@ -146,7 +146,7 @@ def test_every_trace_is_in_the_waves_and_every_state_has_a_name(sim, tmp_path):
 
 
 def spelled(var):
-    """A recorded signal's name as the save file writes it."""
+    """Return a recorded signal's name as the save file writes it."""
     name = re.sub(r"\s*\[\d+:\d+\]$", "", var.full_name)
     return f"{name}[{var.bitwidth - 1}:0]" if var.bitwidth and var.bitwidth > 1 else name
 

@@ -1,4 +1,4 @@
-"""What the figures of the Adamap room rest on: bits of a netlist, lists of any length, losses and their nodes."""
+"""Tests of the basis of the Adamap subsystem's figures: bits of a netlist, list lengths, losses and their nodes."""
 
 import random
 from itertools import pairwise

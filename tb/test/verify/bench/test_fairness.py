@@ -1,4 +1,4 @@
-"""QPs share the line: the benchmark's bars in a shorter contest, and Jain's index."""
+"""Tests that QPs share the line: the benchmark's limits with shorter transfers, and Jain's index."""
 
 import pytest
 

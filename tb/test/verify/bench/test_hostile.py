@@ -1,4 +1,4 @@
-"""An honest transfer beside attacks of every sort, in short: the full size is ``weft bench --only hostile``."""
+"""Test of a regular transfer with attacks of every kind, in short; ``weft bench --only hostile`` has the full size."""
 
 import pytest
 
@@ -11,7 +11,7 @@ PAYLOAD = 128 << 10
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """Rows by name, from one run."""
+    """Return rows by name, from one run."""
     assert set(TESTED) <= set(KINDS)
     return {row.name: row for row in rows(fight_all(TESTED, tmp_path_factory.mktemp("hostile") / "progress",
                                                     payload=PAYLOAD, seed=None))}

@@ -1,4 +1,4 @@
-"""Two cards at line rate, in cycles of simulated time."""
+"""Tests of two cards at line rate, in cycles of simulated time."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SMALL_WRITES = Transfer("_small_writes", 1024, 384 << 10, message_bytes=1024, ba
 
 
 def measured(names, folder):
-    """Rows of the transfers ``names`` by name, from one run."""
+    """Return rows of the transfers ``names`` by name, from one run."""
     transfers = [job for job in TRANSFERS if job.name in names]
     assert len(transfers) == len(names)
     return {row.name: row for row in rate_rows(run_lab(transfers, progress=folder / "progress"), transfers)}
@@ -46,9 +46,9 @@ def check(rows, name):
 
 
 def test_acknowledgements_between_small_writes_block_nothing(tmp_path):
-    """Raw frames for the driver and payload share the way to host memory, request and data apart.
+    """Raw frames for the driver and payload share the path to host memory, with separate requests and data.
 
-    16 messages in flight are what limits the rate, so it depends on what went before: the run is one of its own.
+    The 16 outstanding messages limit the rate, so it depends on earlier transfers: the run is separate.
     """
     figures = run_lab([SMALL_WRITES], progress=tmp_path / "progress")
     bars = [row for row in rate_rows(figures, [SMALL_WRITES]) if row.at_least]

@@ -1,4 +1,4 @@
-"""The comparison with ns-3: it forwards what it is given, or says what is missing."""
+"""Tests of the comparison with ns-3: it forwards its arguments, or reports missing programs."""
 
 import pytest
 

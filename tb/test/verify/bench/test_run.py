@@ -1,4 +1,4 @@
-"""``weft bench``: what it shows, keeps and complains of."""
+"""Tests of ``weft bench``: output, stored results and error messages."""
 
 import json
 
@@ -12,7 +12,7 @@ from weft.tb.verify.bench.benchmark import BENCHMARKS, Benchmark
 
 @pytest.fixture
 def fakes(monkeypatch, tmp_path):
-    """A registry and a report of its own."""
+    """Create a separate registry and report."""
     rows = {"one": [Row("speed", "m/s", 3.0, at_least=2.0)], "two": [Row("depth", "m", 1.0, conditions="at night")]}
 
     class Fake(Benchmark):

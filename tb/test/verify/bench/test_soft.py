@@ -1,4 +1,4 @@
-"""The benchmark of RDMA in software: each rival carries bytes, in time that is no less than the link's."""
+"""Test of the benchmark of RDMA in software: each competitor transfers bytes, no faster than the link."""
 
 import pytest
 

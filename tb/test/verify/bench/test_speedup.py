@@ -1,4 +1,4 @@
-"""Simulation now and at an older commit: what is compared, and what is said without that commit."""
+"""Tests of the comparison of simulation speed with an older commit, also when the commit is missing."""
 
 import pytest
 
@@ -10,7 +10,7 @@ SPEED = {("now", "default_job"): [900, 1000, 800], ("before", "default_job"): [3
 
 @pytest.fixture
 def runs(monkeypatch, tmp_path):
-    """Loads that take no time; returns what was run, in order."""
+    """Return the list of executed loads, in order, each of which takes no time."""
     done = []
 
     def run(when, load, folder):

@@ -1,4 +1,4 @@
-"""The calibration: its scenarios, its comparison, its command; and one scenario on gateware and model."""
+"""Tests of calibration: scenarios, comparison, command; and some scenarios on gateware and model."""
 
 import json
 from dataclasses import replace
@@ -41,13 +41,13 @@ def test_a_small_scenario_is_the_same_on_gateware_and_model(small):
 
 
 def same_sequences(scenario):
-    """A scenario on gateware and model, where the same happens in the same order."""
+    """Compare a scenario on gateware and model; the same events must occur in the same order."""
     found = Comparison(scenario, Gateware().run(scenario), run_model(scenario))
     assert found.problems == [] and found.mismatches == []
     return found
 
 
-# Each is about a rule of the gateware; the times differ by less than a cycle.
+# Each tests a rule of the gateware; the times differ by less than a cycle.
 RULES = {
     "raw frames wait for whole payload frames": Scenario(
         name="both", bytes=32 * 1024, message_bytes=4096, both=True, rtt_us=2.0, seed=32),
@@ -67,7 +67,7 @@ def test_a_rule_of_the_gateware_is_the_models(rule):
 
 @pytest.mark.parametrize("name", ["fit-more-22", "fit-more-24", "fit-more-28"])
 def test_headers_wait_for_nodes_as_long_as_in_the_gateware(name):
-    """A header that passes over nodes misses later, by a cycle for each; it counts from the cycle behind on."""
+    """A header that passes over nodes misses later, by a cycle for each; stall cycles count from the next cycle on."""
     found = same_sequences(FITTING[name])
     assert found.gateware["stall_cycles"] == found.model["stall_cycles"] > 100
 
@@ -107,7 +107,7 @@ def test_errors_are_relative_to_the_gateware(small):
 
 
 class _Fake:
-    """Stands for the gateware: what it says is what the model said, or changes of it."""
+    """Stands in for the gateware: returns the model's result, with changes."""
 
     changes = {}
 

@@ -1,4 +1,4 @@
-"""The harness for rdma-core's tests: it says what is missing, and tells pass, fail and skip apart."""
+"""Tests of the harness for rdma-core's tests: it names missing parts, and distinguishes pass, fail and skip."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The documents say what the code says: parts made from it, programs, links, commands and settings."""
+"""Tests that documents match the code: generated parts, programs, links, commands and settings."""
 
 import itertools
 import os
@@ -88,7 +88,7 @@ def test_files_that_are_named_exist(document):
 
 
 def _commands(kind):
-    """(document, arguments) of every command in code that starts with ``kind``."""
+    """Return (document, arguments) of every command in code that starts with ``kind``."""
     for document in DOCUMENTS:
         for inline, block in re.findall(r"`([^`\n]+)`|^```\w*\n(.*?)^```", text_of(document), re.MULTILINE | re.DOTALL):
             for found in re.findall(rf"^(?:\.venv/bin/)?{kind} ([^#\n]*)", inline or block, re.MULTILINE):
@@ -161,7 +161,7 @@ def test_points_of_the_picture_are_what_the_model_gives_now(scheme, loss):
 
 
 def test_commands_of_the_tutorial_run(tmp_path):
-    """They run in order, with results in a folder of the test."""
+    """The commands run in order, with results in a folder of the test."""
     need("tshark")
     blocks = re.findall(r"^```sh\n(.*?)^```", text_of("docs/tutorial.md"), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 4

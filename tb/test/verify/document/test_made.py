@@ -1,4 +1,4 @@
-"""The formulas of the design document against counting, and the drawings against blocks that are known."""
+"""Tests of the design document's formulas against counts, and of its drawings against known blocks."""
 
 from math import ceil
 
@@ -16,7 +16,7 @@ from weft.tb.verify.document.state_machines import diagram, transitions
 
 
 def waits(node_ns, depth, watermark, read_ns, *, nodes=200):
-    """Nanoseconds that a matcher without rest waits for nodes of a list, whose prefetcher has one read in flight."""
+    """Return how long a busy matcher waits for nodes of a list, in ns, with one outstanding read."""
     cached, used_up, waited, coming, arrives = depth, 0, 0, 0, None
     left, filling = node_ns, False
     while used_up < nodes:
@@ -72,7 +72,7 @@ def test_pool_lets_every_qp_hold_its_blocks():
         size = sizing.pool_size(blocks, qps, alpha)
         held = [0] * qps
         for _ in range(blocks):
-            for qp in range(qps):   # as KnittingBuffer.may_take: less than alpha times what is free
+            for qp in range(qps):   # as KnittingBuffer.may_take: less than alpha times the free blocks
                 held[qp] += held[qp] < alpha * (size - sum(held))
         assert min(held) >= blocks - 1
         assert size <= qps * blocks * (1 + 1 / alpha) + 1
@@ -89,7 +89,7 @@ def test_bytes_have_a_unit():
 
 
 class Doubler(wiring.Component):
-    """Takes a number, shows it twice as large, rests."""
+    """Takes a number, outputs twice its value, and pauses."""
 
     def __init__(self):
         super().__init__({"i": In(stream.Signature(8)), "o": Out(stream.Signature(9))})
@@ -118,7 +118,7 @@ class Doubler(wiring.Component):
 
 
 class TwoDoublers(wiring.Component):
-    """One behind the other."""
+    """Two doublers in series."""
 
     def __init__(self):
         super().__init__({"i": In(stream.Signature(8)), "o": Out(stream.Signature(9))})

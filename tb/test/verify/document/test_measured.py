@@ -1,4 +1,4 @@
-"""Measured parts: taken over from the reports that are there, kept where there is none."""
+"""Tests of measured parts of documents: copied from existing reports, unchanged without a report."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def test_reports_fill_their_parts_and_only_those(reports):
 
 
 def test_rooms_of_basic_stand_beside_what_others_publish():
-    """Wherever in the report that preset is; without it nothing changes."""
+    """The preset may be anywhere in the report; without it nothing changes."""
     cells = {"lut": 1500, "ff": 20, "bram36": 3, "bram18": 1, "uram": 0}
     basic = {"preset": "basic", "paths": {"rings": {"ns": 2.345}, "csr": {"ns": 1.0}, "mac_tx": {"ns": 3.0}},
              "blocks": {"": cells, "rings": cells | {"uram": 2}, "rings.send": cells, "csr": cells, "mac_tx": cells}}
@@ -81,7 +81,7 @@ def test_rooms_of_basic_stand_beside_what_others_publish():
 
 
 def test_the_size_of_the_largest_card_comes_from_synth(reports):
-    """Wherever in the report that preset is; without it nothing changes."""
+    """The preset may be anywhere in the report; without it nothing changes."""
     text = "<!-- measured: full -->\nold\n<!-- end -->"
     assert measured.fill(text, reports) == text
     full = {"preset": "full", "blocks": {"": {"lut": 1500, "bram36": 3, "bram18": 1, "uram": 2}},

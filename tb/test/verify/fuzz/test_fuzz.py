@@ -1,4 +1,4 @@
-"""A small part of ``weft bench --only fuzz``, with a seed that is drawn anew; ``WEFT_SEED`` repeats one."""
+"""A small part of ``weft bench --only fuzz``, with a new random seed; ``WEFT_SEED`` repeats one."""
 
 
 import pytest
@@ -13,7 +13,7 @@ from weft.tb.verify.fuzz.rtl_cases import fuzz_rtl
 
 SEED = drawn_seed(__name__)
 FUNCTIONAL, RTL = 6_000, 1_200
-# Too rare, or not of this world: a bad FCS is the MAC's word, and no command is given.
+# Too rare, or impossible here: the MAC alone detects a bad FCS, and no command is given.
 SEEN = {"bad_icrc", "bad_header", "truncated", "length_mismatch", "unknown_opcode", "unknown_qp", "stale_psn"}
 
 
@@ -33,7 +33,7 @@ def test_no_frame_harms_real_cards():
 
 
 def _plant(fault, spot, monkeypatch):
-    """Something that a round must notice."""
+    """Plant a fault that a round must detect."""
     if fault == "completion":
         spot.cqs[0].push(WC(9, WCStatus.SUCCESS, WCOpcode.RECV, qp_num=1))
     elif fault == "bytes":

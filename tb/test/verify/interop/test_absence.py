@@ -1,4 +1,4 @@
-"""Without QEMU, without packages, without a compiler: one sentence each."""
+"""Tests without QEMU, without packages, without a compiler: one sentence each."""
 
 import shutil
 
@@ -8,7 +8,7 @@ from weft.tb.verify.interop import guest, image, packages
 
 
 def without(monkeypatch, program):
-    """As if a program were not installed."""
+    """Hide a program from ``shutil.which``."""
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name == program else which(name))
 

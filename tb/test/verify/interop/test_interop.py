@@ -1,4 +1,4 @@
-"""A real Linux guest with rxe, once, in a short form; ``weft interop`` has more."""
+"""A short test with a real Linux guest and rxe; ``weft interop`` runs more."""
 
 import time
 

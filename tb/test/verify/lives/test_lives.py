@@ -1,4 +1,4 @@
-"""Lives of Adamap nodes: no block leaks, nothing stale is accepted, and the harness would notice."""
+"""Tests of the churn of Adamap nodes: no leaked block, no accepted stale packet, and the harness detects both."""
 
 import contextlib
 
@@ -30,8 +30,8 @@ def test_lives_on_a_functional_card():
 
 
 @pytest.mark.parametrize(("owner", "check"), [
-    (ReceivePath, "_live"),    # the card's, of packets
-    (QpTable, "find"),         # the driver's, of reports
+    (ReceivePath, "_live"),    # the card's check of packets
+    (QpTable, "find"),         # the driver's check of reports
 ])
 def test_a_check_that_lets_the_dead_in_is_caught(monkeypatch, owner, check):
     monkeypatch.setattr(owner, check, {
@@ -40,5 +40,5 @@ def test_a_check_that_lets_the_dead_in_is_caught(monkeypatch, owner, check):
     lives = NodeLives(seed=3)
     while not lives.sums["stale_accepts"]:
         assert lives.count < 20_000, "the harness does not see what is stale"
-        with contextlib.suppress(RuntimeError):     # the driver may stumble over it as well
+        with contextlib.suppress(RuntimeError):     # the driver may fail because of it, too
             lives.step()

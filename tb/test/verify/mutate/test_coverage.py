@@ -1,4 +1,4 @@
-"""Coverage: what a bench leaves out is told, by its line."""
+"""Tests of coverage: lines that a bench leaves out are reported."""
 
 from weft.tb.verify.mutate import coverage
 
@@ -12,7 +12,7 @@ C '\x01f\x02top.v\x01l\x021\x01n\x029\x01t\x02user\x01page\x02v_user/top\x01o\x0
 
 
 def left_by(folder, module, dat):
-    """A run folder as a simulation leaves it."""
+    """Create a run folder like a simulation's."""
     folder.mkdir(parents=True)
     (folder / "rerun.sh").write_text(f"#!/bin/sh\nexport COCOTB_TEST_MODULES=weft.tb.{module}\nexec simulator\n")
     (folder / coverage.COUNTS).write_text(dat)

@@ -1,4 +1,4 @@
-"""Mutation testing of a small block: a test that looks at everything kills what a weaker one lets live."""
+"""Tests of mutation testing with a small block: a complete test kills mutants that survive a weaker one."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ BITS = 3
 
 
 class Adder(wiring.Component):
-    """``y`` is the sum, a cycle later; ``large``, by a detour, whether ``a`` is above 5; ``less``, than ``b``."""
+    """``y`` is the sum, a cycle later. ``large``: ``a`` is above 5, with redundant logic. ``less``: ``a < b``."""
 
     a: In(BITS)
     b: In(BITS)
@@ -34,17 +34,17 @@ class Adder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         above_4, above_5 = Signal(), Signal()
-        m.d.comb += above_4.eq(self.a > 4)      # needless: implied by the next
+        m.d.comb += above_4.eq(self.a > 4)      # redundant: implied by the next one
         m.d.comb += above_5.eq(self.a > 5)
         m.d.comb += self.large.eq(above_4 & above_5)
         m.d.sync += self.y.eq(self.a + self.b)
         difference = Signal(BITS + 1)
-        m.d.comb += [difference.eq(self.a - self.b), self.less.eq(difference[BITS])]    # the other bits: for nobody
+        m.d.comb += [difference.eq(self.a - self.b), self.less.eq(difference[BITS])]    # the other bits are unused
         return m
 
 
 class Apart(wiring.Component):
-    """``a`` is seen at two clocks; ``differ``: not the same at both; ``large``, by a detour, above 5 at the first."""
+    """Two clocks sample ``a``. ``differ``: the samples differ. ``large``: the first is above 5 (redundant logic)."""
 
     a: In(BITS)
     differ: Out(1)
@@ -103,7 +103,7 @@ async def at_one_clock(dut):
 
 
 def design_of(cases, test="test_adder[{}]"):
-    """The adder, or another design, with one of its tests."""
+    """Return the adder, or another design, with one of its tests."""
     test = f"tb/test/verify/mutate/test_mutate.py::{test.format(cases)}"
     return campaign.designs([Target("adder", cases, ("tb/test/verify/mutate/test_mutate.py",), (test,))])[0]
 
@@ -115,7 +115,7 @@ def kept(tmp_path, monkeypatch):
 
 
 def at(design, text, mode, port, choose=max):
-    """A mutant whose cell comes from the first line of this file that holds ``text``, at its highest or lowest bit."""
+    """Return a mutant of a cell from the first line of this file with ``text``, at its highest or lowest bit."""
     line = next(k for k, line in enumerate(Path(__file__).read_text().splitlines(), 1) if text in line)
     found = [mutation for mutation in draw(design.netlist, design.modules, 1000, 1)
              if (mutation.mode, mutation.port) == (mode, port)
@@ -157,7 +157,7 @@ def test_a_bit_that_nobody_reads_is_proven_equivalent(kept):
 
 
 def test_two_clocks_are_not_taken_for_one(kept):
-    """With one clock, two registers with the same input would be the same."""
+    """With one clock, two registers with the same input would be equivalent."""
     design = design_of("", "test_apart")
     needless, needed = at(design, "here > 3)", "const1", "Y"), at(design, "here != there", "const0", "Y")
     assert "ABC" in campaign.proof(needless)
@@ -165,7 +165,7 @@ def test_two_clocks_are_not_taken_for_one(kept):
 
 
 def test_yosys_is_given_processor_time(tmp_path):
-    """A multiplier and its mirror image: SAT solvers do not end."""
+    """A multiplier and its mirror image, which SAT solvers do not finish."""
     (tmp_path / "m.v").write_text("module m(input [31:0] a, b, output y); assign y = a * b != b * a; endmodule\n")
     with pytest.raises(YosysFailed, match="after 1 s of processor time"):
         yosys(tmp_path, "read_verilog m.v; sat -prove y 0 m", 1)
@@ -205,7 +205,7 @@ def test_a_change_of_what_a_test_imports_is_noticed():
 
 
 class Fake:
-    """As much of a mutant as the report needs."""
+    """The attributes of a mutant that the report needs."""
 
     def __init__(self, name):
         self.name, self.mutation, self.design = name, self, self
@@ -214,7 +214,7 @@ class Fake:
 
 @pytest.mark.parametrize(("text", "fate", "status", "fraction"), [
     ("", "", 1, 0.5),                                       # survived
-    ('[accepted]\nodd = "why not"', "", 1, 0.5),            # explained, but below the bar
+    ('[accepted]\nodd = "why not"', "", 1, 0.5),            # explained, but below the threshold
     ('[equivalent]\nodd = "why not"', "", 0, 1.0),
     ('[accepted]\ngone = "why not"', "", 1, 0.5),           # stale
     ("", "by a proof", 0, 1.0),

@@ -1,4 +1,4 @@
-"""A block and specifications of it that are small enough to test the engine with."""
+"""A block and its specifications, small enough to test the engine with."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -10,7 +10,7 @@ LAST = 12
 
 
 class Counter(wiring.Component):
-    """Counts to 12, or beyond if it is broken."""
+    """Counts to 12, or further if it is faulty."""
 
     run: In(1)
     count: Out(8)
@@ -39,19 +39,19 @@ class CounterSpec(Spec):
 
 
 class HastyCounterSpec(CounterSpec):
-    """The same, but the proof ends too early for what happens at the end."""
+    """The same, but the proof is too short to reach the end of the count."""
 
     bound = LAST + MARGIN - 1
 
 
 class LateCounterSpec(CounterSpec):
-    """The same from another state."""
+    """The same from another initial state."""
 
     late = True
 
 
 class GivenCounterSpec(CounterSpec):
-    """The same with a check that takes the other one as true."""
+    """The same with a check that assumes the other one."""
 
     name = "test_given"
 
@@ -62,7 +62,7 @@ class GivenCounterSpec(CounterSpec):
 
 
 class Holder(wiring.Component):
-    """A block with a counter as its part."""
+    """A block with a counter as a submodule."""
 
     run: In(1)
     count: Out(8)
@@ -75,6 +75,6 @@ class Holder(wiring.Component):
 
 
 class HolderSpec(CounterSpec):
-    """The same around it."""
+    """The same for the surrounding block."""
 
     name, block = "test_holder", Holder

@@ -1,4 +1,4 @@
-"""A proof that is interrupted leaves no model checker behind."""
+"""Tests that an interrupted proof leaves no model checker running."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ with crew(1) as pool:
 
 
 def slow_checker(folder):
-    """A pipe, and a program that holds its other end and does not end by itself."""
+    """Return a pipe, and a program that holds its other end and does not end by itself."""
     checker = folder / "checker"
     checker.write_text(f"#!/bin/sh\nexec > {folder}/alive\n{NESTED}\n")
     checker.chmod(checker.stat().st_mode | stat.S_IXUSR)

@@ -1,4 +1,7 @@
-"""Proofs that take seconds, broken copies, and what a specification needs to be good. All of them: ``make formal``."""
+"""Tests of proofs that take seconds, of faulty copies, and of requirements of specifications.
+
+``make formal`` runs all proofs.
+"""
 
 import json
 
@@ -52,7 +55,7 @@ BEYOND = [("(self.count != LAST)", "(self.count != LAST + 1)")]
 
 
 def book(spec, *broken):
-    """A ledger with a specification, and with results of broken copies for its check."""
+    """Return a ledger with a specification, and with results of faulty copies for its check."""
     ledger = Ledger()
     ledger.enter(list(prove(spec())))
     for result in broken:
@@ -120,7 +123,7 @@ def test_a_run_may_start_anywhere():
 
 
 def test_only_a_register_may_start_anywhere(tmp_path):
-    spec = HolderSpec()         # its counter is a part of a part: what it shows is a wire, not the register
+    spec = HolderSpec()         # its counter is nested twice: the output is a wire, not the register
     text, _ = spec.convert()
     for wire in ("dut.gone", "dut.count"):
         spec.anywhere = [wire]

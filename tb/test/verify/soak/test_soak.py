@@ -1,4 +1,4 @@
-"""The soak, short: two runs of real cards, and what many runs come to."""
+"""A short soak test: two runs of RTL cards, and the sums of many runs."""
 
 
 import pytest
@@ -10,13 +10,13 @@ from weft.tb.verify.soak.campaign import Kept, Soak, soak
 from weft.tb.verify.soak.plan import CARDS, HAZARDS, draw
 from weft.tb.verify.soak.run_cases import run
 
-CYCLES, RUNS_MAX = 50_000, 4      # a rare run ends before its strangers begin
+CYCLES, RUNS_MAX = 50_000, 4      # a rare run ends before its frames of unknown peers begin
 
 
 @pytest.mark.parametrize("hazards", [("PCIe faults", "hostile frames"), ("hot reset", "bus master cleared")],
                          ids=", ".join)
 def test_a_run_goes_well(hazards):
-    first = (drawn_seed() >> 3) * 8          # those have the card of preset test
+    first = (drawn_seed() >> 3) * 8          # these have the card of preset test
     wanted = {"preset test", "MR churn"} | (set(hazards) if "hot reset" in hazards else
                                             {"honest QPs beside hostile frames"})
     met = set()
@@ -101,12 +101,12 @@ def test_many_failures_end_it(kept):
 
 
 def pretended(seed, cycles):
-    """Stands in for the simulator on a worker."""
+    """Stand in for the simulator on a worker."""
     return Runs()(seed, cycles)
 
 
 def test_runs_go_to_the_workers_of_a_scheduler(kept):
-    """Those of the address that was given."""
+    """The scheduler at the given address distributes the runs."""
     from distributed import LocalCluster
 
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
