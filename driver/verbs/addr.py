@@ -72,8 +72,10 @@ def ipv4_of(gid):
 
 @dataclass
 class GlobalRoute:
-    """Destination of packets (ibv_global_route). A ``flow_label`` other than 0 selects the UDP source port as in
-    libibverbs."""
+    """Destination of packets (ibv_global_route).
+
+    A ``flow_label`` other than 0 selects the UDP source port, as in libibverbs.
+    """
 
     dgid: GID | str = field(default_factory=GID)
     flow_label: int = 0

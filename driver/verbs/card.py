@@ -192,7 +192,8 @@ class Card:
     # ------------------------------------------------------------------------------- small services
 
     def new_pd(self):
-        """Return the number of a new protection domain: the next one after the last that is not in use."""
+        """Return the number of a new protection domain: the first one after the last assigned number that is not in
+        use."""
         while True:
             self._pds = self._pds % ((1 << PD_BITS) - 1) + 1
             if not any(pd.handle == self._pds for context in self.contexts for pd in context.pds):

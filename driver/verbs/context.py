@@ -106,13 +106,13 @@ class Context(Queries, Closing):
             lock.release()
 
     def wait(self, timeout_ns):
-        """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
+        """Wait: see :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
         with self.lock:
             self.check_open()
             return self.engine.wait(timeout_ns)
 
     def run_until(self, condition, timeout_ns=None):
-        """See :meth:`~weft.driver.engine.card_engine.CardEngine.run_until`."""
+        """Make progress until a condition holds: see :meth:`~weft.driver.engine.card_engine.CardEngine.run_until`."""
         self.check_open()
         self.engine.run_until(condition, timeout_ns)
 
@@ -124,10 +124,10 @@ class Context(Queries, Closing):
                 self.wait(left)
 
     def start_progress(self):
-        """Start a thread that makes progress until the context is closed, so that peers get answers whatever the
-        program does.
+        """Start a thread that makes progress until the context is closed.
 
-        Simulated devices do not need it: there, call :meth:`serve` in a separate thread.
+        The peers get answers then, whatever the program does. Simulated devices do not need the thread: for them, call
+        :meth:`serve` in a separate thread.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep_going, name=f"progress of {self.name}", daemon=True)

@@ -179,8 +179,10 @@ class CQ(Closing):
         return self.take(num_entries)
 
     def take(self, num_entries):
-        """Return ``(count, completions)`` of the queued completions, without a round of progress; raises like
-        :meth:`poll`."""
+        """Return ``(count, completions)`` of the queued completions, without a round of progress.
+
+        Raises like :meth:`poll`.
+        """
         if self._queue or self.closed or self.overrun or not isinstance(num_entries, int) or num_entries < 0:
             return self._take(num_entries)
         return 0, []

@@ -92,7 +92,7 @@ def device_at(ip):
     Raises
     ------
     PyverbsRDMAError
-        If no device has the address, or if it is 0 and there are several devices.
+        If no device matches, or several do.
     """
     names = [name for name, entry in _devices.items() if ip in (0, entry.ip)]
     if not names:

@@ -55,8 +55,8 @@ class QPAttr:
     ``probe_timeout_ns`` is the idle time before the first tail probe; 0 selects the value of the context. Each end has
     fewer than 2^``outstanding_log2`` packets unacknowledged; the largest value is 23. As with ``path_mtu``, both ends
     must use the same value: the card drops packets that are further ahead. With ``standard`` the peer is any RoCEv2
-    device instead of a Weft card. Only writes are supported then, and their packets are sent in order, retransmissions
-    included (:class:`~weft.driver.send.standard_sender.StandardSender`).
+    device instead of a Weft card. Only writes are supported then, and after a loss all packets from the lost one on are
+    sent again (:class:`~weft.driver.send.standard_sender.StandardSender`).
     """
 
     qp_state: QPState = QPState.INIT

@@ -26,7 +26,7 @@ class QPCap:
     max_inline_data: int = 0
 
     def check(self):
-        """Raise InvalidValue or TypeError if a capacity is impossible."""
+        """Raise InvalidValue, NotSupported or TypeError if a capacity has an invalid value."""
         check_ranges(self)
         if between("max_inline_data", self.max_inline_data, 0, (1 << 32) - 1) > INLINE_MAX:
             raise NotSupported(f"max_inline_data is {self.max_inline_data}; {INLINE_MAX} at most is possible")

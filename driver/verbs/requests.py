@@ -146,8 +146,10 @@ def sges_of(wr, most):
 
 
 def _listed(wr, most, card_keys):
-    """Return ``(va, length, card's key)`` of each entry; the length of the list must match ``num_sge``, unless that is
-    0."""
+    """Return ``(va, length, card's key)`` of each entry of the list.
+
+    Raises InvalidValue if the length of the list differs from ``num_sge`` and that is not 0.
+    """
     sges = sges_of(wr, most)
     if wr.num_sge not in (0, len(sges)):
         raise InvalidValue(f"num_sge is {wr.num_sge}, but there are {len(sges)}")
