@@ -85,8 +85,7 @@ class CardAgent:
             self.engine.counts["datagrams_dropped"] += 1
 
     def on_frame(self, frame, entry):
-        """Process a raw frame that the card received. A frame with the card's own source address is ignored as
-        forged."""
+        """Process a raw frame that the card received; ignore it as forged if its source address is the card's."""
         datagram = parse_datagram(frame) if entry.host else None
         if datagram is not None and datagram.src_ip != self.card.ip:
             self.agent.on_datagram(datagram.data, datagram.src_ip, datagram.src_mac, self.now())

@@ -23,8 +23,10 @@ _CODES = {EventType.REJECTED: errno.ECONNREFUSED, EventType.UNREACHABLE: errno.E
 
 
 class ConnectionFailed(PyverbsRDMAError):
-    """Connection that the peer rejected, or a peer that is not reachable; ``event`` is the :class:`Record` with the
-    cause."""
+    """Connection that the peer rejected, or peer that is not reachable.
+
+    ``event`` is the :class:`Record` with the cause.
+    """
 
     def __init__(self, what, record):
         super().__init__(f"{what}: {record.type.name}, status {record.status}",
@@ -231,8 +233,7 @@ class CMID(Work, Closing):
         return self.qp.query(attr_mask)
 
     def init_qp_attr(self, qp_state):
-        """Return the ``(QPAttr, mask)`` of one step of a QP of the program: to INIT, to RTR or to RTS, in this
-        order."""
+        """Return the ``(QPAttr, mask)`` that bring a QP of the program to the next state: to INIT, to RTR or to RTS."""
         state = member("qp_state", qp_state, QPState)
         connection = self.identifier.connection
         if state not in (QPState.INIT, QPState.RTR, QPState.RTS) or (
@@ -258,7 +259,7 @@ class CMID(Work, Closing):
     def leave_multicast(self, addr):
         raise NotSupported("Failed to leave multicast: there are only RC queue pairs")
 
-    # ------------------------------------------------------------------------------------ closing
+    # -------------------------------------------------------------------------------------- closing
 
     def close(self):
         """Destroy the CMID, its QP and its memory; an established connection is ended."""

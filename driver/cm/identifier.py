@@ -177,8 +177,10 @@ class Identifier:
             self.connection.reject(private_data=private_data)
 
     def end(self):
-        """End the connection and bring the QP of the identifier to ERR. Event: DISCONNECTED, unless it was reported
-        already."""
+        """End the connection and bring the QP of the identifier to ERR.
+
+        Event: DISCONNECTED, unless the peer has ended the connection before.
+        """
         with self.lock:
             if self.connection is None:
                 raise InvalidValue("Failed to Disconnect: there is no connection")
@@ -225,11 +227,10 @@ class Identifier:
     def _ready_qp(self, offer):
         self.qp.to_rts(connection_attr(self, offer))
 
-    # ------------------------------------------------------------------------------------ closing
+    # ------------------------------------------------------------------------------------- closing
 
     def finish(self):
-        """End the identifier: pending requests are cancelled, an established connection is ended, QP and CQs are
-        destroyed."""
+        """End the identifier: cancel requests, end an established connection, destroy QP and CQs."""
         if self.closed:
             return
         self.closed = True
