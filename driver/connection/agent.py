@@ -140,7 +140,7 @@ class Agent:
             if table.get((connection.peer_ip, name)) is connection:
                 del table[connection.peer_ip, name]
 
-    # ------------------------------------------------------------------------------- received messages
+    # ---------------------------------------------------------------------------------- received messages
 
     def on_datagram(self, data, src_ip, src_mac, now):
         """Process a management datagram for this host."""

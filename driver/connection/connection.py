@@ -130,7 +130,7 @@ class Connection:
         self.status, self.private_data = status, private_data
         self.tell(self, news)
 
-    # ----------------------------------------------------------------------------- calls of the owner
+    # ------------------------------------------------------------------------------- calls of the owner
 
     def request(self, offer, private_data, now, **fields):
         """Request the connection: IDLE to REQ_SENT. ``fields`` are those of REQ that the agent provides."""
@@ -195,7 +195,7 @@ class Connection:
         self.state = State.TIMEWAIT
         self._wait(now + 2 * self._interval)
 
-    # ------------------------------------------------------------------------------- received messages
+    # -------------------------------------------------------------------------------- received messages
 
     def on_message(self, message, now):
         """Process a message of the peer; the agent has checked the sender and both numbers."""

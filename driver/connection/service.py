@@ -29,10 +29,10 @@ def header(src_ip, src_port, dst_ip):
 
 
 def parse_header(private_data):
-    """Return ``src_ip, src_port, dst_ip, private_data`` of the private data of a REQ; ``private_data`` follows the
-    header.
+    """Return the header and the remaining private data of the private data of a REQ.
 
-    The result is None if the data does not begin with a header for IPv4.
+    The result has the attributes ``src_ip, src_port, dst_ip, private_data``. It is None if the data does not begin with
+    a header for IPv4.
     """
     said = HEADER.unpack(private_data)
     if said.major != CM_VERSION or said.ip_version != IP_VERSION or (said.src_ip | said.dst_ip) >> 32:
