@@ -17,9 +17,9 @@ class State(enum.Enum):
     """Activity of a program. Time stands still while a program runs."""
 
     RUNS = enum.auto()
-    WAITS = enum.auto()     # in the library, for a report of the daemon
-    SPINS = enum.auto()     # it computes, or polls memory
-    AWAY = enum.auto()      # for an event outside the daemon: another program, a person
+    WAITS = enum.auto()     # waits in the library for a report of the daemon
+    SPINS = enum.auto()     # computes, or polls memory
+    AWAY = enum.auto()      # waits for an event outside the daemon: another program, a person
 
 
 def process_of(client):

@@ -27,7 +27,7 @@ NAME = b"weft0"      # name of the only device of a host
 ANY = 1 << 64
 
 
-# ------------------------------------------------------------------------------------------------- device
+# ------------------------------------------------------------------------------------------------------- device
 
 def field_of(gid):
     """Return a GID, or its text, in the form of messages."""
@@ -90,7 +90,8 @@ class ServedMR(MR):
         buffer.use(1)
 
     def _place(self, lent, buffer, address, length):
-        self._page_bytes = buffer.page_bytes      # of the files: memory around may be another's
+        # The files determine the page size: memory around the region may not belong to the program.
+        self._page_bytes = buffer.page_bytes
         super()._place(lent, buffer, address, length)
 
     def take_over(self, pieces):
@@ -234,7 +235,7 @@ def qp_attr_fields(attr):
         "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}
 
 
-# ------------------------------------------------------------------------------------------------------ destruction
+# -------------------------------------------------------------------------------------------------- destruction
 
 def _users(kind, thing):
     """Return the number of objects that use this one."""

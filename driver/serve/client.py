@@ -38,7 +38,7 @@ class EventPipe:
     Attributes
     ----------
     theirs : Given
-        End of the program.
+        The program's end of the socket pair.
     users : int
         Number of objects that report events here.
     """
@@ -259,7 +259,8 @@ class Client:
         """Disable doorbells, because the daemon polls again."""
         self.bell[ASLEEP] = 0
         with contextlib.suppress(BlockingIOError):
-            os.preadv(self.doorbell, [bytearray(8)], -1, os.RWF_NOWAIT)      # must not block
+            # RWF_NOWAIT: must not block, whatever the program did to the shared file.
+            os.preadv(self.doorbell, [bytearray(8)], -1, os.RWF_NOWAIT)
 
     def close(self):
         """Free all resources of a program that is gone or dropped."""

@@ -43,8 +43,7 @@ class ServedCQ(CQ):
         return SharedRing("weft-cq", max(cqe, CQE_LEAST), WC_SLOT.size_bytes)
 
     def push(self, wc, solicited=False):
-        """Add a completion, as :meth:`CQ.push`, in the program's memory, and report an event if the program requested
-        one."""
+        """Add a completion in the program's memory, and report an event if requested: see :meth:`CQ.push`."""
         self.client.retired(wc)
         ring = self.ring
         try:
@@ -78,8 +77,9 @@ class ServedCQ(CQ):
             self.served_channel.tell(COMP_EVENT.pack(user=self.user))
 
     def resize(self, cqe, allow=lambda ring: None):
-        """Replace the ring, with the completions that the program has not taken; ``allow(ring)`` may reject the new
-        ring.
+        """Replace the ring, and keep the completions that the program has not taken.
+
+        ``allow(ring)`` may raise NoRoom to reject the new ring.
 
         Raises
         ------

@@ -210,7 +210,7 @@ class ConnectionId:
         self.connection = self.listener = None
         self.tell(EventType.DEVICE_REMOVAL)
 
-    # --------------------------------------------------------------------------------------- closing
+    # ------------------------------------------------------------------------------------- closing
 
     def migrate(self, channel):
         """Report events on another channel from now on; return the number of waiting events that moved there."""
@@ -220,8 +220,7 @@ class ConnectionId:
         return moved
 
     def close(self):
-        """Cancel pending requests, end an established connection, and return the number of events that were not
-        taken."""
+        """Cancel requests, end an established connection, and return the number of events that were not taken."""
         if self.ended:
             return 0
         self.ended = True

@@ -144,7 +144,7 @@ class Daemon:
 
     def _accept(self, listener, host):
         for name in self.world.hosts.values():
-            CardAgent.of(open_card(name))      # so a host without programs rejects requests of connections
+            CardAgent.of(open_card(name))      # so that a host without programs rejects connections
         with contextlib.suppress(BlockingIOError, ConnectionError):
             connection = listener.accept()[0]
             connection.setblocking(False)

@@ -66,13 +66,13 @@ class SharedRing:
         return count
 
     def took(self):
-        """Mark a slot as taken; the program may refill it only after :meth:`done`."""
+        """Publish that a slot is taken; the program may refill it only after :meth:`done`."""
         self.own = self.own + 1 & _MASK
         ordered()
         self.words[CONS] = self.own
 
     def put(self):
-        """Mark a slot as filled; the program may take it."""
+        """Publish that a slot is filled; the program may take it."""
         self.own = self.own + 1 & _MASK
         ordered()
         self.words[PROD] = self.own

@@ -102,7 +102,7 @@ def check_sealed(file, size):
 
 
 class Given:
-    """Descriptor for a program, closed here after it was handed over."""
+    """Descriptor for a program; :meth:`close` closes it unless it was handed over."""
 
     def __init__(self, file):
         self._file = file

@@ -27,8 +27,9 @@ STRETCH_S = 0.002                         # longest wall-clock time between two 
 
 
 class SimulatedDaemon(Daemon):
-    """Daemon in simulated time (see the module). ``world`` is a
-    :class:`~weft.driver.serve.simulated_world.SimulatedWorld`.
+    """Daemon in simulated time; see the module.
+
+    Its ``world`` is a :class:`~weft.driver.serve.simulated_world.SimulatedWorld`.
 
     Attributes
     ----------
@@ -49,8 +50,7 @@ class SimulatedDaemon(Daemon):
 
     @property
     def now_ns(self):
-        """Simulated time of the session: the back end's, and the intervals that were skipped because nothing
-        happened."""
+        """Simulated time of the session: that of the back end, plus the skipped intervals without events."""
         if self._held_ns is not None:
             return self._held_ns
         return round(self.world.now_ns) + self._skew_ns
@@ -62,8 +62,7 @@ class SimulatedDaemon(Daemon):
 
     @contextlib.contextmanager
     def _preparing(self):
-        """Return a context manager that stops the time of the session, unless a program waits for a request that it
-        posted."""
+        """Return a context manager that stops the session's time, unless a program waits for a posted request."""
         if self.world.working:
             yield
             return
@@ -74,7 +73,7 @@ class SimulatedDaemon(Daemon):
             self._held_ns = None
             self._skew_ns += now - self.now_ns
 
-    # -------------------------------------------------------------------------------------- programs
+    # ------------------------------------------------------------------------------------- programs
 
     def drop(self, client, why=None):
         super().drop(client, why)
@@ -232,8 +231,7 @@ class SimulatedDaemon(Daemon):
         return round(min(limits))
 
     def _paced(self, program):
-        """Return the simulated time of a spinning program, which advances with wall-clock time since the spinning was
-        noticed."""
+        """Return the simulated time that corresponds to wall-clock time since the program began to spin."""
         if program.spun_ns is None:
             program.spun_ns = self.now_ns
         return program.spun_ns + time.monotonic_ns() - program.spins_since
@@ -244,8 +242,10 @@ class SimulatedDaemon(Daemon):
             self._tell(program)
 
     def _stand_still(self, waiting):
-        """Sleep while nothing is outstanding, and wake waiting programs periodically, which may wait for something
-        else."""
+        """Sleep while nothing is outstanding, and wake waiting programs periodically.
+
+        They may wait for something that the daemon does not see.
+        """
         if not waiting:
             self._doze(IDLE_S)
         elif not self._doze(self._rest_s):

@@ -23,8 +23,7 @@ class SimulatedWorld(World):
     contexts = ()
 
     def introduce(self):
-        """Enter every card into the neighbour tables of the others, so that the order of first contacts does not
-        matter."""
+        """Add every card to the neighbour tables of the others, so that the order of contacts is irrelevant."""
         cards = [context.card for context in self.contexts]
         for card, other in itertools.permutations(cards, 2):
             card.engine.neighbours.add(other.ip, other.mac)
