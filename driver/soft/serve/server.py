@@ -24,14 +24,14 @@ ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ 
 
 
 class _Watched:
-    """Port that takes the MAC address of the host ``wanted`` from received ARP frames, and ignores other hosts."""
+    """Wrapper of a port that learns the MAC address of the host ``wanted`` from received ARP frames."""
 
     def __init__(self, port, mac):
         self._port, self._mac = port, mac
         self.wanted = self.found = None
 
     def want(self, ip):
-        """Look for this host from now on."""
+        """Select the host whose address to learn."""
         self.wanted, self.found = ip, None
 
     def receive(self):
