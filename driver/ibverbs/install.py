@@ -1,9 +1,8 @@
-"""Installation of the libraries: ``python -m weft.driver.ibverbs.install PREFIX``, or a ``.tar.gz`` with the same
-files.
+"""Installation of the libraries below a prefix, or in an archive ``.tar.gz`` with the same files.
 
-Files below the prefix: ``lib/weft`` with both libraries, ``lib/pkgconfig/weft-ibverbs.pc``, ``bin/weft-run``. They may
-be moved together. ``weft-run PROGRAM...`` needs no Python: it runs a program on the host whose socket WEFT_SOCKET
-names.
+``python -m weft.driver.ibverbs.install PREFIX`` installs ``lib/weft`` with both libraries,
+``lib/pkgconfig/weft-ibverbs.pc`` and ``bin/weft-run``. They may be moved together. ``weft-run PROGRAM...`` needs no
+Python: it runs a program on the host whose socket WEFT_SOCKET names.
 """
 
 import sys
