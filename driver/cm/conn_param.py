@@ -19,9 +19,9 @@ class ConnParam:
     Attributes
     ----------
     resources : int
-        Number of outstanding reads and atomics of the peer that this end supports.
+        Largest number of outstanding reads and atomics of the peer.
     depth : int
-        Number of outstanding reads and atomics of this end.
+        Largest number of outstanding reads and atomics of this end.
     flow_control : int
         No effect.
     retry, rnr_retry : int
