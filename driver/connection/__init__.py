@@ -1,1 +1,1 @@
-"""Connection management of InfiniBand (IBTA 1.7, chapter 12) without I/O: independent of a card."""
+"""Connection management of InfiniBand (IBTA 1.7, chapter 12), sans I/O: messages and time in, messages out, no card."""
