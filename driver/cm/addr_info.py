@@ -1,4 +1,4 @@
-"""Who talks to whom: addresses and ports (rdma_addrinfo)."""
+"""Addresses and ports of the two ends of a connection (rdma_addrinfo)."""
 
 import socket
 
@@ -12,7 +12,7 @@ def _text(value):
 
 
 def _address(name, flags):
-    """An IPv4 address as a number; 0 for None, which is any."""
+    """Return the IPv4 address of a name as a number; 0 (any) for None."""
     if name is None:
         return 0
     numeric = socket.AI_NUMERICHOST if flags & AddrFlag.NUMERICHOST else 0
@@ -27,7 +27,7 @@ def _address(name, flags):
 
 
 def _port(service):
-    """A port as a number; 0 for None, which is any."""
+    """Return the port of a service as a number; 0 (any) for None."""
     service = _text(service)
     if service is None:
         return 0
@@ -45,11 +45,11 @@ class AddrInfo:
     Parameters
     ----------
     src, dst : str or None
-        Names or IPv4 addresses: of this host, which says the card; of the peer.
+        Names or IPv4 addresses. ``src`` is of this host and selects the card; ``dst`` is of the peer.
     src_service, dst_service : str or None
         Names of services, or ports.
     port_space : PortSpace
-        TCP, or 0, which is the same.
+        TCP, or 0 with the same meaning.
     flags : AddrFlag
         With PASSIVE it is an address to listen on.
 
@@ -70,12 +70,12 @@ class AddrInfo:
         return bool(self.flags & AddrFlag.PASSIVE)
 
     def close(self):
-        """Nothing is left of it anyway."""
+        """Do nothing: the object holds no resource."""
         return
 
 
 def check_port_space(port_space):
-    """``port_space`` as a member, if there are connections in it."""
+    """Return ``port_space`` as a member; raise NotSupported if it has no connections."""
     port_space = member("port_space", port_space, PortSpace)
     if port_space is not PortSpace.TCP:
         raise NotSupported(f"the port space {port_space.name} does not exist here, only TCP: there are only RC queue "

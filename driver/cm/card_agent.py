@@ -13,7 +13,10 @@ SPORT = 0xC000 | wire.GSI_QPN
 
 
 def parse_datagram(frame):
-    """``src_ip, src_mac`` and ``data`` of a frame for the general services QP, its ICRC right; None if it is none."""
+    """Return ``src_ip, src_mac`` and ``data`` of a frame for the general services QP, or None for other frames.
+
+    The ICRC must have been checked.
+    """
     at = wire.RETH_OFFSET
     if len(frame) != at + wire.DETH.size_bytes + wire.MAD_BYTES + wire.ICRC_BYTES:
         return None
@@ -26,9 +29,9 @@ def parse_datagram(frame):
 
 
 class CardAgent:
-    """The :class:`~weft.driver.connection.agent.Agent` of a card, as one of its engine's services.
+    """:class:`~weft.driver.connection.agent.Agent` of a card, as one of its engine's services.
 
-    Everything happens under the lock of the card.
+    All methods run under the lock of the card.
 
     Parameters
     ----------
@@ -38,7 +41,7 @@ class CardAgent:
     ----------
     agent : Agent
     users : dict of Identifier to callable()
-        Who hears that the card forgot everything, and how.
+        Functions to call when the card loses its state, by user.
     """
 
     def __init__(self, card):
@@ -46,13 +49,13 @@ class CardAgent:
         self.agent = Agent(ip=card.ip, guid=guid_of(card.mac), random=card.config.random, send=self._send,
                            patience=card.config.cm_patience)
         self._own = collections.deque()     # datagrams of this card to itself
-        self._wanted = {}                   # key -> (IP, until when, who hears whether it is there)
+        self._wanted = {}                   # key -> (IP, deadline, function to call with the result)
         self.users = {}
         self.engine.host_qpns.claim_qp1()
 
     @classmethod
     def of(cls, card):
-        """That of a card: there is one."""
+        """Return the agent of a card, which has exactly one."""
         found = [service for service in card.engine.services if isinstance(service, cls)]
         if not found:
             found = [cls(card)]
@@ -82,7 +85,7 @@ class CardAgent:
             self.engine.counts["datagrams_dropped"] += 1
 
     def on_frame(self, frame, entry):
-        """A raw frame of the card's. What says that it is of the card itself is not believed."""
+        """Process a raw frame that the card received; ignore it as forged if its source address is the card's."""
         datagram = parse_datagram(frame) if entry.host else None
         if datagram is not None and datagram.src_ip != self.card.ip:
             self.agent.on_datagram(datagram.data, datagram.src_ip, datagram.src_mac, self.now())
@@ -90,19 +93,19 @@ class CardAgent:
     # ------------------------------------------------------------------------------------ neighbours
 
     def resolve(self, key, ip, timeout_ns, done):
-        """Find the neighbour ``ip``: ``done(found)`` says whether it is there."""
+        """Find the neighbour ``ip`` and call ``done(found)``, where ``found`` is false after ``timeout_ns``."""
         now = self.now()
         if ip != self.card.ip:
             self.engine.neighbours.want(ip, now)
         self._wanted[key] = ip, now + timeout_ns, done
 
     def forget_user(self, key):
-        """Who used it is gone."""
+        """Cancel the pending resolution and the notification of a user that ends."""
         self._wanted.pop(key, None)
         self.users.pop(key, None)
 
     def add_user(self, key, gone):
-        """``gone()`` hears when the card forgets everything."""
+        """Register ``gone()``, to be called when the card loses its state."""
         self.users[key] = gone
 
     def _resolve_due(self, now):
@@ -118,21 +121,21 @@ class CardAgent:
 
     @property
     def deadline(self):
-        """When :meth:`progress` wants to be called, or None."""
+        """Time of the next call of :meth:`progress`, or None."""
         if self._own:
             return 0
         times = [until for _, until, _ in self._wanted.values()]
         return min((at for at in (self.agent.deadline, *times) if at is not None), default=None)
 
     def progress(self, now):
-        """Carry what the card says to itself, and do what is due."""
+        """Deliver the datagrams of the card to itself, and do everything that is due."""
         for _ in range(len(self._own)):
             self.agent.on_datagram(self._own.popleft(), self.card.ip, self.card.mac, now)
         self.agent.progress(now)
         self._resolve_due(now)
 
     def forget(self):
-        """The card was reset."""
+        """Drop all state after a reset of the card, and notify the users."""
         self._own.clear()
         self._wanted.clear()
         self.agent.forget_all()

@@ -23,7 +23,10 @@ _CODES = {EventType.REJECTED: errno.ECONNREFUSED, EventType.UNREACHABLE: errno.E
 
 
 class ConnectionFailed(PyverbsRDMAError):
-    """The peer refused, or was not to be reached; ``event`` is the :class:`Record` that says so."""
+    """Connection that the peer rejected, or peer that is not reachable.
+
+    ``event`` is the :class:`Record` with the cause.
+    """
 
     def __init__(self, what, record):
         super().__init__(f"{what}: {record.type.name}, status {record.status}",
@@ -32,19 +35,19 @@ class ConnectionFailed(PyverbsRDMAError):
 
 
 class CMID(Work, Closing):
-    """An end of a connection, or a listener.
+    """End of a connection, or a listener.
 
-    With an :class:`AddrInfo` its calls wait until what they ask for is done. With a :class:`CMEventChannel` they
-    return at once, and events tell.
+    With an :class:`AddrInfo` its calls wait until the operation is done. With a :class:`CMEventChannel` they return at
+    once, and events report the results.
 
     Parameters
     ----------
     creator : AddrInfo, CMEventChannel or CMEvent
-        A CMEvent is a CONNECT_REQUEST, and the CMID that of the connection it asks for.
+        A CMEvent must be a CONNECT_REQUEST; the CMID is an end of the requested connection.
     qp_init_attr : QPInitAttr or None
-        With an AddrInfo: the QP it has; of one to listen on the QPs of the connections that are asked for.
+        With an AddrInfo: attributes of the CMID's QP; for a listener, of the QPs of the requested connections.
     pd : PD or None
-        The program's; by default there is one for all CMIDs of a device.
+        PD of the program; by default all CMIDs of a device share a PD.
     port_space : PortSpace
     listen_id : CMID or None
         With a CMEvent: the CMID that listens.
@@ -52,7 +55,7 @@ class CMID(Work, Closing):
     Raises
     ------
     PyverbsRDMAError
-        If there is no such device, or no way to the peer.
+        If there is no such device, or no route to the peer.
     """
 
     def __init__(self, creator=None, qp_init_attr=None, pd=None, port_space=PortSpace.TCP, listen_id=None):
@@ -85,7 +88,7 @@ class CMID(Work, Closing):
             self.close()
             raise
 
-    # ----------------------------------------------------------------------------------- what it is
+    # ----------------------------------------------------------------------------------- properties
 
     @property
     def event_channel(self):
@@ -101,7 +104,7 @@ class CMID(Work, Closing):
 
     @property
     def qp(self):
-        """Its own QP, or None."""
+        """QP of the CMID, or None."""
         return self.identifier.qp
 
     @property
@@ -118,18 +121,18 @@ class CMID(Work, Closing):
 
     @property
     def private_data(self):
-        """What came with the peer's request, acceptance or refusal, with zeros behind it."""
+        """Private data of the peer's request, acceptance or rejection, padded with zeros."""
         return self.identifier.private_data
 
     # ------------------------------------------------------------------------------------ addresses
 
     def bind_addr(self, lai):
-        """Belong to the device with the source address, and to the port."""
+        """Bind to the device with the source address, and to the source port."""
         self.identifier.attach(lai.src)
         self.identifier.src_port = lai.src_port
 
     def resolve_addr(self, rai, timeout_ms=RESOLVE_MS):
-        """Find device and neighbour for a destination. ADDR_RESOLVED, or ADDR_ERROR."""
+        """Find device and neighbour for a destination. Event: ADDR_RESOLVED or ADDR_ERROR."""
         if rai.passive or not rai.dst:
             raise InvalidValue("Failed to Resolve Address: it has no destination")
         self.identifier.attach(rai.src)
@@ -138,14 +141,14 @@ class CMID(Work, Closing):
         self._finish("Failed to Resolve Address", EventType.ADDR_RESOLVED)
 
     def resolve_route(self, timeout_ms=RESOLVE_MS):
-        """Find the way: on Ethernet it is known as soon as the neighbour is. ROUTE_RESOLVED."""
+        """Find the route, which on Ethernet is known as soon as the neighbour is. Event: ROUTE_RESOLVED."""
         if not self.identifier.peer_ip:
             raise InvalidValue("Failed to Resolve Route: the address was not resolved")
         self.identifier.tell(EventType.ROUTE_RESOLVED)
         self._finish("Failed to Resolve Route", EventType.ROUTE_RESOLVED)
 
     def _finish(self, what, *wanted):
-        """Wait for what a call asked for, if the CMID waits."""
+        """Wait for one of the events ``wanted`` and return it, if calls of this CMID wait."""
         if not self._sync:
             return None
         while True:
@@ -158,7 +161,7 @@ class CMID(Work, Closing):
     # ---------------------------------------------------------------------------------- connections
 
     def listen(self, backlog=0):
-        """Take requests for connections; so many may wait for an answer, or as many as are possible."""
+        """Listen for requests; at most ``backlog`` of them wait for an answer, by default as many as possible."""
         self.identifier.listen(backlog)
 
     def get_request(self):
@@ -167,7 +170,7 @@ class CMID(Work, Closing):
         Raises
         ------
         InvalidValue
-            If it does not listen, or has a channel.
+            If the CMID does not listen, or has a channel.
         """
         if not self._sync or self.identifier.listener is None:
             raise InvalidValue("Failed to get request, no connection established: "
@@ -181,33 +184,37 @@ class CMID(Work, Closing):
         return child
 
     def connect(self, param=None):
-        """Ask the peer for a connection. ESTABLISHED; CONNECT_RESPONSE if it has no QP of its own; REJECTED,
-        UNREACHABLE."""
+        """Request a connection to the peer.
+
+        Events: ESTABLISHED, or CONNECT_RESPONSE if the CMID has no QP; REJECTED, UNREACHABLE.
+        """
         self.identifier.request(param)
         self._finish("Failed to Connect", EventType.ESTABLISHED, EventType.CONNECT_RESPONSE)
 
     def accept(self, param=None):
-        """Accept what was asked for. ESTABLISHED; REJECTED, UNREACHABLE."""
+        """Accept the request. Events: ESTABLISHED; REJECTED, UNREACHABLE."""
         self.identifier.accept_request(param)
         self._finish("Failed to Accept Connection", EventType.ESTABLISHED)
 
     def reject(self, private_data=None):
-        """Refuse it; the peer gets the private data, 148 bytes at most."""
+        """Reject the request; the peer gets the private data, 148 bytes at most."""
         self.identifier.reject_request(private_data or b"")
 
     def establish(self):
-        """With a QP of the program's own: it is ready, after CONNECT_RESPONSE."""
+        """Report that a QP of the program is ready, after CONNECT_RESPONSE."""
         self.identifier.establish()
 
     def disconnect(self):
-        """End the connection. Its own QP goes to ERR. DISCONNECTED, at both ends."""
+        """End the connection. The QP of the CMID goes to ERR. Event: DISCONNECTED, at both ends."""
         self.identifier.end()
         if self.identifier.connection.state is State.DREQ_SENT:
             self._finish("Failed to Disconnect", EventType.DISCONNECTED)
 
     def wait_disconnected(self):
-        """Wait until the peer has ended the connection; of a CMID that waits. Its QP stays as it is: :meth:`disconnect`
-        flushes it."""
+        """Wait until the peer has ended the connection; only for a CMID whose calls wait.
+
+        The QP does not change: :meth:`disconnect` flushes it.
+        """
         if not self._sync or self.identifier.connection is None:
             raise InvalidValue("there is no connection" if self._sync else "take its events from the channel")
         if self.identifier.connection.state is State.ESTABLISHED:
@@ -216,17 +223,17 @@ class CMID(Work, Closing):
     # -------------------------------------------------------------------------------- queue pairs
 
     def create_qp(self, qp_init):
-        """A QP of its own; CQs that ``qp_init`` does not name are made as well."""
+        """Create the QP of the CMID, and the CQs that ``qp_init`` does not name."""
         self.identifier.make_qp(qp_init)
 
     def query_qp(self, attr_mask):
-        """(QPAttr, QPInitAttr) of its own QP."""
+        """Return ``(QPAttr, QPInitAttr)`` of the QP of the CMID."""
         if self.qp is None:
             raise InvalidValue("Failed to query QP: there is none")
         return self.qp.query(attr_mask)
 
     def init_qp_attr(self, qp_state):
-        """(QPAttr, mask) that bring a QP of the program's own to INIT, RTR or RTS, one after the other."""
+        """Return the ``(QPAttr, mask)`` that bring a QP of the program to the next state: to INIT, to RTR or to RTS."""
         state = member("qp_state", qp_state, QPState)
         connection = self.identifier.connection
         if state not in (QPState.INIT, QPState.RTR, QPState.RTS) or (
@@ -252,9 +259,9 @@ class CMID(Work, Closing):
     def leave_multicast(self, addr):
         raise NotSupported("Failed to leave multicast: there are only RC queue pairs")
 
-    # ------------------------------------------------------------------------------------- the end
+    # -------------------------------------------------------------------------------------- closing
 
     def close(self):
-        """Destroy it, its QP and its memory; what is established is ended."""
+        """Destroy the CMID, its QP and its memory; an established connection is ended."""
         self.close_memory()
         self.identifier.finish()

@@ -1,4 +1,4 @@
-"""What a connection is asked for or accepted with (rdma_conn_param)."""
+"""Parameters of the request or acceptance of a connection (rdma_conn_param)."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -19,19 +19,19 @@ class ConnParam:
     Attributes
     ----------
     resources : int
-        Reads and atomics of the peer that may be under way at a time.
+        Largest number of outstanding reads and atomics of the peer.
     depth : int
-        Those of this end.
+        Largest number of outstanding reads and atomics of this end.
     flow_control : int
-        Means nothing here.
+        No effect.
     retry, rnr_retry : int
         As ``retry_cnt`` and ``rnr_retry`` of a QP.
     srq : int
-        True if the QP uses one; of a CMID's own QP it is known.
+        True if the QP uses an SRQ; ignored if the CMID has a QP.
     qp_num : int
-        The QP, if the CMID has none of its own.
+        Number of the QP, if the CMID has none.
     data_len : int
-        Bytes of private data there can be: up to 56 of a request, 196 of an acceptance.
+        Largest number of bytes of private data: up to 56 in a request, 196 in an acceptance.
     private_data : bytes
     """
 
@@ -46,17 +46,17 @@ class ConnParam:
     private_data: bytes = field(default=b"", init=False)
 
     def set_private_data(self, data):
-        """What the peer gets with it, as much of it as there is room for."""
+        """Set the private data for the peer, truncated to ``data_len`` bytes."""
         data = data.encode() if isinstance(data, str) else bytes(data)
         self.private_data = data[: self.data_len]
 
     @classmethod
     def most(cls):
-        """What is taken when nothing is said."""
+        """Return the default parameters: the largest supported values."""
         return cls(RD_ATOMIC_MAX, RD_ATOMIC_MAX, retry=_RETRIES_MAX, rnr_retry=_RETRIES_MAX)
 
     def offer(self, qp, psn, **more):
-        """What the peer is told, of an own QP or of the one that is named.
+        """Return the :class:`Offer` for the peer, of ``qp`` or of the QP that ``qp_num`` names.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Enumerations of RDMA CM, with the values of librdmacm, and by the names that ``pyverbs.cm_enums`` has for them."""
+"""Enumerations of RDMA CM, with the values of librdmacm, and by their names in ``pyverbs.cm_enums``."""
 
 import enum
 
@@ -25,7 +25,7 @@ class EventType(enum.IntEnum):
 
 
 class PortSpace(enum.IntEnum):
-    """What ports are of (rdma_port_space); only TCP, which is that of reliable connections, exists here."""
+    """Port space (rdma_port_space); only TCP, the space of reliable connections, is supported."""
 
     IPOIB = 0x0002
     TCP = 0x0106

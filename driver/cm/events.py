@@ -1,4 +1,4 @@
-"""Events of connection management, and the channels they come through."""
+"""Events of connection management, and their channels."""
 
 import collections
 
@@ -8,11 +8,11 @@ from ..terms.errors import InvalidValue, NotSupported, TimedOut
 from ..verbs.locking import NO_LOCK
 from .enums import EventType
 
-TURN_NS = 20_000    # for one card, when the CMIDs of a channel are on several
+TURN_NS = 20_000    # time slice of one card, when the CMIDs of a channel are on several
 
 
 class Record:
-    """Something that happened to a CMID.
+    """Event of a CMID.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class Record:
     status : int
         0, a negative errno, or with REJECTED the reason.
     connection : Connection or None
-        Of a CONNECT_REQUEST.
+        The requested connection of a CONNECT_REQUEST.
     """
 
     def __init__(self, event_type, identifier, status=0, private_data=b"", connection=None):
@@ -29,20 +29,20 @@ class Record:
         self.connection = connection
 
     def dropped(self, *_):
-        """The request went before anybody saw it."""
+        """Remove a request that ended before the program took its event."""
         if self in self.id.channel.records:
             self.id.channel.records.remove(self)
 
 
 class CMEventChannel(Closing):
-    """Where CMIDs tell of what happens to them.
+    """Channel on which CMIDs report their events.
 
     Attributes
     ----------
     records : deque of Record
-        Not yet taken.
+        Events that were not taken.
     users : dict of Identifier
-        Those that tell, as keys.
+        Identifiers that report here, as keys.
     """
 
     def __init__(self):
@@ -50,14 +50,15 @@ class CMEventChannel(Closing):
         self.closed = False
 
     def take(self, timeout_ns=None):
-        """The oldest :class:`Record`, waited for. What a QP of the CMID needs for it is done here, in the program's own
-        thread.
+        """Wait for the oldest :class:`Record` and return it.
+
+        State changes of the QP that the event requires are done here, in the thread of the program.
 
         Raises
         ------
         TimedOut
         InvalidValue
-            If nothing could ever come.
+            If no event can ever come.
         """
         while True:
             self._wait(timeout_ns)
@@ -84,13 +85,13 @@ class CMEventChannel(Closing):
             return
 
     def close(self):
-        """Destroy it."""
+        """Destroy the channel."""
         self.closed = True
         self.records.clear()
 
 
 def _settled(record):
-    """The record as the program sees it; None if it is past."""
+    """Return the record as the program sees it; None if it is obsolete."""
     if record.type is EventType.CONNECT_RESPONSE:
         if record.id.connection is None or record.id.connection.state is not State.REP_RCVD:
             return None
@@ -100,7 +101,7 @@ def _settled(record):
 
 
 class CMEvent:
-    """An event (rdma_cm_event), waited for.
+    """Event (rdma_cm_event); the constructor waits for it.
 
     Parameters
     ----------
@@ -111,11 +112,11 @@ class CMEvent:
     ----------
     event_type : EventType
     status : int
-        0, a negative errno, or with REJECTED the reason: 28 if it was the peer's program.
+        0, a negative errno, or with REJECTED the reason: 28 if the peer's program rejected.
     private_data : bytes
-        Of the peer, with zeros behind it.
+        Private data of the peer, padded with zeros.
     id : Identifier
-        Whose event it is; for CONNECT_REQUEST the listening one.
+        Identifier of the event; for CONNECT_REQUEST the listening one.
     """
 
     def __init__(self, channel, *, timeout_ns=None):
@@ -125,22 +126,22 @@ class CMEvent:
 
     @property
     def connection(self):
-        """What is asked for with a CONNECT_REQUEST."""
+        """Connection that a CONNECT_REQUEST requests."""
         return self._record.connection
 
     def event_str(self):
-        """``RDMA_CM_EVENT_ESTABLISHED`` and so on; empty when it is acknowledged."""
+        """Return ``RDMA_CM_EVENT_ESTABLISHED`` and so on; empty after the event is acknowledged."""
         return "" if self._record is None else f"RDMA_CM_EVENT_{self.event_type.name}"
 
     def ack_cm_event(self):
-        """It is done with."""
+        """Acknowledge the event and release it."""
         self._record = None
 
     close = ack_cm_event
 
 
 class UDParam:
-    """How to send datagrams to the peer: refused, there are none."""
+    """Address of a peer for datagrams; not supported."""
 
     def __init__(self, cm_event):
         raise NotSupported("UDParam does not exist here: there are only RC queue pairs")

@@ -1,4 +1,4 @@
-"""The contexts that connection management opens: one for each card, as long as some CMID uses it."""
+"""Contexts that connection management opens: one for each card, open as long as a CMID uses it."""
 
 import threading
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ _lock = threading.Lock()
 
 @dataclass(eq=False)
 class Held:
-    """A context and a protection domain that CMIDs share.
+    """Context and protection domain that CMIDs share.
 
     Attributes
     ----------
     name : str or None
-        None if they are the program's own.
+        Name of the device; None if context and protection domain belong to the program.
     """
 
     context: Context
@@ -27,7 +27,7 @@ class Held:
     users: int = 0
 
     def release(self):
-        """One CMID less uses it; the last one closes it."""
+        """Remove a user; the last one closes the context."""
         if self.name is None:
             return
         with _lock:
@@ -40,7 +40,7 @@ class Held:
 
 
 def hold(ip, pd=None):
-    """The :class:`Held` of the device with an address, or of the only one there is for 0; with a ``pd`` the program's.
+    """Return the :class:`Held` of the device with an address, of the only device for 0, or of the program's ``pd``.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def hold(ip, pd=None):
             if (held := HELD.get(name)) is not None:
                 held.users += 1
                 break
-        context = Context(name=name)      # may take its time, so others are let in
+        context = Context(name=name)      # takes time, so other threads run meanwhile
         mine = Held(context, PD(context), name)
     if mine not in (None, held):
         mine.context.close()

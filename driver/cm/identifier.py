@@ -1,4 +1,4 @@
-"""What a CMID is below its names: an end of a connection, or a listener. Nothing here waits for the peer."""
+"""Implementation of a CMID: an end of a connection, or a listener. No method waits for the peer."""
 
 import errno
 from dataclasses import replace
@@ -22,25 +22,25 @@ EVENTS = {News.RESPONSE: EventType.CONNECT_RESPONSE, News.ESTABLISHED: EventType
 
 
 class Identifier:
-    """One end.
+    """End of a connection, or a listener.
 
     Parameters
     ----------
     channel : CMEventChannel
     pd : PD or None
-        The program's own; by default the device is opened by its address, once for all CMIDs.
+        PD of the program; by default the device is opened by its address, once for all CMIDs.
 
     Attributes
     ----------
     held : Held or None
-        Device and protection domain, as soon as it is bound to them.
+        Device and protection domain, once the identifier is bound to them.
     connection : Connection or None
     listener : Listener or None
     qp : QP or None
-        Its own.
+        QP of the identifier.
     peer_ip : int
     private_data : bytes
-        What came with the peer's request, acceptance or refusal.
+        Private data of the peer's request, acceptance or rejection.
     """
 
     def __init__(self, channel, pd=None):
@@ -58,11 +58,11 @@ class Identifier:
 
     @property
     def lock(self):
-        """That of the card, or none."""
+        """Lock of the card, or a null lock without a device."""
         return self.engine.lock if self.held is not None else NO_LOCK
 
     def tell(self, event_type, status=0, private_data=b"", connection=None):
-        """Put an event into the channel."""
+        """Put an event into the channel and return its :class:`Record`."""
         record = Record(event_type, self, status, private_data, connection)
         self.channel.records.append(record)
         return record
@@ -70,12 +70,12 @@ class Identifier:
     # ----------------------------------------------------------------------------------- addresses
 
     def attach(self, ip):
-        """Belong to the device with this address, from now on."""
+        """Bind to the device with this address, unless the identifier is bound already."""
         if self.held is None:
             self.take_held(hold(ip, self._own_pd))
 
     def take_held(self, held):
-        """Belong to a device."""
+        """Bind to a device."""
         self.held = held
         with self.lock:
             self.agent = CardAgent.of(held.context.card)
@@ -87,7 +87,7 @@ class Identifier:
         self.tell(EventType.DEVICE_REMOVAL)
 
     def resolve(self, ip, port, timeout_ns):
-        """Find the way to a peer: ADDR_RESOLVED or ADDR_ERROR comes of it."""
+        """Find the route to a peer. Event: ADDR_RESOLVED or ADDR_ERROR."""
         with self.lock:
             self.peer_ip, self.peer_port = ip, port
             self.agent.resolve(self, ip, timeout_ns, self._resolved)
@@ -98,7 +98,7 @@ class Identifier:
     # ---------------------------------------------------------------------------------- connections
 
     def listen(self, backlog):
-        """Take requests: CONNECT_REQUEST comes for each."""
+        """Listen for requests. Event: CONNECT_REQUEST for each."""
         with self.lock:
             self._check_device()
             if self.listener is not None or self.connection is not None:
@@ -113,14 +113,14 @@ class Identifier:
         return self.tell(EventType.CONNECT_REQUEST, 0, connection.private_data, connection).dropped
 
     def adopt(self, connection):
-        """Be the end of a connection that was asked for."""
+        """Become the end of a requested connection."""
         self.connection, connection.tell, self.private_data = connection, self._on_news, connection.private_data
         self.peer_ip, self.peer_port = connection.peer_ip, connection.peer_port
         if connection.state is State.CLOSED:
             self._on_news(connection, News.UNREACHABLE)
 
     def child(self, channel, connection):
-        """The end of a connection that this listener was asked for."""
+        """Return a new identifier for a connection that was requested from this listener."""
         with self.lock:
             self._check_device()
             child = Identifier(channel, self._own_pd)
@@ -129,7 +129,7 @@ class Identifier:
             return child
 
     def request(self, param):
-        """Ask for a connection: CONNECT_RESPONSE, REJECTED or UNREACHABLE comes of it."""
+        """Request a connection. Event: CONNECT_RESPONSE, REJECTED or UNREACHABLE."""
         with self.lock:
             self._check_device()
             if self.connection is not None or not self.peer_ip:
@@ -142,7 +142,7 @@ class Identifier:
                 src_port=self.src_port)
 
     def accept_request(self, param):
-        """Accept what was asked for: ESTABLISHED, REJECTED or UNREACHABLE comes of it."""
+        """Accept the request. Event: ESTABLISHED, REJECTED or UNREACHABLE."""
         with self.lock:
             self._check_state("Failed to Accept Connection", State.REQ_RCVD)
             peers = self.connection.peers
@@ -154,7 +154,7 @@ class Identifier:
             self.connection.accept(offer, param.private_data, self.agent.now(), ca_guid=self.agent.agent.guid)
 
     def complete(self, record):
-        """The peer accepted: get the QP ready and say so; ``record`` becomes ESTABLISHED, or CONNECT_ERROR."""
+        """Bring the QP to RTS after the peer's acceptance; ``record`` becomes ESTABLISHED, or CONNECT_ERROR."""
         try:
             self._ready_qp(self.connection.mine)
             if self.connection.state is State.REP_RCVD:
@@ -166,7 +166,7 @@ class Identifier:
         record.type, record.status = EventType.CONNECT_ERROR, -errno.EINVAL
 
     def establish(self):
-        """The program's own QP is ready: the peer hears that."""
+        """Report to the peer that the QP of the program is ready."""
         with self.lock:
             self._check_state("Failed to Complete an active connection request", State.REP_RCVD)
             self.connection.establish(self.agent.now())
@@ -177,7 +177,10 @@ class Identifier:
             self.connection.reject(private_data=private_data)
 
     def end(self):
-        """End the connection; DISCONNECTED comes of it, if the peer did not do so before. The own QP goes to ERR."""
+        """End the connection and bring the QP of the identifier to ERR.
+
+        Event: DISCONNECTED, unless the peer has ended the connection before.
+        """
         with self.lock:
             if self.connection is None:
                 raise InvalidValue("Failed to Disconnect: there is no connection")
@@ -203,7 +206,7 @@ class Identifier:
     # ------------------------------------------------------------------------------------------- QP
 
     def make_qp(self, qp_init):
-        """A QP of its own, in INIT; CQs that ``qp_init`` does not name are made as well."""
+        """Create the QP of the identifier, in INIT, and the CQs that ``qp_init`` does not name."""
         with self.lock:
             self._check_device()
             if self.qp is not None:
@@ -216,7 +219,7 @@ class Identifier:
             self.qp = QP(self.held.pd, given, init_attr(), psn=self.psn)
 
     def use_qp(self, qp):
-        """Have a QP that is in RESET as its own: it goes to INIT."""
+        """Adopt a QP that is in RESET; it goes to INIT."""
         with self.lock:
             qp.to_init(init_attr())
             self.qp = qp
@@ -224,10 +227,10 @@ class Identifier:
     def _ready_qp(self, offer):
         self.qp.to_rts(connection_attr(self, offer))
 
-    # ------------------------------------------------------------------------------------- the end
+    # ------------------------------------------------------------------------------------- closing
 
     def finish(self):
-        """Nobody wants it any more: what it asked for is given up, what is established is ended."""
+        """End the identifier: cancel requests, end an established connection, destroy QP and CQs."""
         if self.closed:
             return
         self.closed = True

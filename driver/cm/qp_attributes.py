@@ -1,4 +1,4 @@
-"""Attributes of the QPs of a connection: what was asked for and offered becomes what the verbs say."""
+"""Attributes of the QPs of a connection, derived from the offers of both ends."""
 
 from ..terms.enums import AccessFlag, QPState
 from ..verbs.addr import GID
@@ -8,18 +8,20 @@ from ..verbs.qp_states import necessary
 
 ACCESS = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 ACK_TIMEOUT = 14     # 67 ms
-RNR_TIMER = 20       # 10 ms: a program that posts its receive when it has sent finds the peer patient, retries counted
+RNR_TIMER = 20       # 10 ms, with retries enough for a program that posts its receive after it has sent
 _STEPS = {QPState.INIT: QPState.RESET, QPState.RTR: QPState.INIT, QPState.RTS: QPState.RTR}
 
 
 def init_attr():
-    """Of INIT."""
+    """Return the attributes of the transition to INIT."""
     return QPAttr(qp_access_flags=ACCESS)
 
 
 def offers(identifier, param, *, answering=None, mtu=None):
-    """The :class:`Offer` of a :class:`ConnParam`: to ask with, or to answer an Offer with, of which no more is taken
-    than it has."""
+    """Return the :class:`Offer` of a :class:`ConnParam`, for a request or for an answer.
+
+    The answer to the Offer ``answering`` accepts no more reads and atomics than that Offer has.
+    """
     timeout = ACK_TIMEOUT if identifier.ack_timeout is None else identifier.ack_timeout
     if answering is None:
         return param.offer(identifier.qp, identifier.psn, mtu=mtu, ack_timeout=timeout)
@@ -28,10 +30,10 @@ def offers(identifier, param, *, answering=None, mtu=None):
 
 
 def connection_attr(identifier, mine):
-    """:class:`QPAttr` that leads to RTS, with the own Offer, if there is one already."""
+    """Return the :class:`QPAttr` that leads to RTS; ``mine`` is the Offer of this end, or None."""
     connection = identifier.connection
     peers = connection.peers
-    asked = peers if connection.asked else mine      # the Offer that came with the request
+    asked = peers if connection.asked else mine      # the Offer of the request
     depth, resources = (mine.initiator_depth, mine.responder_resources) if mine else (RD_ATOMIC_MAX, RD_ATOMIC_MAX)
     peer = QPConnection(peers.qpn, peers.psn, str(GID.of_ipv4(connection.peer_ip)))
     return connected_attr(
@@ -43,7 +45,7 @@ def connection_attr(identifier, mine):
 
 
 def state_attr(identifier, state):
-    """(QPAttr, mask) that bring a QP of the program's own from the state before to ``state``."""
+    """Return the ``(QPAttr, mask)`` that bring a QP of the program from the preceding state to ``state``."""
     attr = init_attr() if state is QPState.INIT else connection_attr(identifier, identifier.connection.mine)
     attr.qp_state = state
     return attr, necessary(_STEPS[state], state)

@@ -1,4 +1,4 @@
-"""Messages and remote operations of a CMID's own QP, one buffer each (rdma_verbs.h)."""
+"""Messages and remote operations on the QP of a CMID, one buffer each (rdma_verbs.h)."""
 
 from ..terms.enums import AccessFlag, SendFlags, WROpcode
 from ..terms.errors import InvalidValue
@@ -7,7 +7,7 @@ from ..verbs.wr import SGE, RecvWR, SendWR
 
 
 class Work:
-    """What a CMID does with its QP; it has ``qp`` and ``pd``."""
+    """Mixin with the operations of a CMID on its QP; the class has ``qp`` and ``pd``."""
 
     _mrs = ()
 
@@ -19,19 +19,19 @@ class Work:
         return mr
 
     def reg_msgs(self, size):
-        """Memory to send from and to receive into."""
+        """Register memory to send from and to receive into."""
         return self._register(size, AccessFlag.LOCAL_WRITE)
 
     def reg_read(self, size=0):
-        """Memory that the peer may also read."""
+        """Register memory that the peer may also read."""
         return self._register(size, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ)
 
     def reg_write(self, size=0):
-        """Memory that the peer may also write."""
+        """Register memory that the peer may also write."""
         return self._register(size, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
 
     def close_memory(self):
-        """Deregister all of it."""
+        """Deregister all memory."""
         for mr in self._mrs:
             mr.close()
         self._mrs = ()
@@ -42,19 +42,19 @@ class Work:
         return self.qp
 
     def post_recv(self, mr, length=None):
-        """Receive a message into a region."""
+        """Post a receive into a region."""
         self._own_qp("Post Receive").post_recv(RecvWR(sg=[SGE(mr.buf, length or mr.length, mr.lkey)]))
 
     def post_send(self, mr, flags=SendFlags.SIGNALED, length=None):
-        """Send what is in it."""
+        """Send the contents of a region."""
         self._post("Post Send", WROpcode.SEND, mr, length or mr.length, flags)
 
     def post_read(self, mr, length, remote_addr, rkey, flags=0):
-        """Read from the peer's memory into it."""
+        """Read from the peer's memory into a region."""
         self._post("Post Read", WROpcode.RDMA_READ, mr, length, flags, rkey=rkey, remote_addr=remote_addr)
 
     def post_write(self, mr, length, remote_addr, rkey, flags=0):
-        """Write what is in it into the peer's memory."""
+        """Write the contents of a region into the peer's memory."""
         self._post("Post Write", WROpcode.RDMA_WRITE, mr, length, flags, rkey=rkey, remote_addr=remote_addr)
 
     def _post(self, what, opcode, mr, length, flags, **remote):
@@ -62,9 +62,9 @@ class Work:
         self._own_qp(what).post_send(SendWR(opcode=opcode, sg=sg, send_flags=SendFlags(flags), **remote))
 
     def get_recv_comp(self, timeout_ns=None):
-        """Wait for the completion of a receive."""
+        """Wait for the completion of a receive and return it."""
         return self._own_qp("retrieve receive completion").rcq.wait(1, timeout_ns)[0]
 
     def get_send_comp(self, timeout_ns=None):
-        """Wait for that of a request."""
+        """Wait for the completion of a send request and return it."""
         return self._own_qp("retrieve send completion").scq.wait(1, timeout_ns)[0]

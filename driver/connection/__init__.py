@@ -1,1 +1,1 @@
-"""Connection management as InfiniBand has it (IBTA 1.7, chapter 12): messages in, messages and time out, no card."""
+"""Connection management of InfiniBand (IBTA 1.7, chapter 12), sans I/O: messages and time in, messages out, no card."""

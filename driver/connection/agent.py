@@ -1,8 +1,8 @@
-"""The connections of a host: which message is for which of them, and what is answered where there is none.
+"""Connections of a host: dispatch of messages to them, and answers to messages of no connection.
 
-What strangers can make grow is bounded: a listener has at most ``backlog`` requests that the program did not answer,
-and each of them goes when its sender must have given up. What belongs to no connection is answered at once and leaves
-nothing behind.
+The state that unknown peers can cause is bounded: a listener has at most ``backlog`` requests without an answer of the
+program, and each of them expires when its sender must have given up. A message of no connection is answered at once and
+leaves no state.
 """
 
 import collections
@@ -16,18 +16,18 @@ from .messages import LAYOUTS, Answered, Attribute, RejectReason, build, parse
 from .service import gid_of, header, parse_header, service_id
 
 BACKLOG_MAX = 1024
-RESPONSE_TIMEOUT_MAX = 20    # however long a peer says that answers may take: 4.3 s
+RESPONSE_TIMEOUT_MAX = 20    # limit of the peer's response time-out, whatever it requests: 4.3 s
 RATE_100_GBPS = 18      # packet rate, as in path records
 PORT_MAX = (1 << 16) - 1
 
 
 class Listener:
-    """Somebody who takes requests for a service.
+    """Listener for the requests of one service.
 
     Attributes
     ----------
     pending : dict of Connection
-        Requests that were neither accepted nor refused, as keys.
+        Requests that were neither accepted nor rejected, as keys.
     """
 
     def __init__(self, agent, port, backlog, on_request):
@@ -36,7 +36,7 @@ class Listener:
         self.pending = {}
 
     def close(self):
-        """Nobody takes requests any more."""
+        """Stop listening."""
         self.agent.listeners.pop(self.port, None)
 
 
@@ -47,9 +47,9 @@ class Agent:
     ----------
     ip, guid : int
     random : random.Random
-        Of numbers that nobody can guess.
+        Source of unpredictable numbers.
     send : callable(ip, mac, datagram)
-        ``mac`` is where the peer's last message came from, or None.
+        ``mac`` is the source address of the peer's last message, or None.
     patience : Patience
 
     Attributes
@@ -57,9 +57,9 @@ class Agent:
     listeners : dict of Listener
         By port.
     connections : dict of Connection
-        By their own number.
+        By their local numbers.
     counts : Counter
-        What was dropped or refused, and why.
+        Messages that were dropped or rejected, by reason.
     """
 
     def __init__(self, *, ip, guid, random, send, patience=None):
@@ -67,20 +67,22 @@ class Agent:
         self.patience = patience or Patience()
         self.listeners, self.connections = {}, {}
         self.counts = collections.Counter()
-        self._by_peer = {}      # (IP, its number) -> connection
-        self._by_qp = {}        # (IP, its QPN) -> connection
+        self._by_peer = {}      # (IP, number of the connection at the peer) -> connection
+        self._by_qp = {}        # (IP, QPN of the peer) -> connection
         self._due, self._number = [], itertools.count()
 
     # --------------------------------------------------------------------------------- the program's side
 
     def listen(self, port, backlog, on_request):
-        """Take requests for a port: ``on_request(connection)`` hears of each, and returns who hears what becomes of it.
-        0 takes any port that is free.
+        """Listen on a port, or on any free port if ``port`` is 0, and return the :class:`Listener`.
+
+        Each request calls ``on_request(connection)``, which returns the callable for further :class:`News` of the
+        connection.
 
         Raises
         ------
         ValueError
-            If somebody listens there.
+            If the port has a listener.
         """
         if not port:
             port = next(p for p in iter(lambda: self._random.randrange(1 << 15, PORT_MAX), None)
@@ -91,7 +93,7 @@ class Agent:
         return listener
 
     def connect(self, peer_ip, port, offer, private_data, now, tell, *, src_port=0):
-        """Ask for a connection to a port; ``tell(connection, News)`` hears what becomes of it."""
+        """Request a connection to a port; ``tell(connection, News)`` is called with each outcome."""
         connection = self._new(peer_ip, self._random.getrandbits(64), self.patience, tell)
         connection.service_id = service_id(port)
         connection.request(
@@ -108,14 +110,14 @@ class Agent:
     # ------------------------------------------------------------------------------ the connections' side
 
     def send(self, connection, kind, private_data=b"", **fields):
-        """A message of a connection."""
+        """Send a message of a connection."""
         if "remote_id" in LAYOUTS[kind].by_name:
             fields["remote_id"] = connection.remote_id
         data = build(kind, connection.tid, private_data, local_id=connection.local_id, **fields)
         self._send(connection.peer_ip, connection.peer_mac, data)
 
     def wake(self, connection):
-        """A connection has a new deadline."""
+        """Schedule a connection by its new deadline."""
         heapq.heappush(self._due, (connection.deadline, next(self._number), connection))
         if len(self._due) > 4 * len(self.connections) + 64:
             self._due = [entry for entry in self._due if entry[2].deadline == entry[0]]
@@ -125,12 +127,12 @@ class Agent:
             self._by_qp[connection.peer_ip, connection.peers.qpn] = connection
 
     def answered(self, connection):
-        """The program accepted or refused a request, or it went by itself."""
+        """Remove a request from its listener's backlog: the program accepted or rejected it, or it expired."""
         for listener in self.listeners.values():
             listener.pending.pop(connection, None)
 
     def forget(self, connection):
-        """It is closed."""
+        """Remove a closed connection from all tables."""
         self.answered(connection)
         self.connections.pop(connection.local_id, None)
         qpn = connection.peers.qpn if connection.peers is not None else None
@@ -138,10 +140,10 @@ class Agent:
             if table.get((connection.peer_ip, name)) is connection:
                 del table[connection.peer_ip, name]
 
-    # ------------------------------------------------------------------------------------ the network
+    # ---------------------------------------------------------------------------------- received messages
 
     def on_datagram(self, data, src_ip, src_mac, now):
-        """A management datagram for this host."""
+        """Process a management datagram for this host."""
         message = parse(data)
         if message is None:
             self.counts["unknown"] += 1
@@ -156,17 +158,17 @@ class Agent:
                 connection.on_message(message, now)
 
     def _find(self, message, src_ip):
-        """The connection that a message is for, if its sender is that of the connection."""
+        """Return the connection of a message, or None if there is none or its peer is not the sender."""
         connection = self.connections.get(message.remote_id)
         if connection is None and message.kind is Attribute.REJ and not message.remote_id:
-            connection = self._by_peer.get((src_ip, message.local_id))     # the peer never heard our number
+            connection = self._by_peer.get((src_ip, message.local_id))     # the peer never received the local number
         if connection is None or connection.peer_ip != src_ip:
             return None
         unknown = connection.state is State.REQ_SENT
         return connection if unknown or message.local_id == connection.remote_id else None
 
     def _answer_stranger(self, message, src_ip, src_mac):
-        """A message of a connection that is not there, or not the sender's."""
+        """Answer a message of a connection that does not exist, or that is another peer's."""
         self.counts[f"stray_{message.kind.name}"] += 1
         ids = {"local_id": message.remote_id, "remote_id": message.local_id}
         if message.kind is Attribute.DREQ and message.remote_id not in self.connections:
@@ -188,12 +190,12 @@ class Agent:
         if reason is not None:
             self._refuse(message.tid, {"remote_id": message.local_id}, Answered.REQ, reason, src_ip, src_mac)
         elif len(listener.pending) >= listener.backlog:
-            self.counts["backlog_full"] += 1      # in silence: the peer will ask again
+            self.counts["backlog_full"] += 1      # no answer: the peer will repeat the request
         else:
             self._take(listener, message, said, src_ip, src_mac, now)
 
     def _objection(self, message, said, listener, src_ip):
-        """Why a request is refused without asking the program, or None."""
+        """Return the reason to reject a request without the program, or None."""
         if listener is None or message.service_id != service_id(listener.port):
             return RejectReason.INVALID_SERVICE_ID
         if message.transport or message.extended_transport:
@@ -225,18 +227,18 @@ class Agent:
 
     @property
     def deadline(self):
-        """When :meth:`progress` wants to be called, or None."""
+        """Time of the next call of :meth:`progress`, or None."""
         while self._due and self._due[0][2].deadline != self._due[0][0]:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
     def progress(self, now):
-        """What is due."""
+        """Do everything that is due."""
         while (due := self.deadline) is not None and due <= now:
             heapq.heappop(self._due)[2].progress(now)
 
     def forget_all(self):
-        """The host lost all that was on its way; nobody is told, and nobody listens."""
+        """Drop all listeners and connections without messages or notifications; the host lost all packets in flight."""
         self.listeners.clear()
         self.connections.clear()
         self._by_peer.clear()

@@ -1,4 +1,4 @@
-"""One connection between two hosts, from request to end: messages and time in, messages out."""
+"""State machine of one connection between two hosts, from request to end: messages and time in, messages out."""
 
 import enum
 import errno
@@ -7,26 +7,26 @@ from dataclasses import dataclass, replace
 from ..protocol.timer import ack_timeout_ns
 from .messages import Answered, Attribute, RejectReason
 
-SERVICE_TIMEOUT = 18        # how long a program may take to answer, before the peer is told once more: 1.1 s
-SERVICE_TIMEOUT_MAX = 22    # at most that a peer is believed to take
+SERVICE_TIMEOUT = 18        # time for the program to answer, after which the peer gets another MRA: 1.1 s
+SERVICE_TIMEOUT_MAX = 22    # limit of the service time-out that a peer may request
 
 
 class State(enum.Enum):
-    """As in IBTA 1.7, figures 148 and 149."""
+    """State of a connection, as in IBTA 1.7, figures 148 and 149."""
 
     IDLE = enum.auto()
     REQ_SENT = enum.auto()
-    REQ_RCVD = enum.auto()      # the program has to accept or to refuse it
+    REQ_RCVD = enum.auto()      # waits for the program to accept or to reject
     REP_SENT = enum.auto()
-    REP_RCVD = enum.auto()      # the program has to get its QP ready
+    REP_RCVD = enum.auto()      # waits for the program to get its QP ready
     ESTABLISHED = enum.auto()
     DREQ_SENT = enum.auto()
-    TIMEWAIT = enum.auto()      # packets of its QPs may still be on their way
+    TIMEWAIT = enum.auto()      # packets of its QPs may still be in flight
     CLOSED = enum.auto()
 
 
 class News(enum.Enum):
-    """What the owner of a connection is told."""
+    """Notification for the owner of a connection."""
 
     RESPONSE = enum.auto()
     ESTABLISHED = enum.auto()
@@ -38,7 +38,7 @@ class News(enum.Enum):
 
 @dataclass(frozen=True)
 class Patience:
-    """How long an end waits for the other's answer, 4.096 µs · 2^``response_timeout``, and how often it asks again."""
+    """Response time-out of the peer, 4.096 µs · 2^``response_timeout``, and number of retries."""
 
     response_timeout: int = 14
     retries: int = 15
@@ -46,8 +46,10 @@ class Patience:
 
 @dataclass(frozen=True)
 class Offer:
-    """What an end says of its QP, and of what it wants (IBTA 12.7). Of an answer ``mtu, ack_timeout`` and
-    ``retry_count`` are what was asked for."""
+    """Parameters of a QP and the demands of its end (IBTA 12.7).
+
+    In an answer ``mtu, ack_timeout`` and ``retry_count`` are those of the request.
+    """
 
     qpn: int
     psn: int
@@ -60,7 +62,7 @@ class Offer:
     retry_count: int = 7
 
     def within(self, asked):
-        """The same, but no more reads and atomics than were asked for."""
+        """Return a copy with no more reads and atomics than ``asked`` has."""
         return replace(self, responder_resources=min(self.responder_resources, asked.initiator_depth),
                        initiator_depth=min(self.initiator_depth, asked.responder_resources))
 
@@ -70,7 +72,7 @@ _LIVE = {State.REP_SENT, State.REP_RCVD, State.ESTABLISHED}
 
 
 class Connection:
-    """A connection.
+    """One end of a connection: state, offers of both ends, and timer.
 
     Parameters
     ----------
@@ -84,16 +86,16 @@ class Connection:
     ----------
     state : State
     remote_id : int
-        0 as long as it is not known.
+        0 until it is known.
     mine, peers : Offer or None
     asked : bool
-        The peer began it.
+        The peer requested the connection.
     status : int
         With UNREACHABLE a negative errno, with REJECTED the reason.
     private_data : bytes
-        Of the message that the last news came with.
+        Private data of the message that caused the last notification.
     deadline : int or None
-        When :meth:`progress` wants to be called.
+        Time of the next call of :meth:`progress`.
     """
 
     def __init__(self, agent, peer_ip, local_id, tid, patience, tell):
@@ -114,7 +116,7 @@ class Connection:
         self.agent.send(self, kind, private_data, **fields)
 
     def _ask(self, state, kind, private_data, now, **fields):
-        """Say something that has to be answered."""
+        """Send a message that requires an answer, and start its timer."""
         self.state, self._said = state, (kind, private_data, fields)
         self._left = self._extensions = self.patience.retries
         self._say(kind, private_data, **fields)
@@ -128,10 +130,10 @@ class Connection:
         self.status, self.private_data = status, private_data
         self.tell(self, news)
 
-    # -------------------------------------------------------------------------------- what its owner does
+    # ------------------------------------------------------------------------------- calls of the owner
 
     def request(self, offer, private_data, now, **fields):
-        """Ask for it: IDLE to REQ_SENT. ``fields`` are those of REQ that the agent knows."""
+        """Request the connection: IDLE to REQ_SENT. ``fields`` are those of REQ that the agent provides."""
         self.mine = offer
         self._ask(State.REQ_SENT, Attribute.REQ, private_data, now, qpn=offer.qpn, psn=offer.psn,
                   responder_resources=offer.responder_resources, initiator_depth=offer.initiator_depth,
@@ -140,7 +142,7 @@ class Connection:
                   local_timeout=self.patience.response_timeout, max_cm_retries=self.patience.retries, **fields)
 
     def accept(self, offer, private_data, now, **fields):
-        """Accept the peer's: REQ_RCVD to REP_SENT."""
+        """Accept the peer's request: REQ_RCVD to REP_SENT."""
         self.mine = offer
         self.agent.answered(self)
         self._ask(State.REP_SENT, Attribute.REP, private_data, now, qpn=offer.qpn, psn=offer.psn,
@@ -148,10 +150,10 @@ class Connection:
                   rnr_retry_count=offer.rnr_retry_count, srq=offer.srq, **fields)
 
     def establish(self, now, private_data=b""):
-        """The QP is ready to receive: REP_RCVD to ESTABLISHED.
+        """Send RTU because the QP is ready to receive: REP_RCVD to ESTABLISHED.
 
-        Nobody answers an RTU; the peer asks for one that got lost by its REP. A peer that was asked for patience does
-        not do so before that is over, so meanwhile it is told again, after one interval, two more, four more ...
+        An RTU has no answer. The peer requests a lost one by a repeated REP. A peer that got an MRA repeats REP only
+        after the time of the MRA, so RTU is repeated meanwhile: after one interval, two more, four more ...
         """
         self.state = State.ESTABLISHED
         self._said = (Attribute.RTU, private_data, {})
@@ -164,20 +166,20 @@ class Connection:
             self._wait(now + pause)
 
     def reject(self, reason=RejectReason.CONSUMER_DEFINED, private_data=b""):
-        """Refuse it, or give it up before it is established."""
+        """Reject the request, or cancel it before it is established."""
         about = {State.REQ_RCVD: Answered.REQ, State.REP_RCVD: Answered.REP}.get(self.state, Answered.OTHER)
         self._say(Attribute.REJ, private_data, answered=about, reason=reason)
         self._end()
 
     def disconnect(self, now):
-        """End it. What is not established is refused."""
+        """End the connection; one that is not established is rejected."""
         if self.state is State.ESTABLISHED:
             self._ask(State.DREQ_SENT, Attribute.DREQ, b"", now, remote_qpn=self.peers.qpn)
         elif self.state in (State.REQ_SENT, State.REQ_RCVD, State.REP_SENT, State.REP_RCVD):
             self.reject()
 
     def abandon(self, now):
-        """Nobody owns it any more: it comes to its end by itself."""
+        """Detach the owner: the connection ends without further notifications."""
         self.tell = lambda connection, news: None
         if self.state is State.IDLE:
             self._end()
@@ -189,18 +191,18 @@ class Connection:
         self.agent.forget(self)
 
     def _rest(self, now):
-        """Nothing is sent any more; late packets, and late questions of the peer, are waited for."""
+        """Enter TIMEWAIT: send nothing more, and wait for late packets and late requests of the peer."""
         self.state = State.TIMEWAIT
         self._wait(now + 2 * self._interval)
 
-    # ------------------------------------------------------------------------------------ what comes in
+    # -------------------------------------------------------------------------------- received messages
 
     def on_message(self, message, now):
-        """A message of the peer: who sent it, and both numbers, are right."""
+        """Process a message of the peer; the agent has checked the sender and both numbers."""
         getattr(self, f"_on_{message.kind.name.lower()}")(message, now)
 
     def on_request_again(self, now):
-        """The request that began it came once more: the answer got lost, or takes its time."""
+        """Process a repeated REQ: the answer was lost, or the program has not answered yet."""
         if self.state is State.REQ_RCVD:
             self._say(Attribute.MRA, answered=Answered.REQ, timeout=SERVICE_TIMEOUT)
             self._expect_program(now, ack_timeout_ns(SERVICE_TIMEOUT))
@@ -208,7 +210,7 @@ class Connection:
             self._repeat()
 
     def on_requested(self, now):
-        """It was asked for: REQ_RCVD, until the program answers or the peer has given up."""
+        """Enter REQ_RCVD, until the program answers or the peer has given up."""
         self.state, self.asked = State.REQ_RCVD, True
         self._expect_program(now, 0)
 
@@ -271,7 +273,7 @@ class Connection:
     # ------------------------------------------------------------------------------------------- time
 
     def progress(self, now):
-        """What is due."""
+        """Do everything that is due."""
         if self.deadline is None or now < self.deadline:
             return
         if self.state in _WAITING and self._left:

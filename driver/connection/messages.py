@@ -1,6 +1,6 @@
 """Messages of connection management: management datagrams of class 7 (IBTA 1.7, chapters 12.6 and 13.4).
 
-Each is a MAD header, the fixed part of its message, and private data that fills the datagram up with zeros.
+A datagram consists of a MAD header, the fixed part of the message, and private data, padded with zeros.
 """
 
 import enum
@@ -13,7 +13,7 @@ MAD_VERSION, CM_CLASS, CM_CLASS_VERSION, METHOD_SEND = 1, 7, 2, 3
 
 
 class Attribute(enum.IntEnum):
-    """Which message a datagram carries (IBTA table 97)."""
+    """Kind of a message (IBTA table 97)."""
 
     REQ = 0x10
     MRA = 0x11
@@ -25,7 +25,7 @@ class Attribute(enum.IntEnum):
 
 
 class Answered(enum.IntEnum):
-    """What a REJ or an MRA is about."""
+    """Message to which a REJ or an MRA refers."""
 
     REQ = 0
     REP = 1
@@ -33,7 +33,7 @@ class Answered(enum.IntEnum):
 
 
 class RejectReason(enum.IntEnum):
-    """Why a connection was refused (IBTA table 103): those that are said or understood here."""
+    """Reason of a rejection (IBTA table 103): those that this implementation sends or interprets."""
 
     NO_QP = 1
     NO_RESOURCES = 3
@@ -57,7 +57,7 @@ MAD = _layout("MAD", "Header of a management datagram.", 24,
               ("method", 8, "3: Send."), ("status", 16), ("_specific", 16), ("tid", 64, "Transaction."),
               ("attribute", 16, "Which message."), ("_resv", 16), ("modifier", 32))
 _IDS = (("local_id", 32, "The sender's number of the connection."), ("remote_id", 32, "The receiver's."))
-# Numbers called `timeout` count as 4.096 µs · 2^n; what is reserved or of no use on Ethernet is zero.
+# Fields called `timeout` are in units of 4.096 µs · 2^n; fields that are reserved or not used on Ethernet are zero.
 REQ = _layout("REQ", "Request for a connection.", 140,
               _IDS[0], ("_resv0", 32), ("service_id", 64), ("ca_guid", 64), ("_resv1", 32), ("qkey", 32),
               ("qpn", 24), ("responder_resources", 8), ("_eecn", 24), ("initiator_depth", 8),
@@ -83,12 +83,12 @@ LAYOUTS = {Attribute[layout.name]: layout for layout in (REQ, MRA, REJ, REP, RTU
 
 
 def private_bytes(kind):
-    """Bytes of private data that a message has."""
+    """Return the size of the private data of a message in bytes."""
     return wire.MAD_BYTES - MAD.size_bytes - LAYOUTS[kind].size_bytes
 
 
 def build(kind, tid, private_data=b"", **fields):
-    """The datagram of a message.
+    """Return the datagram of a message.
 
     Raises
     ------
@@ -103,8 +103,10 @@ def build(kind, tid, private_data=b"", **fields):
 
 
 def parse(data):
-    """A datagram as a namespace: ``kind, tid, private_data`` and the fields of its message; None if it is no message
-    of connection management."""
+    """Return a datagram as a namespace: ``kind, tid, private_data`` and the fields of its message.
+
+    The result is None if the datagram is not a message of connection management.
+    """
     if len(data) != wire.MAD_BYTES:
         return None
     header = MAD.unpack(data)

@@ -1,4 +1,4 @@
-"""Services by IP address and port, as RDMA CM names them (IBTA 1.7, annex A11)."""
+"""Service IDs of IP addresses and ports, as in RDMA CM (IBTA 1.7, annex A11)."""
 
 from types import SimpleNamespace
 
@@ -10,27 +10,30 @@ HEADER = Layout("RDMA CM", "What a REQ's private data begins with: who asks whom
     Field("major", 4, "0."), Field("minor", 4), Field("ip_version", 4, "4 or 6."), Field("_resv", 4),
     Field("src_port", 16), Field("src_ip", 128, "IPv4: in the last 4 bytes."), Field("dst_ip", 128),
 ], size_bytes=36, byteorder="big")
-_MAPPED = 0xFFFF << 32     # in front of an IPv4 address that is a GID
+_MAPPED = 0xFFFF << 32     # prefix of the GID of an IPv4 address
 
 
 def service_id(port, port_space=PORT_SPACE_TCP):
-    """Service ID of a port."""
+    """Return the service ID of a port."""
     return port_space << 16 | port
 
 
 def gid_of(ip):
-    """GID of an IPv4 address, as a number."""
+    """Return the GID of an IPv4 address, as a number."""
     return _MAPPED | ip
 
 
 def header(src_ip, src_port, dst_ip):
-    """The packed header."""
+    """Return the packed header."""
     return HEADER.pack(major=CM_VERSION, ip_version=IP_VERSION, src_port=src_port, src_ip=src_ip, dst_ip=dst_ip)
 
 
 def parse_header(private_data):
-    """``src_ip, src_port, dst_ip, private_data`` (what follows) of the private data of a REQ; None if it does not begin
-    with a header for IPv4."""
+    """Return the header and the remaining private data of the private data of a REQ.
+
+    The result has the attributes ``src_ip, src_port, dst_ip, private_data``. It is None if the data does not begin with
+    a header for IPv4.
+    """
     said = HEADER.unpack(private_data)
     if said.major != CM_VERSION or said.ip_version != IP_VERSION or (said.src_ip | said.dst_ip) >> 32:
         return None

@@ -1,1 +1,1 @@
-"""libibverbs.so.1 of our own, in C: unmodified RDMA programs reach a served card through it."""
+"""libibverbs.so.1 in C, through which unmodified RDMA programs use a served card."""

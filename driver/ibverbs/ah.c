@@ -1,4 +1,4 @@
-/* Address handles: routes that a program may hold, though no queue pair takes them here: there is RC alone. */
+/* Address handles: routes that a program may hold. No queue pair uses them, because only RC is supported. */
 #include "weft.h"
 
 PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {

@@ -1,4 +1,4 @@
-"""Building libibverbs.so.1, and what is preloaded: ``python -m weft.driver.ibverbs.build [FOLDER]``."""
+"""Build of libibverbs.so.1 and of the preload library: ``python -m weft.driver.ibverbs.build [FOLDER]``."""
 
 import fcntl
 import hashlib
@@ -11,7 +11,7 @@ from .header import header
 
 HERE = Path(__file__).resolve().parent
 NAME, PRELOAD = "libibverbs.so.1", "libweft-preload.so"
-# What stands between a program and the C library. The rest is libibverbs'; the sources of SHARED are in both.
+# Sources of the preload library, which is loaded before the C library. The others are of libibverbs; both have SHARED.
 PRELOADED = ("preload.c", "interfaces.c", "rdma_cm.c", "rdma_cm_commands.c", "clock.c")
 SHARED = ("socket.c",)
 FLAGS = ("-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror")
@@ -19,11 +19,11 @@ NEEDED = "/usr/include/infiniband/verbs.h"
 
 
 class CannotBuild(Exception):
-    """A sentence that says what is missing or wrong."""
+    """Missing tool or failed build; the message is a sentence."""
 
 
 def missing():
-    """A sentence if a tool or a header is not there, or None."""
+    """Return a sentence if a tool or a header is missing, or None."""
     if compiler() is None:
         return "no C compiler is there; on Debian: apt-get install gcc"
     if not Path(NEEDED).exists():
@@ -32,12 +32,12 @@ def missing():
 
 
 def compiler():
-    """Path of a C compiler, or None."""
+    """Return the path of a C compiler, or None."""
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def build(folder):
-    """Build both libraries in ``folder``, if they are not there as their sources are; the path of libibverbs.
+    """Build both libraries in ``folder`` unless they are up to date, and return the path of libibverbs.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-/* Simulated time: clocks and the processor's time stamp counter answer from the page of the daemon's.
+/* Simulated time: clocks and the processor's time stamp counter are read from the daemon's clock page.
  *
- * Reading a clock takes 20 ns, so that a program which waits for one gets on; nothing else that it does takes time. The
- * counter traps (PR_SET_TSC), and the signal's handler answers. So a handler of the program's own for that signal is
- * only noted, and called for everything else; and a program that this one starts gets the trap only when it is ready
- * for it. */
+ * A clock reading takes 20 ns of simulated time, so that a program that polls a clock makes progress; no other
+ * computation takes time. A reading of the counter traps (PR_SET_TSC), and the signal handler supplies the value. So a
+ * program's handler for that signal is stored, and called for all other causes. A program that this one starts gets the
+ * trap only when it is ready for it. */
 #include "preload.h"
 
 #include <fcntl.h>
@@ -17,11 +17,11 @@
 
 #define READING_NS 20
 #define SECOND_NS 1000000000ull
-#define EPOCH_S 1000000000ull /* of the calendar: 2001, so that who waits for a time in the kernel never waits long */
-#define BOOTED_S 1000ull      /* of the other clocks */
+#define EPOCH_S 1000000000ull /* calendar time at the start: 2001, so that waits of the kernel for it are short */
+#define BOOTED_S 1000ull      /* start of the other clocks */
 
 static const struct weft_clock *page;
-static uint64_t local_ns; /* when the program last read a clock */
+static uint64_t local_ns; /* time of the program's last clock reading */
 static int started;
 
 static uint64_t later(uint64_t add) {
@@ -43,9 +43,9 @@ static uint64_t later(uint64_t add) {
 
 #define VDSO_BYTES 0x4000
 
-static double mhz = 2500; /* of the counter: what the kernel says of the processor, since programs compare */
+static double mhz = 2500; /* frequency of the counter as in the kernel's report, with which programs compare it */
 static uintptr_t vdso;
-static struct sigaction noted; /* the program's own wish for the signal */
+static struct sigaction noted; /* action that the program has set for the signal */
 
 static int length_at(const uint8_t *code) {
     if (code[0] != 0x0f) return 0;
@@ -62,11 +62,11 @@ static uint64_t counter_of_machine(void) {
 static void on_trap(int number, siginfo_t *info, void *context) {
     greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
     uintptr_t at = (uintptr_t)registers[REG_RIP];
-    /* Only the trap has no address: who jumped to where no code is must not be followed there. */
+    /* Only the trap has no fault address. After a jump to an address without code, the code must not be read. */
     int length = info->si_code == SI_KERNEL ? length_at((const uint8_t *)at) : 0;
     if (length) {
         int error = errno;
-        /* What the C library asks the kernel's page is meant for the kernel. */
+        /* Readings by the vDSO of the C library need the real counter. */
         uint64_t value = at - vdso < VDSO_BYTES ? counter_of_machine() : (uint64_t)((double)later(READING_NS) * mhz / 1e3);
         registers[REG_RAX] = (uint32_t)value;
         registers[REG_RDX] = (greg_t)(value >> 32);
@@ -104,7 +104,7 @@ static void trap_again(void) {}
 
 #endif
 
-/* Once, before the first clock is read. */
+/* Runs once, before the first clock reading. */
 __attribute__((constructor)) static void start(void) {
     if (__atomic_exchange_n(&started, 1, __ATOMIC_ACQ_REL)) return;
     const char *host = getenv("WEFT_SOCKET");
@@ -113,7 +113,7 @@ __attribute__((constructor)) static void start(void) {
     if (length < 5 || length + 2 > sizeof path || strcmp(host + length - 5, ".sock")) return;
     snprintf(path, sizeof path, "%.*s.clock", (int)length - 5, host);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return; /* the session's time is the one on the wall */
+    if (file < 0) return; /* the session uses wall-clock time */
     void *at = mmap(NULL, sizeof *page, PROT_READ, MAP_SHARED, file, 0);
     close(file);
     if (at == MAP_FAILED) return;
@@ -163,7 +163,7 @@ PUBLIC time_t time(time_t *to) {
     return now;
 }
 
-/* Sleep until a time that one of these clocks shows: for as long as is left. The kernel has other clocks. */
+/* Sleep until a time of one of these clocks: for the remaining interval, because the kernel's clocks differ. */
 PUBLIC int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *left) {
     if (of_processor(clock) || !(flags & TIMER_ABSTIME) || !simulated())
         return NEXT(clock_nanosleep)(clock, flags, until, left);
@@ -192,7 +192,7 @@ PUBLIC sighandler_t signal(int number, sighandler_t handler) {
 
 /* ------------------------------------------------------------------------------------------ programs that start */
 
-/* The result of starting a program by the function that would have been called. */
+/* Start a program by the function of the C library, with the trap disabled. */
 #define WITHOUT_TRAP(name, ...) ({ \
     int trapped = simulated(); \
     if (trapped) untrap(); \

@@ -1,4 +1,4 @@
-/* Contexts: a connection to the daemon each, with its bell and its asynchronous events. */
+/* Contexts: each has a connection to the daemon, a bell, and asynchronous events. */
 #include "weft.h"
 
 #include <sys/mman.h>
@@ -66,7 +66,7 @@ PUBLIC int ibv_close_device(struct ibv_context *context) {
     return 0;
 }
 
-/* Which of an event's fields names its object, and where that counts the events of it. */
+/* Set the object of an event, and return the counter of its events. */
 static uint32_t *counter(struct ibv_async_event *event, void *object) {
     switch (event->event_type) {
     case IBV_EVENT_CQ_ERR:
@@ -128,7 +128,7 @@ PUBLIC void ibv_ack_async_event(struct ibv_async_event *event) {
     pthread_mutex_unlock(mutex);
 }
 
-PUBLIC int ibv_fork_init(void) { return 0; } /* a child gets pages of its own: see pages.c */
+PUBLIC int ibv_fork_init(void) { return 0; } /* a child gets private pages: see pages.c */
 
 PUBLIC enum ibv_fork_status ibv_is_fork_initialized(void) { return IBV_FORK_UNNEEDED; }
 

@@ -1,8 +1,8 @@
-/* Private pages become pages of a file, in place, with what they hold, while other threads write to them.
+/* Replacement of private pages by pages of a file, in place and with their contents, while other threads write to them.
  *
- * The pages are made read-only, copied and replaced. Who writes meanwhile gets a signal and waits in its handler. A
- * system call that writes there meanwhile fails with EFAULT: nobody can wait for that one. The stack of the thread that
- * asks is no exception: then another thread copies, and the handler runs on a stack of its own. */
+ * The pages are made read-only, copied and replaced. A thread that writes to them meanwhile gets a signal and waits in
+ * its handler. A system call that writes to them meanwhile fails with EFAULT, because it cannot wait. The stack of the
+ * calling thread can be replaced, too: then another thread copies, and the handler runs on a separate stack. */
 #include "weft.h"
 
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define ALTERNATE_BYTES 65536
-#define LATE_NS 1000000000ll /* a write that met read-only pages is told of it so late at most */
+#define LATE_NS 1000000000ll /* longest delay of the signal after a write to read-only pages */
 
 static volatile uintptr_t first, last;
 static volatile int frozen;
@@ -32,14 +32,14 @@ static void on_fault(int number, siginfo_t *info, void *context) {
         int error = errno;
         while (frozen) sched_yield();
         errno = error;
-        return; /* and try again */
+        return; /* retries the write */
     }
     if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(number, info, context);
     else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(number);
     else sigaction(number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL); /* the second fault ends the program */
 }
 
-/* Have the handler in place, in front of whatever the program put there. */
+/* Install the handler; it calls the one that the program has set. */
 static void watch(void) {
     struct sigaction now;
     sigaction(SIGSEGV, NULL, &now);
@@ -77,12 +77,12 @@ struct job {
 };
 
 static void *work(void *argument) {
-    struct job *job = argument; /* not on the stack of who waits for it */
+    struct job *job = argument; /* not on the stack of the waiting thread */
     job->error = freeze_and_replace(&job->pages);
     return NULL;
 }
 
-/* The same, by another thread: the pages are of the stack that this one runs on. */
+/* Replace pages of this thread's stack, in another thread. */
 static int by_another(const struct pages *pages) {
     pthread_t thread;
     stack_t mine, alternate = { .ss_sp = malloc(ALTERNATE_BYTES), .ss_size = ALTERNATE_BYTES };
@@ -104,17 +104,18 @@ static int by_another(const struct pages *pages) {
     return error;
 }
 
-/* A stack grows below its lowest pages only if those are its own: let there be some below what will be replaced. */
+/* A stack grows only below its original pages, so touch some below the ones that will be replaced. */
 __attribute__((noinline)) static void deepen(void) {
     volatile char below[ALTERNATE_BYTES];
     for (size_t at = sizeof below; at; at -= 4096) below[at - 4096] = 0;
 }
 
-/* Pages that this process has become those of a file, and keep what they hold; 0 or an error number. One at a time. */
+/* Replace pages of this process by pages of a file, with the same contents; return 0 or an error number. Not
+ * reentrant. */
 int copy_into(const struct pages *p) {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     int own = here + ALTERNATE_BYTES > p->start && here < p->start + p->size + ALTERNATE_BYTES;
-    if (!(p->protection & PROT_WRITE) || (__libc_single_threaded && !own)) return replace(p); /* nobody writes there */
+    if (!(p->protection & PROT_WRITE) || (__libc_single_threaded && !own)) return replace(p); /* no other writer */
     watch();
     if (!own) return freeze_and_replace(p);
     deepen();

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#define PATIENCE 16 /* polls in vain, one after the other, before others get the processor */
+#define PATIENCE 16 /* consecutive empty polls before a poll yields the processor */
 
 PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context) {
     struct weft_handle answer;
@@ -112,7 +112,7 @@ PUBLIC int ibv_destroy_cq(struct ibv_cq *ibv) {
 
 /* ---------------------------------------------------------------------------------------------- completions */
 
-/* The next completion; 0 if there is none. */
+/* Take the next completion; return 0 if there is none. */
 int cq_take(struct cq *cq, struct ibv_wc *wc) {
     uint32_t cons = cq->ring.head->cons;
     if (cons == LOAD(cq->ring.head->prod)) return 0;
@@ -144,7 +144,7 @@ int poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
     return n;
 }
 
-/* A QP is gone, or in RESET: nobody polls its completions any more. The daemon may be adding those of others. */
+/* Remove the completions of a QP that is gone or in RESET. The daemon may add completions of other QPs meanwhile. */
 void cq_forget(struct cq *cq, uint32_t qp_num) {
     pthread_mutex_lock(&cq->lock);
     uint32_t cons = cq->ring.head->cons, keep = LOAD(cq->ring.head->prod), at = keep;
@@ -161,7 +161,7 @@ void cq_forget(struct cq *cq, uint32_t qp_num) {
 int req_notify_cq(struct ibv_cq *ibv, int solicited_only) {
     struct cq *cq = cq_of(ibv);
     pthread_mutex_lock(&cq->lock);
-    int open = cq->armed && LOAD(cq->ring.head->done) != cq->armed; /* the last wish is not fulfilled */
+    int open = cq->armed && LOAD(cq->ring.head->done) != cq->armed; /* the last request for an event is pending */
     int solicited = solicited_only && (!open || cq->armed & 1);
     cq->armed = ((cq->armed >> 1) + 1) << 1 | (unsigned)solicited;
     __atomic_store_n(&cq->ring.head->armed, cq->armed, __ATOMIC_SEQ_CST);

@@ -1,4 +1,4 @@
-/* Completions read field by field. */
+/* Extended completion queues: completions are read field by field. */
 #include "weft.h"
 
 static struct cq *of(struct ibv_cq_ex *ex) { return container(ex, struct cq, ex); }
@@ -14,7 +14,7 @@ static int take(struct ibv_cq_ex *ex) {
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr) {
     struct cq *cq = of(ex);
     if (attr && attr->comp_mask) return EINVAL;
-    int n = poll_cq(&cq->ibv, 1, &cq->wc); /* with its patience */
+    int n = poll_cq(&cq->ibv, 1, &cq->wc); /* yields after PATIENCE empty polls */
     if (n < 1) return n ? EIO : ENOENT;
     ex->status = cq->wc.status;
     ex->wr_id = cq->wc.wr_id;

@@ -1,13 +1,13 @@
-/* The list of devices: the card of this host, if a daemon serves one. */
+/* List of devices: the card of this host, if a daemon serves one. */
 #include "weft.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct device *devices; /* what was ever seen: a program may keep a pointer after it freed its list */
+static struct device *devices; /* all devices ever found: a program may keep a pointer after it freed its list */
 
-/* The first call on a connection. */
+/* Connect to the daemon, and make the first call. */
 int say_hello(struct context *c, struct weft_welcome *welcome, int files[4]) {
     c->socket = weft_connect(weft_path());
     if (c->socket < 0) {
@@ -69,7 +69,7 @@ PUBLIC int ibv_get_device_index(struct ibv_device *device) { return container(de
 
 PUBLIC const char *ibv_get_sysfs_path(void) { return "/sys"; }
 
-/* There are no such files; who asks for one gets what it would say, if that is known. */
+/* There are no such files; those whose contents are known are simulated. */
 PUBLIC int ibv_read_sysfs_file(const char *folder, const char *name, char *text, size_t size) {
     (void)folder;
     const char *value = !strcmp(name, "node_type") ? "1: CA" : !strcmp(name, "board_id") ? "WEFT" : NULL;

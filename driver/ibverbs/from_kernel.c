@@ -1,4 +1,4 @@
-/* Structures of the kernel's interface, which librdmacm gets from the `rdma_cm` device, as those of the verbs. */
+/* Conversion of the kernel's structures, which librdmacm gets from the `rdma_cm` device, to those of the verbs. */
 #include "weft.h"
 
 #include <infiniband/sa.h>
@@ -14,7 +14,7 @@ PUBLIC void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *to, struct ib_uverbs_
     memcpy(to->grh.dgid.raw, from->grh.dgid, sizeof to->grh.dgid);
 }
 
-/* `qp_state` stays what the program asked for. */
+/* `qp_state` keeps the value that the program has set. */
 PUBLIC void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *to, struct ib_uverbs_qp_attr *from) {
 #define SAME(name) to->name = from->name
     SAME(cur_qp_state), SAME(path_mtu), SAME(path_mig_state), SAME(qkey), SAME(rq_psn), SAME(sq_psn);

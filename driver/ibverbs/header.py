@@ -1,4 +1,4 @@
-"""The C header of messages and rings, made of their layouts."""
+"""C header of messages and rings, generated from their layouts."""
 
 from . import messages, rings
 
@@ -6,7 +6,7 @@ _TYPES = {8: "uint8_t", 16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
 
 
 def header():
-    """Text of ``contract.h``."""
+    """Return the text of ``contract.h``."""
     parts = ["/* Made of driver/ibverbs/messages.py and rings.py: not to be edited. */", "#pragma once",
              "#include <assert.h>", "#include <stdint.h>", ""]
     for name in ("VERSION", "MESSAGE_BYTES_MAX", "SENTENCE_BYTES_MAX", "FILES_MAX"):
@@ -20,12 +20,12 @@ def header():
 
 
 def struct(layout):
-    """Lines of a struct.
+    """Yield the lines of a struct.
 
     Raises
     ------
     ValueError
-        If a field is of no C type, or does not lie at a multiple of its size.
+        If a field has no C type, or is not at a multiple of its size.
     """
     yield f"struct weft_{layout.name} {{"
     for field in layout.fields:

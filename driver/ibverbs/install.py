@@ -1,7 +1,8 @@
-"""The libraries for others: ``python -m weft.driver.ibverbs.install PREFIX``, or a ``.tar.gz`` with the same in it.
+"""Installation of the libraries below a prefix, or in an archive ``.tar.gz`` with the same files.
 
-Below the prefix: ``lib/weft`` with both libraries, ``lib/pkgconfig/weft-ibverbs.pc``, ``bin/weft-run``. They may be
-moved together. ``weft-run PROGRAM...`` needs no Python: it runs a program on the host whose socket WEFT_SOCKET names.
+``python -m weft.driver.ibverbs.install PREFIX`` installs ``lib/weft`` with both libraries,
+``lib/pkgconfig/weft-ibverbs.pc`` and ``bin/weft-run``. They may be moved together. ``weft-run PROGRAM...`` needs no
+Python: it runs a program on the host whose socket WEFT_SOCKET names.
 """
 
 import sys
@@ -31,7 +32,7 @@ Libs: -L${{libdir}} -l:{library}
 
 
 def install(prefix, built=BUILT):
-    """Put all of it below ``prefix``.
+    """Install all files below ``prefix``, and return it.
 
     Raises
     ------
@@ -47,7 +48,7 @@ def install(prefix, built=BUILT):
 
 
 def _put(path, data, mode):
-    """A new file: who has the old one open keeps it."""
+    """Write a file by replacement, so that processes that have the old one open keep it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.new")
     part.write_bytes(data)
@@ -56,7 +57,7 @@ def _put(path, data, mode):
 
 
 def pack(file, built=BUILT):
-    """The same in an archive, below ``weft-ibverbs/``."""
+    """Write an archive of the installed files, below ``weft-ibverbs/``, and return its path."""
     with tempfile.TemporaryDirectory() as folder:
         prefix = install(Path(folder, "weft-ibverbs"), built)
         with tarfile.open(file, "w:gz") as archive:

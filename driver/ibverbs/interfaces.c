@@ -1,5 +1,5 @@
-/* The network interface of the card: the machine has none, but programs choose cards by the addresses that they find.
- * It stands behind those that there are. */
+/* Network interface of the card. The machine has none for it, but programs choose cards by the addresses of interfaces.
+ * It follows the machine's interfaces in the list. */
 #include "preload.h"
 
 #include <arpa/inet.h>

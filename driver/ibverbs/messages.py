@@ -1,7 +1,7 @@
-"""What a program and the daemon say to each other: a request, and its answer, over a SOCK_SEQPACKET socket.
+"""Messages between a program and the daemon: requests and their answers, over a SOCK_SEQPACKET socket.
 
 A request is REQUEST and the body of its opcode; an answer is ANSWER and the body, or a sentence if ``status`` is an
-error. Files travel beside them (SCM_RIGHTS). There is one request under way on a connection at a time.
+error. Files accompany messages (SCM_RIGHTS). At most one request is outstanding on a connection.
 """
 
 import enum
@@ -11,11 +11,11 @@ from weft.hdl.contract.layout import Field, Layout
 VERSION = 1
 MESSAGE_BYTES_MAX = 1 << 16
 SENTENCE_BYTES_MAX = 400
-FILES_MAX = 4               # beside a message
+FILES_MAX = 4               # with one message
 
 
 class Opcode(enum.IntEnum):
-    """What is asked for."""
+    """Kind of a request."""
 
     HELLO = 1
     QUERY_DEVICE = 2
@@ -53,7 +53,7 @@ class Opcode(enum.IntEnum):
 
 
 class Kind(enum.IntEnum):
-    """Objects that a handle can name."""
+    """Kind of an object that a handle names."""
 
     PD = 1
     FILE = 2
@@ -67,7 +67,7 @@ class Kind(enum.IntEnum):
 
 
 def _layout(name, *fields):
-    """``("pd", 32)`` or ``("pd", 32, sentence)`` each."""
+    """Return a layout of fields, each ``("pd", 32)`` or ``("pd", 32, sentence)``."""
     fields = [Field(*field) for field in fields]
     return Layout(name, "", fields, size_bytes=sum(field.width for field in fields) // 8)
 
@@ -112,20 +112,20 @@ _ID = ("handle", 32)
 
 PIECE = _layout("piece", ("file", 32), ("_reserved", 32), ("offset", 64), ("length", 64))
 
-# Request and answer. What travels beside a message, or behind its body, is named.
+# Request and answer of each opcode. Comments name files that accompany a message, and data that follows its body.
 MESSAGES = {
     Opcode.HELLO: (NOTHING, WELCOME),       # files: bell, the daemon's doorbell, the program's, asynchronous events
     Opcode.QUERY_DEVICE: (NOTHING, DEVICE),
     Opcode.ALLOC_PD: (NOTHING, HANDLE),
     Opcode.SHARE: (_layout("share", ("size", 64)), HANDLE),          # file: pages that cannot shrink
     Opcode.REG_MR: (_layout("reg_mr", ("pd", 32), ("access", 32), ("length", 64), ("iova", 64), ("count", 32),
-                            ("_reserved", 32)), KEYS),               # PIECEs: whole pages, the first from iova's on
+                            ("_reserved", 32)), KEYS),               # PIECEs: whole pages, the first one contains iova
     Opcode.REREG_MR: (_layout("rereg_mr", ("handle", 32), ("flags", 32), ("pd", 32), ("access", 32), ("length", 64),
                               ("iova", 64), ("count", 32), ("_reserved", 32)), KEYS),
     Opcode.CREATE_CHANNEL: (NOTHING, HANDLE),                        # file: COMP_EVENTs
     Opcode.CREATE_CQ: (_layout("create_cq", ("user", 64), ("cqe", 32), ("channel", 32, "0 for none."),
                                ("comp_vector", 32), ("_reserved", 32)), CREATED_CQ),      # file: ring of WC_SLOTs
-    Opcode.RESIZE_CQ: (_layout("resize_cq", ("handle", 32), ("cqe", 32)), CREATED_CQ),      # file: the ring from now on
+    Opcode.RESIZE_CQ: (_layout("resize_cq", ("handle", 32), ("cqe", 32)), CREATED_CQ),      # file: the new ring
     Opcode.CREATE_SRQ: (_layout("create_srq", ("user", 64), ("pd", 32), *SRQ_ATTR),
                         _layout("created_srq", ("handle", 32), ("number", 32), ("slots", 32), ("slot_bytes", 32))),
     Opcode.MODIFY_SRQ: (_layout("modify_srq", ("handle", 32), ("mask", 32), *SRQ_ATTR, ("_reserved", 32)), NOTHING),
@@ -139,7 +139,7 @@ MESSAGES = {
                        _layout("state", ("qp_state", 32), ("_reserved", 32))),
     Opcode.QUERY_QP: (HANDLE, _layout("qp_attr", *QP_ATTR)),
     Opcode.DESTROY: (_layout("destroy", ("kind", 32, "", Kind), ("handle", 32)), NOTHING),
-    # What librdmacm asks the kernel for (rdma/rdma_user_cm.h). IP addresses are numbers, 0 is any.
+    # Requests of librdmacm to the kernel (rdma/rdma_user_cm.h). IP addresses are numbers; 0 is any.
     Opcode.CREATE_CM_CHANNEL: (NOTHING, HANDLE),                     # file: a byte for each event
     Opcode.GET_CM_EVENT: (HANDLE, _layout(
         "cm_event", ("user", 64), ("there", 32, "0: there is none."), ("id", 32), ("event", 32), ("status", 32),
@@ -169,6 +169,6 @@ MESSAGES = {
 
 
 def layouts():
-    """All layouts by name, those of requests and answers too."""
+    """Return all layouts by name, including those of requests and answers."""
     pairs = (layout for pair in MESSAGES.values() for layout in pair)
     return {layout.name: layout for layout in (REQUEST, ANSWER, PIECE, *pairs) if layout is not NOTHING}

@@ -1,5 +1,5 @@
-/* What does not exist here, under its own name all the same: a program that is bound to it loads, and a call fails with
- * a sentence. */
+/* Functions that are not supported, under their names: a program that is bound to one loads, and a call fails with a
+ * message. */
 #include "weft.h"
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@ static int refuse(const char *name) {
     return errno = ENOSYS;
 }
 
-/* Of a shape that says nothing of their arguments, as nobody looks at them. */
+/* Declared without parameters, because none is used. */
 #define NUMBER(name) \
     PUBLIC int name(void); \
     int name(void) { return refuse(#name); }
@@ -73,7 +73,7 @@ PUBLIC int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece) {
     return EOPNOTSUPP;
 }
 
-/* The private node: libraries of real cards register themselves, and never get a device. */
+/* Private node: libraries of real cards register themselves, and never get a device. */
 PUBLIC bool verbs_allow_disassociate_destroy;
 NOTHING(verbs_register_driver_34)
 NOTHING(verbs_set_ops)
@@ -145,7 +145,7 @@ NUMBER(ibv_cmd_req_notify_cq)
 NUMBER(ibv_cmd_rereg_mr)
 NUMBER(ibv_cmd_resize_cq)
 
-/* Programs and drivers of 2006, bound to the first version of the interface: their structures were others. */
+/* For programs and drivers of 2006, bound to the first version of the interface, which had other structures. */
 #define OLD(name, version) \
     int old_##name(void); \
     PUBLIC int old_##name(void) { return refuse(#name "@" #version); } \

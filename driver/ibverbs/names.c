@@ -1,4 +1,4 @@
-/* Names for objects: an index, and how often it was used before. An event may come for an object that is gone. */
+/* Names of objects: an index and its number of uses, because an event may arrive for an object that is gone. */
 #include "weft.h"
 
 static struct entry {
@@ -8,7 +8,7 @@ static struct entry {
 static uint32_t count, used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A name for an object, or 0 without memory. */
+/* Return a name for an object, or 0 if memory is short. */
 uint64_t name_new(void *object) {
     uint64_t name = 0;
     pthread_mutex_lock(&lock);

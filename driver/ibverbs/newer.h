@@ -1,5 +1,5 @@
-/* Functions that there were with other structures before: programs of today are bound to the newer name, and what old
- * ones are bound to is in missing.c. */
+/* Functions whose structures changed in version 1.1: today's programs are bound to the newer symbol, and missing.c has
+ * the older one. */
 #pragma once
 #define RENEWED(X) \
     X(ibv_ack_async_event) \

@@ -1,10 +1,10 @@
 /* Memory that the card and this process share.
  *
- * Registered pages are replaced in place by pages of a file (memfd), which the daemon maps as well: nothing is ever
- * copied between them again. Registrations may overlap: what is shared already is used again. When nobody needs a
- * range any more its pages become private ones of the same content, in one step. A child that is forked gets private
- * ones at once. Pages keep their protection. Many of them lie in their file as in large pages (2 MiB), of which the card
- * needs one entry each. Huge pages can be replaced as a whole only. */
+ * Registered pages are replaced in place by pages of a file (memfd), which the daemon maps as well: no data is copied
+ * between them afterwards. Registrations may overlap: pages that are shared already are used again. When no
+ * registration needs a range any more, its pages become private ones with the same contents, in one step. A forked
+ * child gets private pages at once. Pages keep their protection. A large range has the alignment of large pages (2 MiB)
+ * in its file, and the card needs one entry for each of them. Huge pages can only be replaced as a whole. */
 #include "weft.h"
 
 #include <stdio.h>
@@ -27,14 +27,14 @@ struct file {
     int fd;
     ino_t inode;
     size_t size;
-    struct known *known; /* to which connections, as what */
+    struct known *known; /* connections that have the file, with its handle there */
 };
 
 struct range {
     uintptr_t start, end;
-    struct file *file; /* all of it */
-    off_t offset;      /* in the file, of the first page */
-    int uses, stale, protection; /* stale: the program has put other pages there */
+    struct file *file; /* belongs to this range alone */
+    off_t offset;      /* of the first page in the file */
+    int uses, stale, protection; /* stale: the program has mapped other pages there */
     struct range *next;
 };
 
@@ -43,10 +43,10 @@ struct share {
     struct range *ranges[];
 };
 
-static struct range *ranges; /* by address; none overlaps another */
+static struct range *ranges; /* by address, not overlapping */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Whether a range is what it was when it was shared. */
+/* Return true if the range still consists of the pages of its file. */
 static int intact(const struct range *r) { return pages_are_of(r->start, r->end, r->file->inode); }
 
 static void file_close(struct file *file) {
@@ -78,7 +78,7 @@ static struct file *file_new(size_t size) {
     return file;
 }
 
-/* What a connection calls a file; told now if it does not know it. */
+/* Get the handle of a file on a connection; share the file with the daemon first if necessary. */
 static int handle_of(struct context *c, struct file *file, uint32_t *handle) {
     struct known *k = file->known;
     while (k && k->context != c) k = k->next;
@@ -98,7 +98,7 @@ static int handle_of(struct context *c, struct file *file, uint32_t *handle) {
 }
 
 static int share_new(struct range **place, uintptr_t start, uintptr_t end, int protection) {
-    off_t offset = end - start >= MANY ? (off_t)(start % LARGE) : 0; /* what is before that is never touched */
+    off_t offset = end - start >= MANY ? (off_t)(start % LARGE) : 0; /* the bytes before it are never accessed */
     struct range *r = calloc(1, sizeof *r);
     struct file *file = r ? file_new((size_t)offset + (end - start)) : NULL;
     int error = file ? copy_into(&(struct pages){ file->fd, protection, offset, start, end - start }) : errno;
@@ -113,7 +113,7 @@ static int share_new(struct range **place, uintptr_t start, uintptr_t end, int p
     return 0;
 }
 
-/* Share pages from `start` on that are not yet, up to `end` at most, and put them in front of `*place`. */
+/* Share pages that are not shared yet, from `start` to at most `end`, and insert their range before `*place`. */
 static int range_new(struct range **place, uintptr_t start, uintptr_t end) {
     struct segment run;
     int error = pages_run(start, &run);
@@ -143,7 +143,7 @@ static void leave(struct share *share) {
     free(share);
 }
 
-/* The first range that ends behind `at`; those that are gone are taken out. */
+/* Find the first range that ends after `at`; remove stale ranges. */
 static struct range **range_at(uintptr_t at, uintptr_t end) {
     struct range **place = &ranges;
     while (*place && (*place)->start < end) {
@@ -166,8 +166,8 @@ static int add(struct context *c, struct range *r, uintptr_t at, uintptr_t end, 
     return handle_of(c, r->file, &piece->file);
 }
 
-/* Share whole pages around `length` bytes at `start`, which are to be written if `access` says so, and say where they
- * are: at most `*count` pieces, which becomes how many there are. 0 or an error number. */
+/* Share the whole pages around `length` bytes at `start`, writable if `access` requires it, and return their pieces: at
+ * most `*count`, which becomes their number. The result is 0 or an error number. */
 int pages_share(struct context *c, void *start, size_t length, int access, struct share **share,
                 struct weft_piece *pieces, uint32_t *count) {
     const int writes = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
@@ -198,7 +198,7 @@ void pages_leave(struct share *share) {
     pthread_mutex_unlock(&lock);
 }
 
-/* A connection ends. */
+/* Remove the handles of a connection that ends. */
 void pages_forget(struct context *c) {
     pthread_mutex_lock(&lock);
     for (struct range *r = ranges; r; r = r->next)
@@ -211,8 +211,8 @@ void pages_forget(struct context *c) {
     pthread_mutex_unlock(&lock);
 }
 
-/* fork: the child has nothing to do with the card, and writes into pages of its own. They are what they were when it was
- * forked: the parent goes on, and its card with it, when the child has copied them and closes its end of `copied`. */
+/* fork: the child does not use the card, and writes into private pages, with the contents at the time of the fork. The
+ * parent, and its card with it, continues when the child has copied them and closed its end of `copied`. */
 static int copied[2] = { -1, -1 };
 
 static void before_fork(void) {

@@ -1,11 +1,11 @@
-/* Work requests: from the program's lists into slots of a ring. What is impossible is refused here, at once. */
+/* Work requests: from the program's lists into slots of a ring. Invalid requests are rejected here, at once. */
 #include "weft.h"
 
 static int room(const struct ring *ring, uint32_t most) {
     return ring->head->prod - LOAD(ring->head->done) < most ? 0 : ENOMEM;
 }
 
-/* SGEs, behind the head of a slot. */
+/* Write SGEs after the header of a slot. */
 void put_sges(void *slot_end, const struct ibv_sge *from, size_t count) {
     struct weft_sge_slot *to = slot_end;
     for (size_t i = 0; i < count; i++)

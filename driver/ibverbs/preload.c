@@ -1,4 +1,4 @@
-/* What a program sees of the machine that it runs on: not its kernel's RDMA devices, but the one of its host. */
+/* View of the machine for a program: the RDMA devices of the kernel are hidden, and the one of its host is visible. */
 #include "preload.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #define VERBS_DEVICE "/dev/infiniband/uverbs0"
 
 PUBLIC int socket(int domain, int type, int protocol) {
-    if (domain == AF_NETLINK && protocol == NETLINK_RDMA) { /* RDMA devices of the kernel's, if it has any */
+    if (domain == AF_NETLINK && protocol == NETLINK_RDMA) { /* RDMA devices of the kernel, if it has any */
         errno = EPROTONOSUPPORT;
         return -1;
     }
@@ -33,7 +33,7 @@ PUBLIC int socket(int domain, int type, int protocol) {
 OPEN(open)
 OPEN(open64)
 
-/* Who looks for devices before using them finds those of the card. */
+/* Programs that look for device files before they use them find those of the card. */
 static int is_device(const char *path) {
     return (!strcmp(path, CM_DEVICE) || !strcmp(path, VERBS_DEVICE)) && cm_daemon();
 }
@@ -49,7 +49,7 @@ PUBLIC int access(const char *path, int mode) {
     return is_device(path) && !(mode & X_OK) ? 0 : NEXT(access)(path, mode);
 }
 
-/* librdmacm wants a character device. */
+/* librdmacm requires a character device. */
 #define FSTAT(name, type) \
     PUBLIC int name(int file, struct type *found) { \
         int failed = NEXT(name)(file, found); \

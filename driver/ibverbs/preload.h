@@ -1,21 +1,21 @@
-/* What the files of libweft-preload.so share. It stands between a program and the C library, so what it defines under a
- * name of the C library's is what every library of the program calls. */
+/* Declarations of libweft-preload.so, which is loaded before the C library: a function with a name of the C library
+ * replaces it for the program and all its libraries. */
 #pragma once
 #include "weft.h"
 
 #include <dlfcn.h>
 #include <sys/types.h>
 
-/* The function that would have been called. */
+/* Next definition of a function, which this library replaces. */
 #define NEXT(name) ({ \
     static __typeof__(&name) next; \
     if (!LOAD(next)) STORE(next, (__typeof__(&name))dlsym(RTLD_NEXT, #name)); \
     next; })
 
-/* rdma_cm.c: the device of connection management; files that were opened there are channels of events. */
+/* rdma_cm.c: the device of connection management; files that were opened there are event channels. */
 #define CM_DEVICE "/dev/infiniband/rdma_cm"
 struct cm_file {
-    uint32_t handle; /* the daemon's; 0: no such file */
+    uint32_t handle; /* of the daemon; 0: no such file */
     uint64_t inode;
 };
 int cm_open(int flags);
@@ -27,5 +27,5 @@ uint32_t cm_own_ip(void);
 int cm_next_event(int file);
 void cm_drop_tokens(int file, uint32_t count);
 
-/* rdma_cm_commands.c: what a program writes into such a file. */
+/* rdma_cm_commands.c: commands that a program writes into such a file. */
 ssize_t cm_write(int file, const void *data, size_t size);

@@ -1,11 +1,11 @@
-/* Queue pairs: their making, states and end. */
+/* Queue pairs: creation, states and destruction. */
 #include "weft.h"
 
 static void fill_caps(struct ibv_qp_cap *cap, const struct weft_created_qp *a) {
     *cap = (struct ibv_qp_cap){ a->max_send_wr, a->max_recv_wr, a->max_send_sge, a->max_recv_sge, a->max_inline_data };
 }
 
-/* Make one at the daemon, and map its rings. */
+/* Create a QP at the daemon, and map its rings. */
 static int create(struct qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr_ex *a) {
     struct weft_create_qp body = { .user = qp->name, .pd = pd->handle, .send_cq = a->send_cq ? a->send_cq->handle : 0,
         .recv_cq = a->recv_cq ? a->recv_cq->handle : 0, .srq = a->srq ? a->srq->handle : 0, .qp_type = a->qp_type,
@@ -85,7 +85,7 @@ PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv) {
     return qp_of(ibv)->extended ? &qp_of(ibv)->ex : NULL;
 }
 
-/* Nobody polls what it completed any more. */
+/* Remove the completions of a QP that is gone or in RESET. */
 static void forget_completions(struct ibv_qp *ibv) {
     cq_forget(cq_of(ibv->recv_cq), ibv->qp_num);
     if (ibv->send_cq != ibv->recv_cq) cq_forget(cq_of(ibv->send_cq), ibv->qp_num);
@@ -160,7 +160,7 @@ PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, 
 
 PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags) {
     (void)qp, (void)op, (void)flags;
-    return 0; /* a packet that was lost comes later than those behind it */
+    return 0; /* a lost packet arrives after later ones */
 }
 
 PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv) {

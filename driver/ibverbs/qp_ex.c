@@ -1,5 +1,5 @@
 /* Work requests built call by call: ibv_wr_start, one call for each operation and each part of it, ibv_wr_complete.
- * They are written where they belong, and seen by the daemon when they are complete. */
+ * They are built in their slots, and the daemon sees them when they are complete. */
 #include "weft.h"
 
 static struct qp *of(struct ibv_qp_ex *ex) { return container(ex, struct qp, ex); }

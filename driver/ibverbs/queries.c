@@ -1,4 +1,4 @@
-/* What a device and its port are. */
+/* Attributes of a device and its port. */
 #include "weft.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
     return 0;
 }
 
-/* The public symbol is for programs that were built before the structure grew. */
+/* Public symbol, for programs that were built before the structure grew. */
 PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr) {
     return query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
 }

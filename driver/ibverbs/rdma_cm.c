@@ -1,5 +1,5 @@
-/* The `rdma_cm` device as stock librdmacm knows it: a file for each channel of events, on which commands are written.
- * The file is one end of a socket pair; a byte lies in it for each event that the daemon has, so it can be polled. */
+/* The `rdma_cm` device for stock librdmacm: a file for each event channel, on which commands are written. The file is
+ * one end of a socket pair that holds a byte for each event of the daemon, so that it can be polled. */
 #include "preload.h"
 
 #include <fcntl.h>
@@ -12,9 +12,9 @@
 
 static struct cm_file files[FILES_MOST];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct context *context; /* children can use it, as they can a file of the kernel's */
+static struct context *context; /* child processes can use it, like an open file of the kernel */
 
-/* Memory that children share as well, and in it a connection that has said hello; or NULL. */
+/* Connect to the daemon, with a context in memory that child processes share; return NULL on failure. */
 static struct context *hello(void) {
     struct context *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct weft_welcome welcome;
@@ -31,12 +31,12 @@ static struct context *hello(void) {
         munmap(c, sizeof *c);
         return NULL;
     }
-    for (int i = 0; i < 4; i++) close(given[i]); /* of rings and their events */
+    for (int i = 0; i < 4; i++) close(given[i]); /* for rings and their events */
     memcpy(c->gid, welcome.gid, sizeof c->gid);
     return c;
 }
 
-/* The connection that all channels of this process use, or NULL. */
+/* Return the connection that all channels of this process use, or NULL. */
 struct context *cm_daemon(void) {
     pthread_mutex_lock(&lock);
     if (!context) context = hello();
@@ -44,7 +44,7 @@ struct context *cm_daemon(void) {
     return context;
 }
 
-/* IPv4 address of the card, which its GID ends with; 0 if there is none. */
+/* Return the IPv4 address of the card, from the end of its GID; 0 if there is none. */
 uint32_t cm_own_ip(void) {
     const struct context *c = cm_daemon();
     uint32_t ip = 0;
@@ -57,7 +57,7 @@ static uint64_t inode_of(int file) {
     return fstatat(file, "", &found, AT_EMPTY_PATH) ? 0 : found.st_ino;
 }
 
-/* A new file, or -1. */
+/* Create a channel and return its file, or -1. */
 int cm_open(int flags) {
     struct weft_handle answer;
     int file;
@@ -81,7 +81,8 @@ int cm_open(int flags) {
     return file;
 }
 
-/* It is one; and not one that was closed behind the back of this library, whose number another file has now. */
+/* Return true if a file is a channel. The inode reveals a file that was closed without this library, and whose number
+ * was used again. */
 int cm_is(int file) {
     if (file < 0 || file >= FILES_MOST || !LOAD(files[file].handle)) return 0;
     if (files[file].inode == inode_of(file)) return 1;
@@ -91,21 +92,21 @@ int cm_is(int file) {
 
 struct cm_file *cm_file(int file) { return &files[file]; }
 
-/* It is about to be closed: what belongs to it ends. */
+/* Destroy a channel whose file is about to be closed. */
 void cm_forget(int file) {
     uint32_t handle = files[file].handle;
     STORE(files[file].handle, 0);
     weft_destroy(context, WEFT_KIND_CM_CHANNEL, handle);
 }
 
-/* Wait for an event, if the file is one that waits; 0 or an error number. */
+/* Wait for an event, unless the file is non-blocking; return 0 or an error number. */
 int cm_next_event(int file) {
     char token;
     ssize_t n = recv(file, &token, sizeof token, 0);
     return n < 0 ? errno : n ? 0 : EIO;
 }
 
-/* So many events went away without anybody taking them. */
+/* Remove the tokens of `count` events that left the channel without having been taken. */
 void cm_drop_tokens(int file, uint32_t count) {
     char token;
     while (count-- && recv(file, &token, sizeof token, MSG_DONTWAIT) == sizeof token);

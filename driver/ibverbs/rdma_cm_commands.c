@@ -1,4 +1,4 @@
-/* The commands of the `rdma_cm` device (rdma/rdma_user_cm.h), as messages to the daemon. */
+/* Commands of the `rdma_cm` device (rdma/rdma_user_cm.h), translated to messages to the daemon. */
 #include "preload.h"
 
 #include <arpa/inet.h>
@@ -6,7 +6,7 @@
 #include <rdma/rdma_user_cm.h>
 #include <unistd.h>
 
-/* A command: where its answer goes, if it has one, and how much of it the program takes. */
+/* Command: file, body, and the number of bytes that the program takes of its answer. */
 struct command {
     int file;
     const void *body;
@@ -17,7 +17,7 @@ struct command {
                                                                   .size = sizeof(body_) })
 #define ASK_FOR(opcode_, body_, answer_) weft_call(cm_daemon(), (struct call){ .opcode = opcode_, .body = &(body_), \
     .size = sizeof(body_), .answer = &(answer_), .answer_size = sizeof(answer_) })
-/* What was asked; older programs leave out the end of it. */
+/* Body of the command; older programs omit the end of it. */
 #define ASKED(type, name) \
     struct type name = { 0 }; \
     memcpy(&name, c->body, c->size < sizeof name ? c->size : sizeof name)
@@ -35,7 +35,7 @@ static int from_sockaddr(const struct sockaddr_in6 *given, uint32_t *ip, uint32_
     uint32_t words[4];
     *ip = *port = 0;
     if (given->sin6_family == AF_UNSPEC) return 0;
-    *port = ntohs(given->sin6_port); /* at the same place in both */
+    *port = ntohs(given->sin6_port); /* at the same offset in both */
     if (given->sin6_family == AF_INET) *ip = ntohl(four->sin_addr.s_addr);
     else if (given->sin6_family != AF_INET6) return EAFNOSUPPORT;
     else if (IN6_IS_ADDR_LOOPBACK(&given->sin6_addr)) *ip = INADDR_LOOPBACK;
@@ -133,7 +133,7 @@ static int migrate_id(const struct command *c) {
 static int set_option(const struct command *c) {
     ASKED(rdma_ucm_set_option, asked);
     struct weft_set_option body = { .handle = asked.id, .level = asked.level, .name = asked.optname };
-    if (asked.optlen > sizeof body.value) return ENOSYS; /* a path: there is only one */
+    if (asked.optlen > sizeof body.value) return ENOSYS; /* a path record; there is only one path */
     memcpy(&body.value, (const void *)(uintptr_t)asked.optval, asked.optlen);
     return ASK(WEFT_SET_OPTION, body);
 }
@@ -215,7 +215,7 @@ static int get_event(const struct command *c) {
         int error = cm_next_event(c->file);
         if (!error) error = ASK_FOR(WEFT_GET_CM_EVENT, body, event);
         if (error && error != EAGAIN && LOAD(cm_file(c->file)->handle) != body.handle) {
-            pause(); /* it was closed meanwhile: a kernel lets such a thread wait */
+            pause(); /* closed meanwhile: a kernel lets such a thread wait */
             return EINTR;
         }
         if (error) return error;
@@ -226,7 +226,7 @@ static int get_event(const struct command *c) {
     return respond(c, asked.response, &answer, sizeof answer);
 }
 
-/* 0 or an error number. */
+/* Execute a command; return 0 or an error number. */
 static int cm_command(int file, uint32_t command, const void *body, size_t size, size_t room) {
     static int (*const commands[])(const struct command *) = {
         [RDMA_USER_CM_CMD_CREATE_ID] = create_id, [RDMA_USER_CM_CMD_DESTROY_ID] = destroy_id,

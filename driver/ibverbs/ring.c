@@ -1,4 +1,4 @@
-/* Rings in memory that the daemon made, and the bells on both sides. */
+/* Rings in memory of the daemon, and the bells of both sides. */
 #include "weft.h"
 
 #include <poll.h>
@@ -6,14 +6,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define NAP_MS 1 /* at most, for who polls in vain */
-#define SIMULATED_NAP_MS 1000 /* in simulated time it is the daemon that ends a nap, or it is gone */
+#define NAP_MS 1 /* longest nap after empty polls */
+#define SIMULATED_NAP_MS 1000 /* in simulated time the daemon ends a nap, unless it is gone */
 
 static size_t bytes(const struct ring *ring) {
     return sizeof(struct weft_ring) + (size_t)ring->slots * ring->slot_bytes;
 }
 
-/* Map a ring and close its file; 0 or an error number. */
+/* Map a ring and close its file; return 0 or an error number. */
 int ring_map(struct ring *ring, int file, uint32_t slots, uint32_t slot_bytes) {
     ring->slots = slots;
     ring->slot_bytes = slot_bytes;
@@ -34,14 +34,15 @@ void ring_unmap(struct ring *ring) {
     ring->head = NULL;
 }
 
-/* The program's simulated time, if it has that: the daemon learns it. */
+/* Report the program's simulated time, if it has one, to the daemon, and return it. */
 static uint64_t say_time(struct context *c) {
     uint64_t now = weft_clock_ns ? weft_clock_ns() : 0;
     if (now) STORE(c->bell->clock_ns, now);
     return now;
 }
 
-/* Something was posted: the daemon looks at memory unless it sleeps. Who wakes it says that it need not be again. */
+/* Announce posted work. The daemon polls memory unless it sleeps; the thread that wakes it clears `asleep` for the
+ * others. */
 void ring_bell(struct context *c) {
     say_time(c);
     __atomic_add_fetch(&c->bell->posted, 1, __ATOMIC_SEQ_CST);
@@ -49,8 +50,8 @@ void ring_bell(struct context *c) {
         && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
 }
 
-/* Let others have the processor until the daemon has told more than `told`, for a moment; 0 if there is no daemon any
- * more. */
+/* Yield the processor for a moment, or until the daemon's count of reports differs from `told`; return 0 if the daemon
+ * is gone. */
 int nap(struct context *c, uint32_t told) {
     struct pollfd wake = { .fd = c->wake, .events = POLLIN };
     char woken[64];
@@ -58,7 +59,7 @@ int nap(struct context *c, uint32_t told) {
     int simulated = say_time(c) > 0;
     __atomic_add_fetch(&c->bell->waiting, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&c->bell->waited, told, __ATOMIC_SEQ_CST);
-    /* Simulated time goes on when nobody has anything to do any more. */
+    /* Simulated time advances only when no program has anything to do. */
     if (simulated && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
     if (__atomic_load_n(&c->bell->told, __ATOMIC_SEQ_CST) == told
         && poll(&wake, 1, simulated ? SIMULATED_NAP_MS : NAP_MS) > 0)

@@ -1,7 +1,7 @@
-"""What a program and the daemon share in memory: rings with one producer and one consumer each, and a bell.
+"""Memory that a program and the daemon share: rings with one producer and one consumer each, and a bell.
 
-All numbers are little-endian and lie at multiples of their size. ``prod`` and ``cons`` are free running, 32 bits, and
-alone on their cache lines; slot *n* of a ring is at ``RING_HEADER.size_bytes + n % slots * slot_bytes``.
+All numbers are little-endian, at multiples of their size. ``prod`` and ``cons`` are free running, 32 bits, and alone on
+their cache lines; slot *n* of a ring is at ``RING_HEADER.size_bytes + n % slots * slot_bytes``.
 """
 
 import enum
@@ -12,7 +12,7 @@ CACHE_LINE_BITS = 512
 
 
 def _alone(name, doc):
-    """A word on a cache line of its own."""
+    """Return the fields of a word that is alone on its cache line."""
     return Field(name, 32, doc), Field(f"_{name}", CACHE_LINE_BITS - 32)
 
 
@@ -64,7 +64,7 @@ SHARED = (BELL, CLOCK, RING_HEADER, SEND_SLOT, RECV_SLOT, SGE_SLOT, WC_SLOT, COM
 
 
 class Limit(enum.IntEnum):
-    """What a program may ask for at most: the daemon's memory is not its own."""
+    """Limits of requests of a program, which protect the daemon's memory."""
 
     SLOTS_LOG2 = 22
     SGES = 16

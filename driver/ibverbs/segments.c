@@ -1,4 +1,4 @@
-/* What this process has mapped where: /proc/self/maps. */
+/* Mappings of this process, from /proc/self/maps. */
 #include "weft.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static int next_segment(FILE *maps, struct segment *s) {
     return 0;
 }
 
-/* Whether all pages are those of the file with this inode. */
+/* Return true if all pages are of the file with this inode. */
 int pages_are_of(uintptr_t start, uintptr_t end, ino_t inode) {
     struct segment s;
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -28,7 +28,7 @@ int pages_are_of(uintptr_t start, uintptr_t end, ino_t inode) {
     return start >= end;
 }
 
-/* Whether pages are there, and may be read, and written if that is meant; 0 or an error number. */
+/* Check that pages are mapped with the permissions `wanted`; return 0 or an error number. */
 int pages_permitted(uintptr_t start, uintptr_t end, int wanted) {
     struct segment s;
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -41,7 +41,7 @@ int pages_permitted(uintptr_t start, uintptr_t end, int wanted) {
     return start >= end ? 0 : EFAULT;
 }
 
-/* The pages around `at` that no other process has, of one protection; 0 or an error number. */
+/* Find the run of private pages of one protection around `at`; return 0 or an error number. */
 int pages_run(uintptr_t at, struct segment *run) {
     struct segment s;
     *run = (struct segment){ 0 };
@@ -58,7 +58,7 @@ int pages_run(uintptr_t at, struct segment *run) {
     return EOPNOTSUPP;
 }
 
-/* Pages of a file become private ones, protected as they are now. */
+/* Replace pages of a file by private ones, with their current protection. */
 void pages_make_private(uintptr_t from, uintptr_t to, int file, off_t offset) {
     struct segment s;
     FILE *maps = fopen("/proc/self/maps", "re");

@@ -1,4 +1,4 @@
-/* Calls to the daemon: a message and its answer, and the files that travel with them. */
+/* Calls to the daemon: a message and its answer, with the files that accompany them. */
 #include "weft.h"
 
 #include <stdarg.h>
@@ -24,7 +24,7 @@ const char *weft_path(void) {
     return named ? named : SOCKET;
 }
 
-/* A socket that is connected to the daemon, or -1. */
+/* Return a socket that is connected to the daemon, or -1. */
 int weft_connect(const char *path) {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     if (strlen(path) >= sizeof address.sun_path) {
@@ -93,7 +93,7 @@ static int hear(int socket, struct call *call) {
     return 0;
 }
 
-/* One call; 0 or an error number. */
+/* Make one call; return 0 or an error number. */
 int weft_call(struct context *c, struct call call) {
     pthread_mutex_lock(&c->lock);
     int error = tell(c->socket, &call);

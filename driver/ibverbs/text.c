@@ -1,4 +1,4 @@
-/* Words and rates for numbers. */
+/* Texts of enumerations, and conversion of rates. */
 #include "weft.h"
 
 #define WORD(table, value) ((size_t)(value) < sizeof table / sizeof *table && table[value] ? table[value] : "unknown")

@@ -1,4 +1,4 @@
-/* What the files of this library share: its objects, and the functions between them. */
+/* Declarations of this library: its objects, and the functions that its files share. */
 #pragma once
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,17 +14,17 @@
 #include "contract.h"
 #include "newer.h"
 
-/* Names that the public header covers with macros. */
+/* Names that the public header defines as macros. */
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 #undef ibv_query_port
 #undef ibv_get_device_list
 
-/* Only these functions are seen outside; the version script says under which version. */
+/* Only these functions are exported, in the versions of the version script. */
 #define PUBLIC __attribute__((visibility("default")))
 #define container(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
 
-/* A ring in memory of the daemon's: `slots`, a power of two, of `slot_bytes` each. */
+/* Ring in memory of the daemon: `slots`, a power of two, of `slot_bytes` each. */
 struct ring {
     struct weft_ring *head;
     uint8_t *first;
@@ -33,7 +33,7 @@ struct ring {
 
 struct device {
     struct ibv_device ibv;
-    char room[1024]; /* libmlx5 takes any device for a longer one of its own, and looks there */
+    char room[1024]; /* libmlx5 takes any device for its own, longer structure, and reads there */
     uint64_t guid;
     int index;
     struct device *next;
@@ -62,7 +62,7 @@ struct cq {
     pthread_mutex_t lock;
     uint64_t name;
     uint32_t empty_polls, armed, comp_events, async_events;
-    struct ibv_wc wc; /* what the extended interface is at */
+    struct ibv_wc wc; /* current completion of the extended interface */
 };
 
 struct srq {
@@ -74,7 +74,7 @@ struct srq {
 };
 
 struct qp {
-    struct ibv_qp_ex ex; /* its first part is the struct ibv_qp */
+    struct ibv_qp_ex ex; /* begins with the struct ibv_qp */
     struct ring send, recv;
     pthread_mutex_t send_lock, recv_lock;
     uint64_t name;
@@ -88,15 +88,15 @@ static inline struct cq *cq_of(struct ibv_cq *cq) { return container(cq, struct 
 static inline struct srq *srq_of(struct ibv_srq *srq) { return container(srq, struct srq, ibv); }
 static inline struct qp *qp_of(struct ibv_qp *qp) { return container(qp, struct qp, ex.qp_base); }
 
-/* socket.c: what a call sends and gets; sizes without the heads of messages. */
+/* socket.c: contents of a call and its answer; sizes do not include message headers. */
 struct call {
     unsigned opcode;
     const void *body, *tail;
     size_t size, tail_size;
-    int file; /* goes along, unless it is 0 */
+    int file; /* sent along, unless it is 0 */
     void *answer;
     size_t answer_size;
-    int *files; /* what comes back */
+    int *files; /* received files */
     unsigned count;
 };
 const char *weft_path(void);
@@ -105,7 +105,7 @@ int weft_call(struct context *c, struct call call);
 int weft_destroy(struct context *c, unsigned kind, uint32_t handle);
 void weft_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* clock.c, which is in the other library: the program's simulated time, 0 if its clock is the one on the wall. */
+/* clock.c, in the other library: the program's simulated time, or 0 if its clock is wall-clock time. */
 extern uint64_t weft_clock_ns(void) __attribute__((weak, visibility("default")));
 
 /* ring.c */
@@ -119,7 +119,7 @@ static inline void *ring_slot(struct ring *ring, uint32_t number) {
 #define LOAD(word) __atomic_load_n(&(word), __ATOMIC_ACQUIRE)
 #define STORE(word, value) __atomic_store_n(&(word), value, __ATOMIC_RELEASE)
 
-/* names.c: what the daemon calls objects in events; a name of one that is gone leads nowhere. */
+/* names.c: identifiers of objects in events; that of an object that is gone is not found. */
 uint64_t name_new(void *object);
 void *name_find(uint64_t name);
 void name_forget(uint64_t name);
@@ -152,7 +152,7 @@ int pages_share(struct context *c, void *start, size_t length, int access, struc
                 struct weft_piece *pieces, uint32_t *count);
 void pages_leave(struct share *share);
 void pages_forget(struct context *c);
-/* segments.c: pages of one protection that lie behind each other. */
+/* segments.c: contiguous pages of one protection. */
 struct segment {
     uintptr_t start, end;
     int shared, protection;

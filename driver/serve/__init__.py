@@ -1,1 +1,1 @@
-"""The other end of libibverbs.so.1: cards served to programs of other processes."""
+"""Daemon for libibverbs.so.1: cards served to programs of other processes."""

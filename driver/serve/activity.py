@@ -1,4 +1,4 @@
-"""What a served program is at, as far as its daemon can tell: whether simulated time may go on."""
+"""Activity of a served program, as far as the daemon can observe it: it decides when simulated time advances."""
 
 import enum
 import socket
@@ -8,28 +8,28 @@ from pathlib import Path
 
 from .client import CLOCK, POSTED, TOLD, WAITED, WAITING
 
-SILENCE_NS = 1_000_000      # of doing nothing that the daemon sees: it spins on memory then, or waits for others
-AHEAD_NS_MAX = 10**10       # no program's own clock is believed to be further ahead
+SILENCE_NS = 1_000_000      # inactivity after which the program polls memory or waits for others
+AHEAD_NS_MAX = 10**10       # limit of a program's own clock ahead of the session; later values are not trusted
 _CREDENTIALS = struct.Struct("3i")
 
 
 class State(enum.Enum):
-    """Time stands still while a program runs."""
+    """Activity of a program. Time stands still while a program runs."""
 
     RUNS = enum.auto()
-    WAITS = enum.auto()     # in the library, for the daemon to tell something
-    SPINS = enum.auto()     # it computes, or looks at memory again and again
-    AWAY = enum.auto()      # it waits for something else: another program, a person
+    WAITS = enum.auto()     # waits in the library for a report of the daemon
+    SPINS = enum.auto()     # computes, or polls memory
+    AWAY = enum.auto()      # waits for an event outside the daemon: another program, a person
 
 
 def process_of(client):
-    """Number of the process that a client is, 0 if that is in another name space."""
+    """Return the process number of a client, or 0 if it is in another PID name space."""
     credentials = client.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return _CREDENTIALS.unpack(credentials)[0]
 
 
 def _processor_ns(process):
-    """Processor time that a process has used, or None if nobody says."""
+    """Return the processor time that a process has used, or None if it cannot be read."""
     try:
         return time.clock_gettime_ns((~process << 3) | 2) if process else None
     except OSError:
@@ -44,9 +44,9 @@ def _sleeps(process):
 
 
 class Program:
-    """A process and its contexts.
+    """Process and its contexts.
 
-    Silence is counted in processor time if that is known: on a busy machine a program may not have had its turn.
+    Inactivity is measured in processor time if that is known: on a busy machine a program may not have been scheduled.
 
     Parameters
     ----------
@@ -56,15 +56,15 @@ class Program:
     ----------
     clients : list of Client
     spins_since : int or None
-        Wall time in ns since when it spins.
+        Wall time in ns since which it spins.
     spun_ns : int or None
-        Simulated time at which that was noticed.
+        Simulated time at which the spinning was noticed.
     due_ns : int or None
-        When what it posted begins, if that is later.
+        Start of its posted work, if that is later.
     glimpsed : bool
-        It was last woken to look around, and not for news.
+        Its last wake-up was a periodic one, without news.
     peeks : bool
-        It posted when it had looked around: so it looks at memory between its polls.
+        It posted after a wake-up without news: so it reads memory between its polls.
     """
 
     def __init__(self, process):
@@ -74,23 +74,23 @@ class Program:
         self.restart()
 
     def restart(self):
-        """It has something to do now, or did something."""
+        """Note activity, or new work, of the program."""
         self._since, self._used, self._away = time.monotonic_ns(), _processor_ns(self.process), None
         self.spins_since = self.spun_ns = None
 
     @property
     def mark(self):
-        """Changes whenever it does something in the library."""
+        """Value that changes whenever the program does something in the library."""
         return [(client.bell[POSTED], client.bell[WAITED], client.bell[WAITING]) for client in self.clients]
 
     @property
     def waits(self):
-        """A thread of it sleeps in the library and has been told nothing since."""
+        """True if a thread of the program sleeps in the library and no report was made since."""
         return any(client.bell[WAITING] and client.bell[WAITED] == client.bell[TOLD] for client in self.clients)
 
     @property
     def clock_ns(self):
-        """Its own simulated time."""
+        """Simulated time of the program's own clock."""
         return max((client.bell[CLOCK] | client.bell[CLOCK + 1] << 32 for client in self.clients), default=0)
 
     @property
@@ -99,11 +99,11 @@ class Program:
 
     @property
     def sends(self):
-        """It posted send requests that were not taken."""
+        """True if the program posted send requests that the daemon has not taken."""
         return any(client.has_work and client.has_sends for client in self.clients)
 
     def state(self):
-        """See :class:`State`."""
+        """Return the :class:`State`."""
         if self.waits:
             return State.WAITS
         if (mark := self.mark) != self._seen:

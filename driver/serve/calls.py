@@ -1,5 +1,7 @@
-"""Calls of a program, a function for each opcode: ``(client, request, tail, files)`` to the fields of the answer and
-files to hand over."""
+"""Calls of a program: a function for each opcode.
+
+Each function maps ``(client, request, tail, files)`` to the fields of the answer and the files to hand over.
+"""
 
 import os
 from ipaddress import IPv6Address
@@ -21,14 +23,14 @@ from .quota import What
 from .ring import Violation
 from .work_queues import ServedQP, ServedSRQ
 
-NAME = b"weft0"      # of the only device that a host has
+NAME = b"weft0"      # name of the only device of a host
 ANY = 1 << 64
 
 
-# ------------------------------------------------------------------------------------------------- the device
+# ------------------------------------------------------------------------------------------------------- device
 
 def field_of(gid):
-    """A GID, or its text, as messages have it."""
+    """Return a GID, or its text, in the form of messages."""
     return int.from_bytes(IPv6Address(str(gid)).packed, "little")
 
 
@@ -71,7 +73,7 @@ def share(client, request, _tail, files):
 
 
 def _pieces(client, request, tail):
-    """The memory that a request names."""
+    """Return the memory that a request names, as :class:`Pieces`."""
     if request.count > Limit.PIECES or len(tail) != request.count * PIECE.size_bytes:
         raise Violation(f"{request.count} pieces in {len(tail)} bytes")
     pieces = [PIECE.unpack(tail[at : at + PIECE.size_bytes]) for at in range(0, len(tail), PIECE.size_bytes)]
@@ -80,7 +82,7 @@ def _pieces(client, request, tail):
 
 
 class ServedMR(MR):
-    """A memory region of a client; parameters are those of :class:`MR`, with a :class:`Pieces` as ``buffer``."""
+    """Memory region of a client; parameters are those of :class:`MR`, with a :class:`Pieces` as ``buffer``."""
 
     def __init__(self, creator, length, access, address, *, buffer):
         super().__init__(creator, length, access, address, buffer=buffer)
@@ -88,11 +90,12 @@ class ServedMR(MR):
         buffer.use(1)
 
     def _place(self, lent, buffer, address, length):
-        self._page_bytes = buffer.page_bytes      # the files say: what is around the region may be nobody's
+        # The files determine the page size: memory around the region may not belong to the program.
+        self._page_bytes = buffer.page_bytes
         super()._place(lent, buffer, address, length)
 
     def take_over(self, pieces):
-        """It is of these pieces from now on."""
+        """Replace the memory of the region by ``pieces``."""
         pieces.use(1)
         self.pieces.use(-1)
         self.pieces = pieces
@@ -153,7 +156,7 @@ def resize_cq(client, request, _tail, _files):
 # ------------------------------------------------------------------------------------------------------- queues
 
 def _of_requests(*rings):
-    """What rings of work requests cost."""
+    """Return the cost of rings of work requests."""
     return {What.RINGS: sum(ring.amounts[What.RINGS] for ring in rings), What.MAPPINGS: len(rings),
             What.REQUESTS: sum(ring.slots for ring in rings)}
 
@@ -205,7 +208,7 @@ _PLAIN = ("cur_qp_state", "path_mtu", "path_mig_state", "qkey", "rq_psn", "sq_ps
 
 def modify_qp(client, request, _tail, _files):
     qp = client.find(Kind.QP, request.handle)
-    qp.take_work()      # what was posted before this call
+    qp.take_work()      # work that was posted before this call
     attr = QPAttr(**{name: getattr(request, name) for name in _PLAIN})
     attr.qp_state = request.qp_state
     if request.mask & QPAttrMask.AV:
@@ -223,7 +226,7 @@ def query_qp(client, request, _tail, _files):
 
 
 def qp_attr_fields(attr):
-    """A :class:`QPAttr` as messages have it."""
+    """Return a :class:`QPAttr` in the form of messages."""
     route = attr.ah_attr.gr
     return {name: int(getattr(attr, name)) for name in _PLAIN} | {
         "qp_state": int(attr.qp_state), "sq_draining": attr.sq_draining, "is_global": attr.ah_attr.is_global,
@@ -232,10 +235,10 @@ def qp_attr_fields(attr):
         "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}
 
 
-# ------------------------------------------------------------------------------------------------------ the end
+# -------------------------------------------------------------------------------------------------- destruction
 
 def _users(kind, thing):
-    """How many others need it."""
+    """Return the number of objects that use this one."""
     if kind is Kind.PD:
         return len(thing.qps) + len(thing.srqs) + len(thing.mrs)
     if kind in (Kind.CQ, Kind.SRQ):

@@ -1,4 +1,4 @@
-"""A program that is served: its connection, its objects, and what goes between them and the card."""
+"""Served program: its connection, its objects, and the transfers between them and the card."""
 
 import collections
 import contextlib
@@ -22,26 +22,25 @@ _RECEIVES = frozenset({WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM})
 
 
 def _eventfd(undo):
-    """A descriptor, which ``undo`` closes."""
+    """Return a new event descriptor; ``undo`` closes it."""
     file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     undo.callback(os.close, file)
     return file
 
 
 class EventPipe:
-    """Events on their way to a program that may be slow to read them: a socket, and what did not fit in it.
+    """Queue of events to a program that may read slowly: a socket, and a list of the events that do not fit in it.
 
     Parameters
     ----------
     client : Client
-        The program.
 
     Attributes
     ----------
     theirs : Given
-        For the program.
+        The program's end of the socket pair.
     users : int
-        Who tells events by it.
+        Number of objects that report events here.
     """
 
     def __init__(self, client):
@@ -52,12 +51,12 @@ class EventPipe:
         self._waiting = collections.deque()
 
     def tell(self, event):
-        """Hand an event over, sooner or later.
+        """Queue an event, and send as many as the socket takes.
 
         Raises
         ------
         Violation
-            If thousands are not read.
+            If the program leaves too many events unread.
         """
         try:
             self._account.take(_AN_EVENT)
@@ -89,20 +88,20 @@ class Client:
     ----------
     connection : socket
     name : str
-        Of the device.
+        Name of the device.
     whole : Account
-        Of all programs.
+        Account of all programs.
 
     Attributes
     ----------
     account : Account
-        What it has.
+        Resources of this client.
     before : callable()
-        Called before it is told of an event, and may look at the clock.
+        Function to call before an event is reported to the client, which may read the clock then.
     violated : Violation or None
-        Why it is not served any longer.
+        Reason to serve the client no longer.
     news : bool
-        It has completions that it was not told of.
+        Completions were added since the last report.
 
     Raises
     ------
@@ -132,7 +131,7 @@ class Client:
         self.violated, self.news = None, False
 
     def open(self):
-        """The :class:`Context`, opened now if it is the first thing that the program needs it for."""
+        """Return the :class:`Context`; open it if this is its first use."""
         if self.context is None:
             self.context = Context(name=self.name)
         return self.context
@@ -140,11 +139,12 @@ class Client:
     # ------------------------------------------------------------------------------------- objects
 
     def add(self, kind, thing, amounts=None):
-        """A handle of a new object, which costs such ``amounts`` by :class:`What`; it is closed if that is too much.
+        """Return the handle of a new object, which costs the ``amounts``, by :class:`What`.
 
         Raises
         ------
         NoRoom
+            If that exceeds the quota. The object is closed then.
         """
         amounts = {What.OBJECTS: 1} | (amounts or {})
         try:
@@ -158,17 +158,17 @@ class Client:
         return self._handles
 
     def remove(self, kind, handle):
-        """An object that is closed is gone."""
+        """Remove an object that is closed, and return its cost to the account."""
         del self.objects[kind][handle]
         self.account.give(self._charges.pop((kind, handle)))
 
     def recharge(self, kind, handle, amounts):
-        """An object costs something else from now on.
+        """Change the cost of an object.
 
         Raises
         ------
         NoRoom
-            Nothing changed then.
+            The cost is unchanged.
         """
         before, amounts = self._charges[kind, handle], {What.OBJECTS: 1} | amounts
         self.account.give(before)
@@ -180,7 +180,7 @@ class Client:
         self._charges[kind, handle] = amounts
 
     def find(self, kind, handle):
-        """The object behind a handle.
+        """Return the object of a handle.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class Client:
     # ---------------------------------------------------------------------------------------- work
 
     def take_work(self):
-        """Take what the program posted; true if there was something.
+        """Take the requests that the program posted; return true if there were new ones.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Client:
         return True
 
     def retired(self, wc):
-        """A request of a QP is done with, and its completion about to be told."""
+        """Retire a request of a QP in its ring, before its completion is reported."""
         qp = self.qps.get(wc.qp_num)
         if qp is not None and wc.opcode in _RECEIVES:
             qp.retired_receive()
@@ -219,7 +219,7 @@ class Client:
             qp.retired_send()
 
     def tell(self):
-        """Tell the program what is new."""
+        """Report completions and events to the program."""
         if self.violated is not None:
             raise self.violated
         if self.news:
@@ -232,7 +232,7 @@ class Client:
             events = self.context.async_events
             while events:
                 event = events.popleft()
-                user = getattr(event.element, "user", 1)      # of the device: port 1
+                user = getattr(event.element, "user", 1)      # events of the device: port 1
                 self.async_events.tell(ASYNC_EVENT.pack(user=user, event_type=event.event_type))
         self.async_events.flush()
         for kind in (Kind.CHANNEL, Kind.CM_CHANNEL):
@@ -240,29 +240,30 @@ class Client:
                 channel.flush()
 
     def fall_asleep(self):
-        """The daemon is about to sleep: doorbells are wanted."""
+        """Request doorbells, because the daemon is about to sleep."""
         self.bell[ASLEEP] = 1
 
     @property
     def has_work(self):
-        """Something was posted since it was looked at."""
+        """True if requests were posted since :meth:`take_work`."""
         return self.bell[POSTED] != self._posted
 
     @property
     def has_sends(self):
-        """Send requests are there; what is wrong with a ring is told when they are taken."""
+        """True if send requests are waiting, or a ring is invalid: :meth:`take_work` reports that."""
         with contextlib.suppress(Violation):
             return any(qp.sends.filled for qp in self.qps.values())
         return True
 
     def wake_up(self):
-        """The daemon looks by itself again."""
+        """Disable doorbells, because the daemon polls again."""
         self.bell[ASLEEP] = 0
         with contextlib.suppress(BlockingIOError):
-            os.preadv(self.doorbell, [bytearray(8)], -1, os.RWF_NOWAIT)      # whatever the program made of the file
+            # RWF_NOWAIT: must not block, whatever the program did to the shared file.
+            os.preadv(self.doorbell, [bytearray(8)], -1, os.RWF_NOWAIT)
 
     def close(self):
-        """The program is gone, or is to be: free what it had."""
+        """Free all resources of a program that is gone or dropped."""
         self.socket.close()
         for channel in self.objects[Kind.CM_CHANNEL].values():
             channel.close()

@@ -1,4 +1,4 @@
-"""Simulated time, where programs read it."""
+"""Page of memory in which programs read the simulated time."""
 
 import contextlib
 import mmap
@@ -11,7 +11,7 @@ _NS = struct.Struct("<Q")
 
 
 class ClockPage:
-    """The file ``NAME.clock`` beside a host's socket."""
+    """File ``NAME.clock`` next to a host's socket."""
 
     def __init__(self, path):
         self.path = path

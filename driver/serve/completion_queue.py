@@ -1,4 +1,4 @@
-"""Completion queues whose completions go into a program's memory."""
+"""Completion queues whose completions are written into a program's memory."""
 
 from ..ibverbs.rings import COMP_EVENT, WC_SLOT
 from ..terms.enums import WCStatus
@@ -8,20 +8,20 @@ from .ring import ARMED, DONE, SharedRing, Violation
 from .shared_memory import compiled, fence
 
 _WC = compiled(WC_SLOT)
-CQE_LEAST = 64      # programs with one request under way count on room for more: no device has a queue as short
+CQE_LEAST = 64      # programs with one outstanding request expect space for more: no real device has a shorter queue
 
 
 class ServedCQ(CQ):
-    """A completion queue of a client.
+    """Completion queue of a client.
 
     Parameters
     ----------
     context : Context
     cqe : int
-        At least; it holds as many as its ring has slots, which is what the program is told.
+        Least capacity; the capacity is the number of slots of the ring, which is reported to the program.
     client : Client
     user : int
-        What the program calls it in events.
+        Identifier of the queue in events for the program.
     channel : EventPipe or None
     comp_vector : int
     """
@@ -43,7 +43,7 @@ class ServedCQ(CQ):
         return SharedRing("weft-cq", max(cqe, CQE_LEAST), WC_SLOT.size_bytes)
 
     def push(self, wc, solicited=False):
-        """See :meth:`CQ.push`: into the program's memory, and its wish for an event is looked at."""
+        """Add a completion in the program's memory, and report an event if requested: see :meth:`CQ.push`."""
         self.client.retired(wc)
         ring = self.ring
         try:
@@ -69,7 +69,7 @@ class ServedCQ(CQ):
             self.push(wc)
 
     def forget(self, qp_num):
-        """The program takes them out of its own memory."""
+        """Do nothing: the program removes the completions from its memory."""
 
     def _tell(self):
         self.ring.words[DONE] = self.ring.words[ARMED]
@@ -77,12 +77,14 @@ class ServedCQ(CQ):
             self.served_channel.tell(COMP_EVENT.pack(user=self.user))
 
     def resize(self, cqe, allow=lambda ring: None):
-        """Another ring, with what the program has not taken yet; ``allow`` is asked before it is used.
+        """Replace the ring, and keep the completions that the program has not taken.
+
+        ``allow(ring)`` may raise NoRoom to reject the new ring.
 
         Raises
         ------
         InvalidValue
-            If that is more, or the queue overran.
+            If the queue holds more completions, or overran.
         NoRoom
         """
         size, old = self._size(cqe), self.ring

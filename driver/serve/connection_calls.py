@@ -1,4 +1,4 @@
-"""What a program can ask for of connections: a function for each opcode, as in :mod:`~weft.driver.serve.calls`."""
+"""Calls of a program for connection management: a function for each opcode, as in :mod:`~weft.driver.serve.calls`."""
 
 import errno
 

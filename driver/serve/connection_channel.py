@@ -1,4 +1,4 @@
-"""A channel of connection events: what a program's file of the `rdma_cm` device is to the daemon."""
+"""Channel of connection events: the daemon's end of a program's file of the `rdma_cm` device."""
 
 import collections
 
@@ -7,16 +7,16 @@ from .client import EventPipe
 from .quota import What
 from .ring import Violation
 
-TOKEN = b"\1"      # an event is there; the event itself is asked for
+TOKEN = b"\1"      # announces an event, which the program then requests
 
 
 class ConnectionChannel(EventPipe):
-    """Events that the program takes one by one. For each there is a byte in the pipe, which the program takes first.
+    """Events that the program takes one by one. For each event the pipe has a byte, which the program reads first.
 
     Attributes
     ----------
     ids : dict of ConnectionId
-        Whose events these are, as keys.
+        Identifiers that report here, as keys.
     """
 
     def __init__(self, client):
@@ -24,7 +24,7 @@ class ConnectionChannel(EventPipe):
         self.client, self.ids, self._events = client, {}, collections.deque()
 
     def put(self, owner, child=None, **fields):
-        """An event of ``owner``; a program that takes none is served no longer."""
+        """Queue an event of ``owner``; a program with too many events is served no longer."""
         try:
             self.client.account.take({What.EVENTS: 1})
             self._events.append((owner, child, fields))
@@ -33,7 +33,7 @@ class ConnectionChannel(EventPipe):
             self.client.violated = Violation(str(problem))
 
     def take(self):
-        """Fields of the oldest event, or None."""
+        """Return the fields of the oldest event, or None."""
         if not self._events:
             return None
         owner, _, fields = self._events.popleft()
@@ -42,21 +42,21 @@ class ConnectionChannel(EventPipe):
         return fields
 
     def drop(self, owner):
-        """Forget the events of somebody: ``[(owner, child, fields)]`` that nobody took."""
+        """Remove the events of ``owner`` that were not taken, and return them: ``[(owner, child, fields)]``."""
         dropped = [event for event in self._events if event[0] is owner]
         self._events = collections.deque(event for event in self._events if event[0] is not owner)
         self.client.account.give({What.EVENTS: len(dropped)})
         return dropped
 
     def move(self, owner, channel):
-        """Hand the events of somebody to another channel; how many."""
+        """Move the events of ``owner`` to another channel, and return their number."""
         events = self.drop(owner)
         for _, child, fields in events:
             channel.put(owner, child, **fields)
         return len(events)
 
     def close(self):
-        """Its identifiers end with it."""
+        """Close the channel; its identifiers end with it."""
         for one in list(self.ids):
             one.end()
         super().close()

@@ -1,7 +1,7 @@
-"""Identifiers of connections (rdma_cm_id) of programs: what the `rdma_cm` device of a kernel keeps for librdmacm.
+"""Connection identifiers (rdma_cm_id) of programs: state that the `rdma_cm` device of a kernel keeps for librdmacm.
 
-The QP is none of their business: the program has it elsewhere, changes its states by the attributes that it gets here,
-and says its number.
+An identifier has no QP: the program creates it through libibverbs, modifies it with the attributes from here, and
+passes its number.
 """
 
 import errno
@@ -29,15 +29,15 @@ def _failed(error, sentence):
 
 
 class ConnectionId:
-    """An identifier.
+    """Identifier of a connection or a listener.
 
     Parameters
     ----------
     client : Client
     channel : ConnectionChannel
-        Where its events go.
+        Channel for its events.
     user : int
-        What the program calls it; 0 for one it has not accepted yet: it is told of nothing.
+        Identifier in events for the program; 0 before the program has accepted it: then no events are reported.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class ConnectionId:
     src_ip, src_port, dst_ip, dst_port : int
         0 is any.
     routed : bool
-        The way to the peer is known.
+        The route to the peer is known.
     connection : Connection or None
     listener : Listener or None
     """
@@ -66,7 +66,7 @@ class ConnectionId:
         channel.ids[self] = None
 
     def tell(self, kind, status=0, child=None, **fields):
-        """An event, with fields of CM_EVENT."""
+        """Report an event, with fields of CM_EVENT."""
         if self.user:
             self.channel.put(self, child, there=1, user=self.user, id=child.handle if child else self.handle,
                              event=kind, status=status & 0xFFFF_FFFF, **fields)
@@ -74,7 +74,7 @@ class ConnectionId:
     # ----------------------------------------------------------------------------------- addresses
 
     def bind(self, ip, port):
-        """Belong to an address of this host, and have a port."""
+        """Bind to an address of this host, and to a port."""
         if self.bound:
             raise InvalidValue("the identifier is bound already")
         self.ports.check(self, port)
@@ -83,7 +83,7 @@ class ConnectionId:
         self.src_ip, self.bound = ip, True
 
     def _own(self, ip):
-        """An address of this host; all that loop back are the card's."""
+        """Return the address of this host for ``ip``; all loopback addresses map to the card's."""
         if ip >> 24 == LOOPBACK:
             return self.own_ip
         if ip not in (0, self.own_ip):
@@ -91,7 +91,7 @@ class ConnectionId:
         return ip
 
     def resolve(self, src_ip, src_port, dst_ip, dst_port, timeout_ms):
-        """Find the way to a peer: ADDR_RESOLVED or ADDR_ERROR comes of it."""
+        """Find the route to a peer. Event: ADDR_RESOLVED or ADDR_ERROR."""
         if self.dst_ip or self.listener or self.connection:
             raise InvalidValue("the identifier is in use")
         if not self.bound:
@@ -109,7 +109,7 @@ class ConnectionId:
             self.tell(EventType.ADDR_ERROR, -errno.ETIMEDOUT)
 
     def resolve_route(self):
-        """There is only one way: ROUTE_RESOLVED comes at once."""
+        """Select the only route. Event: ROUTE_RESOLVED, at once."""
         if not self.resolved or self.routed:
             raise InvalidValue("the peer's address is not resolved, or the route is known")
         self.routed = True
@@ -118,7 +118,7 @@ class ConnectionId:
     # ---------------------------------------------------------------------------------- connections
 
     def listen(self, backlog):
-        """Take requests: CONNECT_REQUEST comes for each."""
+        """Listen for requests. Event: CONNECT_REQUEST for each."""
         if self.dst_ip or self.listener or self.connection:
             raise InvalidValue("the identifier is in use")
         if not self.bound:
@@ -137,12 +137,12 @@ class ConnectionId:
         try:
             child.handle = self.client.add(Kind.CM_ID, child)
         except NoRoom:
-            return lambda connection, news: None       # it was refused
+            return lambda connection, news: None       # the quota is exhausted, and the connection was rejected
         self.tell(EventType.CONNECT_REQUEST, child=child, **_said(connection, Attribute.REQ))
         return child.on_news
 
     def adopt(self, connection, port):
-        """Be the end of a connection that was asked for."""
+        """Become the end of a requested connection."""
         self.connection, self.src_ip, self.src_port = connection, self.own_ip, port
         self.dst_ip, self.dst_port, self.routed = connection.peer_ip, connection.peer_port, True
 
@@ -154,7 +154,7 @@ class ConnectionId:
                      int(bool(param.srq)), retry_count=min(param.retry_count, RETRIES_MAX), **more)
 
     def connect(self, param):
-        """Ask for a connection: CONNECT_RESPONSE, REJECTED or UNREACHABLE comes of it."""
+        """Request a connection. Event: CONNECT_RESPONSE, REJECTED or UNREACHABLE."""
         if not self.routed or self.connection:
             raise InvalidValue("the route is not known, or the connection was asked for")
         data = private_data(param, private_bytes(Attribute.REQ) - HEADER.size_bytes)
@@ -164,7 +164,7 @@ class ConnectionId:
             self.dst_ip, self.dst_port, offer, data, self.agent.now(), self.on_news, src_port=self.src_port)
 
     def accept(self, param, user):
-        """Accept what was asked for: ESTABLISHED, REJECTED or UNREACHABLE comes of it."""
+        """Accept the request. Event: ESTABLISHED, REJECTED or UNREACHABLE."""
         self._check(State.REQ_RCVD)
         data, peers = private_data(param, private_bytes(Attribute.REP)), self.connection.peers
         offer = self._offer(param, mtu=peers.mtu, ack_timeout=peers.ack_timeout).within(peers)
@@ -172,24 +172,24 @@ class ConnectionId:
         self.connection.accept(offer, data, self.agent.now(), ca_guid=self.agent.agent.guid)
 
     def establish(self):
-        """The QP is ready, after CONNECT_RESPONSE: the peer hears that."""
+        """Report to the peer, after CONNECT_RESPONSE, that the QP is ready."""
         self._check(State.REP_RCVD)
         self.connection.establish(self.agent.now())
 
     def reject(self, reason, param):
-        """Refuse what was asked for or offered."""
+        """Reject the request or the response of the peer."""
         self._check(State.REQ_RCVD, State.REP_RCVD)
         data = private_data(param, private_bytes(Attribute.REJ))
         self.connection.reject(reason or RejectReason.CONSUMER_DEFINED, data)
 
     def disconnect(self):
-        """End the connection; DISCONNECTED comes of it, unless it came already."""
+        """End the connection. Event: DISCONNECTED, unless it was reported already."""
         if self.connection is None:
             raise InvalidValue("there is no connection")
         self.connection.disconnect(self.agent.now())
 
     def qp_attr(self, state):
-        """(QPAttr, mask) that bring a QP to INIT, RTR or RTS."""
+        """Return the ``(QPAttr, mask)`` that bring a QP to INIT, RTR or RTS."""
         if state not in (QPState.INIT, QPState.RTR, QPState.RTS):
             raise InvalidValue(f"there are no attributes for state {state}")
         if not self.src_ip or state != QPState.INIT and (self.connection is None or self.connection.peers is None):
@@ -202,7 +202,7 @@ class ConnectionId:
             raise InvalidValue(f"the connection is {state}")
 
     def on_news(self, connection, news):
-        """What becomes of the connection."""
+        """Report a notification of the connection as an event."""
         said = {News.RESPONSE: Attribute.REP, News.REJECTED: Attribute.REJ}.get(news)
         self.tell(EVENTS[news], connection.status, **(_said(connection, said) if said else {}))
 
@@ -210,17 +210,17 @@ class ConnectionId:
         self.connection = self.listener = None
         self.tell(EventType.DEVICE_REMOVAL)
 
-    # --------------------------------------------------------------------------------------- the end
+    # ------------------------------------------------------------------------------------- closing
 
     def migrate(self, channel):
-        """Have its events in another channel from now on; how many went there."""
+        """Report events on another channel from now on; return the number of waiting events that moved there."""
         moved = self.channel.move(self, channel) if channel is not self.channel else 0
         self.channel.ids.pop(self, None)
         self.channel, channel.ids[self] = channel, None
         return moved
 
     def close(self):
-        """What it asked for is given up, what is established is ended; the number of events nobody took."""
+        """Cancel requests, end an established connection, and return the number of events that were not taken."""
         if self.ended:
             return 0
         self.ended = True
@@ -238,18 +238,19 @@ class ConnectionId:
         return len(dropped)
 
     def end(self):
-        """Close, and forget its handle."""
+        """Close the identifier, and remove its handle."""
         self.close()
         if self.handle in self.client.objects[Kind.CM_ID]:
             self.client.remove(Kind.CM_ID, self.handle)
 
 
 def private_data(param, most):
-    """Private data that a program gave.
+    """Return the private data of a request of the program.
 
     Raises
     ------
     InvalidValue
+        If it has more than ``most`` bytes.
     """
     if param.private_data_len > most:
         raise InvalidValue(f"{param.private_data_len} bytes of private data; there is room for {most}")
@@ -257,7 +258,7 @@ def private_data(param, most):
 
 
 def _said(connection, kind):
-    """Fields of CM_EVENT: what the peer said of its QP, as seen from here, and its private data."""
+    """Return fields of CM_EVENT: the peer's QP parameters, from the view of this end, and its private data."""
     fields = {"private_data": int.from_bytes(connection.private_data, "little"),
               "private_data_len": len(connection.private_data)}
     if kind is not Attribute.REJ:

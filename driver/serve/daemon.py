@@ -1,4 +1,4 @@
-"""The daemon: hosts with a card each, a socket each, and programs that come and go."""
+"""Daemon of hosts with a card and a socket each, for any number of programs."""
 
 import contextlib
 import errno
@@ -29,51 +29,51 @@ from .shared_memory import fence
 
 ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
           (CommandTimeout, errno.EIO), (CommandError, errno.EIO), (DeviceFatal, errno.EIO), (ValueError, errno.EINVAL),
-          (TypeError, errno.EINVAL), (OSError, errno.ENOMEM))     # the last: no mapping or descriptor is left
+          (TypeError, errno.EINVAL), (OSError, errno.ENOMEM))     # last entry: no mapping or descriptor is left
 CALLS = calls.CALLS | connection_calls.CALLS
 
 
 class World:
-    """What the daemon serves. A back end is a subclass.
+    """Base class of the back ends that the daemon serves.
 
     Attributes
     ----------
     hosts : dict of str to str
         Name of the device (see :func:`~weft.driver.verbs.device_list.add_device`) by name of the host.
     files : list of int
-        Descriptors that the daemon wakes up for.
+        Descriptors that wake up the daemon.
     """
 
     files = ()
 
     def progress(self):
-        """Let drivers, cards and time go on for a moment; true if something happened, or soon will."""
+        """Advance drivers, cards and time for a moment; return true if something happened, or soon will."""
         raise NotImplementedError
 
     def rest_s(self):
-        """Seconds until something is due by itself, or None."""
+        """Return the seconds until something is due without external input, or None."""
         raise NotImplementedError
 
 
 class Daemon:
-    """Programs on the hosts of a world.
+    """Server of the programs on the hosts of a back end.
 
     Parameters
     ----------
     world : World
     folder : path
-        Gets a socket ``NAME.sock`` for each host.
+        Folder for a socket ``NAME.sock`` of each host.
     say : callable(sentence)
-        Gets what a person may want to know.
+        Function for messages to the operator.
     most : dict of What to int, optional
-        What all programs together may have; without it :func:`~weft.driver.serve.quota.of_this_process`.
+        Quota of all programs together; default :func:`~weft.driver.serve.quota.of_this_process`.
 
     Attributes
     ----------
     clients : dict of int to Client
         By descriptor of their socket.
     account : Account
-        What all of them have.
+        Resources of all clients.
     """
 
     def __init__(self, world, folder, say=lambda sentence: None, most=None):
@@ -101,7 +101,7 @@ class Daemon:
     # ---------------------------------------------------------------------------------------- turns
 
     def turn(self):
-        """One round of everything: calls, work, the world, news. Sleeps if there is nothing to do."""
+        """Do one round: calls, posted work, the back end, reports. Sleep if there is nothing to do."""
         busy = self._calls(0)
         for client in list(self.clients.values()):
             busy |= self._with(client, client.take_work)
@@ -112,7 +112,7 @@ class Daemon:
             self._sleep()
 
     def _with(self, client, method):
-        """Call a method of a client; one that does what nobody may is dropped."""
+        """Call a method of a client; drop the client if that raises a Violation."""
         try:
             return bool(method())
         except Violation as violation:
@@ -131,7 +131,7 @@ class Daemon:
                 client.wake_up()
 
     def _calls(self, timeout_s):
-        """Answer the calls there are; wait for one so long (None: for ever). True if there was one."""
+        """Wait up to ``timeout_s`` (None: without limit) for calls, and answer all; return true if there was one."""
         ready = self._poll.poll(timeout_s)
         for file, _ in ready:
             if file in self._listeners:
@@ -144,7 +144,7 @@ class Daemon:
 
     def _accept(self, listener, host):
         for name in self.world.hosts.values():
-            CardAgent.of(open_card(name))      # a host without programs refuses what it is asked for
+            CardAgent.of(open_card(name))      # so that a host without programs rejects connections
         with contextlib.suppress(BlockingIOError, ConnectionError):
             connection = listener.accept()[0]
             connection.setblocking(False)
@@ -159,7 +159,7 @@ class Daemon:
             self._poll.register(client.doorbell, select.EPOLLIN)
 
     def drop(self, client, why=None):
-        """Serve a program no longer, and free what it had."""
+        """Stop serving a client, and free its resources."""
         if why:
             self.say(f"a program on {client.name} {why}")
         del self.clients[client.socket.fileno()]
@@ -184,7 +184,7 @@ class Daemon:
             socket.send_fds(client.socket, [answer], out)
         except Violation as violation:
             self.drop(client, f"was dropped: {violation}")
-        except ConnectionError:      # it ended meanwhile
+        except ConnectionError:      # the program ended meanwhile
             self.drop(client)
         except BlockingIOError:
             self.drop(client, "was dropped: it takes no answers")
@@ -193,7 +193,7 @@ class Daemon:
                 os.close(file)
 
     def _answer(self, client, data, files, flags):
-        """Answer and its files.
+        """Return the answer to a call, and its files.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class Daemon:
             return _refusal(next(code for kind, code in ERRORS if isinstance(problem, kind)), problem), []
         except Violation:
             raise
-        except Exception as problem:     # a fault of the daemon's: it costs one program, and not all of them
+        except Exception as problem:     # a bug in the daemon costs one program instead of all of them
             raise Violation(f"{head.opcode.name} met an unexpected {problem!r}") from problem
         return ANSWER.pack() + answered.pack(**values), out
 

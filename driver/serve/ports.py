@@ -1,4 +1,4 @@
-"""Ports of a card: which of them programs have."""
+"""Ports of a card, and the programs that use them."""
 
 import errno
 import weakref
@@ -6,7 +6,7 @@ import weakref
 from ..connection.agent import PORT_MAX
 from ..terms.errors import PyverbsRDMAError
 
-FIRST_PORT = 1 << 15       # of those that are taken when none is asked for
+FIRST_PORT = 1 << 15       # first of the ports that are assigned automatically
 LISTENS = "somebody listens on port"
 _of_cards = weakref.WeakKeyDictionary()
 
@@ -24,23 +24,24 @@ class Ports:
 
     @classmethod
     def of(cls, card_agent):
-        """Those of a card, by its CardAgent."""
+        """Return the ports of a card, given its CardAgent."""
         if card_agent not in _of_cards:
             _of_cards[card_agent] = cls()
         return _of_cards[card_agent]
 
     @staticmethod
     def check(one, port):
-        """Raise PyverbsRDMAError if somebody listens at a port that an identifier wants."""
+        """Raise PyverbsRDMAError if the port that an identifier requests has a listener."""
         if port in one.agent.agent.listeners:
             raise PyverbsRDMAError(f"{LISTENS} {port}", errno.EADDRINUSE)
 
     def bind(self, one, port, random):
-        """Give an identifier a port, any that is free if it is 0; the port.
+        """Bind an identifier to a port, or to any free port if ``port`` is 0, and return the port.
 
         Raises
         ------
         PyverbsRDMAError
+            If the port has a listener, is in use without permission to share it, or is not a valid port.
         """
         self.check(one, port)
         port = port or self._free(one.agent.agent.listeners, random)
@@ -58,7 +59,7 @@ class Ports:
         return next((port for port in candidates if port not in self.bound and port not in listeners), 0)
 
     def leave(self, one):
-        """An identifier that is bound to a port, or to none, ends."""
+        """Release the port of an identifier, if it is bound to one."""
         having = self.bound.get(one.src_port, set())
         having.discard(one)
         if not having:

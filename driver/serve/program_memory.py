@@ -1,4 +1,4 @@
-"""Memory of programs: files that they share, and regions made of pieces of them."""
+"""Memory of programs: files that they share, and regions made of pieces of files."""
 
 from ..device.device import DmaBuffer
 from ..ibverbs.rings import Limit
@@ -14,7 +14,7 @@ class SharedFile:
     Attributes
     ----------
     users : int
-        Regions that have a piece of it.
+        Number of regions that have a piece of the file.
     """
 
     def __init__(self, device, file, size):
@@ -31,12 +31,12 @@ class SharedFile:
 
 
 class Pieces(DmaBuffer):
-    """A range of a program's addresses, made of pieces of files.
+    """Range of a program's addresses, made of pieces of files.
 
     Parameters
     ----------
     va : int
-        Of the first page.
+        Address of the first page.
     pieces : list of (SharedFile, offset, length)
         Whole pages.
     """
@@ -51,7 +51,7 @@ class Pieces(DmaBuffer):
         self.page_bytes = self._page_bytes()
 
     def _page_bytes(self):
-        """Large pages do if all of its files lie in such, and the range as its files do."""
+        """Return the page size: large if all files have large pages and the addresses are aligned like the files."""
         large, va = max((file.buffer.page_bytes for file, _, _ in self._pieces), default=PAGE), self.va
         for number, (file, offset, length) in enumerate(self._pieces):
             if file.buffer.page_bytes < large or (va - offset) % large or number and va % large:
@@ -60,12 +60,12 @@ class Pieces(DmaBuffer):
         return large
 
     def use(self, more):
-        """So many regions more use the files."""
+        """Add ``more`` to the number of users of each file."""
         for file, _, _ in self._pieces:
             file.users += more
 
     def _parts(self, offset, length):
-        """(file, offset there, bytes) of a range."""
+        """Yield ``(file, offset in the file, bytes)`` for each part of a range."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise InvalidValue(f"{length} bytes from {offset} on leave a buffer of {self.size} bytes")
         for (file, at, size), start in zip(self._pieces, self._starts, strict=True):

@@ -1,8 +1,8 @@
-"""What programs may have of the daemon's: each of them, and all together.
+"""Quotas of the daemon's resources, per program and for all programs together.
 
-The daemon pays for what programs ask for: 300 bytes for a page that is shared, some hundred for a request that waits,
-a mapping for a ring. A program that wants more than its part is refused (ENOMEM, with a sentence); one that makes the
-daemon keep more than its part of events, which cannot be refused, is dropped.
+The daemon holds resources for programs: 300 bytes for a shared page, some hundred for a waiting request, a mapping for
+a ring. A request of a program that exceeds the quota is rejected (ENOMEM, with a sentence). Events cannot be rejected:
+a program that exceeds its quota of events is dropped.
 """
 
 import enum
@@ -12,7 +12,7 @@ from ..terms.errors import NoRoom
 
 
 class What(enum.Enum):
-    """What is counted."""
+    """Kind of resource."""
 
     PROGRAMS = "open contexts"
     OBJECTS = "objects"
@@ -34,20 +34,20 @@ OF_ALL = {What.PROGRAMS: 1 << 12, What.OBJECTS: 1 << 18, What.MEMORY: 16 << 30, 
 
 
 def of_this_process():
-    """:data:`OF_ALL` with as many descriptors as this process can have, less those that it needs itself."""
+    """Return :data:`OF_ALL`, with as many descriptors as this process can open beyond those of the daemon itself."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = OF_ALL[What.DESCRIPTORS] if limit == resource.RLIM_INFINITY else max(0, limit - DESCRIPTORS_KEPT)
     return OF_ALL | {What.DESCRIPTORS: min(OF_ALL[What.DESCRIPTORS], most)}
 
 
 class Account:
-    """What somebody has, and may have at most.
+    """Resources in use, and their limits.
 
     Parameters
     ----------
     most : dict of What to int
     whole : Account or None
-        That this one is a part of.
+        Account that contains this one.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Account:
         self.has = dict.fromkeys(What, 0)
 
     def check(self, amounts):
-        """Raise NoRoom unless so much more is possible; ``amounts`` by :class:`What`."""
+        """Raise NoRoom if ``amounts``, by :class:`What`, exceed a limit."""
         for what, amount in amounts.items():
             if self.has[what] + amount > self.most[what]:
                 who = "a program has" if self.whole else "all programs together have"
@@ -69,7 +69,7 @@ class Account:
             self.whole.check(amounts)
 
     def take(self, amounts):
-        """Have so much more.
+        """Add ``amounts`` to the resources in use.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Account:
         self._add(amounts, 1)
 
     def give(self, amounts):
-        """Have so much less."""
+        """Subtract ``amounts`` from the resources in use."""
         self._add(amounts, -1)
 
     def _add(self, amounts, sign):
@@ -90,5 +90,5 @@ class Account:
             self.whole._add(amounts, sign)
 
     def close(self):
-        """Give all back."""
+        """Return all resources."""
         self.give({what: amount for what, amount in self.has.items() if amount})

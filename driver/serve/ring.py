@@ -1,4 +1,4 @@
-"""A ring in shared memory, as the daemon has it."""
+"""Daemon's end of a ring in shared memory."""
 
 from ..ibverbs.rings import RING_HEADER
 from ..terms.errors import PyverbsError
@@ -10,18 +10,18 @@ _MASK = (1 << 32) - 1
 
 
 class Violation(PyverbsError):
-    """A program did what the library never does: it is not served any longer."""
+    """Protocol violation that the library never commits: the program is served no longer."""
 
 
 class SharedRing:
-    """Slots of equal size, a power of two of them, and the numbers in front of them.
+    """Slots of equal size, a power of two of them, and a header with indices.
 
     Attributes
     ----------
     file : Given
-        For the program.
+        File for the program.
     own : int
-        This side's own number, ``prod`` or ``cons``: what the memory says of it nobody has to believe.
+        Index of this side, ``prod`` or ``cons``. The copy in shared memory is not trusted.
     """
 
     def __init__(self, name, least, slot_bytes):
@@ -34,20 +34,21 @@ class SharedRing:
 
     @property
     def amounts(self):
-        """What it costs, by :class:`What`."""
+        """Cost of the ring, by :class:`What`."""
         return {What.RINGS: len(self.mapping), What.MAPPINGS: 1}
 
     def place(self, number):
-        """Where slot ``number`` starts."""
+        """Return the offset of slot ``number``."""
         return RING_HEADER.size_bytes + number % self.slots * self.slot_bytes
 
     @property
     def filled(self):
-        """Slots that the program filled and this side has not taken.
+        """Number of slots that the program filled and this side has not taken.
 
         Raises
         ------
         Violation
+            If that is more than the ring has.
         """
         count = self.words[PROD] - self.own & _MASK
         ordered()
@@ -57,7 +58,7 @@ class SharedRing:
 
     @property
     def waiting(self):
-        """Slots that this side filled and the program has not taken. See :attr:`filled`."""
+        """Number of slots that this side filled and the program has not taken. Raises like :attr:`filled`."""
         count = self.own - self.words[CONS] & _MASK
         ordered()
         if count > self.slots:
@@ -65,23 +66,23 @@ class SharedRing:
         return count
 
     def took(self):
-        """A slot is taken: the program may not fill it before it is ``done``, but may see that."""
+        """Publish that a slot is taken; the program may refill it only after :meth:`done`."""
         self.own = self.own + 1 & _MASK
         ordered()
         self.words[CONS] = self.own
 
     def put(self):
-        """A slot is filled: the program may take it."""
+        """Publish that a slot is filled; the program may take it."""
         self.own = self.own + 1 & _MASK
         ordered()
         self.words[PROD] = self.own
 
     def done(self, outstanding):
-        """All that was taken is done with, but for the last so many."""
+        """Retire all slots that were taken, except the last ``outstanding``."""
         self.words[DONE] = self.own - outstanding & _MASK
 
     def drop(self):
-        """What the program filled is as if it had never been."""
+        """Discard all slots that the program filled."""
         self.own = self.words[PROD]
         self.words[CONS] = self.words[DONE] = self.own
 

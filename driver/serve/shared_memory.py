@@ -1,12 +1,12 @@
 """Memory that a program shares with the daemon.
 
-What the daemon makes cannot shrink under it, and neither can what it takes from a program: who cut a file would end
-the other one with a signal. Words are little-endian numbers of 32 bits at multiples of 4; each has one writer.
+Files of the daemon are sealed against shrinking, and files of a program must be: an access to a page that was cut off
+raises a signal. Words are little-endian numbers of 32 bits at multiples of 4; each has one writer.
 
-The library's words are C atomics with acquire and release. Python has none: a word is one plain load or store of the
-processor. On x86 those are acquire and release already, and only a load behind a store of another word needs a
-:func:`fence`. Other processors keep less in order: there :func:`ordered` is one, between the slots of a ring and the
-number that speaks of them.
+The words of the library are C atomics with acquire and release. Python has none: here a word is one plain load or store
+of the processor. On x86 loads acquire and stores release already, and only a load after a store to another word needs a
+:func:`fence`. On processors with weaker ordering, :func:`ordered` is a fence between the slots of a ring and its
+indices.
 """
 
 import ctypes
@@ -24,12 +24,15 @@ from ..terms.errors import InvalidValue, NoRoom
 _FORMATS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _fence = threading.Lock()
 _SEQ_CST = 5
-IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686", "i386")     # loads among loads, stores among stores
+IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686", "i386")     # loads in order, stores in order
 
 
 def fence():
-    """What was written before is seen by others before anything is read that comes behind. Taking a lock says so to
-    an x86 processor; elsewhere a lock lets some of that pass, and the C library's fence is asked for."""
+    """Make all earlier writes visible before any later read.
+
+    On an x86 processor, acquiring a lock is a full fence. Elsewhere a lock lets some accesses pass, so the fence of the
+    C library is used.
+    """
     if IN_ORDER:
         with _fence:
             pass
@@ -38,14 +41,14 @@ def fence():
 
 
 def ordered():
-    """What was read or written before is so before what comes behind."""
+    """Order all earlier reads and writes before the later ones."""
     if not IN_ORDER:
         fence()
 
 
 @functools.cache
 def _fence_of_c():
-    """``atomic_thread_fence`` as a function.
+    """Return ``atomic_thread_fence`` as a function.
 
     Raises
     ------
@@ -60,7 +63,7 @@ def _fence_of_c():
 
 
 def compiled(layout):
-    """A ``struct.Struct`` of a layout of plain numbers, reserved fields left out: for what has to be fast."""
+    """Return a fast ``struct.Struct`` of a layout of plain numbers, without its reserved fields."""
     parts = [_FORMATS[field.width] if not field.name.startswith("_") else f"{field.width // 8}x"
              for field in layout.fields]
     packed = struct.Struct("<" + "".join(parts))
@@ -69,7 +72,7 @@ def compiled(layout):
 
 
 def create(name, size):
-    """A file of so many bytes that lies in memory, and its mapping.
+    """Return a new file of ``size`` bytes in memory, and its mapping.
 
     Raises
     ------
@@ -86,8 +89,10 @@ def create(name, size):
 
 
 def check_sealed(file, size):
-    """Raise InvalidValue unless a program's file has ``size`` bytes and keeps them, on pages of any memory: huge ones
-    are few, and who touches one that is not there gets a signal."""
+    """Raise InvalidValue unless a program's file has at least ``size`` bytes and is sealed against shrinking.
+
+    Huge pages are rejected: there are few, and an access to one that cannot be allocated raises a signal.
+    """
     try:
         sealed = fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
     except OSError:
@@ -97,13 +102,13 @@ def check_sealed(file, size):
 
 
 class Given:
-    """A descriptor that is made for a program, and closed here when it was handed over."""
+    """Descriptor for a program; :meth:`close` closes it unless it was handed over."""
 
     def __init__(self, file):
         self._file = file
 
     def give(self):
-        """The descriptor, once: whoever takes it closes it."""
+        """Return the descriptor, once; the caller closes it."""
         file, self._file = self._file, None
         return file
 
@@ -113,7 +118,7 @@ class Given:
 
 
 def words_of(mapping):
-    """The mapping as words."""
+    """Return the mapping as words."""
     if sys.byteorder != "little":
         raise NotImplementedError("rings are little-endian, and so have to be this machine's words")
     return memoryview(mapping).cast("I")

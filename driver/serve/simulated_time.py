@@ -1,11 +1,12 @@
-"""A daemon whose programs are in simulated time: it stands still while any of them has something to do.
+"""Daemon in simulated time: the time stands still while any program has something to do.
 
-What a program does takes no time but the readings of clocks. Its own clock may be ahead of the session's by those; what
-it posts begins at its own time. Time goes on when every program waits in the library, or was silent for a
-millisecond: one that was because it computes lets time go on no faster than that on the wall.
+The computation of a program takes no simulated time, except that each reading of a clock advances the program's clock,
+which may be ahead of the session. Work that a program posts begins at the time of that clock. Time advances when every
+program waits in the library or was inactive for a millisecond. While a program that computes is inactive, time advances
+no faster than wall-clock time.
 
-Programs prepare in an order that the wall decides. So that a seed decides what they measure, preparations take no time
-of the session, and what is posted afterwards finds cards at rest and new random sequences.
+The order in which programs prepare depends on wall-clock time. So that their measurements depend on the seed alone,
+preparations take no time of the session, and work that is posted afterwards finds idle cards and new random sequences.
 """
 
 import contextlib
@@ -17,21 +18,23 @@ from .clock_page import ClockPage
 from .daemon import Daemon
 from .shared_memory import fence
 
-START_NS = 1_000                          # of the session: 0 is no time
-GLIMPSE_NS, GLIMPSE_PART = 10_000, 16     # who waits looks again after so long, or a part of the time it has waited
-REST_S, REST_S_MAX = 0.001, 0.05          # the same on the wall, while time stands still
-IDLE_S = 0.5                              # between two looks when nobody waits: signals want to be heard
-DOZE_S = 0.0005                           # at most between two looks at whether programs run
-STRETCH_S = 0.002                         # of wall time, at most, without a look at the programs
+START_NS = 1_000                          # of the session: 0 means no time
+GLIMPSE_NS, GLIMPSE_PART = 10_000, 16     # a waiting program is woken after this time, or this part of its waiting time
+REST_S, REST_S_MAX = 0.001, 0.05          # the same in wall-clock time, while simulated time stands still
+IDLE_S = 0.5                              # polling interval while no program waits: the process must handle signals
+DOZE_S = 0.0005                           # longest interval between two checks for running programs
+STRETCH_S = 0.002                         # longest wall-clock time between two checks of the programs
 
 
 class SimulatedDaemon(Daemon):
-    """See the module. ``world`` is a :class:`~weft.driver.serve.simulated_world.SimulatedWorld`.
+    """Daemon in simulated time; see the module.
+
+    Its ``world`` is a :class:`~weft.driver.serve.simulated_world.SimulatedWorld`.
 
     Attributes
     ----------
     programs : dict of int to Program
-        By number of the process; of those whose number nobody knows, by a number of their own below 0.
+        By process number, or by a number below 0 if the process number is unknown.
     """
 
     def __init__(self, world, folder, say=lambda sentence: None, **options):
@@ -47,7 +50,7 @@ class SimulatedDaemon(Daemon):
 
     @property
     def now_ns(self):
-        """Simulated time of the session: the world's, and what was skipped because nothing happened."""
+        """Simulated time of the session: that of the back end, plus the skipped intervals without events."""
         if self._held_ns is not None:
             return self._held_ns
         return round(self.world.now_ns) + self._skew_ns
@@ -59,7 +62,7 @@ class SimulatedDaemon(Daemon):
 
     @contextlib.contextmanager
     def _preparing(self):
-        """What the world does in the block takes no time, unless a program waits for something that it posted."""
+        """Return a context manager that stops the session's time, unless a program waits for a posted request."""
         if self.world.working:
             yield
             return
@@ -70,7 +73,7 @@ class SimulatedDaemon(Daemon):
             self._held_ns = None
             self._skew_ns += now - self.now_ns
 
-    # ----------------------------------------------------------------------------------- who is there
+    # ------------------------------------------------------------------------------------- programs
 
     def drop(self, client, why=None):
         super().drop(client, why)
@@ -102,7 +105,7 @@ class SimulatedDaemon(Daemon):
     # ---------------------------------------------------------------------------------------- turns
 
     def turn(self):
-        """One round: calls; and if no program runs, work, drivers and time."""
+        """Do one round: calls and, if no program runs, posted work, drivers and time."""
         if self._calls(0):
             self._rest_s = REST_S
             with self._preparing():
@@ -129,12 +132,15 @@ class SimulatedDaemon(Daemon):
         self._show()
 
     def _own_ns(self, program):
-        """A program's own time, if that is to be believed."""
+        """Return the time of a program's own clock, limited to a plausible value."""
         return min(program.clock_ns, self.now_ns + AHEAD_NS_MAX)
 
     def _take(self):
-        """Take what was posted and is due; when the next is, or None. After preparations receives come first: who
-        posts them may have done so at any time before the others send."""
+        """Take the work that is due, and return the time of the next that is posted, or None.
+
+        After preparations, work of programs that only post receives is taken first: it may have been posted at any time
+        before the sends of the others.
+        """
         later = []
         for program in sorted(self.programs.values(), key=lambda program: self._prepared and program.sends):
             if not program.has_work:
@@ -159,14 +165,14 @@ class SimulatedDaemon(Daemon):
         return min(later, default=None)
 
     def _come_to_rest(self):
-        """After preparations, until a program waits for something that it posted."""
+        """Bring the back end to rest after preparations, before a program posts a request and waits for it."""
         if self._prepared and not self._rests and not self.world.working:
             with self._preparing():
                 self.world.rest(self._beginnings)
             self._rests = True
 
     def _tell_all(self):
-        """Tell the programs what is new; true if something was."""
+        """Report news to the programs; return true if there were any."""
         self._show()
         told = False
         for program in list(self.programs.values()):
@@ -183,7 +189,7 @@ class SimulatedDaemon(Daemon):
                    for client in program.clients)
 
     def _tell(self, program):
-        """All contexts of it: a thread may wait in any."""
+        """Wake all contexts of a program: a thread may wait in any of them."""
         for client in list(program.clients):
             client.news = True
             self._with(client, client.tell)
@@ -195,7 +201,7 @@ class SimulatedDaemon(Daemon):
     # ----------------------------------------------------------------------------------------- time
 
     def _go_on(self, later_ns, spinning, waiting):
-        """Let time go on until a program has something to do, and look at all of them every now and then."""
+        """Advance time until a program has something to do, with periodic wake-ups of waiting programs."""
         self._rests = False
         limit_ns, peeking = self._limit(later_ns, spinning), [program for program in waiting if program.peeks]
         watched = {client.name for program in (*spinning, *peeking) for client in program.clients}
@@ -217,7 +223,7 @@ class SimulatedDaemon(Daemon):
             self._glimpse_ns = now + max(GLIMPSE_NS, (now - self._news_ns) // GLIMPSE_PART)
 
     def _limit(self, later_ns, spinning):
-        """How far time may go at most."""
+        """Return the time up to which the back end may advance."""
         now = self.now_ns
         limits = [now + AHEAD_NS_MAX] if later_ns is None else [later_ns]
         for program in spinning:
@@ -225,7 +231,7 @@ class SimulatedDaemon(Daemon):
         return round(min(limits))
 
     def _paced(self, program):
-        """Time goes on as on the wall from where it was when the program was first seen to spin."""
+        """Return the simulated time that corresponds to wall-clock time since the program began to spin."""
         if program.spun_ns is None:
             program.spun_ns = self.now_ns
         return program.spun_ns + time.monotonic_ns() - program.spins_since
@@ -236,7 +242,10 @@ class SimulatedDaemon(Daemon):
             self._tell(program)
 
     def _stand_still(self, waiting):
-        """Nothing is under way: whoever waits looks at something else for a change."""
+        """Sleep while nothing is outstanding, and wake waiting programs periodically.
+
+        They may wait for something that the daemon does not see.
+        """
         if not waiting:
             self._doze(IDLE_S)
         elif not self._doze(self._rest_s):
@@ -245,7 +254,7 @@ class SimulatedDaemon(Daemon):
                 self._tell(program)
 
     def _doze(self, timeout_s):
-        """Sleep until a program does something, for so long at most; true if one did."""
+        """Sleep until a program does something, but at most ``timeout_s``; return true if one did."""
         clients = list(self.clients.values())
         before = [program.mark for program in self.programs.values()]
         for client in clients:

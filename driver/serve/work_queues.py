@@ -1,4 +1,4 @@
-"""Queue pairs and shared receive queues whose requests come out of a program's memory."""
+"""Queue pairs and shared receive queues with requests in a program's memory."""
 
 import contextlib
 
@@ -17,20 +17,20 @@ _SEND, _RECV, _SGE = compiled(SEND_SLOT), compiled(RECV_SLOT), compiled(SGE_SLOT
 
 
 def _sges(mapping, at, count, keys):
-    """(va, length, the card's key) of the entries from ``at`` on."""
+    """Return ``(va, length, card's key)`` of ``count`` entries from ``at`` on."""
     entries = (_SGE.unpack_from(mapping, at + n * _SGE.size) for n in range(count))
     return [(va, length, keys[lkey]) for va, length, lkey in entries]
 
 
 class ReceiveRing(SharedRing):
-    """Receive work requests; ``keys`` are :class:`~weft.driver.device.local_keys.LocalKeys`."""
+    """Ring of receive work requests; ``keys`` are :class:`~weft.driver.device.local_keys.LocalKeys`."""
 
     def __init__(self, name, most, sges, keys):
         super().__init__(name, most, _RECV.size + sges * _SGE.size)
         self.sges, self._keys = sges, keys
 
     def take(self, post):
-        """Hand all that is there to ``post``.
+        """Hand all filled slots to ``post``.
 
         Raises
         ------
@@ -47,7 +47,7 @@ class ReceiveRing(SharedRing):
 
 
 class ServedSRQ(SRQ):
-    """A shared receive queue of a client; ``user`` is what the program calls it in events."""
+    """Shared receive queue of a client; ``user`` identifies it in events for the program."""
 
     def __init__(self, creator, init, *, user):
         init.check()
@@ -59,11 +59,11 @@ class ServedSRQ(SRQ):
             undo.pop_all()
 
     def take_work(self):
-        """Take what the program posted."""
+        """Take the requests that the program posted."""
         self.ring.take(self.receives.post)
 
     def retired(self):
-        """A request was used."""
+        """Retire the requests that were consumed."""
         self.ring.done(len(self.receives))
 
     def close(self):
@@ -73,7 +73,7 @@ class ServedSRQ(SRQ):
 
 
 class ServedQP(QP):
-    """A queue pair of a client; ``user`` is what the program calls it in events."""
+    """Queue pair of a client; ``user`` identifies it in events for the program."""
 
     def __init__(self, creator, init_attr, *, user):
         init_attr.check(creator.context)
@@ -88,7 +88,7 @@ class ServedQP(QP):
             undo.pop_all()
 
     def take_work(self):
-        """Take what the program posted.
+        """Take the requests that the program posted.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class ServedQP(QP):
         self.sends.done(self.engine.outstanding)
 
     def _take_send(self):
-        """The operation of the oldest slot; one that is impossible has its status already.
+        """Return the operation of the oldest slot; an invalid one has its error status already.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class ServedQP(QP):
             return operation
 
     def _post(self, operations):
-        if self.sender is None:      # in ERR by way of INIT or RTR: the library lets nothing through before RTS
+        if self.sender is None:      # in ERR from INIT or RTR: before RTS the library rejects requests
             self.engine.queues.complete_sends(operations, WCStatus.WR_FLUSH_ERR)
             return
         for operation in operations:
@@ -137,18 +137,18 @@ class ServedQP(QP):
         self.engine.post_send(operations)
 
     def retired_send(self):
-        """A send request is done with."""
+        """Retire the send requests that are finished."""
         self.sends.done(self.engine.outstanding)
 
     def retired_receive(self):
-        """A receive request is."""
+        """Retire the receive requests that are finished."""
         if self.srq is not None:
             self.srq.retired()
         else:
             self.receives.done(self.engine.receives)
 
     def reset(self):
-        """See :meth:`QPLife.reset`: what was posted and not taken is gone, too."""
+        """Reset the QP as :meth:`QPLife.reset` does, and discard the requests that were posted and not taken."""
         super().reset()
         self.sends.drop()
         self.receives.drop()

@@ -1,1 +1,1 @@
-"""RDMA in software, over nothing but frames in and frames out: what the card's offload is compared with."""
+"""RDMA in software, with frames as its only input and output: the baseline for the offload of the card."""

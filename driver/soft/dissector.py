@@ -1,5 +1,6 @@
-"""A dissector for Wireshark and tshark, in Lua, made from the layouts: packets of the document's protocol, and what
-the card sends under opcodes of its own.
+"""Dissector for Wireshark and tshark, in Lua, generated from the layouts.
+
+It shows packets of the document's protocol, and packets that the card sends under opcodes outside the standard.
 
 ``python -m weft.driver.soft.dissector > weft.lua`` writes it; ``tshark -X lua_script:weft.lua`` uses it. EtherType
 0x8915 is that of RoCEv1, whose packets are not shown while it is loaded.
@@ -133,7 +134,7 @@ def _names(values):
 
 
 def _field(protocol, layout, field, values=None):
-    """A ProtoField and where it lies: whole bytes and, where the field is less, a mask."""
+    """Return a ProtoField and its place: whole bytes and, if the field is smaller, a mask."""
     first = layout.offset_of(field.name)
     at, end = first // 8, -(-(first + field.width) // 8)
     size = end - at
@@ -167,7 +168,7 @@ def _node():
 
 
 def lua():
-    """Text of the dissector."""
+    """Return the text of the dissector."""
     layouts = list({header.name: header for headers in OWN_OPCODES.values() for header in headers}.values())
     tables = {layout.name: f"header_{layout.name.lower()}" for layout in layouts}
     return _TEMPLATE.format(

@@ -1,1 +1,1 @@
-"""The objects of the verbs: Context, PD, MR, CQ, QP, work requests and completions."""
+"""Objects of the verbs: Context, PD, MR, CQ, QP, work requests and completions."""

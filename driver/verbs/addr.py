@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from ..terms.checks import between, unsigned
 from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
 
-_MAPPED = 0xFFFF << 32      # an IPv4 address behind this is an IPv4-mapped GID, the kind RoCEv2 has over IPv4
+_MAPPED = 0xFFFF << 32      # prefix of an IPv4-mapped GID, the kind of RoCEv2 over IPv4
 _WORDS = re.compile(r"[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){7}")
 HOP_LIMIT_MAX = 255
 FLOW_LABEL_BITS = 20
 
 
 class GID:
-    """A global identifier, in the form ``xxxx:xxxx:xxxx:xxxx:xxxx:xxxx:xxxx:xxxx``."""
+    """Global identifier, in the form ``xxxx:xxxx:xxxx:xxxx:xxxx:xxxx:xxxx:xxxx``."""
 
     def __init__(self, val=None):
         self._value = 0
@@ -22,7 +22,7 @@ class GID:
 
     @classmethod
     def of_ipv4(cls, ip):
-        """The GID of an IPv4 address, which is an int."""
+        """Return the GID of an IPv4 address, which is an int."""
         gid = cls()
         gid._value = _MAPPED | unsigned("ip", ip, 32)
         return gid
@@ -39,7 +39,7 @@ class GID:
 
     @property
     def ipv4(self):
-        """The IPv4 address in it as an int, or None if it is of another kind."""
+        """IPv4 address of the GID as an int, or None if the GID is not IPv4-mapped."""
         return self._value ^ _MAPPED if self._value >> 32 == _MAPPED >> 32 else None
 
     def __str__(self):
@@ -57,12 +57,12 @@ class GID:
 
 
 def ipv4_of(gid):
-    """IPv4 address of a GID or its text.
+    """Return the IPv4 address of a GID or its text.
 
     Raises
     ------
     InvalidValue
-        If it is not an IPv4-mapped one: the card speaks RoCEv2 over IPv4.
+        If the GID is not IPv4-mapped: the card supports RoCEv2 over IPv4.
     """
     ip = (gid if isinstance(gid, GID) else GID(gid)).ipv4
     if ip is None:
@@ -72,7 +72,10 @@ def ipv4_of(gid):
 
 @dataclass
 class GlobalRoute:
-    """Where packets go (ibv_global_route). ``flow_label``, if not 0, says the UDP source port, as in libibverbs."""
+    """Destination of packets (ibv_global_route).
+
+    A ``flow_label`` other than 0 selects the UDP source port, as in libibverbs.
+    """
 
     dgid: GID | str = field(default_factory=GID)
     flow_label: int = 0
@@ -86,10 +89,10 @@ class GlobalRoute:
 
 @dataclass
 class AHAttr:
-    """The way to a peer (ibv_ah_attr).
+    """Address of a peer (ibv_ah_attr).
 
     ``dgid, flow_label, sgid_index, hop_limit, traffic_class`` are those of ``gr``. The card's packets have a TTL of 64:
-    ``hop_limit`` may be anything, and changes nothing.
+    ``hop_limit`` may have any value and has no effect.
     """
 
     dlid: int = 0
@@ -106,7 +109,7 @@ class AHAttr:
         self.gr = GlobalRoute(**vars(self.gr)) if self.is_global else GlobalRoute()
 
     def check(self, gids):
-        """Raise InvalidValue or TypeError if no packet can go this way from a port with so many ``gids``."""
+        """Raise InvalidValue, NotSupported or TypeError if a port with ``gids`` GIDs cannot send to this address."""
         if not self.is_global:
             raise InvalidValue("ah_attr is not global; on Ethernet a peer is named by its GID")
         for name in ("dlid", "sl", "src_path_bits", "static_rate", "traffic_class"):
@@ -120,7 +123,7 @@ class AHAttr:
 
 
 def _of_route(name):
-    """A property of the route, None if there is none."""
+    """Return a property that is an alias of an attribute of the route, None if there is no route."""
     def put(attr, value):
         setattr(attr.gr, name, str(value) if name == "dgid" else value)
 
@@ -132,7 +135,7 @@ for _name in ("dgid", "flow_label", "sgid_index", "hop_limit", "traffic_class"):
 
 
 class AH:
-    """An address handle: for datagrams, which do not exist here."""
+    """Address handle, for datagrams, which are not supported."""
 
     def __init__(self, pd, **kwargs):
         raise NotSupported("Failed to create AH: address handles are for UD queue pairs; there are only RC ones")

@@ -1,4 +1,4 @@
-"""The open card: what the contexts of a device share, from bring-up to stop."""
+"""Open card: the state that all contexts of a device share, from bring-up to stop."""
 
 import contextlib
 
@@ -27,7 +27,7 @@ PD_BITS = 24
 
 
 class Card:
-    """A card that was brought up.
+    """Card that was brought up.
 
     Parameters
     ----------
@@ -40,21 +40,21 @@ class Card:
     ----------
     capabilities : Capabilities
     engine : CardEngine
-        What moves everything.
+        Protocol engine of the card.
     knitting : KnittingBuffer
     mrs : dict of int to MR
         Registered memory by index.
     contexts : dict of Context
-        Those that use it, as keys.
+        Contexts that use the card, as keys.
     kept : list
-        What to call after a reset: see :meth:`lending`.
+        Functions to call after a reset: see :meth:`lending`.
 
     Raises
     ------
     IncompatibleCard
         If magic or major version differ.
     ValueError
-        If a setting is impossible, or another one uses the device.
+        If a setting is invalid, or the device is in use.
     """
 
     def __init__(self, device, *, mac, ip, config=None):
@@ -105,7 +105,7 @@ class Card:
     # --------------------------------------------------------------------------------------- start
 
     def _start(self):
-        """Tell a card that is out of reset everything but what lies in its tables."""
+        """Configure a card that is out of reset, except for the contents of its tables."""
         self.device.enable_interrupts(max(abi.VECTOR.values()) + 1)
         set_registers(self.device, self.config, self.capabilities, status_block=self.engine.status.physical(0))
         self.engine.start()
@@ -114,14 +114,15 @@ class Card:
 
     @locked
     def reset(self):
-        """Reset the card, whatever is in flight, and bring it up again.
+        """Reset the card with whatever is in flight, and bring it up again.
 
-        All QPs go to ERR and their requests are flushed; a QP has to be reset and connected anew. Memory stays
-        registered under its keys. Commands that nobody waits for are forgotten.
+        All QPs go to ERR and their requests are flushed; a QP has to be reset and connected again. Memory stays
+        registered under its keys. Commands without a waiting caller are dropped.
 
         Raises
         ------
         TimeoutError
+            If the card does not come out of reset.
         DeviceFatal
             If the card is gone.
         """
@@ -137,19 +138,19 @@ class Card:
                 mr.install()
 
     def _failed(self, reason):
-        """The card is of no use any more: make sure that it leaves memory alone, and tell."""
+        """Stop a card that failed from accessing memory, and report the failure to all contexts."""
         try:
             reset_card(self.device)
             self.engine.stopped = True
         except DeviceFatal:
-            self.engine.stopped = True     # a card that is gone reads and writes nothing
+            self.engine.stopped = True     # a card that is gone accesses no memory
         except TimeoutError:
             pass
         for context in self.contexts:
             context.async_events.append(AsyncEvent(EventType.DEVICE_FATAL, context, reason))
 
     def _knit(self):
-        """Wait until the card knows the extents."""
+        """Wait until the card has confirmed the extents."""
         self.engine.run_until(lambda: not self.knitting.changing, self.engine.commands.timeout_ns)
 
     def _announce_extent(self, index, address, length, done):
@@ -163,9 +164,9 @@ class Card:
 
     @contextlib.contextmanager
     def lending(self):
-        """An ``ExitStack`` that gives back what the commands of the block speak of.
+        """Return a context manager with an ``ExitStack`` that frees the resources that commands of its block name.
 
-        If one of them stays unanswered, the card may use it as long as it is not reset: only then it is given back.
+        If a command stays unanswered, the card may use the resources until it is reset. They are freed only then.
         """
         with contextlib.ExitStack() as lent:
             try:
@@ -180,18 +181,19 @@ class Card:
 
     @property
     def lock(self):
-        """The :class:`~weft.driver.engine.card_lock.CardLock`."""
+        """:class:`~weft.driver.engine.card_lock.CardLock` of the card."""
         return self.engine.lock
 
     def check_open(self):
-        """Raise InvalidValue if it is closed."""
+        """Raise InvalidValue if the card is closed."""
         if not self.open:
             raise InvalidValue("the card is closed")
 
     # ------------------------------------------------------------------------------- small services
 
     def new_pd(self):
-        """Number of a new protection domain: the one after the last, if it is not in use."""
+        """Return the number of a new protection domain: the first one after the last assigned number that is not in
+        use."""
         while True:
             self._pds = self._pds % ((1 << PD_BITS) - 1) + 1
             if not any(pd.handle == self._pds for context in self.contexts for pd in context.pds):
@@ -206,7 +208,7 @@ class Card:
 
     @locked
     def statistics(self):
-        """Counters of the card by name."""
+        """Return the counters of the card by name."""
         self.check_open()
         with self.lending() as lent:
             buffer = self.device.alloc(-(-8 * len(abi.COUNTERS) // 64) * 64, align=4096)
@@ -218,7 +220,7 @@ class Card:
     # ------------------------------------------------------------------------------------------ end
 
     def stop(self):
-        """Stop it and give its memory back: nothing lives on it any more."""
+        """Stop the card and free its memory; it must hold no objects any more."""
         self.open = False
         disable_card(self.device)
         self.engine.close()

@@ -1,4 +1,4 @@
-"""How a card is set up."""
+"""Settings of a card and its driver."""
 
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
@@ -29,31 +29,34 @@ class ContextConfig:
     reorder_distance, retransmit_slack, node_age_ns, prefetch_depth, prefetch_watermark : int
         See the registers of those names.
     probe_timeout_ns : int
-        Silence before a tail probe: two round trips and a margin.
+        Idle time before a tail probe: two round trips and a margin.
     extent_bytes, max_extents, knitting_alpha
         See :class:`~weft.driver.knitting.buffer.KnittingBuffer`.
     waiting_runs_max : int
         See :class:`~weft.driver.receive.hole_list.HoleList`.
     tx_poll_ns : int
-        How often memory is looked at while descriptors are in the card, of which no interrupt tells when they are
-        finished. Waits as short as this ask for no interrupt at all.
+        Polling interval of the status in memory while the card holds descriptors; no interrupt reports their
+        completion. Waits of at most this time request no interrupt.
     silence_ns : int
-        When so long nothing was heard of a card that somebody waits for, its status register is read: it may be gone.
+        If a caller waits for the card and the card reports nothing for this time, the driver reads the status register,
+        because the card may be gone.
     keep_qp_num : bool
-        A QP keeps its number over RESET, as in the verbs. What is still on its way of a former life is then told from
-        the present one by its PSN alone; otherwise each life has a number of its own.
+        A QP keeps its number over RESET, as in the verbs. Then only the PSN distinguishes packets of an earlier
+        incarnation that are still in flight from packets of the current one. Otherwise each incarnation has a different
+        number.
     pfc_priority : int or None
-        Priority that all frames of the card have for priority-based flow control (IEEE 802.1Qbb), 0 to 7: the card asks
-        its peer to pause it while its receive buffer runs full, and pauses when the peer asks. None: neither.
+        Priority of all frames of the card for priority-based flow control (IEEE 802.1Qbb), 0 to 7. The card requests a
+        pause from its peer when its receive buffer runs full, and pauses when the peer requests it. None: neither.
     pfc_quanta : int
-        How long it asks for at a time, in 512 bits of the line.
+        Pause time of one request, in units of 512 bit times.
     departed_qps : int
-        The last so many QPs that were destroyed stay on the card, so that their peers hear the last acknowledgement if
-        it was lost; a quarter of all QPs at most. See :class:`~weft.driver.engine.departed.Departed`.
+        Number of the most recently destroyed QPs that stay on the card, so that their peers can still obtain the last
+        acknowledgement if it was lost; at most a quarter of all QPs. See
+        :class:`~weft.driver.engine.departed.Departed`.
     cm_patience : Patience
-        How long connection management waits for the peer before it asks again, and how often.
+        Response time-out of connection management, and number of retries.
     random : random.Random
-        Of first PSNs and key tags; the system's by default, which nobody can foresee.
+        Source of first PSNs and key tags; by default the system's, which is unpredictable.
     """
 
     ring_log2: object = 6
@@ -80,7 +83,7 @@ class ContextConfig:
     random: Random = field(default_factory=SystemRandom)
 
     def check(self):
-        """Raise ValueError or TypeError if a setting is impossible for any card."""
+        """Raise ValueError or TypeError if a setting is invalid for every card."""
         check_ranges(self)
         if self.pfc_priority is not None:
             between("pfc_priority", self.pfc_priority, 0, wire.PRIORITIES - 1)
@@ -93,7 +96,7 @@ class ContextConfig:
 
     @property
     def pfc_word(self):
-        """For the register ``pfc``."""
+        """Value of the register ``pfc``."""
         if self.pfc_priority is None:
             return 0
         return int.from_bytes(abi.PFC_WORD.pack(priority=self.pfc_priority, send=1, obey=1, quanta=self.pfc_quanta),

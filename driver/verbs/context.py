@@ -1,4 +1,4 @@
-"""The context: what a program has of an open card."""
+"""Context: a program's handle of an open card."""
 
 import collections
 import contextlib
@@ -18,8 +18,8 @@ from .device_list import open_card
 from .ending import abandon_all, end_all, end_mine
 from .queries import Queries
 
-TURN_S = 1e-5           # the progress thread lets others in for so long
-IDLE_NS = 1_000_000     # at most between two looks of the progress thread
+TURN_S = 1e-5           # time for which the progress thread releases the lock, so that other threads can take it
+IDLE_NS = 1_000_000     # longest wait of the progress thread
 __all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
 
 _OF_CARD = ("device", "mac", "ip", "config", "capabilities", "engine", "knitting", "mrs", "kept", "mr_indices",
@@ -29,10 +29,10 @@ _OF_ENGINE = ("lock", "commands", "qps", "rings", "counts", "neighbours", "raw_f
 
 
 class Context(Queries, Closing):
-    """An open device.
+    """Open device.
 
-    By its ``name`` in :func:`~weft.driver.verbs.device_list.get_device_list` any number of contexts of a program share
-    a card. With a ``device`` of the program's own, its card belongs to this context alone.
+    All contexts that a program opens by the same ``name`` of :func:`~weft.driver.verbs.device_list.get_device_list`
+    share a card. With a ``device`` of the program, the card belongs to this context alone.
 
     Parameters
     ----------
@@ -45,10 +45,11 @@ class Context(Queries, Closing):
     Attributes
     ----------
     card : Card
-        ``device, mac, ip, config, capabilities, engine, knitting, mrs, statistics(), send_raw()`` and ``reset()`` are
-        its own; ``commands, qps, rings, counts, neighbours, raw_frame_handlers, host_qpns`` are those of its engine.
+        ``device, mac, ip, config, capabilities, engine, knitting, mrs, statistics(), send_raw()`` and ``reset()`` of
+        the context are those of the card; ``commands, qps, rings, counts, neighbours, raw_frame_handlers, host_qpns``
+        are those of its engine.
     pds, cqs, channels : dict
-        What was made of it, oldest first, as keys.
+        Objects of the context as keys, oldest first.
     async_events : deque of AsyncEvent
 
     Raises
@@ -56,9 +57,9 @@ class Context(Queries, Closing):
     IncompatibleCard
         If magic or major version differ.
     InvalidValue
-        If a setting is impossible, or another context uses the device.
+        If a setting is invalid, or another context uses the device.
     PyverbsUserError
-        If no device is named.
+        If neither ``device`` nor ``name`` is given.
     """
 
     def __init__(self, device=None, *, name=None, mac=None, ip=None, config=None, attr=None):
@@ -82,14 +83,14 @@ class Context(Queries, Closing):
         return self._name
 
     def check_open(self):
-        """Raise InvalidValue if it is closed."""
+        """Raise InvalidValue if the context is closed."""
         if not self.open:
             raise InvalidValue("the context is closed")
 
     # ------------------------------------------------------------------------------------ progress
 
     def progress(self):
-        """One round of everything, without waiting; true if something happened."""
+        """Do one round of all work of the driver, without waiting; return true if something happened."""
         card = self.card
         engine = card.engine
         if self in card.contexts and engine.rests():
@@ -105,32 +106,35 @@ class Context(Queries, Closing):
             lock.release()
 
     def wait(self, timeout_ns):
-        """See :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
+        """Wait: see :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
         with self.lock:
             self.check_open()
             return self.engine.wait(timeout_ns)
 
     def run_until(self, condition, timeout_ns=None):
-        """See :meth:`~weft.driver.engine.card_engine.CardEngine.run_until`."""
+        """Make progress until a condition holds: see :meth:`~weft.driver.engine.card_engine.CardEngine.run_until`."""
         self.check_open()
         self.engine.run_until(condition, timeout_ns)
 
     def serve(self, timeout_ns):
-        """Answer the peers for so long: all that a program has to do that lets others write into its memory."""
+        """Answer the peers for ``timeout_ns``; enough for a program that only lets peers access its memory."""
         deadline = self.device.now_ns() + timeout_ns
         while (left := deadline - self.device.now_ns()) > 0:
             if not self.progress():
                 self.wait(left)
 
     def start_progress(self):
-        """Let a thread of the driver's own make progress until the context is closed, so that the peers are answered
-        whatever the program does. Simulated devices need none: there it is :meth:`serve` in a thread of its own."""
+        """Start a thread that makes progress until the context is closed.
+
+        The peers get answers then, whatever the program does. Simulated devices do not need the thread: for them, call
+        :meth:`serve` in a separate thread.
+        """
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep_going, name=f"progress of {self.name}", daemon=True)
             self._thread.start()
 
     def _keep_going(self):
-        with contextlib.suppress(DeviceFatal):      # whoever waits for something is told as well
+        with contextlib.suppress(DeviceFatal):      # threads that wait for the card get the exception, too
             while self.open:
                 with self.lock:
                     if self.open and not self.engine.progress():
@@ -156,15 +160,17 @@ class Context(Queries, Closing):
     # ------------------------------------------------------------------------------------------ end
 
     def close(self):
-        """End what was made of it: QPs first, then MRs and PDs, then CQs and channels, each oldest first. The last
-        context of a card stops it and gives its memory back; a card that does not answer any more is reset instead.
+        """Destroy all objects of the context: QPs first, then MRs and PDs, then CQs and channels, each oldest first.
+
+        The last context of a card stops the card and frees its memory. A card that does not answer any more is reset
+        instead.
 
         Raises
         ------
         TimeoutError
-            If the card does not even come out of reset: it may still use all of its memory, and nothing is freed.
+            If the card does not come out of reset: it may still use all of its memory, and nothing is freed.
         CommandError, CommandTimeout
-            If others use a card that does not answer. The call may be repeated.
+            If a card that other contexts use does not answer. The call may be repeated.
         """
         with self.lock:
             if self.open:

@@ -15,19 +15,22 @@ COMP_VECTORS = 1
 
 
 def check_creator(made, context, table="cqs"):
-    """Raise PyverbsUserError if ``context`` is none that has such things, or InvalidValue if it is closed."""
+    """Raise PyverbsUserError if ``context`` is not a context, or InvalidValue if it is closed.
+
+    A context has the attribute ``table``, in which objects of the class of ``made`` are registered.
+    """
     if not hasattr(context, table):
         raise PyverbsUserError(f"Cannot create {type(made).__name__} from {type(context)}")
     context.check_open()
 
 
 class CompChannel(Closing):
-    """Where CQs tell of completions: one event per :meth:`CQ.req_notify`.
+    """Completion channel: CQs report completions here, with one event per :meth:`CQ.req_notify`.
 
     Attributes
     ----------
     cqs : dict
-        Those that tell it, as keys.
+        CQs that report here, as keys.
     events : deque of CQ
     """
 
@@ -48,9 +51,9 @@ class CompChannel(Closing):
         ------
         TimedOut
         InvalidValue
-            If the channel is closed, or is while this waits.
+            If the channel is closed, before or during the call.
         PyverbsRDMAError
-            If it is of another CQ than the one that is expected, and gone with that.
+            If the event is of another CQ than ``expected_cq``. The event is consumed.
         """
         self._check()
         self.context.run_until(lambda: self.events or self.closed, timeout_ns)
@@ -67,7 +70,7 @@ class CompChannel(Closing):
 
     @locked
     def close(self):
-        """Destroy it, and before it the CQs that tell it; who waits for an event is told."""
+        """Destroy the channel, after the CQs that report to it; threads that wait for an event get an exception."""
         for cq in list(self.cqs):
             cq.close()
         self.closed = True
@@ -76,24 +79,24 @@ class CompChannel(Closing):
 
 
 class CQ(Closing):
-    """A completion queue.
+    """Completion queue.
 
     Parameters
     ----------
     context : Context
     cqe : int
-        Completions it can hold. One that does not fit overruns the queue for good: its QPs go into error, the context
-        gets an event, the completions that are there can be polled, and then polling raises.
+        Capacity in completions. A completion that does not fit overruns the queue permanently: its QPs go into error,
+        the context gets an event, the queued completions can be polled, and further polling raises.
     cq_context : object
-        The application's.
+        Any object of the application.
     channel : CompChannel or None
     comp_vector : int
-        0: there is one.
+        0, the only vector.
 
     Attributes
     ----------
     qps : dict
-        The QPs that use it, as keys.
+        QPs that use the queue, as keys.
     overrun : bool
     lost : int
         Completions that did not fit.
@@ -129,7 +132,7 @@ class CQ(Closing):
         return self.comp_channel
 
     def push(self, wc, solicited=False):
-        """Add a completion (the QPs do); ``solicited`` if the peer asked for an event, as an error always does."""
+        """Add a completion of a QP; ``solicited`` if the peer requested an event, as errors always do."""
         if self.overrun or len(self._queue) >= self.cqe:
             self.lost += 1
             self._overrun()
@@ -139,7 +142,7 @@ class CQ(Closing):
             self._tell()
 
     def push_all(self, wcs):
-        """Add completions that nobody asked an event for."""
+        """Add completions that request no solicited event."""
         if self._notify or self.overrun or len(self._queue) + len(wcs) > self.cqe:
             for wc in wcs:
                 self.push(wc)
@@ -162,21 +165,24 @@ class CQ(Closing):
 
     @locked
     def poll(self, num_entries=1):
-        """(count, completions), without waiting.
+        """Return ``(count, completions)`` without waiting, after a round of progress.
 
         Raises
         ------
         InvalidValue
-            If it is closed, or less than 0 are asked for.
+            If the queue is closed, or ``num_entries`` is negative.
         QueueOverrun
-            If the queue overran, and what it held was polled.
+            If the queue overran and is empty.
         """
         self._check_open()
         self.context.progress()
         return self.take(num_entries)
 
     def take(self, num_entries):
-        """The same, of what is already there."""
+        """Return ``(count, completions)`` of the queued completions, without a round of progress.
+
+        Raises like :meth:`poll`.
+        """
         if self._queue or self.closed or self.overrun or not isinstance(num_entries, int) or num_entries < 0:
             return self._take(num_entries)
         return 0, []
@@ -198,49 +204,52 @@ class CQ(Closing):
         return len(wcs), wcs
 
     def forget(self, qp_num):
-        """A QP is reset: none of its completions can be polled any more."""
+        """Remove the completions of a QP that is reset."""
         self._queue = collections.deque(wc for wc in self._queue if wc.qp_num != qp_num)
 
     @locked
     def wait(self, num_entries=1, timeout_ns=None):
-        """Up to ``num_entries`` completions; blocks for the first one.
+        """Wait for the first completion and return up to ``num_entries``.
 
         Raises
         ------
         TimedOut, QueueOverrun
         InvalidValue
-            If it is closed, or is meanwhile.
+            If the queue is closed, before or during the call.
         """
         self.context.run_until(lambda: self._queue or self.overrun or self.closed, timeout_ns)
         return self.take(num_entries)[1]
 
     @locked
     def req_notify(self, solicited_only=False):
-        """The next completion makes an event on the channel; with ``solicited_only`` the next one that the peer asked
-        for, or that is an error. What was asked for with less stays asked for."""
+        """Request an event on the channel for the next completion.
+
+        With ``solicited_only``, only an error or a completion for which the peer requested an event causes it. A
+        pending request for the next completion of any kind stays in force.
+        """
         self._check_open()
         self._solicited_only = bool(solicited_only) and (self._solicited_only or not self._notify)
         self._notify = True
 
     @locked
     def ack_events(self, num_events):
-        """So many events that were taken from the channel are done with.
+        """Acknowledge ``num_events`` events that were taken from the channel.
 
         Raises
         ------
         InvalidValue
-            If there are not so many.
+            If fewer events are unacknowledged.
         """
         self.unacknowledged -= between("num_events", num_events, 0, self.unacknowledged)
 
     @locked
     def resize(self, cqe):
-        """Let it hold another number of completions.
+        """Change the capacity.
 
         Raises
         ------
         InvalidValue
-            If it holds more already, or overran.
+            If the queue holds more completions, or overran.
         """
         size = self._size(cqe)
         self._check_open()
@@ -261,7 +270,7 @@ class CQ(Closing):
 
     @locked
     def close(self):
-        """Destroy it, and before it the QPs that use it."""
+        """Destroy the queue, after the QPs that use it."""
         if self.closed:
             return
         for qp in list(self.qps):

@@ -1,4 +1,4 @@
-"""Extended completion queues: completions that are looked at one by one, in place."""
+"""Extended completion queues: completions are read one by one, in place."""
 
 import errno
 from dataclasses import dataclass
@@ -13,8 +13,10 @@ from .qp_init_attr import MASK_BITS
 
 @dataclass
 class CqInitAttrEx:
-    """What a :class:`CQEX` is created with (ibv_cq_init_attr_ex). ``flags`` and ``parent_domain`` count only if
-    ``comp_mask`` says so."""
+    """Creation attributes of a :class:`CQEX` (ibv_cq_init_attr_ex).
+
+    ``flags`` and ``parent_domain`` are valid only if their bits in ``comp_mask`` are set.
+    """
 
     cqe: int = 100
     channel: object = None
@@ -25,7 +27,7 @@ class CqInitAttrEx:
     parent_domain: object = None
 
     def check(self):
-        """Raise NotSupported, InvalidValue or TypeError if no CQ can be made of it."""
+        """Raise NotSupported, InvalidValue or TypeError if these attributes cannot create a CQ."""
         if unsigned("comp_mask", self.comp_mask, MASK_BITS) & ~int(CqInitAttrMask.FLAGS):
             raise NotSupported(f"Failed to create extended CQ: comp_mask is {self.comp_mask:#x}; only flags can be")
         if absent := unsigned("wc_flags", self.wc_flags, 64) & ~int(CqWcFlag.STANDARD_FLAGS):
@@ -36,16 +38,16 @@ class CqInitAttrEx:
 
 @dataclass
 class PollCqAttr:
-    """What polling begins with (ibv_poll_cq_attr): nothing can be said."""
+    """Attributes of a poll (ibv_poll_cq_attr); there are no options."""
 
     comp_mask: int = 0
 
 
 class CQEX(CQ):
-    """A CQ whose completions are read one by one (ibv_cq_ex): :meth:`start_poll`, :meth:`poll_next`, :meth:`end_poll`.
+    """CQ whose completions are read one by one (ibv_cq_ex): :meth:`start_poll`, :meth:`poll_next`, :meth:`end_poll`.
 
-    Between the first and the last of these, ``wr_id``, ``status`` and the ``read_...`` tell of the completion at hand.
-    It may be polled as a :class:`CQ`, too.
+    Between :meth:`start_poll` and :meth:`end_poll`, ``wr_id``, ``status`` and the methods ``read_...`` return fields of
+    the current completion. Polling it as a :class:`CQ` is possible, too.
 
     Parameters
     ----------
@@ -62,7 +64,7 @@ class CQEX(CQ):
         self._wc = None
 
     def start_poll(self, attr=None):
-        """Look at the first completion: 0, or ENOENT if there is none."""
+        """Make the first completion current and return 0, or return ENOENT if there is none."""
         if attr is not None:
             instance("attr", attr, PollCqAttr)
             if attr.comp_mask:
@@ -70,13 +72,13 @@ class CQEX(CQ):
         return self._look()
 
     def poll_next(self):
-        """Look at the next one: 0, or ENOENT if there is none."""
+        """Make the next completion current and return 0, or return ENOENT if there is none."""
         if self._wc is None:
             raise InvalidValue("Failed to poll: there is a next completion only after a first one")
         return self._look()
 
     def end_poll(self):
-        """No completion is at hand any more."""
+        """End the poll: there is no current completion any more."""
         self._wc = None
 
     @locked

@@ -1,4 +1,4 @@
-"""Devices, by the names that ``pyverbs.device`` has for them."""
+"""Devices, by their names in ``pyverbs.device``."""
 
 from .context import Context
 from .device_attr import DeviceAttr, DeviceAttrEx, GIDEntry, PortAttr

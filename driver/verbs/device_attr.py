@@ -1,4 +1,4 @@
-"""What queries of a device and its port answer."""
+"""Results of queries of a device and its port."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ IP_BASED_GIDS = 1 << 26
 
 @dataclass
 class DeviceAttr:
-    """What a device is and can (ibv_device_attr). What is 0 does not exist here."""
+    """Attributes and limits of a device (ibv_device_attr); 0 means that a feature does not exist."""
 
     fw_version: str = ""
     node_guid: int = 0
@@ -56,7 +56,7 @@ class DeviceAttr:
 
 @dataclass(frozen=True)
 class OdpCaps:
-    """On-demand paging: there is none."""
+    """Capabilities of on-demand paging: none."""
 
     general_caps: int = 0
     rc_odp_caps: int = 0
@@ -67,7 +67,7 @@ class OdpCaps:
 
 @dataclass(frozen=True)
 class TsoCaps:
-    """Segmentation of what is not RDMA: there is none."""
+    """Capabilities of segmentation offload for packets other than RDMA: none."""
 
     max_tso: int = 0
     supported_qpts: int = 0
@@ -75,7 +75,7 @@ class TsoCaps:
 
 @dataclass(frozen=True)
 class PciAtomicCaps:
-    """Atomics over PCIe: there are none."""
+    """Capabilities of atomics over PCIe: none."""
 
     fetch_add: int = 0
     swap: int = 0
@@ -84,7 +84,7 @@ class PciAtomicCaps:
 
 @dataclass
 class DeviceAttrEx:
-    """The same and more (ibv_device_attr_ex)."""
+    """Extended attributes of a device (ibv_device_attr_ex)."""
 
     orig_attr: DeviceAttr
     comp_mask: int = 0
@@ -102,7 +102,7 @@ class DeviceAttrEx:
 
 @dataclass
 class PortAttr:
-    """What a port is and can (ibv_port_attr). LIDs and the like are of InfiniBand's link layer: 0."""
+    """Attributes of a port (ibv_port_attr). LIDs and other attributes of the link layer of InfiniBand are 0."""
 
     state: PortState = PortState.ACTIVE
     max_mtu: MTU = MTU.MTU_4096
@@ -130,7 +130,7 @@ class PortAttr:
 
 @dataclass(frozen=True)
 class GIDEntry:
-    """An entry of the GID table (ibv_gid_entry)."""
+    """Entry of the GID table (ibv_gid_entry)."""
 
     gid: str
     gid_index: int = 0

@@ -1,4 +1,4 @@
-"""The devices that a program can open by name."""
+"""List of the devices that a program can open by name."""
 
 import errno
 import threading
@@ -25,7 +25,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class Device:
-    """An entry of the list of devices (ibv_device). ``name`` is bytes, as in pyverbs; ``guid`` is an EUI-64."""
+    """Entry of the list of devices (ibv_device). ``name`` is bytes, as in pyverbs; ``guid`` is an EUI-64."""
 
     name: bytes
     guid: int
@@ -35,7 +35,7 @@ class Device:
 
 
 def guid_of(mac):
-    """EUI-64 of a MAC address, as RoCE makes GUIDs: ff:fe in the middle, the universal bit flipped."""
+    """Return the EUI-64 of a MAC address, as for GUIDs of RoCE: ff:fe in the middle, the universal bit flipped."""
     return (mac >> 24 ^ 0x02_0000) << 40 | 0xFFFE << 24 | mac & 0xFF_FFFF
 
 
@@ -60,7 +60,7 @@ def add_device(device, *, mac, ip, name=None, config=None):
 
 
 def remove_device(name):
-    """Take a device that nobody has open off the list."""
+    """Remove a device from the list; raise InUse if it is open."""
     entry = _find(name)
     if entry.card is not None and entry.card.open:
         raise InUse(f"the device {name} is open")
@@ -68,13 +68,13 @@ def remove_device(name):
 
 
 def get_device_list():
-    """The devices there are, as a list of :class:`Device`."""
+    """Return the list of devices, as :class:`Device`."""
     return [Device(name.encode(), guid_of(entry.mac), NodeType.CA, TransportType.IB, index)
             for index, (name, entry) in enumerate(_devices.items())]
 
 
 def open_card(name):
-    """The :class:`Card` of a device, brought up if it is not."""
+    """Return the :class:`Card` of a device; bring it up if it is not open."""
     entry = _find(name)
     if not entry.opening.acquire(blocking=False):
         entry.device.acquire(entry.opening)
@@ -87,11 +87,12 @@ def open_card(name):
 
 
 def device_at(ip):
-    """Name of the device with an IP address, which is an int; for 0 that of the only device there is.
+    """Return the name of the device with an IP address, which is an int; for 0 that of the only device.
 
     Raises
     ------
     PyverbsRDMAError
+        If no device matches, or several do.
     """
     names = [name for name, entry in _devices.items() if ip in (0, entry.ip)]
     if not names:

@@ -1,4 +1,4 @@
-"""How a context ends what lives on it."""
+"""Teardown of a context: ordered destruction of its objects, with or without the card."""
 
 import contextlib
 
@@ -8,12 +8,12 @@ from ..terms.errors import TimedOut
 
 
 def end_mine(context):
-    """Destroy everything of one context: QPs first, then MRs and PDs, then CQs and channels, each oldest first.
+    """Destroy all objects of one context: QPs first, then MRs and PDs, then CQs and channels, each oldest first.
 
     Raises
     ------
     CommandError, CommandTimeout, DeviceFatal
-        If the card does not take part.
+        If the card rejects a command, does not answer, or is gone.
     """
     for pd in list(context.pds):
         for qp in list(pd.qps):
@@ -22,12 +22,12 @@ def end_mine(context):
 
 
 def end_all(context):
-    """The same for the only context of a card; wait until the card is idle.
+    """Destroy all objects of the only context of a card, as :func:`end_mine` does, and wait until the card is idle.
 
     Raises
     ------
     CommandError, CommandTimeout, DeviceFatal, TimeoutError
-        If the card does not take part, or left a command unanswered before.
+        If the card rejects a command, does not answer, or is gone, or if an earlier command is still unanswered.
     """
     end_mine(context)
     context.engine.departed.end()
@@ -37,14 +37,14 @@ def end_all(context):
 
 
 def abandon_all(context):
-    """The same without the card, which is reset and forgets everything at once.
+    """Destroy all objects without the cooperation of the card: a reset removes all of its state.
 
     Raises
     ------
     TimeoutError
-        If it does not come out of reset.
+        If the card does not come out of reset.
     """
-    with contextlib.suppress(DeviceFatal):      # a card that is gone touches nothing
+    with contextlib.suppress(DeviceFatal):      # a card that is gone accesses no memory
         reset_card(context.device)
     context.engine.forget()
     for pd in list(context.pds):

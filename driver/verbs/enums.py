@@ -1,8 +1,8 @@
-"""Enumerations and members by their names in libibverbs, as ``pyverbs.enums`` has them: ``IBV_QPS_INIT`` and so on."""
+"""Enumerations and members by their names in libibverbs, as in ``pyverbs.enums``: ``IBV_QPS_INIT`` and so on."""
 
 from ..terms import enums, init_enums, port_enums
 
-# The enumeration's name there, its class here, and what stands before the names of its members.
+# Name of the enumeration in libibverbs, class in this package, prefix of the names of the members.
 NAMES = (
     ("ibv_qp_type", enums.QPType, "IBV_QPT_"),
     ("ibv_qp_state", enums.QPState, "IBV_QPS_"),

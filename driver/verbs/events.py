@@ -7,12 +7,14 @@ from ..terms.enums import EventType
 
 @dataclass(frozen=True)
 class AsyncEvent:
-    """Something went wrong that no work request asked for; ``element`` is the object it happened to, ``reason`` a
-    sentence if there is one."""
+    """Event that does not belong to a work request.
+
+    ``element`` is the object it happened to, ``reason`` a sentence or empty.
+    """
 
     event_type: EventType
     element: object
     reason: str = ""
 
     def ack(self):
-        """It is done with (ibv_ack_async_event); nothing waits for that here."""
+        """Acknowledge the event (ibv_ack_async_event); without effect, because no call waits for it."""

@@ -1,15 +1,15 @@
-"""Processes that fork: children never get memory that a card uses, whether the program asks for that or not.
+"""Fork support: child processes never get memory that a card uses, whether the program requests that or not.
 
-Where registered memory is memory of a process it is kept from its children (MADV_DONTFORK): see ``driver/linux/``.
+Registered memory that is memory of the process is excluded from its children (MADV_DONTFORK): see ``driver/linux/``.
 """
 
 from ..terms.init_enums import ForkStatus
 
 
 def fork_init():
-    """Nothing is left to do."""
+    """Do nothing: fork support is always enabled."""
 
 
 def is_fork_initialized():
-    """:class:`ForkStatus`: it is."""
+    """Return the :class:`ForkStatus`, always ENABLED."""
     return ForkStatus.ENABLED

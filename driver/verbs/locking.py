@@ -1,10 +1,10 @@
-"""Verbs that one thread at a time may be in, for each card."""
+"""Locks of the verbs: one thread at a time executes verbs on a card."""
 
 import functools
 
 
 class NoLock:
-    """Of what no other thread uses: always there to be taken, as a :class:`CardLock` is."""
+    """Lock of an object that only one thread uses: always free, with the interface of :class:`CardLock`."""
 
     def acquire(self, _blocking=True):
         return True
@@ -23,7 +23,7 @@ NO_LOCK = NoLock()
 
 
 def locked(method):
-    """A method of a card or of an object of a context, with the lock of the card."""
+    """Decorate a method of a card, or of an object of a context, so that it runs under the lock of the card."""
     @functools.wraps(method)
     def inside(self, *args, **kwargs):
         lock = getattr(self, "context", self).lock
@@ -38,7 +38,10 @@ def locked(method):
 
 
 def made_locked(method):
-    """``__init__`` of an object that a context, or an object of one, creates."""
+    """Decorate ``__init__`` of an object, so that it runs under the lock of its creator's card.
+
+    The creator is a context or an object of a context. A creator without a lock needs none.
+    """
     @functools.wraps(method)
     def inside(self, creator, *args, **kwargs):
         with getattr(creator, "lock", None) or NO_LOCK:

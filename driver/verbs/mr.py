@@ -25,14 +25,14 @@ class MR(Closing):
     ----------
     creator : PD
     length : int
-        Bytes. Memory is allocated for them, if none is named.
+        Bytes. Without ``address`` and ``buffer``, memory is allocated for them.
     access : AccessFlag
     address : int or None
-        Where the memory starts that is registered: the program's own, or in ``buffer``.
+        Start of the region: in memory of the program, or in ``buffer``.
     implicit : bool
-        Of all memory: refused, that does not exist here.
+        Region of all memory; not supported.
     buffer : DmaBuffer or None
-        What it is part of; all of it from ``address`` on if there is no ``length``.
+        Buffer that contains the region; without ``length`` the region extends from ``address`` to its end.
     page_bytes : int or None
         4096 or 2 MiB; default the larger one that fits the memory.
 
@@ -41,8 +41,8 @@ class MR(Closing):
     buf, length : int
         First virtual address and bytes.
     lkey, rkey : int
-        For scatter-gather entries of the own program, and for peers. They differ, and neither does what the other one
-        is for: the card knows the region by ``rkey`` alone, and the driver looks each ``lkey`` up when it is posted.
+        Keys for scatter-gather entries of this program, and for peers. They differ and are not interchangeable: the
+        card identifies the region by ``rkey`` alone, and the driver translates each ``lkey`` when it is posted.
     """
 
     @made_locked
@@ -72,7 +72,7 @@ class MR(Closing):
         self.context.mrs[self.index] = self
 
     def _place(self, lent, buffer, address, length):
-        """Find, pin or allocate the memory, and a place for its pages; ``lent`` gives both back."""
+        """Find, pin or allocate the memory, and allocate its page-table entries; ``lent`` releases both."""
         if address is not None:
             address = unsigned("address", address, ADDRESS_BITS)
         if buffer is None and address:
@@ -90,7 +90,7 @@ class MR(Closing):
     def _allocate(self, size, lent):
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
         pages, ranges = -(-between("length", size, 1, _LENGTH_MAX) // page_bytes), self.context.pte_ranges
-        if pages > ranges.free_total:      # before the host is asked for what may be all of its memory
+        if pages > ranges.free_total:      # checked before the host allocates what may be all of its memory
             raise NoRoom(f"{size} bytes take {pages} page-table entries; {ranges.free_total} of {ranges.size} are free")
         buffer = self.context.device.alloc(size, contiguous=False, page_bytes=page_bytes)
         lent.callback(self.context.device.free, buffer)
@@ -98,11 +98,11 @@ class MR(Closing):
 
     @property
     def pte_index(self):
-        """First entry of its pages in the page table."""
+        """Index of the region's first entry in the page table."""
         return self._ptes[0]
 
     def install(self):
-        """Tell the card: first the pages, then the region."""
+        """Register the region at the card: first its pages, then the region."""
         self._write_page_table()
         self.context.commands.call(
             abi.CommandOpcode.MR_CREATE,
@@ -133,15 +133,17 @@ class MR(Closing):
 
     @locked
     def rereg(self, flags, pd=None, addr=0, length=0, access=0, *, buffer=None):
-        """Change what ``flags`` name, under the same keys: the memory (``addr`` and ``length`` of the program's
-        own, or of ``buffer``), the protection domain, the access. Nobody may be using the region meanwhile.
+        """Change the parts of the region that ``flags`` name; the keys stay the same.
+
+        The parts are the memory (``addr`` and ``length`` in memory of the program or in ``buffer``), the protection
+        domain and the access. The region must not be in use during the call.
 
         Raises
         ------
         InvalidValue, NotSupported, NoRoom
-            Nothing changed then.
+            The region is unchanged.
         CommandError, CommandTimeout
-            If the card does not confirm it. Only closing is possible then.
+            If the card does not confirm the change. The region can only be closed then.
         """
         flags = member("flags", flags, ReregFlag)
         if self.closed or self.closing or not flags or int(flags) & ~int(_REREG):
@@ -172,12 +174,12 @@ class MR(Closing):
                 self._memory = lent.pop_all()
 
     def read(self, length, offset):
-        """Bytes of the region."""
+        """Return ``length`` bytes of the region from ``offset`` on."""
         self._check_inside(length, offset)
         return self.buffer.read(self.buf - self.buffer.va + offset, length)
 
     def write(self, data, length=None, offset=0):
-        """Store bytes, or text, in the region; ``length`` of them, or all."""
+        """Store bytes or text in the region: the first ``length`` bytes of them, or all."""
         if isinstance(data, int):
             raise TypeError(f"data is {data!r}; text or bytes are needed")
         data = data.encode() if isinstance(data, str) else bytes(data)
@@ -193,12 +195,12 @@ class MR(Closing):
 
     @property
     def handle(self):
-        """Its place in the card's table."""
+        """Index of the region in the card's table."""
         return self.index
 
     @locked
     def close(self):
-        """Deregister: when this returns, neither key works and the card does not touch the memory any more.
+        """Deregister the region: afterwards neither key is valid and the card does not access the memory.
 
         Raises
         ------
@@ -216,11 +218,11 @@ class MR(Closing):
 
     @property
     def closing(self):
-        """The card was told to forget it, and did not answer yet."""
+        """True while a command for the region, such as its deregistration, is unanswered."""
         return self._commands.pending is not None
 
     def forget(self):
-        """The card does not know it any more: give back what it occupied."""
+        """Release all resources of a region that the card no longer holds."""
         self.context.mrs.pop(self.index, None)
         self.closed = True
         self.pd.mrs.pop(self, None)

@@ -6,12 +6,12 @@ from .locking import locked, made_locked
 
 
 class PD(Closing):
-    """A protection domain: QPs may only use MRs of their own.
+    """Protection domain: the QPs of a domain may only use the MRs of the same domain.
 
     Attributes
     ----------
     qps, srqs, mrs : dict
-        What lives in it, oldest first, as keys.
+        Objects of the domain as keys, oldest first.
     """
 
     @made_locked
@@ -27,7 +27,7 @@ class PD(Closing):
 
     @property
     def lock(self):
-        """That of its card."""
+        """Lock of the card."""
         return self.context.lock
 
     def advise_mr(self, advice, flags, sg_list, num_sge=0):
@@ -40,7 +40,7 @@ class PD(Closing):
 
     @locked
     def close(self):
-        """Destroy the QPs of the domain, then its SRQs and MRs, which none of them uses any more."""
+        """Destroy the QPs of the domain, then its SRQs and MRs, which no QP uses any more."""
         for children in (self.qps, self.srqs, self.mrs):
             for child in list(children):
                 child.close()

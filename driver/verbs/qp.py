@@ -22,22 +22,22 @@ from .wr import RecvWR, SendWR, chain, note_bad
 
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr", "QPInitAttrEx", "rc_init_attr"]
 
-CONNECTED = QPAttrMask(0)     # all that a way from RESET to RTS needs
+CONNECTED = QPAttrMask(0)     # attributes of all transitions from RESET to RTS
 for _step in pairwise((QPState.RESET, QPState.INIT, QPState.RTR, QPState.RTS)):
     CONNECTED |= necessary(*_step)
-# What :func:`connected_attr` takes where nothing is said.
+# Defaults of :func:`connected_attr`.
 _USUAL = {"qp_access_flags": AccessFlag.REMOTE_WRITE, "timeout": 14, "retry_cnt": 7, "rnr_retry": 7,
           "min_rnr_timer": RNR_TIMER, "max_rd_atomic": RD_ATOMIC_MAX, "max_dest_rd_atomic": RD_ATOMIC_MAX}
 
 
 def connected_attr(peer, **attributes):
-    """:class:`QPAttr` that leads to RTS with the peer's :class:`QPConnection`."""
+    """Return the :class:`QPAttr` that leads to RTS with the peer's :class:`QPConnection`."""
     route = AHAttr(is_global=1, gr=GlobalRoute(dgid=peer.gid, hop_limit=64))
     return QPAttr(**{"rq_psn": peer.psn, "dest_qp_num": peer.qpn, "ah_attr": route} | _USUAL | attributes)
 
 
 class QP(QPLife, Closing):
-    """A reliable connection.
+    """Reliable connection.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ class QP(QPLife, Closing):
         With a context ``init_attr`` is a :class:`QPInitAttrEx`, which has the PD.
     init_attr : QPInitAttr
     qp_attr : QPAttr or None
-        If it is given, the QP goes to INIT with it.
+        If present, the QP goes to INIT with these attributes.
     psn : int or None
-        First PSN sent in the first life, if the attributes do not say another; random by default, as in every other
-        life.
+        First PSN that the first incarnation sends, unless the attributes contain another one. By default it is random,
+        as in every later incarnation.
     """
 
     @made_locked
@@ -78,7 +78,7 @@ class QP(QPLife, Closing):
 
     @property
     def _users(self):
-        """Tables of those it uses."""
+        """Tables, in the objects that this QP uses, that list their QPs."""
         return [user.qps for user in (self.pd, self.scq, self.rcq, self.srq) if user is not None]
 
     @property
@@ -87,47 +87,46 @@ class QP(QPLife, Closing):
 
     @property
     def generation(self):
-        """What tells this life from others between card and driver."""
+        """Number of this incarnation, between card and driver."""
         return self.engine.generation
 
     @property
     def index(self):
-        """Place in the card's table."""
+        """Index of the QP in the card's table."""
         return self.engine.index
 
     @property
     def sender(self):
-        """The :class:`Sender`, from RTS on."""
+        """:class:`Sender` of the QP, from RTS on."""
         return self.engine.sender
 
     @property
     def receiver(self):
-        """The :class:`Receiver`, from RTR on."""
+        """:class:`Receiver` of the QP, from RTR on."""
         return self.engine.receiver
 
     @property
     def connection(self):
-        """What the peer needs."""
+        """:class:`QPConnection` for the peer."""
         return QPConnection(self.qp_num, self.attr.sq_psn, str(GID.of_ipv4(self.context.ip)))
 
     @locked
     def connect(self, peer, *, path_mtu=MTU.MTU_1024, **attributes):
-        """RESET to RTS with the peer's :class:`QPConnection`; ``attributes`` are others of :class:`QPAttr`."""
+        """Go from RESET to RTS with the peer's :class:`QPConnection` and further ``attributes`` of :class:`QPAttr`."""
         attr = connected_attr(peer, **{"path_mtu": path_mtu, "sq_psn": self.attr.sq_psn} | attributes)
         attr.check(CONNECTED)
         self.to_rts(attr)
 
     @locked
     def query(self, attr_mask=None):
-        """(QPAttr, QPInitAttr) as they are now; changing them changes nothing. All of them, whatever ``attr_mask``
-        asks for."""
+        """Return copies of the current ``(QPAttr, QPInitAttr)``, with all attributes whatever ``attr_mask`` is."""
         attr = copy.deepcopy(self.attr)
         attr.qp_state = attr.cur_qp_state = self.qp_state
         attr.cap, attr.sq_draining = replace(self.cap), int(self.engine.draining)
         return attr, replace(self.init_attr, cap=replace(self.cap))
 
     def query_data_in_order(self, op, flags=0):
-        """Whether the bytes of a message are written in order: 0, a packet that was late or lost comes later."""
+        """Return 0: the bytes of a message may be written out of order, because late and lost packets arrive later."""
         return 0
 
     def query_ece(self):
@@ -148,12 +147,12 @@ class QP(QPLife, Closing):
         Raises
         ------
         InvalidValue, NotSupported, TypeError
-            If the QP is not in RTS, SQD or ERR, or a request is impossible; neither it nor those behind it are queued,
-            and ``bad_wr`` becomes like it.
+            If the QP is not in RTS, SQD or ERR, or a request is invalid. This request and the following ones are not
+            queued, and its fields are copied to ``bad_wr``.
         QueueFull
             If ``max_send_wr`` requests are outstanding.
         NoRoom
-            If the card has no room for what the first request takes that is no write.
+            If the card has no space for the resources that the first operation other than a write needs.
         """
         cap, memory, signal_all = self.cap, self.engine.card.lender.memory, bool(self.init_attr.sq_sig_all)
         posted, room = [], 0
@@ -184,7 +183,7 @@ class QP(QPLife, Closing):
             raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
 
     def _room_behind(self, posted):
-        """How many requests may be posted when these are, which they are now."""
+        """Post ``posted``, clear it, and return the free space of the send queue."""
         self.engine.post_send(posted)
         posted.clear()
         room = self.cap.max_send_wr - self.engine.outstanding
@@ -194,14 +193,15 @@ class QP(QPLife, Closing):
 
     @locked
     def post_recv(self, wr, bad_wr=None):
-        """Queue a receive work request, and those that follow it by ``next_wr``: each SEND and each RDMA WRITE WITH
-        IMMEDIATE of the peer takes one.
+        """Queue a receive work request, and those that follow it by ``next_wr``.
+
+        Each SEND and each RDMA WRITE WITH IMMEDIATE of the peer consumes one.
 
         Raises
         ------
         InvalidValue, TypeError
-            If the QP is in RESET or uses an SRQ, or a request is impossible; neither it nor those behind it are queued,
-            and ``bad_wr`` becomes like it.
+            If the QP is in RESET or uses an SRQ, or a request is invalid. This request and the following ones are not
+            queued, and its fields are copied to ``bad_wr``.
         QueueFull
             If ``max_recv_wr`` requests are outstanding.
         """
@@ -219,13 +219,15 @@ class QP(QPLife, Closing):
                 note_bad(one, bad_wr)
                 raise
 
-    # ------------------------------------------------------------------------------------- the end
+    # ------------------------------------------------------------------------------------ closing
 
     @locked
     def close(self):
-        """Destroy the QP: when this returns nothing of it is in flight, and nothing of it is written any more. Its
-        blocks are free, unless it is kept for its peer's sake: see ``departed_qps`` of
-        :class:`~weft.driver.verbs.config.ContextConfig`."""
+        """Destroy the QP: when the call returns, none of its packets is in flight and none of its writes is pending.
+
+        Its blocks are free, unless the QP enters TIME-WAIT: see ``departed_qps`` of
+        :class:`~weft.driver.verbs.config.ContextConfig`.
+        """
         if self.closed:
             return
         if not self._depart():

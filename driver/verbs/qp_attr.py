@@ -1,4 +1,4 @@
-"""Attributes of a queue pair, and what its peer must know of it."""
+"""Attributes of a queue pair, and the connection data for its peer."""
 
 import copy
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ PORTS, GIDS, PKEYS = 1, 1, 1
 RD_ATOMIC_MAX = SLOTS
 _QP_ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 
-# By the bit of the mask that names it: the attribute, and the largest value of those that are plain numbers.
+# Bit of the mask -> attribute and its largest value, for the attributes that are plain numbers.
 _NUMBERS = {
     Mask.TIMEOUT: ("timeout", 31), Mask.RETRY_CNT: ("retry_cnt", 7), Mask.RNR_RETRY: ("rnr_retry", 7),
     Mask.MIN_RNR_TIMER: ("min_rnr_timer", 31), Mask.RQ_PSN: ("rq_psn", (1 << wire.PSN_BITS) - 1),
@@ -35,7 +35,7 @@ _ABSENT = {
 
 @dataclass(frozen=True)
 class QPConnection:
-    """What the peer must know of a QP, to be handed over out of band: its number, its first PSN, its card's GID."""
+    """Connection data of a QP for its peer, exchanged out of band: QP number, first PSN, GID of the card."""
 
     qpn: int
     psn: int
@@ -44,15 +44,19 @@ class QPConnection:
 
 @dataclass
 class QPAttr:
-    """Attributes of a QP (ibv_qp_attr), units and defaults as in the verbs.
+    """Attributes of a QP (ibv_qp_attr), with units and defaults of the verbs.
 
-    ``timeout`` is 4.096 µs · 2^timeout, 0 waits for ever, 14 is 67 ms; the RNR timer has the steps of IBTA table 46: 4
-    is 40 µs. ``probe_timeout_ns`` (0: the context's) is the silence before the first tail probe. Both ends have less
-    than 2^``outstanding_log2`` packets unacknowledged, at most 23: as with ``path_mtu``, both take the same; the card
-    drops what is further ahead. With ``standard`` the peer is no Weft card but anybody who speaks RoCEv2: there is
-    nothing but writes then, whose packets come in order or again (:class:`~weft.driver.send.standard_sender.
-    StandardSender`). These three are this card's own: no mask names them, the second counts from RTR on, the others
-    from RTS on.
+    ``timeout`` is 4.096 µs · 2^timeout (14 is 67 ms); 0 disables it. The RNR timer has the steps of IBTA table 46: 4 is
+    40 µs.
+
+    The three attributes ``probe_timeout_ns``, ``outstanding_log2`` and ``standard`` are specific to this card, and no
+    mask names them. ``outstanding_log2`` takes effect at RTR, the others at RTS.
+
+    ``probe_timeout_ns`` is the idle time before the first tail probe; 0 selects the value of the context. Each end has
+    fewer than 2^``outstanding_log2`` packets unacknowledged; the largest value is 23. As with ``path_mtu``, both ends
+    must use the same value: the card drops packets that are further ahead. With ``standard`` the peer is any RoCEv2
+    device instead of a Weft card. Only writes are supported then, and after a loss all packets from the lost one on are
+    sent again (:class:`~weft.driver.send.standard_sender.StandardSender`).
     """
 
     qp_state: QPState = QPState.INIT
@@ -86,7 +90,7 @@ class QPAttr:
     outstanding_log2: int = field(default=wire.PSN_OUTSTANDING_DEFAULT_LOG2, kw_only=True)
 
     def check(self, mask):
-        """Raise InvalidValue or TypeError if an attribute that ``mask`` names is impossible."""
+        """Raise InvalidValue, NotSupported or TypeError if an attribute that ``mask`` names has an invalid value."""
         for bit, reason in _ABSENT.items():
             if bit & mask:
                 raise NotSupported(f"{bit.name}: {reason}")
@@ -110,7 +114,7 @@ class QPAttr:
         between("outstanding_log2", self.outstanding_log2, 1, wire.PSN_OUTSTANDING_LOG2)
 
     def take(self, other, mask, *more):
-        """Copy from ``other`` what ``mask`` names, and the attributes ``more``."""
+        """Copy the attributes that ``mask`` names, and the attributes ``more``, from ``other``."""
         named = [name for bit, (name, _) in _NUMBERS.items() if bit & mask]
         named += [name for bit, name in _OTHERS.items() if bit & mask]
         for name in (*named, *more):

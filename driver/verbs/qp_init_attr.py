@@ -1,4 +1,4 @@
-"""What a queue pair is created with."""
+"""Attributes with which a queue pair is created."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -26,7 +26,7 @@ class QPCap:
     max_inline_data: int = 0
 
     def check(self):
-        """Raise InvalidValue or TypeError if a capacity is impossible."""
+        """Raise InvalidValue, NotSupported or TypeError if a capacity has an invalid value."""
         check_ranges(self)
         if between("max_inline_data", self.max_inline_data, 0, (1 << 32) - 1) > INLINE_MAX:
             raise NotSupported(f"max_inline_data is {self.max_inline_data}; {INLINE_MAX} at most is possible")
@@ -34,7 +34,10 @@ class QPCap:
 
 @dataclass
 class QPInitAttr:
-    """What a QP is created with (ibv_qp_init_attr). The capacities can be written here as well as in ``cap``."""
+    """Creation attributes of a QP (ibv_qp_init_attr).
+
+    The capacities are attributes of this class as well as of ``cap``.
+    """
 
     qp_type: QPType = QPType.UD
     qp_context: object = None
@@ -49,7 +52,7 @@ class QPInitAttr:
             self.cap = QPCap()
 
     def check(self, context):
-        """Raise InvalidValue or TypeError if no QP of ``context`` can be made of it."""
+        """Raise InvalidValue, NotSupported or TypeError if these attributes cannot create a QP of ``context``."""
         instance("cap", self.cap, QPCap)
         self.cap.check()
         if member("qp_type", self.qp_type, QPType) is not QPType.RC:
@@ -63,7 +66,7 @@ class QPInitAttr:
 
 
 def _of(holder, name):
-    """A property that stands for an attribute, or for one of an attribute."""
+    """Return a property that is an alias of an attribute, or of an attribute of the attribute ``holder``."""
     def get(attr):
         return getattr(getattr(attr, holder) if holder else attr, name)
 
@@ -80,7 +83,7 @@ for _name in ("max_send_wr", "max_recv_wr", "max_send_sge", "max_recv_sge", "max
 
 @dataclass
 class QPInitAttrEx(QPInitAttr):
-    """The same for a QP that is created by its context (ibv_qp_init_attr_ex): ``pd`` is in here."""
+    """Creation attributes of a QP that a context creates (ibv_qp_init_attr_ex): ``pd`` is one of them."""
 
     sq_sig_all: int = 0
     comp_mask: int = 0
@@ -106,8 +109,11 @@ class QPInitAttrEx(QPInitAttr):
 
 
 def rc_init_attr(scq, rcq=None, **options):
-    """What most programs of this card want: RC, one CQ for both directions, room for 128 requests each way, and a
-    completion only of requests that ask for it. ``options`` are capacities, or others of :class:`QPInitAttr`."""
+    """Return the attributes that most programs need.
+
+    They are: RC, one CQ for both directions, queues of 128 requests each, and completions only for requests that ask
+    for one. ``options`` are capacities or other attributes of :class:`QPInitAttr`.
+    """
     caps = {name: options.pop(name) for name in vars(QPCap()) if name in options}
     return QPInitAttr(**{"qp_type": QPType.RC, "scq": scq, "rcq": scq if rcq is None else rcq, "sq_sig_all": 0,
                          "cap": QPCap(**{"max_send_wr": 128, "max_recv_wr": 128, "max_send_sge": SGE_MAX,

@@ -1,4 +1,4 @@
-"""The states of a queue pair, and what each transition does."""
+"""State machine of a queue pair: the actions of each transition."""
 
 import copy
 
@@ -25,16 +25,16 @@ from .qp_states import check_transition, necessary
 
 
 class QPLife:
-    """What :class:`~weft.driver.verbs.qp.QP` is from RESET to RESET.
+    """Mixin of :class:`~weft.driver.verbs.qp.QP` with the state of an incarnation, which lasts from RESET to RESET.
 
     Attributes
     ----------
     qp_num : int
-        Of this life: another one after each reset.
+        Number of this incarnation; it changes with each reset, unless ``keep_qp_num`` is set.
     attr : QPAttr
-        As they are now, but for ``qp_state``, which is :attr:`qp_state`.
+        Current attributes, except for ``qp_state``: see :attr:`qp_state`.
     engine : QpEngine
-        What moves it: a new one for each life.
+        Protocol engine of this incarnation.
     """
 
     def _begin(self, psn):
@@ -52,7 +52,7 @@ class QPLife:
         self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
 
     def _tell(self, event_type):
-        """An asynchronous event of this QP."""
+        """Report an asynchronous event of this QP."""
         element = self.srq if event_type in (EventType.SRQ_LIMIT_REACHED, EventType.SRQ_ERR) else self
         self.context.async_events.append(AsyncEvent(EventType(event_type), element))
 
@@ -61,7 +61,7 @@ class QPLife:
         return QPState.ERR if self.engine.in_error else self.attr.qp_state
 
     def _check(self):
-        """Raise InvalidValue if the QP can change no more."""
+        """Raise InvalidValue if the QP is closed."""
         if self.closed:
             raise InvalidValue(f"QP {self.qp_num} is closed")
 
@@ -69,15 +69,15 @@ class QPLife:
 
     @locked
     def modify(self, qp_attr, comp_mask):
-        """Change the state, and the attributes that ``comp_mask`` names; it obeys the table of transitions, and what
-        it does not name is not looked at.
+        """Change the state and the attributes that ``comp_mask`` names, according to the table of transitions.
 
-        When this returns, nothing is written into memory any more that the new state or access forbids.
+        Attributes that ``comp_mask`` does not name are ignored. When the call returns, no memory access happens any
+        more that the new state or access rights forbid.
 
         Raises
         ------
         InvalidValue, NotSupported, CommandError, CommandTimeout, NoRoom
-            Nothing happened then; if the card did not answer, only closing is possible.
+            The QP is unchanged. If the card did not answer, the QP can only be closed.
         """
         self._check()
         instance("qp_attr", qp_attr, QPAttr)
@@ -98,19 +98,19 @@ class QPLife:
 
     @locked
     def to_init(self, qp_attr):
-        """To INIT, with the attributes that needs."""
+        """Go to INIT with the attributes of ``qp_attr`` that the transition requires."""
         self._step(qp_attr, QPState.RESET, QPState.INIT)
 
     @locked
     def to_rtr(self, qp_attr):
-        """To RTR, by way of INIT if it is not there."""
+        """Go to RTR, through INIT unless the QP is in INIT already."""
         if self.qp_state is not QPState.INIT:
             self.to_init(qp_attr)
         self._step(qp_attr, QPState.INIT, QPState.RTR)
 
     @locked
     def to_rts(self, qp_attr):
-        """To RTS, by way of RTR if it is not there."""
+        """Go to RTS, through RTR unless the QP is in RTR already."""
         if self.qp_state is not QPState.RTR:
             self.to_rtr(qp_attr)
         self._step(qp_attr, QPState.RTR, QPState.RTS)
@@ -121,7 +121,7 @@ class QPLife:
         self.modify(qp_attr, necessary(start, goal))
 
     def _go(self, start, goal, attr, given, mask):
-        """Do what leads from one state to another, or change the attributes of one."""
+        """Do the actions of a transition, or of a change of attributes within a state."""
         if start is QPState.RESET and (self.scq.overrun or self.rcq.overrun):
             raise InvalidValue(f"a CQ of QP {self.qp_num} overran")
         if start is QPState.INIT and goal is QPState.RTR:
@@ -164,7 +164,7 @@ class QPLife:
                 qp_state=abi.QpState.RTS,
             )
         except CommandTimeout:
-            self.engine.start_receiving(path, receiver)    # it may become true
+            self.engine.start_receiving(path, receiver)    # the card may still execute the command
             raise
         except Exception:
             receiver.close()
@@ -184,14 +184,17 @@ class QPLife:
         ))
 
     def _start_answering(self, psn):
-        """The peer asks for something of a QP in RTR: it sends nothing of its own, but answers have to leave. They wait
-        for ever, as it is the peer that wants them."""
+        """Start the sender of a QP in RTR because the peer requests data.
+
+        The QP sends no requests in this state, but responses have to leave. They have no time-out, because the peer
+        needs them.
+        """
         attr = copy.copy(self.attr)
         attr.sq_psn = self._answering_psn = psn
         self._start_sending(attr)
 
     def _change(self, attr, mask):
-        """Attributes of a QP that is connected already."""
+        """Change attributes of a connected QP."""
         if mask & QPAttrMask.AV and attr.ah_attr != self.attr.ah_attr:
             raise InvalidValue("the card keeps the peer of a QP until it is reset")
         if mask & QPAttrMask.ACCESS_FLAGS:
@@ -216,8 +219,9 @@ class QPLife:
 
     @locked
     def reset(self):
-        """Any state to RESET, with another PSN and, unless the context is set to keep it, number. Nothing that was
-        posted is completed any more, and what was completed and not polled is gone from the CQs.
+        """Go from any state to RESET, with another PSN and, unless ``keep_qp_num`` is set, another number.
+
+        Outstanding requests complete no more, and the CQs drop the completions of the QP that were not polled.
 
         Raises
         ------
@@ -234,13 +238,13 @@ class QPLife:
         self.engine.stop()
         self._forget_completions()
         if self.context.config.keep_qp_num:
-            self.context.progress()       # what the card told of the former life is heard before the next one begins
+            self.context.progress()       # process the reports of the old incarnation before the next one begins
             self._begin_life(self.qp_num)
         else:
             self._begin_life(self.context.qps.next_number(self.qp_num))
 
     def _depart(self):
-        """Leave the engine to those whose peers may still ask, if that is worth it; true if it is done."""
+        """Move the engine to TIME-WAIT, so that the peer still gets answers; return true if it was moved."""
         engine, card = self.engine, self.context.engine
         if not card.departed.takes(engine) or self._commands.pending is not None:
             return False

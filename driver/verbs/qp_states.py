@@ -1,4 +1,4 @@
-"""Which state of a reliable connection leads to which, and with which attributes (IBTA 1.7, chapter 10.3)."""
+"""Transitions between the states of a reliable connection, and their attributes (IBTA 1.7, chapter 10.3)."""
 
 from ..terms.enums import QPAttrMask as Mask
 from ..terms.enums import QPState
@@ -8,8 +8,8 @@ _OF_INIT = Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS
 _WHILE_SENDING = Mask.CUR_STATE | Mask.ALT_PATH | Mask.ACCESS_FLAGS | Mask.MIN_RNR_TIMER | Mask.PATH_MIG_STATE
 NOTHING = Mask(0)
 
-# (state, next state): attributes that are necessary; further ones that are possible. STATE itself is not named.
-# Every state leads to RESET, and every one but RESET to ERR, with nothing else.
+# (state, next state): required attributes, optional attributes; STATE is implied. In addition every state has a
+# transition to RESET, and every state except RESET one to ERR, both without attributes.
 TRANSITIONS = {
     (QPState.RESET, QPState.INIT): (_OF_INIT, NOTHING),
     (QPState.INIT, QPState.INIT): (NOTHING, _OF_INIT),
@@ -28,12 +28,12 @@ TRANSITIONS = {
 
 
 def necessary(start, goal):
-    """The mask of a transition with all it needs and no more, STATE included."""
+    """Return the smallest mask of a transition: STATE and the required attributes."""
     return Mask.STATE | TRANSITIONS[start, goal][0]
 
 
 def check_transition(start, goal, mask):
-    """Raise InvalidValue if a QP cannot go from ``start`` to ``goal``, or not with the attributes of ``mask``."""
+    """Raise InvalidValue if no transition leads from ``start`` to ``goal``, or if ``mask`` does not fit it."""
     if goal is QPState.RESET or goal is QPState.ERR and start is not QPState.RESET:
         need, may = NOTHING, NOTHING
     elif (start, goal) in TRANSITIONS:

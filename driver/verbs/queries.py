@@ -1,4 +1,4 @@
-"""What a context can be asked of its device."""
+"""Queries of device and port attributes."""
 
 import errno
 
@@ -15,14 +15,14 @@ from .device_list import guid_of
 from .qp_attr import GIDS, PKEYS, PORTS, RD_ATOMIC_MAX
 from .qp_init_attr import QP_WR_MAX, SGE_MAX
 
-OBJECTS_MAX = (1 << 24) - 1      # of those that take nothing of the card
-ACK_DELAY = 15                   # 4.096 µs · 2^15: what a program may take between two calls
-FULL_MEMBER = 0xFFFF             # the one partition key there is
-ATOMICS = AtomicCap.HCA          # against each other, whoever asked for them; not against the host's own
+OBJECTS_MAX = (1 << 24) - 1      # limit of objects that use no resource of the card
+ACK_DELAY = 15                   # 4.096 µs · 2^15: allowance for the time between two calls of a program
+FULL_MEMBER = 0xFFFF             # the only partition key
+ATOMICS = AtomicCap.HCA          # atomic with respect to each other, whatever the requester; not to the host's CPU
 
 
 class Queries:
-    """The queries of a context; it has ``card``."""
+    """Mixin with the queries of a context, which has the attribute ``card``."""
 
     num_comp_vectors = COMP_VECTORS
 
@@ -31,7 +31,7 @@ class Queries:
         raise NotSupported("a context has no file: nothing of it can be given to another process")
 
     def query_device(self):
-        """:class:`DeviceAttr` of the device."""
+        """Return the :class:`DeviceAttr` of the device."""
         self.check_open()
         can, guid = self.card.capabilities, guid_of(self.card.mac)
         return DeviceAttr(
@@ -47,31 +47,31 @@ class Queries:
             phys_port_cnt=PORTS)
 
     def query_device_ex(self, ex_input=None):
-        """:class:`DeviceAttrEx` of the device."""
+        """Return the :class:`DeviceAttrEx` of the device."""
         return DeviceAttrEx(self.query_device())
 
     def query_port(self, port_num):
-        """:class:`PortAttr` of a port."""
+        """Return the :class:`PortAttr` of a port."""
         self._check_port(port_num, f"Failed to query port {port_num}")
         return PortAttr(max_msg_sz=MESSAGE_BYTES_MAX)
 
     def query_pkey(self, port_num, index):
-        """Partition key number ``index`` of a port."""
+        """Return the partition key ``index`` of a port."""
         self._check_port(port_num, f"Failed to query pkey {index} of port {port_num}", index, PKEYS)
         return FULL_MEMBER
 
     def query_gid(self, port_num, index):
-        """:class:`GID` number ``index`` of a port."""
+        """Return the :class:`GID` ``index`` of a port."""
         self._check_port(port_num, f"Failed to query gid {index} of port {port_num}", index, GIDS)
         return GID.of_ipv4(self.card.ip)
 
     def query_gid_type(self, port_num, index):
-        """Of what kind it is."""
+        """Return the type of the GID ``index`` of a port."""
         self._check_port(port_num, f"Failed to query gid type of port {port_num} and gid index {index}", index, GIDS)
         return GidTypeSysfs.ROCE_V2
 
     def query_gid_ex(self, port_num, gid_index, flags=0):
-        """:class:`GIDEntry` of a port."""
+        """Return the :class:`GIDEntry` ``gid_index`` of a port."""
         self._check_port(port_num, f"Failed to query gid table of port {port_num} in index {gid_index}")
         instance("gid_index", gid_index, int)
         if not 0 <= gid_index < GIDS:
@@ -79,7 +79,7 @@ class Queries:
         return GIDEntry(str(GID.of_ipv4(self.card.ip)))
 
     def query_gid_table(self, max_entries, flags=0):
-        """All :class:`GIDEntry`, of which there are at most ``max_entries``."""
+        """Return all :class:`GIDEntry`; raise PyverbsRDMAError if there are more than ``max_entries``."""
         self.check_open()
         instance("max_entries", max_entries, int)
         if max_entries < GIDS:

@@ -1,4 +1,4 @@
-"""Work requests of the verbs and of served programs, checked before anything is queued."""
+"""Validation of work requests of the verbs and of served programs, before they are queued."""
 
 import struct
 
@@ -16,13 +16,14 @@ _WITH_IMM = frozenset({WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM})
 _EXISTING = SendFlags.FENCE | SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE
 _NEEDS_ADDRESS = WRITES | FETCHES
 _ADDRESSES = 1 << ADDRESS_BITS
-# Flags -> whether they have each of these.
+# Send flags -> (signaled, fence, solicited, inline).
 FLAGS = {flags: tuple(bool(flags & one) for one in (
     SendFlags.SIGNALED, SendFlags.FENCE, SendFlags.SOLICITED, SendFlags.INLINE)) for flags in range(_EXISTING + 1)}
-# What fits these is an integer of that many bits; what does not is looked at field by field, for a sentence.
+# Packing checks that all values are integers that fit their fields. If it fails, each field is checked separately, for
+# a precise error message.
 _USUAL, _SGE = struct.Struct("<QQIIQQQII"), struct.Struct("<QII")
 _pack_usual, _unpack_usual = _USUAL.pack, _USUAL.unpack
-_ONE_SGE = (0, 1)     # an entry that is there counts, whether ``num_sge`` says so or not
+_ONE_SGE = (0, 1)     # values of ``num_sge`` for a list of one entry: 0 means the whole list
 _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_BITS), ("imm_data", WORD_BITS),
           ("compare_add", ADDRESS_BITS), ("swap", ADDRESS_BITS))
 
@@ -30,14 +31,15 @@ _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_
 def send_operation(wr, cap, memory, *, signal_all):
     """Return the :class:`~weft.driver.operation.operation.Operation` of a :class:`~weft.driver.verbs.wr.SendWR`.
 
-    Inline data is read now, from ``memory``, whatever its keys say; other entries get the card's keys.
+    Inline data is read now, from ``memory``, without a check of its keys; in other entries the card's keys replace the
+    local keys.
 
     Raises
     ------
     ValueError, TypeError
-        If one of its values is impossible.
+        If a value is invalid.
     """
-    try:      # one entry, and every value fits its field
+    try:      # common case: one entry, and every value fits its field
         (sge,) = wr.sg
         wr_id, remote, rkey, imm, compare, swap, va, length, lkey = _unpack_usual(_pack_usual(
             wr.wr_id, wr.remote_addr, wr.rkey, wr.imm_data, wr.compare_add, wr.swap, sge.addr, sge.length, sge.lkey))
@@ -70,14 +72,14 @@ def operation_of(opcode, flags, numbers, sges, inline=None, followed=False):
         ``wr_id, remote_addr, rkey, imm_data, compare_add, swap``; each fits its field.
     sges : list of (va, length, card's key)
     inline : bytes or None
-        The data, in place of those of ``sges``.
+        Inline data, sent instead of the memory of ``sges``.
     followed : bool
-        The next request is posted together with it.
+        The next request is posted together with this one.
 
     Raises
     ------
     InvalidValue
-        If a range ends behind the last address, or the data is too long, or inline and to be fetched.
+        If a range ends after the last address, the data is too long, or a request that fetches data is inline.
     """
     wr_id, remote, rkey, imm, compare_add, swap = numbers
     signaled, fence, solicited, inlined = flags
@@ -97,7 +99,7 @@ def operation_of(opcode, flags, numbers, sges, inline=None, followed=False):
 
 
 def _kind(wr):
-    """The opcode of a request, and its flags as in :data:`FLAGS`."""
+    """Return the opcode of a request, and its flags as in :data:`FLAGS`."""
     try:
         opcode, flags = OPCODES.get(wr.opcode), FLAGS.get(wr.send_flags)
     except TypeError:
@@ -111,12 +113,12 @@ def _kind(wr):
 
 
 def _numbers(wr):
-    """The numbers of a work request, in the order of ``_NAMES``."""
+    """Return the numbers of a work request, in the order of ``_NAMES``."""
     return [unsigned(name, getattr(wr, name), bits) for name, bits in _NAMES]
 
 
 def receive_request(wr, most, memory):
-    """:class:`~weft.driver.operation.receives.Receive` of a :class:`~weft.driver.verbs.wr.RecvWR`."""
+    """Return the :class:`~weft.driver.operation.receives.Receive` of a :class:`~weft.driver.verbs.wr.RecvWR`."""
     wr_id, sges = unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _listed(wr, most, memory.card_keys)
     for va, length, _ in sges:
         if va + length > _ADDRESSES:
@@ -125,12 +127,12 @@ def receive_request(wr, most, memory):
 
 
 def sges_of(wr, most):
-    """(va, length, lkey) of the entries of a scatter-gather list.
+    """Return ``(va, length, lkey)`` of each entry of a scatter-gather list.
 
     Raises
     ------
     ValueError, TypeError
-        If there are more than ``most``, or a value does not fit its field.
+        If the list has more than ``most`` entries, or a value does not fit its field.
     """
     sg = wr.sg or ()
     if not hasattr(sg, "__len__"):
@@ -144,7 +146,10 @@ def sges_of(wr, most):
 
 
 def _listed(wr, most, card_keys):
-    """(va, length, the card's key) of the entries, of which there are as many as the request says."""
+    """Return ``(va, length, card's key)`` of each entry of the list.
+
+    Raises InvalidValue if the length of the list differs from ``num_sge`` and that is not 0.
+    """
     sges = sges_of(wr, most)
     if wr.num_sge not in (0, len(sges)):
         raise InvalidValue(f"num_sge is {wr.num_sge}, but there are {len(sges)}")

@@ -20,15 +20,17 @@ _numbers = count(1)
 
 @dataclass
 class SrqAttr:
-    """Attributes of an SRQ (ibv_srq_attr); when fewer than ``srq_limit`` receive requests are left there is an event,
-    once."""
+    """Attributes of an SRQ (ibv_srq_attr).
+
+    One event is reported when fewer than ``srq_limit`` receive requests are left.
+    """
 
     max_wr: int = 100
     max_sge: int = 1
     srq_limit: int = 0
 
     def check(self):
-        """Raise InvalidValue or TypeError if one is impossible."""
+        """Raise InvalidValue or TypeError if an attribute has an invalid value."""
         between("max_wr", self.max_wr, 1, QP_WR_MAX)
         between("max_sge", self.max_sge, 1, SGE_MAX)
         between("srq_limit", self.srq_limit, 0, self.max_wr)
@@ -36,7 +38,7 @@ class SrqAttr:
 
 @dataclass
 class SrqInitAttr:
-    """What a PD creates an SRQ with (ibv_srq_init_attr)."""
+    """Attributes with which a PD creates an SRQ (ibv_srq_init_attr)."""
 
     attr: SrqAttr = field(default_factory=SrqAttr)
     srq_context: object = None
@@ -51,7 +53,10 @@ class SrqInitAttr:
 
 @dataclass
 class SrqInitAttrEx(SrqAttr):
-    """What a context creates one with (ibv_srq_init_attr_ex): ``pd`` is in here. Only basic SRQs exist."""
+    """Attributes with which a context creates an SRQ (ibv_srq_init_attr_ex): ``pd`` is one of them.
+
+    Only basic SRQs exist.
+    """
 
     comp_mask: int = field(default=0, kw_only=True)
     srq_type: SrqType = field(default=SrqType.BASIC, kw_only=True)
@@ -71,7 +76,7 @@ class SrqInitAttrEx(SrqAttr):
 
 
 class SRQ(Closing):
-    """Receive requests for any of several QPs, in the order in which their messages come.
+    """Queue of receive requests that several QPs share, consumed in the order in which their messages arrive.
 
     Parameters
     ----------
@@ -82,7 +87,7 @@ class SRQ(Closing):
     Attributes
     ----------
     qps : dict
-        The QPs that use it, as keys.
+        QPs that use the queue, as keys.
     """
 
     @made_locked
@@ -110,7 +115,7 @@ class SRQ(Closing):
             raise InvalidValue("the SRQ is closed")
 
     def get_srq_num(self):
-        """Its number."""
+        """Return the number of the SRQ."""
         self._check()
         return self._number
 
@@ -121,10 +126,10 @@ class SRQ(Closing):
         Raises
         ------
         InvalidValue, TypeError
-            If it is closed, or a request is impossible; neither it nor those behind it are queued, and ``bad_wr``
-            becomes like it.
+            If the queue is closed, or a request is invalid. This request and the following ones are not queued, and its
+            fields are copied to ``bad_wr``.
         QueueFull
-            If there are ``max_wr``.
+            If ``max_wr`` requests are queued.
         """
         self._check()
         for one in chain(wr, RecvWR):
@@ -139,12 +144,12 @@ class SRQ(Closing):
 
     @locked
     def modify(self, attr, comp_mask):
-        """Change what ``comp_mask`` names: how many requests fit, and when an event tells that few are left.
+        """Change the attributes that ``comp_mask`` names: the capacity, and the limit below which an event is reported.
 
         Raises
         ------
         InvalidValue
-            If more are outstanding, or the limit is beyond them.
+            If more requests than the new capacity are outstanding, or the limit is larger than the capacity.
         """
         self._check()
         instance("attr", attr, SrqAttr, SrqInitAttr)
@@ -161,13 +166,13 @@ class SRQ(Closing):
             self.receives.limit = new.srq_limit
 
     def query(self):
-        """:class:`SrqAttr` as it is now."""
+        """Return the current :class:`SrqAttr`."""
         self._check()
         return SrqAttr(self._attr.max_wr, self._attr.max_sge, self.receives.limit)
 
     @locked
     def close(self):
-        """Destroy it, and before it the QPs that use it; what was posted is forgotten."""
+        """Destroy the queue, after the QPs that use it; its requests are dropped without completions."""
         if self.closed:
             return
         for qp in list(self.qps):

@@ -1,4 +1,4 @@
-"""Numbers of the verbs as a reader knows them."""
+"""Text forms of numbers of the verbs."""
 
 from .enums import NAMES
 
@@ -19,32 +19,32 @@ def _with_number(what, value):
 
 
 def port_state_to_str(state):
-    """``Active (4)``."""
+    """Return the text of a port state, such as ``Active (4)``."""
     return _with_number("state of a port", state)
 
 
 def translate_mtu(mtu):
-    """``4096 (5)``."""
+    """Return the text of an MTU, such as ``4096 (5)``."""
     return _with_number("MTU", mtu)
 
 
 def phys_state_to_str(state):
-    """``Link up (5)``."""
+    """Return the text of a physical state, such as ``Link up (5)``."""
     return _with_number("physical state", state)
 
 
 def width_to_str(width):
-    """``4X (2)``."""
+    """Return the text of a link width, such as ``4X (2)``."""
     return _with_number("width", width)
 
 
 def speed_to_str(speed):
-    """``25.0 Gbps (32)``, of one lane."""
+    """Return the text of the speed of one lane, such as ``25.0 Gbps (32)``."""
     return _with_number("speed", speed)
 
 
 def member_to_str(name, value):
-    """Name of a member of a libibverbs enumeration, ``ibv_qp_state`` for instance, without its prefix."""
+    """Return the name of a member of a libibverbs enumeration, such as ``ibv_qp_state``, without its prefix."""
     kind = next(kind for known, kind, _ in NAMES if known == name)
     try:
         return kind(value).name
@@ -53,36 +53,36 @@ def member_to_str(name, value):
 
 
 def translate_link_layer(layer):
-    """``ETHERNET``."""
+    """Return the name of a link layer, such as ``ETHERNET``."""
     return member_to_str("ibv_link_layer", layer)
 
 
 def translate_node_type(node_type):
-    """``CA``."""
+    """Return the name of a node type, such as ``CA``."""
     return member_to_str("ibv_node_type", node_type)
 
 
 def translate_transport_type(transport_type):
-    """``IB``."""
+    """Return the name of a transport type, such as ``IB``."""
     return member_to_str("ibv_transport_type", transport_type)
 
 
 def translate_event_type(event_type):
-    """``CQ_ERR``."""
+    """Return the name of an event type, such as ``CQ_ERR``."""
     return member_to_str("ibv_event_type", event_type)
 
 
 def qp_type_to_str(qp_type):
-    """``RC``."""
+    """Return the name of a QP type, such as ``RC``."""
     return member_to_str("ibv_qp_type", qp_type)
 
 
 def qp_state_to_str(state):
-    """``RTS``."""
+    """Return the name of a QP state, such as ``RTS``."""
     return member_to_str("ibv_qp_state", state)
 
 
 def guid_format(guid):
-    """``0200:00ff:fe00:0001``."""
+    """Return the text of a GUID, such as ``0200:00ff:fe00:0001``."""
     digits = f"{guid:016x}"
     return ":".join(digits[i : i + 4] for i in range(0, 16, 4))

@@ -17,7 +17,7 @@ class SGE:
 
 @dataclass
 class SendWR:
-    """A send work request. ``num_sge`` 0 means all of ``sg``; ``next_wr`` is posted together with it."""
+    """Send work request. ``num_sge`` 0 means all of ``sg``; ``next_wr`` is posted together with it."""
 
     wr_id: int = 0
     opcode: WROpcode = WROpcode.SEND
@@ -32,11 +32,11 @@ class SendWR:
     swap: int = field(default=0, kw_only=True)
 
     def set_wr_rdma(self, rkey, addr):
-        """Where an RDMA operation goes."""
+        """Set the remote key and address of an RDMA operation."""
         self.rkey, self.remote_addr = rkey, addr
 
     def set_wr_atomic(self, rkey, addr, compare_add, swap=0):
-        """Where an atomic goes, and with what: to compare or to add, and to swap in."""
+        """Set the remote key and address of an atomic, the operand to compare or to add, and the operand to swap in."""
         self.rkey, self.remote_addr, self.compare_add, self.swap = rkey, addr, compare_add, swap
 
     def set_wr_ud(self, ah, rqpn, rqkey):
@@ -51,7 +51,7 @@ class SendWR:
 
 @dataclass
 class RecvWR:
-    """A receive work request; ``num_sge`` and ``next_wr`` as of a :class:`SendWR`."""
+    """Receive work request; ``num_sge`` and ``next_wr`` as in :class:`SendWR`."""
 
     wr_id: int = 0
     num_sge: int = 0
@@ -60,12 +60,12 @@ class RecvWR:
 
 
 def chain(wr, kind):
-    """A work request and those that follow it by ``next_wr``.
+    """Yield a work request and those that follow it by ``next_wr``.
 
     Raises
     ------
     TypeError
-        If one of them is no ``kind``, when its turn comes.
+        If a request is not of class ``kind``; the preceding requests are yielded first.
     """
     while True:
         if not isinstance(wr, kind):
@@ -77,6 +77,6 @@ def chain(wr, kind):
 
 
 def note_bad(wr, bad_wr):
-    """``wr`` was refused: ``bad_wr`` becomes like it, unless that is None."""
+    """Copy the fields of the rejected request ``wr`` to ``bad_wr``, unless that is None."""
     if bad_wr is not None:
         vars(bad_wr).update(vars(wr))

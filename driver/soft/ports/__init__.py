@@ -1,1 +1,1 @@
-"""Where the frames of a software endpoint come from and go to."""
+"""Ports of a software endpoint: sources and sinks of frames."""

@@ -1,15 +1,15 @@
-"""Frames that came to a port and wait for the endpoint."""
+"""Queue of received frames that wait for the endpoint."""
 
 import collections
 
 
 class Inbox:
-    """What receives at a port that is handed frames one by one.
+    """Receive side of a port that gets frames one by one.
 
     Parameters
     ----------
     depth : int
-        Frames that wait to be received; more are lost, and counted.
+        Capacity in frames; further ones are lost, and counted.
 
     Attributes
     ----------
@@ -21,13 +21,13 @@ class Inbox:
         self._came = collections.deque()
 
     def arrive(self, frame):
-        """A frame came."""
+        """Queue a received frame."""
         if len(self._came) >= self.depth:
             self.lost += 1
         else:
             self._came.append(frame)
 
     def receive(self):
-        """The frames that came, oldest first."""
+        """Return and remove the received frames, oldest first."""
         frames, self._came = self._came, collections.deque()
         return frames

@@ -1,19 +1,19 @@
-"""A port that ends in a function: for hosts in one program."""
+"""Port that ends in a function: for hosts in one program."""
 
 from .inbox import Inbox
 
 
 class MemoryPort(Inbox):
-    """Frames to a function, frames from whoever has them.
+    """Port that hands frames to a function, and gets frames by :meth:`Inbox.arrive`.
 
     Parameters
     ----------
     carry : callable(frame)
-        Takes what is sent.
+        Function that takes sent frames.
     depth : int
         See :class:`Inbox`.
     room : int
-        Frames it takes in a round; may be changed at any time.
+        Number of frames that it takes in a round; may be changed at any time.
     """
 
     def __init__(self, carry, *, depth=1024, room=1024):
@@ -21,5 +21,5 @@ class MemoryPort(Inbox):
         self._carry, self.room = carry, room
 
     def send(self, frame):
-        """Hand a frame over."""
+        """Hand a frame to the function."""
         self._carry(frame)

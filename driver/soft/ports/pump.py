@@ -1,23 +1,23 @@
-"""Carries frames between an endpoint and a port."""
+"""Transfer of frames between an endpoint and a port."""
 
 
 class Pump:
-    """One endpoint at one port.
+    """Connection of one endpoint and one port.
 
     Parameters
     ----------
     endpoint : object
-        ``receive(frame, now)`` takes a frame; ``process(now)`` does what is due and returns when to be called again
-        at the latest, or None; ``take_frames(most)`` gives frames to send.
+        ``receive(frame, now)`` takes a frame; ``process(now)`` does everything that is due and returns the latest time
+        of the next call, or None; ``take_frames(most)`` returns frames to send.
     port : object
-        ``receive()`` gives the frames that came; ``room`` says how many ``send(frame)`` can take now.
+        ``receive()`` returns the received frames; ``room`` is the number of frames that ``send(frame)`` can take now.
     """
 
     def __init__(self, endpoint, port):
         self.endpoint, self.port = endpoint, port
 
     def round(self, now):
-        """Carry everything that can be carried; when to come again at the latest, or None."""
+        """Transfer all frames that can be transferred; return the latest time of the next call, or None."""
         for frame in self.port.receive():
             self.endpoint.receive(frame, now)
         deadline = self.endpoint.process(now)

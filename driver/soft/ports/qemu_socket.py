@@ -1,4 +1,4 @@
-"""A QEMU socket netdev as a port: Ethernet frames over a stream, each behind its length in four bytes."""
+"""Port for a QEMU socket netdev: Ethernet frames over a stream, each after its length in four bytes."""
 
 import socket
 import struct
@@ -8,19 +8,19 @@ FRAME_MAX = 1 << 16
 
 
 class QemuSocketPort:
-    """The other end of ``-netdev socket``.
+    """Peer of ``-netdev socket``.
 
     Parameters
     ----------
     stream : socket.socket
         Connected to QEMU.
     depth : int
-        Bytes that wait to be sent; while there are that many the port takes no frames.
+        Limit of the bytes that wait to be sent; at the limit the port takes no frames.
 
     Attributes
     ----------
     closed : bool
-        QEMU is gone, or sent what is no frame.
+        QEMU ended the connection, or sent an invalid length.
     """
 
     def __init__(self, stream, *, depth=1 << 20):
@@ -31,15 +31,15 @@ class QemuSocketPort:
 
     @classmethod
     def connect(cls, host, port, **options):
-        """To a guest that was started with ``-netdev socket,listen=HOST:PORT``."""
+        """Connect to a guest that was started with ``-netdev socket,listen=HOST:PORT``."""
         return cls(socket.create_connection((host, port)), **options)
 
     def fileno(self):
-        """For ``select``."""
+        """Return the descriptor, for ``select``."""
         return self._stream.fileno()
 
     def receive(self):
-        """The frames that came, oldest first."""
+        """Return the received frames, oldest first."""
         try:
             while not self.closed and len(self._came) < FRAME_MAX:
                 data = self._stream.recv(FRAME_MAX)
@@ -66,11 +66,11 @@ class QemuSocketPort:
 
     @property
     def room(self):
-        """Frames it takes now."""
+        """Number of frames that the port takes now."""
         return 0 if self.closed or len(self._waiting) >= self.depth else 64
 
     def send(self, frame):
-        """Send a frame, or keep it until there is place in the stream."""
+        """Send a frame, or keep it until the stream has space."""
         self._waiting += _LENGTH.pack(len(frame)) + frame
         self._push()
 
@@ -84,6 +84,6 @@ class QemuSocketPort:
             self.closed = True
 
     def close(self):
-        """Leave QEMU."""
+        """Close the connection to QEMU."""
         self.closed = True
         self._stream.close()

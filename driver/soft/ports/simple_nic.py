@@ -1,23 +1,23 @@
-"""The card's Simple NIC as a port: raw frames through its rings."""
+"""Port for the card's Simple NIC: raw frames through its rings."""
 
 from .inbox import Inbox
 
 
 def for_host_qpns(_frame, entry):
-    """Packets for a QPN of software on the host: see :class:`~weft.driver.queue.host_qpns.HostQpns`."""
+    """Return true for packets to a QPN of software on the host: see :class:`~weft.driver.queue.host_qpns.HostQpns`."""
     return bool(entry.host)
 
 
 class SimpleNicPort(Inbox):
-    """An open card's raw frames.
+    """Port for the raw frames of an open card.
 
     Parameters
     ----------
     context : Context
-        Its :meth:`progress` is what brings frames.
+        Its :meth:`progress` delivers frames.
     wanted : callable(frame, entry)
-        Whether a raw frame of the card, with its NIC_RX entry, is one for this port; others stay with the other
-        handlers. :func:`for_host_qpns` is one.
+        Returns true for raw frames, with their NIC_RX entries, that are for this port; others remain for the other
+        handlers. :func:`for_host_qpns` is an example.
     depth : int
         See :class:`Inbox`.
     """
@@ -33,7 +33,7 @@ class SimpleNicPort(Inbox):
 
     @property
     def room(self):
-        """Frames the NIC_TX ring takes now: none is queued beside it."""
+        """Number of frames that the NIC_TX ring takes now, 0 if frames are queued in software."""
         nic = self.context.engine.nic
         return 0 if nic.busy else nic.tx.room
 
@@ -42,5 +42,5 @@ class SimpleNicPort(Inbox):
         self.context.send_raw(frame)
 
     def close(self):
-        """Take no frames any more."""
+        """Stop taking frames."""
         self.context.raw_frame_handlers.remove(self._arrive)

@@ -1,4 +1,4 @@
-"""A TAP device of Linux as a port: the host's own network stack is at the other end."""
+"""Port for a TAP device of Linux, which the host's network stack has at its other end."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ FRAME_MAX = 1 << 16
 
 
 class TapPort:
-    """A TAP interface, made unless it is there; it is gone with the port. ``ip link set NAME up`` switches it on.
+    """TAP interface, created if necessary and removed with the port. ``ip link set NAME up`` enables it.
 
     Parameters
     ----------
@@ -25,14 +25,14 @@ class TapPort:
     Raises
     ------
     ValueError
-        If the name is impossible.
+        If the name is invalid.
     PermissionError
-        If this user may not make interfaces.
+        If this user may not create interfaces.
     OSError
-        If there is no TAP device in this kernel, or another program has the interface.
+        If this kernel has no TAP device, or another program uses the interface.
     """
 
-    room = 64      # frames it takes now; what is too much for the interface is lost, as on any wire
+    room = 64      # frames that it takes now; an interface that is full drops them, as any link does
 
     def __init__(self, name):
         if not 1 <= len(name.encode()) < _NAME_BYTES:
@@ -54,11 +54,11 @@ class TapPort:
             raise kind(error.errno, f"the interface {name} cannot be had: {error.strerror}") from None
 
     def fileno(self):
-        """For ``select``."""
+        """Return the descriptor, for ``select``."""
         return self._file
 
     def receive(self):
-        """The frames that came, oldest first."""
+        """Return the received frames, oldest first."""
         frames = []
         try:
             while len(frames) < self.room:

@@ -1,1 +1,1 @@
-"""The protocol of "Network RDMA Architecture Design": RDMA right above Ethernet, one endpoint a host."""
+"""Protocol of "Network RDMA Architecture Design": RDMA directly above Ethernet, one endpoint per host."""

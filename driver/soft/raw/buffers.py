@@ -1,4 +1,4 @@
-"""Frame buffers and the transmit queue: what flow control and backpressure come from (document: "Error Handling")."""
+"""Frame buffers and the transmit queue, with flow control and back pressure (document: "Error Handling")."""
 
 import collections
 
@@ -6,38 +6,38 @@ from .packet import build
 
 
 class BufferPool:
-    """The frame buffers of a host (mbufs in the document), shared by what waits to be sent and what came too early.
+    """Frame buffers of a host (mbufs in the document), shared by frames to be sent and frames that arrived early.
 
-    Frames that came too early get at most half of them: no peer can keep the host from sending.
+    Early frames get at most half of the buffers, so that no peer can keep the host from sending.
     """
 
     def __init__(self, size):
         self.size, self.used = size, 0
 
     def take(self, *, early=False):
-        """Whether there was one; it is the caller's then."""
+        """Allocate a buffer and return true, or return false if none is free."""
         if self.used >= (self.size // 2 if early else self.size):
             return False
         self.used += 1
         return True
 
     def give(self):
-        """One is free again."""
+        """Free a buffer."""
         self.used -= 1
 
 
 class TransmitQueue:
-    """Frames that wait for the NIC.
+    """Queue of frames for the NIC.
 
     Parameters
     ----------
     mac : int
-        Of the host.
+        MAC address of the host.
     size : int
-        Frames it holds. A quarter is kept for replies, so that requests never hold them up.
+        Capacity in frames. A quarter is reserved for replies, so that requests never delay them.
     buffers : BufferPool
     counts : Counter
-        ``tx_queue_full`` and ``out_of_memory`` tell how often a frame found no place, and which.
+        ``tx_queue_full`` and ``out_of_memory`` count the frames that were not queued, by cause.
     """
 
     def __init__(self, mac, size, buffers, counts):
@@ -45,13 +45,13 @@ class TransmitQueue:
         self._frames = collections.deque()
 
     def full(self, *, reply=False):
-        """Why no frame can be queued now: the name of a counter, or None."""
+        """Return the reason why no frame can be queued now, as the name of a counter, or None."""
         if len(self._frames) >= (self.size if reply else self.size - self.size // 4):
             return "tx_queue_full"
         return "out_of_memory" if self.buffers.used >= self.buffers.size else None
 
     def send(self, packet, *, reply=False):
-        """Queue a packet of this host; false, and counted, if there is no place (backpressure)."""
+        """Queue a packet of this host; return false, and count it, if there is no space (back pressure)."""
         if why := self.full(reply=reply):
             self.counts[why] += 1
             return False
@@ -61,7 +61,7 @@ class TransmitQueue:
         return True
 
     def take(self, most):
-        """Up to ``most`` frames for the NIC, oldest first."""
+        """Return and remove up to ``most`` frames for the NIC, oldest first."""
         frames = [self._frames.popleft() for _ in range(min(most, len(self._frames)))]
         for _ in frames:
             self.buffers.give()

@@ -1,4 +1,4 @@
-"""Completions and the queue they are polled from (document: "Completion Queue", ``rdma_poll_cq``)."""
+"""Completions and their queue (document: "Completion Queue", ``rdma_poll_cq``)."""
 
 import collections
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from .packet import Opcode
 
 @dataclass(frozen=True)
 class Completion:
-    """A completion. That of a WRITE of the peer has the ``wr_id`` 0: the peer's own is not known here."""
+    """Completion. For a WRITE of the peer ``wr_id`` is 0: the peer's value is not known here."""
 
     wr_id: int
     byte_len: int
@@ -18,10 +18,10 @@ class Completion:
 
 
 class CompletionQueue:
-    """The completions of a QP, oldest first.
+    """Completions of a QP, oldest first.
 
-    The host's own requests have their places reserved when they are posted; a WRITE of the peer takes place only if
-    there is one left. So nothing is ever overwritten.
+    A request of the host reserves its entry when it is posted; a WRITE of the peer gets an entry only if one is left.
+    So no completion is ever overwritten.
     """
 
     def __init__(self, size):
@@ -30,20 +30,20 @@ class CompletionQueue:
 
     @property
     def room(self):
-        """Places that are neither taken nor reserved."""
+        """Number of entries that are neither used nor reserved."""
         return self.size - len(self._queue) - self.reserved
 
     def reserve(self):
-        """Keep a place."""
+        """Reserve an entry."""
         self.reserved += 1
 
     def push(self, completion, *, reserved=False):
-        """Add one; the caller made sure that there is a place."""
+        """Add a completion; the caller guarantees a free or ``reserved`` entry."""
         self.reserved -= reserved
         self._queue.append(completion)
 
     def poll(self, most):
-        """Up to ``most`` completions, taken out."""
+        """Return and remove up to ``most`` completions."""
         return [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
 
     def __len__(self):

@@ -1,4 +1,4 @@
-"""A host that speaks the document's protocol: its calls, frames and time in, frames and the next deadline out."""
+"""Host with the document's protocol: calls, frames and time in, frames and the next deadline out."""
 
 import collections
 import errno
@@ -27,33 +27,33 @@ from .qp import Mode, QueuePair, State
 from .qp_table import QpTable
 from .region import VADDR_STEP, RegionTable
 
-MTU = 1500           # of Ethernet: what follows its header
+MTU = 1500           # of Ethernet: bytes after its header
 TIMEOUT_NS = 1_000_000
 _WR_BITS = {"wr_id": 64, "local_mr_id": 32, "local_offset": 64, "remote_mr_id": 32, "remote_addr": 64,
             "remote_key": 32, "length": 32}
 
 
 class Endpoint:
-    """A host.
+    """Host.
 
-    The calls are those of the document and, like those, return a negative errno when they refuse.
+    The calls are those of the document and, like those, return a negative errno if they fail.
 
     Parameters
     ----------
     mac : int
     mtu : int
-        Bytes of a frame behind its Ethernet header.
+        Bytes of a frame after its Ethernet header.
     timeout_ns : int
-        After which a packet is sent again.
+        Retransmission time-out of a packet.
     max_qp, max_mr, tx_queue, buffers : int
-        Queue pairs, memory regions, frames that wait for the NIC, and frame buffers that there can be.
+        Limits of queue pairs, memory regions, frames that wait for the NIC, and frame buffers.
     random : random.Random
-        Of keys and of the numbers of questions; the system's by default, which nobody can foresee.
+        Source of keys and of the numbers of inquiries; by default the system's, which is unpredictable.
 
     Attributes
     ----------
     counts : Counter
-        Everything that was dropped, refused, repeated or had to wait, by name.
+        Number of packets and calls that were dropped, rejected, repeated or delayed, by name.
     regions : RegionTable
     qps : QpTable
     """
@@ -75,7 +75,10 @@ class Endpoint:
     # ------------------------------------------------------------------------------------- memory
 
     def rdma_reg_mr(self, memory, access=0):
-        """Register a bytearray, which keeps its size from now on, or as many bytes; its id, -ENOMEM or -EINVAL."""
+        """Register a bytearray, or newly allocated memory of that size; return its id, -ENOMEM or -EINVAL.
+
+        A registered bytearray must keep its size.
+        """
         data = memoryview(bytearray(memory) if isinstance(memory, int) else memory)
         if data.nbytes >= VADDR_STEP or data.readonly or data.format != "B":
             return -errno.EINVAL
@@ -85,7 +88,7 @@ class Endpoint:
             return -errno.ENOMEM
 
     def rdma_dereg_mr(self, mr_id):
-        """Deregister memory: 0, -EINVAL if there is none, -EBUSY while a request of this host uses it."""
+        """Deregister memory; return 0, -EINVAL if there is none, -EBUSY while a request of this host uses it."""
         region = self.regions.get(mr_id)
         if region is None:
             return -errno.EINVAL
@@ -97,7 +100,7 @@ class Endpoint:
     # -------------------------------------------------------------------------------- queue pairs
 
     def rdma_qp_create(self, mode=Mode.NETWORK, *, sq_size=64, cq_size=128):
-        """A queue pair in INIT, or, for software loopback, in RTS; its number or -ENOMEM."""
+        """Create a queue pair in INIT or, for software loopback, in RTS; return its number or -ENOMEM."""
         def make(number):
             return QueuePair(number, mode, sq_size, CompletionQueue(cq_size), self.timeout_ns)
 
@@ -112,7 +115,7 @@ class Endpoint:
         return qp.id
 
     def rdma_qp_connect(self, qp_num, remote_mac, remote_qp_num, *, tx_seq=0, rx_seq=0):
-        """INIT to RTR: 0, or -EINVAL. RTS follows with the first packet that is sent or comes."""
+        """Go from INIT to RTR; return 0 or -EINVAL. RTS follows with the first packet that is sent or received."""
         qp = self.qps.get(qp_num)
         possible = (remote_mac in range(1 << 48) and remote_qp_num in range(1 << 16)
                     and tx_seq in range(1 << SEQ_BITS) and rx_seq in range(1 << SEQ_BITS))
@@ -123,7 +126,7 @@ class Endpoint:
         return 0
 
     def rdma_qp_destroy(self, qp_num):
-        """Any state to ERROR, and away, with what was posted and not polled: 0 or -EINVAL."""
+        """Destroy a queue pair in any state, with its requests and completions; return 0 or -EINVAL."""
         if self.qps.get(qp_num) is None:
             return -errno.EINVAL
         requester, responder = self.qps.remove(qp_num)
@@ -136,8 +139,11 @@ class Endpoint:
     # --------------------------------------------------------------------------------------- work
 
     def rdma_post_send(self, qp_num, wr):
-        """Post a request: 0; -EINVAL if it makes no sense, -ENOTCONN if the QP was never connected, -EAGAIN if send
-        or completion queue are full. In ERROR it is taken, and flushed."""
+        """Post a request; return 0 or an error.
+
+        The errors are -EINVAL for an invalid request, -ENOTCONN if the QP was never connected, and -EAGAIN if send or
+        completion queue are full. In ERROR the request is flushed.
+        """
         qp = self.qps.get(qp_num)
         if qp is None or wr.opcode not in REQUESTS or not all(
                 0 <= getattr(wr, name) < 1 << bits for name, bits in _WR_BITS.items()):
@@ -155,30 +161,35 @@ class Endpoint:
         return 0
 
     def rdma_poll_cq(self, qp_num, most=1):
-        """Up to ``most`` completions of a QP, oldest first; -EINVAL if there is no such QP."""
+        """Return up to ``most`` completions of a QP, oldest first, or -EINVAL if there is no such QP."""
         qp = self.qps.get(qp_num)
         return -errno.EINVAL if qp is None else qp.cq.poll(most)
 
-    # ---------------------------------------------------------------------------------- questions
+    # ---------------------------------------------------------------------------------- inquiries
 
     def rdma_discover(self, qp_num, now):
-        """Ask all hosts who has a QP: number of the question, -EBUSY, or -EINVAL if no QP has such a number."""
+        """Ask all hosts for the owner of a QP; return the number of the inquiry, -EBUSY or -EINVAL.
+
+        -EINVAL means that the QP number is out of range.
+        """
         return self.inquiries.discover(qp_num, now) if qp_num in range(1 << 16) else -errno.EINVAL
 
     def rdma_ping(self, mac, now, payload=b"rdma"):
-        """Ask whether a host is there: number of the question, -EBUSY, or -EINVAL if there is no such address
-        or the payload is too long."""
+        """Test if a host responds; return the number of the inquiry, -EBUSY, or -EINVAL.
+
+        -EINVAL means that the address is invalid or the payload is too long.
+        """
         possible = mac in range(1 << 48) and len(payload) <= self.payload_max
         return self.inquiries.ping(mac, payload, now) if possible else -errno.EINVAL
 
     def rdma_answer(self, number):
-        """See :meth:`Inquiries.result`."""
+        """Return the result of an inquiry: see :meth:`Inquiries.result`."""
         return self.inquiries.result(number)
 
     # ---------------------------------------------------------------------------- frames and time
 
     def rdma_rx(self, frame, now):
-        """A frame came. What is wrong with it is counted, never raised."""
+        """Process a received frame; errors in it are counted and never raised."""
         try:
             packet = parse(frame)
         except BadPacket as bad:
@@ -210,12 +221,12 @@ class Endpoint:
         self.transmit.send(reply, reply=True)
 
     def rdma_process(self, now):
-        """Do what is due: time-outs, and a batch of packets of each QP, those first that came last the time before.
+        """Handle time-outs, and send a batch of packets of each QP; the QP that begins rotates.
 
         Returns
         -------
         int or None
-            When to call again at the latest; besides after a frame, and after frames were taken.
+            Latest time of the next call. Call also after a frame was received, and after frames were taken.
         """
         self.inquiries.check_timeouts(now)
         due = self.inquiries.deadline
@@ -227,8 +238,8 @@ class Endpoint:
         return None if due == math.inf else due
 
     def take_frames(self, most=1 << 30):
-        """Up to ``most`` frames for the NIC."""
+        """Return up to ``most`` frames for the NIC."""
         return self.transmit.take(most)
 
-    # What ports call.
+    # interface for ports
     receive, process = rdma_rx, rdma_process

@@ -1,5 +1,4 @@
-"""Questions to hosts without a connection: who has a QP, and is somebody there (document: "Discovering Remote MAC
-Address", "Ping between hosts")."""
+"""Inquiries to hosts without a connection (document: "Discovering Remote MAC Address", "Ping between hosts")."""
 
 import errno
 import math
@@ -13,7 +12,7 @@ _ANSWER = {Opcode.DISCOVER_REPLY: Opcode.DISCOVER, Opcode.PONG: Opcode.PING}
 
 @dataclass(eq=False)
 class Inquiry:
-    """A question: its packet, when it was last sent, how often it may still be, and the answer or the error."""
+    """Inquiry: its packet, time of the last transmission, remaining tries, and the answer or the error."""
 
     packet: Packet
     sent: int
@@ -22,18 +21,18 @@ class Inquiry:
 
 
 class Inquiries:
-    """The questions of a host.
+    """Inquiries of a host.
 
     Parameters
     ----------
     transmit : TransmitQueue
     counts : Counter
     timeout_ns : int
-        After which an answer is not expected any more.
+        Response time-out.
     first : int
-        Number of the first question.
+        Number of the first inquiry.
     size : int
-        Questions whose result was not fetched.
+        Limit of inquiries whose result was not fetched.
     """
 
     def __init__(self, transmit, counts, timeout_ns, first, size=16):
@@ -41,11 +40,11 @@ class Inquiries:
         self._next, self._asked = first, {}
 
     def discover(self, qp_num, now):
-        """Broadcast "who has this QP?"; number of the question, or -EBUSY."""
+        """Broadcast a request for the owner of a QP; return the number of the inquiry, or -EBUSY."""
         return self._ask(Packet(Opcode.DISCOVER, BROADCAST, dst_qp=qp_num), DISCOVER_TRIES, now)
 
     def ping(self, mac, payload, now):
-        """Ask whether a host is there; number of the question, or -EBUSY."""
+        """Send a PING to a host; return the number of the inquiry, or -EBUSY."""
         return self._ask(Packet(Opcode.PING, mac, length=len(payload), payload=payload), 1, now)
 
     def _ask(self, packet, tries, now):
@@ -62,7 +61,7 @@ class Inquiries:
         self.transmit.send(replace(inquiry.packet))
 
     def on_answer(self, packet, now):
-        """A DISCOVER_REPLY or a PONG. What answers no question is counted and dropped."""
+        """Process a DISCOVER_REPLY or a PONG. An answer to no inquiry is counted and dropped."""
         inquiry = self._asked.get(packet.seq)
         if inquiry is None or inquiry.result is not None or not _fits(inquiry.packet, packet):
             self.counts["unasked_replies"] += 1
@@ -71,8 +70,11 @@ class Inquiries:
         inquiry.result = packet.src_mac if discovery else now - inquiry.sent
 
     def result(self, number):
-        """The answer, which is forgotten then: the MAC address, or the round trip in ns; -EINPROGRESS while there is
-        none, -ETIMEDOUT if none came, -EINVAL if nothing was asked under this number."""
+        """Return the result of an inquiry and forget it.
+
+        The result is the MAC address, or the round trip in ns; -EINPROGRESS while there is none, -ETIMEDOUT if none
+        came, -EINVAL if there is no inquiry of this number.
+        """
         inquiry = self._asked.get(number)
         if inquiry is None:
             return -errno.EINVAL
@@ -82,7 +84,7 @@ class Inquiries:
         return inquiry.result
 
     def check_timeouts(self, now):
-        """Ask again, or give up."""
+        """Repeat or fail the inquiries whose time-out has expired."""
         for inquiry in self._asked.values():
             if inquiry.result is None and now - inquiry.sent >= self.timeout_ns:
                 if inquiry.tries:
@@ -92,7 +94,7 @@ class Inquiries:
 
     @property
     def deadline(self):
-        """When :meth:`check_timeouts` has something to do; inf: never."""
+        """Time of the next time-out; inf if there is none."""
         return min((i.sent + self.timeout_ns for i in self._asked.values() if i.result is None), default=math.inf)
 
 

@@ -1,5 +1,7 @@
-"""Software loopback: requests between regions of one host, copied without a packet (document: "Current: Software
-Loopback", ``rdma_process_local``)."""
+"""Software loopback: requests between regions of one host, copied without packets.
+
+Document: "Current: Software Loopback", ``rdma_process_local``.
+"""
 
 from ...terms.enums import AccessFlag, WCStatus
 from .completion import Completion
@@ -7,7 +9,7 @@ from .packet import Opcode
 
 
 def process_local(qp, regions):
-    """Carry out everything that was posted to a loopback QP."""
+    """Execute all requests that were posted to a loopback QP."""
     while qp.sq:
         wr = qp.sq.popleft()
         status = _copy(wr, regions)

@@ -1,8 +1,8 @@
-"""The packet of the document: an Ethernet header, a header of 40 bytes, payload ("Packet Format Design").
+"""Packet of the document: an Ethernet header, a header of 40 bytes, payload ("Packet Format Design").
 
-The document draws 40 bytes and lists fields of 34. Here the listed fields stand in its order, all in network byte
-order as its code has them; six bytes follow: two of zero, and the checksum that its table of errors speaks of. The
-opcodes above ACK have no number in the document.
+The document draws 40 bytes and lists fields of 34. Here the listed fields are in the order of the list, all in network
+byte order as in the document's code. Six bytes follow: two zeros, and the checksum that the document's table of errors
+mentions. The opcodes above ACK have no number in the document.
 """
 
 import enum
@@ -18,7 +18,7 @@ SEQ_BITS = 32
 
 
 class Opcode(enum.IntEnum):
-    """What a packet is."""
+    """Kind of a packet."""
 
     WRITE = 0x01
     READ = 0x02
@@ -38,7 +38,7 @@ class Flag(enum.IntFlag):
 
 
 class NackReason(enum.IntEnum):
-    """Flags of a NACK: why."""
+    """Reason of a NACK, in its flags."""
 
     CHECKSUM = 1
     INVALID_MR = 2
@@ -67,7 +67,7 @@ _CHECKSUM_AT = PAYLOAD_OFFSET - 4
 
 
 class Fault(enum.Enum):
-    """What can be wrong with a frame."""
+    """Error of a received frame."""
 
     FOREIGN = "other EtherType"
     TRUNCATED = "shorter than it says"
@@ -77,7 +77,7 @@ class Fault(enum.Enum):
 
 
 class BadPacket(Exception):
-    """A frame that is no packet; ``packet`` is what a wrong checksum leaves to believe."""
+    """Frame that is not a valid packet; with a wrong checksum, ``packet`` holds its fields, which may be corrupted."""
 
     def __init__(self, fault, packet=None):
         super().__init__(fault.value)
@@ -86,7 +86,7 @@ class BadPacket(Exception):
 
 @dataclass(slots=True)
 class Packet:
-    """A packet; the fields are those of :data:`HEADER`."""
+    """Packet; the fields are those of :data:`HEADER`."""
 
     opcode: Opcode
     dst_mac: int = 0
@@ -104,7 +104,7 @@ class Packet:
 
 
 def build(packet):
-    """The frame, without FCS, filled to the least length of a frame.
+    """Return the frame of a packet, without FCS, padded to the smallest length of a frame.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def build(packet):
 
 
 def parse(frame):
-    """The :class:`Packet` of a frame.
+    """Return the :class:`Packet` of a frame.
 
     Raises
     ------
@@ -151,6 +151,6 @@ def parse(frame):
 
 
 def seq_distance(seq, reference):
-    """Signed distance of two sequence numbers, −2^31 to 2^31 − 1."""
+    """Return the signed distance of two sequence numbers, −2^31 to 2^31 − 1."""
     half = 1 << SEQ_BITS - 1
     return (seq - reference + half) % (1 << SEQ_BITS) - half

@@ -1,4 +1,4 @@
-"""A queue pair: its states, its tables, and what was posted (document: "QP Connection State Machine")."""
+"""Queue pair: states, tables and posted requests (document: "QP Connection State Machine")."""
 
 import collections
 import enum
@@ -29,7 +29,7 @@ NEXT = {State.RESET: {State.INIT}, State.INIT: {State.RTR, State.ERROR}, State.R
 
 
 class Mode(enum.Enum):
-    """How the requests of a QP are carried out."""
+    """Execution path of a QP's requests."""
 
     SOFTWARE_LOOPBACK = enum.auto()
     NETWORK = enum.auto()
@@ -37,7 +37,7 @@ class Mode(enum.Enum):
 
 @dataclass
 class WorkRequest:
-    """A work request; the names are those of the document's header and code."""
+    """Work request; the names are those of the document's header and code."""
 
     wr_id: int = 0
     opcode: Opcode = Opcode.WRITE
@@ -51,19 +51,19 @@ class WorkRequest:
 
 @dataclass(eq=False)
 class Work:
-    """A request that was taken up.
+    """Request whose transmission has begun.
 
     Attributes
     ----------
     wr : WorkRequest
     region : Region
-        The local one.
+        Local region.
     built : int
         Bytes whose packets have a sequence number.
     waiting : int
-        Packets that were not answered.
+        Number of unanswered packets.
     started, whole : bool
-        The first packet, all packets have a sequence number.
+        The first packet has a sequence number; all packets have one.
     status : WCStatus
     """
 
@@ -78,10 +78,10 @@ class Work:
 
 @dataclass(eq=False)
 class Inflight:
-    """A packet that was not answered (the document's ``inflight_wr``).
+    """Unanswered packet (the document's ``inflight_wr``).
 
-    ``retries`` counts how often it was sent again; ``not_ready`` how often the peer had no memory for it, in which
-    case the next time-out is ``excused``.
+    ``retries`` counts the retransmissions. ``not_ready`` counts the responses that the peer had no memory for the
+    packet; the next time-out after such a response is ``excused``.
     """
 
     seq: int
@@ -96,30 +96,30 @@ class Inflight:
 
 @dataclass(eq=False)
 class QueuePair:
-    """A queue pair.
+    """Queue pair.
 
     Attributes
     ----------
     id : int
     mode : Mode
     sq_size : int
-        Requests that can be posted and not completed.
+        Limit of requests that are posted and not completed.
     cq : CompletionQueue
     timeout_ns : int
-        After which a packet is sent again.
+        Retransmission time-out of a packet.
     remote_mac, remote_qp_num : int
     tx_seq, rx_expected_seq : int
         Next sequence number to send, next one expected.
     sq : deque of WorkRequest
-        Posted, not taken up.
+        Posted requests whose transmission has not begun.
     works : deque of Work
-        Taken up, not completed.
+        Requests whose transmission has begun, not completed.
     inflight : dict of int to Inflight
     ooo_queue : dict of int to Packet
     message_bytes : int
-        Bytes of the peer's present WRITE that came so far.
+        Received bytes of the peer's current WRITE.
     due : float
-        Nothing is to be done before, unless something is posted or answered.
+        Time before which nothing is due, unless a request is posted or an answer arrives.
     """
 
     id: int
@@ -140,32 +140,32 @@ class QueuePair:
     due: float = 0
 
     def enter(self, state):
-        """Go to a state that may follow the present one.
+        """Go to a state that may follow the current one.
 
         Raises
         ------
         ValueError
-            If it may not.
+            If there is no such transition.
         """
         if state not in NEXT[self.state]:
             raise ValueError(f"QP {self.id} does not go from {self.state.name} to {state.name}")
         self.state = state
 
     def confirm(self):
-        """The connection is known to work in one direction: RTR becomes RTS."""
+        """Go from RTR to RTS, because the connection works in at least one direction."""
         if self.state is State.RTR:
             self.enter(State.RTS)
 
     @property
     def connected(self):
-        """In network mode: a peer is known, and nothing went wrong."""
+        """True in RTR and RTS: in network mode the peer is known, and no error occurred."""
         return self.state in (State.RTR, State.RTS)
 
     @property
     def posted(self):
-        """Requests that are not completed."""
+        """Number of requests that are not completed."""
         return len(self.sq) + len(self.works)
 
     def is_peer(self, packet):
-        """Whether a packet is of the QP this one is connected to."""
+        """Return true if a packet is from the connected QP of the peer."""
         return packet.src_mac == self.remote_mac and packet.src_qp == self.remote_qp_num

@@ -1,4 +1,4 @@
-"""The queue pairs of a host, each with its two sides, and whose packet is whose."""
+"""Queue pairs of a host, each with requester and responder, and the dispatch of packets to them."""
 
 from ...device.index_pool import IndexPool
 from .qp import Mode
@@ -13,7 +13,7 @@ class QpTable:
     ----------
     size : int
     counts : Counter
-        ``unknown_qp``, ``not_connected`` and ``foreign_sender`` tell of packets that were of no connection.
+        ``unknown_qp``, ``not_connected`` and ``foreign_sender`` count packets of no connection, by reason.
     """
 
     def __init__(self, size, counts):
@@ -21,23 +21,23 @@ class QpTable:
         self._turn = 0
 
     def add(self, make, regions, transmit, buffers, payload_max):
-        """A new queue pair, ``make(number)``, and its sides; MemoryError if there are as many as there can be."""
+        """Add a queue pair, ``make(number)``, with requester and responder; raise MemoryError if the table is full."""
         qp = make(self._numbers.take())
         self._sides[qp.id] = (Requester(qp, regions, transmit, self.counts, payload_max),
                               Responder(qp, regions, transmit, buffers, self.counts, payload_max))
         return qp
 
     def remove(self, number):
-        """(Requester, Responder) of a queue pair whose number is free from now on."""
+        """Remove a queue pair, free its number, and return its ``(Requester, Responder)``."""
         self._numbers.give(number)
         return self._sides.pop(number)
 
     def get(self, number):
-        """The :class:`~weft.driver.soft.raw.qp.QueuePair` of a number, or None."""
+        """Return the :class:`~weft.driver.soft.raw.qp.QueuePair` of a number, or None."""
         return self._sides[number][0].qp if number in self._sides else None
 
     def of_packet(self, packet):
-        """(Requester, Responder) of a packet of a connection; None, and counted, if it is of none."""
+        """Return the ``(Requester, Responder)`` of a packet, or count it and return None if it is of no connection."""
         sides = self._sides.get(packet.dst_qp)
         if sides is None:
             self.counts["unknown_qp"] += 1
@@ -50,7 +50,7 @@ class QpTable:
         return None
 
     def in_turns(self):
-        """All requesters; each time another is the first."""
+        """Return all requesters; the first one rotates with each call."""
         requesters = [requester for requester, _ in self._sides.values()]
         self._turn = (self._turn + 1) % max(1, len(requesters))
         return requesters[self._turn:] + requesters[:self._turn]

@@ -5,25 +5,25 @@ from dataclasses import dataclass
 from ...device.index_pool import IndexPool
 from ...terms.enums import AccessFlag
 
-FIRST_VADDR = 1 << 40     # above every offset, so that an address is never taken for one
+FIRST_VADDR = 1 << 40     # above every offset, so that addresses and offsets are distinct
 VADDR_STEP = 1 << 32
 
 
 @dataclass(eq=False)
 class Region:
-    """A memory region.
+    """Memory region.
 
     Attributes
     ----------
     id, key : int
-        What a peer names it by, and what shows that it may.
+        Identifier for the peer, and proof of its permission.
     vaddr : int
         Address of the first byte.
     data : memoryview
-        Its memory.
+        Memory of the region.
     access : AccessFlag
     uses : int
-        Requests of the host that read or write it; as long as there are any it stays.
+        Number of requests of the host that read or write the region; while there are any it cannot be deregistered.
     """
 
     id: int
@@ -34,35 +34,35 @@ class Region:
     uses: int = 0
 
     def offset_of(self, address, length):
-        """Offset of ``length`` bytes at a remote address, or None if they are not inside.
+        """Return the offset of ``length`` bytes at a remote address, or None if they are not inside the region.
 
-        As the document has it: an address from the region's first on is an address, one below it an offset.
+        As in the document, a value from the region's first address on is an address, and a lower value is an offset.
         """
         offset = address - self.vaddr if address >= self.vaddr else address
         return offset if offset + length <= len(self.data) else None
 
 
 class RegionTable:
-    """The regions of a host.
+    """Memory regions of a host.
 
     Parameters
     ----------
     size : int
-        Most there can be.
+        Largest number of regions.
     random : random.Random
-        Of the keys.
+        Source of keys.
     """
 
     def __init__(self, size, random):
         self._ids, self._random, self._regions = IndexPool(size, "memory regions"), random, {}
 
     def add(self, data, access):
-        """A new :class:`Region`.
+        """Add a :class:`Region` and return it.
 
         Raises
         ------
         MemoryError
-            If there are as many as there can be.
+            If the table is full.
         """
         number = self._ids.take()
         region = Region(number, self._random.randrange(1, 1 << 32), FIRST_VADDR + number * VADDR_STEP, data, access)
@@ -70,11 +70,11 @@ class RegionTable:
         return region
 
     def get(self, number):
-        """The region of an id, or None."""
+        """Return the region of an id, or None."""
         return self._regions.get(number)
 
     def remove(self, region):
-        """Its id is free again."""
+        """Remove a region and free its id."""
         del self._regions[region.id]
         self._ids.give(region.id)
 

@@ -1,5 +1,7 @@
-"""The requests of a QP on their way: packets out, answers in, time-outs (document: "Transmission Path", "Timeout and
-Retransmission", "Batch Processing")."""
+"""Requester of a QP: packets out, answers in, time-outs.
+
+Document: "Transmission Path", "Timeout and Retransmission", "Batch Processing".
+"""
 
 import math
 
@@ -15,9 +17,9 @@ _REFUSALS = frozenset({NackReason.INVALID_MR, NackReason.ACCESS, NackReason.BOUN
 class Requester:
     """Sends the requests of a QP.
 
-    Each packet has a sequence number and is answered by itself: a WRITE by an ACK, a READ, which asks for no more
-    than fits a packet, by a READ_RESP, either by a NACK. Requests complete in the order they were posted in. When one
-    fails, those before it still end; those behind it are flushed, and the QP is in ERROR.
+    Each packet has a sequence number and a separate answer: an ACK for a WRITE, a READ_RESP for a READ, or a NACK. A
+    READ packet requests no more data than one packet holds. Requests complete in the order in which they were posted.
+    When one fails, earlier ones still complete; later ones are flushed, and the QP goes to ERROR.
 
     Parameters
     ----------
@@ -26,7 +28,7 @@ class Requester:
     transmit : TransmitQueue
     counts : Counter
     payload_max : int
-        Bytes of payload of a packet.
+        Largest payload of a packet in bytes.
     """
 
     def __init__(self, qp, regions, transmit, counts, payload_max):
@@ -35,12 +37,13 @@ class Requester:
         self._failing = False
 
     def process(self, now):
-        """Do what is due.
+        """Do everything that is due.
 
         Returns
         -------
         float
-            When to call again at the latest; besides after something was posted, came, or left the transmit queue.
+            Latest time of the next call. Call also after a request was posted, an answer arrived, or a frame left the
+            transmit queue.
         """
         qp = self.qp
         if now < qp.due:
@@ -53,10 +56,10 @@ class Requester:
         qp.due = min((entry.send_time for entry in qp.inflight.values()), default=math.inf) + qp.timeout_ns
         return qp.due
 
-    # ---------------------------------------------------------------------------------------- out
+    # ------------------------------------------------------------------------------------ sending
 
     def send_batch(self, now):
-        """Send packets of posted requests, at most a batch of them; true if there are more that could be sent."""
+        """Send packets of posted requests, at most a batch; return true if more could be sent."""
         if self.qp.state is State.ERROR:
             self.flush()
             return False
@@ -69,7 +72,7 @@ class Requester:
         return True
 
     def _present(self):
-        """The request whose packets are next, or None."""
+        """Return the request that has the next packet, or None."""
         qp = self.qp
         if qp.works and not qp.works[-1].whole:
             return qp.works[-1]
@@ -86,7 +89,7 @@ class Requester:
         return work
 
     def _room(self):
-        """Whether another packet may be sent: both sides have place for it."""
+        """Return true if the window and the transmit queue have space for another packet."""
         inflight = self.qp.inflight
         if inflight and seq_distance(self.qp.tx_seq, next(iter(inflight))) >= MAX_INFLIGHT:
             self.counts["inflight_full"] += 1
@@ -97,7 +100,7 @@ class Requester:
         return True
 
     def _send_next(self, work, now):
-        """Give the next packet of a request its sequence number, and send it."""
+        """Assign a sequence number to the next packet of a request, and send it."""
         qp, length = self.qp, min(self.payload_max, work.wr.length - work.built)
         entry = Inflight(qp.tx_seq, now, work, work.built, length)
         qp.tx_seq = (qp.tx_seq + 1) % (1 << SEQ_BITS)
@@ -109,7 +112,7 @@ class Requester:
         self._transmit(entry)
 
     def _transmit(self, entry):
-        """The document's ``rdma_transmit_packet``."""
+        """Send a packet (the document's ``rdma_transmit_packet``)."""
         wr, qp = entry.work.wr, self.qp
         at = wr.local_offset + entry.offset
         more = entry.offset + entry.length < wr.length
@@ -123,7 +126,7 @@ class Requester:
     # --------------------------------------------------------------------------------------- time
 
     def check_timeouts(self, now):
-        """Send again what was not answered in time (the document's ``rdma_timeout_handler``)."""
+        """Retransmit packets whose answer is overdue (the document's ``rdma_timeout_handler``)."""
         for entry in list(self.qp.inflight.values()):
             if now - entry.send_time >= self.qp.timeout_ns and entry.seq in self.qp.inflight:
                 if why := self.transmit.full():
@@ -143,10 +146,10 @@ class Requester:
         self.counts["retransmissions"] += 1
         self._transmit(entry)
 
-    # ----------------------------------------------------------------------------------------- in
+    # ---------------------------------------------------------------------------------- receiving
 
     def on_reply(self, packet, now):
-        """An ACK, a NACK or a READ_RESP of the peer. What nobody waits for is counted and dropped."""
+        """Process an ACK, a NACK or a READ_RESP of the peer. An unexpected one is counted and dropped."""
         self.qp.due = 0
         entry = self.qp.inflight.get(packet.seq)
         if entry is None:
@@ -183,10 +186,10 @@ class Requester:
         else:
             self.counts["mismatched_replies"] += 1
 
-    # ---------------------------------------------------------------------------------------- end
+    # --------------------------------------------------------------------------------- completion
 
     def _fail(self, work, status):
-        """A request failed: it and what is behind it is sent no more."""
+        """Mark a request as failed, and stop sending it and the later ones."""
         works = list(self.qp.works)
         given_up = works[works.index(work):]
         self.qp.inflight = {seq: e for seq, e in self.qp.inflight.items() if e.work not in given_up}
@@ -194,7 +197,7 @@ class Requester:
         self._complete_first()
 
     def _complete_first(self):
-        """Complete the oldest requests, as far as they have ended."""
+        """Complete the oldest requests that have ended, in order."""
         works = self.qp.works
         while works:
             work = works[0]
@@ -208,7 +211,7 @@ class Requester:
                 return
 
     def flush(self):
-        """Complete everything with WR_FLUSH_ERR: the QP is in ERROR."""
+        """Complete all requests with WR_FLUSH_ERR; the QP is in ERROR."""
         self.qp.inflight.clear()
         while self.qp.works:
             self._complete(self.qp.works.popleft(), WCStatus.WR_FLUSH_ERR)

@@ -1,5 +1,7 @@
-"""The peer's requests at a QP: in order, once, answered each by itself (document: "Reception Path", "Out-of-Order
-Handling")."""
+"""Responder of a QP: executes requests of the peer in order and once, with an answer to each packet.
+
+Document: "Reception Path", "Out-of-Order Handling".
+"""
 
 from ...terms.enums import AccessFlag, WCStatus
 from .completion import Completion
@@ -10,11 +12,11 @@ _NEEDED = {Opcode.WRITE: AccessFlag.REMOTE_WRITE, Opcode.READ: AccessFlag.REMOTE
 
 
 class Responder:
-    """Carries out the peer's requests.
+    """Executes the requests of the peer.
 
-    A packet with the expected sequence number is carried out; one that came too early waits in the out-of-order
-    queue; one that was carried out before is answered again: a WRITE by its ACK alone, a READ by what is in memory
-    now. A refused packet is not passed: nothing behind it is ever carried out.
+    A packet with the expected sequence number is executed. An early packet waits in the out-of-order queue. A packet
+    that was executed before is answered again: a WRITE with its ACK alone, a READ with the current contents of memory.
+    The expected sequence number does not advance over a rejected packet, so no later packet is executed.
 
     Parameters
     ----------
@@ -22,10 +24,10 @@ class Responder:
     regions : RegionTable
     transmit : TransmitQueue
     buffers : BufferPool
-        Each packet of the out-of-order queue has one.
+        Each packet of the out-of-order queue occupies one buffer.
     counts : Counter
     payload_max : int
-        Most that a READ gets.
+        Largest number of bytes of a READ.
     """
 
     def __init__(self, qp, regions, transmit, buffers, counts, payload_max):
@@ -33,7 +35,7 @@ class Responder:
         self.payload_max = payload_max
 
     def on_request(self, packet):
-        """A WRITE or a READ of the peer."""
+        """Process a WRITE or a READ of the peer."""
         ahead = seq_distance(packet.seq, self.qp.rx_expected_seq)
         if ahead == 0:
             self._take_in_order(packet)
@@ -72,7 +74,7 @@ class Responder:
         return self._write(packet) if packet.opcode is Opcode.WRITE else self._read(packet)
 
     def _place(self, packet):
-        """(region, offset) of what a packet is about; None if it was refused."""
+        """Return the ``(region, offset)`` of a packet, or None if it was rejected."""
         region = self.regions.get(packet.remote_mr_id)
         if region is None:
             return self._refuse(packet, NackReason.INVALID_MR)
@@ -116,11 +118,11 @@ class Responder:
         self._answer(packet, Opcode.NACK, flags=reason)
 
     def refuse_damaged(self, packet):
-        """A request of the peer had a wrong checksum: it is dropped, and asked for again."""
+        """Drop a request with a wrong checksum, and ask for a retransmission."""
         self._refuse(packet, NackReason.CHECKSUM)
 
     def _answer(self, packet, opcode, *, flags=0, payload=b""):
-        """Reply to a packet. A reply that finds no place is lost: the peer will ask again."""
+        """Reply to a packet. A reply without space in the queue is dropped: the peer will repeat its request."""
         qp = self.qp
         self.transmit.send(Packet(
             opcode, qp.remote_mac, flags=flags, src_qp=qp.id, dst_qp=qp.remote_qp_num, seq=packet.seq,
@@ -128,7 +130,7 @@ class Responder:
             reply=True)
 
     def forget(self):
-        """The QP is gone: give back what waits out of order."""
+        """Free the buffers of the out-of-order queue of a destroyed QP."""
         for _ in self.qp.ooo_queue:
             self.buffers.give()
         self.qp.ooo_queue.clear()

@@ -1,1 +1,1 @@
-"""RoCEv2 reliable connections in software, as the standard has them (IBTA 1.7, chapter 9 and annex A17)."""
+"""RoCEv2 reliable connections in software, according to the standard (IBTA 1.7, chapter 9 and annex A17)."""

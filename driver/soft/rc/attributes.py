@@ -1,4 +1,4 @@
-"""How a software queue pair is set up."""
+"""Attributes of a software queue pair."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _BITS = {"timeout": 5, "retry_cnt": 3, "rnr_retry": 3, "min_rnr_timer": 5, "max_
 
 @dataclass(frozen=True)
 class SoftConnection:
-    """What the peer must know of a software queue pair, to be handed over out of band."""
+    """Connection data of a software queue pair for its peer, exchanged out of band."""
 
     qpn: int
     psn: int
@@ -22,9 +22,9 @@ class SoftConnection:
 class RcAttr:
     """Attributes of a connection, with the names and units of the verbs (ibv_qp_attr).
 
-    ``timeout`` is 4.096 µs · 2^timeout, 0 for ever; ``rnr_retry`` 7 for ever; ``min_rnr_timer`` a code of IBTA table
-    46. ``max_rd_atomic`` READs and atomics may be under way from here, ``max_dest_rd_atomic`` to here.
-    ``end_to_end_credits``: the acknowledgements tell how many receives are posted.
+    ``timeout`` is 4.096 µs · 2^timeout; 0 disables it. An ``rnr_retry`` of 7 means no limit. ``min_rnr_timer`` is a
+    code of IBTA table 46. ``max_rd_atomic`` and ``max_dest_rd_atomic`` limit the outstanding READs and atomics of this
+    end and of the peer. With ``end_to_end_credits`` acknowledgements report the number of posted receives.
     """
 
     path_mtu: MTU = MTU.MTU_1024

@@ -1,4 +1,4 @@
-"""A host that speaks RoCEv2 in software: frames and time in, frames and the next deadline out."""
+"""Host with RoCEv2 in software: frames and time in, frames and the next deadline out."""
 
 import collections
 from random import SystemRandom
@@ -11,31 +11,31 @@ from .mr import MemoryTable
 from .packet import BadPacket, parse
 
 FIRST_QPN = 16
-ARP_ANSWERS = 16   # that wait to be sent
-BURST = 16     # frames of a queue pair before it is the turn of the next
+ARP_ANSWERS = 16   # limit of answers that wait to be sent
+BURST = 16     # frames of a queue pair before the next one's turn
 
 
 class SoftContext:
-    """A host. PDs and CQs are those of the verbs, made with this in place of a card's context.
+    """Host. PDs and CQs are those of the verbs, created with this object instead of a card's context.
 
     Parameters
     ----------
     mac, ip : int
     max_qp, max_mr : int
-        Queue pairs and memory regions there can be.
+        Largest numbers of queue pairs and memory regions.
     first_qpn : int
-        Of the ``max_qp`` numbers that queue pairs get.
+        First of the ``max_qp`` numbers of queue pairs.
     random : random.Random
-        Of first PSNs and key tags; the system's by default, which nobody can foresee.
+        Source of first PSNs and key tags; by default the system's, which is unpredictable.
 
     Attributes
     ----------
     counts : Counter
-        Everything that was dropped, refused or repeated, by name.
+        Number of packets that were dropped, rejected or repeated, by name.
     memory : MemoryTable
     qps : dict of int to SoftQP
     pds, cqs, async_events
-        As of a :class:`~weft.driver.verbs.context.Context`.
+        As in :class:`~weft.driver.verbs.context.Context`.
     """
 
     def __init__(self, *, mac, ip, max_qp=1024, max_mr=1024, first_qpn=FIRST_QPN, random=None):
@@ -51,13 +51,13 @@ class SoftContext:
 
     # ------------------------------------------------------------------------- for PDs, CQs and QPs
 
-    lock = NO_LOCK     # nothing here waits, and one thread uses it
+    lock = NO_LOCK     # no method waits, and one thread uses the object
 
     def check_open(self):
-        """A context in software is always open."""
+        """Do nothing: a context in software is always open."""
 
     def progress(self):
-        """Nothing happens by itself: :meth:`process` needs the time."""
+        """Return false: work is done in :meth:`process`, which needs the time."""
         return False
 
     def new_pd(self):
@@ -65,14 +65,14 @@ class SoftContext:
         return self._pds
 
     def add_qp(self, qp):
-        """Number of a new queue pair; MemoryError if there are as many as there can be."""
+        """Register a queue pair and return its number; raise MemoryError if the table is full."""
         number = self.first_qpn + self._numbers.take()
         self.qps[number] = qp
         self._turns.append(qp)
         return number
 
     def remove_qp(self, qp):
-        """Its number is free again."""
+        """Remove a queue pair and free its number."""
         del self.qps[qp.qp_num]
         self._turns.remove(qp)
         self._numbers.give(qp.qp_num - self.first_qpn)
@@ -80,7 +80,7 @@ class SoftContext:
     # ---------------------------------------------------------------------------- frames and time
 
     def receive(self, frame, now):
-        """A frame came. What is wrong with it is counted, never raised. Whoever asks for the MAC address is told."""
+        """Process a received frame. Errors in it are counted and never raised. ARP requests are answered."""
         if arp.is_arp(frame):
             self._on_arp(frame)
             return
@@ -105,18 +105,21 @@ class SoftContext:
             self._answers.append(reply)
 
     def process(self, now):
-        """Do what is due.
+        """Do everything that is due.
 
         Returns
         -------
         int or None
-            When to call again at the latest; besides after a frame, and after frames were taken.
+            Latest time of the next call. Call also after a frame was received, and after frames were taken.
         """
         self._now = now
         return min((due for qp in list(self._turns) if (due := qp.process(now)) is not None), default=None)
 
     def take_frames(self, most=1024):
-        """Up to ``most`` frames for the NIC, of all queue pairs in turns; :meth:`process` said what time it is."""
+        """Return up to ``most`` frames for the NIC, of all queue pairs in turn.
+
+        The time of the frames is that of the last :meth:`process`.
+        """
         frames = [self._answers.popleft() for _ in range(min(most, len(self._answers)))]
         idle = 0
         while len(frames) < most and idle < len(self._turns):

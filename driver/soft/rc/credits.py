@@ -1,4 +1,4 @@
-"""How many receives a responder says it has left (IBTA 1.7, chapter 9.7.7.2 and table 45)."""
+"""Encoding of the receives that a responder has left (IBTA 1.7, chapter 9.7.7.2 and table 45)."""
 
 import bisect
 
@@ -10,10 +10,10 @@ UNLIMITED = int(Syndrome.ACK)   # code 31: the field is not valid
 
 
 def credit_code(count):
-    """Syndrome of an ACK that tells of ``count`` receives, or of the next lower number that has a code."""
+    """Return the syndrome of an ACK for ``count`` receives, or for the next lower number that has a code."""
     return bisect.bisect_right(CREDITS, count) - 1
 
 
 def credit_count(syndrome):
-    """Receives that an ACK tells of, or None if it tells of none at all."""
+    """Return the number of receives in the syndrome of an ACK, or None if it has none."""
     return None if syndrome == UNLIMITED else CREDITS[syndrome]

@@ -1,5 +1,4 @@
-"""A SEND or WRITE of the peer of which some packets came, and what is wrong with one (IBTA 1.7, chapter
-9.7.4)."""
+"""Partially received SEND or WRITE of the peer, and its validation (IBTA 1.7, chapter 9.7.4)."""
 
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from .opcodes import ENDS, SENDS, STARTS, WRITES
 
 
 class Refusal(Exception):
-    """A packet is not carried out; ``receive`` completes with ``status``, if it concerns one."""
+    """Rejection of a packet; if a receive is affected, it completes with ``status``."""
 
     def __init__(self, syndrome, receive=None, status=WCStatus.WR_FLUSH_ERR):
         super().__init__(f"AETH syndrome {int(syndrome):#x}")
@@ -20,13 +19,13 @@ class Refusal(Exception):
 
     @property
     def ready_later(self):
-        """The packet may come again (RNR NAK)."""
+        """True if the peer may retransmit the packet (RNR NAK)."""
         return answer_of(self.syndrome) is Answer.RNR_NAK
 
 
 @dataclass(eq=False)
 class Message:
-    """A message.
+    """Message in reception.
 
     Attributes
     ----------
@@ -35,9 +34,9 @@ class Message:
     va, rkey, length : int
         Of a WRITE.
     done : int
-        Bytes that came.
+        Received bytes.
     receive : RecvWR or None
-        Of a SEND.
+        Receive of a SEND.
     """
 
     kind: frozenset
@@ -49,12 +48,12 @@ class Message:
 
     @classmethod
     def of(cls, packet, qp):
-        """The message that a first packet begins.
+        """Return the message that begins with a first packet.
 
         Raises
         ------
         Refusal
-            If a WRITE may not go where it is to go.
+            If a WRITE is too long, or may not access its destination.
         """
         if packet.opcode in SENDS:
             return cls(SENDS)
@@ -65,11 +64,11 @@ class Message:
         return cls(WRITES, packet.va, packet.rkey, packet.dma_length)
 
     def continues(self, packet):
-        """Whether a packet may be the next of it."""
+        """Return true if the opcode of a packet can continue the message."""
         return packet.opcode in self.kind and packet.opcode not in STARTS
 
     def check_length(self, packet, pmtu):
-        """Raise Refusal unless the packet has the length of its place: a last one what is left, others the PMTU."""
+        """Raise Refusal unless a packet has the required length: the remaining bytes for a last one, else the PMTU."""
         size, last, first = len(packet.payload), packet.opcode in ENDS, packet.opcode in STARTS
         right = size == pmtu if not last else size <= pmtu and (first or size > 0)
         if self.kind is WRITES:
@@ -79,7 +78,7 @@ class Message:
             raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
 
     def view(self, qp, packet):
-        """Where the payload of a packet of a WRITE goes.
+        """Return the destination of the payload of a WRITE packet.
 
         Raises
         ------

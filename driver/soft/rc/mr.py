@@ -1,4 +1,4 @@
-"""Registered memory of a software endpoint, in the shape of the verbs' MR."""
+"""Registered memory of a software endpoint, with the interface of the verbs' MR."""
 
 from ...device.index_pool import IndexPool
 from ...terms.checks import between, mr_access
@@ -13,9 +13,9 @@ class SoftMR:
     Parameters
     ----------
     pd : PD
-        Of a :class:`~weft.driver.soft.rc.context.SoftContext`.
+        PD of a :class:`~weft.driver.soft.rc.context.SoftContext`.
     memory : int or bytearray
-        A length, for which memory is allocated, or the memory.
+        Memory, or the length of memory to allocate.
     access : AccessFlag
 
     Attributes
@@ -41,7 +41,7 @@ class SoftMR:
         pd.mrs[self] = None
 
     def read(self, length, offset=0):
-        """Bytes of the region."""
+        """Return ``length`` bytes of the region from ``offset`` on."""
         return bytes(self.view[offset:offset + length])
 
     def write(self, data, offset=0):
@@ -49,7 +49,7 @@ class SoftMR:
         self.view[offset:offset + len(data)] = data
 
     def close(self):
-        """Deregister: neither key works any more."""
+        """Deregister the region; neither key is valid afterwards."""
         if not self.closed:
             self.closed = True
             self._table.remove(self.lkey)
@@ -57,14 +57,14 @@ class SoftMR:
 
 
 class MemoryTable:
-    """The registered memory of a host.
+    """Registered memory of a host.
 
     Parameters
     ----------
     size : int
-        Regions there can be.
+        Largest number of regions.
     random : random.Random
-        Of key tags.
+        Source of key tags.
     """
 
     def __init__(self, size, random):
@@ -72,7 +72,7 @@ class MemoryTable:
         self._regions, self._tags = {}, {}
 
     def add(self, mr):
-        """Index of a new region; MemoryError if there are as many as there can be."""
+        """Register a region and return its index; raise MemoryError if the table is full."""
         index = self._indices.take()
         last = self._tags.get(index)
         self._tags[index] = self._random.choice([tag for tag in range(1, 1 << TAG_BITS) if tag != last])
@@ -80,16 +80,16 @@ class MemoryTable:
         return index
 
     def key_of(self, index):
-        """The present key of an index."""
+        """Return the current key of an index."""
         return index << TAG_BITS | self._tags[index]
 
     def remove(self, key):
-        """A key works no more."""
+        """Invalidate a key."""
         del self._regions[key]
         self._indices.give(key >> TAG_BITS)
 
     def view(self, pd, key, va, length, access):
-        """The bytes as a memoryview; None unless the key is one of ``pd``, allows ``access`` and has them inside."""
+        """Return bytes as a memoryview; None unless the key is of ``pd``, allows ``access`` and covers them."""
         mr = self._regions.get(key)
         if mr is None or mr.pd is not pd or access & ~mr.access:
             return None

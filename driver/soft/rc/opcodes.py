@@ -1,4 +1,4 @@
-"""Opcodes of reliable connections, and the headers that follow each (IBTA 1.7, tables 38 and 39)."""
+"""Opcodes of reliable connections, and the extended headers of each (IBTA 1.7, tables 38 and 39)."""
 
 import enum
 
@@ -68,15 +68,15 @@ def _place(row, first, last, imm):
 
 
 def send_opcode(first, last, imm):
-    """Opcode of a packet of a SEND, by its place in the message."""
+    """Return the opcode of a packet of a SEND, by its position in the message."""
     return _place(_SEND, first, last, imm)
 
 
 def write_opcode(first, last, imm):
-    """Opcode of a packet of a WRITE."""
+    """Return the opcode of a packet of a WRITE, by its position in the message."""
     return _place(_WRITE, first, last, imm)
 
 
 def response_opcode(first, last):
-    """Opcode of a packet of the response to a READ."""
+    """Return the opcode of a packet of the response to a READ, by its position."""
     return _place(_READ, first, last, False)

@@ -1,4 +1,4 @@
-"""RoCEv2 packets of reliable connections, read and built (IBTA 1.7, chapter 9.2 and annex A17)."""
+"""RoCEv2 packets of reliable connections: parsing and construction (IBTA 1.7, chapter 9.2 and annex A17)."""
 
 import enum
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ PKEY_MASK = 0x7FFF
 
 
 class Fault(enum.Enum):
-    """What can be wrong with a frame."""
+    """Error of a received frame."""
 
     FOREIGN = "not RoCEv2"
     OTHER_HOST = "for another address"
@@ -23,7 +23,7 @@ class Fault(enum.Enum):
 
 
 class BadPacket(Exception):
-    """A frame that is no packet for this host."""
+    """Frame that is not a valid packet for this host."""
 
     def __init__(self, fault):
         super().__init__(fault.value)
@@ -32,7 +32,7 @@ class BadPacket(Exception):
 
 @dataclass(slots=True)
 class RcPacket:
-    """A packet; header fields that its opcode does not have are zero."""
+    """Packet; header fields that its opcode does not have are zero."""
 
     opcode: RcOpcode
     dest_qp: int
@@ -53,7 +53,7 @@ class RcPacket:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the packets of a connection go, and from where: ``mac`` is that of the next hop."""
+    """Destination and source of the packets of a connection; ``mac`` is that of the next hop."""
 
     mac: int
     ip: int
@@ -63,7 +63,7 @@ class Addresses:
 
 
 def build(packet, to):
-    """The frame of an :class:`RcPacket`, without FCS."""
+    """Return the frame of an :class:`RcPacket`, without FCS."""
     extensions = b"".join(
         header.pack(**{field.name: getattr(packet, field.name) for field in header.fields})
         for header in EXTENSIONS[packet.opcode])
@@ -73,7 +73,7 @@ def build(packet, to):
 
 
 def parse(frame, mac, ip):
-    """The :class:`RcPacket` of a frame that came to these addresses.
+    """Return the :class:`RcPacket` of a frame that was received at these addresses.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A software queue pair in the shape of the verbs' QP: a requester and a responder."""
+"""Software queue pair with the interface of the verbs' QP: a requester and a responder."""
 
 import collections
 
@@ -20,12 +20,12 @@ FIRST_SPORT = 0xC000
 
 
 class SoftQP:
-    """A reliable connection.
+    """Reliable connection.
 
     Parameters
     ----------
     pd : PD
-        Of a :class:`~weft.driver.soft.rc.context.SoftContext`.
+        PD of a :class:`~weft.driver.soft.rc.context.SoftContext`.
     init_attr : QPInitAttr
     psn : int or None
         First PSN sent; random by default.
@@ -34,10 +34,10 @@ class SoftQP:
     ----------
     qp_num : int
     qp_state : QPState
-        INIT, from :meth:`connect` on RTS, in the end ERR.
+        INIT, then RTS from :meth:`connect` on, and ERR after an error.
     receives : deque of RecvWR
     counts : Counter
-        Of the context.
+        Counters of the context.
     """
 
     def __init__(self, pd, init_attr, *, psn=None):
@@ -57,11 +57,11 @@ class SoftQP:
 
     @property
     def connection(self):
-        """What the peer needs."""
+        """:class:`SoftConnection` for the peer."""
         return SoftConnection(self.qp_num, self.psn, self.context.mac, self.context.ip)
 
     def connect(self, peer, attr=None):
-        """INIT to RTS.
+        """Go from INIT to RTS.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class SoftQP:
         Raises
         ------
         ValueError, TypeError
-            If the QP was never connected, or the request is impossible.
+            If the QP was never connected, or the request is invalid.
         BufferError
             If ``max_send_wr`` requests are outstanding.
         """
@@ -100,12 +100,12 @@ class SoftQP:
             self.requester.flush()
 
     def post_recv(self, wr):
-        """Queue a receive work request: each SEND of the peer, and each WRITE with immediate, takes one.
+        """Queue a receive work request: each SEND and each WRITE with immediate of the peer consumes one.
 
         Raises
         ------
         ValueError, TypeError
-            If the request is impossible.
+            If the request is invalid.
         BufferError
             If ``max_recv_wr`` requests are outstanding.
         """
@@ -122,7 +122,7 @@ class SoftQP:
     # ------------------------------------------------------------------------------ for the context
 
     def on_packet(self, packet, now):
-        """A packet of the peer."""
+        """Process a packet of the peer."""
         if self.qp_state is not QPState.RTS:
             self.counts["not_connected"] += 1
         elif packet.src_ip != self.peer.ip:
@@ -133,14 +133,14 @@ class SoftQP:
             self.responder.on_request(packet)
 
     def process(self, now):
-        """Do what is due; when there is something to do next, or None."""
+        """Do everything that is due; return the next deadline, or None."""
         if self.qp_state is not QPState.RTS:
             return None
         self.requester.check_time(now)
         return self.requester.deadline
 
     def next_frame(self, now):
-        """The frame to be sent now, or None: answers first."""
+        """Return the next frame to send, or None; responses come first."""
         packet = self.responder.replies.next_packet() if self.responder else None
         if packet is None and self.qp_state is QPState.RTS:
             packet = self.requester.next_packet(now)
@@ -150,20 +150,20 @@ class SoftQP:
         return build(packet, self._to)
 
     def remote_view(self, packet, length, access, offset=0):
-        """The bytes a packet's RETH or AtomicETH speaks of, as a memoryview; None if the peer may not have them."""
+        """Return the memory that a RETH or AtomicETH names, as a memoryview; None if the peer may not access it."""
         if access & ~self.attr.qp_access_flags:
             return None
         return self.memory.view(self.pd, packet.rkey, packet.va + offset, length, access)
 
-    # ---------------------------------------------------------------------------------------- end
+    # ------------------------------------------------------------------------------------ closing
 
     @property
     def engine(self):
-        """What a CQ that overran tells of it."""
+        """Object on which a CQ that overran calls ``fail``."""
         return self
 
     def fail(self, _status=None):
-        """To ERR; everything posted is flushed. Replies that wait are still sent."""
+        """Go to ERR and flush all requests. Queued replies are still sent."""
         if self.qp_state is QPState.ERR:
             return
         self.qp_state = QPState.ERR
@@ -178,7 +178,7 @@ class SoftQP:
                              qp_num=self.qp_num))
 
     def close(self):
-        """Destroy it; nothing that was posted is completed any more."""
+        """Destroy the QP; outstanding requests do not complete."""
         if self.closed:
             return
         self.closed, self.qp_state = True, QPState.RESET

@@ -1,5 +1,7 @@
-"""What a responder sends, in the order of the PSNs it answers, and what it keeps to answer again (IBTA 1.7, chapter
-9.7.5)."""
+"""Send queue of a responder, in the order of the answered PSNs, and the state for repeated answers.
+
+Source: IBTA 1.7, chapter 9.7.5.
+"""
 
 import collections
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from .packet import RcPacket
 
 @dataclass(eq=False)
 class Resource:
-    """A READ or an atomic that was carried out: its request and, of an atomic, what was there before."""
+    """Executed READ or atomic: its request and, for an atomic, the original value."""
 
     psn: int
     packets: int
@@ -26,8 +28,10 @@ class Resource:
 
 @dataclass(eq=False)
 class Reply:
-    """Packets to be sent: an acknowledgement, or (from packet ``at`` on) an answer to ``request``, which is that of the
-    ``resource`` or, when it came again, a part of it."""
+    """Packets to send: an acknowledgement, or the answer to ``request`` from packet ``at`` on.
+
+    ``request`` is that of ``resource`` or, if it was repeated, a part of it.
+    """
 
     psn: int
     syndrome: int | None
@@ -38,10 +42,10 @@ class Reply:
 
 
 class Replies:
-    """The replies of a queue pair.
+    """Replies of a queue pair.
 
-    There are never more than one for each of the ``max_dest_rd_atomic`` last READs and atomics, which are kept to be
-    answered again, and one acknowledgement, which speaks for all before it.
+    The queue holds at most one reply for each of the last ``max_dest_rd_atomic`` READs and atomics, which are kept for
+    repeated answers, and one acknowledgement, which covers all earlier packets.
     """
 
     def __init__(self, qp):
@@ -53,7 +57,10 @@ class Replies:
         return len(self._queue)
 
     def acknowledge(self, psn, syndrome, msn):
-        """Send an ACK (``syndrome`` None: with the credits of that moment) or a NAK, in place of one that waits."""
+        """Queue an ACK or a NAK, which replaces a queued one.
+
+        ``syndrome`` None is an ACK with the credits at the time of its transmission.
+        """
         for reply in self._queue:
             if reply.resource is None:
                 if syndrome is None and reply.syndrome is not None and reply.psn == psn + 1:
@@ -63,19 +70,19 @@ class Replies:
         self._queue.append(Reply(psn, syndrome, msn))
 
     def check_room(self):
-        """Raise Refusal if the peer has more READs and atomics outstanding than it may."""
+        """Raise Refusal if the peer exceeds its limit of outstanding READs and atomics."""
         if sum(reply.resource is not None for reply in self._queue) >= self.qp.attr.max_dest_rd_atomic:
             raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
 
     def read(self, psn, request, msn):
-        """Answer a READ; PSNs that takes."""
+        """Queue the answer to a READ, and return the number of its PSNs."""
         self.check_room()
         packets = max(1, -(-request.dma_length // self.qp.pmtu))
         self._add(Resource(psn, packets, request, msn))
         return packets
 
     def atomic(self, psn, request, original, msn):
-        """Answer an atomic."""
+        """Queue the answer to an atomic."""
         self._add(Resource(psn, 1, request, msn, original))
 
     def _add(self, resource):
@@ -83,7 +90,7 @@ class Replies:
         self._queue.append(Reply(resource.psn, None, resource.msn, resource, resource.request))
 
     def again(self, psn, request):
-        """Answer a READ, or the rest of one, or an atomic once more; false if it is not among the last ones."""
+        """Answer a repeated READ, the rest of one, or a repeated atomic; return false if its resource is not kept."""
         for resource in self._resources:
             if not resource.psn <= psn < resource.psn + resource.packets:
                 continue
@@ -100,7 +107,7 @@ class Replies:
         return False
 
     def next_packet(self):
-        """The packet to be sent now, or None."""
+        """Return the next packet to send, or None."""
         if not self._queue:
             return None
         reply = self._queue[0]
@@ -116,7 +123,7 @@ class Replies:
         offset = number * pmtu
         size = min(pmtu, request.dma_length - offset)
         view = self.qp.remote_view(request, size, AccessFlag.REMOTE_READ, offset) if size else b""
-        if view is None:        # it was deregistered in the meantime
+        if view is None:        # deregistered in the meantime
             self._queue.clear()
             self.qp.fail()
             return self._packet(RcOpcode.ACKNOWLEDGE, reply.psn + number, wire.Syndrome.NAK_REMOTE_ACCESS, reply.msn)

@@ -1,4 +1,4 @@
-"""A send work request on its way: which packet carries what, and what an answer does (IBTA 1.7, chapter 9.4)."""
+"""Send work request in transmission: contents of its packets, and effect of its answers (IBTA 1.7, chapter 9.4)."""
 
 from dataclasses import dataclass, field
 
@@ -17,23 +17,23 @@ ATOMIC = {WROpcode.ATOMIC_CMP_AND_SWP: RcOpcode.COMPARE_SWAP, WROpcode.ATOMIC_FE
 
 
 class LocalError(Exception):
-    """Memory of a request is not, or not any more, what its keys say."""
+    """Local memory of a request that its keys do not, or no longer, permit."""
 
 
 @dataclass(eq=False)
 class Request:
-    """A request.
+    """Send work request in transmission.
 
     Attributes
     ----------
     wr_id, opcode, sges, remote_va, rkey, imm, swap_add, compare, signaled, fence
         As posted; ``sges`` are (address, length, lkey).
     length, pmtu : int
-        Bytes, and most of a packet.
+        Bytes, and largest payload of a packet.
     first_psn, packets, ssn : int
-        PSNs it needs, which for a READ are those of its response; its number.
+        First PSN and number of PSNs, which for a READ are those of its response; send sequence number.
     answered : int
-        Packets of the response that came, of a READ or an atomic.
+        Received packets of the response to a READ or an atomic.
     status : WCStatus
     """
 
@@ -57,7 +57,7 @@ class Request:
 
     @property
     def end_psn(self):
-        """PSN behind its last."""
+        """PSN after the last one of the request."""
         return self.first_psn + self.packets
 
     @property
@@ -66,21 +66,21 @@ class Request:
 
     @property
     def responded(self):
-        """A READ or an atomic: its answer is more than an acknowledgement."""
+        """True for READs and atomics, whose answer is more than an acknowledgement."""
         return self.is_read or self.opcode in ATOMIC
 
     @property
     def takes_receive(self):
-        """It uses up a receive of the peer."""
+        """True if the request consumes a receive of the peer."""
         return self.opcode in _SENDS or self.opcode in _IMM
 
     def span(self, number):
-        """(offset, bytes) of packet ``number``."""
+        """Return ``(offset, bytes)`` of packet ``number``."""
         offset = number * self.pmtu
         return offset, min(self.pmtu, self.length - offset)
 
     def packet(self, number, memory, pd):
-        """Packet ``number``, without what the connection adds.
+        """Return packet ``number``, without the fields that the connection adds.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Request:
                         imm=self.imm)
 
     def store(self, offset, data, memory, pd):
-        """Put what came into the local memory.
+        """Write received data into the local memory.
 
         Raises
         ------
@@ -117,12 +117,12 @@ class Request:
 
 
 def gather(sges, offset, count, memory, pd, access):
-    """The pieces of memory behind ``count`` bytes from ``offset`` of a scatter-gather list.
+    """Return the pieces of memory of ``count`` bytes from ``offset`` on of a scatter-gather list.
 
     Raises
     ------
     LocalError
-        If a key does not give them, or the list is too short.
+        If a key does not permit the access, or the list is too short.
     """
     views = []
     for address, length, lkey in sges:

@@ -1,4 +1,4 @@
-"""The requester of a reliable connection: requests out, acknowledgements in (IBTA 1.7, chapters 9.7.3 and 9.7.6)."""
+"""Requester of a reliable connection: requests out, acknowledgements in (IBTA 1.7, chapters 9.7.3 and 9.7.6)."""
 
 import collections
 
@@ -12,31 +12,33 @@ from .credits import credit_count
 from .opcodes import READ_RESPONSES, RcOpcode
 from .request import ATOMIC, COMPLETION, LocalError
 
-WINDOW = 64           # packets that are sent and not acknowledged
-ACK_EVERY = 16        # of which so many may pass before an acknowledgement is asked for
-FOR_EVER = 7          # of the RNR retry count
+WINDOW = 64           # limit of packets that are sent and not acknowledged
+ACK_EVERY = 16        # packets between two requests for an acknowledgement
+FOR_EVER = 7          # RNR retry count without limit
 NAK_STATUS = {wire.Syndrome.NAK_INVALID_REQUEST: WCStatus.REM_INV_REQ_ERR,
               wire.Syndrome.NAK_REMOTE_ACCESS: WCStatus.REM_ACCESS_ERR,
               wire.Syndrome.NAK_REMOTE_OPERATIONAL: WCStatus.REM_OP_ERR}
 
 
 class Requester:
-    """Sends requests in order and, after a NAK, a gap in the responses or a time-out, again from the first that is not
-    acknowledged (go-back-N). They complete in order; a failed one takes all behind it along.
+    """Sends requests in order, with go-back-N retransmission.
+
+    After a NAK, a gap in the responses or a time-out, transmission restarts at the first unacknowledged packet.
+    Requests complete in order; a failed one causes the later ones to be flushed.
 
     Parameters
     ----------
     qp : SoftQP
-        Of which it uses ``memory``, ``pd``, ``scq``, ``counts``, ``attr`` and ``fail``.
+        Uses its ``memory``, ``pd``, ``scq``, ``counts``, ``attr`` and ``fail``.
     psn : int
-        First PSN; inside they grow for ever.
+        First PSN; internally PSNs do not wrap.
 
     Attributes
     ----------
     requests : deque of Request
         Posted and not completed.
     una, send_psn, max_psn : int
-        Oldest PSN that is not acknowledged, next to be sent, first that never was.
+        Oldest unacknowledged PSN, next one to send, first one that was never sent.
     """
 
     def __init__(self, qp, psn):
@@ -44,12 +46,12 @@ class Requester:
         self.requests = collections.deque()
         self.una = self.send_psn = self.max_psn = self.next_psn = psn
         self._ssn = 0
-        self._completed = 0            # messages that the peer completed, as far as is known
-        self._limit = None             # last ssn that the peer has receives for
+        self._completed = 0            # messages that the peer has completed, as far as known
+        self._limit = None             # last ssn for which the peer has receives
         self._retries = self._rnr_retries = 0
-        self._since = None             # when something moved last, while something is on its way
+        self._since = None             # time of the last progress, while packets are in flight
         self._rnr_until = None
-        self._gap = None               # PSN of a gap that was answered by going back
+        self._gap = None               # PSN of a gap that has caused a retransmission
 
     def post(self, request):
         """Queue a request."""
@@ -60,10 +62,10 @@ class Requester:
         request.ssn = self._ssn
         self.requests.append(request)
 
-    # ---------------------------------------------------------------------------------------- out
+    # ------------------------------------------------------------------------------------ sending
 
     def next_packet(self, now):
-        """The packet to be sent now, or None."""
+        """Return the next packet to send, or None."""
         request = self._sendable(now)
         if request is None:
             return None
@@ -84,7 +86,7 @@ class Requester:
         return packet
 
     def _sendable(self, now):
-        """The request whose packet may be sent now, or None."""
+        """Return the request whose packet may be sent now, or None."""
         if self._rnr_until is not None:
             if now < self._rnr_until:
                 return None
@@ -103,13 +105,13 @@ class Requester:
         return None if self._stopped_by_credits(request) and self.send_psn > self.una else request
 
     def _stopped_by_credits(self, request):
-        """The peer may have no receive for it: it goes one packet at a time (chapter 9.7.7.2)."""
+        """Return true if the peer may have no receive: then one packet at a time is sent (chapter 9.7.7.2)."""
         return request.takes_receive and self._limit is not None and request.ssn > self._limit
 
     # --------------------------------------------------------------------------------------- time
 
     def check_time(self, now):
-        """Go back to the first unacknowledged packet if nothing moved for too long."""
+        """Go back to the first unacknowledged packet if the time-out has expired without progress."""
         if self._since is not None and self.qp.timeout_ns and now - self._since >= self.qp.timeout_ns:
             self.counts["timeouts"] += 1
             self._gap = None
@@ -117,23 +119,23 @@ class Requester:
 
     @property
     def deadline(self):
-        """When there is something to do, or None."""
+        """Time of the next action, or None."""
         if self._rnr_until is not None:
             return self._rnr_until
         return self._since + self.qp.timeout_ns if self._since is not None and self.qp.timeout_ns else None
 
     def _go_back(self):
-        """Send again from the first unacknowledged packet, unless it was too often."""
+        """Restart transmission at the first unacknowledged packet, or fail if the retry limit is reached."""
         if self._retries >= self.qp.attr.retry_cnt:
             self._fail(self.requests[0], WCStatus.RETRY_EXC_ERR)
             return
         self._retries += 1
         self.send_psn, self._since = self.una, None
 
-    # ----------------------------------------------------------------------------------------- in
+    # ---------------------------------------------------------------------------------- receiving
 
     def on_response(self, packet, now):
-        """An acknowledgement, or a response to a READ or an atomic. What answers nothing is counted and dropped."""
+        """Process an acknowledgement, or a response to a READ or an atomic; count and drop unexpected ones."""
         psn = near(packet.psn, self.una, wire.PSN_BITS)
         if packet.opcode is RcOpcode.ACKNOWLEDGE:
             self._on_ack(packet, psn, now)
@@ -152,7 +154,7 @@ class Requester:
         kind = answer_of(packet.syndrome)
         known = self.una <= psn < self.max_psn
         if kind is Answer.ACK and (known or psn == self.una - 1):
-            self._take_credits(packet)       # one that comes unasked may tell of new receives alone
+            self._take_credits(packet)       # an unsolicited one may report new receives alone
         elif not known:
             self.counts["ghost_responses"] += 1
         if not known:
@@ -165,9 +167,9 @@ class Requester:
             self._on_nak(kind, packet.syndrome, psn, now)
 
     def _on_nak(self, kind, syndrome, psn, now):
-        """A NAK of the oldest packet that is not acknowledged."""
+        """Process a NAK of the oldest unacknowledged packet."""
         if kind is Answer.SEQUENCE_NAK:
-            if self._gap != psn and self._rnr_until is None:    # of what followed the packet that has to wait
+            if self._gap != psn and self._rnr_until is None:    # unless caused by packets after an RNR NAK
                 self._gap = psn
                 self.counts["sequence_naks"] += 1
                 self._go_back()
@@ -193,7 +195,7 @@ class Requester:
         self._limit = None if count is None else completed + count
 
     def _store(self, request, packet, psn):
-        """Take the answer to a READ or an atomic; whether it has the form of one."""
+        """Store the response to a READ or an atomic; return false if its form is wrong."""
         number = psn - request.first_psn
         if not request.is_read:
             data = packet.original.to_bytes(8, "little")
@@ -213,8 +215,10 @@ class Requester:
     # ---------------------------------------------------------------------------------- progress
 
     def _advance(self, psn, now):
-        """Everything below ``psn`` is acknowledged, unless a response is missing: then false, and it is asked for
-        again, once for each gap (implied NAK)."""
+        """Acknowledge everything below ``psn``; return false if a response before it is missing.
+
+        A missing response is requested again, once for each gap (implied NAK).
+        """
         for request in self.requests:
             if request.first_psn >= psn:
                 break
@@ -231,7 +235,7 @@ class Requester:
         return True
 
     def _moved(self, psn, now):
-        """Everything below ``psn`` has ended."""
+        """Complete everything below ``psn``."""
         if psn > self.una:
             self.una, self.send_psn = psn, max(self.send_psn, psn)
             self._retries = self._rnr_retries = 0
@@ -247,7 +251,7 @@ class Requester:
                 return
 
     def _fail(self, request, status):
-        """A request failed; those before it still end."""
+        """Mark a request as failed; earlier ones still complete."""
         request.status = status
         self._moved(self.una, 0)
 
@@ -256,7 +260,7 @@ class Requester:
         self.qp.scq.push(WC(request.wr_id, status, COMPLETION[request.opcode], qp_num=self.qp.qp_num, byte_len=length))
 
     def flush(self):
-        """Complete everything with WR_FLUSH_ERR."""
+        """Complete all requests with WR_FLUSH_ERR."""
         self._since = self._rnr_until = None
         while self.requests:
             self._complete(self.requests.popleft(), WCStatus.WR_FLUSH_ERR)

@@ -1,5 +1,7 @@
-"""The responder of a reliable connection: what the peer asks for, in order and once (IBTA 1.7, chapters 9.7.4 and
-9.7.5)."""
+"""Responder of a reliable connection: executes requests of the peer in order and once.
+
+Source: IBTA 1.7, chapters 9.7.4 and 9.7.5.
+"""
 
 from weft.hdl.contract import wire
 
@@ -15,21 +17,21 @@ from .request import LocalError, gather
 
 
 class Responder:
-    """Carries out the peer's requests.
+    """Executes the requests of the peer.
 
     Parameters
     ----------
     qp : SoftQP
-        Of which it uses ``memory``, ``pd``, ``rcq``, ``receives``, ``counts``, ``attr`` and ``fail``.
+        Uses its ``memory``, ``pd``, ``rcq``, ``receives``, ``counts``, ``attr`` and ``fail``.
     psn : int
-        First PSN expected; inside they grow for ever.
+        First PSN expected; internally PSNs do not wrap.
 
     Attributes
     ----------
     epsn, msn : int
-        Next PSN expected; messages completed.
+        Next PSN expected; number of completed messages.
     replies : Replies
-        What is to be sent.
+        Packets to send.
     """
 
     def __init__(self, qp, psn):
@@ -39,7 +41,7 @@ class Responder:
         self._nak_sent = False
 
     def on_request(self, packet):
-        """A request packet of the peer."""
+        """Process a request packet of the peer."""
         psn = near(packet.psn, self.epsn, wire.PSN_BITS)
         if psn < self.epsn:
             self._on_duplicate(packet, psn)
@@ -55,7 +57,7 @@ class Responder:
                 self._refuse(refusal)
 
     def _take(self, packet):
-        """Carry out the packet that is expected.
+        """Execute the expected packet.
 
         Raises
         ------
@@ -131,7 +133,7 @@ class Responder:
     # --------------------------------------------------------------------------- READ and atomics
 
     def _read(self, packet):
-        """PSNs of the response."""
+        """Queue the response to a READ, and return the number of its PSNs."""
         if packet.dma_length > MESSAGE_BYTES_MAX:
             raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
         if packet.dma_length and self.qp.remote_view(packet, packet.dma_length, AccessFlag.REMOTE_READ) is None:
@@ -154,11 +156,10 @@ class Responder:
         self.msn += 1
         self.replies.atomic(self.epsn, packet, original, self.msn)
 
-    # ------------------------------------------------------------------------ again, and refused
+    # ----------------------------------------------------------------- duplicates and rejections
 
     def _on_duplicate(self, packet, psn):
-        """What was carried out already is answered again, and not done again, except that a READ reads what is there
-        now."""
+        """Answer a repeated packet again without executing it; a READ reads the current contents of memory."""
         self.counts["duplicates"] += 1
         if packet.opcode is RcOpcode.READ_REQUEST or packet.opcode in ATOMICS:
             if not self.replies.again(psn, packet):
@@ -169,7 +170,7 @@ class Responder:
     def _refuse(self, refusal):
         self.replies.acknowledge(self.epsn, refusal.syndrome, self.msn)
         if refusal.ready_later:
-            self._nak_sent = True       # what follows is dropped until this packet comes again
+            self._nak_sent = True       # later packets are dropped until this packet is repeated
             self.counts["rnr_naks_sent"] += 1
             return
         self.counts[f"refused_{wire.Syndrome(refusal.syndrome).name.lower()}"] += 1
@@ -183,7 +184,7 @@ class Responder:
         self.qp.fail()
 
     def flush(self):
-        """The receive of an unfinished message ends, too."""
+        """Complete the receive of an unfinished message with WR_FLUSH_ERR."""
         if self._message is not None and self._message.receive is not None:
             self._complete(self._message.receive, WCStatus.WR_FLUSH_ERR)
         self._message = None

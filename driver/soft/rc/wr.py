@@ -1,4 +1,4 @@
-"""Work requests of a software queue pair: those of the verbs, checked when they are posted."""
+"""Work requests of a software queue pair: those of the verbs, validated when they are posted."""
 
 from ...protocol.segment import MESSAGE_BYTES_MAX
 from ...terms.checks import member, unsigned
@@ -12,12 +12,12 @@ _IGNORED = SendFlags.SOLICITED     # there are no solicited events
 
 
 def send_request(wr, cap, *, signal_all):
-    """The :class:`Request` of a SendWR.
+    """Return the :class:`Request` of a SendWR.
 
     Raises
     ------
     ValueError, TypeError
-        If one of its values is impossible.
+        If a value is invalid.
     """
     opcode = member("opcode", wr.opcode, WROpcode)
     if opcode not in OPCODES:

@@ -1,1 +1,1 @@
-"""Programs that an endpoint in software is for."""
+"""Applications of a software endpoint."""

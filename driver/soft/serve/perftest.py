@@ -1,8 +1,8 @@
-"""The server's side of what perftest's programs say to each other over TCP before and after a test.
+"""Server side of the handshake of perftest's programs over TCP, before and after a test.
 
-Both programs are one at heart, and whatever the client says the server answers with the same kind of thing: its version
-(16 bytes), size of a page and of a cache line (4 bytes each), PMTU (2 bytes), then, as often as they meet, a QP and its
-memory (108 bytes of text), in the end results. Numbers are those of perftest 4.5.
+Client and server are the same program, and the server answers every message with one of the same kind: its version (16
+bytes), size of a page and of a cache line (4 bytes each), PMTU (2 bytes); then, at every synchronization, a QP and its
+memory (108 bytes of text); at the end results. Numbers are those of perftest 4.5.
 """
 
 import re
@@ -18,7 +18,7 @@ _BITS = {"out_reads": 8, "qpn": 24, "psn": 24, "rkey": 32, "va": 64, "ip": 32}
 
 @dataclass(frozen=True)
 class Keys:
-    """A QP and its memory; ``ip`` is that of its GID."""
+    """QP and its memory; ``ip`` is that of its GID."""
 
     out_reads: int
     qpn: int
@@ -32,7 +32,7 @@ class Keys:
             unsigned(name, getattr(self, name), bits)
 
     def pack(self):
-        """As text, filled up with a zero."""
+        """Return the text, padded with zeros."""
         gid = bytes(10) + b"\xff\xff" + self.ip.to_bytes(4, "big")
         text = (f"{0:04x}:{self.out_reads:04x}:{self.qpn:06x}:{self.psn:06x}:{self.rkey:08x}:{self.va:016x}:"
                 + "".join(f"{byte:02x}:" for byte in gid) + f"{0:08x}:")
@@ -40,12 +40,12 @@ class Keys:
 
     @classmethod
     def unpack(cls, data):
-        """Of the text.
+        """Return the :class:`Keys` of a text.
 
         Raises
         ------
         ValueError
-            If it is none, has a number that cannot be, or the GID is no IPv4 address.
+            If the text is malformed, a number is out of range, or the GID is not an IPv4 address.
         """
         _, out_reads, qpn, psn, rkey, va, *rest = (int(word, 16) for word in data.rstrip(b"\0").split(b":") if word)
         gid = bytes(rest[:16])
@@ -55,12 +55,12 @@ class Keys:
 
 
 class Handshake:
-    """One client's conversation: bytes in, bytes out.
+    """Conversation with one client: bytes in, bytes out.
 
     Parameters
     ----------
     connect : callable(Keys, int)
-        Makes a QP for the client's, with this PMTU (IBTA's number); gives its own :class:`Keys`.
+        Creates a QP for the client's QP, with this PMTU (IBTA's number), and returns its :class:`Keys`.
     """
 
     def __init__(self, connect):
@@ -68,12 +68,12 @@ class Handshake:
         self._greeting, self._part = b"", b""
 
     def feed(self, data):
-        """What is to be answered.
+        """Return the answer to ``data``.
 
         Raises
         ------
         ValueError
-            If that is not perftest.
+            If the client is not perftest.
         """
         missing = max(0, GREETING_BYTES - len(self._greeting))
         self._greeting += data[:missing]

@@ -1,4 +1,4 @@
-"""A host in software that perftest's clients can be run against."""
+"""Host in software that serves clients of perftest."""
 
 import select
 import socket
@@ -18,20 +18,20 @@ from ..rc.qp import SoftQP
 from .perftest import Handshake, Keys
 
 MEMORY_BYTES, RECEIVES, READS = 1 << 24, 512, 4
-TIMEOUT = 17        # as in the verbs: half a second
+TIMEOUT = 17        # unit of the verbs: half a second
 MOMENT_S = 0.1
 ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 
 
 class _Watched:
-    """A port, from whose ARP frames is taken which MAC address the host ``wanted`` has, and nothing of others."""
+    """Wrapper of a port that learns the MAC address of the host ``wanted`` from received ARP frames."""
 
     def __init__(self, port, mac):
         self._port, self._mac = port, mac
         self.wanted = self.found = None
 
     def want(self, ip):
-        """Look for this host from now on."""
+        """Select the host whose address to learn."""
         self.wanted, self.found = ip, None
 
     def receive(self):
@@ -54,22 +54,22 @@ class _Watched:
 
 
 class SoftServer:
-    """Serves perftest's clients one after the other: WRITE, READ, SEND and atomics.
+    """Server of perftest's clients, one after the other: WRITE, READ, SEND and atomics.
 
     Parameters
     ----------
     port : object
-        With ``receive``, ``room``, ``send`` and ``fileno``.
+        Has ``receive``, ``room``, ``send`` and ``fileno``.
     mac, ip : int
         Addresses of the host.
     tcp_port : int
-        Where the clients say hello; 0: any that is free.
+        Port of the handshake; 0: any free port.
 
     Attributes
     ----------
     tcp_port : int
     served : int
-        Clients that came and went.
+        Number of clients that have ended.
     """
 
     def __init__(self, port, *, mac, ip, tcp_port=18515):
@@ -83,7 +83,7 @@ class SoftServer:
         self._cq, self._mr = CQ(self.soft, 8192), SoftMR(PD(self.soft), MEMORY_BYTES, ALL)
 
     def step(self):
-        """Do all there is to do now, and wait for more, a moment at most."""
+        """Do all work that is due, then wait for more, at most ``MOMENT_S``."""
         now = time.monotonic_ns()
         deadline = self._pump.round(now)
         self._find_peer()
@@ -93,7 +93,7 @@ class SoftServer:
         ready, _, _ = select.select([self._watched, self._client or self._listener], [], [], wait)
         if self._listener in ready:
             self._client, _ = self._listener.accept()
-            self._client.setblocking(False)     # who does not take what is said is let go
+            self._client.setblocking(False)     # a client that does not read the answers is dropped
             self._handshake = Handshake(self._connect)
         elif self._client in ready:
             self._hear()
@@ -131,7 +131,7 @@ class SoftServer:
         return Keys(READS, self._qp.qp_num, self._qp.psn, self._mr.rkey, self._mr.buf, self.soft.ip)
 
     def _find_peer(self):
-        """Connect as soon as it is known where the client's frames come from."""
+        """Connect the QP once the source of the client's frames is known."""
         if self._wanted is None:
             return
         if self._watched.found is None:
@@ -145,7 +145,7 @@ class SoftServer:
                                        max_dest_rd_atomic=max(READS, peer.out_reads)))
 
     def close(self):
-        """Serve no more."""
+        """Stop serving."""
         if self._client is not None:
             self._leave()
         self._listener.close()
