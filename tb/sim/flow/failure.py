@@ -1,5 +1,5 @@
-"""What ends a command with a sentence for a person, not with a traceback."""
+"""Exception that ends a command with a message for the user and no traceback."""
 
 
 class Failure(Exception):
-    """Something that a person can mend. The message says what is wrong and what to do."""
+    """Error that the user can fix. The message states the cause and the remedy."""
