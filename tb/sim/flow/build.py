@@ -1,4 +1,4 @@
-"""Builds a simulator for a component and caches it.
+"""Build of a simulator for a component, cached by content.
 
 Builds are stored below :data:`BUILD_ROOT` in ``<name>-<hash>/``; the hash covers the Verilog, the options and the
 simulator's version.

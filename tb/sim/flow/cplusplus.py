@@ -1,4 +1,4 @@
-"""Compiles the C++ that Verilator generates, with little overhead on top of the model code.
+"""Compilation of the C++ that Verilator generates, with little overhead on top of the model code.
 
 - A model is one translation unit, because the headers of the standard library take longer to compile than a block.
   Code that runs once is not optimized.

@@ -1,4 +1,4 @@
-"""Runs a command that ends when the process that requested it ends, for any reason.
+"""Guard of a command, which ends the command when the requesting process ends for any reason.
 
 :mod:`weft.tb.sim.flow.process` starts this script as the leader of a new session: ``guard.py LIFELINE COMMAND...``.
 ``LIFELINE`` is a file descriptor whose other end only the requesting process holds. When that process ends, even by

@@ -1,4 +1,4 @@
-"""Runs the cocotb tests of a file in a simulator that is already built, and checks their results.
+"""Run of the cocotb tests of a file in a simulator that is already built, and check of their results.
 
 Each run has a separate folder below that of the build, with the log, the results, the waves and ``rerun.sh``, which
 repeats exactly this run.

@@ -1,4 +1,4 @@
-"""Builds a simulator for a component and runs cocotb tests in it.
+"""Build of a simulator for a component, and run of cocotb tests in it.
 
 :func:`simulate` is the entry point: component (or Verilog text) → Verilog → simulator → bench → verdict. Builds are
 cached by content, so that a second run builds nothing.

@@ -37,7 +37,7 @@ class Mark:
 
 
 class Attacker:
-    """Draws frames that attack a card.
+    """Source of frames that attack a card.
 
     Parameters
     ----------

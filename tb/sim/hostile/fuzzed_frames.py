@@ -41,7 +41,7 @@ def _who(frame):
 
 
 class FrameFuzzer:
-    """Draws frames derived from genuine ones.
+    """Source of random frames derived from genuine ones.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ SHORTEST = 64          # frames must be longer, so that they contain a destinati
 
 
 class Strangers:
-    """Sends invalid frames to both hosts, made from genuine frames of two victims and aimed at them.
+    """Sender of invalid frames to both hosts, made from genuine frames of two victims and aimed at them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Checks the addresses of a card's writes: only its rings, frame slots, status block and the pages of valid MRs.
+"""Check of the addresses of a card's writes: only its rings, frame slots, status block and the pages of valid MRs.
 
 The guard derives the allowed addresses only from the commands that the driver gives; it shares no code with the card.
 """
@@ -24,7 +24,7 @@ class Area:
 
 
 class DmaGuard:
-    """Monitors the DMA writes of one card, byte for byte.
+    """Monitor of the DMA writes of one card, byte for byte.
 
     An MR that allows remote writes may be written from MR_CREATE on until the response to MR_DESTROY. Create the guard
     directly after the :class:`~weft.driver.verbs.context.Context`, before any memory is registered.

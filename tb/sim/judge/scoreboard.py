@@ -19,7 +19,7 @@ FORBIDDEN = (Reason.BAD_FRAME, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_
 
 
 class Scoreboard:
-    """Follows one receiving card: every received frame goes through the model, and every report is compared.
+    """Scoreboard of one receiving card: every received frame goes through the model, and every report is compared.
 
     It monitors the link (received frames, in order) and the host's memory (the card's writes to the META_REPORT ring),
     so it depends on neither the driver's bookkeeping nor the card's. It requires that
@@ -27,7 +27,7 @@ class Scoreboard:
     - every PSN that leaves the model's window without having been received is reported in a NODE exactly once, in
       order;
     - nodes retire in order of RSN;
-    - a hole counts as filled only if its retransmission arrived; if that arrived before a later node was reached, it
+    - a hole counts as filled only if its retransmission arrived; if that arrived before any for a later node, it
       must count, in the node or by an UNMATCHED report before the node retires;
     - a hole left open stays missing until it is filled;
     - PSNs that are not missing are in a node only as far as the driver reports that it made spans;

@@ -23,7 +23,7 @@ DAMAGED_BITS = 12          # longest burst of damaged bits
 
 
 class FaultAgent:
-    """Injects faults into some reads of a host.
+    """Injector of faults into some reads of a host.
 
     Works with either model of the hard block, and emulates functions of the hard block that the models lack: the
     completion time-out, and discontinued packets.

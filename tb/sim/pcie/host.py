@@ -39,7 +39,7 @@ class HostConfig(HostTiming):
 
 
 class _Watch(logging.Handler):
-    """Fails the test if the model logs a warning: the model drops bad requests with one, and a bench would hang."""
+    """Log handler that fails the test on a warning: the model drops bad requests with one, and a bench would hang."""
 
     def __init__(self, host):
         super().__init__(logging.WARNING)

@@ -21,8 +21,8 @@ async def msix_table(host):
 async def reset_function(host, table=None):
     """Perform a function-level reset, with the parts of the hard block and of the host's kernel.
 
-    The hard block terminates the function's outstanding requests and discards their completions; the card signals the
-    end of its reset. Then the host restores bus mastering and the MSI-X table.
+    The hard block ends the function's outstanding reads with an error and sends none of its requests; the card signals
+    the end of its reset. Then the host restores bus mastering and the MSI-X table.
 
     Parameters
     ----------

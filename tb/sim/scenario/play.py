@@ -22,7 +22,7 @@ ALWAYS_OUT = {"phase", "va"}
 
 
 class Recorder:
-    """Records the entries written to the META_REPORT ring of a host.
+    """Recorder of the entries written to the META_REPORT ring of a host.
 
     Parameters
     ----------

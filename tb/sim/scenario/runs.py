@@ -47,7 +47,7 @@ def run_model(scenario, device_type=TimedDevice):
 
 
 class Gateware:
-    """Runs scenarios on the gateware and caches their results by content."""
+    """Runner of scenarios on the gateware, with results cached by content."""
 
     def __init__(self):
         gateware = hashlib.sha256(two_cards_text(preset("test")).encode()).hexdigest()

@@ -151,7 +151,7 @@ ALL = FIT + JUDGE
 
 
 class Losses:
-    """Selects the lost packets by PSN and number of transmissions, not by their order on the link.
+    """Selection of the lost packets by PSN and number of transmissions, not by their order on the link.
 
     Therefore both sides of a comparison lose the same packets, whatever else differs.
 

@@ -73,7 +73,7 @@ class End:
 
 
 class Sink(End):
-    """Receives the beats that a card sends; a subclass processes them."""
+    """Receiver of the beats that a card sends; a subclass processes them."""
 
     def __init__(self, bus):
         super().__init__(bus)
@@ -125,7 +125,7 @@ class Sink(End):
 
 
 class Source(End):
-    """Sends beats to a card; a subclass chooses them."""
+    """Sender of beats to a card; a subclass chooses them."""
 
     def __init__(self, bus):
         super().__init__(bus)

@@ -26,7 +26,7 @@ class _End:
         self._woken_ps = None
 
     def _wake(self):
-        """Be called from the next edge on, but not at the current one."""
+        """Enable the calls of ``_edge`` from the next edge on, but not at the current one."""
         self._woken_ps = get_sim_time("ps")
         self._ticker.wake(self._tick)
 
@@ -49,7 +49,7 @@ class _End:
 
 
 class StreamSource(_End):
-    """Offers values to the stream input ``prefix`` of ``dut``.
+    """Source of values for the stream input ``prefix`` of ``dut``.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class StreamSource(_End):
 
 
 class StreamSink(_End):
-    """Receives values from the stream output ``prefix`` of ``dut``.
+    """Sink of values from the stream output ``prefix`` of ``dut``.
 
     Fails the test if an offered value is withdrawn or changed before it is taken.
 

