@@ -124,7 +124,7 @@ async def run_case(room, blocks, case, generation, rng):
 
 @cocotb.test()
 async def stalls(dut):
-    """Leave the figures by name."""
+    """Pass the figures by name to the benchmark."""
     await start_clock(dut)
     blocks = {}
     room = LightRoom(dut, lambda line: blocks.get(line, bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES)

@@ -47,7 +47,7 @@ class LightRoom:
         self.dut.registers__prefetch_depth.value = self.dut.registers__prefetch_watermark.value = depth
 
     async def create(self, qpn, generation, *, first_psn, end_psn, line, nodes):
-        """Create a QP with losses from ``first_psn`` to before ``end_psn``, and a list of ``nodes`` from ``line`` on."""
+        """Create a QP with losses from ``first_psn`` up to ``end_psn`` - 1, and a list of nodes from ``line`` on."""
         who = {"qpn": qpn, "generation": generation}
         await write_qp(self.dut, **who)
         await self._create.send(pack(ListCreate, **who, psn=end_psn))

@@ -1,6 +1,6 @@
 """Wide-area experiments, compared with their targets: rates, goodput, rivals, bursts, outages, many QPs.
 
-Every experiment is an :class:`~weft.model.wan.experiment.Experiment` with the settings in the name of its row and
+Every experiment is an :class:`~weft.model.wan.experiment.Experiment` with the settings that its row states and
 otherwise default settings, with seed 1, on one processor. A share is relative to the payload rate after warm-up; ``of
 1 - loss`` is relative to the rate that the line delivers. Longer experiments are in
 :mod:`~weft.tb.verify.bench.wide_area_long`.

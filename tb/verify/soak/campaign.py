@@ -32,6 +32,7 @@ class Soak:
 
     Attributes
     ----------
+    runs, cycles, completed : int
         ``completed`` is the number of completed requests with correct data.
     met : Counter
         Counts of :data:`~weft.tb.verify.soak.bins.BINS`.

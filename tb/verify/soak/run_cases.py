@@ -34,7 +34,7 @@ FRAGILE = 0            # number of the lane that hazards make fail: the first
 
 
 class Run:
-    """Run according to a :class:`~weft.tb.verify.soak.plan.Plan`.
+    """Run of a :class:`~weft.tb.verify.soak.plan.Plan`.
 
     Attributes
     ----------
