@@ -88,7 +88,7 @@ class Agent:
             port = next(p for p in iter(lambda: self._random.randrange(1 << 15, PORT_MAX), None)
                         if p not in self.listeners)
         if port in self.listeners:
-            raise ValueError(f"somebody listens on port {port}")
+            raise ValueError(f"another listener has port {port}")
         self.listeners[port] = listener = Listener(self, port, backlog, on_request)
         return listener
 

@@ -96,7 +96,7 @@ def decode_body(encoding, count, body):
     else:
         raise ValueError(f"unknown encoding {encoding}")
     if len(holes) != count:
-        raise ValueError(f"the node says {count} holes, its body holds {len(holes)}")
+        raise ValueError(f"the node states {count} holes, its body holds {len(holes)}")
     if any(a >= b for a, b in zip(holes, holes[1:], strict=False)):
         raise ValueError("holes out of order")
     return tuple(holes)

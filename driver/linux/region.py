@@ -92,7 +92,7 @@ def open_u_dma_buf(name=None, *, listed=U_DMA_BUF, devices=Path("/dev")):
     said = listed / names[0]
     size, physical = int((said / "size").read_text(), 0), int((said / "phys_addr").read_text(), 0)
     if physical % PAGE or size < PAGE:
-        raise InvalidValue(f"{said} says {size} bytes at {physical:#x}, which are no pages")
+        raise InvalidValue(f"{said} states {size} bytes at {physical:#x}, which are no pages")
     try:
         file = os.open(devices / names[0], os.O_RDWR | os.O_SYNC)
     except OSError as error:

@@ -110,7 +110,7 @@ class HostToCardRing(_Ring):
         """
         while len(entry) > abi.BLOCK_BYTES:
             if self.room < len(entry) // abi.BLOCK_BYTES:
-                raise BufferError(f"{self.ring.name} has room for {self.room}")
+                raise BufferError(f"{self.ring.name} has {self.room} free slots")
             self._pushed.append(entry[:abi.BLOCK_BYTES])
             self._cookies.append(_PART)
             self._parts += 1
@@ -132,7 +132,7 @@ class HostToCardRing(_Ring):
                 self.push(descriptor, cookie)
             return
         if len(descriptors) > self.room:
-            raise BufferError(f"{self.ring.name} has room for {self.room}")
+            raise BufferError(f"{self.ring.name} has {self.room} free slots")
         self._pushed.extend(descriptors)
         self._cookies.extend(cookies)
         self._new += len(descriptors)

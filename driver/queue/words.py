@@ -22,7 +22,7 @@ def words(layout, *parts):
     for name, bits in ((part, layout.by_name[part].width) if isinstance(part, str) else part for part in parts):
         start = layout.offset_of(name)
         if start % 8 or bits not in _CHARS or start // 8 < at:
-            raise ValueError(f"{layout.name}.{name} does not begin a word of {bits} bits behind byte {at}")
+            raise ValueError(f"{layout.name}.{name} does not begin a word of {bits} bits after byte {at}")
         text += f"{start // 8 - at}x{_CHARS[bits]}"
         at = (start + bits) // 8
     return struct.Struct(f"{text}{layout.size_bytes - at}x")

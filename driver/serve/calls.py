@@ -172,7 +172,7 @@ def create_srq(client, request, _tail, _files):
 def modify_srq(client, request, _tail, _files):
     srq = client.find(Kind.SRQ, request.handle)
     if request.max_wr > srq.ring.slots:
-        raise InvalidValue(f"max_wr is {request.max_wr}; this SRQ has room for {srq.ring.slots}")
+        raise InvalidValue(f"max_wr is {request.max_wr}; this SRQ has {srq.ring.slots} slots")
     srq.modify(SrqAttr(request.max_wr, request.max_sge, request.srq_limit), request.mask)
     return {}, []
 

@@ -130,7 +130,7 @@ def disconnect(client, request, _tail, _files):
 def notify(client, request, _tail, _files):
     _find(client, request)
     if request.event != EventType.COMM_EST:
-        raise InvalidValue(f"nobody needs to be told of event {request.event}")
+        raise InvalidValue(f"event {request.event} cannot be requested")
     return {}, []
 
 

@@ -253,7 +253,7 @@ def private_data(param, most):
         If it has more than ``most`` bytes.
     """
     if param.private_data_len > most:
-        raise InvalidValue(f"{param.private_data_len} bytes of private data; there is room for {most}")
+        raise InvalidValue(f"{param.private_data_len} bytes of private data; at most {most} fit")
     return param.private_data.to_bytes(CM_PRIVATE_BYTES_MAX, "little")[: param.private_data_len]
 
 

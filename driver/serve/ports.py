@@ -7,7 +7,7 @@ from ..connection.agent import PORT_MAX
 from ..terms.errors import PyverbsRDMAError
 
 FIRST_PORT = 1 << 15       # first of the ports that are assigned automatically
-LISTENS = "somebody listens on port"
+LISTENS = "another listener has port"
 _of_cards = weakref.WeakKeyDictionary()
 
 

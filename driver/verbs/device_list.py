@@ -98,7 +98,7 @@ def device_at(ip):
     if not names:
         raise PyverbsRDMAError(f"no device has the address {IPv4Address(ip)}", errno.ENODEV)
     if len(names) > 1:
-        raise PyverbsRDMAError(f"an address of this host has to say which of {len(names)} devices is meant",
+        raise PyverbsRDMAError(f"an address of this host must select one of {len(names)} devices",
                                errno.ENODEV)
     return names[0]
 

@@ -175,7 +175,7 @@ class QP(QPLife, Closing):
 
     def _prepare(self, operation):
         if self.attr.standard and not self.engine.is_write(operation):
-            raise NotSupported("of what the verbs know, this card does to a standard peer nothing but writes")
+            raise NotSupported("to a standard peer this card sends RDMA writes only")
         self.engine.prepare(operation)
 
     def _check_able(self):

@@ -165,4 +165,4 @@ def _sge(sge):
 
 
 def _raise_end(what, va, length):
-    raise InvalidValue(f"{what} of {length} bytes at {va:#x} ends behind the last address")
+    raise InvalidValue(f"{what} of {length} bytes at {va:#x} ends beyond the last address")

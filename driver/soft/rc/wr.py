@@ -36,7 +36,7 @@ def send_request(wr, cap, *, signal_all):
         raise ValueError(f"an atomic brings {ATOMIC_BYTES} bytes, not {length}")
     remote = unsigned("remote_addr", wr.remote_addr, 64)
     if remote + length > 1 << 64:
-        raise ValueError(f"{length} bytes at {remote:#x} end behind the last address")
+        raise ValueError(f"{length} bytes at {remote:#x} end beyond the last address")
     return Request(
         unsigned("wr_id", wr.wr_id, 64), opcode, sges, remote, unsigned("rkey", wr.rkey, 32),
         imm=unsigned("imm_data", wr.imm_data, 32), swap_add=unsigned("swap", swap_add, 64),

@@ -1,1 +1,1 @@
-"""Agents around single blocks of the card that tests and benchmarks share."""
+"""Agents around single blocks of the card, shared by tests and benchmarks."""

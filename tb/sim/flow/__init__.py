@@ -1,1 +1,1 @@
-"""From a component to a simulator run and its verdict."""
+"""Simulation flow: from a component to a simulator run and its verdict."""

@@ -1,4 +1,4 @@
-"""Settings that go into a simulator run, and the result that comes out of it, both as JSON."""
+"""Settings passed into a simulator run, and the result passed out of it, both as JSON."""
 
 import json
 import os
@@ -10,29 +10,29 @@ VARIABLE, RESULT = "WEFT_SETTINGS", "result.json"
 
 
 def run_bench(component=None, *, settings=None, env=None, **options):
-    """Run a bench by :func:`~weft.tb.sim.flow.simulate.simulate`.
+    """Run a bench with :func:`~weft.tb.sim.flow.simulate.simulate`.
 
     Parameters
     ----------
     settings : object
-        What :func:`given` returns in the bench.
+        Value that :func:`given` returns in the bench.
     component, env, options
-        Of ``simulate``.
+        As for ``simulate``.
 
     Returns
     -------
     object
-        What the bench gave to :func:`leave`; None if it left nothing.
+        Value that the bench passed to :func:`leave`; None if it passed none.
     """
     result = simulate(component, env={VARIABLE: json.dumps(settings), **(env or {})}, **options) / RESULT
     return json.loads(result.read_text()) if result.exists() else None
 
 
 def given():
-    """Return the settings of this run, inside the simulator."""
+    """Return the settings of this run. Called inside the simulator."""
     return json.loads(os.environ[VARIABLE])
 
 
 def leave(result):
-    """Leave the result of this run, inside the simulator."""
+    """Write the result of this run. Called inside the simulator."""
     Path(os.environ["WEFT_RUN"], RESULT).write_text(json.dumps(result))

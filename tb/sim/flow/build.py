@@ -1,6 +1,6 @@
-"""From a component to a simulator that is built once and kept.
+"""Build of a simulator for a component, cached by content.
 
-Everything lies below :data:`BUILD_ROOT`, in ``<name>-<hash>/``; the hash covers the Verilog, the options and the
+Builds are stored below :data:`BUILD_ROOT` in ``<name>-<hash>/``; the hash covers the Verilog, the options and the
 simulator's version.
 """
 
@@ -25,21 +25,21 @@ _elaborated = weakref.WeakKeyDictionary()      # {top: Verilog} of a component
 
 
 def tail(log):
-    """The last lines of a log."""
+    """Return the last :data:`LOG_LINES` lines of a log; empty if the file is missing."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return "\n".join(lines[-LOG_LINES:])
 
 
 def check_room(folder):
-    """Raise ``OSError`` if the disk is full: what failed there failed of that, whatever it says."""
+    """Raise ``OSError`` if the disk is full. Called after a failure, to report the full disk as the cause."""
     if shutil.disk_usage(folder).free < ROOM_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def elaborate(component, top):
-    """Verilog text of a component with a signature; flattened members are the ports of module ``top``.
+    """Return the Verilog text of a component with a signature; flattened members are the ports of module ``top``.
 
-    It is kept, see :mod:`~weft.tb.sim.flow.kept_text`; the same component is not even looked for twice.
+    The text is cached on disk, see :mod:`~weft.tb.sim.flow.kept_text`, and in this process per component object.
     """
     texts = _elaborated.setdefault(component, {})
     if top not in texts:
@@ -63,14 +63,14 @@ def _elaborate(component, top):
 
 
 def build(text, *, top, name, sim, waves=False, optimize="build", everything=False):
-    """Build (or find) the simulator of Verilog ``text`` and return its folder.
+    """Build the simulator of Verilog ``text``, or find the cached build; return its folder.
 
     Parameters
     ----------
     optimize : str
-        ``"build"``: compile quickly, for blocks. ``"run"``: simulate quickly, for long runs. Verilator only.
+        ``"build"``: compile fast, for blocks. ``"run"``: simulate fast, for long runs. Verilator only.
     everything : bool
-        Let the bench see every signal, not the ports of ``top`` alone: several times slower under Verilator.
+        Make every signal visible to the bench, not only the ports of ``top``: several times slower under Verilator.
     """
     tool = simulators.tool(sim)
     wave_kind = tool.wave_kind() if waves else None
@@ -79,7 +79,7 @@ def build(text, *, top, name, sim, waves=False, optimize="build", everything=Fal
     where = BUILD_ROOT / f"{name}-{digest}"
     with locked(BUILD_ROOT / ".locks" / f"{name}-{digest}"):
         if not (where / "ready").exists():
-            if where.exists():  # a build that was stopped: make would take halves of files for whole ones
+            if where.exists():  # an interrupted build: make would take its incomplete files for complete ones
                 shutil.rmtree(where)
             where.mkdir(parents=True)
             ports = top_ports(text, top)

@@ -1,8 +1,10 @@
-"""Compiles what Verilator wrote, in little more than the time that the code itself takes.
+"""Compilation of the C++ that Verilator generates, with little overhead on top of the model code.
 
-- A model is one file: the headers of the standard library take longer than a block. What runs once is not optimized.
-- The run-time library is the same for all models, and the writers of waves and the precompiled header for all with the
-  same switches: they are kept beside the builds. A precompiled header that the compiler refuses is read as text.
+- A model is one translation unit, because the headers of the standard library take longer to compile than a block.
+  Code that runs once is not optimized.
+- The run-time library is the same for all models. The wave writers and the precompiled header are the same for all
+  models with equal compiler switches. All three are cached beside the builds. If the compiler rejects the precompiled
+  header, it reads the header as text.
 """
 
 import hashlib
@@ -18,18 +20,18 @@ KEPT, PART = "verilated-", "part-of-verilated-"
 INCLUDED = ("verilated.h", "verilated_dpi.h", "verilated_vpi.h")
 RUNS_ONCE = '#pragma GCC optimize("O0")\n'
 LARGE_BYTES = 200_000
-# With -O2, a card takes twice as long to compile and as long to simulate. Functions of thousands of stores: without
-# limits the compiler spends a third of its time on which of them others may overwrite.
+# With -O2, a card takes twice as long to compile and the same time to simulate. In functions with thousands of stores,
+# the compiler without limits spends a third of its time on alias analysis.
 LIMITS = "--param=sccvn-max-alias-queries-per-access=20 --param=dse-max-alias-queries-per-store=8"
 OPTIMIZE = [f"OPT_FAST=-O1 {LIMITS}", "OPT_GLOBAL=-O2"]
-# Only the writers of waves, which are compiled apart, look at these.
+# Only the wave writers, which are compiled separately, use these macros.
 NO_WAVES = ["VM_TRACE=0", "VM_TRACE_FST=0", "VM_TRACE_VCD=0"]
 
 
 def compile_model(where, *, main, apart, log, environment):
     """Compile and link the model in folder ``where``, whose makefile is ``Vtop.mk``, with the file ``main``.
 
-    ``apart``: large files, and what runs once, are compiled alone, for the processors to share.
+    With ``apart``, large files and the code that runs once are separate translation units, compiled in parallel.
     """
     classes = (where / "Vtop_classes.mk").read_text()
     library = _names(classes, "GLOBAL_FAST", "GLOBAL_SLOW")
@@ -59,14 +61,14 @@ def _includes(names):
 
 
 def _names(classes, *lists):
-    """Names of files in some lists of ``Vtop_classes.mk``."""
+    """Return the file names in the given lists of ``Vtop_classes.mk``."""
     return [name for kind in lists
             for name in re.search(rf"^VM_{kind} \+= \\\n((?:  .*\\\n)*)", classes, re.MULTILINE)[1].split()
             if name != "\\"]
 
 
 def _files(where, classes, main, apart):
-    """Write the files that include those of the model; names of all that are to be compiled."""
+    """Write the files that include those of the model; return the names of all files to compile."""
     fast, slow = ([f"{name}.cpp" for name in _names(classes, f"CLASSES_{speed}", f"SUPPORT_{speed}")]
                   for speed in ("FAST", "SLOW"))
     large = [name for name in fast if apart and (where / name).stat().st_size > LARGE_BYTES]
@@ -81,8 +83,10 @@ def _files(where, classes, main, apart):
 
 
 def _keep(where, name, sources, command, targets, log, environment):
-    """Link folder ``name`` in ``where`` to one with these sources, ``{file: text}``, and what ``command`` makes of
-    them: kept, or made now. Without sources there is none."""
+    """Link ``where / name`` to a folder with the sources ``{file: text}`` and the results of ``command``.
+
+    The folder is cached, and built if it is missing. Without sources, no link is made.
+    """
     if not sources:
         return
     digest = hashlib.sha256("\0".join([version("verilator"), repr(sources), *command, *targets]).encode())

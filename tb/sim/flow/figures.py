@@ -1,4 +1,4 @@
-"""Figures that commands measure: their table, their bars, and ``sim_build/reports/bench.json``.
+"""Measured figures: their tables, their limits, and ``sim_build/reports/bench.json``.
 
 The report is a list of ``{"name", "unit", "value", "command", "conditions"}``.
 """
@@ -16,22 +16,22 @@ from rich.table import Table
 from weft.tb.sim.flow.build import BUILD_ROOT
 
 REPORT = BUILD_ROOT / "reports/bench.json"
-FILE_WIDTH = 100       # columns of a table that does not go to a terminal
+FILE_WIDTH = 100       # columns of a table that is not printed on a terminal
 
 
 @dataclass(frozen=True)
 class Row:
-    """A figure.
+    """Measured figure.
 
     Attributes
     ----------
     name, unit : str
-        The name is one word, the same in every run.
+        The name is one word and the same in every run.
     value : float
     at_least, at_most : float or None
-        The bar. A value on its wrong side fails the benchmark.
+        Limits. A value beyond its limit fails the benchmark.
     conditions : str
-        Under which it was measured, and what it counts; empty: those of its :class:`Benchmark`.
+        Conditions of the measurement and what it counts; empty: those of its :class:`Benchmark`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Row:
 
     @property
     def bar(self):
-        """The bar in words, empty without one."""
+        """Return the limit as text; empty without a limit."""
         if self.at_least is not None:
             return f"at least {self.at_least:,.4g}"
         return f"at most {self.at_most:,.4g}" if self.at_most is not None else ""
@@ -55,12 +55,12 @@ class Row:
 
 
 def judged(name, rows, command):
-    """Show and keep rows that ``command`` measured, beside those that it did not measure this time.
+    """Print the rows that ``command`` measured and merge them into the report; other rows of the report stay.
 
     Returns
     -------
     int
-        Exit status: 1 if a row misses its bar.
+        Exit status: 1 if a row misses its limit.
     """
     if not rows:
         return 0
@@ -69,7 +69,7 @@ def judged(name, rows, command):
 
 
 def output():
-    """Console for tables of figures."""
+    """Return the console for tables of figures."""
     console = Console()
     if not console.is_terminal:
         console.width = FILE_WIDTH
@@ -82,14 +82,14 @@ def values():
 
 
 def judge(console, name, rows, before, command=None):
-    """Show and keep rows; return a sentence for each row that misses its bar.
+    """Print rows and merge them into the report; return a sentence for each row that misses its limit.
 
     Parameters
     ----------
     before : dict of str to float
         Values to compare with.
     command : str, optional
-        Command that measured a part of benchmark ``name``; without it the rows are the whole benchmark.
+        Command that measured part of benchmark ``name``; without it, the rows are the whole benchmark.
     """
     show(console, name, rows, before)
     merge_report(rows, command or f"weft bench --only {name}", whole=not command)
@@ -105,7 +105,7 @@ def exit_status(console, problems):
 
 
 def show(console, name, rows, before):
-    """Print rows as tables, one for each group of conditions; ``before``: values to compare with."""
+    """Print rows as tables, one per group of conditions; ``before`` holds the values to compare with."""
     console.print(f"[bold]{name}[/]")
     for conditions, group in itertools.groupby(rows, lambda row: row.conditions):
         console.print(Padding(escape(conditions), (0, 0, 0, 2)), style="dim")
@@ -123,7 +123,7 @@ def show(console, name, rows, before):
 
 
 def load_report():
-    """Return the rows of the report; an empty list if the file is missing or has another form."""
+    """Return the rows of the report; an empty list if the file is missing, is not JSON, or is not a list."""
     try:
         rows = json.loads(REPORT.read_text())
     except (OSError, json.JSONDecodeError):
@@ -132,7 +132,7 @@ def load_report():
 
 
 def merge_report(rows, command, whole):
-    """Put the rows of ``command`` into the report; if they are its ``whole``, they replace all its earlier rows."""
+    """Merge the rows of ``command`` into the report; if ``whole``, they replace all earlier rows of that command."""
     merged = {row["name"]: row for row in load_report()}
     for row in rows:
         merged[row.name] = {"name": row.name, "unit": row.unit, "value": row.value,

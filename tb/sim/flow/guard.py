@@ -1,8 +1,8 @@
-"""Runs a command that ends with the process that wanted it, however that one ends.
+"""Guard of a command, which ends the command when the requesting process ends for any reason.
 
-Started by :mod:`weft.tb.sim.flow.process` as the leader of a session of its own: ``guard.py LIFELINE COMMAND...``.
-``LIFELINE`` is a descriptor whose other end only the wanting process holds. When that process is gone, by a signal
-that nobody can catch too, the lifeline ends, and with it everything the command has started.
+:mod:`weft.tb.sim.flow.process` starts this script as the leader of a new session: ``guard.py LIFELINE COMMAND...``.
+``LIFELINE`` is a file descriptor whose other end only the requesting process holds. When that process ends, even by
+SIGKILL, the descriptor reaches end of file, and the guard kills everything that the command has started.
 """
 
 import _thread
@@ -10,18 +10,18 @@ import os
 import signal
 import sys
 
-SIGNALLED = 128  # and the signal's number: the exit status of a command that a signal ended, as in a shell
+SIGNALLED = 128  # plus the signal number: exit status of a command that a signal ended, as in a shell
 
 
 def watch(lifeline):
-    """Kill the whole group, this process too, when the other end of ``lifeline`` is closed."""
+    """Kill the whole process group, including this process, when the other end of ``lifeline`` is closed."""
     while os.read(lifeline, 1):
         pass
     os.killpg(0, signal.SIGKILL)
 
 
 def main():
-    """Run the command; its exit status."""
+    """Run the command and exit with its status."""
     lifeline, command = int(sys.argv[1]), sys.argv[2:]
     os.set_inheritable(lifeline, False)
     _thread.start_new_thread(watch, (lifeline,))

@@ -1,4 +1,4 @@
-"""Icarus Verilog of the system: builds in a second, and disagrees with Verilator where a bench or a block races."""
+"""System installation of Icarus Verilog: builds in a second; differs from Verilator where a bench or block races."""
 
 import functools
 import subprocess
@@ -10,7 +10,7 @@ from weft.tb.sim.flow.tools import build_commands, cocotb_environment, need
 class Icarus:
     """Icarus Verilog.
 
-    Verilog-2005, not SystemVerilog: initial values of registers have to be events at time zero, see
+    It compiles Verilog-2005, not SystemVerilog: initial values of registers must be events at time zero, see
     :mod:`weft.hdl.verilog`.
     """
 

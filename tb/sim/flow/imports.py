@@ -1,20 +1,20 @@
-"""What Python files import, those imports too that stand inside functions."""
+"""Imports of Python files, including imports inside functions."""
 
 import ast
 import functools
 import importlib.util
 
-STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")   # where a statement holds others
+STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")   # fields of a statement that hold other statements
 
 
 @functools.cache
 def imports(file):
-    """The import statements of a Python file, those inside functions too, as nodes of :mod:`ast`."""
+    """Return the import statements of a Python file, including those inside functions, as nodes of :mod:`ast`."""
     return import_statements(file.read_bytes())
 
 
 def import_statements(text):
-    """The same of the text of a file."""
+    """Return the import statements of the source text of a file; see :func:`imports`."""
     found, todo = [], [ast.parse(text)]
     while todo:
         node = todo.pop()
@@ -26,8 +26,10 @@ def import_statements(text):
 
 
 def names(statements, package):
-    """``(module, name)`` of what import statements in ``package`` import, with relative modules made whole; the name
-    is None where the module itself is imported."""
+    """Yield ``(module, name)`` for each import of ``statements`` in ``package``.
+
+    Relative modules are resolved. The name is None where the module itself is imported.
+    """
     for node in statements:
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)
@@ -37,7 +39,7 @@ def names(statements, package):
 
 
 def candidates(file, package):
-    """Dotted names that a file in ``package`` imports: modules, and names in them, which may be modules as well."""
+    """Yield the dotted names that a file in ``package`` imports: modules, and names in them that may be modules."""
     for module, name in names(imports(file), package):
         yield module
         if name is not None:

@@ -1,8 +1,8 @@
-"""Verilog that is kept by what it is made from, so that the same component is not elaborated again by the next process.
+"""Cache of Verilog text, so that the next process need not elaborate the same component again.
 
-A component is known before it is elaborated by its class, its signature and the plain values that its constructor
-left in it (numbers, names, parameters, other components); the text also depends on every file of ``hdl/`` and
-``tb/`` and on Amaranth. A component with anything else in it is elaborated each time.
+The key is known before elaboration: the component's class, its signature and the plain values that its constructor
+stored in it (numbers, names, parameters, other components), every file of ``hdl/`` and ``tb/``, and the version of
+Amaranth. A component that holds any other value is elaborated each time.
 """
 
 import dataclasses
@@ -17,27 +17,27 @@ from weft.tb.sim.flow.tools import locked
 
 
 class NotPlain(Exception):
-    """A component holds what no text stands for."""
+    """A component holds a value without a textual description."""
 
 
-CARD, BENCH = ("hdl",), ("hdl", "tb")     # folders that the card is made from, and that a bench's component is
-MARGIN_NS = 20_000_000                    # the clock that stamps files goes by ticks
+CARD, BENCH = ("hdl",), ("hdl", "tb")     # folders that a card depends on, and that a bench's component depends on
+MARGIN_NS = 20_000_000                    # file time stamps have the resolution of the kernel's timer tick
 BEGAN_NS = time.time_ns() - MARGIN_NS
-_loaded = functools.cache(sources)        # not before it is asked for: most processes, simulators too, never ask
+_loaded = functools.cache(sources)        # computed on first use: most processes, simulators included, never need it
 
 
 def kept(root, name, what, folders, make):
-    """The text that ``make()`` writes of ``what``, from the file that keeps it if there is one.
+    """Return the text that ``make()`` writes for ``what``, from the cache if it is there.
 
-    When the files of ``folders`` have changed since this process began, nobody knows of which version the text is:
-    then it is not kept.
+    If files of ``folders`` have changed since this process began, the version that the text belongs to is unknown, and
+    the text is not cached.
 
     Parameters
     ----------
     root : Path
-        Of what is built.
+        Folder of the builds.
     what : str
-        Everything that the text depends on, beside the files and Amaranth.
+        Everything that the text depends on besides the files and Amaranth.
     folders : tuple of str
         :data:`CARD` or :data:`BENCH`.
     """
@@ -58,11 +58,12 @@ def kept(root, name, what, folders, make):
 
 
 def described(component):
-    """Text that two components share only if they elaborate alike.
+    """Return a text that two components share only if they elaborate to the same Verilog.
 
     Raises
     ------
     NotPlain
+        If the component holds a value without a textual description.
     """
     members = component.signature.members
     held = {name: value for name, value in vars(component).items()
@@ -71,7 +72,10 @@ def described(component):
 
 
 def used(component):
-    """Tell Amaranth that a component was not forgotten, though nobody elaborates it; it has no other way."""
+    """Mark a component as used, so that Amaranth does not warn that it was never elaborated.
+
+    Amaranth has no public interface for this.
+    """
     component._MustUse__used = True
     for value in vars(component).values():
         for part in value.values() if isinstance(value, dict) else (value,):

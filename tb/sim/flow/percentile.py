@@ -1,8 +1,8 @@
-"""Percentiles of what was measured."""
+"""Percentiles of measured values."""
 
 import math
 
 
 def percentile(values, share):
-    """The least of the values, which stand in order, that ``share`` of them do not exceed (the nearest rank)."""
+    """Return the nearest-rank percentile of ``values``, which are sorted: ``share`` of them do not exceed it."""
     return values[math.ceil(round(share * len(values), 9)) - 1]

@@ -1,4 +1,4 @@
-"""Programs that are started here, compilers and simulators, and that never outlive who started them."""
+"""Child processes, such as compilers and simulators, that never outlive their parent."""
 
 import contextlib
 import os
@@ -13,9 +13,9 @@ GUARD = Path(__file__).with_name("guard.py")
 
 
 def run(command, *, cwd, environment=None, out=None, timeout_s=None):
-    """Run a command to its end, in a session of its own, below :mod:`weft.tb.sim.flow.guard`.
+    """Run a command to its end in a new session, under :mod:`weft.tb.sim.flow.guard`.
 
-    When this process ends meanwhile, or is interrupted, everything the command started ends too.
+    If this process ends or is interrupted, everything that the command has started ends too.
 
     Parameters
     ----------
@@ -23,15 +23,15 @@ def run(command, *, cwd, environment=None, out=None, timeout_s=None):
         Program and arguments.
     cwd : path
     environment : dict, optional
-        All of it; otherwise that of this process.
+        The complete environment; by default that of this process.
     out : file, optional
-        Where output and errors go; otherwise where those of this process go.
+        Destination of standard output and error; by default those of this process.
     timeout_s : float, optional
 
     Returns
     -------
     int or None
-        Exit status, 128 and the signal's number if one ended it; None if it did not end in time.
+        Exit status; 128 plus the signal number if a signal ended the command; None after ``timeout_s``.
     """
     lifeline, held = os.pipe()
     try:
@@ -44,7 +44,7 @@ def run(command, *, cwd, environment=None, out=None, timeout_s=None):
         except subprocess.TimeoutExpired:
             return None
         finally:
-            if process.returncode is None or process.returncode < 0:  # or somebody killed the guard alone
+            if process.returncode is None or process.returncode < 0:  # negative: the guard alone was killed
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -54,14 +54,15 @@ def run(command, *, cwd, environment=None, out=None, timeout_s=None):
 
 
 def hear_interrupts():
-    """For a child before it begins (``preexec_fn``): what a shell starts in the background ignores SIGINT, and would
-    hand that on.
+    """Restore the default action of SIGINT in a child before it begins (``preexec_fn``).
+
+    A shell starts background jobs with SIGINT ignored, and children inherit that.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def output_of(command, *, cwd, environment=None, timeout_s=None):
-    """Run a command as :func:`run` does; its exit status, and what it says on standard output and error."""
+    """Run a command as :func:`run` does; return its exit status, and its standard output and error as text."""
     with tempfile.TemporaryFile() as out:
         status = run(command, cwd=cwd, environment=environment, out=out, timeout_s=timeout_s)
         out.seek(0)
@@ -69,6 +70,6 @@ def output_of(command, *, cwd, environment=None, timeout_s=None):
 
 
 def cpu_seconds():
-    """CPU time of this process and of the commands that it has run to their end."""
+    """Return the CPU time of this process and of its finished children."""
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in spent)

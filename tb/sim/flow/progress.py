@@ -1,4 +1,4 @@
-"""What a long run tells of itself while it runs: lines of JSON, appended to a file that somebody else reads."""
+"""Progress of a long run: lines of JSON, appended to a file that another process or thread reads."""
 
 import json
 import threading
@@ -9,14 +9,14 @@ POLL_S = 0.2
 
 
 def tell(path, phase, done=0, total=1, **numbers):
-    """Append ``{"phase", "done", "total", ...}`` to the file ``path``; nothing if there is none."""
+    """Append ``{"phase", "done", "total", ...}`` to the file ``path``; do nothing if ``path`` is empty."""
     if path:
         with open(path, "a") as file:
             file.write(json.dumps({"phase": phase, "done": done, "total": total, **numbers}) + "\n")
 
 
 def latest(path):
-    """The last whole line of the file, as a dict; None before the first."""
+    """Return the last complete line of the file as a dict; None if there is none yet."""
     if not path.exists():
         return None
     lines = path.read_text().rpartition("\n")[0].splitlines()
@@ -24,21 +24,21 @@ def latest(path):
 
 
 def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", transient=False):
-    """Run ``work()`` beside a progress bar, on a terminal; its result, or its exception.
+    """Run ``work()`` beside a progress bar, if the console is a terminal; return its result or raise its exception.
 
     Parameters
     ----------
     console : rich.console.Console
     path : Path
-        What ``work`` tells there is shown.
+        File with the progress of ``work``, written by :func:`tell`.
     first : dict
-        Shown before the first news: ``phase``, and ``total`` unless it is not known.
+        Shown before the first line of the file: ``phase``, and ``total`` if it is known.
     about : str
-        In front of each phase.
+        Prefix of each phase.
     notes : callable(news)
-        Text behind the bar.
+        Text after the bar.
     transient : bool
-        The bar goes away in the end.
+        Remove the bar at the end.
     """
     outcome = {}
 

@@ -1,7 +1,7 @@
-"""Runs the cocotb tests of a file in a simulator that is built, and judges them.
+"""Run of the cocotb tests of a file in a simulator that is already built, and check of their results.
 
-Each run has a folder of its own below that of the build, with the log, the results, the waves and ``rerun.sh``,
-which repeats exactly this run.
+Each run has a separate folder below that of the build, with the log, the results, the waves and ``rerun.sh``, which
+repeats exactly this run.
 """
 
 import contextlib
@@ -21,23 +21,23 @@ from weft.tb.sim.flow.tools import surroundings
 
 BENCHES = Path(__file__).resolve().parents[2]
 LOCK = "lock"
-# cocotb would have pytest rewrite the assertions of whatever a bench imports, libraries too: half of its start-up.
+# By default, pytest rewrites the assertions of every module that a bench imports: half of the start-up time.
 START_UP = {"COCOTB_REWRITE_ASSERTION_FILES": "tb/*.py", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 _ASSERTION = re.compile(r"^(ERROR: .*|%Error: .*Assertion failed.*|.*\bassertion failed\b.*)$", re.IGNORECASE)
 
 
 def bench_seed():
-    """Seed of this run. A bench takes all its randomness from it: ``random.Random(bench_seed())``."""
+    """Return the seed of this run. A bench takes all its randomness from it: ``random.Random(bench_seed())``."""
     return int(os.environ["WEFT_SEED"])
 
 
 def module_name(cases):
-    """Dotted name of the module in file ``cases``, as the simulator's Python imports it.
+    """Return the dotted name of the module in file ``cases``, as the simulator's Python imports it.
 
     Raises
     ------
     ValueError
-        If it is not a file of ``weft.tb``.
+        If the file is not below ``weft.tb``.
     """
     try:
         inside = Path(cases).resolve().relative_to(BENCHES)
@@ -47,14 +47,14 @@ def module_name(cases):
 
 
 def run_name(cases):
-    """A folder name for a run: the pytest test it belongs to, or the file of the cases."""
+    """Return the name of the folder of a run: the file of the cases and the running pytest test."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2].partition(" ")[0]
     return "run-" + re.sub(r"[^\w.-]+", "_", f"{Path(cases).stem}-{test}").strip("_-")
 
 
 @contextlib.contextmanager
 def run_folder(where, name):
-    """An empty folder for a run in build ``where``: ``name``, or ``name-2`` and so on while other runs hold those."""
+    """Yield an empty folder for a run in build ``where``: ``name``, or ``name-2`` and so on if other runs use those."""
     for number in itertools.count(1):
         folder = where / (name if number == 1 else f"{name}-{number}")
         folder.mkdir(exist_ok=True)
@@ -74,28 +74,28 @@ def run_folder(where, name):
 
 @dataclass(frozen=True)
 class Bench:
-    """Cocotb tests, and how they are run.
+    """Cocotb tests and the settings of their run.
 
     Attributes
     ----------
     name : str
-        Names the build folder.
+        Name of the build folder.
     cases : path
-        File with the ``@cocotb.test()`` coroutines; ``__file__`` where they stand beside the pytest test.
+        File with the ``@cocotb.test()`` coroutines; ``__file__`` if they are in the file of the pytest test.
     top : str
         Top module.
     sim : str
         ``"icarus"`` or ``"verilator"``.
     seed : int, optional
-        Otherwise ``WEFT_SEED`` of the environment, otherwise a fresh one; see :func:`bench_seed`.
+        By default ``WEFT_SEED`` of the environment, or a random one; see :func:`bench_seed`.
     env : dict
-        More environment for the bench.
+        Additional environment variables for the bench.
     waves : bool
-        Record waves (also by ``WAVES=1`` in the environment) into ``waves.fst`` or ``waves.vcd`` of the run folder.
+        Record waves into ``waves.fst`` or ``waves.vcd`` of the run folder; ``WAVES=1`` in the environment does too.
     tests : str, optional
-        Regular expression: only these tests of the bench.
+        Regular expression that selects tests of the bench.
     live : bool
-        Show the bench's log while it runs.
+        Print the bench's log during the run.
     timeout_s : float
         Wall-clock limit of the simulation.
     """
@@ -113,7 +113,7 @@ class Bench:
 
 
 def run_tests(where, run, bench):
-    """Run a :class:`Bench` in folder ``run`` of build ``where``; ``AssertionError`` unless all tests pass."""
+    """Run a :class:`Bench` in folder ``run`` of build ``where``; raise ``AssertionError`` unless all tests pass."""
     log, results = run / "sim.log", run / "results.xml"
     command, variables = simulators.tool(bench.sim).command(where, top=bench.top, run=run, waves=bench.waves)
     variables |= {
@@ -137,7 +137,7 @@ def run_tests(where, run, bench):
 
 
 def _problems(log, results, status, timeout_s):
-    """What speaks against the run having passed, in sentences."""
+    """Return the reasons why the run failed, as sentences; empty if it passed."""
     problems = []
     if status is None:
         problems.append(f"still running after {timeout_s} s of wall clock")

@@ -1,4 +1,4 @@
-"""Seeds of random tests: given, fresh, or drawn from the tree that is tested."""
+"""Seeds of random tests: given, random, or derived from the tested tree."""
 
 import os
 import random
@@ -6,14 +6,14 @@ import zlib
 
 
 def drawn_seed(name=""):
-    """A seed of 31 bits for one random test.
+    """Return a seed of 31 bits for one random test.
 
-    ``WEFT_SEED`` repeats a run (of several, parted by commas, the first). Otherwise it is fresh; where ``WEFT_DRAW``
-    is set, as by ``.ci/run``, it follows from that text and from the test: the same tree gets the same verdict, and
-    the next one other seeds.
+    ``WEFT_SEED`` repeats a run (the first one of a list separated by commas). Without it the seed is random, unless
+    ``WEFT_DRAW`` is set, as ``.ci/run`` does: then the seed is a hash of that text and the test, so that the same
+    tree gets the same verdict and the next tree gets other seeds.
 
     Args:
-        name: tells tests apart that draw when their module is imported; pytest's name of the running test is added.
+        name: Distinguishes tests that draw when their module is imported; pytest's name of the running test is added.
     """
     given = os.environ.get("WEFT_SEED", "").partition(",")[0]
     if given:

@@ -1,7 +1,7 @@
-"""Build a simulator for a component and run cocotb tests in it.
+"""Build of a simulator for a component, and run of cocotb tests in it.
 
-:func:`simulate` is the one entry: component (or ready Verilog) → Verilog → simulator → bench → verdict. What it
-builds is kept by content, so a second run builds nothing.
+:func:`simulate` is the entry point: component (or Verilog text) → Verilog → simulator → bench → verdict. Builds are
+cached by content, so that a second run builds nothing.
 """
 
 import os
@@ -22,12 +22,12 @@ YES, NO = ("1", "yes", "true"), ("", "0", "no", "false")
 
 
 def waves_wanted():
-    """What ``WAVES`` in the environment says.
+    """Return the value of ``WAVES`` in the environment.
 
     Raises
     ------
     ValueError
-        With a sentence, if it is neither yes nor no.
+        If it is neither yes nor no.
     """
     text = os.environ.get("WAVES", "").strip().lower()
     if text not in YES + NO:
@@ -41,14 +41,14 @@ def simulate(component=None, *, verilog=None, optimize="build", everything=False
     Parameters
     ----------
     component : wiring.Component, optional
-        What is simulated. Its signature's members, flattened with ``__``, are the ports; ``clk`` and ``rst`` are
-        added if it has registers.
+        The design under test. The flattened members of its signature, joined by ``__``, are the ports; ``clk`` and
+        ``rst`` are added if it has registers.
     verilog : str, optional
         Verilog text instead of ``component``.
     optimize, everything
         See :func:`build`.
     bench
-        Of :class:`~weft.tb.sim.flow.run.Bench`.
+        Attributes of :class:`~weft.tb.sim.flow.run.Bench`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The two simulators by name."""
+"""The two simulators, by name."""
 
 from weft.tb.sim.flow.icarus import Icarus
 from weft.tb.sim.flow.tools import BuildFailed, MissingSimulator
@@ -11,12 +11,12 @@ SIMULATORS = list(_TOOLS)
 
 
 def tool(sim):
-    """The simulator called ``sim``.
+    """Return the simulator called ``sim``.
 
     Raises
     ------
     ValueError
-        With the known names, if there is none.
+        If the name is unknown; the message lists the known names.
     """
     try:
         return _TOOLS[sim]

@@ -1,4 +1,4 @@
-"""What the files of this checkout say, as one digest: results are kept by it, and made anew after a change."""
+"""Digest of source files of this checkout: the key of cached results, which a change makes invalid."""
 
 import hashlib
 from pathlib import Path
@@ -7,14 +7,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def sources(*places, without=()):
-    """Digest of Python files, by name and content.
+    """Return a digest of Python files, by name and content.
 
     Parameters
     ----------
     places : str
-        Folders with all below them, and single files, from the root of the checkout.
+        Folders (with all files below them) and single files, relative to the root of the checkout.
     without : tuple of str
-        Files whose names begin so do not count.
+        Files whose names begin with one of these are left out.
     """
     digest = hashlib.sha256()
     for file in _files(places):
@@ -24,7 +24,7 @@ def sources(*places, without=()):
 
 
 def last_change_ns(*places):
-    """When the last of these files came, or was written: by the clock of the system, in nanoseconds."""
+    """Return the time of the newest status change (``st_ctime``) of these files, in nanoseconds of the system clock."""
     return max(file.stat().st_ctime_ns for file in _files(places))
 
 

@@ -1,10 +1,10 @@
-"""What no Python package brings: programs and headers of the system, and what the tests lack without them."""
+"""Programs and headers that no Python package provides, and the consequences for the tests if they are missing."""
 
 import os
 import shutil
 import subprocess
 
-# Without it, and Debian's package of it.
+# {name: (consequence of its absence, Debian package)}
 PROGRAMS = {
     "iverilog": ("every bench that runs under Icarus too is skipped there", "iverilog"),
     "tshark": ("no capture is read by an independent dissector", "tshark"),
@@ -18,7 +18,7 @@ HEADERS = {
 
 
 def missing():
-    """Programs and headers that this system lacks: ``{name: (consequence, package)}``."""
+    """Return the programs and headers that this system lacks: ``{name: (consequence, package)}``."""
     lacking = {name: told for name, told in PROGRAMS.items() if shutil.which(name) is None}
     for name, told in HEADERS.items():
         if shutil.which("g++") and subprocess.run(["g++", "-E", "-x", "c++", "-include", name, os.devnull],
@@ -28,17 +28,17 @@ def missing():
 
 
 def tools_expected():
-    """``CI=true``: all tools are to be had, and a missing one is a failure, not a skip."""
+    """Return whether ``CI=true`` is set: then a missing tool is a failure, not a skip."""
     return os.environ.get("CI", "").lower() in ("true", "1")
 
 
 def absence(program):
-    """What is missing and how to get it, a sentence."""
+    """Return a sentence that names the missing program and its package."""
     return f"{program} is not installed; on Debian: apt-get install {PROGRAMS[program][1]}"
 
 
 def need(program):
-    """Skip the running test without one of :data:`PROGRAMS`; under ``CI=true`` fail instead."""
+    """Skip the running test if ``program``, one of :data:`PROGRAMS`, is missing; under ``CI=true`` fail instead."""
     if shutil.which(program):
         return
     if tools_expected():
@@ -48,7 +48,7 @@ def need(program):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say what the system lacks: tests that are skipped for it are no silence."""
+    """Report what the system lacks, so that tests skipped for that reason are visible."""
     lacking = missing()
     if lacking:
         terminalreporter.section("missing from the system")

@@ -1,4 +1,4 @@
-"""What both simulators need: their programs, build commands with a log, and the Python inside the simulation."""
+"""Shared parts of both simulators: programs, build commands with a log, and the Python inside the simulation."""
 
 import contextlib
 import fcntl
@@ -10,15 +10,15 @@ import sys
 from weft.tb.sim.flow import process
 from weft.tb.sim.flow.failure import Failure
 
-# Settings of cocotb that say how much is told, not what is run.
+# Settings of cocotb that affect the amount of output, but not the run.
 TELLING = {"COCOTB_LOG_LEVEL", "COCOTB_LOG_PREFIX", "COCOTB_REDUCED_LOG_FMT", "GPI_LOG_LEVEL"}
-# What else cocotb reads.
+# Prefixes and names of the other variables that cocotb reads.
 STEERING = ("COCOTB_", "GPI_", "PYGPI_")
 STEERING_NAMES = {"COVERAGE", "COVERAGE_RCFILE", "RANDOM_SEED"}
 
 
 class MissingSimulator(Failure):
-    """A simulator, or what it needs, is not installed. The message says what to install."""
+    """A simulator or one of its dependencies is not installed. The message names the package to install."""
 
 
 class BuildFailed(Exception):
@@ -27,7 +27,7 @@ class BuildFailed(Exception):
 
 @contextlib.contextmanager
 def locked(path):
-    """Hold the lock file ``path``: other processes that want it wait."""
+    """Hold the lock file ``path``; other processes that lock it wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -41,7 +41,7 @@ def need(program, package):
 
 
 def build_commands(commands, where, log, environment=None):
-    """Run commands in folder ``where``, their output into file ``log``; raise :class:`BuildFailed` if one fails."""
+    """Run commands in folder ``where`` with output to file ``log``; raise :class:`BuildFailed` if one fails."""
     with open(log, "a", encoding="utf-8", errors="surrogateescape") as out:
         for command in commands:
             out.write(" ".join(map(str, command)) + "\n")
@@ -52,14 +52,14 @@ def build_commands(commands, where, log, environment=None):
 
 
 def surroundings():
-    """The environment without what would steer cocotb: a run is what its command says."""
+    """Return the environment without variables that control cocotb, so that the command alone determines the run."""
     return {name: value for name, value in os.environ.items()
             if name in TELLING or not (name.startswith(STEERING) or name in STEERING_NAMES)}
 
 
 @functools.cache
 def cocotb_environment():
-    """What cocotb needs to find this very Python inside the simulator."""
+    """Return the environment in which cocotb finds this Python interpreter inside the simulator."""
     import cocotb_tools.config as config
     import find_libpython
 

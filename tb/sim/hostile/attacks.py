@@ -1,4 +1,4 @@
-"""Frames that an attacker sends to a card, by kind: each should be counted, and else do nothing."""
+"""Frames of an attacker, by kind: the card must count and drop each of them."""
 
 from dataclasses import dataclass
 
@@ -8,24 +8,24 @@ from weft.hdl.contract.wire import Opcode, Syndrome
 from weft.tb.sim.pair.sides import IP, MAC, PEER
 
 QPN_WIDTH = preset("test").qpn_width
-FREE_INDEX = (1 << QPN_WIDTH) - 1      # no QP: drivers give the low ones first
+FREE_INDEX = (1 << QPN_WIDTH) - 1      # without a QP: drivers allocate the lowest indices first
 PSNS = 1 << wire.PSN_BITS
 STRANGER = 0x0A_00_00_99
 POISON = b"\xEE"
-NOISE = wire.ETH.size_bytes, 300       # bytes of a frame of noise
+NOISE = wire.ETH.size_bytes, 300       # range of the length of a noise frame in bytes
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What an attacker knows of a QP: where it is, what it expects, and memory that it may write.
+    """Attacker's knowledge of a QP: its numbers, its expected PSNs, and memory that it allows writes to.
 
     Attributes
     ----------
     side : str
-        Of the card.
+        Side of the card.
     qpn : int
     psns : range
-        That may be outstanding meanwhile, of either direction.
+        PSNs that may be outstanding during the attack, in either direction.
     rkey, va : int
     """
 
@@ -37,22 +37,23 @@ class Mark:
 
 
 class Attacker:
-    """Draws frames for a card.
+    """Source of frames that attack a card.
 
     Parameters
     ----------
     rng : random.Random
     mark : Mark
-        A QP whose peer is honest: nothing in that peer's name and for this life of it, but what is refused by its PSN.
+        QP with an honest peer. Of the frames in that peer's name and for the QP's current incarnation, only those are
+        drawn that are dropped for their PSN.
     victim : Mark
-        A QP in whose peer's name the attacker speaks; ``psns`` are behind what it acknowledged.
+        QP whose peer the attacker impersonates; all of its ``psns`` are older than the acknowledged ones.
     """
 
     def __init__(self, rng, mark, victim):
         self._rng, self._mark, self._victim, self._drawn = rng, mark, victim, 0
 
     def draw(self, kind):
-        """A frame of a kind of :data:`KINDS`."""
+        """Return a frame of a kind of :data:`KINDS`."""
         self._drawn += 1
         return getattr(self, f"_{kind}")()
 
@@ -65,17 +66,17 @@ class Attacker:
             "extensions": extensions, **changes})
 
     def _write(self, mark, rkey=None, **changes):
-        """A write that asks for a report, of next to nothing or of a whole packet."""
+        """Return a write that requests a report, with a payload from none to a whole packet."""
         payload = POISON * self._rng.choice([0, 4, 64, 64, 1024]) if rkey is None else POISON * 4
         reth = wire.RETH.pack(va=mark.va, rkey=mark.rkey if rkey is None else rkey, dma_length=len(payload))
         return self._frame(mark, Opcode.WRITE_ONLY, extensions=reth, payload=payload, ack_req=1, **changes)
 
     def _other_life(self, mark):
-        """QPN of another life of a QP."""
+        """Return the QPN of another incarnation of a QP."""
         return mark.qpn ^ self._rng.randrange(1, 1 << wire.QPN_BITS - QPN_WIDTH) << QPN_WIDTH
 
     def _not_the_peers(self, mark):
-        """What makes a frame one that the QP must not hear, in turn: its address, or its QPN."""
+        """Return fields that make the QP drop a frame, alternating between source address and QPN."""
         return {"src_ip": STRANGER} if self._drawn % 2 else {"dest_qp": self._other_life(mark)}
 
     def _foreign_source(self):
@@ -102,7 +103,7 @@ class Attacker:
         return self._forged(Opcode.ACKNOWLEDGE, wire.AETH.pack(syndrome=syndrome))
 
     def _forged_report(self):
-        """Of 20 holes; half of them are requests for a report."""
+        """Return a report of 20 holes, or a request for a report, each with probability one half."""
         psn, rsn = self._rng.choice(self._mark.psns), self._rng.randrange(3)
         if self._rng.random() < 0.5:
             return self._forged(Opcode.REPORT_REQUEST, wire.RSNH.pack(rsn=rsn), psn=psn)
@@ -122,7 +123,7 @@ class Attacker:
         return frame[:-1] + bytes([frame[-1] ^ 1 << self._rng.randrange(8)])
 
     def _random_bytes(self):
-        """For this card or everybody; no RoCE, but of any other type."""
+        """Return a frame to this card or to the broadcast address, with an EtherType other than IPv4."""
         rng = self._rng
         to = rng.choice([MAC[self._mark.side], MAC[self._mark.side], (1 << 48) - 1])
         noise = rng.randbytes(rng.randint(*NOISE))
@@ -130,16 +131,16 @@ class Attacker:
         return wire.ETH.pack(dst=to, src=MAC[PEER[self._mark.side]], ethertype=kind) + noise
 
     def _runts(self):
-        """Shorter than any frame may be, many of them beginning as a right one does."""
+        """Return a frame below the minimum length; half of them begin like a valid frame."""
         rng = self._rng
         frame = self._write(self._mark) if rng.random() < 0.5 else self._random_bytes()
         return frame[:rng.randint(wire.ETH.size_bytes - 4, wire.MIN_FRAME_BYTES - 1)]
 
 
-DATA, BOTH = "b", "ab"      # the card that receives the honest data; its sender's as well
+DATA, BOTH = "b", "ab"      # the card that receives the honest data; both cards
 RAW = ("nic_ring_full", "nic_busy")
 FORGED = ("wrong_peer", "stale_generation")
-# Kind to the cards it is aimed at, and to what refuses it; some raw frames are delivered.
+# {kind: (attacked cards, counters of which one must count the frame)}; some raw frames are delivered.
 KINDS = {
     "foreign_source": (DATA, ("wrong_peer",)), "unknown_qp": (DATA, ("unknown_qp",)),
     "dead_generation": (DATA, ("stale_generation",)), "wrong_key": (DATA, ("bad_key",)),

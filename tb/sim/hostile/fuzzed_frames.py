@@ -1,4 +1,4 @@
-"""Frames that nobody should send, made from frames that somebody did."""
+"""Invalid frames, made from genuine ones."""
 
 import collections
 
@@ -11,16 +11,19 @@ QPN_AT = wire.BTH_OFFSET + 5
 BTH_END = wire.RETH_OFFSET
 HEADERS = ((wire.ETH, 0), (wire.IPV4, IP_AT), (wire.UDP, UDP_AT), (wire.BTH, wire.BTH_OFFSET))
 LONGEST = 4400
-DESTINATION = 6      # bytes of the MAC address that a frame begins with
+DESTINATION = 6      # bytes of the destination MAC address, the first field of a frame
 
 
 def seal(frame):
-    """The frame with its ICRC made right again."""
+    """Return the frame with a correct ICRC."""
     return frame[:-wire.ICRC_BYTES] + wire.icrc(frame[:-wire.ICRC_BYTES])
 
 
 def edit(frame, layout, offset, **changes):
-    """The frame with fields of a header replaced, and the checksum of an IPv4 header unless it is among them."""
+    """Return the frame with fields of a header replaced.
+
+    The checksum of an IPv4 header is corrected, unless it is one of the replaced fields.
+    """
     fields = vars(layout.unpack(frame[offset:])) | changes
     if layout is wire.IPV4 and "checksum" not in changes:
         fields["checksum"] = wire.ipv4_checksum(layout.pack(**fields | {"checksum": 0}))
@@ -28,25 +31,25 @@ def edit(frame, layout, offset, **changes):
 
 
 def destination(frame):
-    """Destination QPN of a frame that is long enough."""
+    """Return the destination QPN of a frame, which must be long enough."""
     return int.from_bytes(frame[QPN_AT:QPN_AT + 3], "big")
 
 
 def _who(frame):
-    """Source address and QPN, as bytes."""
+    """Return source address and destination QPN, as bytes."""
     return frame[SRC_AT:SRC_AT + 4] + frame[QPN_AT:QPN_AT + 3]
 
 
 class FrameFuzzer:
-    """Draws frames.
+    """Source of random frames derived from genuine ones.
 
     Parameters
     ----------
     rng : random.Random
     genuine : list of bytes
-        Whole RoCEv2 frames for one host, of every opcode if possible, from its true peer.
+        Complete RoCEv2 frames for one host from its true peer, of every opcode if possible.
     spared : list of bytes
-        Genuine frames of QPs whose peer is honest: made anew by strangers alone.
+        Genuine frames of QPs with an honest peer: only frames from unknown peers are derived from them.
 
     Attributes
     ----------
@@ -61,7 +64,7 @@ class FrameFuzzer:
         self.drawn = collections.Counter()
 
     def draw(self):
-        """A frame of at least one byte."""
+        """Return a frame of at least one byte."""
         while True:
             kind = self._rng.choice(KINDS)
             frame = kind(self, self._rng.choice(self._genuine))
@@ -70,7 +73,7 @@ class FrameFuzzer:
                 return frame
 
     def _number(self, width, old):
-        """A value of a field: near the old one, at an end of its range, or any."""
+        """Return a value of a field: near the old one, at an end of its range, or random."""
         rng, top = self._rng, (1 << width) - 1
         return rng.choice([rng.getrandbits(width), old ^ 1 << rng.randrange(width), old + 1 & top, old - 1 & top,
                            0, top, 1 << width - 1])
@@ -79,12 +82,12 @@ class FrameFuzzer:
         return seal(frame) if len(frame) > BTH_END + wire.ICRC_BYTES and self._rng.random() < chance else frame
 
     def _random_bytes(self, genuine):
-        """Noise; half of it is for this host."""
+        """Return random bytes; half of the frames have this host's destination address."""
         noise = self._rng.randbytes(self._rng.choice([self._rng.randint(1, 130), self._rng.randint(1, LONGEST)]))
         return (genuine[:DESTINATION] if self._rng.random() < 0.5 else b"") + noise
 
     def _random_body(self, genuine):
-        """Noise behind a right BTH, under a right ICRC."""
+        """Return random bytes after a valid BTH, with a correct ICRC."""
         rng = self._rng
         opcode = rng.choice([rng.randrange(256), rng.choice(list(wire.Opcode))])
         fields = wire.BTH.unpack(genuine[wire.BTH_OFFSET:])
@@ -96,7 +99,7 @@ class FrameFuzzer:
             extensions=rng.randbytes(4 * rng.randrange(8)), payload=rng.randbytes(rng.choice([0, 1, 64, 500])))
 
     def _fields(self, genuine):
-        """One to four fields of any header changed."""
+        """Return the frame with one to four fields of any header changed."""
         rng, frame = self._rng, genuine
         opcode = frame[wire.BTH_OFFSET]
         headers, at = list(HEADERS), BTH_END
@@ -111,31 +114,31 @@ class FrameFuzzer:
         return self._sealed(frame, 0.8)
 
     def _bits(self, genuine):
-        """One to eight bits flipped."""
+        """Return the frame with one to eight bits flipped."""
         frame = bytearray(genuine)
         for _ in range(self._rng.randint(1, 8)):
             frame[self._rng.randrange(len(frame))] ^= 1 << self._rng.randrange(8)
         return self._sealed(bytes(frame), 0.5)
 
     def _cut(self, genuine):
-        """Shorter or longer than its headers say."""
+        """Return the frame made shorter or longer than its headers state."""
         rng = self._rng
         if rng.random() < 0.7:
             return self._sealed(genuine[:rng.randint(1, len(genuine))], 0.5)
         return self._sealed(genuine + rng.randbytes(rng.randint(1, 200)), 0.5)
 
     def _spliced(self, genuine):
-        """The head of one and the tail of another."""
+        """Return the head of one frame and the tail of another."""
         rng, other = self._rng, self._rng.choice(self._genuine)
         at = rng.randint(1, len(genuine))
         return self._sealed(genuine[:at] + other[rng.randint(0, len(other)):], 0.5)
 
     def _replayed(self, genuine):
-        """As it was."""
+        """Return the frame unchanged."""
         return genuine
 
     def _foreign(self, genuine):
-        """As it was, or of another number, from an address nobody knows."""
+        """Return the frame, or a frame of another QP, from an unknown address, half of them with another PSN."""
         rng = self._rng
         frame = edit(rng.choice([genuine, rng.choice(self._honest)]), wire.IPV4, IP_AT, src=rng.getrandbits(32))
         if rng.random() < 0.5:

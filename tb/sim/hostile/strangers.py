@@ -1,4 +1,4 @@
-"""Frames in an RTL simulation that nobody should send, made from those of a pair of QPs."""
+"""Invalid frames in an RTL simulation, made from those of a pair of QPs."""
 
 from cocotb.triggers import Timer
 
@@ -6,21 +6,21 @@ from weft.tb.sim.hostile.fuzzed_frames import FrameFuzzer, destination
 from weft.tb.sim.pair.sides import PEER
 
 BURST, BURST_NS = 6, 2_000
-KEPT = 40              # genuine frames of a victim
-SHORTEST = 64          # bytes of a frame that names a QP, and one more
+KEPT = 40              # newest genuine frames kept per victim
+SHORTEST = 64          # frames must be longer, so that they contain a destination QPN
 
 
 class Strangers:
-    """Frames for both hosts, made from genuine ones of two victims and aimed at them.
+    """Sender of invalid frames to both hosts, made from genuine frames of two victims and aimed at them.
 
     Parameters
     ----------
     env : TwoCards
     rng : random.Random
     victim : callable(side) -> int or None
-        Number of the QP that is aimed at.
+        Returns the number of the attacked QP.
     spared : callable(side) -> set of int
-        Numbers of QPs that get no frame: their peers are honest, and a forged frame could be one of theirs.
+        Returns the numbers of QPs that get no frame: their peers are honest, and a forged frame could pass as theirs.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Strangers:
 
     def __init__(self, env, rng, *, victim, spared):
         self._env, self._rng, self._victim, self._spared = env, rng, victim, spared
-        self._heard = {side: [] for side in PEER}       # by the side they are for
+        self._heard = {side: [] for side in PEER}       # by destination side
         self.sent = 0
         for side, peer in PEER.items():
             env.link(f"{side}_to_{peer}").arrival_watchers.append(lambda frame, peer=peer: self._hear(peer, frame))
@@ -40,7 +40,7 @@ class Strangers:
             del self._heard[side][:-KEPT]
 
     async def run(self, over):
-        """Send until ``over()``."""
+        """Send frames until ``over()`` holds."""
         while not over():
             await Timer(BURST_NS, "ns")
             for side, genuine in self._heard.items():

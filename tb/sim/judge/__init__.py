@@ -1,1 +1,1 @@
-"""Who says whether it went well: scoreboards, guards, and decoders that share no code with the card."""
+"""Scoreboards, guards and decoders that check a run and share no code with the card."""

@@ -1,7 +1,6 @@
-"""Checks where a card writes: nothing outside its rings, frame slots, status block and the pages of valid MRs.
+"""Check of the addresses of a card's writes: only its rings, frame slots, status block and the pages of valid MRs.
 
-The guard knows what the driver allowed from the commands that the driver gave, and from nothing else; it shares no
-code with the card.
+The guard derives the allowed addresses only from the commands that the driver gives; it shares no code with the card.
 """
 
 import collections
@@ -11,13 +10,13 @@ from weft.driver.queue.command import PendingCommand
 from weft.hdl.contract import abi
 
 CommandOpcode = abi.CommandOpcode
-STATISTICS_BYTES = -(-len(abi.COUNTERS) * 8 // abi.BLOCK_BYTES) * abi.BLOCK_BYTES   # the last block is filled up
-MAX_TOLD = 10   # violations named in the message
+STATISTICS_BYTES = -(-len(abi.COUNTERS) * 8 // abi.BLOCK_BYTES) * abi.BLOCK_BYTES   # the last block is padded
+MAX_TOLD = 10   # limit of the violations listed in the message
 
 
 @dataclass(frozen=True)
 class Area:
-    """Physical bytes ``start`` to ``end`` that the card may write; ``label`` says as what."""
+    """Physical bytes ``start`` to ``end`` that the card may write; ``label`` names their use."""
 
     start: int
     end: int
@@ -25,17 +24,17 @@ class Area:
 
 
 class DmaGuard:
-    """Watches the DMA writes of one card, byte for byte.
+    """Monitor of the DMA writes of one card, byte for byte.
 
-    An MR may be written from MR_CREATE on, if it allows writes by the peer, until MR_DESTROY is answered. Attach it
-    before anything is registered: right behind the :class:`~weft.driver.verbs.context.Context`.
+    An MR that allows remote writes may be written from MR_CREATE on until the response to MR_DESTROY. Create the guard
+    directly after the :class:`~weft.driver.verbs.context.Context`, before any memory is registered.
 
     Parameters
     ----------
     host : Host
-        Whose memory is written.
+        Host with the monitored memory.
     context : Context
-        The driver of the card.
+        Driver of the card.
 
     Attributes
     ----------
@@ -56,9 +55,9 @@ class DmaGuard:
     def __init__(self, host, context):
         self._memory, self._context = host.memory, context
         self.writes, self.violations = collections.Counter(), []
-        self._pages = collections.defaultdict(list)   # page number → areas
-        self._areas = collections.defaultdict(list)   # owner → areas
-        self._table = {}                              # page-table index → physical address
+        self._pages = collections.defaultdict(list)   # {page number: areas}
+        self._areas = collections.defaultdict(list)   # {label: areas}
+        self._table = {}                              # {page-table index: physical address}
         for ring in abi.CARD_TO_HOST:
             buffer = context.rings[ring].buffer
             self._allow(ring.name, buffer.physical(0), buffer.size)
@@ -70,16 +69,16 @@ class DmaGuard:
         self._memory.dma_watchers.append(self._written)
 
     def check(self):
-        """Fail if the card wrote anything it may not."""
+        """Fail if the card wrote outside the allowed areas."""
         assert not self.violations, (
             f"{len(self.violations)} DMA writes outside what was allowed: {'; '.join(self.violations[:MAX_TOLD])}")
 
     def close(self):
-        """Watch no longer."""
+        """Stop monitoring."""
         self._memory.dma_watchers.remove(self._written)
         self._context.commands.call, self._context.commands.submit = self._command, self._submitted
 
-    # -------------------------------------------------------------------------- what is allowed
+    # --------------------------------------------------------------------------- allowed areas
 
     def _allow(self, label, start, length):
         if not length:
@@ -95,7 +94,7 @@ class DmaGuard:
                 self._pages[page].remove(area)
 
     def _call(self, opcode, **fields):
-        """Stands in for ``CommandQueue.call``."""
+        """Replace ``CommandQueue.call``."""
         self._asked(opcode, fields)
         try:
             return self._command(opcode, **fields)
@@ -103,7 +102,7 @@ class DmaGuard:
             self._answered(opcode, fields)
 
     def _submit(self, opcode, done=None, **fields):
-        """Stands in for ``CommandQueue.submit``, of which ``call`` makes use with a command that it waits for."""
+        """Replace ``CommandQueue.submit``. ``call`` also uses it, with the command that it waits for."""
         if done is None or isinstance(done, PendingCommand):
             self._submitted(opcode, done, **fields)
             return
@@ -116,7 +115,7 @@ class DmaGuard:
         self._submitted(opcode, answered, **fields)
 
     def _asked(self, opcode, fields):
-        if opcode is CommandOpcode.PAGE_TABLE_WRITE and "address" in fields:   # otherwise it is a bad one
+        if opcode is CommandOpcode.PAGE_TABLE_WRITE and "address" in fields:   # without an address the command is bad
             entries = self._memory.read(fields["address"], fields["count"] * abi.PTE_BYTES)
             for i in range(fields["count"]):
                 entry = abi.PTE.unpack(entries[i * abi.PTE_BYTES:(i + 1) * abi.PTE_BYTES])
@@ -140,12 +139,12 @@ class DmaGuard:
             self._allow(f"MR {mr_index}", self._table[entry] + offset, here)
             length, offset, entry = length - here, 0, entry + 1
 
-    # ----------------------------------------------------------------------------- what happens
+    # ---------------------------------------------------------------------------------- writes
 
     def _written(self, address, length):
         end = address + length
         while address < end:
-            # Two MRs may share a page, so the areas of one page are looked at one by one.
+            # Two MRs may share a page, so the areas of one page are checked one by one.
             area = next((a for a in self._pages.get(address // abi.PAGE_4K, ()) if a.start <= address < a.end), None)
             if area is None:
                 self.violations.append(f"{end - address} bytes at {address:#x}")

@@ -1,22 +1,22 @@
-"""How much an object keeps: for a look before and after somebody tried to make it grow."""
+"""Size of the collections that an object keeps, to compare before and after an attempt to make it grow."""
 
 import collections
 import random
 import types
 
-COLLECTIONS = (dict, list, set, collections.deque, bytearray)     # what can grow
+COLLECTIONS = (dict, list, set, collections.deque, bytearray)     # types that can grow
 OTHERS = (str, bytes, int, float, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, random.Random,
           collections.Counter)
 
 
 def sizes(root, stop=()):
-    """Entries of every collection that can grow, reachable from an object, by the class and attribute that hold it.
+    """Count the entries of every growable collection reachable from an object, by class and attribute that hold it.
 
     Parameters
     ----------
     root : object
     stop : tuple of type
-        Objects of these classes are not looked into.
+        Objects of these classes are not searched.
     """
     others = OTHERS + stop
     found, seen, stack = collections.Counter(), set(), [(root, type(root).__name__)]

@@ -1,4 +1,4 @@
-"""What a card must make of what arrives: the models of ``model/functional`` beside the real card."""
+"""Comparison of a receiving card with the functional model (``model/functional``)."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from weft.model.functional.pause import is_mac_control, understood
 from weft.model.functional.window import Window
 from weft.tb.sim.judge.scoreboard_life import Life
 
-# Refusals that the frame alone decides, and those that nothing in these benches may cause.
+# Reasons to drop that depend on the frame alone, and reasons that must not occur in these benches.
 BY_FRAME = (Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER, Reason.UNKNOWN_OPCODE, Reason.FRAME_TOO_LONG,
             Reason.BAD_PAUSE)
 FORBIDDEN = (Reason.BAD_FRAME, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_RANGE, Reason.NO_PERMISSION,
@@ -19,43 +19,46 @@ FORBIDDEN = (Reason.BAD_FRAME, Reason.UNKNOWN_QP, Reason.BAD_KEY, Reason.OUT_OF_
 
 
 class Scoreboard:
-    """Follows one receiving card: every arriving frame goes through the model, every report is compared.
+    """Scoreboard of one receiving card: every received frame goes through the model, and every report is compared.
 
-    It listens to the link (what arrives, in order) and to the host's memory (what the card writes to the META_REPORT
-    ring), so it depends on neither the driver's bookkeeping nor the card's. It demands that
+    It monitors the link (received frames, in order) and the host's memory (the card's writes to the META_REPORT ring),
+    so it depends on neither the driver's bookkeeping nor the card's. It requires that
 
-    - every PSN the model's window slides over without having seen it is reported in a NODE exactly once, in order;
-    - nodes retire in order of RSN; a hole counts as filled only if its retransmission arrived, and if that arrived
-      before the node was passed over it does count, in the node or by an UNMATCHED report before the node retires;
-      what is left open stays missing until it is filled; PSNs that are not missing are in a node only as far as the
-      driver says that it made spans;
-    - MESSAGE_END, PROGRESS and PROBE reports come exactly when the model says, with its window base and hole count;
+    - every PSN that leaves the model's window without having been received is reported in a NODE exactly once, in
+      order;
+    - nodes retire in order of RSN;
+    - a hole counts as filled only if its retransmission arrived; if that arrived before any for a later node, it
+      must count, in the node or by an UNMATCHED report before the node retires;
+    - a hole left open stays missing until it is filled;
+    - PSNs that are not missing are in a node only as far as the driver reports that it made spans;
+    - MESSAGE_END, PROGRESS and PROBE reports come exactly when the model predicts them, with its window base and hole
+      count;
     - the MESSAGE_END of a retransmission comes before the node that it filled retires;
-    - report entries lie in the ring in order, each with the phase of its lap;
-    - at the end nothing is missing, and counters, window base and hole count are those of the model.
+    - report entries are in the ring in order, each with the phase of its lap;
+    - at the end no PSN is missing, and counters, window base and hole count are those of the model.
 
-    When a report comes is left open, and so is how holes are spread over nodes: both depend on time.
+    The time of a report and the distribution of holes over nodes are not checked, because both depend on timing.
 
     Parameters
     ----------
     context : Context
-        The driver's open card.
+        Driver of the card.
     host : Host
     link : LinkDirection
-        What arrives at the card.
+        Link on which the card receives.
     window_bits : int
 
     Attributes
     ----------
     exercised : set of str
-        What really happened: ``loss``, ``second loss``, ``third loss``, ``reorder``, ``duplicate``, ``corruption``,
+        Events that occurred: ``loss``, ``second loss``, ``third loss``, ``reorder``, ``duplicate``, ``corruption``,
         ``late original``, ``probe``, ``span``, ``psn wrap`` (past 2^24), ``psn half`` (past 2^23),
         ``report ring wrap``.
     seen : Counter
-        Arrived packets by verdict of the model, reports by kind; losses that were ``found by probe``, other than those
-        of retransmissions for a list's last node.
+        Received packets by the model's verdict, and reports by kind; ``found by probe``: losses, other than those of
+        retransmissions for a list's last node.
     forbidden : set of Reason
-        Refusals that must not have happened.
+        Reasons to drop that must not occur.
     """
 
     def __init__(self, context, host, link, window_bits):
@@ -71,7 +74,7 @@ class Scoreboard:
         link.arrival_watchers.append(self._guarded(self._arrived))
 
     def _guarded(self, function):
-        """The first complaint is kept for :meth:`check`; after it nothing can be compared any more."""
+        """Wrap a callback to keep the first failure for :meth:`check`; later events cannot be compared."""
         def guarded(*arguments):
             if self._complaint is None:
                 try:
@@ -81,12 +84,12 @@ class Scoreboard:
         return guarded
 
     def follow(self, qp):
-        """A connected QP of the driver: from now on its packets are judged."""
+        """Check the packets of a connected QP of the driver from now on."""
         psn = qp.attr.rq_psn
         self._lives[qp.index] = Life(qp.qp_num, qp.index, qp.generation, psn, Window(self.window_bits, psn),
                                     self.exercised, self.seen, self._forgotten)
 
-    # ------------------------------------------------------------------------------ what arrives
+    # ------------------------------------------------------------------------- received frames
 
     def _arrived(self, frame):
         if is_mac_control(frame):
@@ -103,7 +106,7 @@ class Scoreboard:
             return
         life.take_packet(header, self.context.config.reorder_distance)
 
-    # ------------------------------------------------------------------------------ what is reported
+    # ------------------------------------------------------------------------------ reports
 
     def _written(self, address, data):
         at = address - self._ring_base
@@ -137,19 +140,19 @@ class Scoreboard:
         else:
             life.take_event(kind, report)
 
-    # ------------------------------------------------------------------------------ the end
+    # ------------------------------------------------------------------------------ final checks
 
     def check(self, counters, queries, spans=0):
-        """Everything that must hold when all traffic has ended.
+        """Check the conditions that must hold when all traffic has ended.
 
         Parameters
         ----------
         counters : dict
-            The card's, by name.
+            Counters of the card, by name.
         queries : dict
-            QPN to (window base, holes counted), as QP_QUERY answers.
+            ``{QPN: (window base, holes counted)}``, from QP_QUERY.
         spans : int
-            PSNs the driver added to the lost ones when it made spans.
+            PSNs that the driver added to the lost ones when it made spans.
         """
         assert self._complaint is None, self._complaint
         for life in self._lives.values():
@@ -176,11 +179,11 @@ class Scoreboard:
         assert counters["drop_duplicate"] >= seen["duplicates"]
 
     def require(self, *names):
-        """Assert that these really happened."""
+        """Assert that these events occurred."""
         missing = set(names) - self.exercised
         assert not missing, f"never happened: {', '.join(sorted(missing))}; what did: {sorted(self.exercised)}"
 
 
 def laps(context):
-    """How often each ring of an open card went round, by the driver's free-running indices."""
+    """Return the number of laps of each ring of an open card, from the driver's free-running indices."""
     return {ring.name: handle.prod / handle.depth for ring, handle in context.rings.items()}

@@ -1,4 +1,4 @@
-"""What one receiving QP must make of what arrives, beside what its card says."""
+"""Expected behaviour of one receiving QP, compared with the reports of its card."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -19,37 +19,37 @@ def _modulo32(value):
 
 @dataclass
 class Life:
-    """One receiving QP, from its creation on: its model, what the model expects, and what the card said.
+    """Incarnation of one receiving QP: its model, the expected reports, and the card's reports.
 
-    ``exercised``, ``seen`` and ``forgotten`` are the scoreboard's: what happened, how often, and retransmissions that
-    came in time and were not counted.
+    ``exercised``, ``seen`` and ``forgotten`` belong to the scoreboard: the events that occurred, their counts, and
+    retransmissions that came in time and were not counted.
     """
 
-    qpn: int              # whole, as on the wire
+    qpn: int              # complete, as on the wire
     index: int
-    generation: int       # low bits, as in reports
+    generation: int       # low bits only, as in reports
     first_psn: int
     window: Window
     exercised: set
     seen: Counter
     forgotten: list
-    lost: deque = field(default_factory=deque)        # holes that no NODE report has named yet, oldest first
-    missing: set = field(default_factory=set)         # holes named and not filled
+    lost: deque = field(default_factory=deque)        # holes not yet in a NODE report, oldest first
+    missing: set = field(default_factory=set)         # reported holes that are not filled
     filled: set = field(default_factory=set)
-    spanned: set = field(default_factory=set)         # in a node although they are there: a span
+    spanned: set = field(default_factory=set)         # received PSNs in a node, because of a span
     times_lost: Counter = field(default_factory=Counter)
-    events: deque = field(default_factory=deque)      # (must come, what it says), oldest first
-    # (rsn, psn) and (probe's rsn, None), as they arrived; those before the list's head are of no account any more.
+    events: deque = field(default_factory=deque)      # (required, fields of the report), oldest first
+    # (rsn, psn) and (probe's rsn, None), as they arrived; those before the list's head are removed.
     retransmissions: list = field(default_factory=list)
     came: set = field(default_factory=set)            # (psn, rsn) of every retransmission
-    ends_due: set = field(default_factory=set)        # PSNs of retransmissions that end a message
+    ends_due: set = field(default_factory=set)        # PSNs of retransmissions at the end of a message
     ends: set = field(default_factory=set)            # PSNs of MESSAGE_END reports
     unmatched: set = field(default_factory=set)       # (psn, rsn) of UNMATCHED reports
-    next_rsn: int = 0                                 # of the list's head
+    next_rsn: int = 0                                 # RSN of the list's head
     newest: int | None = None
 
     def take_packet(self, header, reorder_distance):
-        """A packet or probe arrives."""
+        """Process a received packet or probe."""
         probe = header.kind == "PROBE"
         judged = self.window.judge(
             header.psn, retransmission=header.retransmission, probe=probe, ack_req=header.ack_req,
@@ -59,7 +59,7 @@ class Life:
             self.exercised.add("loss")
             self.seen["found by probe"] += length if probe else 0
         if header.retransmission or probe:
-            # The window has no say in a retransmission: whether it counts is seen when its node retires.
+            # The window does not decide on a retransmission: the retirement of its node shows whether it counts.
             self.retransmissions.append((header.rsn, None if probe else judged.psn))
             if not probe:
                 self.came.add((_modulo32(judged.psn), header.rsn))
@@ -71,7 +71,7 @@ class Life:
         self._expect_events(header, judged, probe)
 
     def _note_original(self, judged):
-        """Statistics of an original packet."""
+        """Update the statistics with an original packet."""
         if judged.verdict == verdicts.ACCEPT:
             self.seen["accepted"] += 1
             if self.newest is not None and judged.psn < self.newest:
@@ -85,7 +85,7 @@ class Life:
             self.seen["duplicates"] += 1
             self.exercised.add("duplicate")
         else:
-            # LATE or STALE: that depends on what the driver has acknowledged. It may be a late original or a copy.
+            # LATE or STALE depends on the driver's acknowledgements. The packet is a late original or a duplicate.
             self.seen["behind"] += 1
             never_came = judged.psn in self.lost or judged.psn in self.missing
             self.exercised.add("late original" if never_came else "duplicate")
@@ -104,7 +104,7 @@ class Life:
             self.events.append((True, (ReportKind.PROGRESS, *said)))
 
     def take_node(self, node):
-        """A NODE report."""
+        """Check a NODE report."""
         for psn in node.psns:
             assert self.lost, f"QP {self.qpn}: PSN {psn:#x} reported lost, but nothing is"
             expected = self.lost.popleft()
@@ -114,7 +114,7 @@ class Life:
             self.times_lost[psn] += 1
 
     def take_retirement(self, node, report):
-        """A RETIRE report, and the node it speaks of."""
+        """Check a RETIRE report and its node."""
         where, count = f"QP {self.qpn}, node at RSN {node.rsn}", len(node.holes)
         assert (node.qpn, node.generation) == (self.index, self.generation), f"{where}: of another QP"
         assert node.rsn == report.rsn == self.next_rsn, f"{where}: {self.next_rsn} is the list's head"
@@ -122,7 +122,7 @@ class Life:
         left = open_holes(node.encoding, node.holes, report.open)
         assert report.residue == report.open.bit_count() == len(left), f"{where}: wrong residue"
         self.next_rsn = report.next_rsn
-        by_slot = node.encoding != abi.Encoding.BITMAP      # else the card cannot tell
+        by_slot = node.encoding != abi.Encoding.BITMAP      # for a bitmap, the card ignores the slot
         arrived = self._arrivals(node.rsn, count, by_slot)
         beyond = [psn for rsn, psn in self.retransmissions if signed24(rsn - node.rsn) > count - (psn is not None)]
         by_probe = bool(beyond) and not any(psn is not None for psn in beyond)
@@ -147,7 +147,7 @@ class Life:
         self.retransmissions = [each for each in self.retransmissions if signed24(each[0] - self.next_rsn) >= 0]
 
     def _arrivals(self, rsn, count, by_slot):
-        """Retransmissions for a node: (slot or None, psn) → whether it came before anything beyond the node."""
+        """Return the retransmissions for a node: {(slot or None, psn): came before any beyond the node}."""
         found, passed = {}, False
         for arrived_rsn, psn in self.retransmissions:
             slot = signed24(arrived_rsn - rsn)
@@ -157,12 +157,12 @@ class Life:
         return found
 
     def take_unmatched(self, report):
-        """An UNMATCHED report."""
+        """Check an UNMATCHED report."""
         assert (report.psn, report.rsn) in self.came, f"QP {self.qpn}: PSN {report.psn:#x}, RSN {report.rsn} never came"
         self.unmatched.add((report.psn, report.rsn))
 
     def take_event(self, kind, report):
-        """Any other report."""
+        """Check a report of any other kind."""
         said = (kind, report.psn, report.base, report.holes, report.retransmission)
         while self.events:
             must, expected = self.events.popleft()
@@ -174,7 +174,7 @@ class Life:
         raise AssertionError(f"QP {self.qpn}: reported {said}, and nothing was due")
 
     def check(self, base_and_holes):
-        """What must hold when all traffic has ended; window base and holes counted are what the card says."""
+        """Check the end of all traffic; ``base_and_holes`` are the window base and hole count that the card reports."""
         where = f"QP {self.qpn}"
         due = [said for must, said in self.events if must]
         assert not self.lost, f"{where}: {len(self.lost)} lost PSNs never reported, the first {self.lost[0]:#x}"

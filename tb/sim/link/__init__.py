@@ -1,1 +1,1 @@
-"""The Ethernet link between two cards, the MACs at its ends, and captures."""
+"""Ethernet link between two cards, the MACs at its ends, and captures."""

@@ -4,7 +4,7 @@ from weft.model.link import LinkBase
 
 
 class LinkDirection(LinkBase):
-    """Carries frames in the simulator's time, waking for frames only."""
+    """Link direction in simulated time; it wakes only for frames."""
 
     @property
     def now_ns(self):

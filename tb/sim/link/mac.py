@@ -1,8 +1,8 @@
-"""The 100 Gb/s MAC of a card, at its AXI stream.
+"""100 Gb/s MAC of a card, on the MAC's AXI stream.
 
-Rates, rules and times are those of cocotbext-eth's models. Their loops over single bytes would take 30 ms of wall
-clock for a large frame, and a timer for each beat is dear as well: here the times of beats are computed, and looked
-at when the clock rises.
+Rates, rules and times are those of cocotbext-eth's models. Their loops over single bytes would take 30 ms of
+wall-clock time for a large frame, and a timer for each beat is expensive too. Here the times of beats are computed,
+and checked at rising clock edges.
 """
 
 from collections import deque
@@ -21,31 +21,31 @@ FULL_KEEP = (1 << BEAT_BYTES) - 1
 
 
 def wire_ps(count):
-    """Picoseconds that ``count`` bytes take."""
+    """Return the picoseconds that ``count`` bytes take on the wire."""
     return count * 8 * 10**12 // int(BITS_PER_SECOND)
 
 
 class _TxSink(Sink):
-    """The MAC's first-in first-out memory, emptied at line rate.
+    """FIFO of the MAC, emptied at line rate.
 
     Parameters
     ----------
     bus : Bus
     ends : callable(int)
-        Told ahead at which picosecond the frame under way will end.
+        Called in advance with the picosecond at which the frame in transmission ends.
     """
 
     def __init__(self, bus, ends):
         super().__init__(bus)
         self._beats, self._frame, self._ends = deque(), None, ends
-        self._foreseen = False   # whether the end of the frame under way is known
-        self._due_ps = 0         # when the next beat is needed, or when the next frame may begin
-        self._finished = None    # (frame, spoiled) of which the last beat is on the wire
-        self._inside = False     # amid a frame of the card
+        self._foreseen = False   # the end of the frame in transmission is known
+        self._due_ps = 0         # time at which the next beat is needed, or the next frame may begin
+        self._finished = None    # (frame, spoiled) whose last beat is on the wire
+        self._inside = False     # inside a frame of the card
         self.down = False        # in reset
 
     def reset(self):
-        """Forget all frames."""
+        """Drop all frames."""
         self._beats.clear()
         self._frame = self._finished = None
         self._foreseen = self._inside = False
@@ -76,16 +76,16 @@ class _TxSink(Sink):
         return not self._beats and self._frame is None
 
     def finish(self, at_ps):
-        """The frame that ends now, and whether it is spoiled."""
+        """Return the frame that ends now, and whether it is spoiled."""
         self.advance(at_ps)
         return self._finished
 
     def free(self, at_ps):
-        """The line is free from a time on."""
+        """Mark the line as free from a time on."""
         self._finished, self._due_ps = None, at_ps
 
     def advance(self, now_ps):
-        """What the wire took until now."""
+        """Transfer the beats that the wire has taken until now."""
         while self._due_ps <= now_ps and self._finished is None:
             if self._frame is not None:
                 assert self._beats, "underflow: the card did not send a frame back to back"
@@ -103,7 +103,7 @@ class _TxSink(Sink):
         self._pop(self._due_ps)
 
     def _foresee(self):
-        """Tell when the frame under way ends, if its last beat is here."""
+        """Report the end of the frame in transmission if its last beat is in the FIFO."""
         at_ps = self._due_ps
         for content, last, _ in self._beats:
             at_ps += wire_ps(len(content))
@@ -121,9 +121,9 @@ class _TxSink(Sink):
 
 
 class MacTx(eth_mac.EthMacTx):
-    """What the card sends: each frame is handed to ``deliver`` when its last byte is on the wire.
+    """MAC transmitter of a card: passes each frame to ``deliver`` when its last byte is on the wire.
 
-    Fails the test when a frame does not come back to back, as a real MAC would spoil it.
+    Fails the test if a frame is not sent back to back, since a real MAC would spoil it.
 
     Parameters
     ----------
@@ -134,9 +134,9 @@ class MacTx(eth_mac.EthMacTx):
     Attributes
     ----------
     frames, spoiled : int
-        Frames sent, and frames the card gave up (``tuser`` bit 0 in the last beat), which nobody gets.
+        Frames sent, and frames aborted by the card (``tuser`` bit 0 in the last beat), which are not delivered.
     idle_bytes : callable() -> int, optional
-        Bytes of idle line after each frame, besides the gap: a MAC that was told to pause. Never inside a frame.
+        Returns bytes of idle line after each frame, besides the gap, as of a paused MAC. Never inside a frame.
     """
 
     def __init__(self, bus, clk, deliver):
@@ -145,17 +145,17 @@ class MacTx(eth_mac.EthMacTx):
         super().__init__(bus, clk, speed=BITS_PER_SECOND)
 
     async def _run(self):
-        pass      # the sink does it
+        pass      # done by the sink
 
     def stop(self):
-        """Reset: frames that are here, also on the wire, are lost, and beats as well until :meth:`go_on`."""
+        """Enter reset: all frames here, even those on the wire, are lost, and so are beats until :meth:`go_on`."""
         self.stream.down = True
         if self._end is not None:
             self._end.cancel()
         self.stream.reset()
 
     def go_on(self):
-        """The reset is over."""
+        """Leave reset."""
         self.stream.down = False
 
     def _ends(self, at_ps):
@@ -174,18 +174,18 @@ class MacTx(eth_mac.EthMacTx):
 
 
 class _RxSource(Source):
-    """Beats of the frames that wait, each offered at the first edge after its time."""
+    """Beats of the queued frames, each offered at the first clock edge after its time."""
 
     def __init__(self, bus):
         super().__init__(bus)
         self.frames, self.waiting = deque(), 0
         self._chunks, self._bad, self._at_ps = deque(), False, 0
-        self._free_ps = 0                      # from when the line is free
-        self._end_ps = None                    # when the frame of which all was sent is over
+        self._free_ps = 0                      # time from which the line is free
+        self._end_ps = None                    # end time of a frame whose beats were all sent
         self.down = False                      # in reset
 
     def reset(self):
-        """Forget all frames."""
+        """Drop all frames."""
         self.frames.clear()
         self._chunks.clear()
         self.waiting, self._end_ps = 0, None
@@ -221,7 +221,7 @@ class _RxSource(Source):
 
 
 class MacRx(eth_mac.EthMacRx):
-    """What the card receives: :meth:`receive` queues a frame, sent on at line rate.
+    """MAC receiver of a card: :meth:`receive` queues a frame, which is passed to the card at line rate.
 
     Parameters
     ----------
@@ -235,20 +235,20 @@ class MacRx(eth_mac.EthMacRx):
 
     @property
     def waiting(self):
-        """Frames queued or under way."""
+        """Return the number of frames queued or in transmission."""
         return self.stream.waiting
 
     def stop(self):
-        """Reset: frames that are here are lost, and those that come until :meth:`go_on`."""
+        """Enter reset: all frames here are lost, and so are those received until :meth:`go_on`."""
         self.stream.down = True
         self.stream.reset()
 
     def go_on(self):
-        """The reset is over."""
+        """Leave reset."""
         self.stream.down = False
 
     def receive(self, frame, bad=False):
-        """Queue a frame; ``bad`` marks it as one with a wrong FCS."""
+        """Queue a frame; ``bad`` marks a frame with a wrong FCS."""
         stream = self.stream
         if stream.down:
             return
@@ -257,4 +257,4 @@ class MacRx(eth_mac.EthMacRx):
         stream.ticker.wake(stream._edge)
 
     async def _run(self):
-        pass      # the source does it
+        pass      # done by the source

@@ -1,4 +1,4 @@
-"""Write and read pcap files with nanosecond time stamps. Standard library only."""
+"""Writer and reader of pcap files with nanosecond time stamps. Standard library only."""
 
 import struct
 from pathlib import Path
@@ -11,7 +11,7 @@ _RECORD = struct.Struct("<IIII")
 
 
 class PcapWriter:
-    """A capture file of Ethernet frames (without FCS).
+    """Capture file of Ethernet frames (without FCS).
 
     Every frame is flushed, so that the file of an aborted run can be read.
     """
@@ -21,7 +21,7 @@ class PcapWriter:
         self._file.write(_FILE.pack(MAGIC_NS, 2, 4, 0, 0, SNAP_BYTES, LINKTYPE_ETHERNET))
 
     def write(self, time_ns, frame):
-        """Add a frame seen at ``time_ns``."""
+        """Append a frame captured at ``time_ns``."""
         seconds, nanoseconds = divmod(round(time_ns), 1_000_000_000)
         self._file.write(_RECORD.pack(seconds, nanoseconds, len(frame), len(frame)) + frame)
         self._file.flush()
@@ -37,15 +37,15 @@ class PcapWriter:
 
 
 class Captures:
-    """Captures of a link in a folder: of each way what was sent and what arrived. Without a folder there are none."""
+    """Captures of a link in a folder: for each direction, sent and received frames. Without a folder, no captures."""
 
     def __init__(self, folder):
         self._folder, self._files = folder and Path(folder), []
 
     def taps(self, way):
-        """What is to be called with ``(time_ns, frame)`` of the frames sent and of those that arrive, or None twice.
+        """Return functions to call with ``(time_ns, frame)`` for sent and for received frames; two None if disabled.
 
-        They are written to ``<way>.sent.pcap`` and ``<way>.arrived.pcap``.
+        They write to ``<way>.sent.pcap`` and ``<way>.arrived.pcap``.
         """
         if self._folder is None:
             return None, None
@@ -60,7 +60,7 @@ class Captures:
 
 
 def read_pcap(path):
-    """Frames of a file that :class:`PcapWriter` wrote: ``[(time_ns, bytes), ...]``."""
+    """Return the frames of a file written by :class:`PcapWriter`: ``[(time_ns, bytes), ...]``."""
     with open(path, "rb") as file:
         text = file.read()
     if _FILE.unpack_from(text)[0] != MAGIC_NS:

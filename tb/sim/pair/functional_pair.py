@@ -1,4 +1,4 @@
-"""Two drivers over two functional cards: what the tests of recovery share."""
+"""Two drivers on two functional cards: shared helpers of the recovery tests."""
 
 from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
 from weft.driver.terms.enums import MTU
@@ -10,7 +10,7 @@ LIMIT_NS = 10**10
 
 
 def make_pair(config=None, *, device_type=FunctionalDevice, **options):
-    """Return a :class:`LoopPair` of functional cards that nobody watches."""
+    """Return a :class:`LoopPair` of functional cards without guards and scoreboards."""
     pair = LoopPair(device_type, config or ContextConfig(), watched=False, **options)
     pair.limit_ns = LIMIT_NS
     return pair
@@ -24,7 +24,7 @@ def make_endpoints(pair, length, *, qps=1, psns=None, path_mtu=MTU.MTU_1024, win
 
 
 def transfer(pair, ends, **options):
-    """Run send_file against receive_file; the receiver answers until the sender is done."""
+    """Run send_file against receive_file; the receiver responds until the sender has finished."""
     finished = []
 
     def sending():
@@ -45,12 +45,12 @@ def transfer(pair, ends, **options):
 
 
 def lost_data(link):
-    """Data packets, retransmissions included, that the link did not carry."""
+    """Return the number of data packets, including retransmissions, that the link lost."""
     return link.counters.destroyed_data
 
 
 def close_and_check(pair, ends):
-    """Everything given back, nothing left."""
+    """Close everything and assert that all resources were freed."""
     for end in ends:
         end.close()
     for context in pair.contexts:

@@ -1,4 +1,4 @@
-"""Two functional cards or two cards in time, with an open driver on each side, on an event loop."""
+"""Two functional or two timed cards on an event loop, with an open driver on each side."""
 
 from weft.model.functional.host import connected_pair, run_apps
 from weft.tb.sim.link.pcap import Captures
@@ -18,28 +18,28 @@ def complete(coroutine):
 
 
 class LoopPair(Pair):
-    """:class:`Pair` with cards of :mod:`weft.model`; its cards are up from the start.
+    """:class:`Pair` with cards of :mod:`weft.model`, which are up from the start.
 
     Parameters
     ----------
     device_type : type
-        Of the hosts with their cards.
+        Type of the hosts with their cards.
     context_config : ContextConfig
     forward, backward : LinkConfig
-        From A to B and from B to A; by default both are alike.
+        Links from A to B and from B to A; by default both are alike.
     seed : hashable
-        Of cards, links and drivers; with None the drivers draw their own random numbers.
+        Seed of cards, links and drivers; with None the drivers draw their random numbers themselves.
     captures : Path or None
         Folder of the captures.
     watched : bool
-        :class:`Pair` is ``guarded`` and ``judged``.
+        Makes the :class:`Pair` ``guarded`` and ``judged``.
     card_options
         Passed to ``device_type``.
 
     Attributes
     ----------
     limit_ns : int
-        Of simulated time that :meth:`run` takes.
+        Limit of the simulated time of :meth:`run`.
     loop : EventLoop
     devices, links : BySide
     """
@@ -91,7 +91,7 @@ class LoopPair(Pair):
         return run_apps(self.loop, list(zip(self.devices, functions, strict=False)), self.limit_ns)
 
     async def start(self):
-        pass      # the constructor did it
+        pass      # done by the constructor
 
     async def call(self, function, *arguments, **options):
         return function(*arguments, **options)

@@ -18,7 +18,7 @@ CAP = {"max_send_wr": 64, "max_recv_wr": 64, "max_inline_data": 256}
 
 @dataclass(frozen=True)
 class Objects:
-    """What each host has.
+    """Objects of each host.
 
     Attributes
     ----------
@@ -26,12 +26,12 @@ class Objects:
         Bytes of the memory region.
     qps : int
     cap : dict
-        Of each QP.
+        Capabilities of each QP.
     cqe : int
     access, memory_access : AccessFlag
-        Of the QPs, and of the memory region.
+        Access flags of the QPs, and of the memory region.
     srq : SrqInitAttr or None
-        Of an SRQ that the QPs of an end share.
+        Attributes of an SRQ that the QPs of a host share.
     """
 
     length: int = 1 << 16
@@ -44,7 +44,7 @@ class Objects:
 
 
 class Host:
-    """PD, CQ, memory and QPs of one end."""
+    """PD, CQ, memory and QPs of one host."""
 
     def __init__(self, context, objects):
         self.context, self.access = context, objects.access
@@ -59,7 +59,7 @@ class Host:
         return self.qps[0]
 
     def sge(self, at, length):
-        """Part of the memory."""
+        """Return the SGE of a part of the memory."""
         return SGE(self.mr.buf + at, length, self.mr.lkey)
 
     def recv(self, at=0, length=1024, *, wr_id=1, qp=None, sges=None):
@@ -72,16 +72,16 @@ class Host:
 
 
 class OperationPair:
-    """Two hosts; ``hosts[0]`` asks.
+    """Two hosts; ``hosts[0]`` is the requester.
 
     Parameters
     ----------
     length : int
         Bytes of each memory region.
     pair : optional
-        Both contexts, with their loop and links; by default :func:`~weft.tb.sim.pair.functional_pair.make_pair`.
+        Pair of contexts, with loop and links; by default :func:`~weft.tb.sim.pair.functional_pair.make_pair`.
     connect : bool
-        Bring the QPs to RTS, with those of ``options`` that are no attributes of :class:`Objects`.
+        Bring the QPs to RTS, with those of ``options`` that are not attributes of :class:`Objects`.
     """
 
     def __init__(self, length=1 << 16, *, pair=None, connect=True, **options):
@@ -99,8 +99,11 @@ class OperationPair:
                 qp.connect(other.connection, qp_access_flags=host.access, **attributes)
 
     def send(self, opcode, *sges, end=0, qp=0, at=0, flags=SendFlags.SIGNALED, imm=0, rkey=None, **fields):
-        """Post a send request; ``sges`` are (offset, length), ``at`` is the place in the other memory, ``fields`` are
-        those of :class:`SendWR`."""
+        """Post a send request from host ``end``.
+
+        ``sges`` are (offset, length) pairs or SGEs, ``at`` is the offset in the other host's memory, and ``fields`` are
+        further fields of :class:`SendWR`.
+        """
         host, peer = self.hosts[end], self.hosts[1 - end]
         wr = SendWR(sg=[s if isinstance(s, SGE) else host.sge(*s) for s in sges], opcode=WROpcode(opcode),
                     send_flags=flags, imm_data=imm, **{"wr_id": 7} | fields)
@@ -108,7 +111,7 @@ class OperationPair:
         host.qps[qp].post_send(wr)
 
     def run_until(self, condition, limit_ns=LIMIT_NS):
-        """Let both drivers and the link work."""
+        """Run both drivers and the link until ``condition()`` holds; raise ``TimeoutError`` after ``limit_ns``."""
         loop = self.pair.loop
         end = loop.now_ns + limit_ns
         while True:
@@ -120,7 +123,7 @@ class OperationPair:
             loop.run(loop.now_ns + (200 if any(busy) else 2_000))
 
     def completions(self, end, count):
-        """The next completions of an end."""
+        """Wait for the next ``count`` completions of a host and return them."""
         got = []
 
         def enough():
@@ -131,16 +134,16 @@ class OperationPair:
         return got
 
     def statuses(self, end, count):
-        """Of the next completions."""
+        """Return the statuses of the next ``count`` completions."""
         return [WCStatus(wc.status) for wc in self.completions(end, count)]
 
     def settle(self, ns=200_000):
-        """Let some time pass."""
+        """Run for some simulated time."""
         end = self.pair.loop.now_ns + ns
         self.run_until(lambda: self.pair.loop.now_ns > end)
 
     def close(self):
-        """Close everything; nothing is left."""
+        """Close everything and assert that all resources were freed."""
         for host in self.hosts:
             host.close()
         for context in self.pair.contexts:

@@ -1,4 +1,4 @@
-"""Two hosts with a card each and open drivers, whatever the cards are made of."""
+"""Two hosts, each with a card and an open driver; independent of the back end of the cards."""
 
 import random
 from dataclasses import replace
@@ -10,24 +10,24 @@ from weft.tb.sim.judge.dma_guard import DmaGuard
 from weft.tb.sim.judge.scoreboard import Scoreboard
 from weft.tb.sim.pair.sides import IP, MAC, PEER, SIDES, BySide
 
-LINGER_NS = 3_000          # lets reports and writes that nobody waits for reach the hosts
+LINGER_NS = 3_000          # time for outstanding reports and writes to reach the hosts
 
 
 class Pair:
-    """Contexts, links and judges of two hosts.
+    """Contexts, links and scoreboards of two hosts.
 
-    A back end has the cards: :class:`~weft.tb.sim.pair.rtl_pair.RtlPair` as RTL,
+    A back end provides the cards: :class:`~weft.tb.sim.pair.rtl_pair.RtlPair` as RTL,
     :class:`~weft.tb.sim.pair.loop_pair.LoopPair` as models. A bench that calls the driver through :meth:`call`,
     :meth:`each` and :meth:`gather` runs on both.
 
     Parameters
     ----------
     context_config : ContextConfig
-        Of both drivers.
+        Settings of both drivers.
     seed : hashable
-        Of the drivers' random numbers; None: those of ``context_config``.
+        Seed of the drivers' random numbers; None: use those of ``context_config``.
     guarded : bool
-        Watch where the cards write.
+        Check the addresses of the cards' writes.
     judged : bool
         Compare the behaviour of the cards with the functional model.
 
@@ -35,11 +35,11 @@ class Pair:
     ----------
     contexts : BySide
     guards, scoreboards : dict of side
-        A scoreboard that a bench takes out is not checked.
+        A scoreboard that a bench removes is not checked.
     counters, blocks : dict of side
-        Counters of the card; uses of its knitting blocks after the QPs are gone. Set by :meth:`close`.
+        Counters of the card; uses of its knitting blocks after the QPs are closed. Set by :meth:`close`.
     complaints : list of str
-        Of the scoreboards and the guards. Set by :meth:`close`.
+        Failures found by the scoreboards and the guards. Set by :meth:`close`.
     """
 
     def __init__(self, context_config, *, seed, guarded=True, judged=True):
@@ -50,7 +50,7 @@ class Pair:
         self._judged, self._endpoints = judged, {}
         self.counters, self.blocks, self.complaints = {}, {}, []
 
-    # ------------------------------------------------------------------------------------ by back end
+    # -------------------------------------------------------------------------- specific to a back end
 
     def host(self, side):
         """Return the object with the ``memory`` of a side."""
@@ -65,15 +65,15 @@ class Pair:
         raise NotImplementedError
 
     def window_bits(self, side):
-        """Return the width of a card's window."""
+        """Return the width of a card's bitmap window."""
         raise NotImplementedError
 
     def now_ns(self):
-        """Return the simulated time."""
+        """Return the simulated time in nanoseconds."""
         raise NotImplementedError
 
     def every(self, nanoseconds, function):
-        """Call ``function()`` at intervals of simulated time; return a function that ends this."""
+        """Call ``function()`` at intervals of simulated time; return a function that stops the calls."""
         raise NotImplementedError
 
     def on_interrupt(self, side, function):
@@ -85,11 +85,11 @@ class Pair:
         raise NotImplementedError
 
     async def call(self, function, *arguments, **options):
-        """Return the result of a function that may wait in the driver."""
+        """Call a function that may block in the driver, and return its result."""
         raise NotImplementedError
 
     async def each(self, function):
-        """Call ``function(side)`` for both sides; the RTL does so at the same time."""
+        """Call ``function(side)`` for both sides; on RTL, at the same time."""
         raise NotImplementedError
 
     async def gather(self, *functions):
@@ -97,17 +97,17 @@ class Pair:
         raise NotImplementedError
 
     async def _settle(self):
-        """Wait for the last frames."""
+        """Wait until the last frames have been delivered."""
         raise NotImplementedError
 
     def _finish(self):
-        """Close captures and check what the back end checks."""
+        """Close captures and perform the final checks of the back end."""
         raise NotImplementedError
 
-    # -------------------------------------------------------------------------------------- in common
+    # ------------------------------------------------------------------------------------------ common
 
     def _open(self, side):
-        """Bring the card of a side up. Runs in the side's thread."""
+        """Open the driver of a side, which brings its card up. Runs in the side's thread."""
         context = self.contexts[side] = Context(self.device(side), mac=MAC[side], ip=IP[side],
                                                 config=self._configs[side])
         context.neighbours.add(IP[PEER[side]], MAC[PEER[side]])
@@ -115,9 +115,9 @@ class Pair:
             self.guards[side] = DmaGuard(self.host(side), context)
 
     def _watch_links(self):
-        """Both cards are up."""
+        """Attach damage filters and scoreboards to the links. Both cards must be up."""
         for side, peer in PEER.items():
-            # Some bits are protected by nothing: a frame with one of them damaged is no lost frame.
+            # Some bits are not covered by the ICRC: a frame with damage only in those is not lost.
             self.link(f"{side}_to_{peer}").impairments.usable = (
                 lambda frame, to=peer: parse(frame, mac=MAC[to], ip=IP[to])[0].kind in ("DATA", "PROBE"))
             if self._judged:
@@ -125,7 +125,7 @@ class Pair:
                                                     self.link(f"{peer}_to_{side}"), self.window_bits(side))
 
     async def connect(self, endpoints, **attributes):
-        """Connect the QPs of two endpoints, ``{side: Endpoint}``; they are closed with the pair."""
+        """Connect the QPs of two endpoints, ``{side: Endpoint}``; :meth:`close` closes them."""
         self._endpoints = endpoints
         for side in SIDES:
             await self.call(self._connect, side, **attributes)
@@ -138,7 +138,7 @@ class Pair:
                 self.scoreboards[side].follow(qp)
 
     async def close(self):
-        """Wait for the last frames, check the scoreboards, destroy everything.
+        """Wait for the last frames, check the scoreboards, and close the endpoints.
 
         Returns
         -------

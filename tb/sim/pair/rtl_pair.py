@@ -15,7 +15,7 @@ QUIET_NS = 1_000
 
 @bridge
 def _call(function, *arguments, **options):
-    """Call a function in a thread; it may be a ``partial``, which :func:`bridge` itself does not take."""
+    """Call a function in a thread. It may be a ``partial``, which :func:`bridge` does not accept."""
     return function(*arguments, **options)
 
 
@@ -31,7 +31,7 @@ class RtlPair(Pair):
         Preset of the cards.
     seed : int
     guarded, judged : bool
-        As :class:`Pair` has it.
+        As for :class:`Pair`.
 
     Attributes
     ----------

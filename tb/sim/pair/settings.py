@@ -4,26 +4,26 @@ import math
 
 from weft.driver.verbs.context import ContextConfig
 
-# Packets that a reordered one may be behind: those of the link's bound at line rate, smallest frames.
+# Positions by which a packet may be reordered: smallest frames at line rate within the link's bound on reordering.
 REORDER_DISTANCE = 64
-TIMEOUT_UNIT_US = 4.096    # of the verbs' timeout exponent
-ROUND_TRIPS, HOSTS_US = 16, 10    # that a timeout lasts, and what the two hosts add to one
-SERVICE_NS = 2_000         # how often a host that has finished looks whether its peer has
-SILENCE_NS = 20_000_000    # beside a round trip: a receiver whose sender has ended waits this long for the rest
+TIMEOUT_UNIT_US = 4.096    # unit of the verbs attribute ``timeout``
+ROUND_TRIPS, HOSTS_US = 16, 10    # round trips per time-out, and latency of the two hosts per round trip
+SERVICE_NS = 2_000         # interval at which a finished host polls until its peer has finished
+SILENCE_NS = 20_000_000    # longest wait of a receiver after its sender has ended, besides a round trip
 
 
 def context_config(rtt_us, *, reorders=False, **more):
-    """:class:`ContextConfig` for a round trip time; ``reorders``: frames are late or come twice."""
+    """Return the :class:`ContextConfig` for a round trip time; ``reorders``: the link delays or duplicates frames."""
     distance = REORDER_DISTANCE if reorders else 1
     return ContextConfig(**{"reorder_distance": distance, "retransmit_slack": distance,
                             "probe_timeout_ns": int(3 * rtt_us * 1000) + 20_000, "ring_log2": 8} | more)
 
 
 def silence_ns(rtt_us):
-    """Longest wait for a completion when the sender has ended."""
+    """Return the longest wait for a completion after the sender has ended, in nanoseconds."""
     return SILENCE_NS + int(1000 * rtt_us)
 
 
 def timeout(rtt_us):
-    """The QP attribute ``timeout`` for a round trip time."""
+    """Return the QP attribute ``timeout`` for a round trip time."""
     return max(1, math.ceil(math.log2(ROUND_TRIPS * (rtt_us + HOSTS_US) / TIMEOUT_UNIT_US)))

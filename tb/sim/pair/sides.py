@@ -1,4 +1,4 @@
-"""The two ends of the end-to-end benches, and their addresses."""
+"""Sides of the end-to-end benches, and their addresses."""
 
 SIDES = ("a", "b")
 WAYS = ("a_to_b", "b_to_a")
@@ -8,7 +8,7 @@ IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}
 
 
 class BySide(list):
-    """A thing of each side, by its number or by a name that begins with that of the side: ``"a"``, ``"a_to_b"``."""
+    """Item of each side, indexed by number or by a name that begins with the side's letter: ``"a"``, ``"a_to_b"``."""
 
     def __getitem__(self, key):
         return super().__getitem__(SIDES.index(key[0]) if isinstance(key, str) else key)
@@ -17,5 +17,5 @@ class BySide(list):
         super().__setitem__(SIDES.index(key[0]) if isinstance(key, str) else key, thing)
 
     def items(self):
-        """Pairs of the name of a side and its thing."""
+        """Return pairs of the name of a side and its item."""
         return zip(SIDES, self, strict=True)

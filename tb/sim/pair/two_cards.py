@@ -12,17 +12,17 @@ CLOCKS = ("clk", "mac_clk")
 
 
 def inside(side):
-    """Where module ``two_cards`` has the card of a side, as a path of instances below it."""
+    """Return the hierarchical path of a side's card below module ``two_cards``."""
     return f"side_{side}.card"
 
 
 def two_cards_verilog(card_text, card="weft_card"):
-    """Verilog with module ``two_cards``: module ``card`` of ``card_text`` twice.
+    """Return Verilog text with module ``two_cards``, which instantiates module ``card`` of ``card_text`` twice.
 
-    ``clk`` and ``rst`` are common, and either card has a reset of its own, ``a_rst`` and ``b_rst``; every other port
-    appears twice, as ``a_<port>`` and ``b_<port>``, and so does ``clk`` if the card has two of them. What a source
-    drives of an AXI stream appears once more as one word, ``<stream>__beat``, from the top the members of
-    :data:`BEAT`; where the bench is the source, that word is the input, and the members show it.
+    ``clk`` and ``rst`` are common. Each card also has a separate reset, ``a_rst`` and ``b_rst``. Every other port
+    appears twice, as ``a_<port>`` and ``b_<port>``, and so does ``clk`` if the card has two clocks. The signals that
+    the source of an AXI stream drives also appear as one word, ``<stream>__beat``: from the top the members of
+    :data:`BEAT`. Where the bench is the source, the word is an input, and the members are outputs that show it.
     """
     ports = top_ports(card_text, card)
     clocks = [name for name in CLOCKS if name in ports]
@@ -50,12 +50,12 @@ def two_cards_verilog(card_text, card="weft_card"):
 
 
 def _card_side(card, ports, clocks, pins, streams):
-    """Verilog of module ``card_side``: a card whose inputs are held, with ``pins`` for its ports.
+    """Return the Verilog of module ``card_side``: a card with registered inputs, and with ``pins`` as its ports.
 
-    What the bench drives reaches the card half a cycle of its clock later, in good time for the next rising edge:
-    otherwise Verilator evaluates all that depends on it after every change of any input, three times a cycle. The
-    registers that hold it are in this module and the module is not inlined: so both sides are one code, which is
-    compiled once.
+    A value that the bench drives reaches the card at the falling edge of the card's clock, in time for the next rising
+    edge. Otherwise Verilator evaluates all logic that depends on it after every change of any input, three times a
+    cycle. The registers are in this module and the module is not inlined, so that both sides share one piece of code,
+    which is compiled once.
     """
     inputs = {"rst": 1} | {name: width for name, (way, width) in pins.items() if way == "input"}
     wires = {name: f"{name}__held" if name in inputs else name for name in ports}
@@ -89,25 +89,25 @@ def _declaration(name, way, width):
 
 
 def _held(name, width, clock):
-    """An input as the card sees it: as it was when the clock fell, and in reset before."""
+    """Return the register of an input, loaded at the falling clock edge; ``rst`` is initially active."""
     return (f"  reg [{width - 1}:0] {name}__held = {int(name == 'rst')};\n"
             f"  always @(negedge {clock}) {name}__held <= {name};")
 
 
 def cards_name(params):
-    """What a simulator of two such cards is called."""
+    """Return the name of the simulator build for two such cards."""
     return f"two-cards-{params.name}" + "-straddle" * params.straddle + "-two-clocks" * params.mac_clock
 
 
 def card_text(params):
-    """Verilog of the card, kept under ``sim_build`` by the text of ``hdl/``: elaboration takes a while."""
+    """Return the Verilog of the card, cached under ``sim_build`` by the text of ``hdl/``: elaboration is slow."""
     from weft.hdl import verilog
 
     return kept(BUILD_ROOT, f"card-{params.name}", str(params), CARD, lambda: verilog.card_verilog(params))
 
 
 def two_cards_text(params):
-    """Verilog of module ``two_cards`` with the real card."""
+    """Return the Verilog of module ``two_cards`` with the real card."""
     from weft.hdl.verilog import CARD_MODULE
 
     return two_cards_verilog(card_text(params), CARD_MODULE)
@@ -120,14 +120,14 @@ def run_cards(card, cases, settings=None, *, verilog=None, sim="verilator", **op
     ----------
     card : CardParams
     verilog : str, optional
-        Module ``two_cards``, if it is not that of :func:`two_cards_text`.
+        Module ``two_cards``; by default that of :func:`two_cards_text`.
     cases, settings, sim, options
-        As :func:`~weft.tb.sim.flow.bench.run_bench` has them.
+        As for :func:`~weft.tb.sim.flow.bench.run_bench`.
     """
     return run_bench(verilog=verilog or two_cards_text(card), top=TOP, name=cards_name(card), cases=cases,
                      settings=settings, sim=sim, optimize="run", **options)
 
 
 def clock_ports(text):
-    """Names of the clocks of module ``two_cards`` in its Verilog."""
+    """Return the names of the clocks of module ``two_cards`` in its Verilog text."""
     return [name for name in top_ports(text, TOP) if name in CLOCKS or name.partition("_")[2] in CLOCKS]

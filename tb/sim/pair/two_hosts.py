@@ -1,4 +1,4 @@
-"""Two hosts, two cards, one bad link: the environment of the end-to-end benches."""
+"""Two hosts, two cards and an impaired link: the environment of the end-to-end benches."""
 
 import gc
 import random
@@ -24,11 +24,11 @@ from weft.tb.sim.stream.ticker import Ticker
 DEFAULT_VECTORS = 8
 MAC_IDLE_BYTES = 8 * 1100
 GC_ALLOCATIONS = 100_000
-# Periods of unrelated clocks, one for each side: 250 MHz +500 and -500 ppm, 322.265625 MHz +332 and -312 ppm. Finer
-# differences are below the picosecond in which simulators count, and Ethernet allows less: all phases come by soon.
+# Periods of unrelated clocks, one per side: 250 MHz +500 and -500 ppm, 322.265625 MHz +332 and -312 ppm. The resolution
+# of the simulators is 1 ps, and Ethernet allows only smaller differences; these pass through all phases soon.
 CARD_PS, MAC_PS = (3998, 4002), (3102, 3104)
 MAC_DOWN_NS = 60
-RESET_CYCLES = 8 + (1 << HOLD_LOG2)     # that the card holds its MAC's reset for
+RESET_CYCLES = 8 + (1 << HOLD_LOG2)     # covers the cycles for which the card holds its MAC's reset
 CLOCKS = "cards at 250 MHz ± 500 ppm, MACs at 322.27 MHz + 332 and - 312 ppm"
 
 
@@ -39,17 +39,17 @@ class EnvConfig:
     Attributes
     ----------
     a_to_b, b_to_a : LinkConfig
-        The link's two directions.
+        The two directions of the link.
     host : HostConfig
-        Both hosts.
+        Settings of both hosts.
     mac_idle : float
-        Chance after each frame that the sending MAC is idle for as long as up to eight full frames.
+        Probability after each frame that the sending MAC is idle for the time of up to eight full frames.
     vectors : int
         MSI-X vectors of a card (``CardParams.msix_vectors``).
     straddle : bool
         The cards' hard blocks have straddle (``CardParams.straddle``).
     pcap_folder : Path, optional
-        Where four captures go: ``a_to_b.sent.pcap``, ``a_to_b.arrived.pcap`` and the same for ``b_to_a``.
+        Folder of four captures: ``a_to_b.sent.pcap``, ``a_to_b.arrived.pcap`` and the same for ``b_to_a``.
     """
 
     a_to_b: LinkConfig = LinkConfig(delay_ns=10_000)
@@ -63,7 +63,7 @@ class EnvConfig:
 
 @dataclass
 class Side:
-    """One end: host, hard block, MAC and the link direction that leads away from it."""
+    """One side: host, hard block, MAC, and the link direction on which it sends."""
 
     name: str
     host: Host
@@ -75,7 +75,7 @@ class Side:
 
 
 class TwoCards:
-    """Owns everything around module ``two_cards``; a bench reads: start, run the applications, compare.
+    """Environment around module ``two_cards``; a bench starts it, runs the applications, and compares.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class TwoCards:
         Module ``two_cards`` (:func:`weft.tb.sim.pair.two_cards.two_cards_verilog`).
     config : EnvConfig, optional
     seed : int
-        Of memory placement, latencies and the link.
+        Seed of memory placement, latencies and the link.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class TwoCards:
         self._captures = Captures(self.config.pcap_folder)
 
     async def start(self):
-        """Clock, reset, models, enumeration of both hosts."""
+        """Start clocks, reset and models, and enumerate both hosts."""
         dut, config = self.dut, self.config
         await self._start_clocks()
         for name in SIDES:
@@ -115,7 +115,7 @@ class TwoCards:
             direction = "a_to_b" if name == "a" else "b_to_a"
             link = LinkDirection(self._deliver_to("b" if name == "a" else "a"), getattr(config, direction),
                                  f"{self.seed}/{direction}", *self._captures.taps(direction))
-            # A host begins before its hard block: in a cycle both act in this order.
+            # A host begins before its hard block, so that in each cycle both act in this order.
             self.sides[name] = Side(
                 name, Host(config.host, rng),
                 HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle),
@@ -130,13 +130,13 @@ class TwoCards:
         for side in self.sides.values():
             side.hard_block.configured()
             side.device = self.device_type(side.host)
-        # What was made so far stays; looking for cycles among it over and over takes a twentieth of a run.
+        # Objects created so far are permanent; collecting garbage among them takes a twentieth of a run.
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_ALLOCATIONS)
 
     async def _start_clocks(self):
-        """One clock for everything, or for each side one of the card and one of the MAC: as the cards have them."""
+        """Start one clock for everything, or one per card and one per MAC, depending on the ports of the cards."""
         if not self.two_clocks:
             await start_clock(self.dut)
             return
@@ -151,19 +151,19 @@ class TwoCards:
 
     @property
     def two_clocks(self):
-        """Whether the cards have ``CardParams.mac_clock``."""
+        """Return whether the cards have ``CardParams.mac_clock``."""
         return f"{SIDES[0]}_mac_clk" in ports()
 
     def clock(self, name):
-        """The clock of a side's card."""
+        """Return the clock of a side's card."""
         return getattr(self.dut, f"{name}_clk" if self.two_clocks else "clk")
 
     def mac_clock(self, name):
-        """The clock of a side's MAC."""
+        """Return the clock of a side's MAC."""
         return getattr(self.dut, f"{name}_mac_clk" if self.two_clocks else "clk")
 
     async def reset_mac(self, name):
-        """The MAC of a side is reset, amid whatever it does: what it has is lost, and what comes meanwhile."""
+        """Reset the MAC of a side at any time: its frames, and those that come during the reset, are lost."""
         side, reset = self.sides[name], getattr(self.dut, f"{name}_mac_rst")
         for mac in (side.mac_tx, side.mac_rx):
             mac.stop()
@@ -175,7 +175,7 @@ class TwoCards:
             mac.go_on()
 
     def _hold_back(self):
-        """Random back pressure, where the configuration asks for it."""
+        """Set up random back pressure as the configuration requests."""
         config = self.config
         for side in self.sides.values():
             rng = random.Random(f"{self.seed}/pauses {side.name}")
@@ -189,24 +189,24 @@ class TwoCards:
         return lambda frame: self.sides[name].mac_rx.receive(frame)
 
     def host(self, name):
-        """The :class:`~weft.tb.sim.pcie.host.Host` of side ``"a"`` or ``"b"``."""
+        """Return the :class:`~weft.tb.sim.pcie.host.Host` of side ``"a"`` or ``"b"``."""
         return self.sides[name].host
 
     def device(self, name):
-        """The driver's :class:`~weft.driver.device.device.Device` of side ``"a"`` or ``"b"``."""
+        """Return the driver's :class:`~weft.driver.device.device.Device` of side ``"a"`` or ``"b"``."""
         return self.sides[name].device
 
     def link(self, direction):
-        """The :class:`~weft.tb.sim.link.link.LinkDirection` ``"a_to_b"`` or ``"b_to_a"``."""
+        """Return the :class:`~weft.tb.sim.link.link.LinkDirection` ``"a_to_b"`` or ``"b_to_a"``."""
         return self.sides[direction[0]].link
 
     @property
     def frames_in_flight(self):
-        """Frames on the link or waiting in a receiving MAC."""
+        """Return the number of frames on the link or queued in a receiving MAC."""
         return sum(side.link.in_flight + side.mac_rx.waiting for side in self.sides.values())
 
     def finish(self):
-        """Close the captures and check what is checked at the end."""
+        """Close the captures and perform the final checks."""
         self._captures.close()
         for side in self.sides.values():
             assert not side.host.complaints or not side.host.strict, side.host.complaints

@@ -1,7 +1,7 @@
-"""A simulated card as the driver sees it.
+"""Driver's interface to a simulated card.
 
-The driver is ordinary blocking Python. It runs in a thread of its own through ``cocotb.task.bridge``; while it
-computes, simulated time stands still, and each blocking call here lets time go on until its answer is there.
+The driver is ordinary blocking Python. It runs in a separate thread through ``cocotb.task.bridge``. Simulated time
+stands still while the driver computes, and advances during each blocking call of this module until the call returns.
 """
 
 import mmap
@@ -26,7 +26,7 @@ def _round_up(value, unit):
 
 
 class CardDevice(Device):
-    """:class:`~weft.driver.device.device.Device` over a :class:`~weft.tb.sim.pcie.host.Host` that was started.
+    """:class:`~weft.driver.device.device.Device` on a started :class:`~weft.tb.sim.pcie.host.Host`.
 
     Except for :meth:`now_ns` and memory, methods must be called from a bridge thread; benches that are coroutines
     use ``host.bar`` instead.
@@ -34,9 +34,9 @@ class CardDevice(Device):
     Attributes
     ----------
     interrupts : dict
-        Interrupts that arrived, by vector.
+        Number of received interrupts, by vector.
     interrupted : callable(vector)
-        Told of each.
+        Called at each interrupt.
     """
 
     pushes = True
@@ -81,7 +81,7 @@ class CardDevice(Device):
         await self._write(offset, data)
 
     async def _read(self, offset, size):
-        """Without a card there is no answer, and the root complex makes one of ones."""
+        """Read from the card. An unplugged card does not respond; the root complex then returns all ones."""
         unplugged = self.host.unplugged
         if not unplugged.is_set():
             answer, answered = [], Event()
@@ -145,7 +145,7 @@ class CardDevice(Device):
     # ----------------------------------------------------------- interrupts, time
 
     def acquire(self, lock):
-        while not lock.acquire(blocking=False):     # in the thread that is to have it
+        while not lock.acquire(blocking=False):     # in the thread that will hold the lock
             self._let_others_go_on()
 
     @resume

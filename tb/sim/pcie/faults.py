@@ -1,4 +1,4 @@
-"""A host that misbehaves: every way in which a DMA read can end badly, and answers nobody asked for."""
+"""Faulty host: all errors that can end a DMA read, and unexpected completions."""
 
 from collections import Counter
 
@@ -10,34 +10,36 @@ from cocotbext.pcie.xilinx.us.tlp import ErrorCode
 
 RCB_BYTES = 64
 NOBODY = PcieId(0, 0, 0)
-UNUSED_TAGS = range(160, 256)        # above those of every preset
+UNUSED_TAGS = range(160, 256)        # above the tags of every preset
 TIMEOUT_NS, STALL_NS = 2_000, 700
 
-# What ends a read badly, and what does not.
+# Faults that end a read with an error, and faults that do not.
 ENDS_BADLY = ("unsupported", "aborted", "retry", "poisoned", "lost", "partly lost", "partly aborted", "wrong address",
               "mismatched", "without data", "discontinued", "late")
 HARMLESS = ("split and stalled", "stray", "twice")
 READ_FAULTS = ENDS_BADLY + HARMLESS
-DAMAGED = "damaged"        # in memory, before anybody read it: the bus knows nothing of it
-DAMAGED_BITS = 12          # at most, one after the other
+DAMAGED = "damaged"        # data corrupted in memory: not detectable on the bus
+DAMAGED_BITS = 12          # longest burst of damaged bits
 
 
 class FaultAgent:
-    """Answers some reads of a host wrongly. Works with either model of the hard block, and plays its part where that
-    is not modelled: the completion timeout, and packets it gives up.
+    """Injector of faults into some reads of a host.
+
+    Works with either model of the hard block, and emulates functions of the hard block that the models lack: the
+    completion time-out, and discontinued packets.
 
     Parameters
     ----------
     host : Host
-        With its card plugged in.
+        With its card connected.
     rng : random.Random
     choose : callable(int) → str or None
-        The fault, of :data:`READ_FAULTS` or :data:`DAMAGED`, that a read of this address meets.
+        Returns the fault of a read of this address: one of :data:`READ_FAULTS`, :data:`DAMAGED`, or None.
 
     Attributes
     ----------
     injected : Counter
-        Faults by kind.
+        Number of injected faults, by kind.
     """
 
     def __init__(self, host, rng, choose):
@@ -48,18 +50,18 @@ class FaultAgent:
         host.agent = self
 
     def remove(self):
-        """The host behaves again."""
+        """Stop injecting faults."""
         self.host.agent = None
 
     def _on_rc(self, tlp):
-        """What the hard block is going to show on RC."""
+        """Mark a completion as discontinued, if selected, and pass it to RC."""
         if tlp.tag in self._give_up:
             self._give_up.discard(tlp.tag)
             tlp.discontinue = True
         self._deliver(tlp)
 
     async def answer(self, tlp):
-        """Answer a read; false if it is left to the host."""
+        """Respond to a read with a fault; return False to leave the response to the host."""
         kind = self.choose(tlp.address)
         if kind is None:
             return False
@@ -90,7 +92,7 @@ class FaultAgent:
         await self._time_out(tlp)
 
     async def _late(self, tlp):
-        """After the time-out. The hard block knows that it is nobody's, though its tag may be in use again."""
+        """Respond after the time-out. The hard block finds the tag invalid, though it may be in use again."""
         answer = usp_model.Tlp_us((await self._completions(tlp))[0])
         await self._time_out(tlp)
         await Timer(self.rng.randint(1, STALL_NS), "ns")
@@ -110,7 +112,7 @@ class FaultAgent:
         await self._send(*answer)
 
     async def _mismatched(self, tlp):
-        """Attributes that the request does not have: such a completion does not count."""
+        """Return attributes that differ from the request's: the hard block ignores such a completion."""
         answer = await self._completions(tlp)
         answer[-1].attr = TlpAttr.NS if tlp.attr != TlpAttr.NS else TlpAttr.RO
         await self._send(*answer)
@@ -153,7 +155,7 @@ class FaultAgent:
             await self.host.send(completion)
 
     async def _completions(self, tlp, unit=None):
-        """What answers a read rightly, as a list; cut at multiples of ``unit``, or where the host likes."""
+        """Return the correct completions of a read, cut at multiples of ``unit``, or of a random unit."""
         unit = unit or self.rng.choice([RCB_BYTES, 2 * RCB_BYTES, 4 * RCB_BYTES, 4096])
         unit = min(unit, 128 << self.host.max_payload_size)
         data = await self.host.mem_address_space.read(tlp.address, tlp.length * 4)
@@ -171,7 +173,7 @@ class FaultAgent:
         return result
 
     async def _time_out(self, tlp):
-        """The hard block gives a read up: it tells the card and forgets the tag."""
+        """Time a read out as the hard block does: report it to the card and release the tag."""
         await Timer(TIMEOUT_NS, "ns")
         if self.device.active_request[tlp.tag] is None:
             return
@@ -181,7 +183,7 @@ class FaultAgent:
         self._show(end, ErrorCode.TIMEOUT)
 
     def _show(self, tlp, code):
-        """Put a packet on RC that the hard block made up, or found wrong."""
+        """Put a completion on RC that the hard block generated, or found erroneous."""
         tlp.error_code = code
         self.device.rx_buf_cplh_fc_count += 1
         self.device.rx_buf_cpld_fc_count += tlp.get_data_credits() + 1
@@ -189,15 +191,15 @@ class FaultAgent:
 
 
 class Weather:
-    """Which part of a host's memory answers badly today.
+    """Fault window: assigns faults to parts of a host's memory.
 
     Parameters
     ----------
     rng : random.Random
     unit_bytes : int
-        A read does not cross a multiple of it.
+        Power of two; no read crosses a multiple of it.
     share : float
-        Part of the memory with faults.
+        Fraction of the memory with faults.
     kinds : sequence of str
     """
 
@@ -206,17 +208,17 @@ class Weather:
         self._faults = {}
 
     def change(self):
-        """Other faults, at other addresses."""
+        """Choose new faults at new addresses."""
         self._faults.clear()
 
     def __call__(self, address):
-        """The fault that a read of this address meets, or None."""
+        """Return the fault of a read of this address, or None."""
         key = address // self._unit
         if key not in self._faults:
             self._faults[key] = self._rng.choice(self._kinds) if self._rng.random() < self._share else None
         return self._faults[key]
 
     def ends_badly(self, address, length):
-        """Whether a read of these bytes, cut at multiples of the unit, ends with an error."""
+        """Return whether a read of these bytes, cut at multiples of the unit, ends with an error."""
         first, last = address // self._unit, (address + length - 1) // self._unit
         return any(self(key * self._unit) in ENDS_BADLY for key in range(first, last + 1))

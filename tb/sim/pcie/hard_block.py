@@ -17,19 +17,19 @@ from weft.hdl.contract import abi
 from weft.tb.sim.stream.bus import BEAT_BYTES, Bus, Sink, Source
 
 DWORD_BYTES = 4
-DESCRIPTOR_BYTES = 16          # of a request; that of a completion has 12
+DESCRIPTOR_BYTES = 16          # of a request; the descriptor of a completion has 12
 BEAT_ENABLES = (1 << BEAT_BYTES) - 1
 ALL_LANES = (1 << BEAT_BYTES // DWORD_BYTES) - 1
-RC_SLOTS = 4                   # with straddle completions begin at quarters of a beat
-SLOT_BYTES = BEAT_BYTES // RC_SLOTS      # in which beginnings are counted, those on RQ too
-# Bits of tuser, 512 bit (PG213): of RQ, of CC, of RC, of CQ. There is no parity: the block is configured so.
+RC_SLOTS = 4                   # with straddle, completions begin at quarters of a beat
+SLOT_BYTES = BEAT_BYTES // RC_SLOTS      # unit of start positions, on RQ too
+# Bits of the 512-bit interfaces' tuser (PG213): of RQ, of CC, of RC, of CQ. Parity is disabled.
 RQ_SOP, RQ_SOP_SLOT, RQ_EOP, RQ_EOP_LANE, RQ_DISCONTINUE, RQ_SEQUENCE = 1 << 20, 22, 1 << 26, 28, 1 << 36, 61
 CC_DISCONTINUE = 1 << 16
 RC_SOP, RC_SOP_SLOT, RC_EOP, RC_EOP_LANE, RC_DISCONTINUE = 1 << 64, 68, 1 << 76, 80, 1 << 96
 CQ_ENABLES, CQ_SOP, CQ_EOP, CQ_EOP_LANE, CQ_DISCONTINUE = 16, 1 << 80, 1 << 86, 88, 1 << 96
 
-COMPLETION_HEADERS = 128       # that the completion buffer holds (PG213)
-NONPOSTED_CREDITS = 15         # as many as can be told, or more
+COMPLETION_HEADERS = 128       # capacity of the completion buffer (PG213)
+NONPOSTED_CREDITS = 15         # saturated value: 15 or more
 IO_AND_MEMORY, BUS_MASTER = 0b011, 1 << 2       # bits of cfg_function_status
 FROM_CARD = ("cfg_flr_done",)
 TO_CARD = ("cfg_max_payload", "cfg_max_read_req", "cfg_function_status", "cfg_interrupt_msix_enable",
@@ -38,7 +38,7 @@ TO_CARD = ("cfg_max_payload", "cfg_max_read_req", "cfg_function_status", "cfg_in
 
 
 def configuration(device):
-    """What the ports of the hard block say of the configuration of its first function."""
+    """Return the values of the hard block's configuration ports for the first function."""
     function = device.functions[0]
     return {
         "cfg_max_payload": function.pcie_cap.max_payload_size,
@@ -52,7 +52,7 @@ def configuration(device):
 
 @dataclass
 class _Packet:
-    """What crossed RQ or CC: dwords as ``data``, and the sideband of the first beat."""
+    """Packet received on RQ or CC: dwords as ``data``, and the sideband of the first beat."""
 
     content: bytes
     user: int
@@ -64,13 +64,14 @@ class _Packet:
 
 
 class _PacketSink(Sink):
-    """RQ or CC: packets of beats, received one by one. Inside a packet a beat has to be there in every cycle: otherwise
-    the hard block gives the packet up (PG213).
+    """Sink of RQ or CC: receives packets beat by beat.
+
+    Inside a packet, ``tvalid`` must be high in every cycle: otherwise the hard block nullifies the packet (PG213).
 
     Attributes
     ----------
     queue_occupancy_limit_frames : int
-        With more packets than these, the card has to wait.
+        With more queued packets, the card must wait.
     """
 
     discontinue = None
@@ -105,7 +106,7 @@ class _RqSink(_PacketSink):
 
 
 class _StraddledRqSink(_RqSink):
-    """RQ with straddle: a packet begins in byte 0, or in byte 32 behind the end of another."""
+    """Sink of RQ with straddle: a packet begins in byte 0, or in byte 32 after the end of another packet."""
 
     def take(self, bits):
         content, _, _, user = self.bus.parts(bits)
@@ -132,12 +133,12 @@ class _CcSink(_PacketSink):
 
 
 class _PacketSource(Source):
-    """RC or CQ: packets, each ``(content, user of each beat)``, sent one after the other.
+    """Source of RC or CQ: sends packets, each ``(content, user of each beat)``, one after the other.
 
     Attributes
     ----------
     queue_occupancy_limit_frames : int
-        With more packets than these, :meth:`send` waits.
+        With more queued packets, :meth:`send` waits.
     """
 
     def __init__(self, bus, *_, **__):
@@ -162,7 +163,7 @@ class _PacketSource(Source):
         return self._next is None
 
     def _refill(self):
-        """Have a beat ready, and the beats after it."""
+        """Prepare the next beat, and the beats after it."""
         self._unpack()
         if self._next is None and self._beats:
             self._next = self._beats.popleft()
@@ -180,15 +181,15 @@ class _PacketSource(Source):
 
 
 class _StraddledSource(_PacketSource):
-    """RC with straddle: packets, each ``(content, byte enables, discontinue)``, of which up to four begin in a beat.
+    """Source of RC with straddle: packets, each ``(content, byte enables, discontinue)``; up to four begin in a beat.
 
-    They begin at bytes 0, 16, 32 and 48, one behind the other as they are there. One that is given up has its beats for
-    itself.
+    Packets begin at bytes 0, 16, 32 and 48, contiguous as far as they are available. A discontinued packet shares no
+    beat.
     """
 
     def __init__(self, bus, *_, **__):
         super().__init__(bus)
-        self._packet, self._at = None, 0      # that is being sent, and how much of it is
+        self._packet, self._at = None, 0      # packet in transmission, and number of bytes sent
 
     def next(self):
         content, user, begun, ended = bytearray(), 0, 0, 0
@@ -219,11 +220,11 @@ class _StraddledSource(_PacketSource):
         return self._packet is None and not self._packets
 
     def _refill(self):
-        """A beat is made when it is due."""
+        """Do nothing: a beat is built when it is sent."""
 
 
 def _enables(dwords, first, last):
-    """A bit for each byte of a payload that counts."""
+    """Return the byte enables of a payload."""
     if dwords <= 1:
         return first * dwords
     return first | ((1 << 4 * (dwords - 2)) - 1) << 4 | last << 4 * (dwords - 1)
@@ -234,7 +235,7 @@ def _last_lane(content):
 
 
 class _Tlp(Tlp_us):
-    """A TLP that packs and unpacks itself as a whole, not by list of dwords."""
+    """TLP that is packed and unpacked as a whole, not dword by dword."""
 
     @classmethod
     def unpack_us_rq(cls, packet, check_parity=False):
@@ -255,7 +256,7 @@ class _Tlp(Tlp_us):
         return tlp
 
     def completion(self):
-        """Its bytes on RC, and a bit for each that counts."""
+        """Return the bytes of the completion on RC, and the byte enables."""
         content = struct.pack(
             "<III",
             self.lower_address & 0xFFF | self.error_code << 12 | (self.byte_count & 0x1FFF) << 16
@@ -288,14 +289,14 @@ class _Tlp(Tlp_us):
 
 
 class _StraddledTlp(_Tlp):
-    """With straddle, where it lies in a beat is not known before it is sent."""
+    """TLP for straddle: its position in a beat is not known before it is sent."""
 
     def pack_us_rc(self):
         return *self.completion(), bool(self.discontinue)
 
 
 class _BenchClock:
-    """Stands in for the hard block's clock: the bench has one clock for everything."""
+    """Replacement of the hard block's clock: the bench has one clock for everything."""
 
     def __init__(self, *_args, **_kwargs):
         pass
@@ -305,24 +306,24 @@ class _BenchClock:
 
 
 class HardBlock(UltraScalePlusPcieDevice):
-    """UltraScale+ PCIe hard block, Gen3 x16, 512 bit at 250 MHz, with straddle on RQ (two TLPs) and RC (four) or
-    without.
+    """UltraScale+ PCIe hard block, Gen3 x16, 512 bit at 250 MHz; optional straddle on RQ (two TLPs) and RC (four).
 
-    Does the model's per-cycle work when there is something to do: five coroutines that wake at every clock edge
-    cost more than the cards' RTL. Its four streams are ends of :mod:`weft.tb.sim.stream.bus`.
+    The cocotbext-pcie model has five coroutines that wake at every clock edge, which costs more than the RTL of the
+    cards. This class does the same work only when there is any. Its four streams are sources and sinks of
+    :mod:`weft.tb.sim.stream.bus`.
 
     Parameters
     ----------
     dut
         The top module.
     prefix : str
-        Of the card's ports, for instance ``"a_"``.
+        Prefix of the card's ports, for example ``"a_"``.
     ticker : Ticker
-        Of the clock, which the bench drives.
+        Ticker of the clock, which the bench drives.
     vectors : int
         MSI-X vectors of the card.
     straddle : bool
-        As the card has it (``CardParams.straddle``).
+        As in the card's ``CardParams.straddle``.
     """
 
     def __init__(self, dut, prefix, ticker, vectors, *, straddle=False):
@@ -352,7 +353,7 @@ class HardBlock(UltraScalePlusPcieDevice):
             model.log.setLevel(logging.ERROR)
 
     def stall(self, chance, rng):
-        """Hold each of the four streams back at random."""
+        """Pause each of the four streams at random."""
         def pauses(rng):
             while True:
                 yield rng.random() < chance
@@ -361,17 +362,17 @@ class HardBlock(UltraScalePlusPcieDevice):
             end.pause_by(pauses(random.Random(f"{rng.random()}/{number}")))
 
     def stall_no_more(self):
-        """Hold none of them back."""
+        """Stop the random pauses."""
         for end in (self.rq_sink, self.rc_source, self.cq_source, self.cc_sink):
             end.pause_by(None)
 
     def configured(self):
-        """Show the card what the host configured."""
+        """Drive the card's configuration ports with the values that the host configured."""
         for name, level in configuration(self).items():
             getattr(self, name).value = level
 
     async def _run_reset(self):
-        pass  # no such pin
+        pass  # there is no such pin
 
     async def _run_cq_logic(self):
         edge = RisingEdge(self.user_clk)
@@ -391,13 +392,13 @@ class HardBlock(UltraScalePlusPcieDevice):
                 valid.value = 0
 
     async def _run_tx_fc_logic(self):
-        pass  # credits are given once: the model's link always has some
+        pass  # credits are set once: the model's link always has some
 
     async def _run_cfg_status_logic(self):
-        pass  # configured() does it
+        pass  # done by configured()
 
     async def _run_cfg_ctrl_logic(self):
-        pass  # no such pins
+        pass  # there are no such pins
 
     async def _run_cfg_int_logic(self):
-        pass  # MSI-X goes through the requester interface
+        pass  # MSI-X uses the requester interface

@@ -18,20 +18,20 @@ ENUMERATE_TIMEOUT_NS = 20_000
 
 @dataclass(frozen=True)
 class HostConfig(HostTiming):
-    """How a host behaves: what takes time, and the two that only concern the simulation.
+    """Timing of a host, and two options that affect only the simulation.
 
     Writes are posted and do not wait for memory. With jitter, completions of different tags overtake each other. A
-    stall holds RQ, RC, CQ or CC back, each on its own.
+    stall pauses RQ, RC, CQ or CC, each independently.
 
     Attributes
     ----------
     check_tlps : bool
-        Let the model validate each TLP again at every hop; a fifth to a half of the time of a DMA-heavy run. The
-        models' own asserts (tags, byte enables, 4 KiB) stay either way. The model has one switch for all hosts: the
-        newest host decides.
+        Validate each TLP in the model again at every hop; this takes a fifth to a half of the time of a DMA-heavy
+        run. The models' asserts (tags, byte enables, 4 KiB) stay active either way. The model has one switch for all
+        hosts: the newest host decides.
     lean : bool
-        Put faster parts into the model (:mod:`weft.tb.sim.pcie.lean_pcie`). A simulation whose hosts are all without
-        them runs the model as its authors wrote it.
+        Replace parts of the model with faster ones (:mod:`weft.tb.sim.pcie.lean_pcie`). A simulation in which no host
+        has this option runs the unmodified model.
     """
 
     check_tlps: bool = False
@@ -39,7 +39,7 @@ class HostConfig(HostTiming):
 
 
 class _Watch(logging.Handler):
-    """Fails the test when the model complains: it drops bad requests with a warning, and a bench would hang."""
+    """Log handler that fails the test on a warning: the model drops bad requests with one, and a bench would hang."""
 
     def __init__(self, host):
         super().__init__(logging.WARNING)
@@ -56,13 +56,13 @@ class _Watch(logging.Handler):
 
 
 class Host(RootComplex):
-    """Root complex with its own memory and a card behind it. Whatever the hard block's model is, this is the host.
+    """Root complex with memory and a card. It works with either model of the hard block.
 
     Parameters
     ----------
     config : HostConfig
     rng : random.Random
-        Places memory and varies latency.
+        Source of memory addresses and latency variation.
 
     Attributes
     ----------
@@ -74,17 +74,17 @@ class Host(RootComplex):
     reading : list of int
         Addresses of the reads that wait for memory.
     reads, overtaken : int
-        Reads that came, and those that were answered before an earlier one.
+        Number of reads, and of those whose response overtook an earlier one's.
     agent : FaultAgent or None
-        Answers some reads in the host's place.
+        Responds to some reads instead of the host.
     unplugged : Event
-        While it is set nothing gets from host to card or back.
+        While it is set, no packet crosses the link in either direction.
     strict : bool
-        Whether a complaint of the model fails the test at once. All are kept in ``complaints``.
+        Fail the test at once if the model logs a warning. All warnings are kept in ``complaints``.
     """
 
     def __init__(self, config=None, rng=None):
-        logging.getLogger("cocotb.pcie").setLevel(logging.ERROR)  # construction is talkative, enumeration warns
+        logging.getLogger("cocotb.pcie").setLevel(logging.ERROR)  # construction logs much, enumeration warns
         self.config = config or HostConfig()
         if self.config.lean:
             lean_pcie.install(check_tlps=self.config.check_tlps)
@@ -100,8 +100,8 @@ class Host(RootComplex):
         self.reads = 0
 
     async def handle_mem_read_tlp(self, tlp):
-        # Only the read service waits: a delay of the port would hold credits back, and one inside a memory region
-        # would serve one request at a time.
+        # Only this read waits: a delay of the port would hold credits back, and a delay inside a memory region would
+        # serialize the requests.
         cocotb.start_soon(self._serve_read(tlp))
 
     async def _serve_read(self, tlp):
@@ -126,7 +126,7 @@ class Host(RootComplex):
             await super().handle_mem_write_tlp(tlp)
 
     def plug(self, device):
-        """Put the card in; once, before :meth:`start`."""
+        """Connect the card; once, before :meth:`start`."""
         self.device = device
         self.make_port().connect(device)
 

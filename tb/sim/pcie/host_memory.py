@@ -1,4 +1,4 @@
-"""Memory of a simulated host: scattered physical pages, everything else forbidden."""
+"""Memory of a simulated host: scattered physical pages; accesses elsewhere fail."""
 
 from cocotbext.axi import Region
 
@@ -6,11 +6,11 @@ from weft.driver.device.device import DmaBuffer
 
 PAGE_BYTES = 4096
 LOW = (0x1000_0000, 0x4000_0000)   # base, bytes: reached with 32-bit addresses
-HIGH = (1 << 40, 1 << 36)          # only with 64-bit ones
+HIGH = (1 << 40, 1 << 36)          # reached with 64-bit addresses only
 
 
 class _Area(Region):
-    """A range of the host's physical addresses, backed by :class:`HostMemory`."""
+    """Range of the host's physical addresses, backed by :class:`HostMemory`."""
 
     def __init__(self, memory, base, size):
         super().__init__(size)
@@ -30,23 +30,23 @@ class _Area(Region):
 class HostMemory:
     """Pages at random physical addresses, below and above 4 GiB.
 
-    Whatever is not allocated does not exist: an access to it raises, which the root complex turns into a completion
-    with an error and a warning. Neighbours of an allocation are almost always free, so that a DMA that runs over the
-    end of a buffer is noticed.
+    An access to memory that is not allocated raises an exception, which the root complex turns into an error
+    completion and a warning. The neighbouring pages of an allocation are almost always free, so that a DMA beyond the
+    end of a buffer is detected.
 
     Parameters
     ----------
     root_complex : RootComplex
-        Whose address space it joins.
+        The memory is registered in its address space.
     rng : random.Random
-        Places the pages.
+        Source of page addresses.
 
     Attributes
     ----------
     dma_watchers : list of callable(address, length)
-        Told of every DMA write before it takes effect.
+        Called for every DMA write before it takes effect.
     dma_taps : list of callable(address, data)
-        Told of every DMA write when it has taken effect.
+        Called for every DMA write after it has taken effect.
     """
 
     def __init__(self, root_complex, rng):
@@ -60,13 +60,13 @@ class HostMemory:
 
     @property
     def pages(self):
-        """Pages that are allocated."""
+        """Return the number of allocated pages."""
         return len(self._pages)
 
     def allocate(self, size, align=PAGE_BYTES, areas=(LOW, HIGH), block=None):
-        """Physical address of ``size`` contiguous bytes, zeros or those of the memoryview ``block``.
+        """Allocate ``size`` contiguous bytes and return their physical address.
 
-        Size and align are multiples of 4 KiB.
+        The bytes are zeros, or those of the memoryview ``block``. ``size`` and ``align`` are multiples of 4 KiB.
         """
         while True:
             base, area = self._rng.choice(areas)
@@ -80,7 +80,7 @@ class HostMemory:
         return address
 
     def release(self, address, size):
-        """Forget what :meth:`allocate` gave."""
+        """Free an allocation of :meth:`allocate`."""
         for number in range(address // PAGE_BYTES, (address + size) // PAGE_BYTES):
             del self._pages[number]
 

@@ -1,4 +1,4 @@
-"""What cocotbext-pcie does for every packet, in less time and with the same result at the same simulated time."""
+"""Faster replacements for cocotbext-pcie's work per packet, with the same results at the same simulated times."""
 
 import cocotb
 from cocotb.triggers import Event, Timer
@@ -12,7 +12,7 @@ _NOBODY = PcieId(0, 0, 0)
 
 
 class _AlsoSets(Event):
-    """An event that sets another one as well."""
+    """Event that also sets another one."""
 
     def __init__(self, other):
         super().__init__()
@@ -24,7 +24,7 @@ class _AlsoSets(Event):
 
 
 class LinkPort(port.SimPort):
-    """A port that waits for one event instead of three, and carries its packets without a task for each."""
+    """Port that waits for one event instead of three, and transfers its packets without a task for each."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -54,7 +54,7 @@ class LinkPort(port.SimPort):
 
 
 def _fresh_or_copy(self, tlp=None):
-    """``Tlp.__init__``: a new TLP, or a copy that owns its payload but no credits."""
+    """Initialize a TLP (``Tlp.__init__``): blank, or a copy with a separate payload and without credits."""
     if isinstance(tlp, Tlp):
         self.__dict__.update(tlp.__dict__)
         self.data = bytearray(tlp.data)
@@ -69,16 +69,16 @@ def _set_kind(self, kind):
 
 
 def _identity(name):
-    """A property that checks what is no :class:`PcieId` yet."""
+    """Return a property that converts values to :class:`PcieId` unless they already are."""
     def put(self, value):
         setattr(self, name, value if type(value) is PcieId else PcieId(value))
     return property(lambda self: getattr(self, name), put)
 
 
 def install(*, check_tlps):
-    """Put it in the place of the originals; ``check_tlps`` as in :class:`~weft.tb.sim.pcie.host.HostConfig`."""
+    """Replace the originals; ``check_tlps`` as in :class:`~weft.tb.sim.pcie.host.HostConfig`."""
     device.SimPort = bridge.SimPort = LinkPort
-    port.First = lambda event, *_: event      # tx_queue_sync, which the other two set
+    port.First = lambda event, *_: event      # tx_queue_sync, which the other two events set too
     Tlp.__init__ = _fresh_or_copy
     Tlp.fmt_type = property(lambda self: _TYPES[self.fmt, self.type], _set_kind)
     Tlp.completer_id, Tlp.requester_id = _identity("_completer_id"), _identity("_requester_id")

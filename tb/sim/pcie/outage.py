@@ -1,5 +1,4 @@
-"""What a host does to a card that works: resets its function, takes bus mastering away, resets the slot, pulls the
-card out."""
+"""Outages that a host causes to a working card: function-level reset, loss of bus mastering, hot reset, removal."""
 
 from cocotb.triggers import RisingEdge, Timer
 from cocotbext.pcie.core.tlp import CplStatus, Tlp
@@ -14,28 +13,29 @@ PATIENCE_CYCLES, AFTER_EDGE_PS = 50_000, 500
 
 
 async def msix_table(host):
-    """What the MSI-X table holds: pairs of offset and dword."""
+    """Return the contents of the MSI-X table: pairs of offset and dword."""
     places = [abi.MSIX_TABLE_OFFSET + 4 * k for k in range(ENTRY_DWORDS * len(host.function.msi_vectors))]
     return [(place, await host.bar.read_dword(place)) for place in places]
 
 
 async def reset_function(host, table=None):
-    """Function-level reset, as the hard block and the host's kernel see it through.
+    """Perform a function-level reset, with the parts of the hard block and of the host's kernel.
 
-    The hard block ends what the function had asked for, and lets nothing of it out; the card says when it is reset.
-    Then the host gives it back what it had: bus mastering and the MSI-X table.
+    The hard block ends the function's outstanding reads with an error and sends none of its requests; the card signals
+    the end of its reset. Then the host restores bus mastering and the MSI-X table.
 
     Parameters
     ----------
     table : list, optional
-        What :func:`msix_table` said. Otherwise it is read first, which takes time: what was in flight may be over then.
+        Result of :func:`msix_table`. By default it is read first, which takes time in which outstanding requests may
+        complete.
 
     Returns
     -------
     int
-        Reads that were cut off.
+        Number of reads that were aborted.
     """
-    host.strict = False              # what the memory still answers belongs to no request
+    host.strict = False              # late completions from memory belong to no request
     block = host.device
     function, clk = block.functions[0], RisingEdge(block.user_clk)
     table = table or await msix_table(host)
@@ -63,27 +63,26 @@ async def reset_function(host, table=None):
 
 
 async def clear_bus_master(env, side):
-    """The card of a side may not be bus master any more; reads on their way are answered."""
-    env.host(side).strict = False        # what is in the hard block is dropped, and that is said
+    """Disable bus mastering of a side's card; outstanding reads still get their completions."""
+    env.host(side).strict = False        # the hard block's contents are dropped with a warning
     _may_be_master(env.sides[side], False)
 
 
 async def set_bus_master(env, side):
-    """It may again."""
+    """Enable bus mastering of a side's card."""
     _may_be_master(env.sides[side], True)
 
 
 async def pull_out(env, side):
-    """Nothing gets from the host to the card or back any more."""
-    env.host(side).strict = False        # what is on its way finds nobody
+    """Remove a side's card: no packet crosses the link any more in either direction."""
+    env.host(side).strict = False        # packets in flight have no receiver
     env.host(side).unplugged.set()
 
 
 async def hot_reset(env, side, down_ns):
-    """The slot's link goes down for a while and the card is reset as a whole; then the host gives it back what it had:
-    bus mastering and the MSI-X table.
+    """Take the slot's link down for ``down_ns`` and reset the whole card; then restore bus mastering and MSI-X table.
 
-    The models around the card cannot be cut off inside a packet, so the reset comes between packets.
+    The models around the card cannot be reset inside a packet, so the reset comes between packets.
     """
     end = env.sides[side]
     host, block, reset = end.host, end.hard_block, getattr(env.dut, f"{side}_rst")
@@ -92,7 +91,7 @@ async def hot_reset(env, side, down_ns):
     await pull_out(env, side)
     for _ in range(PATIENCE_CYCLES):
         await clk
-        await Timer(AFTER_EDGE_PS, "ps")     # the reset is seen at the next edge, and so is what is offered now
+        await Timer(AFTER_EDGE_PS, "ps")     # the card samples the reset at the next edge, together with current beats
         if not _inside_a_packet(end):
             break
     else:
@@ -115,7 +114,7 @@ def _may_be_master(end, allowed):
 
 
 def _inside_a_packet(end):
-    """Whether something is on one of the card's streams, or about to be."""
+    """Return whether a packet is on one of the card's streams, or is about to be."""
     block, mac = end.hard_block, end.mac_tx.stream
     return any(int(sink.bus.tvalid.value) for sink in (block.rq_sink, block.cc_sink, mac)) or bool(
         block.rq_sink._content or block.cc_sink._content or not block.rc_source.idle() or block.rc_source._valid

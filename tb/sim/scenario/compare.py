@@ -1,11 +1,11 @@
-"""How far model and gateware are apart in a scenario."""
+"""Differences between timing model and gateware in a scenario."""
 
 from dataclasses import dataclass
 
 from weft.model.card.timing import CYCLE_NS
 from weft.tb.sim.flow.build import BUILD_ROOT
 
-REPORT = BUILD_ROOT / "reports/calibration.json"    # a list of what Comparison.as_dict says
+REPORT = BUILD_ROOT / "reports/calibration.json"    # list of the results of Comparison.as_dict
 COMMAND = "weft calibrate"
 TIME_MAX, STALL_MAX = 0.05, 0.02
 ALIKE = ("tx_packets", "tx_retransmissions", "rx_packets", "holes")
@@ -13,15 +13,15 @@ ALIKE = ("tx_packets", "tx_retransmissions", "rx_packets", "holes")
 
 @dataclass(frozen=True)
 class Comparison:
-    """A scenario with the results of all that ran it.
+    """Scenario with the results of all back ends that ran it.
 
     Attributes
     ----------
     scenario : Scenario
     gateware, model : dict
-        As :func:`~weft.tb.sim.scenario.result.result` has them.
+        Results as :func:`~weft.tb.sim.scenario.play.play` returns them.
     functional : dict or None
-        Of functional cards, which take no time: what was sent, lost and received has to be the same.
+        Result of functional cards, which take no time: only its counters are compared.
     """
 
     scenario: object
@@ -31,25 +31,28 @@ class Comparison:
 
     @property
     def time_error(self):
-        """Of the time of completion, relative, signed."""
+        """Return the signed relative error of the completion time."""
         return self.model["cycles"] / self.gateware["cycles"] - 1
 
     @property
     def stall_error(self):
-        """Of the cycles in which retransmissions waited for nodes, relative to the gateware's, signed; where that has
-        less than one read of host memory takes, relative to that, since a wait is part of such a read."""
+        """Return the signed relative error of the cycles in which retransmissions waited for nodes.
+
+        The reference is the gateware's value, but at least the time of one read of host memory, since each wait is
+        part of such a read.
+        """
         found, expected = self.model["stall_cycles"], self.gateware["stall_cycles"]
         return (found - expected) / max(expected, self.scenario.latency_ns / CYCLE_NS)
 
     @property
     def mismatches(self):
-        """Names of the sequences that differ."""
+        """Return the names of the sequences that differ."""
         ours, theirs = self.model["sequences"], self.gateware["sequences"]
         return sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name))
 
     @property
     def problems(self):
-        """Sentences: what went wrong on one of them, and counters that differ between all."""
+        """Return sentences: the problems of each run, and the counters that differ between runs."""
         ran = {"the gateware": self.gateware, "the model": self.model}
         if self.functional:
             ran["functional cards"] = self.functional
@@ -62,7 +65,7 @@ class Comparison:
         return found
 
     def as_dict(self):
-        """What the report keeps."""
+        """Return the entry of the report."""
         return {
             "name": self.scenario.name, "judges": self.scenario.judges, "scenario": self.scenario.as_dict(),
             "cycles": {"gateware": self.gateware["cycles"], "model": self.model["cycles"]},
@@ -73,7 +76,7 @@ class Comparison:
 
 
 def worst(comparisons):
-    """The figures of the scenarios that judge: ``(scenarios, time error, stall error, mismatching sequences)``."""
+    """Return the figures of the judging scenarios: ``(scenarios, time error, stall error, mismatching sequences)``."""
     judging = [found for found in comparisons if found.scenario.judges]
     return (len(judging), max((abs(found.time_error) for found in judging), default=0.0),
             max((abs(found.stall_error) for found in judging), default=0.0),

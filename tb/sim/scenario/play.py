@@ -1,5 +1,8 @@
-"""A scenario on a pair of cards, and what is kept of its run: what a card reports, in order, without what may differ
-between two runs of the same, addresses and phases."""
+"""Run of a scenario on a pair of cards, and the record of its reports.
+
+The record holds what the cards report, in order, without the fields that may differ between equal runs: addresses and
+phases.
+"""
 
 from functools import partial
 
@@ -13,24 +16,24 @@ from weft.tb.sim.scenario.traffic import Traffic
 KEPT = ("tx_packets", "tx_retransmissions", "rx_packets", "holes", "nodes_sealed", "nodes_linked", "nodes_retired",
         "cache_hits", "cache_misses", "match_stall_cycles", "prefetches", "reports", "rx_unmatched")
 
-SOURCES = {ReportKind.NODE: "node", ReportKind.RETIRE: "retire"}      # of the others: "event"
+SOURCES = {ReportKind.NODE: "node", ReportKind.RETIRE: "retire"}      # all other kinds: "event"
 LEFT_OUT = {ReportKind.RETIRE: {"line"}, ReportKind.NODE: {"next_line", "next_phase", "next_adjacent", "check"}}
 ALWAYS_OUT = {"phase", "va"}
 
 
 class Recorder:
-    """Listens to the META_REPORT ring of a host.
+    """Recorder of the entries written to the META_REPORT ring of a host.
 
     Parameters
     ----------
     memory
-        With ``dma_taps``.
+        Memory with ``dma_taps``.
     context : Context
 
     Attributes
     ----------
     sequences : dict
-        ``"<qp> <source>"`` to what was reported, each a list: one sequence for each QP and each block that reports.
+        Maps ``"<qp> <source>"`` to the list of reports: one sequence for each QP and each reporting block.
     """
 
     def __init__(self, memory, context):
@@ -55,7 +58,7 @@ class Recorder:
 
 
 async def play(pair, scenario):
-    """Run a scenario; return completion, stalls, counters and sequences, as JSON can hold them."""
+    """Run a scenario; return completion time, stalls, counters and sequences as JSON values."""
     await pair.start()
     for side, peer in PEER.items():
         pair.link(f"{side}_to_{peer}").impairments.drop_when(Losses(scenario, side))

@@ -1,5 +1,7 @@
-"""Runs of a scenario: on functional cards and in the model at once, on the gateware once for each version of what it
-depends on."""
+"""Runs of a scenario on functional cards, on the timing model and on the gateware.
+
+Only results of the gateware are cached. A result is valid until a file that it depends on changes.
+"""
 
 import hashlib
 import json
@@ -17,12 +19,12 @@ from weft.tb.sim.scenario.play import play
 KEPT = BUILD_ROOT / "calibration"
 CASES = Path(__file__).with_name("scenario_cases.py")
 TIMEOUT_S = 3600
-# What a run on the gateware depends on besides the gateware and the scenario.
+# Dependencies of a gateware run besides the gateware and the scenario.
 DEPENDS_ON = ("driver", "model/impairments.py", "model/link.py", "tb/sim")
 
 
 class _Functional(FunctionalDevice):
-    """A host with a functional card, whose writes can be watched; it has no ``host`` that takes time."""
+    """Functional card and its host with taps on memory writes; ``host``, its timing, is ignored."""
 
     memory_type = WatchedMemory
 
@@ -32,12 +34,12 @@ class _Functional(FunctionalDevice):
 
 
 def run_functional(scenario):
-    """The result of a scenario on functional cards; its cycles say nothing."""
+    """Return the result of a scenario on functional cards; its cycles have no meaning."""
     return run_model(scenario, _Functional)
 
 
 def run_model(scenario, device_type=TimedDevice):
-    """The result of a scenario in the model."""
+    """Return the result of a scenario in the timing model."""
     a_to_b, b_to_a = scenario.links()
     pair = LoopPair(device_type, scenario.context_config(), forward=a_to_b, backward=b_to_a, seed=scenario.seed,
                     preset="test", host=scenario.host())
@@ -45,7 +47,7 @@ def run_model(scenario, device_type=TimedDevice):
 
 
 class Gateware:
-    """Runs of scenarios on the gateware; what was run is kept by content."""
+    """Runner of scenarios on the gateware, with results cached by content."""
 
     def __init__(self):
         gateware = hashlib.sha256(two_cards_text(preset("test")).encode()).hexdigest()
@@ -56,14 +58,14 @@ class Gateware:
         return KEPT / (hashlib.sha256((json.dumps(settings) + self._version).encode()).hexdigest()[:24] + ".json")
 
     def kept(self, scenario):
-        """The result of an earlier run, or None; one that cannot be read counts as none."""
+        """Return the result of an earlier run, or None if there is none or it cannot be read."""
         try:
             return json.loads(self._file(scenario).read_text())
         except (OSError, ValueError):
             return None
 
     def run(self, scenario):
-        """The result, from an earlier run if there was one."""
+        """Return the result, from an earlier run if there is one."""
         found = self.kept(scenario)
         if found is None:
             found = run_cards(preset("test"), CASES, scenario.as_dict(), seed=scenario.seed, timeout_s=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A scenario of the calibration, and the list of all."""
+"""Scenarios of the calibration."""
 
 import random
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ KIB = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What travels between two cards of preset ``test``, over which link, between which hosts.
+    """Traffic between two cards of preset ``test``, with the settings of link and hosts.
 
     Raises
     ------
@@ -51,19 +51,19 @@ class Conditions:
         return asdict(self)
 
     def host(self):
-        """The HostConfig of both hosts."""
+        """Return the HostConfig of both hosts."""
         from weft.tb.sim.pcie.host import HostConfig
 
         return HostConfig(read_latency_ns=self.latency_ns, read_jitter=self.jitter, stall=self.stall)
 
     def links(self):
-        """The LinkConfig of both directions: the losses are :class:`Losses`."""
+        """Return the LinkConfig of both directions; losses are left to :class:`Losses`."""
         from weft.model.impairments import LinkConfig
 
         return LinkConfig(delay_ns=self.rtt_us * 500), LinkConfig(delay_ns=self.rtt_us * 500)
 
     def context_config(self):
-        """Settings of both drivers."""
+        """Return the settings of both drivers."""
         return ContextConfig(prefetch_depth=self.depth, prefetch_watermark=min(self.watermark, self.depth),
                              node_age_ns=self.node_age_ns, probe_timeout_ns=int(3000 * self.rtt_us) + 20_000,
                              ring_log2=8)
@@ -77,7 +77,7 @@ class Scenario(Conditions):
     ----------
     name : str
     judges : bool
-        Its errors count. The others are those whose numbers the constants of the model were chosen by.
+        Its errors count in the verdict. The other scenarios served to choose the model's constants.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Scenario(Conditions):
 
 
 def _grid(prefix, judges, **axes):
-    """Scenarios over the product of all axes."""
+    """Yield scenarios over the product of all axes."""
     found = [{}]
     for name, values in axes.items():
         found = [{**point, name: value} for point in found for value in values]
@@ -95,7 +95,7 @@ def _grid(prefix, judges, **axes):
         yield Scenario(name=f"{prefix}-{words}" if words else prefix, judges=judges, **point)
 
 
-# What `drawn` draws from; what is random on a host by itself, and so nowhere the same twice, is left to the grids.
+# Axes of `drawn`. Settings with random behaviour inside a host differ from run to run and are left to the grids.
 AXES = {
     "bytes": [96 * KIB, 160 * KIB], "message_bytes": [1 * KIB, 4 * KIB, 16 * KIB, 64 * KIB],
     "pmtu": [256, 512, 1024, 2048, 4096], "qps": [1, 1, 1, 2, 3, 5, 8], "both": [False, False, False, True],
@@ -106,14 +106,14 @@ AXES = {
 
 
 def drawn(prefix, judges, seed, count):
-    """Scenarios with a value of each axis drawn at random, the same for the same seed."""
+    """Yield scenarios with a random value on each axis, the same for the same seed."""
     random_ = random.Random(f"scenarios {seed}")
     for number in range(count):
         point = {name: random_.choice(values) for name, values in AXES.items()}
         yield Scenario(name=f"{prefix}-{number}", judges=judges, seed=100 * seed + number, **point)
 
 
-# Chosen by: the constants of model/card/timing.py, and what was missing in the model, were found with these.
+# For fitting: the constants of model/card/timing.py, and missing parts of the model, were found with these.
 FIT = [
     *_grid("fit-pmtu", False, pmtu=[256, 1024, 4096]),
     *_grid("fit-loss", False, loss=[0.02], depth=[1, 4], latency_ns=[500, 2000]),
@@ -126,11 +126,11 @@ FIT = [
     *_grid("watermark", False, depth=[8], watermark=[1, 2, 4], loss=[0.1], pmtu=[256], seed=[21]),
     *drawn("fit-drawn", False, 1, 24),
     *drawn("fit-more", False, 2, 30),
-    *drawn("fit-third", False, 3, 30),      # judged until two of them were looked at
-    *drawn("fit-fourth", False, 4, 30),     # and these until one was
-    *drawn("fit-fifth", False, 5, 30),      # and these until three were
+    *drawn("fit-third", False, 3, 30),      # judged until two of them were analysed
+    *drawn("fit-fourth", False, 4, 30),     # judged until one of them was analysed
+    *drawn("fit-fifth", False, 5, 30),      # judged until three of them were analysed
 ]
-# Judged by.
+# For the verdict.
 JUDGE = [
     *_grid("pmtu", True, pmtu=[256, 512, 1024, 2048, 4096], loss=[0.0, 0.02]),
     *_grid("message", True, message_bytes=[1 * KIB, 4 * KIB, 16 * KIB], loss=[0.0, 0.03], seed=[2]),
@@ -145,28 +145,28 @@ JUDGE = [
     *_grid("jitter", True, jitter=[0.1], loss=[0.0, 0.02], seed=[15]),
     *_grid("inline", True, inline=[True], bytes=[16 * KIB], message_bytes=[16, 64], seed=[17]),
     *_grid("age", True, node_age_ns=[500, 20_000], loss=[0.05], seed=[16]),
-    *drawn("drawn", True, 6, 30),     # with another seed once these were looked at to mend the model
+    *drawn("drawn", True, 6, 30),     # take another seed after these have been analysed to correct the model
 ]
 ALL = FIT + JUDGE
 
 
 class Losses:
-    """Which packets get lost: by PSN, and by how often it was sent, not by the order on the line.
+    """Selection of the lost packets by PSN and number of transmissions, not by their order on the link.
 
-    So both sides of a comparison lose the same, whatever else differs.
+    Therefore both sides of a comparison lose the same packets, whatever else differs.
 
     Parameters
     ----------
     scenario : Conditions
     side : str
-        Who sends.
+        The sender.
     """
 
     def __init__(self, scenario, side):
         self._scenario, self._side, self._again = scenario, side, {}
 
     def __call__(self, frame, kind):
-        """Whether a frame is lost; ``kind`` as :func:`weft.model.impairments.frame_kind` says."""
+        """Return whether a frame is lost; ``kind`` as :func:`weft.model.impairments.frame_kind` returns it."""
         scenario = self._scenario
         if kind not in ("data", "retx"):
             return False

@@ -1,4 +1,4 @@
-"""A scenario on the gateware."""
+"""Cocotb test that runs a scenario on the gateware."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from weft.tb.sim.scenario.scenario import Scenario
 
 
 class _FarDevice(CardDevice):
-    """All memory lies above 4 GiB, as the model has it: headers of what goes there are a double word longer."""
+    """Device with all memory above 4 GiB, as in the timing model: TLP headers for it are one double word longer."""
 
     def __init__(self, host):
         super().__init__(host)

@@ -1,4 +1,4 @@
-"""What the programs of a scenario do, as blocking functions: each side sends, receives, or both."""
+"""Programs of a scenario as blocking functions: each side sends, receives, or both."""
 
 from weft.driver.application.file_transfer import Endpoint, TransferError, shares
 from weft.driver.terms.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
@@ -19,7 +19,7 @@ class Traffic:
     Attributes
     ----------
     nanoseconds : dict of side
-        From the start to its last acknowledgement, of sides that send.
+        Time from the start to the last acknowledgement, for sides that send.
     """
 
     def __init__(self, scenario, contexts):
@@ -28,7 +28,7 @@ class Traffic:
         self._senders = ("a", "b") if scenario.both else ("a",)
 
     def open(self, side):
-        """Endpoint of a side, with its bytes in place; runs where the driver may wait."""
+        """Open the endpoint of a side and write its data; call it in a thread in which the driver may block."""
         scenario = self.scenario
         size = 2 * scenario.bytes if scenario.both else scenario.bytes
         endpoint = self.endpoints[side] = Endpoint(self.contexts[side], size, qps=scenario.qps,
@@ -44,11 +44,11 @@ class Traffic:
 
     @property
     def attributes(self):
-        """Of the connections."""
+        """Return the attributes of the connections."""
         return {"path_mtu": MTU[f"MTU_{self.scenario.pmtu}"], "timeout": 20}
 
     def run(self, side):
-        """The program of a side."""
+        """Run the program of a side."""
         endpoint, peer = self.endpoints[side], self.endpoints["b" if side == "a" else "a"]
         receives = self.scenario.qps if self._senders != (side,) else 0
         start = endpoint.context.device.now_ns()
@@ -79,18 +79,18 @@ class Traffic:
                 posted[qp] -= 1
                 post(qp)
         self._done.add(side)
-        while len(self._done) < 2:      # it may still ask for acknowledgements
+        while len(self._done) < 2:      # the peer may still need acknowledgements
             endpoint.context.progress()
             endpoint.context.wait(SERVICE_NS)
         endpoint.context.progress()
 
     def post_receives(self, side):
-        """One receive per QP for the final immediate."""
+        """Post one receive per QP for the final immediate."""
         for qp in self.endpoints[side].qps:
             qp.post_recv(RecvWR(wr_id=qp.qp_num))
 
     def _messages(self, endpoint, offer, side):
-        """The requests of each QP, an iterator."""
+        """Return an iterator over the requests of each QP."""
         at, scenario = self._offset(side), self.scenario
         flags = SendFlags.SIGNALED | (SendFlags.INLINE if scenario.inline else 0)
 
@@ -110,7 +110,7 @@ class Traffic:
         return {qp: requests(*part) for qp, part in zip(endpoint.qps, parts, strict=True)}
 
     def problems(self):
-        """What did not arrive, sentences."""
+        """Return a sentence for each side whose data did not arrive."""
         found = []
         for side in self._senders:
             peer = "b" if side == "a" else "a"

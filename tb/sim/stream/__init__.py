@@ -1,1 +1,1 @@
-"""Agents of benches: clock, streams and AXI4-Stream buses."""
+"""Bench agents: clock, streams and AXI4-Stream buses."""

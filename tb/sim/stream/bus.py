@@ -1,8 +1,8 @@
-"""Ends of the cards' AXI streams that sleep while their bus is idle.
+"""Sources and sinks on the cards' AXI streams that sleep while their bus is idle.
 
 Every bus of module ``two_cards`` is one word, ``<bus>__beat``: from the top ``tvalid``, ``tlast``, ``tuser``,
-``tkeep``, ``tdata``. One read or write brings a whole beat. All ends share one callback for each rising edge of the
-clock, and there is none while all of them sleep.
+``tkeep``, ``tdata``. One read or write transfers a whole beat. All sources and sinks share one callback per rising
+clock edge; there is no callback while all of them sleep.
 """
 
 import logging
@@ -15,40 +15,40 @@ BEAT_BYTES = DATA_BITS // 8
 
 
 class Bus:
-    """Handles of one stream of module ``two_cards``, and where the parts of its beat lie.
+    """Handles of one stream of module ``two_cards``, and the bit positions of the fields of its beat.
 
     Parameters
     ----------
     dut
     prefix : str
-        For instance ``"a_m_axis_rq"``.
+        For example ``"a_m_axis_rq"``.
     ticker : Ticker
     """
 
     def __init__(self, dut, prefix, ticker):
-        self.ticker, self._entity, self._name = ticker, dut, prefix      # cocotbext-* take the names for their logs
+        self.ticker, self._entity, self._name = ticker, dut, prefix      # cocotbext-* use the names in their logs
         logging.getLogger(f"cocotb.{dut._name}.{prefix}").setLevel(logging.ERROR)
         self.beat, self.tdata, self.tkeep, self.tuser, self.tvalid, self.tready = (
             getattr(dut, f"{prefix}__{name}") for name in ("beat", "tdata", "tkeep", "tuser", "tvalid", "tready"))
         assert len(self.tdata) == DATA_BITS, f"{prefix} is {len(self.tdata)} bits wide"
-        self.user_at = DATA_BITS + len(self.tkeep)              # counted from the right
+        self.user_at = DATA_BITS + len(self.tkeep)              # bit position, from the least significant bit
         self.last_at = self.user_at + len(self.tuser)
         self.valid_at = self.last_at + 1
 
     def word(self, content, keep, last, user):
-        """The beat that carries ``content``, up to 64 bytes."""
+        """Return the beat that carries ``content``, up to 64 bytes."""
         return (int.from_bytes(content, "little") | keep << DATA_BITS | user << self.user_at
                 | last << self.last_at | 1 << self.valid_at)
 
     def parts(self, bits):
-        """``(bytes, tkeep, tlast, tuser)`` of a beat as a string of bits."""
+        """Return ``(bytes, tkeep, tlast, tuser)`` of a beat given as a string of bits."""
         data = int(bits[-DATA_BITS:], 2).to_bytes(BEAT_BYTES, "little")
         keep = int(bits[-self.user_at:-DATA_BITS], 2)
         return data, keep, bits[1] == "1", int(bits[2:-self.user_at], 2)
 
 
 class End:
-    """What sources and sinks share: random pauses.
+    """Base class of sources and sinks: random pauses.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class End:
         self._paused, self._pauses = False, None
 
     def pause_by(self, pauses):
-        """Hold the stream back in the cycles in which the endless generator ``pauses`` says so; None: never more."""
+        """Pause the stream in each cycle in which the infinite generator ``pauses`` yields true; None: no pauses."""
         self._pauses, self._paused = pauses, False
-        self.ticker.wake(self._edge)      # and not to sleep again: a pause may come in any cycle
+        self.ticker.wake(self._edge)      # and never sleep again: a pause may come in any cycle
 
     def _draw(self):
-        """Whether this cycle is a pause."""
+        """Return whether this cycle is a pause."""
         paused = self._paused
         if self._pauses is not None:
             self._paused = next(self._pauses)
@@ -73,31 +73,31 @@ class End:
 
 
 class Sink(End):
-    """Takes the beats that a card sends; a subclass says what becomes of them."""
+    """Receiver of the beats that a card sends; a subclass processes them."""
 
     def __init__(self, bus):
         super().__init__(bus)
         self._ready, self._asleep = False, Event()
-        # The simulator's own string of bits: making a LogicArray of it and an int of that costs more than the rest.
+        # Read the simulator's string of bits: a LogicArray converted to an int costs more than everything else here.
         self._read = bus.beat._handle.get_signal_val_binstr
         bus.tready.value = 0
         self.ticker.wake(self._edge)
         cocotb.start_soon(self._wake_up())
 
     def take(self, bits):
-        """A beat was transferred."""
+        """Process a transferred beat."""
         raise NotImplementedError
 
     def room(self, taking):
-        """Whether there is room for another beat after this edge, at which one comes in or not."""
+        """Return whether another beat fits after this edge; ``taking``: a beat is transferred at this edge."""
         raise NotImplementedError
 
     def idle(self):
-        """Whether nothing is left to do without a new beat."""
+        """Return whether no work is left until a new beat comes."""
         return True
 
     def gap(self):
-        """No beat is offered at this edge."""
+        """Handle an edge at which no beat is offered."""
 
     def _edge(self):
         bits = self._read()
@@ -125,7 +125,7 @@ class Sink(End):
 
 
 class Source(End):
-    """Sends beats to a card; a subclass says which."""
+    """Sender of beats to a card; a subclass chooses them."""
 
     def __init__(self, bus):
         super().__init__(bus)
@@ -134,11 +134,11 @@ class Source(End):
         bus.beat.value = 0
 
     def next(self):
-        """The beat to offer from this edge on, or None."""
+        """Return the beat to offer from this edge on, or None."""
         raise NotImplementedError
 
     def idle(self):
-        """Whether :meth:`next` returns None until something else happens."""
+        """Return whether :meth:`next` returns None until another event changes that."""
         raise NotImplementedError
 
     def _edge(self):

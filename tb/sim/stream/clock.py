@@ -1,4 +1,4 @@
-"""Start a bench: quiet inputs, clock, reset."""
+"""Start of a bench: inputs at zero, clock, reset."""
 
 import gc
 import json
@@ -13,35 +13,38 @@ CLOCK_PERIOD_NS = 4  # 250 MHz
 
 
 def ports():
-    """Ports of the top module: ``{name: (direction, width)}``."""
+    """Return the ports of the top module: ``{name: (direction, width)}``."""
     return {name: tuple(port) for name, port in json.loads(Path(os.environ["WEFT_PORTS"]).read_text()).items()}
 
 
 def _quiet_inputs(dut, known):
     """Set every input to zero."""
-    gc.freeze()     # whatever is there now stays: looking through it for garbage took a tenth of a run
+    gc.freeze()     # existing objects are permanent: scanning them for garbage took a tenth of a run
     for name, (way, _) in known.items():
         if way == "input":
             getattr(dut, name).value = 0
 
 
 def phase_ps(rng, period_ps, *, odd):
-    """A phase at random. No edges coincide of two clocks with even periods of which one has an odd phase and one an
-    even one: so what a bench drives after an edge of the one is there at the next edge of the other."""
+    """Return a random phase, odd or even.
+
+    For two clocks with even periods, one with an odd and one with an even phase, no edges coincide. A value that a
+    bench drives after an edge of one clock is therefore stable at the next edge of the other.
+    """
     return 2 * rng.randrange(1, period_ps // 2) + odd
 
 
 async def start_clocks(dut, clocks, resets, reset_cycles=40):
-    """:func:`start_clock` for clocks that know nothing of each other.
+    """Start asynchronous clocks and apply reset; compare :func:`start_clock`.
 
-    The inputs have a value before the first edge: toggles without a reset would be unknown for ever.
+    The inputs get a value before the first edge, because toggles without a reset would stay unknown.
 
     Parameters
     ----------
     clocks : dict
-        ``{port: (period, phase)}``, both in picoseconds; periods are even, phases as :func:`phase_ps` gives them.
+        ``{port: (period, phase)}``, both in picoseconds; periods are even, phases come from :func:`phase_ps`.
     resets : tuple of str
-        Ports that are high for so many cycles of the slowest clock.
+        Ports that are high for ``reset_cycles`` cycles of the slowest clock.
     """
     _quiet_inputs(dut, ports())
     for name in resets:
@@ -58,7 +61,7 @@ async def start_clocks(dut, clocks, resets, reset_cycles=40):
 
 
 async def start_clock(dut, period_ns=CLOCK_PERIOD_NS, reset_cycles=4):
-    """Set every input to zero, start the clock on ``dut.clk`` and hold ``dut.rst`` for some cycles.
+    """Set every input to zero, start the clock on ``dut.clk`` and hold ``dut.rst`` for ``reset_cycles`` cycles.
 
     Returns just after a rising edge with the reset released. A component without registers has no clock: then only
     the inputs are set.

@@ -1,4 +1,4 @@
-"""Payloads of streams as integers: how a bench writes and reads a struct that a simulator shows as one port."""
+"""Conversion between the fields of a stream's payload and the integer that a simulator shows as one port."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ _places = {}    # {identity of a shape: (the shape, {field: (offset, number of v
 
 
 def _fields(shape):
-    """Where the fields of a struct lie; asking the layout each time takes longer than a simulated cycle."""
+    """Return the positions of a struct's fields; querying the layout each time takes longer than a simulated cycle."""
     if id(shape) not in _places:
         layout = data.Layout.cast(shape)
         _places[id(shape)] = shape, {name: (field.offset, 1 << field.width) for name, field in layout}
@@ -18,7 +18,7 @@ def _fields(shape):
 
 
 def pack(shape, **fields):
-    """Integer of a struct payload; absent fields are zero, values must fit."""
+    """Return the integer of a struct payload; absent fields are zero, values must fit."""
     places, word = _fields(shape), 0
     for name, value in fields.items():
         offset, values = places[name]
@@ -30,13 +30,13 @@ def pack(shape, **fields):
 
 
 def unpack(shape, word):
-    """Fields of a struct payload as attributes, enums as integers."""
+    """Return the fields of a struct payload as attributes, enums as integers."""
     return SimpleNamespace(**{
         name: word >> offset & values - 1 for name, (offset, values) in _fields(shape).items()})
 
 
 def beats(content, *, error=0, unused=b"\xFF"):
-    """A byte string as packed :class:`Beat` values; ``error`` marks the last one, ``unused`` fills it up."""
+    """Return a byte string as packed :class:`Beat` values; ``error`` marks the last beat, ``unused`` pads it."""
     words = []
     for at in range(0, len(content), BEAT_BYTES):
         piece = content[at:at + BEAT_BYTES]
@@ -47,7 +47,7 @@ def beats(content, *, error=0, unused=b"\xFF"):
 
 
 async def receive(sink):
-    """The bytes of the next packet of a sink of beats, and the error flag of its last one."""
+    """Return the bytes of the next packet of a sink of beats, and the error flag of its last beat."""
     content = b""
     while True:
         beat = unpack(Beat, await sink.recv())

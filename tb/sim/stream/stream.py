@@ -1,4 +1,4 @@
-"""Drive and receive Amaranth streams with random pauses, checking the stream rules on the way."""
+"""Source and sink of Amaranth streams, with random pauses and checks of the stream rules."""
 
 import random
 from collections import deque
@@ -10,10 +10,10 @@ from weft.tb.sim.stream.ticker import Ticker
 
 
 class _End:
-    """What both ends share: the members of the stream, and when the end is called.
+    """Base class of source and sink: the members of the stream, and the calls at clock edges.
 
-    The simulator's own strings of bits are read: making a LogicArray of one, and an int of that, costs more than all
-    the rest.
+    Signals are read as the simulator's strings of bits: a LogicArray converted to an int costs more than everything
+    else here.
     """
 
     def __init__(self, dut, prefix, clk, pause, rng):
@@ -26,7 +26,7 @@ class _End:
         self._woken_ps = None
 
     def _wake(self):
-        """Be called from the next edge on, and not at the one that may be now."""
+        """Enable the calls of ``_edge`` from the next edge on, but not at the current one."""
         self._woken_ps = get_sim_time("ps")
         self._ticker.wake(self._tick)
 
@@ -38,7 +38,7 @@ class _End:
         self._edge()
 
     def _is(self, read, name):
-        """Whether a bit is 1, which may not be unknown."""
+        """Return whether a bit is 1; raise ``ValueError`` if it is unknown."""
         bits = read()
         if bits not in ("0", "1"):
             raise ValueError(f"{self._prefix}: {name} is {bits}")
@@ -49,14 +49,14 @@ class _End:
 
 
 class StreamSource(_End):
-    """Offers values to the stream input ``prefix`` of ``dut``.
+    """Source of values for the stream input ``prefix`` of ``dut``.
 
     Parameters
     ----------
     pause : float
-        Chance per cycle of holding back the next value; may be changed at any time. Once offered, a value stays.
+        Probability per cycle of holding back the next value; may be changed at any time. An offered value stays.
     rng : random.Random, optional
-        Source of the pauses, and of the nonsense on the payload while ``valid`` is low.
+        Source of the pauses, and of the random payload while ``valid`` is low.
 
     Attributes
     ----------
@@ -75,12 +75,12 @@ class StreamSource(_End):
     def send_nowait(self, value):
         """Queue a value: an integer, or bytes with byte 0 in the low bits."""
         self._queue.append(int.from_bytes(value, "little") if isinstance(value, (bytes, bytearray)) else int(value))
-        if not self._awake:    # queued between two edges or at one: offered from the next edge on either way
+        if not self._awake:    # whether queued between two edges or at one, it is offered from the next edge on
             self._awake = True
             self._wake()
 
     async def send(self, value):
-        """Queue a value and wait until it and all before it have been transferred."""
+        """Queue a value and wait until it and all earlier ones have been transferred."""
         self.send_nowait(value)
         await self.idle()
 
@@ -115,14 +115,14 @@ class StreamSource(_End):
 
 
 class StreamSink(_End):
-    """Receives values from the stream output ``prefix`` of ``dut``.
+    """Sink of values from the stream output ``prefix`` of ``dut``.
 
-    Fails the test when a value offered is withdrawn or changed before it was taken.
+    Fails the test if an offered value is withdrawn or changed before it is taken.
 
     Parameters
     ----------
     pause : float
-        Chance per cycle of ``ready`` being low; may be changed at any time.
+        Probability per cycle of ``ready`` being low; may be changed at any time.
     rng : random.Random, optional
         Source of the pauses.
 
@@ -144,22 +144,22 @@ class StreamSink(_End):
         return len(self._queue)
 
     async def recv(self):
-        """Wait for the next value."""
+        """Wait for the next value and return it."""
         while not self._queue:
             self._arrived.clear()
             await self._arrived.wait()
         return self._queue.popleft()
 
     def recv_nowait(self):
-        """The next value, or None."""
+        """Return the next value, or None."""
         return self._queue.popleft() if self._queue else None
 
     async def recv_many(self, count):
-        """Wait for ``count`` values."""
+        """Wait for ``count`` values and return them."""
         return [await self.recv() for _ in range(count)]
 
     def _draw(self):
-        """Say whether the next value is taken."""
+        """Decide whether the next value is taken, and drive ``ready``."""
         takes = self._ready is None or not self._paused()
         if takes != self._takes and self._ready is not None:
             self._ready.value = int(takes)

@@ -1,4 +1,4 @@
-"""One callback for each rising edge of a clock, for all that looks at edges."""
+"""One callback per rising edge of a clock, shared by all clients."""
 
 import weakref
 
@@ -10,14 +10,14 @@ _tickers = weakref.WeakKeyDictionary()
 
 
 class Ticker:
-    """Calls ends of buses at each rising edge of a clock, those that are awake.
+    """Caller of registered functions at each rising edge of a clock while they are awake.
 
-    A task for each end would cost several times as much. There is no callback while all ends sleep.
+    A separate task for each function would cost several times as much. There is no callback while all of them sleep.
 
     Attributes
     ----------
     now_ps : int
-        Time of the edge, while ends are called.
+        Time of the edge, during the calls.
     """
 
     def __init__(self, clk):
@@ -27,20 +27,20 @@ class Ticker:
 
     @classmethod
     def of(cls, clk):
-        """The one of a clock in the test that runs."""
+        """Return the ticker of a clock in the running test."""
         ticker = _tickers.get(clk)
         if ticker is None or ticker._task.done():
             ticker = _tickers[clk] = cls(clk)
         return ticker
 
     def wake(self, edge):
-        """Call ``edge`` from the next rising edge on; not again at one that is being handled."""
+        """Call ``edge`` from the next rising edge on, but not at the one that is being handled."""
         if edge not in self._awake:
             self._awake[edge] = None
             self._woken.set()
 
     def sleep(self, edge):
-        """Call ``edge`` no more."""
+        """Stop calling ``edge``."""
         del self._awake[edge]
 
     async def _run(self):

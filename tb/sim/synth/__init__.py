@@ -1,1 +1,1 @@
-"""From Verilog to size, estimated paths, place and route, and lint."""
+"""Size, estimated paths, place and route, and lint of the generated Verilog."""

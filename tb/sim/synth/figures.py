@@ -1,4 +1,4 @@
-"""Size and longest paths of the card on an FPGA, estimated, and what place and route says of the same blocks."""
+"""Figures of the card on an FPGA: estimated size and longest paths, and frequencies after place and route."""
 
 from rich.console import Console
 
@@ -10,21 +10,21 @@ from weft.tb.sim.synth.path import CONSTANTS
 PRESETS = ("basic", "full")
 PLACED = "basic"
 CONDITIONS = f"Yosys for UltraScale+, block by block, nothing placed; {CONSTANTS}"
-ADAMAP_LUT = 61_154     # of the Adamap room in `basic`, by the same estimate, before its long chains became trees
-# Half of what an Alveo U50 has: 1,344 block RAMs of 36 kbit, 640 UltraRAMs (AMD DS965).
+ADAMAP_LUT = 61_154     # of the Adamap subsystem in `basic`, by the same estimate, before its long chains became trees
+# Half of the memories of an Alveo U50: 1,344 block RAMs of 36 kbit, 640 UltraRAMs (AMD DS965).
 BARS = {"synth_worst_path_ns": 3.4, "synth_bram36_full": 1344 / 2, "synth_uram_full": 640 / 2,
         "synth_lut_adamap_basic": ADAMAP_LUT / 2}
 SINCE = {"synth_lut_adamap_basic": f"; half of the {ADAMAP_LUT:,} that it took before its chains became trees"}
 
 
 def rows(found):
-    """Rows of what :func:`weft.tb.sim.synth.synth.run` found."""
+    """Return the rows for a result of :func:`weft.tb.sim.synth.synth.run`."""
     return [Row(name, unit, value, at_most=BARS.get(name), conditions=CONDITIONS + SINCE.get(name, ""))
             for name, (value, unit) in synth.figures(found).items()]
 
 
 def placed_rows(placed):
-    """Rows of what :func:`weft.tb.sim.synth.synth.placed` found."""
+    """Return the rows for a result of :func:`weft.tb.sim.synth.synth.placed`."""
     ratios = {block: each["ratio"] for block, each in placed.items() if block != place.REFERENCE}
     if not ratios:
         return []
@@ -36,7 +36,7 @@ def placed_rows(placed):
 
 
 def measure(progress):
-    """All of it, both presets; hours of CPU from nothing, minutes after a change of a block."""
+    """Measure all figures for both presets: hours of CPU time without cached results, minutes after a changed block."""
     quiet = Console(quiet=True)
     tell(progress, "synthesis", 0, 2)
     found = synth.run(PRESETS, console=quiet)

@@ -1,14 +1,14 @@
-"""A subsystem mapped with and without the boundaries of its blocks, to see what they cost or save.
+"""Map a subsystem with and without the boundaries of its blocks, to measure the cost or gain of boundaries.
 
 ``python -m weft.tb.sim.synth.flattened adamap.second_level.matcher`` maps the subsystem of preset ``basic`` as:
 
-- ``blocks``: every block alone, as :mod:`weft.tb.sim.synth.mapped` does for ``weft synth``;
-- ``folded``: blocks without registers and without sub-blocks become part of the block around them;
+- ``blocks``: every block separately, as :mod:`weft.tb.sim.synth.mapped` does for ``weft synth``;
+- ``folded``: blocks without registers and without sub-blocks are folded into the enclosing block;
 - ``flat``: one block;
-- ``--form marks.is_open+fate``: these blocks become part of the blocks around them, others stay.
+- ``--form marks.is_open+fate``: these blocks are folded into the enclosing blocks, the others stay.
 
-Sizes and paths are counted as ``weft synth`` counts them. nextpnr (``weft synth --place``) flattens what it places, so
-its frequency is that of ``flat`` in any case. Results are kept by content in ``sim_build/flattened``.
+Sizes and paths are counted as for ``weft synth``. nextpnr (``weft synth --place``) flattens a block before placement,
+so its frequency always is that of ``flat``. Results are cached by content in ``sim_build/flattened``.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from weft.tb.sim.synth.path import linked, worst_paths
 
 KEPT = BUILD_ROOT / "flattened"
 FORMS = ("blocks", "folded", "flat")
-_NUMBER = re.compile(r"\$\d+$")     # of a block whose name another signal has
+_NUMBER = re.compile(r"\$\d+$")     # suffix of a block whose name another signal has
 
 
 def boundaries(form, top, modules):
-    """Names of the modules that stay blocks in a form; ``top`` always does."""
+    """Return the names of the modules that stay blocks in a form; ``top`` always does."""
     if form == "flat":
         return {top}
     if form == "blocks":
@@ -47,7 +47,7 @@ def boundaries(form, top, modules):
 
 
 def measure(form, top, modules):
-    """Map ``top`` in a form: ``{"blocks", "lut", "ff", "ns", "levels", "path", "seconds"}``.
+    """Map ``top`` in a form; return ``{"blocks", "lut", "ff", "carry", "ns", "levels", "path", "seconds"}``.
 
     Raises
     ------

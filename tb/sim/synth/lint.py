@@ -1,7 +1,6 @@
 """Lint of the generated Verilog: Verilator ``-Wall`` with waivers, and Yosys ``check -assert``.
 
-Signals computed from themselves never get as far: :mod:`weft.hdl.verilog.self_reading` refuses them when Verilog is
-written.
+Combinational loops are found earlier: :mod:`weft.hdl.verilog.self_reading` rejects them when Verilog is written.
 """
 
 import os
@@ -15,7 +14,7 @@ from weft.tb.sim.synth import yosys as yosys_tool
 
 
 class LintFailed(Failure):
-    """The Verilog has a fault that no waiver covers. The message lists the first ones."""
+    """The Verilog has a fault that no waiver covers. The message lists the first faults."""
 
 
 def verilator_lint(path, top):
@@ -28,10 +27,10 @@ def verilator_lint(path, top):
 
 
 def built_clean(where):
-    """Raise :class:`LintFailed` with the warnings that no waiver covers of Verilator's build in folder ``where``.
+    """Raise :class:`LintFailed` if Verilator's build in folder ``where`` logged warnings that no waiver covers.
 
-    A build reads the Verilog as the lint does, and writes down what it has to say: reading a card once more takes a
-    quarter of a minute.
+    A build checks the Verilog as the lint does and logs the warnings; linting a card again takes a quarter of a
+    minute.
     """
     said = [line for line in (where / LOG).read_text(errors="replace").splitlines() if line.startswith("%Warning")]
     if said:
@@ -39,12 +38,12 @@ def built_clean(where):
 
 
 def yosys(path, script):
-    """Run a Yosys script in the folder of the Verilog file ``path`` and return what it says.
+    """Run a Yosys script in the folder of the Verilog file ``path`` and return its output.
 
     Raises
     ------
     LintFailed
-        With the end of what it says.
+        With the end of the output.
     """
     yosys_tool.version()
     status, said = process.output_of(yosys_tool.yosys(script), cwd=Path(path).parent)
@@ -59,6 +58,6 @@ def yosys_check(path, top):
 
 
 def lint(path, top):
-    """All of it."""
+    """Run both lints."""
     verilator_lint(path, top)
     yosys_check(path, top)

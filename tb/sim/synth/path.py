@@ -1,11 +1,11 @@
-"""The longest paths of a mapped netlist, by constants: an estimate without placement, and an optimistic one.
+"""Longest paths of a mapped netlist, with constant delays: an optimistic estimate without placement.
 
 Constants: 0.30 ns for a LUT with its route, 0.12 for a wide multiplexer (MUXF), 0.02 for a bit of carry, 0.90 from the
-clock of a block RAM to what is read. Registers and distributed RAM that is written take nothing; reading distributed
-RAM, and a shift register of LUTs, is a LUT. A port of distributed RAM is read by its own address and no other: in
-RAM32M16 and RAM64M8, DOA by ADDRA (what is written goes where ADDRH says, at the clock); in RAM128X1D, DPO by DPRA and
-SPO by A (AMD UG974). A path begins and ends at a register, a memory or a port. Yosys maps
-every block by itself and nothing is placed: two netlists can be compared, a frequency is not promised.
+clock of a block RAM to its read data. Registers and writes of distributed RAM take no time; a read of distributed RAM,
+or of a shift register of LUTs, counts as a LUT. A port of distributed RAM is read by one address only: in RAM32M16 and
+RAM64M8, DOA by ADDRA (ADDRH is the address of writes, which are clocked); in RAM128X1D, DPO by DPRA and SPO by A (AMD
+UG974). A path begins and ends at a register, a memory or a port. Yosys maps every block separately and nothing is
+placed: the estimate serves to compare two netlists, not to predict a frequency.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 LUT_NS, MUX_NS, CARRY_BIT_NS, BLOCK_RAM_NS = 0.30, 0.12, 0.02, 0.90
 CONSTANTS = (f"{LUT_NS:.2f} ns a LUT with its route, {MUX_NS:.2f} a MUXF, {CARRY_BIT_NS:.2f} a bit of carry, "
              f"{BLOCK_RAM_NS:.2f} a block RAM")
-JOIN = "join"           # of two bits that are one: a cell of no library
+JOIN = "join"           # of two bits that are the same net: a pseudo cell
 
 _LUT = re.compile(r"LUT\d|INV$|BUF$")
 _BLOCK_RAM = re.compile(r"RAMB|URAM")
@@ -27,9 +27,19 @@ _DISTRIBUTED = re.compile(r"RAM\d+")
 
 @dataclass(frozen=True)
 class Path:
-    """``ns`` of a path, LUTs on it, and what it begins and ends at: what a register or a memory drives there, or a
-    port. An end without a name of its own is called by the nearest net on the path that has one. ``via`` are the nets
-    with names, first to last, each with the ns after which it is there."""
+    """Longest path.
+
+    Attributes
+    ----------
+    ns : float
+    levels : int
+        LUTs on the path.
+    start, end : str
+        Names of the nets that the register or memory drives there, or of a port. An end without a name is named after
+        the nearest named net on the path.
+    via : tuple of (str, float)
+        Named nets from first to last, each with its arrival time in ns.
+    """
 
     ns: float
     levels: int
@@ -38,13 +48,13 @@ class Path:
     via: tuple = ()
 
     def as_dict(self):
-        """For JSON."""
+        """Return the path as a dict for JSON."""
         return asdict(self) | {"via": [list(step) for step in self.via]}
 
 
 @dataclass
 class Flat:
-    """A netlist without blocks. ``cells``: ``[(type, {pin: [bit]}, output pins)]``; ``names``: ``{bit: signal}``."""
+    """Netlist without blocks. ``cells``: ``[(type, {pin: [bit]}, output pins)]``; ``names``: ``{bit: signal}``."""
 
     cells: list = field(default_factory=list)
     names: dict = field(default_factory=dict)
@@ -53,15 +63,15 @@ class Flat:
 
 
 def linked(top, netlist):
-    """The netlist of module ``top`` with everything below; ``netlist(module)`` is one of
-    :mod:`weft.tb.sim.synth.mapped`.
+    """Return the flat netlist of module ``top`` and everything below it.
 
-    Signals are called by the instances they are in below ``top``, with dots.
+    ``netlist(module)`` returns a netlist of :mod:`weft.tb.sim.synth.mapped`. Names of signals have the path of
+    instances below ``top`` as prefix, joined by dots.
     """
     flat, count = Flat(), itertools.count()
 
     def place(module, prefix, outside):
-        """Put a module in; ``outside``: ``{port: bits}`` where it has surroundings."""
+        """Insert a module; ``outside`` is ``{port: bits}`` of its surroundings, or None for the top module."""
         found, inside = netlist(module), {}
         for port, (direction, bits) in found["ports"].items():
             wanted = outside.get(port, [None] * len(bits)) if outside is not None else [None] * len(bits)
@@ -86,7 +96,7 @@ def linked(top, netlist):
         for instance, child, pins in found["blocks"]:
             place(child.replace("@", module, 1), f"{prefix}{instance}.",
                   {pin: here(bits) for pin, bits in pins.items()})
-        # A net is called as where it comes from calls it. Shorter names first: the others are of parts and copies.
+        # A net has the name it has in the module that drives it. Short names first: long ones are parts and copies.
         entering = set() if outside is None else {
             bit for direction, bits in found["ports"].values() if direction == "input" for bit in bits}
         for signal, bits in sorted(found["names"].items(), key=lambda item: len(item[0])):
@@ -99,12 +109,12 @@ def linked(top, netlist):
 
 
 def worst_paths(flat, most=1):
-    """The longest paths, the worst first, of different kinds: two whose ends differ in numbers alone are one kind.
+    """Return the longest paths, worst first, one per kind: paths whose ends differ only in numbers are of one kind.
 
     Raises
     ------
     ValueError
-        If there is a loop of logic.
+        If there is a combinational loop.
     """
     arcs, starts, ends = _timing(flat)
     arrival, before = _arrivals(arcs, starts)
@@ -132,7 +142,7 @@ def _trace(last, place, names, arrival, before):
 
 
 def _timing(flat):
-    """``{output bit: [(input bit, ns, is LUT)]}``, ``{first bit: ns}``, ``{last bit: a bit that names the place}``."""
+    """Return ``{output bit: [(input bit, ns, is LUT)]}``, ``{first bit: ns}``, ``{last bit: naming bit}``."""
     arcs, starts = defaultdict(list), dict.fromkeys(flat.inputs, 0.0)
     ends = {bit: bit for bit in flat.outputs}
     for kind, pins, driven in flat.cells:
@@ -148,7 +158,7 @@ def _timing(flat):
             continue
         if _BLOCK_RAM.match(kind):
             starts.update(dict.fromkeys(outputs, BLOCK_RAM_NS))
-        else:                                               # registers; what else there is counts as one
+        else:                                               # registers; unknown cells count as registers
             starts.update(dict.fromkeys(outputs, 0.0))
         if _DISTRIBUTED.match(kind) or kind.startswith("SRL"):
             for pin in driven:
@@ -162,7 +172,7 @@ def _timing(flat):
 
 
 def _read_by(pin):
-    """What the pins of the address are called by which this output of distributed RAM is read."""
+    """Return the pattern of the address pins by which this output of distributed RAM is read."""
     if not _OF_PORT.match(pin):
         return _ADDRESS
     address = {"DPO": "DPRA", "SPO": "A"}.get(pin, f"ADDR{pin[-1]}")
@@ -170,7 +180,7 @@ def _read_by(pin):
 
 
 def _carry(pins, arcs):
-    """Every input of a carry chain leads to all outputs above it."""
+    """Add arcs from every input of a carry chain to all outputs above it."""
     for pin in ("O", "CO"):
         for at, output in enumerate(pins.get(pin, ())):
             for source in ("DI", "S"):
@@ -181,7 +191,7 @@ def _carry(pins, arcs):
 
 
 def _arrivals(arcs, starts):
-    """When each bit is there at the latest, and by which bit and whether through a LUT."""
+    """Return the arrival time of each bit, and ``{bit: (previous bit on its longest path, passes a LUT)}``."""
     arrival, before = dict(starts), dict.fromkeys(starts, (None, False))
     users, missing = defaultdict(list), {}
     for target, inputs in arcs.items():

@@ -1,11 +1,11 @@
-"""A second opinion on paths: blocks of the card placed and routed by nextpnr, on another FPGA.
+"""Second estimate of paths: blocks of the card placed and routed by nextpnr on another FPGA.
 
-That FPGA is several times slower than an UltraScale+, so what counts is the ratio of a block's frequency to that of
-``Translate``, the block with the most slack, placed by the same tools. A block gets registers at all its ports that are
-connected to nothing else, so that only its own paths are timed. It is flattened and optimised as a whole. Placement
-begins at random, which moves the frequency of a block by a tenth, and to copy cells of many loads helps one block and
-hinders another: of each block the best of some tries counts, up to the first one that is fast enough. What a block
-takes is kept by content.
+That FPGA is several times slower than an UltraScale+. The figure is therefore the ratio of a block's frequency to that
+of ``Translate``, the block with the most slack, placed by the same tools. All ports of a block get registers that are
+connected to nothing else, so that only paths inside the block are timed. The block is flattened and optimized as a
+whole. The random start of placement changes the frequency of a block by a tenth, and copying cells with many loads
+helps some blocks and hinders others. Therefore the best of several tries counts; tries end with the first one that is
+fast enough. Results are cached by content.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
 from weft.tb.sim.synth import mapped, nexus, yosys
 
 REFERENCE = "tables.translate_receive"
-LUTS = 10_000                       # of an UltraScale+, half of the device: with more, wires make detours of 7 ns
-ULTRA_RAM = 8                       # block RAMs that hold as much
-BAR = 0.75                          # of the reference's frequency: what every block should reach
+LUTS = 10_000                       # of an UltraScale+; half of the device: with more, wires make detours of 7 ns
+ULTRA_RAM = 8                       # block RAMs with the capacity of one UltraRAM
+BAR = 0.75                          # required ratio of a block's frequency to the reference's
 SEEDS = (1, 2, 3)
-LOADS = (32, 16)                    # of a cell; one with more is copied
+LOADS = (32, 16)                    # maximum loads of a cell; cells with more loads are copied
 TRIES = tuple((seed, loads) for seed in SEEDS for loads in LOADS)
 CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, best of {len(TRIES)} tries or the first that reaches "
               f"the bar: {len(SEEDS)} seeds, cells of more than {' or '.join(map(str, LOADS))} loads copied; blocks "
@@ -29,13 +29,14 @@ CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, best of {len(TRIE
 
 
 def chosen(blocks, rooms):
-    """The blocks that are placed: rooms, or where one is too large the sub-blocks that are not.
+    """Return the blocks to place: subsystems, or for a subsystem that is too large, its sub-blocks that are not.
 
     Parameters
     ----------
     blocks : dict
-        ``{block: {kind: cells}}`` as :func:`weft.tb.sim.synth.synth.blocks_of` counts them.
+        ``{block: {kind: cells}}`` of :func:`weft.tb.sim.synth.synth.blocks_of`.
     rooms : list of str
+        Names of the subsystems.
     """
     def parts(block):
         counts = blocks[block]
@@ -49,7 +50,7 @@ def chosen(blocks, rooms):
 
 
 def place(modules, tops, finished=lambda top, placed: None):
-    """Place each module of ``tops`` with all below it, two at a time; the first one is the reference.
+    """Place each module of ``tops`` with everything below it, two at a time; the first one is the reference.
 
     Parameters
     ----------
@@ -60,8 +61,8 @@ def place(modules, tops, finished=lambda top, placed: None):
     Returns
     -------
     dict
-        ``{top: {"mhz", "luts", "seconds", "routing"}}``: ``luts`` of four inputs, seconds of the clock on the wall,
-        ``routing`` the share of it in the longest path.
+        ``{top: {"mhz", "luts", "seconds", "routing"}}``: ``luts`` are four-input LUTs, ``seconds`` wall-clock time, and
+        ``routing`` the share of routing in the longest path.
 
     Raises
     ------
@@ -82,7 +83,7 @@ def place(modules, tops, finished=lambda top, placed: None):
 
 
 def _place(top, text, goal_mhz):
-    """The best try of those that are needed."""
+    """Return the best of the tries until one reaches ``goal_mhz``."""
     text = text.replace(mapped.ULTRA, 'ram_style = "block"')     # there is no UltraRAM
     made = "\0".join((text, yosys.version(), nexus.nextpnr_version(), nexus.DEVICE, str(nexus.GOAL_MHZ),
                       nexus.MAPPING, str(nexus.ROUTER)))
@@ -97,7 +98,7 @@ def _place(top, text, goal_mhz):
                 if not cells.exists():
                     nexus.map_block(top, text, where)
                 found = nexus.run(where, seed, loads)
-                if found is None:       # tried again another time: perhaps it was only stopped
+                if found is None:       # not cached and so tried again in a later run: it may have been interrupted
                     continue
                 kept.write_text(json.dumps(found | {"seconds": round(time.monotonic() - start)}))
             results.append(json.loads(kept.read_text()))

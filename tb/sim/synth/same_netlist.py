@@ -3,11 +3,12 @@
 ``python -m weft.tb.sim.synth.same_netlist write PRESET FILE`` writes the RTLIL of a card, ``... compare OLD NEW``
 compares two such files and exits with 1 if they differ.
 
-The comparison is a colour refinement: a wire or memory begins with its width, direction and initial value as its
-colour. In each round a statement (cell, process, connection) gets a colour from its text with the colours instead of
-the names, and a name one from the statements that contain it, until no round distinguishes more names. Instances have
+The comparison is a colour refinement. The initial colour of a wire or memory is its width, direction and initial value.
+In each round, a statement (cell, process, connection) gets a colour from its text with colours instead of names, and a
+name gets a colour from the statements that contain it, until a round distinguishes no further names. Instances have
 the colours of their modules and ports, so sub-modules come first. The texts are equal if their top modules have the
-same statements, each as often. Names, the order of declarations and attributes other than initial values are ignored.
+same statements with the same multiplicity. Names, the order of declarations and attributes other than initial values
+are ignored.
 """
 
 import argparse

@@ -1,11 +1,12 @@
 """Size of the card on an UltraScale+ FPGA and its longest paths, as Yosys estimates them out of context.
 
-Each block of a preset goes through ``synth_xilinx -family xcup`` alone (:mod:`weft.tb.sim.synth.mapped`): nothing is
-optimised across blocks, and nothing is placed. What a path takes is the sum of constants, through all blocks on its
-way: see :mod:`weft.tb.sim.synth.path`. A block that did not change is not synthesised again. The report is
-``sim_build/reports/synth.json``: ``{"preset", "yosys", "blocks": {name: {"lut", "ff", ...}}, "paths": {room: {"ns",
-"levels", "start", "end", "via"}}, "seconds": {room: CPU}}`` of the first preset, names as in the Verilog without the
-card's own, each block with its sub-blocks, ``""`` is the card; ``"others"`` has the same of the other presets.
+Each block of a preset goes through ``synth_xilinx -family xcup`` separately (:mod:`weft.tb.sim.synth.mapped`): there is
+no optimization across blocks and no placement. The delay of a path is a sum of constants over all blocks that it
+crosses: see :mod:`weft.tb.sim.synth.path`. Unchanged blocks are not synthesized again. The report
+``sim_build/reports/synth.json`` holds ``{"preset", "yosys", "blocks": {name: {"lut", "ff", ...}}, "paths": {subsystem:
+{"ns", "levels", "start", "end", "via"}}, "seconds": {subsystem: CPU}}`` of the first preset. Names are those of the
+Verilog without the card's name, each block includes its sub-blocks, and ``""`` is the card. ``"others"`` has the same
+for the other presets.
 """
 
 import hashlib
@@ -24,14 +25,14 @@ from weft.tb.sim.synth import mapped, place, yosys
 from weft.tb.sim.synth.path import CONSTANTS, linked, worst_paths
 
 REPORT = BUILD_ROOT / "reports/synth.json"
-PATHS = 12              # of a room, that are kept
+PATHS = 12              # of a subsystem, that are cached
 
 
 class NoSuchRoom(ValueError):
-    """The message names those that there are."""
+    """The subsystem does not exist. The message lists the subsystems."""
 
 
-# How many of a kind one cell of the library counts for.
+# {kind: predicate of the library cells that count}
 KINDS = {
     "lut": lambda cell: cell.startswith("LUT") or cell == "INV",
     "lutram": lambda cell: cell.startswith("RAM") and not cell.startswith("RAMB"),
@@ -47,8 +48,11 @@ KINDS = {
 
 @dataclass
 class Found:
-    """Of a preset. ``blocks``: ``{block: {kind: cells}}``; ``paths``: ``{room: [path as a dict, the worst first]}``;
-    ``seconds``: ``{room: CPU time}``. The room ``""`` is the card."""
+    """Result for a preset.
+
+    ``blocks``: ``{block: {kind: cells}}``; ``paths``: ``{subsystem: [path as a dict, worst first]}``; ``seconds``:
+    ``{subsystem: CPU time}``. The subsystem ``""`` is the card.
+    """
 
     blocks: dict
     paths: dict
@@ -56,9 +60,9 @@ class Found:
 
 
 def blocks_of(modules, top=CARD_MODULE):
-    """``{block: {kind: cells}}`` of ``{module: {cell: how many}}``; a block counts its sub-blocks, ``""`` is all.
+    """Return ``{block: {kind: cells}}`` for ``{module: {cell: count}}``; blocks include sub-blocks, ``""`` is the card.
 
-    Every block has a module of its own, named after its place, so nothing is counted twice.
+    Every block has a separate module, named after its path, so nothing is counted twice.
     """
     blocks = {}
     for name, cells in modules.items():
@@ -75,7 +79,7 @@ def blocks_of(modules, top=CARD_MODULE):
 
 
 def rooms_of(text, top=CARD_MODULE):
-    """``{room: {module: Verilog}}`` of the sub-blocks of ``top``, each with the modules below it; ``""``: the top."""
+    """Return ``{subsystem: {module: Verilog}}`` of the sub-blocks of ``top``; ``""`` is ``top`` itself."""
     rooms = {}
     for module, verilog in mapped.modules_of(text).items():
         parts = module.split(".")
@@ -85,7 +89,7 @@ def rooms_of(text, top=CARD_MODULE):
 
 
 def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
-    """What :class:`Found` has of ``{room: {module: Verilog}}``; of the card only if its own room is there."""
+    """Return the :class:`Found` of ``{subsystem: {module: Verilog}}``; the card is included only if ``""`` is."""
     digests = mapped.map_modules({room or "card": modules for room, modules in rooms.items()}, finished)
     cells, seconds = {}, dict.fromkeys(rooms, 0.0)
     for room, modules in rooms.items():
@@ -99,18 +103,19 @@ def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
 
 
 def placed(name, found, only=(), console=None):
-    """Place the blocks of a preset by nextpnr: ``{block: {"ratio", ...}}``, what is left out as
-    :func:`weft.tb.sim.synth.place.place` has it; ``ratio`` to the frequency of
-    :data:`weft.tb.sim.synth.place.REFERENCE`, which is always among them.
+    """Place the blocks of a preset with nextpnr; return ``{block: {"ratio", ...}}``.
+
+    The other entries are those of :func:`weft.tb.sim.synth.place.place`. ``ratio`` is relative to the frequency of
+    :data:`weft.tb.sim.synth.place.REFERENCE`, which is always placed.
 
     Parameters
     ----------
     name : str
-        Of the preset.
+        Name of the preset.
     found : Found
-        What :func:`run` found of it.
+        Result of :func:`run` for that preset.
     only : tuple of str, optional
-        Rooms; otherwise all.
+        Subsystems to place; by default all.
     """
     console, modules = console or Console(), mapped.modules_of(verilog(name))
     rooms = only or [block for block in found.blocks if block and "." not in block]
@@ -127,13 +132,13 @@ def placed(name, found, only=(), console=None):
 
 
 def verilog(name, **options):
-    """Verilog of the card of a preset, with other fields of ``CardParams``; kept by content."""
+    """Return the Verilog of the card of a preset with changed fields of ``CardParams``; cached by content."""
     card = preset(name).with_(**options)
     return kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda: card_verilog(card))
 
 
 def _paths(top, digests):
-    """The worst paths of a module and what is below it, kept by content."""
+    """Return the worst paths of a module and everything below it, cached by content."""
     inside = sorted((module, digest) for module, digest in digests.items() if f"{module}.".startswith(f"{top}."))
     made = json.dumps([inside, sources("tb/sim/synth/path.py")])
     where = mapped.KEPT / f"paths-{hashlib.sha256(made.encode()).hexdigest()[:16]}.json"
@@ -144,10 +149,10 @@ def _paths(top, digests):
 
 
 def run(names, depth=1, only=(), shown=1, console=None, **options):
-    """Synthesise presets, print a table of blocks down to ``depth`` of each, write the report.
+    """Synthesize presets, print a table of each preset's blocks down to ``depth``, and write the report.
 
-    With ``only`` these rooms alone, and no report; ``shown`` paths of each room are printed; ``options``:
-    other fields of the cards' ``CardParams``. Returns ``{preset: Found}``.
+    With ``only``, synthesize these subsystems and write no report. ``shown`` paths of each subsystem are printed;
+    ``options`` are changed fields of the cards' ``CardParams``. Returns ``{preset: Found}``.
 
     Raises
     ------
@@ -187,7 +192,7 @@ def run(names, depth=1, only=(), shown=1, console=None, **options):
 
 
 def show_placed(name, placed):
-    """Print what :func:`placed` found, the slowest first."""
+    """Print the result of :func:`placed`, slowest block first."""
     table = Table(box=None, pad_edge=False, title=f"preset {name}, placed and routed", title_justify="left")
     table.add_column("block")
     for column in ("MHz", f"of {place.REFERENCE}", "routing", "LUT4", "s"):
@@ -199,7 +204,7 @@ def show_placed(name, placed):
 
 
 def figures(found):
-    """``{name: (value, unit)}`` of what :func:`run` found: those for which it has everything."""
+    """Return ``{name: (value, unit)}`` of those figures for which a result of :func:`run` is complete."""
     rows = {}
     if {"basic", "full"} <= found.keys():
         rows["synth_worst_path_ns"] = max(paths[0]["ns"] for name in ("basic", "full")

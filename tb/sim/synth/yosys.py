@@ -1,6 +1,6 @@
-"""Yosys and ABC as the wheel ``pyosys`` has them: machine code, which needs no compilation first as WebAssembly does.
+"""Yosys and ABC of the wheel ``pyosys``: native code, which starts faster than WebAssembly.
 
-Yosys ends its process with its first error, so each script has a process of its own.
+Yosys ends its process at the first error, so each script runs in a separate process.
 """
 
 import sys
@@ -22,7 +22,7 @@ for file in sys.argv[2:]:
 
 
 def version():
-    """Of the Yosys that lints, proves and synthesises; not the one that writes the Verilog.
+    """Return the version of the Yosys that lints, proves and synthesizes; another one writes the Verilog.
 
     Raises
     ------
@@ -36,10 +36,10 @@ def version():
 
 
 def yosys(script, spent=None):
-    """The command that runs a Yosys script; CPU seconds of it and what it starts go into the file ``spent``."""
+    """Return the command that runs a Yosys script; it writes its CPU seconds, children included, to file ``spent``."""
     return [sys.executable, "-c", _RUN, script, *([spent] if spent else [])]
 
 
 def abc(script):
-    """The command that runs an ABC script, with no settings of the user's."""
+    """Return the command that runs an ABC script without the user's settings."""
     return [str(Path(find_spec(PACKAGE).origin).with_name("yosys-abc")), "-s", "-c", script]

@@ -1,1 +1,1 @@
-"""Waves made readable: save files for GTKWave."""
+"""Save files for GTKWave that make waves readable."""

@@ -1,13 +1,13 @@
-"""What a reader of the waves wants to see: the groups of the save file, and the order of the signals in them.
+"""Groups of the GTKWave save file, and the order of the signals in them.
 
 A group is ``(title, lines)``, a line ``"instance: item item ..."`` with the instance's path inside a card (``.``: the
-card itself; ``*`` stands for any part of it). An item is one of
+card itself; ``*`` matches any part of the path). An item is one of
 
-- ``signal``, or a pattern with ``*``, which may match nothing
+- ``signal``, or a pattern with ``*``, which may match no signal
 - ``stream{field field}``: ``valid``, ``ready`` and these fields of its payload
-- either with ``<LAYOUT.field>``: this field of a 512-bit entry, as :mod:`weft.hdl.contract.abi` lays it out
-- any of them with ``:Enum``: its values are named as in that enum
-- and with ``=label``: another name than the signal's
+- either with ``<LAYOUT.field>``: this field of a 512-bit entry, as laid out in :mod:`weft.hdl.contract.abi`
+- any of them with ``:Enum``: its values are shown as names of that enum
+- and with ``=label``: shown under this label instead of the signal's name
 """
 
 OVERVIEW = (

@@ -1,4 +1,4 @@
-"""The moments that a reader of the waves looks for first: around the first lost packet."""
+"""Moments of interest in the waves: around the first lost packet."""
 
 import re
 from collections import Counter
@@ -10,13 +10,13 @@ from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 
 ORIGINALS = wire.DATA_OPCODES - wire.RETX_OPCODES
 PS_PER_NS = 1000
-HEADER_WITHIN_NS = 10_000    # a frame of 4 KiB takes a thirtieth of it through the MAC and the parser
-JUDGE = "receive.window_check"      # where a header shows that was parsed
+HEADER_WITHIN_NS = 10_000    # thirty times the time of a frame of 4 KiB through MAC and parser
+JUDGE = "receive.window_check"      # block that shows a header after the parser
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A sentence, its time, and the packet that it is about."""
+    """Moment in the waves: a sentence, its time, and the packet that it is about."""
 
     sentence: str
     time_ns: float
@@ -25,9 +25,10 @@ class Moment:
 
 
 def first_loss(captures):
-    """Moments around the first data packet that did not arrive, as the MACs saw them in a run's captures.
+    """Return the moments around the first lost data packet, at the times of a run's captures.
 
-    When it was sent, when the next one arrived, and when the first retransmission did; empty if none was lost.
+    They are the transmission of the lost packet, the arrival of the next one, and the arrival of the first
+    retransmission. The list is empty if no packet was lost.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def first_loss(captures):
 
 
 def _header(frame):
-    """Opcode and PSN of a RoCEv2 frame; None and None of another one."""
+    """Return opcode and PSN of a RoCEv2 frame; None and None for another frame."""
     if len(frame) < wire.RETH_OFFSET:
         return None, None
     header = wire.BTH.unpack(frame[wire.BTH_OFFSET:])
@@ -67,9 +68,10 @@ def _header(frame):
 
 
 def shown(moments, waves, root):
-    """The same moments, those of arrivals at the time when the packet's header shows in card B.
+    """Return the moments, with those of arrivals moved to the time when the packet's header appears in card B.
 
-    The MAC's time is that of a frame's arrival; the card reads its header later, behind those that arrived before.
+    The captures hold the time of a frame's arrival at the MAC; the card reads its header later, after those of earlier
+    frames.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Names in Verilog that Amaranth wrote: instances, signals, and what the values of a signal are called."""
+"""Names in Verilog that Amaranth wrote: instances, signals, and names of a signal's values."""
 
 import fnmatch
 import re
@@ -16,7 +16,7 @@ _DECLARATION = re.compile(
 
 @dataclass
 class Wire:
-    """A signal: its width, and the names of its values by their bits."""
+    """Signal: its width, and the names of its values, keyed by their bits."""
 
     name: str
     width: int
@@ -24,7 +24,7 @@ class Wire:
 
 
 class Design:
-    """Hierarchy of a Verilog text.
+    """Hierarchy of a Verilog text, parsed on demand.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Design:
         self._instances, self._wires = {}, {}
 
     def module_at(self, path):
-        """Module of the instance at ``path``, whose parts are joined by dots; the top for the empty one, or None."""
+        """Return the module of the instance at the dotted ``path``, or None; the empty path is the top module."""
         module = self.top
         for part in filter(None, path.split(".")):
             module = self._children(module).get(part)
@@ -48,7 +48,7 @@ class Design:
         return module
 
     def instance(self, root, pattern):
-        """Path of the highest instance below ``root`` whose path matches a shell pattern; None if there is none."""
+        """Return the path of the highest instance below ``root`` that matches a shell pattern, or None."""
         if "*" not in pattern:
             path = ".".join(part for part in (root, pattern) if part)
             return path if self.module_at(path) else None
@@ -62,7 +62,7 @@ class Design:
         return None
 
     def wires(self, path):
-        """Signals of the instance at ``path``: ``{name: Wire}``; empty if there is no such instance."""
+        """Return the signals of the instance at ``path``: ``{name: Wire}``; empty if there is no such instance."""
         module = self.module_at(path)
         if module is None:
             return {}
@@ -71,7 +71,7 @@ class Design:
         return self._wires[module]
 
     def find(self, path, pattern):
-        """Signals of an instance whose names match a shell pattern, in the order of their numbers."""
+        """Return the signals of an instance whose names match a shell pattern, in the order of their numbers."""
         wires = self.wires(path)
         if "*" not in pattern:
             return [wires[pattern]] if pattern in wires else []

@@ -1,4 +1,4 @@
-"""Writes a GTKWave save file: groups of signals, with names for the values that have some."""
+"""Writer of a GTKWave save file: groups of signals, with names for the values of enums."""
 
 import math
 import re
@@ -17,10 +17,10 @@ ALARMING = {reason.name for reason in abi.Reason if reason is not abi.Reason.OK}
 PS_PER_NS = 1000
 WINDOW = 1800, 1040
 NAMES_PIXELS = 400
-WAVE_PIXELS = 1200    # of the window, beside the names and their values
-ZOOM_PIXELS = 200     # as many are 2 ** -zoom ps
+WAVE_PIXELS = 1200    # of the window, besides names and values
+ZOOM_PIXELS = 200     # pixels per 2 ** -zoom ps
 SHORTEST_PS = 500_000
-MARGIN = 0.05         # of the time between the first and the last marker, on either side
+MARGIN = 0.05         # fraction of the time between the first and the last marker, on either side
 EVENT = ("valid", "_stb", "_en", "took", "hit")
 _ITEM = re.compile(r"(?P<signal>[\w.*]*)(?:<(?P<layout>\w+)\.(?P<field>\w+)>)?(?::(?P<enum>\w+))?"
                    r"(?:=(?P<label>\w+))?(?P<stream>\{[^}]*\})?")
@@ -28,7 +28,7 @@ _ITEM = re.compile(r"(?P<signal>[\w.*]*)(?:<(?P<layout>\w+)\.(?P<field>\w+)>)?(?
 
 @dataclass
 class Trace:
-    """One line of the viewer: ``width`` bits of a signal from bit ``low`` on, named and read in a certain way."""
+    """Line of the viewer: ``width`` bits of a signal from bit ``low`` on, with label and names of values."""
 
     path: str
     wire: object
@@ -40,7 +40,7 @@ class Trace:
 
     @property
     def datafmt(self):
-        """Radix: names are looked up by their bits, counts are decimal, addresses and data are not."""
+        """Return the radix: binary for named values, decimal for counts, hexadecimal for addresses and data."""
         if self.values:
             return "bin"
         count = 1 < self.width <= DECIMAL_BITS and self.label.split()[-1] not in HEXADECIMAL
@@ -49,16 +49,16 @@ class Trace:
 
     @property
     def color(self):
-        """Names and events stand out."""
+        """Return the color, which highlights named values and events."""
         if self.values:
             return GTKWColor.orange
         return GTKWColor.yellow if self.label.endswith(EVENT) else GTKWColor.normal
 
 
 def traces(design, root, lines, *, ready=True):
-    """Traces of the ``lines`` of a group (see :mod:`.wave_layout`) below instance ``root``, and what is not there.
+    """Return the traces of the ``lines`` of a group (see :mod:`~weft.tb.sim.wave.layout`) below instance ``root``.
 
-    Without ``ready`` streams are shown without it.
+    Also return the missing signals. Without ``ready``, streams are shown without that signal.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def traces(design, root, lines, *, ready=True):
 
 
 def _signals(items, ready):
-    """The items of a line, streams taken apart: (signal, layout, field, enum, label, may be missing)."""
+    """Yield the items of a line, with streams split: (signal, layout, field, enum, label, may be missing)."""
     for item in re.findall(r"\S+?\{[^}]*\}|\S+", items):
         parts = _ITEM.fullmatch(item)
         name = parts["signal"]
@@ -102,7 +102,7 @@ def _signals(items, ready):
             continue
         yield f"{name}__valid", None, None, None, None, False
         if ready:
-            yield f"{name}__ready", None, None, None, None, True      # a consumer that is always ready has none
+            yield f"{name}__ready", None, None, None, None, True      # absent if the consumer is always ready
         fields = parts["stream"][1:-1].split()
         for text in fields or [""]:
             field = _ITEM.fullmatch(text)
@@ -112,17 +112,17 @@ def _signals(items, ready):
 
 
 class SaveFile:
-    """Writes groups of traces.
+    """Save file with groups of traces.
 
     Parameters
     ----------
     file
-        Open for writing; the files with names of values lie in the folder ``names``.
+        File open for writing; the files with names of values are in the folder ``names``.
     waves : Path
     design : Design
     names : Path
     escaped : bool
-        Names that are no Verilog identifiers have a backslash in the waves: so Icarus writes them.
+        In the waves, names that are not Verilog identifiers begin with a backslash, as Icarus writes them.
     """
 
     def __init__(self, file, waves, *, design, names, escaped):
@@ -137,7 +137,7 @@ class SaveFile:
         self.gtkw.treeopen(f"{design.top}.")
 
     def group(self, title, root, lines, *, closed=False, ready=True):
-        """A group of the signals that ``lines`` name below instance ``root``."""
+        """Write a group of the signals that ``lines`` name below instance ``root``."""
         found, missing = traces(self.design, root, lines, ready=ready)
         self.missing += missing
         if found:
@@ -146,7 +146,7 @@ class SaveFile:
                     self._trace(trace)
 
     def moments(self, moments):
-        """Markers A, B, ... at these moments, in order of time; the view holds all of them.
+        """Set markers A, B, ... at these moments, in order of time, and zoom so that all are visible.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class SaveFile:
         if trace.width == trace.wire.width:
             self.gtkw.trace(name, alias=trace.label, **look)
             return
-        first = trace.wire.width - trace.low - trace.width     # the viewer counts from the most significant bit
+        first = trace.wire.width - trace.low - trace.width     # the viewer counts bits from the most significant one
         bits = " ".join(f"({first + bit}){name}" for bit in range(trace.width))
         self.gtkw.trace(f"#{{{trace.label}}} {bits}", **look)
 
@@ -179,7 +179,7 @@ class SaveFile:
         return ".".join(part for part in (self.design.top, trace.path) if part) + f".{escape}{trace.wire.name}{span}"
 
     def _filter(self, trace):
-        """File that gives the values of a trace their names."""
+        """Write the file that maps the values of a trace to their names; return its path."""
         path = (self.names / f"{trace.values_name}.txt").absolute()
         lines = (f"{bits} {'?red?' if name in ALARMING else ''}{name}\n" for bits, name in trace.values.items())
         path.write_text("".join(lines))

@@ -1,6 +1,6 @@
-"""A GTKWave save file for the waves of two cards, and the viewer.
+"""GTKWave save file for the waves of two cards, and start of the viewer.
 
-The save file opens on what happens at the first lost packet; states and codes are shown by name.
+The save file opens at the first lost packet; states and codes are shown by name.
 """
 
 import os
@@ -23,7 +23,7 @@ def write(run, captures=None):
     ----------
     run : Path
     captures : Path, optional
-        Captures of that run: the first lost packet is looked up there.
+        Captures of that run, in which the first lost packet is found.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def write(run, captures=None):
 
 
 def tell(run, written, view):
-    """Say how to open the waves that :func:`write` has ``written`` for the run folder ``run``, or open them."""
+    """Print how to open the waves that :func:`write` has ``written`` for the run folder ``run``, or open them."""
     if written is None:
         print(f"weft: there are no waves in {run}", file=sys.stderr)
         return
@@ -69,5 +69,5 @@ def tell(run, written, view):
 
 
 def command(waves, save):
-    """The command that opens the waves."""
+    """Return the command that opens the waves."""
     return shlex.join(["gtkwave", str(waves), str(save)])

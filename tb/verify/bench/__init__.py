@@ -1,1 +1,1 @@
-"""Benchmarks: what is measured, and ``weft bench``, which shows it."""
+"""Benchmarks, and ``weft bench``, which runs them."""

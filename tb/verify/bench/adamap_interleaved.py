@@ -1,9 +1,9 @@
-"""How often a retransmission finds its node on the card when several QPs recover at once.
+"""Share of retransmissions that find their node on the card when several QPs recover at once.
 
-The Adamap room as in :mod:`~weft.tb.verify.bench.adamap_stall`, but nothing helps it: the head cache is that of a
-preset, the retransmissions of all QPs come as one stream of packets of 1 KiB at 100 Gb/s without a rest, QPs chosen at
-random packet by packet, and no node lies behind its predecessor, so that each takes a read of its own. Each QP loses
-packets of its own stream as it does there.
+The set-up is that of :mod:`~weft.tb.verify.bench.adamap_stall` under harder conditions: the head cache is that of a
+preset, the retransmissions of all QPs arrive as one stream of packets of 1 KiB at 100 Gb/s without pauses, each packet
+belongs to a random QP, and no two consecutive nodes of a list are in adjacent blocks, so that each node takes a
+separate read. Each QP loses packets as it does there.
 """
 
 import random
@@ -25,7 +25,7 @@ from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.bench.light_room import HitCounter, LightRoom
 from weft.tb.verify.bench.losses import FIRST_PSN, PACKET_CYCLES, batches, nodes_of
 
-MATCHES = 2400          # of all QPs together
+MATCHES = 2400          # sum over all QPs
 READ_CYCLES = 250       # 1 µs
 LINE_STRIDE = 3
 BAR = 0.999
@@ -33,7 +33,7 @@ BAR = 0.999
 
 @dataclass(frozen=True)
 class Case:
-    """One figure: so many QPs at once, ``depth`` nodes of each cached ahead, in the head cache of preset ``card``."""
+    """Settings of one figure: ``qps`` QPs, prefetch depth ``depth``, and the head cache of preset ``card``."""
 
     workload: str
     qps: int
@@ -60,14 +60,14 @@ CASES = [Case(workload, qps, depth, card)
 
 
 def card_params(card):
-    """Preset ``test`` with the head cache of another one."""
+    """Return preset ``test`` with the head cache of another preset."""
     like = preset(card)
     return replace(preset("test"), qps=max(16, like.cache_entries), knit_extents=1, match_queue=like.match_queue,
                    cache_entries=like.cache_entries, prefetch_depth_max=like.prefetch_depth_max)
 
 
 class RecoveringQp:
-    """A list and the retransmissions for it."""
+    """QP with a list of nodes and the retransmissions for it."""
 
     def __init__(self, case, qpn, generation, rng):
         self.qpn, self.generation = qpn, generation
@@ -78,13 +78,13 @@ class RecoveringQp:
         self.lines, self.sent = [], 0
 
     def next_packet(self):
-        """QPN, generation, PSN and RSN of the next retransmission."""
+        """Return QPN, generation, PSN and RSN of the next retransmission."""
         self.sent += 1
         return self.qpn, self.generation, self.psns[self.sent - 1], self.sent - 1
 
 
 def place(qps, rng):
-    """Give the nodes of all lists, and one behind each, a block; no two of a list follow each other.
+    """Assign blocks to the nodes of all lists, plus one at the end of each; no two of a list are adjacent.
 
     Returns the blocks by line.
     """
@@ -99,7 +99,7 @@ def place(qps, rng):
 
 
 async def run_case(room, blocks, case, generation, rng):
-    """All retransmissions of a case; the part of them that did not wait."""
+    """Send all retransmissions of a case; return the fraction that did not wait."""
     room.cache(case.depth)
     qps = [RecoveringQp(case, qpn, generation, rng) for qpn in range(case.qps)]
     blocks.clear()
@@ -124,7 +124,7 @@ async def run_case(room, blocks, case, generation, rng):
 
 @cocotb.test()
 async def stalls(dut):
-    """Leave the figures by name."""
+    """Pass the figures by name to the benchmark."""
     await start_clock(dut)
     blocks = {}
     room = LightRoom(dut, lambda line: blocks.get(line, bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES)
@@ -138,7 +138,7 @@ async def stalls(dut):
 
 
 def measure(progress, cases=CASES, sim="verilator"):
-    """A row for each case."""
+    """Return a row for each case."""
     figures = {}
     for card in {case.card: None for case in cases}:
         mine = [asdict(case) for case in cases if case.card == card]

@@ -1,13 +1,13 @@
-"""How fast retransmissions are matched: lists of 1, 1000 and 100 000 nodes, every encoding, one QP and several.
+"""Speed of matching retransmissions: lists of 1, 1000 and 100 000 nodes, every encoding, one QP and several.
 
-Two surroundings. **The second level alone** (:class:`~weft.hdl.adamap.second_level.SecondLevel`): a header per cycle,
-for each hole of the nodes that are cached, across the ends of nodes and turn by turn for several QPs; latency counts
-from the cycle in which a header is taken to the cycle in which its hole is cleared, the interval is the time between
-two such cycles. **Behind the window** see :mod:`~weft.tb.verify.bench.adamap_match_window`.
+There are two set-ups. **The second level alone** (:class:`~weft.hdl.adamap.second_level.SecondLevel`) gets a header per
+cycle for each hole of the cached nodes, across the ends of nodes, and from several QPs in turn. The latency is the time
+from the cycle in which a header is accepted to the cycle in which its hole is cleared; the interval is the time between
+two cleared holes. For the set-up **with the window** see :mod:`~weft.tb.verify.bench.adamap_match_window`.
 
-Every list is walked from its first node to its last: bursts at its beginning and at its end, and between them a node
-after the other is read, matched and retired (nodes of one hole, reads of 64 ns, so that it takes less long). Nodes are
-made when they are read. A figure for all is the worst of all headers; the spread is the difference of worst and best.
+Every list is processed from its first node to its last: in bursts at its beginning and at its end; in between node by
+node, each read, matched and retired (nodes of one hole, reads of 64 ns, to shorten the run). Nodes are generated when
+they are read. A figure for all cases is the worst of all headers; the spread is the difference between worst and best.
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLE
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=16, prefetch_depth_max=16)
 ALONE = "the second level alone (matcher, head cache, prefetcher)"
-# Name -> (encoding, nodes of a list, QPs)
+# {name: (encoding, nodes of a list, QPs)}
 CASES = {
     **{f"{encoding.name.lower()}_{length}": (encoding, length, 1)
        for encoding in HOLES for length in (1, 1000, 100_000)},
@@ -41,12 +41,12 @@ CASES = {
 
 
 def header(qpn, generation, psn, rsn):
-    """What the window hands on."""
+    """Return a header as the window sends it."""
     return pack(MatchRequest, qpn=qpn, generation=generation, psn=psn % (1 << 32), rsn=rsn % (1 << 24))
 
 
 class Bench:
-    """The lists of a case, and host memory."""
+    """Lists of a case, and host memory."""
 
     def __init__(self, dut):
         self.dut, self.lists, self.pace, self.read, self.fetched = dut, [], "burst", 0, Event()
@@ -57,7 +57,7 @@ class Bench:
     async def _never(self, strobe):
         strobe = getattr(self.dut, strobe)
         while True:
-            await RisingEdge(strobe)    # perhaps for a moment within the cycle
+            await RisingEdge(strobe)    # may be a glitch within the cycle
             await RisingEdge(self.dut.clk)
             assert not int(strobe.value), f"{strobe._name}: a retransmission was not matched"
 
@@ -67,7 +67,7 @@ class Bench:
         return next((block for each in self.lists if any(block := each.block(line))), bytes(abi.BLOCK_BYTES))
 
     async def watch(self, sent, judged):
-        """Cycles of the headers taken and of the holes cleared."""
+        """Record the cycles of accepted headers and of cleared holes."""
         dut, edge = self.dut, RisingEdge(self.dut.clk)
         while True:
             await edge
@@ -78,13 +78,13 @@ class Bench:
                 judged.append(now())
 
     async def settled(self):
-        """Until as many nodes are cached as may be."""
+        """Wait until no more nodes can be cached."""
         await pass_cycles(self.dut, 20)
         while not int(self.dut.idle.value):
             await pass_cycles(self.dut, 20)
 
     async def burst(self, first, count, found):
-        """A header per cycle for the holes of some nodes, QPs in turn."""
+        """Send a header per cycle for the holes of ``count`` nodes, from the QPs in turn; record the times."""
         dut, edge, sent, judged = self.dut, RisingEdge(self.dut.clk), [], []
         await self.settled()
         watch = cocotb.start_soon(self.watch(sent, judged))
@@ -101,7 +101,7 @@ class Bench:
         found["intervals"] += [b - a for a, b in zip(judged, judged[1:], strict=False)]
 
     async def walk(self, first, last):
-        """Match one node after the other as they come."""
+        """Match node after node while the nodes are being read."""
         dut, edge, self.pace = self.dut, RisingEdge(self.dut.clk), "walk"
         for k in range(first, last):
             for each in self.lists:
@@ -118,7 +118,7 @@ class Bench:
         self.pace = "burst"
 
     async def run(self, encoding, length, qps, generation):
-        """A case; its latencies and intervals."""
+        """Run a case; return its latencies and intervals."""
         dut, depth = self.dut, CACHED // qps
         dut.prefetch_depth.value = dut.prefetch_watermark.value = depth
         self.lists = [MadeList(encoding, length, qpn, generation, BURSTS * depth) for qpn in range(qps)]
@@ -143,7 +143,7 @@ class Bench:
 
 @cocotb.test(timeout_time=2, timeout_unit="sec")
 async def matches(dut):
-    """Leave the figures by case."""
+    """Pass the figures by case to the benchmark."""
     await start_clock(dut)
     dut.retransmit_slack.value = 1
     dut.o_report__ready.value = dut.o_qp_error__ready.value = 1
@@ -156,14 +156,14 @@ async def matches(dut):
 
 
 def conditions(name):
-    """Of a case."""
+    """Return the conditions of a case."""
     encoding, length, qps = CASES[name]
     turns = f" by each of {qps} QPs in turn" if qps > 1 else ""
     return f"{ALONE}, the nodes cached ahead; a list of {length} nodes ({encoding.name}) walked to its end{turns}"
 
 
 def measure(progress, cases=tuple(CASES), sim="verilator"):
-    """Rows: the worst of all, then by encoding, list length and QPs; then those behind the window."""
+    """Return the rows: the worst of all, then by encoding, list length and QPs, then those with the window."""
     figures = run_bench(WithQpTable(SecondLevel(PARAMS)), name="adamap_match", cases=__file__, sim=sim, seed=1,
                         optimize="run", timeout_s=3600, settings={"cases": cases, "progress": str(progress)})
     latencies = [x for found in figures.values() for x in found["latencies"]]

@@ -1,7 +1,7 @@
-"""How fast retransmissions are matched behind the window: the whole Adamap room, as packets come to it.
+"""Speed of matching retransmissions in the whole Adamap subsystem, with packets at the input of the window.
 
-Packets for the holes of cached nodes are offered back to back. The interval is the time between two nodes found, the
-latency that from the cycle in which the window takes a packet to the cycle in which its node is found.
+Packets for the holes of cached nodes are offered back to back. The interval is the time between two hits in the head
+cache; the latency is the time from the cycle in which the window accepts a packet to the cycle of its hit.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ QPS = (1, 4)
 
 
 async def watch(dut, taken, found):
-    """Cycles of the packets that the window takes and of the nodes that are found."""
+    """Record the cycles of the packets that the window accepts and of the hits in the head cache."""
     edge = RisingEdge(dut.clk)
     while True:
         await edge
@@ -36,7 +36,7 @@ async def watch(dut, taken, found):
 
 
 async def run_case(room, lists, encoding, qps, generation):
-    """Latencies and intervals of all packets of some QPs."""
+    """Return latencies and intervals of all packets of ``qps`` QPs."""
     depth = CACHED // qps
     nodes = depth * BURSTS
     room.cache(depth)
@@ -64,7 +64,7 @@ async def run_case(room, lists, encoding, qps, generation):
 
 @cocotb.test()
 async def matches(dut):
-    """Leave latencies and intervals by number of QPs."""
+    """Pass latencies and intervals by number of QPs to the benchmark."""
     await start_clock(dut)
     lists = []
     room = LightRoom(dut, lambda line: next((block for each in lists if any(block := each.block(line))),
@@ -81,7 +81,7 @@ async def matches(dut):
 
 
 def measure(_progress=None, sim="verilator"):
-    """Rows: the worst packet, by number of QPs."""
+    """Return the rows: the worst packet, by number of QPs."""
     figures = run_bench(WithQpTable(Adamap(PARAMS)), name="adamap_match_window", cases=__file__, sim=sim, seed=1)
     rows = []
     for qps, found in figures.items():

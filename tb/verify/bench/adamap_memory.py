@@ -1,28 +1,28 @@
-"""Memory of the Adamap room, from the elaborated design: every memory and register of the netlist, by what it is for.
+"""Memory of the Adamap subsystem, from the elaborated design: every memory and register of the netlist, by purpose.
 
-The room is elaborated for two sizes of each of its three tables. A bit that grows with the number of QPs belongs to
-every QP; one that grows with the places of the builder or the entries of the cache belongs to a QP that recovers; what
-grows with none is fixed. So nothing is counted by a formula, and nothing is forgotten that the room holds (its queues
-and pipeline registers are the fixed part).
+The subsystem is elaborated for two sizes of each of its three tables. A bit that grows with the number of QPs belongs
+to every QP. A bit that grows with the open nodes of the builder or the entries of the cache belongs to a QP in
+recovery. The remaining bits are fixed. Therefore no formula is involved, and all storage of the subsystem is counted
+(its queues and pipeline registers are in the fixed part).
 
-**The content**: each bit once, as the room alone holds it, with a window of 128 bits.
+**Content**: each bit once, as in the subsystem alone, with a window of 128 bits.
 
-- ``adamap_sram_bytes_per_qp``: window row, posted values, list state, list head, work list: what a QP occupies whether
-  or not it recovers.
-- ``adamap_sram_bytes_recovering_qp``: that, one place of the builder and one entry of the cache.
-- ``adamap_sram_total_10k_qps_5pct``: 10 000 QPs, of which 5 % recover at one time, and the fixed part.
-- ``adamap_sram_fixed``: what does not grow.
+- ``adamap_sram_bytes_per_qp``: window row, posted values, list state, list head, work list: the memory of a QP, in
+  recovery or not.
+- ``adamap_sram_bytes_recovering_qp``: the same plus one open node of the builder and one entry of the cache.
+- ``adamap_sram_total_10k_qps_5pct``: 10 000 QPs, of which 5 % recover at the same time, plus the fixed part.
+- ``adamap_sram_fixed``: the fixed part.
 
-What they consist of, per QP, per place of the builder and per entry of the cache: ``adamap_sram_per_...``, one row for
-each memory, and ``adamap_registers_per_...``, one row for the registers of each block. A place is an open node in its
-encoding with its counters (tag, age and rank of the place are registers); an entry is a node as it was fetched, one bit
-for each of 64 holes, how many are open, and the block it lies in (its tag is registers).
+The parts per QP, per open node of the builder (``place``) and per entry of the cache are ``adamap_sram_per_...``, one
+row for each memory, and ``adamap_registers_per_...``, one row for the registers of each block. An open node is stored
+in its encoding with its counters (tag, age and rank are registers). An entry is a node as it was read, one bit for each
+of 64 holes, the number of open holes, and the number of its block (the tag is in registers).
 
-``qp_table_...`` is an entry of the QP table and its fields, outside of the room.
+``qp_table_...`` is an entry of the QP table and its fields, outside the subsystem.
 
-**What an FPGA spends** (``..._default``): further, a copy of each memory for every read port after the first, the QP
-table with its read ports, and as many entries of the cache as a QP that recovers takes at the default prefetch depth.
-Suffixes name presets; the figure without one is that of the preset with the most.
+**Cost in an FPGA** (``..._default``) adds a copy of each memory for every read port after the first, the QP table with
+its read ports, and the cache entries that a QP in recovery uses at the default prefetch depth. Suffixes name presets;
+the figure without a suffix is that of the preset with the largest value.
 """
 
 from dataclasses import replace
@@ -44,24 +44,24 @@ CONTENT = "each bit of the room counted once: no copies for read ports, no QP ta
 
 
 def qp_table(params, *, readers):
-    """The QP table as the card has it."""
+    """Return the QP table of the card."""
     return QP_TABLE.memory(params, readers=readers)
 
 
 def qp_states(params, *, readers):
-    """What of it most readers see."""
+    """Return the part of the QP table that most readers use."""
     return QP_STATES.memory(params, readers=readers)
 
 
 def growth(params, name, to, *, copies=False):
-    """Bits per unit of parameter ``name`` between its value in ``params`` and ``to``, by module and memory."""
+    """Return ``{(module, memory): bits}`` per unit of parameter ``name``, from its value in ``params`` to ``to``."""
     units = to - getattr(params, name)
     at, beside = (storage(Adamap, each, copies=copies) for each in (params, replace(params, **{name: to})))
     return {key: (beside[key] - at[key]) / units for key in at | beside if beside[key] != at[key]}
 
 
 def content_rows():
-    """The room alone, each bit once."""
+    """Return the rows of the subsystem alone, with each bit counted once."""
     per_qp, per_place, per_entry = (growth(BASE, name, 2 * getattr(BASE, name)) for name in TABLES)
     qp, place, entry = (sum(part.values()) / 8 for part in (per_qp, per_place, per_entry))
     fixed = storage(Adamap, BASE).total() / 8 - qp * BASE.qps - place * BASE.builder_slots - entry * BASE.cache_entries
@@ -80,7 +80,7 @@ def content_rows():
 
 
 def table_rows():
-    """What the QP table holds of a QP, by field: the room and the receive path read it, neither keeps a copy."""
+    """Return the rows of a QP's entry in the QP table; the subsystem and the receive path keep no copy of it."""
     fields = [(name, shape.shape.width) for name, shape in qp_entry(BASE)]
     whole = Row("qp_table_bytes_per_qp", "B", sum(bits for _, bits in fields) / 8)
     rows = [whole, *(Row(f"qp_table_bits_per_qp_{name}", "bit", bits) for name, bits in fields)]
@@ -88,12 +88,12 @@ def table_rows():
 
 
 def default_rows(card):
-    """What an FPGA spends for a preset."""
+    """Return the rows of the cost in an FPGA for a preset."""
     built = preset(card)
     table = sum(storage(memory, built, copies=True, readers=readers).total()
                 for memory, readers in ((qp_table, QP_READERS), (qp_states, STATE_READERS))) / 8
     whole = storage(Adamap, built, copies=True).total() / 8
-    # A QP's part does not depend on how many there are, and fewer are elaborated sooner.
+    # The part of a QP does not depend on the number of QPs, and fewer QPs are elaborated faster.
     few = replace(built, qps=BASE.qps)
     qp, place, entry = (sum(growth(few, name, getattr(few, name) // 2, copies=True).values()) / 8 for name in TABLES)
     fixed = whole - qp * built.qps - place * built.builder_slots - entry * built.cache_entries
@@ -115,7 +115,7 @@ def _total_kib(per_qp, recovers, fixed):
 
 
 def measure(_progress=None):
-    """The rows: what FPGAs spend, then the content and what it consists of."""
+    """Return the rows: cost in FPGAs, then the content and its parts."""
     by_card = {card: default_rows(card) for card in PRESETS}
     most = max(by_card.values(), key=lambda rows: rows[1].value)
     per_card = [replace(row, name=f"{row.name}_{card}") for card, rows in by_card.items() for row in rows]

@@ -1,20 +1,20 @@
-"""How often a retransmission finds its node on the card when one QP recovers and nothing is in its way.
+"""Share of retransmissions that find their node on the card when one QP recovers, under favourable conditions.
 
-The Adamap room before a host memory that takes its time, a head cache larger than that of preset ``test``; for
-several QPs at once see :mod:`~weft.tb.verify.bench.adamap_interleaved`, whose figures come with these.
+The Adamap subsystem runs with a host memory that has latency, and with a head cache larger than that of preset
+``test``. For several QPs at once see :mod:`~weft.tb.verify.bench.adamap_interleaved`, whose figures come with these.
 
-A fraction is that of the retransmissions whose node was cached when they came; the others waited for a read.
-Packets of 1 KiB at 100 Gb/s, so one retransmission per 22.1 cycles when they come back to back.
+A figure is the fraction of retransmissions whose node was cached when they arrived; the others waited for a read.
+Packets have 1 KiB at 100 Gb/s: one retransmission per 22.1 cycles when they arrive back to back.
 
-- ``batched``: 1e-3 of the packets are lost at random; losses are reported once per millisecond. What one report
-  tells of comes back in one piece.
+- ``batched``: 1e-3 of the packets are lost at random; losses are reported once per millisecond. The retransmissions
+  that a report causes arrive back to back.
 - ``comb``: every 384th packet is lost; reported in the same way.
-- ``immediate``: 1e-3 are lost at random, each is reported at once, so retransmissions are as far apart as losses.
+- ``immediate``: 1e-3 are lost at random and reported at once, so that retransmissions have the distances of losses.
 
-``n`` is the register ``prefetch_depth``, and the watermark. Nodes are those of the builder (its model, with which the
-RTL is compared); ``raw`` is a card whose builder knows the bitmap alone (``CardParams.node_encodings``). Every list is
-linked far ahead, as with a long round-trip time, in consecutive blocks. Time in which nothing happens on the card is
-skipped: until the next batch, or loss, the prefetcher has come to rest anyway.
+``n`` is the register ``prefetch_depth``, and the watermark. Nodes come from the builder's model, with which the RTL is
+compared; ``raw`` is a card whose builder has only the bitmap encoding (``CardParams.node_encodings``). Every list is
+linked far ahead, as with a long round-trip time, in consecutive blocks. Time without activity on the card is skipped:
+the prefetcher is idle before the next batch or loss in any case.
 """
 
 import random
@@ -52,7 +52,7 @@ BAR = 0.999
 
 
 class Scenario:
-    """A list and the retransmissions for it."""
+    """List of nodes and the retransmissions for it."""
 
     def __init__(self, workload, builder, generation, rng):
         self.batches, self.generation = batches(workload, MATCHES[workload], rng), generation
@@ -63,13 +63,13 @@ class Scenario:
         return sum(map(len, self.batches)) / len(self.nodes)
 
     def block(self, line):
-        """A block of host memory; behind the list it holds nothing."""
+        """Return a block of host memory; blocks after the list are zero."""
         k = line - FIRST_LINE
         return self.nodes[k].pack(next_line=line + 1, next_adjacent=1) if k < len(self.nodes) else bytes(64)
 
 
 async def run_scenario(room, scenario):
-    """Send all retransmissions; the part of them that did not wait."""
+    """Send all retransmissions; return the fraction that did not wait."""
     await room.create(0, scenario.generation, first_psn=FIRST_PSN, end_psn=scenario.batches[-1][-1] + FIRST_PSN + 1,
                       line=FIRST_LINE, nodes=len(scenario.nodes))
     hits, rsn, before = HitCounter(room.dut), 0, None
@@ -93,7 +93,7 @@ async def run_scenario(room, scenario):
 
 @cocotb.test()
 async def stalls(dut):
-    """Leave the figures by name."""
+    """Pass the figures by name to the benchmark."""
     rng = random.Random(1)
     await start_clock(dut)
     scenario = latency = None
@@ -110,7 +110,7 @@ async def stalls(dut):
 
 
 def show(figures):
-    """The table on the terminal."""
+    """Print the figures as a table."""
     table = Table(title="retransmissions that find their node on the card", box=None, pad_edge=False)
     for column in ("losses", "builder", "holes per node", "read", *(f"n={n}" for n in DEPTHS)):
         table.add_column(column, justify="right" if column[0] in "nh" else "left")
@@ -125,14 +125,14 @@ def show(figures):
 
 
 def conditions(workload, speed, builder):
-    """What the figures of a case have in common."""
+    """Return the common conditions of the figures of a case."""
     return (f"1 QP, at rest before each batch, {PARAMS.cache_entries} cache entries, nodes in consecutive blocks and "
             f"linked far ahead, {'of the bitmap alone, ' if builder else ''}{READS[speed]}, packets of 1 KiB at "
             f"100 Gb/s, {LOST[workload]}")
 
 
 def measure(progress, *, cases=None, sim="verilator"):
-    """Rows and a table: one QP, then several."""
+    """Return the rows and print a table: one QP, then several."""
     cases = cases or [(w, n, s, b) for b in BUILDERS for s in LATENCIES for w in MATCHES for n in DEPTHS]
     figures = run_bench(WithQpTable(Adamap(PARAMS)), name="adamap_stall", cases=__file__, sim=sim, seed=1,
                         optimize="run", settings={"cases": cases, "progress": str(progress)}, timeout_s=1800)

@@ -1,4 +1,4 @@
-"""What a benchmark is, and all of them by name."""
+"""Benchmark type, and all benchmarks by name."""
 
 import importlib
 from dataclasses import dataclass, replace
@@ -8,17 +8,17 @@ HERE = "weft.tb.verify.bench"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A function that measures.
+    """Function that measures, with its description.
 
     Attributes
     ----------
     about : str
-        One sentence.
+        Description in one sentence.
     module, function : str
         ``function(progress)`` of ``module``, a name below :data:`HERE` or, with a dot, below ``weft.tb``, returns rows.
-        While it measures it may append JSON lines ``{"phase", "done", "total"}`` to the file ``progress``.
+        Meanwhile it may append JSON lines ``{"phase", "done", "total"}`` to the file ``progress``.
     conditions : str
-        Of every row that does not name its own.
+        Conditions of every row that has none.
     """
 
     about: str
@@ -27,7 +27,7 @@ class Benchmark:
     conditions: str = ""
 
     def measure(self, progress):
-        """The rows, each with its conditions."""
+        """Run the benchmark; return its rows, each with its conditions."""
         return [replace(row, conditions=row.conditions or self.conditions) for row in self._rows(progress)]
 
     def _rows(self, progress):
@@ -35,7 +35,7 @@ class Benchmark:
         return getattr(importlib.import_module(module), self.function)(progress)
 
 
-# What the benchmarks of two cards have in common.
+# Common conditions of the benchmarks of two cards.
 CARDS = ("two cards of preset test with 100 Gb/s between them, hosts that answer a read in 1 µs (±10 %), a cable "
          "without length, and a driver that takes no time")
 WIDE_AREA = "packet-level model, seed 1, no congestion control, a way back that loses nothing"

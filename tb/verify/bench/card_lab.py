@@ -1,4 +1,4 @@
-"""Two cards of preset ``test`` brought up, on a cable without length, for measurements."""
+"""Two cards of preset ``test``, brought up for measurements, with a cable without delay."""
 
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.host import HostConfig
 
 PRESET = "test"
-SILENCE_NS = 1_000_000     # a transfer without a completion for so long has failed
+SILENCE_NS = 1_000_000     # a transfer without a completion for this time has failed
 
 
 class Lab(RtlPair):
-    """Two cards brought up, and what is measured on them.
+    """Two cards brought up for measurements, and the figures measured on them.
 
     Parameters
     ----------
@@ -27,13 +27,13 @@ class Lab(RtlPair):
     settings : dict
     host : HostConfig, optional
     straddle : bool
-        Of the cards (``CardParams.straddle``).
+        Setting of the cards (``CardParams.straddle``).
 
     Attributes
     ----------
     figures : dict
     ring_log2 : dict of side
-        Of the rings' depths, see ``ContextConfig``.
+        Logarithms of the rings' depths, see ``ContextConfig``.
     """
 
     def __init__(self, dut, settings, host=None, straddle=False):
@@ -45,7 +45,7 @@ class Lab(RtlPair):
         self.figures = {}
 
     def tell(self, phase, done=0, total=1):
-        """A line of progress."""
+        """Append a line to the progress file."""
         tell(self.settings["progress"], phase, done, total)
 
     async def start(self):
@@ -55,7 +55,7 @@ class Lab(RtlPair):
         await super().start()
 
     async def join(self, length, pmtu, window=WINDOW, qps=1, **options):
-        """An endpoint on each side, connected with each other, a receive posted on each QP."""
+        """Open an endpoint on each side, connect both, and post a receive on each QP; return ``{side: endpoint}``."""
         ends = {side: await self.call(Endpoint, self.contexts[side], length, window=window, qps=qps, **options)
                 for side in SIDES}
         await self.connect(ends, path_mtu=MTU[f"MTU_{pmtu}"])

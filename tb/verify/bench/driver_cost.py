@@ -1,4 +1,4 @@
-"""What the driver itself takes per chunk, and how often it rings per posted list, over functional cards."""
+"""CPU time of the driver per chunk, and doorbells per posted list, on functional cards."""
 
 import itertools
 import time
@@ -10,30 +10,30 @@ from weft.tb.sim.pair.operation_pair import OperationPair
 
 CHUNK_BYTES = 64 << 10
 CHAIN, CHAINS, WARM = 16, 60, 4
-STEP_NS = 20_000     # between two rounds of the drivers
+STEP_NS = 20_000     # time between two rounds of the drivers
 
 
 class DriverCost:
-    """Lists of writes of a chunk each, A to B, on one QP.
+    """Cost of lists of writes of one chunk each, from A to B, on one QP.
 
-    Counted is the CPU time of this thread in every call of the two drivers: ``post_send`` of the list, a round of
-    progress of each every ``STEP_NS``, whether it has something to do or not, until all completions were taken, and
-    the taking. So it is all Python from the work request to its completion on both sides: checks, turns, descriptors,
-    doorbells, reports, acknowledgements, timers, completions. Reads and writes of host memory are counted as well.
+    The cost is the CPU time of this thread in all calls of the two drivers: ``post_send`` of the list; a round of
+    progress of each driver every ``STEP_NS``, busy or not, until all completions have been polled; and the polling.
+    It therefore covers all Python code from the work request to its completion on both sides: checks, turns,
+    descriptors, doorbells, reports, acknowledgements, timers, completions, and accesses to host memory.
 
-    Not counted are functional cards and link. They run between the calls; where a call writes a register, the time
-    that its card takes is taken off, and so is what it takes to read the clock, a system call. But the cards drive the
-    driver's code and data out of the caches of the processor, and it has to fetch them again: :attr:`us_per_chunk` has
-    that in it, :attr:`warm_us_per_chunk` has not.
+    The cost excludes the functional cards and the link, which run between the calls. Where a call writes a register,
+    the time of the card's model is subtracted, and so is the time to read the clock, a system call. However, the cards
+    evict the driver's code and data from the processor's caches, and the driver has to fetch them again:
+    :attr:`us_per_chunk` includes this effect, :attr:`warm_us_per_chunk` does not.
 
     Attributes
     ----------
     us_per_chunk : float
-        CPU time of both drivers, the least of all lists.
+        CPU time of both drivers, the minimum over all lists.
     warm_us_per_chunk : float
-        The same of drivers each of whose calls comes right behind the same call of two others.
+        The same if each call directly follows the same call of two other drivers.
     doorbells_per_list : float
-        Writes of the doorbell of new work while a list is posted and handed over.
+        Writes of the send doorbell while a list is posted and handed over.
     """
 
     def __init__(self):
@@ -43,7 +43,7 @@ class DriverCost:
 
 
 def _run_lists(count):
-    """The least microseconds per chunk of so many pairs that take turns, and how often their doorbells rang."""
+    """Run lists on ``count`` pairs in turns; return the minimum microseconds per chunk of each, and all doorbells."""
     pairs, costs = [_MeasuredPair() for _ in range(count)], []
     for _ in range(CHAINS):
         _run_list(pairs)
@@ -54,13 +54,13 @@ def _run_lists(count):
 
 
 def _reading_ns():
-    """What it takes to read the clock."""
+    """Return the time that a reading of the clock takes."""
     times = [time.thread_time_ns() for _ in range(1000)]
     return min(after - before for before, after in itertools.pairwise(times))
 
 
 def _run_list(pairs):
-    """A list on each of them, call by call in turns."""
+    """Run a list on each pair, call by call in turns."""
     for pair in pairs:
         pair.post()
     while any(pair.left for pair in pairs):
@@ -74,7 +74,7 @@ def _run_list(pairs):
 
 
 class _MeasuredPair(OperationPair):
-    """Two hosts whose drivers' calls are timed."""
+    """Two hosts with timed calls of the drivers."""
 
     def __init__(self):
         super().__init__(length=CHAIN * CHUNK_BYTES, cap={"max_send_wr": 2 * CHAIN}, path_mtu=MTU.MTU_4096)
@@ -84,7 +84,7 @@ class _MeasuredPair(OperationPair):
             device.card.write = self._apart(device.card.write)
 
     def _apart(self, write):
-        """A card's ``write``, whose time does not count."""
+        """Wrap a card's ``write`` to exclude its time."""
         def apart(offset, value):
             start = time.thread_time_ns()
             write(offset, value)
@@ -94,7 +94,7 @@ class _MeasuredPair(OperationPair):
         return apart
 
     def _timed(self, function, *args):
-        time.thread_time_ns()      # the kernel's part is not the driver's, and as cold as it is
+        time.thread_time_ns()      # warms the kernel's clock path, which is not part of the driver
         start = time.thread_time_ns()
         result = function(*args)
         self._ns += time.thread_time_ns() - start - self._reading_ns
@@ -112,18 +112,18 @@ class _MeasuredPair(OperationPair):
         self.left = CHAIN
 
     def progress(self, end):
-        """A round of one driver."""
+        """Run a round of progress of one driver."""
         self._timed(self.hosts[end].context.progress)
 
     def poll(self):
-        """Take completions."""
+        """Poll completions."""
         self.left -= self._timed(self.hosts[0].cq.take, CHAIN)[0]
 
     def let_cards_work(self):
-        """Until the next round."""
+        """Run cards and link until the next round."""
         self.pair.loop.run(self.pair.loop.now_ns + STEP_NS)
 
     def take_us(self):
-        """Microseconds since the last time."""
+        """Return the microseconds since the last call."""
         ns, self._ns = self._ns, 0
         return ns / 1_000

@@ -1,7 +1,7 @@
-"""How QPs of one card share the line: QPs with messages of different sizes, and QPs beside one that loses packets.
+"""Fairness between QPs of one card: QPs with messages of different sizes, and QPs beside one that loses packets.
 
-All QPs of host A write to host B and always have more to send. A QP's part is the payload that its frames carry,
-retransmissions included, as the link sees them after the cards had time to begin.
+All QPs of host A write to host B and always have further messages to send. The share of a QP is the payload of its
+frames on the link, retransmissions included, after a start-up time.
 """
 
 import itertools
@@ -21,28 +21,28 @@ BEGIN_NS, MEASURED_NS, STEP_NS = 300_000, 2_000_000, 2_000
 LOSS = 0.2
 BYTES = 64 << 10
 JAIN, JAIN_BESIDE_LOSS = 0.99, 0.95
-LOSER_SHARE = 1.05       # of a QP that loses packets, of what is fair
+LOSER_SHARE = 1.05       # of the fair share, for a QP that loses packets
 
 
 def sizes():
-    """Message sizes of all QPs, evenly spaced in their logarithm."""
+    """Return the message sizes of all QPs, evenly spaced on a logarithmic scale."""
     return [round(SMALLEST * (LARGEST / SMALLEST) ** (n / (QPS - 1))) for n in range(QPS)]
 
 
 def jain(parts):
-    """Jain's index: 1 if all parts are the same, 1/n if one has everything."""
+    """Return Jain's index: 1 if all parts are equal, 1/n if one QP gets everything."""
     return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts))
 
 
 class Contest:
-    """QPs that all want to send.
+    """QPs that compete for the line.
 
     Parameters
     ----------
     sizes : list of int
-        Bytes of the messages of each QP.
+        Message length of each QP in bytes.
     losses : dict
-        Chance that a data packet is lost, by number of the QP.
+        Probability that a data packet is lost, by number of the QP.
     seed : int
 
     Attributes
@@ -69,12 +69,12 @@ class Contest:
         self.parts = [self._bytes[n] for n in range(len(sizes))]
 
     def close(self):
-        """Let everything end, and give it back."""
+        """Let all outstanding work complete, and free everything."""
         self.pair.pair.links[0].drop = None
         self.pair.close()
 
     def _frame(self, frame):
-        """Count a frame that A sends, and say whether it is lost."""
+        """Count a frame that A sends; return whether it is lost."""
         if frame[wire.BTH_OFFSET] not in wire.DATA_OPCODES:
             return False
         qp = self._number[int.from_bytes(frame[wire.BTH_OFFSET + 5:wire.BTH_OFFSET + 8], "big")]
@@ -88,7 +88,7 @@ class Contest:
         qp.post_send(wr)
 
     def _run(self, ns):
-        """Let time go on; what completes is asked for again."""
+        """Run for ``ns``, and replace each completed message by a new one."""
         a, loop = self.pair.hosts[0], self.pair.pair.loop
         end = loop.now_ns + ns
         for now in itertools.count(loop.now_ns + STEP_NS, STEP_NS):
@@ -104,7 +104,7 @@ class Contest:
 
 
 def rows():
-    """The figures; each QP posts whatever it may."""
+    """Return the rows; each QP posts as many requests as its window allows."""
     apart = Contest(sizes()).parts
     beside = Contest([BYTES] * QPS, {0: LOSS}).parts
     loser, others = beside[0], beside[1:]

@@ -1,13 +1,13 @@
-"""What an attack leaves of an honest transfer: two cards under their drivers, and frames from outside at their MACs.
+"""Effect of attacks on an honest transfer: two cards under their drivers, and frames from outside at their MACs.
 
-Card A writes to card B over a stretch of 50 Gb/s; what an attacker sends comes in at 45 Gb/s, so that the MAC of
-100 Gb/s carries both. One QP more of card B, whose peer is the attacker, has acknowledged all that is sent to it.
+Card A writes to card B over a link limited to 50 Gb/s. The attacker's frames arrive at 45 Gb/s, so that the MAC of
+100 Gb/s carries both. A second QP of card B has the attacker as its peer and has acknowledged all packets sent to it.
 
-- ``hostile_goodput_kept_<kind>``: payload over the time from its first packet in host memory to its last, as a part of
-  what it is without an attack, before the first and behind the last.
-- ``hostile_false_completions``: work completed whose bytes were not there, or that nobody posted.
-- ``hostile_wrong_bytes``: of the memory that both hosts registered, and writes to memory that is no card's to write.
-- ``hostile_objects_grown``: collections of both drivers that an attack made longer, and knitting blocks not given back.
+- ``hostile_goodput_kept_<kind>``: goodput from the first packet in host memory to the last, relative to the goodput
+  without an attack, which is measured before the first attack and after the last.
+- ``hostile_false_completions``: completions whose data was missing, or that belong to no posted request.
+- ``hostile_wrong_bytes``: wrong bytes in the registered memory of both hosts, and DMA writes outside allowed memory.
+- ``hostile_objects_grown``: collections of both drivers that an attack made longer, and knitting blocks not freed.
 """
 
 import random
@@ -43,15 +43,15 @@ from weft.tb.verify.bench.meters import meter_placed
 PRESET = "test"
 HONEST_GBPS, ATTACK_GBPS = 50, 45
 PMTU, MESSAGE_BYTES, WINDOW = 1024, 16 << 10, 8
-PAYLOAD, GUARD = 256 << 10, 4096      # bytes of a transfer, and of untouched memory on both sides of what it fills
+PAYLOAD, GUARD = 256 << 10, 4096      # bytes of a transfer, and of unused memory before and after its destination
 KEPT = 0.95
 SILENCE_NS, LOOK_NS, SETTLE_NS = 1_000_000, 2_000, 20_000
-POOL = 64                              # different frames of an attack, one after the other over and over
-GROWTH = 64                            # entries by which a collection may differ after traffic of any kind
+POOL = 64                              # different frames of an attack, sent cyclically
+GROWTH = 64                            # allowed growth of a collection in entries, caused by any traffic
 
 
 class Battle:
-    """Both cards, the honest pair and the victim, and what was found.
+    """Both cards, the honest pair, the victim, and the findings.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Battle:
         self.victim.connect(me.connections[0], path_mtu=MTU[f"MTU_{PMTU}"])
 
     def _attacker(self, side):
-        """Who knows all of the honest QP of a side, and is the victim's peer."""
+        """Return an attacker that knows everything about the honest QP of a side, and is the victim's peer."""
         end, queue = self.ends[side], self.ends["a"].qps[0].sender.queue
         psns = range(queue.next_psn, queue.next_psn + self.payload // PMTU)
         victim = Mark(side, self.victim.qp_num, range(self.victim.attr.rq_psn - 100, self.victim.attr.rq_psn),
@@ -88,7 +88,7 @@ class Battle:
         return Attacker(self.rng, mark, victim)
 
     async def _attack(self, kind, side):
-        """Frames at the MAC of a side until the transfer is over."""
+        """Send frames to the MAC of a side until the transfer is over; return their number."""
         attacker, mac = self._attacker(side), self.pair.env.sides[side].mac_rx
         pool = [attacker.draw(kind) for _ in range(POOL)]
         due, number = get_sim_time("ns"), 0
@@ -102,7 +102,7 @@ class Battle:
         return number
 
     def _send(self, data):
-        """Card A's program: at each completion the bytes must be where they were written to."""
+        """Run the program of card A: at each completion, the data must be at its destination."""
         me, you = self.ends["a"], self.ends["b"]
         todo, posted = deque(range(0, self.payload, MESSAGE_BYTES)), {}
         while todo or posted:
@@ -122,14 +122,14 @@ class Battle:
         self.over = True
 
     def _serve(self):
-        """Card B's program waits for the other's end."""
+        """Run the program of card B until the transfer is over."""
         context = self.ends["b"].context
         while not self.over:
             context.progress()
             context.wait(LOOK_NS)
 
     async def transfer(self, name, kind=None):
-        """A transfer, beside an attack unless ``kind`` is None."""
+        """Run a transfer, with an attack unless ``kind`` is None."""
         you, self.over = self.ends["b"], False
         data = self.rng.randbytes(self.payload)
         self.ends["a"].mr.write(data, offset=GUARD)
@@ -177,7 +177,7 @@ class Battle:
         self.false += len(self.cq.take(64)[1])
 
     def _check_attack(self, kind, sent, counted):
-        """The attack took place, and nearly all of it was refused for its reason; what else of it came was raw."""
+        """Assert that the attack took place and that all its frames were dropped for its reasons or received raw."""
         self.drops[kind] = {side: {name: n for name, n in counted[side].items() if n and name.startswith("drop_")}
                             for side in SIDES}
         for side, number in sent.items():
@@ -215,13 +215,13 @@ async def battle(dut):
 
 
 def fight_all(kinds, progress, *, payload=PAYLOAD, seed=1):
-    """Run the bench with these kinds of attack; what was found."""
+    """Run the bench with these kinds of attack; return the findings."""
     settings = {"kinds": list(kinds), "payload": payload, "progress": str(progress)}
     return run_cards(preset(PRESET), __file__, settings, seed=seed)
 
 
 def rows(found):
-    """Rows of the report."""
+    """Yield the rows of the report."""
     goodput = found["goodput"]
     alone = (goodput["before"] + goodput["after"]) / 2
     limit = HONEST_GBPS * PMTU / (wire.header_bytes(wire.Opcode.WRITE_ONLY) + PMTU + wire.ICRC_BYTES
@@ -236,5 +236,5 @@ def rows(found):
 
 
 def measure(progress):
-    """The rows of all kinds."""
+    """Return the rows of all kinds."""
     return list(rows(fight_all(KINDS, progress)))

@@ -1,9 +1,9 @@
 """Latencies of a write of 64 bytes through idle cards, in simulated time.
 
-Its descriptor is pushed, so the card reads host memory once, for the payload. What that takes is left out of
-``doorbell_to_mac_cycles``, which counts from the host's write to the first beat of the frame;
-``mac_to_dma_write_cycles`` from there to the first beat of the payload's write. ``inline_...`` are those of a write
-whose payload is in the descriptor: no host memory is read for it.
+Its descriptor is pushed, so the card reads host memory only once, for the payload. The latency of that read is excluded
+from ``doorbell_to_mac_cycles``, which counts from the host's write to the first beat of the frame.
+``mac_to_dma_write_cycles`` counts from the first beat at the receiver to the first beat of the payload's DMA write.
+``inline_...`` are the latencies of a write with the payload in the descriptor, which needs no read of host memory.
 """
 
 import statistics
@@ -31,7 +31,7 @@ AT_MOST = {"post_send_to_receiver_completion_ns": 1_519, "doorbell_to_mac_cycles
 
 
 async def measure_pings(lab):
-    """Small writes, one at a time; leaves the medians."""
+    """Send small writes, one at a time; store the medians."""
     ends = await lab.join(4096, 4096, inline=PING_BYTES)
     for kind, flags in (("latency", 0), ("inline", SendFlags.INLINE)):
         found = []
@@ -101,7 +101,7 @@ def take(endpoint, times):
 
 @cocotb.test()
 async def pings(dut):
-    """Leave the medians."""
+    """Pass the medians to the benchmark."""
     lab = Lab(dut, given())
     await lab.start()
     await measure_pings(lab)
@@ -110,7 +110,7 @@ async def pings(dut):
 
 
 def measure(progress):
-    """The rows."""
+    """Return the rows."""
     figures = run_cards(preset(PRESET), __file__, {"progress": str(progress)}, seed=1)
     return [*_rows(figures["latency"], ""), *_rows(figures["inline"], "inline_")]
 

@@ -1,6 +1,6 @@
-"""The Adamap room with a driver and a host memory that do nothing while nothing happens, for long measurements.
+"""Adamap subsystem with a driver and a host memory that use no time while idle, for long measurements.
 
-:class:`~weft.tb.sim.block.adamap.room_port.RoomPort` checks more and works in every cycle.
+:class:`~weft.tb.sim.block.adamap.room_port.RoomPort` checks more, but is active in every cycle.
 """
 
 import cocotb
@@ -13,20 +13,20 @@ from weft.tb.sim.block.adamap.with_qp_table import write_qp
 from weft.tb.sim.stream.payload import pack
 from weft.tb.sim.stream.stream import StreamSource
 
-LOOK_CYCLES = 12    # between two looks whether the room is idle
+LOOK_CYCLES = 12    # between two polls of the idle signal
 LOOKS = 3
 
 
 class LightRoom:
-    """Takes all reports and judgements at once and forgets them.
+    """Driver of the subsystem that accepts and ignores all reports and verdicts.
 
     Parameters
     ----------
     dut
     read : callable(line)
-        A block of host memory.
+        Returns a block of host memory.
     latency : callable()
-        Cycles of a read.
+        Returns the cycles of a read.
     """
 
     def __init__(self, dut, read, latency):
@@ -43,11 +43,11 @@ class LightRoom:
         await open_extent(self.dut)
 
     def cache(self, depth):
-        """So many nodes of a list are cached ahead."""
+        """Set prefetch depth and watermark."""
         self.dut.registers__prefetch_depth.value = self.dut.registers__prefetch_watermark.value = depth
 
     async def create(self, qpn, generation, *, first_psn, end_psn, line, nodes):
-        """A QP with losses from ``first_psn`` to before ``end_psn`` and a list of ``nodes``, the first at ``line``."""
+        """Create a QP with losses from ``first_psn`` up to ``end_psn`` - 1, and a list of nodes from ``line`` on."""
         who = {"qpn": qpn, "generation": generation}
         await write_qp(self.dut, **who)
         await self._create.send(pack(ListCreate, **who, psn=end_psn))
@@ -56,19 +56,19 @@ class LightRoom:
             await self._ring("link_doorbell", word)
 
     async def destroy(self, qpn, generation):
-        """Returns when nothing of the QP is left."""
+        """Destroy the list of a QP and wait until the subsystem reports it destroyed."""
         self._destroy.send_nowait(pack(QpRef, qpn=qpn, generation=generation))
         await RisingEdge(self.dut.clk)
         while not int(self.dut.qp_control__destroyed.value):
             await RisingEdge(self.dut.clk)
 
     def retransmit(self, qpn, generation, psn, rsn):
-        """Offer a retransmission behind those offered before."""
+        """Queue a retransmission after those queued before."""
         self._judge.send_nowait(pack(WindowRequest, qpn=qpn, generation=generation, psn=psn % (1 << 24),
                                      rsn=rsn % (1 << 24), retransmission=1))
 
     async def rest(self):
-        """Until everything offered was taken and nothing is under way."""
+        """Wait until all queued packets have been accepted and nothing is outstanding."""
         await self._judge.idle()
         quiet = 0
         while quiet < LOOKS:
@@ -84,7 +84,7 @@ class LightRoom:
 
 
 class HitCounter:
-    """Counts the retransmissions whose node was cached when they came; they are two cycles apart at least."""
+    """Counter of retransmissions that find their node cached; hits must be at least two cycles apart."""
 
     def __init__(self, dut):
         self.dut, self.count = dut, 0

@@ -1,4 +1,4 @@
-"""Payload rates of two cards, counted in simulated time; how, see :mod:`~weft.tb.verify.bench.meters`."""
+"""Payload rates of two cards in simulated time, measured with :mod:`~weft.tb.verify.bench.meters`."""
 
 import itertools
 import os
@@ -35,32 +35,32 @@ PROGRESS_NS = 2_000
 
 @dataclass(frozen=True)
 class Transfer:
-    """One measurement.
+    """Settings of one measurement.
 
     Attributes
     ----------
     name : str
-        Suffix of the figures.
+        Suffix of the names of the figures.
     pmtu : int
     qps : int
-        They share the messages in turn.
+        Number of QPs, which get the messages in turn.
     loss : float
-        Part of the frames that the link loses in each direction.
+        Fraction of the frames that the link loses in each direction.
     payload : int
         Bytes in each direction.
     senders : str
         ``"ab"``: both at once; ``"a"``: A to B alone.
     bar : float or None
-        Part of :func:`limit_gbps` that must be reached.
+        Required fraction of :func:`limit_gbps`.
     message_bytes : int
     window : int
         Messages in flight per QP.
     from_byte, to_byte : int
-        Where in a page source and destination begin.
+        Offsets of source and destination in a page.
     line_gbps : float
         Rate of the MACs.
     immediates : int
-        Of so many messages one has an immediate, which takes a receive of the peer's; 0: the last one alone.
+        One of this number of messages has an immediate, which consumes a receive of the peer's; 0: only the last one.
     inline : bool
         Messages are posted inline.
     split : bool
@@ -68,7 +68,7 @@ class Transfer:
     straddle : bool
         The cards have straddle.
     mac_clock : bool
-        The cards' MACs have clocks of their own, see :mod:`weft.tb.sim.pair.two_hosts`.
+        The cards' MACs have separate clocks, see :mod:`weft.tb.sim.pair.two_hosts`.
     """
 
     name: str
@@ -91,12 +91,12 @@ class Transfer:
 
     @property
     def build(self):
-        """What cards and hosts are built with: transfers that agree in it share a run."""
+        """Return the build options of cards and hosts; transfers with equal options share a run."""
         return self.split, self.straddle, self.mac_clock
 
     @property
     def destination(self):
-        """Offset in the registered memory: the source and a page are before it."""
+        """Return the offset of the destination in the registered memory, after the source and a page."""
         return self.payload + 4096 + self.to_byte
 
     @property
@@ -105,12 +105,12 @@ class Transfer:
 
     @property
     def limit_gbps(self):
-        """What the wire has room for, without what is sent in vain."""
+        """Return the payload rate of the wire, without lost packets."""
         return limit_gbps(self.pmtu, self.line_gbps) * (1 - self.loss)
 
     @property
     def conditions(self):
-        """In words."""
+        """Return the conditions as text."""
         ways = "both directions at once" if self.senders == "ab" else "one direction alone"
         unaligned = f", from byte {self.from_byte} to byte {self.to_byte} of a page" * bool(self.from_byte)
         loss = f", {100 * self.loss:g} % of all frames lost" if self.loss else ""
@@ -142,14 +142,13 @@ TRANSFERS = (
 
 
 def limit_gbps(pmtu, line_gbps=mac.BITS_PER_SECOND / 1e9):
-    """Payload rate that Ethernet allows for data packets of ``pmtu`` bytes back to back."""
+    """Return the payload rate that Ethernet allows for data packets of ``pmtu`` bytes back to back."""
     frame = wire.header_bytes(wire.Opcode.WRITE_ONLY) + pmtu + wire.ICRC_BYTES
     return line_gbps * pmtu / (mac.PREAMBLE_BYTES + frame + mac.FCS_BYTES + mac.GAP_BYTES)
 
 
 def exchange(endpoint, offer, job, sends, receives):
-    """An application: writes its source to the peer's destination, and waits for all acknowledgements and for the
-    peer's immediates."""
+    """Write the source to the peer's destination; wait for all acknowledgements and the peer's immediates."""
     source, destination = endpoint.mr.buf + job.from_byte, offer.va + job.destination
     todo = deque(range(0, job.payload, job.message_bytes) if sends else ())
     left, messages = len(todo), -(-job.payload // job.message_bytes)
@@ -188,7 +187,7 @@ def exchange(endpoint, offer, job, sends, receives):
 
 
 async def transfer(lab, job):
-    """Run a :class:`Transfer`; leaves its figures."""
+    """Run a :class:`Transfer` and store its figures."""
     ends = await lab.join(job.memory_bytes, job.pmtu, job.window, job.qps)
     mac.BITS_PER_SECOND = job.line_gbps * 1e9
     links = {side: lab.env.link(f"{side}_to_{PEER[side]}").impairments for side in SIDES}
@@ -206,7 +205,7 @@ async def transfer(lab, job):
     def application(side):
         exchange(ends[side], ends[PEER[side]].offer, job, side in job.senders, PEER[side] in job.senders)
         finished.add(side)
-        while len(finished) < len(SIDES):      # the peer may still need what is lost
+        while len(finished) < len(SIDES):      # the peer may still need retransmissions
             lab.contexts[side].progress()
             lab.contexts[side].wait(PROGRESS_NS)
 
@@ -234,7 +233,7 @@ async def transfer(lab, job):
 
 
 def _lost_data(link):
-    """Data frames and retransmissions that did not arrive."""
+    """Return the number of data frames, including retransmissions, that did not arrive."""
     return link.counters.destroyed[FrameKind.DATA] + link.counters.destroyed[FrameKind.RETX]
 
 
@@ -259,7 +258,7 @@ async def lab(dut):
 
 
 def run_lab(transfers=(), *, progress, seed=1, verilog=None):
-    """Run the bench, once for each kind of hosts and cards; the figures by transfer name."""
+    """Run the bench once for each set of build options; return the figures by transfer name."""
     figures = {}
     for build in dict.fromkeys(job.build for job in transfers):
         settings = {"transfers": [asdict(job) for job in transfers if job.build == build], "progress": str(progress)}
@@ -270,7 +269,7 @@ def run_lab(transfers=(), *, progress, seed=1, verilog=None):
 
 
 def rate_rows(figures, transfers=TRANSFERS):
-    """Rows of the report."""
+    """Yield the rows of the report."""
     for job in transfers:
         limit, found = job.limit_gbps, figures[job.name]
         yield Row(f"payload_limit_gbps{job.name}", "Gb/s", limit, conditions=job.conditions)
@@ -284,6 +283,6 @@ def rate_rows(figures, transfers=TRANSFERS):
 
 
 def measure(progress):
-    """Payload rates."""
+    """Return the rows of the payload rates."""
     return list(rate_rows(run_lab(TRANSFERS, progress=progress)))
 

@@ -1,4 +1,4 @@
-"""Lists of any length, made when they are read, and the retransmissions for them."""
+"""Lists of any length, generated when they are read, and the retransmissions for them."""
 
 from weft.hdl.contract import abi
 from weft.model.functional.node import Node
@@ -16,7 +16,7 @@ SPAN = 20_000           # PSNs from one node's base to the next
 
 
 class MadeList:
-    """One QP's list: ``dense`` nodes at each end have all holes of the encoding, the others one."""
+    """List of one QP: ``dense`` nodes at each end have all holes of the encoding, the others one."""
 
     def __init__(self, encoding, length, qpn, generation, dense):
         self.encoding, self.length, self.qpn, self.generation = encoding, length, qpn, generation
@@ -27,13 +27,13 @@ class MadeList:
         return HOLES[self.encoding] if k < self.dense or k >= self.length - self.dense else (0,)
 
     def rsn(self, k):
-        """RSN of node ``k``: the holes before it."""
+        """Return the RSN of node ``k``: the number of holes before it."""
         most, middle = len(HOLES[self.encoding]), max(0, self.length - 2 * self.dense)
         before = min(max(0, k - self.dense), middle)
         return (k - before) * most + before
 
     def block(self, line):
-        """A block of host memory; behind the list it holds nothing."""
+        """Return a block of host memory; blocks outside the list are zero."""
         k = line - self.first_line
         if not 0 <= k < self.length:
             return bytes(abi.BLOCK_BYTES)
@@ -41,11 +41,11 @@ class MadeList:
             next_line=line + 1, next_adjacent=1)
 
     def packets(self, first, count):
-        """QPN, generation, PSN and RSN of the retransmissions for some nodes."""
+        """Return QPN, generation, PSN and RSN of the retransmissions for ``count`` nodes from ``first`` on."""
         return [(self.qpn, self.generation, k * SPAN + hole, self.rsn(k) + slot)
                 for k in range(first, first + count) for slot, hole in enumerate(self.holes(k))]
 
 
 def in_turn(sequences):
-    """One of each, then the next of each; all are of one length."""
+    """Interleave sequences of equal lengths: the first item of each, then the second of each, and so on."""
     return [item for turn in zip(*sequences, strict=True) for item in turn]

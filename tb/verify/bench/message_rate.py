@@ -1,17 +1,17 @@
-"""What a message costs the driver and how many go a second, through the driver as it is.
+"""Register accesses per message and message rates, with the unmodified driver.
 
-Register accesses are the reads and writes of both drivers from the first request to the last completion, divided by
-the messages of both directions: a register access crosses PCIe by itself, a read of one holds its processor up for the
-round trip. Applications wait for completions, sixteen at a time, and the drivers wait for interrupts.
+Register accesses are the reads and writes of both drivers from the first request to the last completion, divided by the
+messages of both directions. Each register access is a separate PCIe transaction, and a read stalls its processor for
+the round trip. Applications wait for completions, sixteen at a time, and the drivers wait for interrupts.
 
-- ``mmio_per_message``: messages of 64 KiB on 12 QPs, one way; two in flight on each.
-- ``mmio_per_small_message``: messages of 64 bytes on one QP, both ways, 200 in flight.
-- ``..._message_rate_...``: messages of 64 bytes on one QP, :data:`DEEP_WINDOW` in flight, over the steady middle of the
-  transfer (see :mod:`~weft.tb.verify.bench.line_rate`), on cards that read as far ahead as ``basic`` and ``full`` do,
-  with rings of 4096 entries.
+- ``mmio_per_message``: messages of 64 KiB on 12 QPs, one direction; two in flight on each.
+- ``mmio_per_small_message``: messages of 64 bytes on one QP, both directions, 200 in flight.
+- ``..._message_rate_...``: messages of 64 bytes on one QP, :data:`DEEP_WINDOW` in flight, in the steady middle of the
+  transfer (see :mod:`~weft.tb.verify.bench.meters`), on cards that read as far ahead as ``basic`` and ``full``, with
+  rings of 4096 entries.
 - ``inline_...``: the same with the payload in the descriptors, of which each message takes two entries.
-- ``read_requests_...``: reads of the sender's host memory in these, divided by the messages.
-- ``overload_...``: to a host that cannot keep up, see :mod:`~weft.tb.verify.bench.overload`.
+- ``read_requests_...``: reads of the sender's host memory in these runs, per message.
+- ``overload_...``: messages to a slow host, see :mod:`~weft.tb.verify.bench.overload`.
 """
 
 import os
@@ -53,7 +53,7 @@ CONDITIONS = (f"{CARDS}; both drivers counted, which wait for interrupts, and lo
 
 @dataclass(frozen=True)
 class Stream:
-    """Small messages on one QP.
+    """Settings of a stream of small messages on one QP.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Stream:
     window : int
         Messages in flight.
     messages : int
-        In each direction.
+        Number in each direction.
     immediates, inline
         See :class:`~weft.tb.verify.bench.line_rate.Transfer`.
     """
@@ -77,12 +77,12 @@ class Stream:
 
     @property
     def receives(self):
-        """Receives that are posted at any time."""
+        """Return the number of receives that are posted at any time."""
         return 2 * self.window if self.immediates else 1
 
     @property
     def transfer(self):
-        """The same for :func:`~weft.tb.verify.bench.line_rate.exchange`."""
+        """Return the same settings for :func:`~weft.tb.verify.bench.line_rate.exchange`."""
         return Transfer(self.name, SMALL_PMTU, self.messages * SMALL_BYTES, self.senders, window=self.window,
                         message_bytes=SMALL_BYTES, immediates=self.immediates, inline=self.inline)
 
@@ -97,14 +97,14 @@ STRADDLE_STREAMS = tuple(replace(stream, name=f"{stream.name}_straddle") for str
 
 
 class MessageLab(Lab):
-    """Two cards brought up whose drivers' register accesses are counted."""
+    """Two cards brought up, with counters of the drivers' register accesses."""
 
     async def start(self):
         await super().start()
         self.traffic = {side: RegisterTraffic(self.env.device(side)) for side in SIDES}
 
     def count(self, messages):
-        """Accesses per message of both sides since they were cleared, and of each, by register."""
+        """Return accesses and waits per message since :meth:`clear`, of both sides, and accesses per register."""
         traffic = self.traffic.values()
         return {"mmio": sum(side.total for side in traffic) / messages,
                 "waits": sum(len(side.waits) for side in traffic) / messages,
@@ -116,7 +116,7 @@ class MessageLab(Lab):
             traffic.clear()
 
     async def large(self):
-        """A file in large messages over several QPs."""
+        """Transfer a file in large messages over several QPs."""
         self.tell("large messages")
         length = LARGE_BYTES * LARGE_QPS * LARGE_PER_QP
         ends = {side: await bridge(Endpoint)(self.contexts[side], length, qps=LARGE_QPS, window=LARGE_WINDOW)
@@ -137,7 +137,7 @@ class MessageLab(Lab):
             await bridge(end.close)()
 
     async def stream(self, stream):
-        """Small messages."""
+        """Transfer small messages."""
         self.tell(f"small messages, {stream.name}")
         job = stream.transfer
         ends = await self.join(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
@@ -191,16 +191,16 @@ async def messages(dut):
 
 
 def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress, seed=1):
-    """Run the bench; its figures: ``"large"`` unless left out, and those of each stream by name.
+    """Run the bench; return its figures: ``"large"`` if selected, and those of each stream by name.
 
     Parameters
     ----------
     deep : bool
-        Cards that read as far ahead as the real sizes.
+        Use cards that read as far ahead as the real sizes.
     straddle : bool
-        Cards with straddle.
+        Use cards with straddle.
     ring_log2 : (int, int)
-        Of the rings' depths, of A and B.
+        Logarithms of the rings' depths, of A and B.
     """
     card = preset(PRESET).with_(straddle=straddle, **(DEEP if deep else {}))
     settings = {"streams": [vars(stream) for stream in streams], "large": large, "straddle": straddle,
@@ -209,7 +209,7 @@ def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, rin
 
 
 def measure(progress):
-    """The rows."""
+    """Return the rows."""
     figures = run_messages(progress=progress)
     for streams in (DEEP_STREAMS, STRADDLE_STREAMS):
         figures |= run_messages(streams, large=False, deep=True, straddle=streams is STRADDLE_STREAMS,

@@ -1,9 +1,9 @@
-"""Payload rates in simulated time: what is on the wire, and what is in host memory.
+"""Meters of payload rates in simulated time, on the wire and in host memory.
 
-A rate is taken over the steady middle of a transfer: from the moment when the last of the observed streams has
-passed 20 % of its bytes to the moment when the first has passed 80 %. Transmitted payload counts when the last byte
-of its frame is on the wire, received payload when its packet is in host memory; the latter wavers with the other
-traffic on PCIe, so that a rate at the limit may come out some tenths of a per cent above it.
+A rate is measured in the steady middle of a transfer: from the time when the last of the observed streams has passed
+20 % of its bytes to the time when the first has passed 80 %. Transmitted payload counts when the last byte of its frame
+is on the wire, received payload when its packet is in host memory. The latter time varies with other traffic on PCIe,
+so that a rate at the limit may be measured some tenths of a per cent above it.
 """
 
 from cocotb.utils import get_sim_time
@@ -16,7 +16,7 @@ STEADY_FROM, STEADY_TO = 0.2, 0.8
 
 
 class Meter:
-    """When which bytes passed a point: ``(nanoseconds, bytes)`` each."""
+    """Bytes that passed a point: events ``(nanoseconds, bytes)``."""
 
     def __init__(self):
         self.events, self.total = [], 0
@@ -26,7 +26,7 @@ class Meter:
         self.total += count
 
     def passed(self, part):
-        """When ``part`` of all bytes had passed."""
+        """Return the time at which ``part`` of all bytes had passed."""
         seen = 0
         for at, count in self.events:
             seen += count
@@ -35,35 +35,35 @@ class Meter:
         raise AssertionError("nothing passed")
 
     def gbps(self, begin, end):
-        """Rate between the first and the last event within a window."""
+        """Return the rate between the first and the last event within a window."""
         inside = [event for event in self.events if begin <= event[0] <= end]
         assert len(inside) > 10, f"{len(inside)} events are too few for a rate"
         return 8 * sum(count for _, count in inside[1:]) / (inside[-1][0] - inside[0][0])
 
 
 def steady_gbps(meters):
-    """Rates of all meters over the window that is steady for every one of them."""
+    """Return the rates of all meters over the window in which every one of them is steady."""
     begin = max(meter.passed(STEADY_FROM) for meter in meters)
     end = min(meter.passed(STEADY_TO) for meter in meters)
     return [meter.gbps(begin, end) for meter in meters]
 
 
 def meter_sent(env, direction):
-    """A :class:`Meter` of the payload that leaves in a direction of the link, and a function that ends it."""
+    """Return a :class:`Meter` of the payload sent in a direction of the link, and a function that ends it."""
     meter = Meter()
 
     def look(frame, kind):
         if kind is FrameKind.DATA:
             meter.add(wire.RETH.unpack(frame[wire.RETH_OFFSET:]).dma_length)
-        return False  # loses nothing
+        return False  # the frame is not lost
 
     return meter, env.link(direction).impairments.drop_when(look)
 
 
 def meter_placed(host, pmtu):
-    """A :class:`Meter` of the packets that are in the host's memory, by the last write of each.
+    """Return a :class:`Meter` of the packets in the host's memory, counted at the last write of each.
 
-    Returns it and ``watch(buffer, offset, length)``, which says what memory counts.
+    Also return ``watch(buffer, offset, length)``, which selects the memory that counts.
     """
     meter, pages, packet = Meter(), set(), [0]
 

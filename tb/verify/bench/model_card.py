@@ -1,4 +1,4 @@
-"""The card in time with the real driver: how fast it runs, and what the driver reaches over a long path."""
+"""Timed cards under the real driver: simulation speed, and goodput of the driver over a long path."""
 
 import json
 import shutil
@@ -23,12 +23,12 @@ from weft.tb.sim.pair.loop_pair import LoopPair
 from weft.tb.sim.pair.two_cards import run_cards
 
 MIB = 1 << 20
-MEMORY_BYTES = 16 * MIB         # that all messages go to, one behind the other, again and again
+MEMORY_BYTES = 16 * MIB         # destination of all messages, used cyclically
 MESSAGE_BYTES = MIB
 PMTU, LOSS, RTT_NS = 1024, 0.01, 30_000_000
 VS_RTL_MIN, OF_ONE_MIN = 5, 0.95
-# The line holds 345 MB in 30 ms, so the middle of the long haul is half a round trip. A longer haul reaches more:
-# 0.982, 0.985, 0.987 and 0.997 of 1 - loss at 448, 512, 640 and 1024 MiB.
+# The line holds 345 MB in 30 ms, so the middle of the long transfer is half a round trip. A longer transfer reaches
+# more: 0.982, 0.985, 0.987 and 0.997 of 1 - loss at 448, 512, 640 and 1024 MiB.
 LONG_BYTES, SHORT_BYTES = 512 * MIB, 8 * MIB
 SHORT_RTT_NS = 100_000
 SAMPLE_NS = 500_000
@@ -36,14 +36,14 @@ LIMIT_NS = 1 << 50
 
 
 class Haul:
-    """Writes over a lossy line of 100 Gb/s, from one card in time to another.
+    """Transfer by writes over a lossy line of 100 Gb/s, from one timed card to another.
 
     Parameters
     ----------
     size : int
         Bytes to write, a multiple of ``MESSAGE_BYTES``.
     loss : float
-        In the direction of the data.
+        Loss in the direction of the data.
     rtt_ns : int
     pmtu : int
     progress : path or None
@@ -67,7 +67,7 @@ class Haul:
             link.ahead = True
 
     def run(self):
-        """Do it."""
+        """Run the transfer; return this object."""
         messages = self.size // MESSAGE_BYTES
         ends = [Endpoint(context, min(self.size, MEMORY_BYTES), window=messages) for context in self.pair.contexts]
         for end, peer in (ends, ends[::-1]):
@@ -120,7 +120,7 @@ class Haul:
 
     @property
     def goodput(self):
-        """Share of the line's payload rate, from a round trip after the first byte on to the last new packet."""
+        """Return the share of the line's payload rate from one RTT after the first byte to the last new packet."""
         begin = next(at for at, there, _ in self.samples if there) + self.rtt_ns
         last = max(new for _, _, new in self.samples)
         end = next(at for at, _, new in self.samples if new == last) + self.rtt_ns // 2
@@ -133,11 +133,11 @@ class Haul:
 
 
 def speed(progress):
-    """Measure packets per second, and the speed of the model as a ratio to the gateware's.
+    """Measure packets per second, and the speed of the model relative to the gateware's.
 
-    The packet rate depends on the machine and has no bar: the former one, 50,000 packets/s, was reached by a copy of
-    this model in machine code that no command used; the model itself reaches about 4,000. The bar is the ratio, which
-    compares two runs of the same job on the same machine.
+    The packet rate depends on the machine and has no limit. The former limit of 50,000 packets/s was reached by a copy
+    of this model in machine code that no command used; the model itself reaches about 4,000. The limit is on the ratio,
+    which compares two runs of the same job on the same machine.
     """
     haul = Haul(SHORT_BYTES, rtt_ns=SHORT_RTT_NS, progress=progress).run()
     return [
@@ -166,7 +166,7 @@ def _job_seconds(backend):
 
 
 def driver(progress):
-    """What the driver reaches over a long path."""
+    """Measure the goodput of the driver over a long path."""
     haul = Haul(LONG_BYTES, progress=progress).run()
     conditions = (f"two cards in time under the real driver, {haul.size // MIB} MiB, 1 QP, 100 Gb/s, RTT 30 ms, PMTU "
                   f"{PMTU}, loss {LOSS:g}, after a round trip and as long as there is new work")

@@ -1,4 +1,4 @@
-"""ns-3 beside the wide-area experiments: the same number of packets over the same path, on one processor each."""
+"""Comparison of the wide-area experiments with ns-3: equal numbers of packets, path, and one processor each."""
 
 import shutil
 import subprocess
@@ -20,12 +20,12 @@ KINDS = {"udp": "over UDP and IPv4, as RoCEv2 packets go", "bare": "over the dev
 
 
 def program(folder=BUILD_ROOT / "ns3"):
-    """The compiled program.
+    """Return the compiled program, built if necessary.
 
     Raises
     ------
     AssertionError
-        With a sentence if something is not installed.
+        If a dependency is not installed, or the program does not compile.
     """
     assert HEADER.exists(), "ns-3 is not installed; on Debian: apt-get install libns3-dev"
     assert shutil.which("g++"), "g++ is not installed; on Debian: apt-get install g++"
@@ -40,7 +40,7 @@ def program(folder=BUILD_ROOT / "ns3"):
 
 
 def forward(built, kind, packets, x):
-    """Seconds of processor time that ns-3 takes for so many packets of an experiment's path, and how many arrive."""
+    """Return the processor seconds of ns-3 for ``packets`` packets on an experiment's path, and the arrived packets."""
     size = x.pmtu + 12 + 16 + 4 + (IP_BYTES if kind == "bare" else 0)       # BTH, RETH, ICRC
     done = subprocess.run([built, str(packets), str(size), str(round(x.rate_gbps * 1e9)), str(round(x.rtt_ms * 5e5)),
                            str(x.loss), kind], capture_output=True, text=True, check=True)
@@ -49,7 +49,7 @@ def forward(built, kind, packets, x):
 
 
 def measure(progress):
-    """The rows."""
+    """Return the rows."""
     built, x = program(), BASE.with_(loss=LOSS, warmup_rtts=RTTS / 2, measured_rtts=RTTS / 2)
     compile_engine()
     tell(progress, "Adamap", 0, 1 + len(KINDS))

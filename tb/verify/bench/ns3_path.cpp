@@ -1,6 +1,6 @@
-// Two hosts and a path between them in ns-3: sends packets back to back, prints the seconds of processor time that it
-// took and how many arrived. Arguments: packets, payload bytes, rate in bit/s, one-way delay in ns, loss, and "udp" for
-// UDP over IPv4, as RoCEv2 packets go, or "bare" for the devices of the line alone.
+// Two hosts and a path between them in ns-3. Sends packets back to back; prints the processor seconds and the number of
+// packets that arrived. Arguments: packets, payload bytes, rate in bit/s, one-way delay in ns, loss, and "udp" for UDP
+// over IPv4, as for RoCEv2 packets, or "bare" for the link devices alone.
 #include <cstdlib>
 #include <ctime>
 #include <iostream>
@@ -87,7 +87,7 @@ int main(int count, char** arguments)
     {
         devices.Get(1)->SetReceiveCallback(MakeCallback(&Arrived));
     }
-    Simulator::ScheduleNow(&Next);      // one on the line, one behind it
+    Simulator::ScheduleNow(&Next);      // one packet on the line, one queued
     Simulator::ScheduleNow(&Next);
     std::clock_t begin = std::clock();
     Simulator::Run();

@@ -1,19 +1,22 @@
-"""What a receiver gets of all that the line carries when its host cannot keep up.
+"""Goodput of a receiver whose host is slower than the line.
 
 Card A writes messages of 64 bytes to card B as fast as the line allows; each is a packet, and each is reported to B's
-driver. B's host is too slow, in one of two ways:
+driver. B's host is too slow in one of two ways:
 
-- ``slow_host``: in some of all cycles it takes no beat of the card's requests, so that payload and reports back up;
+- ``slow_host``: in a fraction of all cycles, the host accepts no beat of the card's requests, so that payload and
+  reports back up;
 - ``few_reports``: its report ring has 64 entries, and the card waits until the driver has read them.
 
 Goodput counts each message once, when it is in host memory, over the middle of a transfer. The *ceiling* is the best
-goodput of a sweep: A's packets come through a stretch of the way that holds them to a part of, or somewhat more than,
-what was reached without it, down to what B takes without a loss.
+goodput of a sweep: the rate of the path is limited to values from somewhat below to somewhat above the goodput without
+the limit, down to a rate that B receives without loss.
 
-- ``overload_goodput_ratio``: goodput when A sends as fast as the line allows, of the ceiling; the worse of both ways.
-- ``overload_sent_again_...``: packets sent again then, of the messages: no more than came above the ceiling.
-- ``overload_twice_...``: packets that came though their message was there, of the messages.
-- ``overload_share_jain_...``: Jain's index of the goodput of eight QPs that have the same to send.
+- ``overload_goodput_ratio``: goodput when A sends as fast as the line allows, relative to the ceiling; the worse of
+  both ways.
+- ``overload_sent_again_...``: packets that were retransmitted in that run, per message: at most the excess over the
+  ceiling.
+- ``overload_twice_...``: packets that arrived after their message was already there, per message.
+- ``overload_share_jain_...``: Jain's index of the goodput of eight QPs with equal load.
 """
 
 import itertools
@@ -52,21 +55,21 @@ RATIO, MARGIN, TWICE, JAIN = 0.95, 0.05, 0.001, 0.95
 
 @dataclass(frozen=True)
 class Load:
-    """Messages from A to B.
+    """Settings of messages from A to B.
 
     Attributes
     ----------
     name : str
     qps : int
-        They share the messages as each of them can.
+        Number of QPs; each takes the next message when its window allows.
     window : int
-        Messages in flight, of all QPs.
+        Messages in flight, sum over all QPs.
     messages : int
-        In all.
+        Sum over all QPs.
     mpps : float or None
-        Of the slowest stretch of the way, in messages; None: the line.
+        Rate limit of the path, in million messages per second; None: the line.
     held : float
-        Part of the cycles in which B's host takes no beat of the card's requests.
+        Fraction of the cycles in which B's host accepts no beat of the card's requests.
     """
 
     name: str
@@ -83,13 +86,13 @@ LOADS = {"slow_host": (RING_LOG2, (Load("slow_host", held=HELD), Load("slow_host
 
 
 def every_so_often(part):
-    """An endless pattern that is true in a part of all cycles, evenly."""
+    """Yield an infinite pattern that is true in ``part`` of all cycles, evenly distributed."""
     for n in itertools.count():
         yield int((n + 1) * part) > int(n * part)
 
 
 class Arrivals:
-    """When which message was in the host's memory for the first time, and how often one came again."""
+    """Times at which messages were first in the host's memory, and the number of repeated arrivals."""
 
     def __init__(self, host, buffer, offset, messages):
         self.first, self.again = {}, 0
@@ -107,14 +110,14 @@ class Arrivals:
             self.first.setdefault(number, get_sim_time("ns"))
 
     def steady(self):
-        """Nanoseconds of the middle of the transfer, and the messages that came in it."""
+        """Return the nanoseconds of the middle of the transfer, and the messages that arrived in it."""
         order = sorted(self.first.items(), key=lambda item: item[1])
         inside = order[int(STEADY_FROM * len(order)):int(STEADY_TO * len(order))]
         return inside[-1][1] - inside[0][1], [number for number, _ in inside[1:]]
 
 
 def send(endpoint, offer, load, destination, sender_of):
-    """The application: every QP keeps its part of the window in flight; ``sender_of`` gets the QP of each message."""
+    """Run the sender: every QP keeps its part of the window in flight; ``sender_of`` gets the QP of each message."""
     todo, left = deque(range(load.messages)), load.messages
     free = [load.window // load.qps] * load.qps
     place = {qp.qp_num: n for n, qp in enumerate(endpoint.qps)}
@@ -143,10 +146,10 @@ def send(endpoint, offer, load, destination, sender_of):
 
 
 class OverloadLab(Lab):
-    """Two cards, and a receiver that cannot keep up."""
+    """Two cards, and a receiver with a slow host."""
 
     async def load(self, load):
-        """Run a :class:`Load`; leaves its figures."""
+        """Run a :class:`Load` and store its figures."""
         self.tell(f"overload, {load.name}")
         size = load.messages * MESSAGE_BYTES
         destination = size + 4096
@@ -210,19 +213,19 @@ async def overload(dut):
 
 
 def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
-    """Run the bench; the figures of each load by name, those of the sweep under ``<name> <part>``.
+    """Run the bench; return the figures of each load by name, those of the sweep under ``<name> <part>``.
 
     Parameters
     ----------
     reports_log2 : int
-        Of the depth of B's report ring.
+        Logarithm of the depth of B's report ring.
     """
     settings = {"loads": [asdict(load) for load in loads], "reports_log2": reports_log2, "progress": str(progress)}
     return run_cards(preset(PRESET).with_(**DEEP), __file__, settings, seed=seed)
 
 
 def rows(progress):
-    """The figures."""
+    """Return the rows."""
     ratios, found = {}, []
     ways = {"slow_host": f"a receiver whose host takes nothing of it in {HELD:.0%} of all cycles",
             "few_reports": f"a receiver with {1 << FEW_LOG2} entries for reports"}

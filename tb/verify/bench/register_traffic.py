@@ -1,4 +1,4 @@
-"""How often a driver touches its card's registers, and how it waits, on any device."""
+"""Counters of a driver's register accesses and waits, for any device."""
 
 from collections import Counter
 
@@ -8,19 +8,19 @@ _NAME_AT = {register.offset: register.name for register in abi.REGISTERS}
 
 
 class RegisterTraffic:
-    """Counts what a driver does to a device from now on.
+    """Counters of a driver's accesses to a device, from construction on.
 
     Parameters
     ----------
     device : Device
-        Its methods are replaced by counting ones.
+        Its methods are replaced by counting wrappers.
 
     Attributes
     ----------
     reads, writes : Counter
         Accesses by register name.
     waits : list of (int, int, bool)
-        When each wait began, how long it might have taken at most, in nanoseconds, and whether an interrupt ended it.
+        Start and longest duration of each wait in nanoseconds, and whether an interrupt ended it.
     """
 
     def __init__(self, device):
@@ -49,11 +49,11 @@ class RegisterTraffic:
 
     @property
     def total(self):
-        """Accesses so far."""
+        """Return the number of accesses so far."""
         return self.reads.total() + self.writes.total()
 
     def clear(self):
-        """Start counting anew."""
+        """Reset all counters."""
         self.reads.clear()
         self.writes.clear()
         self.waits.clear()

@@ -15,7 +15,7 @@ PROGRESS = BUILD_ROOT / "reports/bench.progress.jsonl"
 
 
 def print_list():
-    """Name and subject of every benchmark."""
+    """Print name and description of every benchmark."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, benchmark in BENCHMARKS.items():
         table.add_row(name, benchmark.about)
@@ -23,7 +23,7 @@ def print_list():
 
 
 def run(names=()):
-    """Run the named benchmarks, or all; the exit status: 1 if one failed or a figure is below its bar."""
+    """Run the named benchmarks, or all; return the exit status: 1 if one failed or a figure misses its limit."""
     console, before = figures.output(), figures.values()
     problems = []
     for name in names or BENCHMARKS:
@@ -37,7 +37,7 @@ def run(names=()):
 
 
 def _measure(console, name):
-    """Rows of a benchmark, measured beside a progress bar."""
+    """Run a benchmark beside a progress bar; return its rows."""
     PROGRESS.parent.mkdir(parents=True, exist_ok=True)
     PROGRESS.unlink(missing_ok=True)
     if not console.is_terminal:

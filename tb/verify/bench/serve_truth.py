@@ -1,8 +1,8 @@
-"""What programs say of served RTL in simulated time, beside what the benchmarks say of the same cards.
+"""Comparison of figures of programs on served RTL in simulated time with the benchmarks of the same cards.
 
-Bandwidth is compared with ``write_payload_gbps``, latency with ``post_send_to_receiver_completion_ns``, both measured
-afresh: the same cards, hosts, cable and sizes. What is left between them: perftest counts its first message with the
-others, and reading a clock takes a program 20 ns.
+Bandwidth is compared with ``write_payload_gbps``, latency with ``post_send_to_receiver_completion_ns``. Both references
+are measured in the same run with the same cards, hosts, cable and sizes. The remaining differences: perftest counts its
+first message with the others, and reading a clock takes a program 20 ns.
 """
 
 import re
@@ -27,7 +27,7 @@ _LAST = re.compile(r"^host a: .*; (\d+) packets lost, (\d+) sent again$", re.MUL
 
 
 def measure(progress):
-    """The rows."""
+    """Return the rows."""
     build(LIBRARY_FOLDER)
     tell(progress, "what the benchmarks say", 0, 4)
     gbps = verbs.run_operations(progress=progress)[WROpcode.RDMA_WRITE.name]
@@ -43,7 +43,7 @@ def measure(progress):
 
 
 def rows(gbps, microseconds, rate, taken, lossy):
-    """What was found, as rows; the first two are the benchmarks' figures."""
+    """Return the findings as rows; the first two arguments are the benchmarks' figures."""
     bandwidth = f"ib_write_bw {' '.join(BANDWIDTH)} in simulated time; {CARDS}"
     latencies = f"ib_write_lat {' '.join(LATENCY)} in simulated time; {CARDS}"
     same = f"ib_write_bw {' '.join(BRIEF)} with {LOSS} of all frames lost, twice with seed {SEED}; {CARDS}"
@@ -61,7 +61,7 @@ def rows(gbps, microseconds, rate, taken, lossy):
 
 
 def served(backend, loss, *programs):
-    """Figures of programs, one after the other in one session; packets of host a's that were lost, and sent again."""
+    """Run programs in one session; return their figures, and host a's lost and retransmitted packets."""
     figures = []
     with serving("--backend", backend, "--time", "sim", "--preset", "test", "--delay-us", "0", "--loss", loss,
                  "--seed", SEED) as session:
@@ -74,6 +74,6 @@ def served(backend, loss, *programs):
 
 
 def program(name, options):
-    """One of perftest's, as the table of programs has it, with more options."""
+    """Return a program of perftest from the table of programs, with further options."""
     found = next(program for program in TABLE if program.name == name)
     return replace(found, options=(*found.options, *options))

@@ -1,5 +1,4 @@
-"""How fast simulation is: two real cards that idle, registers, the link's logic alone, and against an older
-commit."""
+"""Simulation speed: two idle RTL cards, register reads, the link's logic alone, and comparison with an older commit."""
 
 import time
 
@@ -41,7 +40,7 @@ async def two_cards(dut):
 
 
 def link_frames_per_second():
-    """Frames that the link's logic alone decides about."""
+    """Return the number of frames per second that the link's logic alone processes."""
     frame = wire.build_frame(opcode=wire.Opcode.WRITE_ONLY, dst_mac=2, src_mac=1, src_ip=1, dst_ip=2, sport=0xC000,
                              dest_qp=1, psn=0, extensions=bytes(wire.RETH.size_bytes), payload=bytes(1024))
     link = Impairments(LinkConfig(loss=0.01, reorder=0.01, duplicate=0.01, corrupt=0.01))
@@ -52,7 +51,7 @@ def link_frames_per_second():
 
 
 def measure(progress):
-    """The figures."""
+    """Return the rows."""
     figures = {**run_cards(preset("test"), __file__, seed=1), "link_frames_per_second": link_frames_per_second()}
     return [*(Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
               for name, value in figures.items()), *speedup.rows(progress)]

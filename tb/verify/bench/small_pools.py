@@ -1,7 +1,8 @@
-"""The knitting buffer under pressure, on functional cards: transfers with too few blocks.
+"""Transfers with too few blocks in the knitting buffer, on functional cards.
 
-Demand is what the nodes of a transfer take at most when nobody has to wait; pools are shares of it.
-``adamap_pool_goodput_*`` is the goodput with such a pool, relative to one that suffices, in functional time.
+The demand is the largest number of blocks that the nodes of a transfer use without waiting; pools are fractions of it.
+``adamap_pool_goodput_*`` is the goodput with such a pool relative to a sufficient one, in the time of the functional
+model.
 """
 
 import random
@@ -18,17 +19,17 @@ SHARES = {"1": 1, "8th": 8, "32nd": 32, "0": None}
 
 
 def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, lookers=(), **link):
-    """A transfer with a pool of so many blocks, over a link of the given ``loss`` and ``delay_ns``.
+    """Run a transfer with a pool of ``blocks`` blocks, over a link with the given ``loss`` and ``delay_ns``.
 
     Returns
     -------
     tuple
-        Statistics of both sides, most blocks used, the pair.
+        Statistics of both sides, largest number of blocks used, the pair.
 
     Raises
     ------
     AssertionError
-        If bytes differ, or packets were sent again that were not lost although nothing was coarsened.
+        If bytes differ, or packets that were not lost were retransmitted although no node was coarsened.
     """
     config = ContextConfig(extent_bytes=blocks * abi.BLOCK_BYTES, max_extents=1, node_age_ns=500,
                            waiting_runs_max=waiting_runs_max)
@@ -53,19 +54,19 @@ def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, l
 
 
 def guaranteed_blocks(qps):
-    """The smallest pool: the block that each QP is guaranteed."""
+    """Return the size of the smallest pool: one guaranteed block per QP."""
     return qps
 
 
 def pools(**options):
-    """Share name -> blocks; the first is what a transfer uses when it never has to wait."""
+    """Return ``{share: blocks}``; the first is the demand of a transfer that never waits."""
     *_, demand, _ = squeezed(4096, **options)
     least = guaranteed_blocks(options.get("qps", QPS))
     return {name: max(least, demand // share) if share else least for name, share in SHARES.items()}
 
 
 def measure(_progress):
-    """The rows."""
+    """Return the rows."""
     sizes = pools()
     rows, full = [], None
     for name, blocks in sizes.items():

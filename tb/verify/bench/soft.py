@@ -1,8 +1,8 @@
-"""RDMA in software beside the card's own WRITE: the same cards, the same link, the same run.
+"""Comparison of RDMA in software with the card's WRITE: same cards, same link, same run.
 
-Two functional cards with 100 Gb/s and 1 µs between them. Time is simulated, and what a host does (posting, progress,
-protocol, polling) takes so much of it as this machine's processor takes for it: each host has one. Frames of 4096 bytes
-for all three. Ratios are of messages of 1 MiB.
+Two functional cards are connected with 100 Gb/s and 1 µs. Time is simulated; the work of a host (posting, progress,
+protocol, polling) takes as much simulated time as it takes processor time on this machine. Each host has one processor.
+All three variants use frames of 4096 bytes. Ratios are for messages of 1 MiB.
 """
 
 import os
@@ -38,7 +38,7 @@ RINGS = {abi.Ring.NIC_RX: 11, abi.Ring.NIC_TX: 9, abi.Ring.SEND: 9, abi.Ring.MET
 FIRST_QPN, QPNS = 0x40_0000, 256
 LINK_NS, SLEEP_NS = 1_000, 100_000
 SIZES, LATENCIES = (64, 4096, 65_536), 5
-THROUGHPUT = ((4096, 64), (65_536, 16), (1 << 20, 2))     # bytes of a message, and how many
+THROUGHPUT = ((4096, 64), (65_536, 16), (1 << 20, 2))     # (bytes of a message, number of messages)
 QPS, QP_BYTES = (1, 4, 16, 64), 65_536
 MEMORY = 64 * QP_BYTES
 RATIO_BYTES = 1 << 20
@@ -47,15 +47,17 @@ DATA = os.urandom(RATIO_BYTES)
 
 
 class Host:
-    """A card, and what a program has on it."""
+    """Card, and the objects of a program on it."""
 
     def __init__(self, context):
         self.context, self.device, self.pump = context, context.device, None
         context.host_qpns.claim(FIRST_QPN, QPNS)
 
     def work(self, then):
-        """Do all there is to do, and ``then()``; let it take the time that it takes, and sleep until there is more.
-        (what ``then`` gave, processor ns)."""
+        """Do all pending work, then ``then()``; advance time by its processor time, and sleep until there is more work.
+
+        Returns (result of ``then``, processor ns).
+        """
         start, deadline = time.thread_time_ns(), None
         busy, now = self.context.progress(), self.device.now_ns()
         if self.pump is not None:
@@ -69,14 +71,14 @@ class Host:
         return result, taken
 
     def pass_time(self, nanoseconds):
-        """The processor works: nothing wakes it."""
+        """Advance time; interrupts do not shorten it."""
         until = self.device.now_ns() + nanoseconds
         while (left := until - self.device.now_ns()) > 0:
             self.device.wait(left)
 
 
 class Rival:
-    """``qps`` connections between two hosts. Host 0 writes into the memory of host 1."""
+    """Variant under test: ``qps`` connections between two hosts; host 0 writes to the memory of host 1."""
 
     def __init__(self, qps):
         self.pair = make_pair(ContextConfig(ring_log2=RINGS, nic_slot_log2=13), forward=LinkConfig(delay_ns=LINK_NS),
@@ -86,7 +88,7 @@ class Rival:
         self.start()
 
     def measure(self, size, count):
-        """(ns, processor ns of both hosts) of so many messages on each QP."""
+        """Transfer ``count`` messages on each QP; return (ns, processor ns of both hosts)."""
         left, begin, end = count * len(self.qps), self.pair.loop.now_ns, 0
 
         def asks():
@@ -112,12 +114,12 @@ class Rival:
         return end - begin, sum(used)
 
     def check(self, length):
-        """The first bytes of host 1's memory are those of host 0's."""
+        """Assert that the first bytes of both hosts' memories are equal."""
         mine, theirs = (mr.read(length, 0) for mr in self.mrs)
         assert mine == theirs, "other bytes came"
 
     def tidy(self):
-        """What host 1 does besides."""
+        """Perform additional work of host 1."""
 
     def close(self):
         for host in self.hosts:
@@ -125,13 +127,13 @@ class Rival:
 
 
 def count_good(completions):
-    """How many they are; all are of success."""
+    """Assert that all completions were successful; return their number."""
     assert all(wc.status is WCStatus.SUCCESS for wc in completions), completions
     return len(completions)
 
 
 class Offload(Rival):
-    """The card's own WRITEs."""
+    """WRITEs of the card."""
 
     def start(self):
         self.cqs = [CQ(host.context, 1024) for host in self.hosts]
@@ -154,7 +156,7 @@ class Offload(Rival):
 
 
 class Rc(Offload):
-    """RoCEv2 in software, at the Simple NIC."""
+    """RoCEv2 in software on the Simple NIC."""
 
     def start(self):
         self.cqs, self.mrs, ends = [], [], []
@@ -172,7 +174,7 @@ class Rc(Offload):
 
 
 class Raw(Rival):
-    """The document's protocol, at the Simple NIC."""
+    """Protocol of [C] on the Simple NIC."""
 
     def start(self):
         self.ends = [Endpoint(mac, mtu=4096, timeout_ns=RAW_TIMEOUT_NS) for mac in MACS]
@@ -206,11 +208,11 @@ RIVALS = {"offload": Offload, "soft": Rc, "soft_raw": Raw}
 
 
 def measure(_progress):
-    """Rows of all three."""
+    """Return the rows of all three variants."""
     rows, ratio = [], {}
     for name, kind in RIVALS.items():
         rival = kind(1)
-        rival.measure(4096, 16)         # caches are warm
+        rival.measure(4096, 16)         # warms the caches
         for size in SIZES:
             latency = median(rival.measure(size, 1)[0] for _ in range(LATENCIES)) / 1e3
             rows.append(Row(f"{name}_latency_us_{size}", "µs", latency))
@@ -226,6 +228,6 @@ def measure(_progress):
             rows.append(Row(f"{name}_goodput_gbps_qps_{qps}", "Gb/s", 8 * QP_BYTES * qps / taken))
             rival.close()
     (offload, offload_cpu), (soft, soft_cpu) = (ratio[name, RATIO_BYTES] for name in ("offload", "soft"))
-    # The card does what the software does: it has to be worth its place.
+    # Both do the same work: the offload must justify its hardware.
     return [*rows, Row("soft_vs_offload_goodput_ratio", "1", soft / offload, at_most=0.5),
             Row("soft_vs_offload_cpu_ratio", "1", soft_cpu / offload_cpu, at_least=4)]

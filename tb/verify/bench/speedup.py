@@ -1,7 +1,7 @@
-"""How much faster simulation is than it was at a commit: both built and run in turns, in one place.
+"""Speed of simulation relative to an older commit: both are built and run alternately in one place.
 
-The metric is the simulated cycles of the transfer per second of wall clock, of the main job with its defaults and of
-two cards that send to each other at line rate. What else the machine does slows both down alike.
+The metric is the number of simulated cycles of the transfer per second of wall-clock time, for the main job with its
+defaults, and for two cards that send to each other at line rate. Other load on the machine slows both down alike.
 """
 
 import os
@@ -19,7 +19,7 @@ SOURCE = Path(__file__).resolve().parents[3]
 FOLDERS = ("hdl", "tb", "driver", "model")
 PAIRS = 3
 LOADS = ("default_job", "line_rate")
-# What one run of each is, as a Python program that prints a number; the modules had other names then.
+# Python program of one run of each load, which prints a number; the modules had other names at that commit.
 JOB = ("import json, os; from {run} import run; "
        "status = run(sim='verilator', preset='test', waves=False, view=False, file='', loss=0.01, reorder=0.0, "
        "dup=0.0, corrupt=0.0, rtt_us=20.0, qps=1, seed=1, pmtu=1024); "
@@ -34,7 +34,7 @@ PROGRAMS = {
 
 
 def sources_before():
-    """The folder with package ``weft`` as it was at :data:`BEFORE`, or None where git does not have the commit."""
+    """Return the folder with package ``weft`` at commit :data:`BEFORE`, or None if git does not have the commit."""
     where = BUILD_ROOT / f"before-{BEFORE[:12]}"
     if not (where / "weft").exists():
         archive = subprocess.run(["git", "-C", SOURCE, "archive", BEFORE, *FOLDERS], capture_output=True)
@@ -47,7 +47,7 @@ def sources_before():
 
 
 def cycles_per_second(when, load, folder):
-    """One run of a load, ``"before"`` or ``"now"``, in a folder of its own."""
+    """Run a load once, ``"before"`` or ``"now"``, in a separate folder; return its cycles per second."""
     folder.mkdir(parents=True, exist_ok=True)
     path = [str(folder)] if when == "before" else []
     # The folder comes first on the path: its package hides the installed one.
@@ -61,7 +61,7 @@ def cycles_per_second(when, load, folder):
 
 
 def speedups(progress, pairs=PAIRS):
-    """``{load: (cycles per second now, ratio)}``, medians over pairs; empty where git does not have the commit."""
+    """Return ``{load: (cycles per second now, ratio)}``, medians over pairs; empty if git does not have the commit."""
     before = sources_before()
     if before is None:
         return {}
@@ -78,7 +78,7 @@ def speedups(progress, pairs=PAIRS):
 
 
 def rows(progress):
-    """The figures as rows; a sentence instead of them where there is nothing to compare with."""
+    """Yield the figures as rows; without the commit, print a message instead."""
     figures = speedups(progress)
     if not figures:
         print(f"weft: simulation_speedup is left out: this clone does not have commit {BEFORE[:7]}", file=sys.stderr)

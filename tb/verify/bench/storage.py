@@ -16,15 +16,15 @@ SERIAL = re.compile(r"\$\d+")
 
 
 def storage(component, params, *, copies=False, **options):
-    """Bits by module and memory, ``{(module, memory or None): bits}``; None: the module's registers.
+    """Return bits by module and memory, ``{(module, memory or None): bits}``; None: the module's registers.
 
     Parameters
     ----------
     component : type
         ``component(params, **options)`` is elaborated, once for the same arguments.
     copies : bool
-        Count a memory once for each of its read ports, as an FPGA builds it from block RAM that has one port to
-        write and one to read.
+        Count a memory once for each of its read ports, as an FPGA implements it with block RAM that has one write and
+        one read port.
     """
     total = Counter()
     for (module, memory), (bits, ports) in _netlist(component, params, tuple(sorted(options.items()))).items():
@@ -35,7 +35,7 @@ def storage(component, params, *, copies=False, **options):
 
 @cache
 def _netlist(component, params, options):
-    """``{(module, memory or None): [bits, read ports]}``, as the netlist names them."""
+    """Return ``{(module, memory or None): [bits, read ports]}`` with the names of the netlist."""
     found, module, cell = {}, None, None
     for line in rtlil.convert(component(params, **dict(options))).splitlines():
         if match := MODULE.match(line):

@@ -1,8 +1,8 @@
-"""What operations reach over two cards, compared with plain writes; and what the driver takes.
+"""Payload rates of operations over two cards, compared with plain writes; and the cost of the driver.
 
 ``..._payload_gbps``: messages of 64 KiB, A to B for writes and sends, B to A for reads, on one QP of PMTU 4096, 16 of
-them under way; counted from the completion of the eighth to that of the last. Both drivers take no time and wait for
-interrupts.
+them outstanding; measured from the completion of the eighth to that of the last. Both drivers take no simulated time
+and wait for interrupts.
 """
 
 import os
@@ -24,7 +24,7 @@ from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.driver_cost import CHAIN, DriverCost
 
 MESSAGE_BYTES, WINDOW, MESSAGES, SKIPPED = 64 << 10, 16, 56, 8
-SHARE = 0.95                # of the figure of writes
+SHARE = 0.95                # required fraction of the figure of writes
 US_PER_CHUNK, DOORBELLS_PER_LIST = 30, 1
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ
 OBJECTS = Objects(WINDOW * MESSAGE_BYTES, cap={"max_send_wr": WINDOW, "max_recv_wr": 2 * WINDOW}, cqe=4 * WINDOW,
@@ -33,10 +33,10 @@ OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND, "read": WROpcode
 
 
 class VerbsLab(Lab):
-    """One QP on each card; memory that only the operation at hand may write."""
+    """Two cards with one QP each; only the current operation may write the memory."""
 
     async def stream(self, name):
-        """All messages of one kind."""
+        """Transfer all messages of one kind."""
         self.tell(name)
         self.ends = {side: await self.call(Host, self.contexts[side], OBJECTS) for side in SIDES}
         for side, peer in PEER.items():
@@ -52,7 +52,7 @@ class VerbsLab(Lab):
             await self.call(end.close)
 
     def _ask(self, opcode):
-        """Keep as many requests as possible under way."""
+        """Keep as many requests as possible outstanding."""
         end, device, peer = self.ends["a"], self.contexts["a"].device, self.ends["b"].mr
         posted, times = 0, []
         try:
@@ -70,7 +70,7 @@ class VerbsLab(Lab):
         self.figures[str(opcode.name)] = 8 * MESSAGE_BYTES * (MESSAGES - SKIPPED) / (times[-1] - times[SKIPPED - 1])
 
     def _answer(self, opcode):
-        """Post receives for sends, and answer."""
+        """Post receives for sends, and serve the driver."""
         context, end = self.contexts["b"], self.ends["b"]
         posted = 0
         while not self.done:
@@ -94,13 +94,13 @@ async def operations(dut):
 
 
 def run_operations(*, progress, seed=1):
-    """Payload rates by opcode name."""
+    """Return the payload rates by name of the opcode."""
     return run_cards(preset(PRESET), __file__, {"progress": str(progress)}, seed=seed)
 
 
 def measure(progress):
-    """The rows."""
-    cost = DriverCost()     # before anything else has grown the heap
+    """Return the rows."""
+    cost = DriverCost()     # before other code has grown the heap
     gbps = run_operations(progress=progress)
     write = gbps[OPCODES["write"].name]
     rates = (f"messages of {MESSAGE_BYTES >> 10} KiB on one QP of PMTU 4096, {WINDOW} under way; from the completion "

@@ -1,8 +1,9 @@
-"""Wide-area experiments against what is promised of them: rates, goodput, rivals, bursts, outages, many QPs.
+"""Wide-area experiments, compared with their targets: rates, goodput, rivals, bursts, outages, many QPs.
 
-Every experiment is :class:`~weft.model.wan.experiment.Experiment` with the settings its row names and the defaults for
-the rest, seed 1, on one processor. A share is of the payload rate after warm-up; ``of 1 - loss`` is of what the line
-lets through. Longer ones are in :mod:`~weft.tb.verify.bench.wide_area_long`.
+Every experiment is an :class:`~weft.model.wan.experiment.Experiment` with the settings that its row states and
+otherwise default settings, with seed 1, on one processor. A share is relative to the payload rate after warm-up; ``of
+1 - loss`` is relative to the rate that the line delivers. Longer experiments are in
+:mod:`~weft.tb.verify.bench.wide_area_long`.
 """
 
 from dataclasses import replace
@@ -17,21 +18,21 @@ from weft.tb.sim.flow.progress import tell
 BASE = Experiment(rate_gbps=100, rtt_ms=30.0, warmup_rtts=4, measured_rtts=6)
 LARGE = BASE.with_(pmtu=4096, warmup_rtts=8, measured_rtts=30)
 LOSSES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2)
-# Goodput of a window of one round trip, derived on paper; of go-back-N: its formula.
+# Goodput of a window of one round trip, derived analytically; that of go-back-N is a formula below.
 IRN = {1e-4: 0.54, 1e-3: 0.50, 1e-2: 0.36}
 SPURIOUS_MAX, OF_ORACLE_MIN = 1e-4, 0.99
 OUTAGE_MS = 10.0
-STEP_US = 20.0        # how exactly the end of a recovery is seen
+STEP_US = 20.0        # resolution of the end of a recovery
 MIB = 1 << 20
 
 
 def path(x):
-    """Rate, round trip and packets in words."""
+    """Return rate, round trip and packet size as text."""
     return f"{x.qps} QP{'s' * (x.qps > 1)}, {x.rate_gbps:g} Gb/s, {x.rtt_ms:g} ms, {x.pmtu} B"
 
 
 def goodput():
-    """Adamap at every loss, and how fast that is computed."""
+    """Return the rows of Adamap at every loss, and of the speed of the computation."""
     rows = []
     for x in (LARGE, BASE):
         for loss in LOSSES:
@@ -45,7 +46,7 @@ def goodput():
 
 
 def rivals():
-    """Whether the rivals are what they are known for."""
+    """Return the rows that compare the rivals with their known goodput."""
     rows = []
     for loss, share in IRN.items():
         x = LARGE.with_(scheme="irn-bdp", loss=loss)
@@ -53,7 +54,7 @@ def rivals():
         rows.append(Row(f"model_irn_bdp_goodput_loss_{loss:g}", "of payload", got, conditions=f"IRN, {path(x)}"))
         rows.append(Row(f"model_irn_bdp_error_loss_{loss:g}", f"of {share}", abs(got / share - 1), at_most=0.1,
                         conditions=f"IRN, {path(x)}"))
-        # As many losses as it takes for an average, on a shorter path with as many losses in a round trip.
+        # Enough losses for an average, on a shorter path with equally many losses in a round trip.
         x = LARGE.with_(scheme="go-back-n", loss=loss, measured_rtts=max(60, round(400 / (loss * LARGE.bdp))))
         share = (1 - loss) / (1 - loss + loss * x.bdp)
         got = run(x).goodput
@@ -65,7 +66,7 @@ def rivals():
 
 
 def bursts():
-    """Bursts and an outage against the oracle under the same losses."""
+    """Return the rows of bursts and an outage, compared with the oracle under the same losses."""
     rows = []
     cases = {f"burst_{mean}": {"burst": mean, "burst_loss": 0.01} for mean in (8, 64, 512)}
     cases["outage"] = {"outage_ms": OUTAGE_MS, "outage_at_rtts": 12.0}
@@ -81,7 +82,7 @@ def bursts():
 
 
 def recovery_ms(x):
-    """From the first packet after an outage until the receiver has everything that was sent before, in order."""
+    """Return the time from the first packet after an outage until the receiver has all earlier packets in order."""
     w, begin = make(x), round(x.outage_at_rtts * x.bdp)
     engine.run(w, begin + x.slots(ms=x.outage_ms))
     sent, since = int(w.qp["next"].max()), int(w.s["now"]) + int(w.s["delay"])
@@ -91,7 +92,7 @@ def recovery_ms(x):
 
 
 def outage():
-    """How long what an outage took is missing."""
+    """Return the row of the recovery time after an outage."""
     x = LARGE.with_(outage_ms=OUTAGE_MS)
     took = recovery_ms(x)
     return [Row("model_outage_recovery", "of RTT + outage", took / (x.rtt_ms + x.outage_ms), at_most=1.05,
@@ -99,7 +100,7 @@ def outage():
 
 
 def many_qps():
-    """Memory for 10,000 QPs, each with losses at its own places."""
+    """Return the rows of the memory for 10,000 QPs, each with separate losses."""
     x = BASE.with_(qps=10_000, rtt_ms=100.0, loss=1e-2, warmup_rtts=3, measured_rtts=1)
     rows = []
     for name, settings, most in (("", {}, MIB), ("_outage", {"outage_ms": OUTAGE_MS, "outage_at_rtts": 2.0}, 2 * MIB)):
@@ -119,7 +120,7 @@ PARTS = (goodput, rivals, bursts, outage, many_qps)
 
 
 def measure(progress):
-    """The rows."""
+    """Return the rows."""
     rows = []
     for number, part in enumerate(PARTS):
         tell(progress, part.__name__.replace("_", " "), number, len(PARTS))

@@ -1,10 +1,10 @@
-"""Wide-area experiments that take minutes: completion times, wraps of PSNs, and what the card is counted to hold.
+"""Wide-area experiments that take minutes: completion times, wraps of PSNs, and the memory model of the card.
 
-- ``completion``: 128 MiB at 400 Gb/s over 25 ms, as a share of the time without loss. What it is to be compared with,
-  ideal recovery by loss reports, was computed on its own.
-- ``wraps``: as many packets as 24-bit PSNs come round twenty times, each compared with 64-bit ones; and what a sender
-  loses that may have only 2^23 of them outstanding.
-- ``card_memory``: the constants of :mod:`weft.model.wan.schemes` and the elaborated room.
+- ``completion``: 128 MiB at 400 Gb/s over 25 ms, relative to the time without loss. The reference, ideal recovery by
+  loss reports, was computed separately.
+- ``wraps``: packets for twenty wraps of the 24-bit PSN, each compared with 64-bit numbers; and the cost of the limit of
+  2^23 outstanding PSNs.
+- ``card_memory``: the constants of :mod:`weft.model.wan.schemes`, compared with the elaborated subsystem.
 """
 
 import os
@@ -20,7 +20,7 @@ from weft.tb.sim.flow.percentile import percentile
 from weft.tb.sim.flow.progress import tell
 
 TRANSFERS = 1000
-IDEAL = {1e-5: (1.24, 1.90), 1e-4: (1.84, 1.90), 1e-3: (1.92, 2.80), 1e-2: (2.77, 3.70)}   # mean and p99.9
+IDEAL = {1e-5: (1.24, 1.90), 1e-4: (1.84, 1.90), 1e-3: (1.92, 2.80), 1e-2: (2.77, 3.70)}   # {loss: (mean, p99.9)}
 TRANSFER = Experiment(rate_gbps=400, rtt_ms=25.0, pmtu=4096, transfer_mib=128)
 WRAPS = 20
 FAST = Experiment(rate_gbps=400, rtt_ms=25.0, pmtu=1024, loss=1e-3, warmup_rtts=5)
@@ -28,7 +28,7 @@ FAR = Experiment(rate_gbps=400, rtt_ms=100.0, warmup_rtts=6, measured_rtts=6, lo
 
 
 def times(x, count, progress=None):
-    """Completion times of so many transfers, ms, in order; each with a seed of its own."""
+    """Return the sorted completion times of ``count`` transfers in ms, each with a separate seed."""
     compile_engine()
     found = []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -40,7 +40,7 @@ def times(x, count, progress=None):
 
 
 def completion(progress, count=TRANSFERS):
-    """The rows; ``marker``: with a probe as soon as nothing more is to be sent."""
+    """Return the rows; ``marker``: with a probe as soon as there is nothing more to send."""
     alone = run(TRANSFER).completion_ms
     rows = []
     for marker in (True, False):
@@ -60,7 +60,7 @@ def completion(progress, count=TRANSFERS):
 
 
 def wraps(progress, count=WRAPS):
-    """The rows."""
+    """Return the rows."""
     tell(progress, f"{count} wraps", 0, 4)
     x = FAST.with_(measured_rtts=count * (1 << 24) / FAST.bdp)
     found = run(x)
@@ -78,7 +78,7 @@ def wraps(progress, count=WRAPS):
 
 
 def card_memory(_progress=None):
-    """How far the constants are from the netlist."""
+    """Return the rows that compare the constants with the netlist."""
     from weft.tb.verify.bench.adamap_memory import BASE, TABLES, growth
     rows = []
     for name, counted in zip(TABLES, (schemes.ADAMAP_QP, schemes.ADAMAP_PLACE, schemes.ADAMAP_ENTRY), strict=True):

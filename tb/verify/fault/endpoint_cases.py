@@ -122,7 +122,7 @@ class FaultyRoom(Bench):
             try:
                 await with_timeout(task, *PATIENCE)
             except SimTimeoutError:
-                raise AssertionError(f"it hangs; under way at the hard block: {self.under_way()}") from None
+                raise AssertionError(f"it hangs; outstanding at the hard block: {self.under_way()}") from None
         await with_timeout(self.quiet(), *PATIENCE)
         for task in writers:
             for region, at, body in task.result():

@@ -106,7 +106,7 @@ class Guest:
                 break
             time.sleep(0.05)
         said = self._process.communicate()[0].strip() if self._ended else "nothing"
-        raise GuestFailed(f"{QEMU} cannot be reached; it says {said}")
+        raise GuestFailed(f"{QEMU} cannot be reached; its output is {said}")
 
     @property
     def _ended(self):
@@ -138,7 +138,7 @@ class Guest:
             step()
             self.listen()
             if self._ended or time.monotonic() > end:
-                raise GuestFailed("the guest says nothing; its last words: " + " | ".join(self.told[-6:]))
+                raise GuestFailed("the guest is silent; its last lines: " + " | ".join(self.told[-6:]))
         answer = self._answers.popleft()
         if answer.startswith("failed"):
             raise GuestFailed(f"the guest: {answer}; its last words: " + " | ".join(self.told[-6:]))

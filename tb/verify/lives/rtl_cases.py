@@ -351,7 +351,7 @@ class RoomLives(HostSide):
                 if not self.host[qpn].dying:
                     cocotb.start_soon(self._end(qpn))
         else:
-            raise AssertionError(f"the room does not come to rest: {sorted(self.host)} live")
+            raise AssertionError(f"the subsystem does not become idle: {sorted(self.host)} live")
         self.take_reports()
         while self.pool.changing:
             await self.port.pass_cycles(1)

@@ -95,7 +95,7 @@ def run(tests=("tb/test/hdl",)):
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(WORKERS), "-p", __name__, "-k", "verilator", *tests]
     status = subprocess.run(command, cwd=ROOT, env={**os.environ, "WEFT_BUILD": str(FOLDER)}).returncode
     if status:
-        print("weft: a test fails, so its counts say nothing", file=sys.stderr)
+        print("weft: a test fails, so its counts are invalid", file=sys.stderr)
         return 1
     designs = collect(FOLDER)
     rooms = by_room(designs)

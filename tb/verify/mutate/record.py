@@ -113,7 +113,7 @@ def _simulate(component=None, *, verilog=None, optimize=None, everything=None, *
     wanted, test = Bench(**bench), os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
     design = verilog or _elaborate(component, wanted.top)
     if not design.startswith(ELABORATED):
-        raise NotRecorded(f"{test} simulates Verilog of its own")
+        raise NotRecorded(f"{test} simulates separate Verilog")
     simulation = Simulation(test, design.removeprefix(ELABORATED), wanted.top, wanted.sim, module_of(wanted.cases),
                             wanted.tests, tuple(sorted(wanted.env.items())))
     _kept(Path(os.environ[_FOLDER]), test).write_text(json.dumps(asdict(simulation)))

@@ -1,1 +1,1 @@
-"""Unmodified RDMA programs on served hosts: the table of programs, hostile clients, kills."""
+"""Unmodified RDMA programs on served hosts: table of programs, hostile clients, killed programs."""

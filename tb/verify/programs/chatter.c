@@ -1,8 +1,8 @@
-/* Writes into its peer's memory and reads from it, without end, until a request fails: then it says how.
- * chatter SEED PORT [ADDRESS]: without an address it waits for the other one, until its input ends. Its last line is
- * one of
- *   no peer           the other one ended before they were connected
- *   status N after M  a completion said so, after M good ones */
+/* Writes to and reads from its peer's memory until a request fails, then prints the result.
+ * chatter SEED PORT [ADDRESS]: without an address it waits for the peer until its standard input ends. Its last line
+ * is one of
+ *   no peer           the peer ended before both were connected
+ *   status N after M  a completion had status N, after M successful ones */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
@@ -98,13 +98,13 @@ int main(int count, char **arguments) {
         if (n < 0) end("cannot poll");
         if (n && wc.status) {
             printf("status %d after %lu\n", wc.status, good);
-            return 0; /* the rest is the daemon's to free */
+            return 0; /* the daemon frees the rest */
         }
         if (n && !good++) {
             puts("talks");
             fflush(stdout);
         }
-        if (n && good % 64 == 0) { /* and memory that comes and goes */
+        if (n && good % 64 == 0) { /* register and deregister memory, too */
             struct ibv_mr *more = ibv_reg_mr(pd, memory, 1 + (size_t)rand() % BYTES, IBV_ACCESS_LOCAL_WRITE);
             if (!more || ibv_dereg_mr(more)) end("cannot register");
         }

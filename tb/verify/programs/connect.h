@@ -1,9 +1,9 @@
-/* What the C programs here have in common. */
+/* Shared by the C programs of this folder. */
 #pragma once
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-/* From RESET to RTS; 0, or what ibv_modify_qp said. */
+/* Bring a QP from RESET to RTS; return 0, or the error of ibv_modify_qp. */
 static int to_rts(struct ibv_qp *qp, union ibv_gid peer, uint32_t qp_num, uint32_t own_psn, uint32_t peer_psn) {
     struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1,
         .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };

@@ -1,7 +1,8 @@
-"""Served programs: what the library takes, what waiting and idling take, and campaigns against the daemon.
+"""Figures of served programs: costs of the library, of waiting and of idling, and campaigns against the daemon.
 
-Times are of the processor, of what runs in this machine's own time. The campaigns are those of the tests in full size:
-fuzzed messages and ring entries, overlapping registrations under writing threads, programs that are killed.
+Times are processor times, for operations that run in the real time of this machine. The campaigns are those of the
+tests in full size: fuzzed messages and ring entries, overlapping registrations during writes by threads, killed
+programs.
 """
 
 import random
@@ -29,7 +30,7 @@ _NS = 1e-9
 
 
 def measure(progress):
-    """The rows."""
+    """Return the rows."""
     seed, library = drawn_seed(), build(LIBRARY_FOLDER)
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--preset", "test") as session:
         tell(progress, "post and poll", 0, 1)
@@ -40,7 +41,7 @@ def measure(progress):
 
 
 def times(session, program):
-    """Post and poll, polling in vain, and a daemon whose program does nothing."""
+    """Measure post and poll, unsuccessful polling, and a daemon whose program is idle."""
     mean, alone = re.search(r"mean (\d+) median \d+ alone (\d+)", said(session, program, str(ROUNDS))).groups()
     part = re.search(r"part ([\d.]+)", said(session, program, "spin", str(SPIN_S)))[1]
     idle = session.start("a", program, "idle", str(START_S + IDLE_S + START_S))
@@ -64,19 +65,19 @@ def times(session, program):
 
 
 def said(session, program, *arguments):
-    """What it prints on host a."""
+    """Return the output of a program on host a; fail if it fails."""
     ended = session.run("a", str(program), *arguments, limit_s=LIMIT_S)
     assert ended.status == 0, f"{program} {arguments}: {ended}"
     return ended.output
 
 
 def processor_ns(pid):
-    """Nanoseconds of the processor that a process has used."""
+    """Return the processor time of a process in nanoseconds."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 def registrations(library, seed, progress, count=REGISTRATIONS):
-    """Overlapping registrations of heap and stack."""
+    """Return the rows of overlapping registrations of heap and stack."""
     tell(progress, f"overlapping registrations, seed {seed}", 0, 1)
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--preset", "test") as session:
         output = said(session, compiled("overlap", folder, library), str(count // 2), str(seed))
@@ -87,7 +88,7 @@ def registrations(library, seed, progress, count=REGISTRATIONS):
 
 
 def messages(seed, progress, count=MESSAGES):
-    """Fuzzed messages and ring entries."""
+    """Return the rows of fuzzed messages and ring entries."""
     with local_daemon() as (daemon, heard):
         found = fuzz(daemon, heard, count, random.Random(seed), partial(tell, progress, f"messages, seed {seed}",
                                                                         total=count))
@@ -97,7 +98,7 @@ def messages(seed, progress, count=MESSAGES):
 
 
 def kills(seed, progress, count=KILLS):
-    """Programs that are killed, by a process of its own, which gives up being root."""
+    """Return the rows of killed programs; a separate process runs them, because it gives up root privileges."""
     tell(progress, f"programs that are killed, seed {seed}", 0, 1)
     done = subprocess.run([sys.executable, "-m", "weft.tb.verify.programs.kills", str(count), str(seed)],
                           capture_output=True,

@@ -1,4 +1,4 @@
-"""Programs that say whatever comes to mind: ``python -m weft.tb.verify.programs.hostile [MESSAGES] [SEED]``."""
+"""Programs that send random messages: ``python -m weft.tb.verify.programs.hostile [MESSAGES] [SEED]``."""
 
 import os
 import random
@@ -14,7 +14,7 @@ COMMAND = ".venv/bin/python -m weft.tb.verify.programs.hostile {count} {seed}"
 
 
 def pair(daemon):
-    """Two programs whose QPs are connected."""
+    """Return two programs whose QPs are connected."""
     ends = RawEnd(daemon, "a"), RawEnd(daemon, "b")
     for end, peer in (ends, ends[::-1]):
         end.connect(peer)
@@ -22,7 +22,7 @@ def pair(daemon):
 
 
 def works(a, b):
-    """A write from one to the other arrives."""
+    """Assert that a write from ``a`` to ``b`` arrives."""
     data = random.randbytes(PAGE)
     a.mapping[:PAGE] = data
     a.write(b)
@@ -31,7 +31,7 @@ def works(a, b):
 
 
 def settle(daemon, clients):
-    """Until the daemon has so many clients."""
+    """Run the daemon until it has ``clients`` clients; without clients, all its accounts must be zero."""
     for _ in range(1000):
         if len(daemon.clients) == clients:
             assert clients or not any(daemon.account.has.values()), daemon.account.has
@@ -41,25 +41,25 @@ def settle(daemon, clients):
 
 
 def clean(world):
-    """Nothing is left."""
+    """Assert that no resources are left on the cards."""
     for counts in left_over(world).values():
         assert not any(counts), counts
 
 
 def programs(daemon):
-    """Programs with objects of every kind, one after the other."""
+    """Yield programs with objects of every kind, each connected when it is needed."""
     while True:
         yield RawEnd(daemon, "a")
 
 
 def close_all(files):
-    """Descriptors that came."""
+    """Close received file descriptors."""
     for file in files:
         os.close(file)
 
 
 def said_by(rng, end):
-    """A message: a right one, a right one with something wrong, or noise."""
+    """Return a message: valid, valid with errors, or random."""
     opcode = rng.choice(list(Opcode))
     asked, _ = MESSAGES[opcode]
     handles = (end.pd, end.cq, end.qp.handle, 1, 2, 3)
@@ -78,7 +78,7 @@ def said_by(rng, end):
 
 
 def fuzz(daemon, said, count, rng, progress=lambda done: None):
-    """Say ``count`` messages; how many were answered, refused, and ended with the program dropped."""
+    """Send ``count`` messages; return the numbers of those answered, rejected, and answered by dropping the program."""
     good, ends = pair(daemon), programs(daemon)
     found = {"answered": 0, "refused": 0, "dropped": 0}
     end = next(ends)
@@ -112,7 +112,7 @@ def fuzz(daemon, said, count, rng, progress=lambda done: None):
 
 
 def main(count=100_000, seed=None):
-    """Say so many messages, and print what became of them."""
+    """Send ``count`` messages, and print the outcome."""
     seed = random.randrange(1 << 32) if seed is None else int(seed)
     with local_daemon() as (daemon, said):
         found = fuzz(daemon, said, int(count), random.Random(seed))

@@ -1,8 +1,9 @@
-"""Programs that are killed at any moment: ``python -m weft.tb.verify.programs.kills [KILLS] [SEED]``.
+"""Programs that are killed at random times: ``python -m weft.tb.verify.programs.kills [KILLS] [SEED]``.
 
-Two programs on two hosts, each in a network namespace of its own, write into each other's memory; one of them gets
-SIGKILL. The daemon lives, the other program is told (RETRY_EXC_ERR), and what both had is free again. Nobody is root,
-and there is no device: who starts this as root has it run by another user.
+Two programs on two hosts, each in a separate network namespace, write to each other's memory; one of them gets
+SIGKILL. The daemon must survive, the other program must get the completion status RETRY_EXC_ERR, and the resources of
+both must be freed. The programs run without root privileges and without a device file: started as root, the process
+switches to another user.
 """
 
 import os
@@ -24,13 +25,13 @@ from weft.tb.verify.programs.namespaces import ADDRESSES, NoNamespaces, namespac
 
 COMMAND = ".venv/bin/python -m weft.tb.verify.programs.kills {count} {seed}"
 FIRST_PORT, PORTS, LIMIT_S = 21000, 8000, 120
-SOON_S, LATE_S = 0.06, 0.4      # of a kill: while a program prepares itself, or later
+SOON_S, LATE_S = 0.06, 0.4      # largest delay of a kill: during set-up of a program, or later
 NOBODY = 65534
 TALKED, ALONE = "talked", "alone"
 
 
 class Pair:
-    """Two programs that talk, on hosts a and b."""
+    """Two programs that write to each other, on hosts a and b."""
 
     def __init__(self, daemon, spaces, program, port, seed):
         self._daemon, self._start = daemon, lambda host, *more: subprocess.Popen(
@@ -40,7 +41,7 @@ class Pair:
         self.programs = {"b": self._start("b")}
 
     def hear(self, host, sentence):
-        """Somebody said it, up to now."""
+        """Return whether the program of a host has printed ``sentence`` by now."""
         program = self.programs.get(host)
         if program is None:
             return False
@@ -49,7 +50,7 @@ class Pair:
         return sentence in self.output[host]
 
     def go(self, until):
-        """Let all go on until ``until()``; the client starts when the server listens."""
+        """Run daemon and programs until ``until()`` holds; the client starts when the server listens."""
         limit = time.monotonic() + LIMIT_S
         while not until():
             self._daemon.turn()
@@ -69,8 +70,10 @@ class Pair:
 
 
 def one(pair, rng, late):
-    """Kill one of two, ``late`` when they talk; what became of the other: :data:`TALKED` if its card told it of that,
-    or :data:`ALONE`."""
+    """Kill one of the two programs; ``late``: after both have exchanged data.
+
+    Return :data:`TALKED` if the other program got an error completion, or :data:`ALONE` if it had no peer yet.
+    """
     victim = rng.choice("ab")
     other = "b" if victim == "a" else "a"
     pair.go(lambda: victim in pair.programs)
@@ -94,12 +97,12 @@ def one(pair, rng, late):
 
 
 def campaign(count, seed, library, progress=lambda done: None):
-    """Kill ``count`` programs; how many others were told by their card, and how many had not talked yet.
+    """Kill ``count`` programs; return a counter of the outcomes of :func:`one`.
 
     Raises
     ------
     AssertionError
-        If something is left, another error was told, or none.
+        If resources are left, or another program got another error or none.
     NoNamespaces
     """
     rng, found = random.Random(seed), Counter()
@@ -121,7 +124,7 @@ def campaign(count, seed, library, progress=lambda done: None):
 
 
 def main(count=200, seed=None):
-    """Kill so many, and print what became of the others."""
+    """Kill ``count`` programs, and print the outcome."""
     seed = random.randrange(1 << 31) if seed is None else int(seed)
     library = build(LIBRARY_FOLDER)
     if os.geteuid() == 0:

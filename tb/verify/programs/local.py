@@ -1,4 +1,4 @@
-"""A daemon in the process of the test, over small functional cards."""
+"""Daemon in the process of the test, with small functional cards."""
 
 import contextlib
 import tempfile
@@ -11,8 +11,10 @@ from weft.tb.app.serve.simulated import LoopWorld
 
 @contextlib.contextmanager
 def local_daemon(hosts=("a", "b"), *, preset="test", most=None, simulated=False, world_type=None, **options):
-    """A :class:`Daemon` and what it said, in simulated time if that is wanted, of another world than that of functional
-    cards if there is a ``world_type``; it ends with the block."""
+    """Yield a :class:`Daemon` and the list of its messages; close the daemon at the end of the block.
+
+    ``simulated`` selects simulated time, and ``world_type`` another back end than functional cards.
+    """
     with tempfile.TemporaryDirectory(prefix="weft-local-") as folder:
         of_functional, daemon_type = (LoopWorld, SimulatedDaemon) if simulated else (FunctionalWorld, Daemon)
         said, world = [], (world_type or of_functional)(list(hosts), preset=preset, **options)
@@ -25,7 +27,7 @@ def local_daemon(hosts=("a", "b"), *, preset="test", most=None, simulated=False,
 
 
 def left_over(world):
-    """What programs left on the cards: numbers that are 0 when all is given back."""
+    """Return counts of resources that programs left on the cards: all 0 if everything was freed."""
     found = {}
     for context in world.contexts:
         card = context.card

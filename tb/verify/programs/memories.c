@@ -1,5 +1,5 @@
-/* Memory of every kind, registered, written by the card, read by it, and given back: a line for each kind. Two queue
- * pairs of one context, connected to each other. */
+/* Registers memory of every kind, lets the card write and read it, and deregisters it; prints a line for each kind.
+ * Uses two queue pairs of one context, connected to each other. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static void close_pair(struct pair *p) {
     free(p);
 }
 
-/* The status of a write of so many bytes. */
+/* Write `size` bytes and return the status of the completion. */
 static int moved(struct pair *p, const void *from, uint32_t lkey, void *to, uint32_t rkey, uint32_t size) {
     struct ibv_sge sge = { .addr = (uintptr_t)from, .length = size, .lkey = lkey };
     struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
@@ -71,7 +71,7 @@ static int moved(struct pair *p, const void *from, uint32_t lkey, void *to, uint
     return n < 0 ? -1 : (int)wc.status;
 }
 
-/* Registered, written and read by the card at both ends, and again when it is private. */
+/* Register memory, let the card write and read both ends, and check it again after deregistration. */
 static void use(struct pair *p, const char *kind, void *memory, size_t size) {
     unsigned char *first = memory, *last = first + size - SMALL, back[SMALL];
     struct ibv_mr *mr = ibv_reg_mr(p->pd, memory, size, ALL), *of_back = ibv_reg_mr(p->pd, back, SMALL, ALL);
@@ -119,7 +119,7 @@ static void protected_memory(struct pair *p) {
     struct ibv_mr *mr = ibv_reg_mr(p->pd, memory, size, 0), *of_back = ibv_reg_mr(p->pd, back, SMALL, ALL);
     if (!mr || moved(p, memory, mr->lkey, back, of_back->rkey, SMALL) || memcmp(back, p->pattern, SMALL))
         fail("read-only memory", "read wrong");
-    int zero = open("/dev/zero", O_RDONLY); /* a system call says whether it could be written */
+    int zero = open("/dev/zero", O_RDONLY); /* read() into the memory shows whether it is writable */
     for (int registered = 1; registered >= 0; registered--) {
         if (read(zero, memory, 1) != -1 || errno != EFAULT) fail("read-only memory", "writable");
         if (registered && ibv_dereg_mr(mr)) fail("read-only memory", "not given back");
@@ -191,7 +191,7 @@ static void forked(struct pair *p, unsigned char *memory) {
     if (!child) {
         char byte;
         close(go[1]);
-        int same = memory[0] == 1 && read(go[0], &byte, 1) == 0 && memory[SMALL - 1] == 1; /* after the card wrote */
+        int same = memory[0] == 1 && read(go[0], &byte, 1) == 0 && memory[SMALL - 1] == 1; /* after the card's write */
         memset(memory, 7, SMALL);
         _exit(!same);
     }
@@ -207,7 +207,7 @@ static void forked(struct pair *p, unsigned char *memory) {
 static void events(struct pair *p) {
     struct pollfd news = { .fd = p->context->async_fd, .events = POLLIN };
     struct ibv_async_event event;
-    while (poll(&news, 1, 0)) { /* that they were connected */
+    while (poll(&news, 1, 0)) { /* events of the connection */
         if (ibv_get_async_event(p->context, &event)) fail("events", "not there");
         ibv_ack_async_event(&event);
     }

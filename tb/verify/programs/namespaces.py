@@ -1,7 +1,7 @@
-"""Two network namespaces with a cable between, made by a user without privilege: hosts in all but their card.
+"""Two network namespaces connected by a veth pair, created without privileges, as hosts without a card.
 
-The first is of a user namespace in which the user is root, the second is made there; both last as long as the process
-that made them.
+The first belongs to a user namespace in which the user is root; the second is created inside it. Both exist as long as
+the process that created them.
 """
 
 import contextlib
@@ -29,33 +29,33 @@ kill $second
 
 
 class NoNamespaces(Exception):
-    """A sentence that says why there are none."""
+    """Network namespaces cannot be created; the message states why."""
 
 
 class Forbidden(NoNamespaces):
-    """It is the kernel that says no: no package helps."""
+    """The kernel does not permit network namespaces: installing packages does not help."""
 
 
 class Namespaces:
-    """Where programs of hosts a and b run.
+    """Network namespaces of hosts a and b, in which programs run.
 
     Attributes
     ----------
     holders : dict of str to str
-        A process in each, by name of the host.
+        Process ID of a process in each namespace, by name of the host.
     """
 
     def __init__(self, holders):
         self.holders = holders
 
     def inside(self, host, command):
-        """The command, as it is run on a host."""
+        """Return the command that runs ``command`` on a host."""
         return ["nsenter", "-t", self.holders[host], "-U", "-n", "--preserve-credentials", *command]
 
 
 @contextlib.contextmanager
 def namespaces():
-    """:class:`Namespaces`, for the block.
+    """Yield :class:`Namespaces` that exist during the block.
 
     Raises
     ------

@@ -1,5 +1,5 @@
-/* Registers and deregisters overlapping ranges, of the heap and of its own stack, while threads count in every word of
- * them: no count may get lost. overlap ROUNDS SEED */
+/* Registers and deregisters overlapping ranges of the heap and of its stack, while threads increment every word of the
+ * heap's: no increment may get lost. overlap ROUNDS SEED */
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <stdio.h>

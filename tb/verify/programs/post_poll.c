@@ -1,10 +1,10 @@
-/* What posting and polling takes in the library, of the processor's time: `post_poll ROUNDS`, two QPs of this host.
- * In a round 64 small writes are posted, one by one, and polled, one by one, when all of them are done; then a single
- * one. Prints nanoseconds of a post and a poll together: the mean and the median of 64, and the median of those that
- * are alone, where every post has to wake the daemon.
+/* Measures the processor time of posting and polling in the library: `post_poll ROUNDS`, with two QPs of this host.
+ * In a round, 64 small writes are posted one by one and, when all of them are done, polled one by one; then the same
+ * with a single write. Prints nanoseconds of a post and a poll together: the mean and the median for 64, and the median
+ * for single writes, where every post has to wake the daemon.
  *
- * post_poll spin SECONDS: polls an empty queue without end, as perftest does; prints the part of a processor that
- * this took. post_poll idle SECONDS: is connected and sleeps. */
+ * post_poll spin SECONDS: polls an empty queue without pause, as perftest does; prints the fraction of a processor that
+ * this took. post_poll idle SECONDS: connects and sleeps. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,17 +35,17 @@ static int post(struct ibv_qp *qp, struct ibv_mr *mr, size_t from) {
     return ibv_post_send(qp, &wr, &bad);
 }
 
-/* Nanoseconds of a round: `depth` requests are posted; when all of them are done they are polled, one by one. */
+/* Return the nanoseconds of a round: post `depth` requests; when all of them are done, poll them one by one. */
 static double round_of(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *mr, int depth, unsigned char number) {
     volatile unsigned char *memory = mr->addr;
     struct ibv_wc wc;
     double at = now(CLOCK_THREAD_CPUTIME_ID), posts, polls;
-    memory[BYTES] = number; /* that is written last */
+    memory[BYTES] = number; /* this byte is written last */
     for (int i = 0; i < depth; i++)
         if (post(qp, mr, i == depth - 1 ? BYTES : 0)) exit(4);
     posts = now(CLOCK_THREAD_CPUTIME_ID) - at;
     while (memory[2 * BYTES] != number) usleep(500);
-    usleep(20000); /* and the last is acknowledged */
+    usleep(20000); /* until the last one is acknowledged */
     at = now(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < depth;) {
         int n = ibv_poll_cq(cq, 1, &wc);

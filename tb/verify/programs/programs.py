@@ -1,4 +1,4 @@
-"""The programs of others that run on served cards: what they are called, whose they are, and what they print."""
+"""Table of the third-party programs that run on served cards: names, packages, options and output formats."""
 
 import re
 import shutil
@@ -13,22 +13,22 @@ _TYPICAL = r"^ *\d+ +\d+ +[\d.]+ +[\d.]+ +([\d.]+)"
 
 @dataclass(frozen=True)
 class Program:
-    """A program with its options, a server and a client of it if it is a pair.
+    """Program with its options; if it is a pair, run as a server and a client.
 
     Attributes
     ----------
     name, package : str
-        Of the program, and Debian's of what has it.
+        Name of the program, and Debian's package of it.
     options, brief : tuple of str
-        Its options, and those that make it do little.
+        Options, and further options that shorten the run.
     figure, unit : str or None
-        Regular expression of the figure in its output, and what it is.
+        Regular expression of the figure in the output, and its unit.
     pair : bool
-        It is started twice: they say hello at a port.
+        The program runs as server and client, which connect through a port.
     roles : tuple of two tuples of str
-        What makes it the server, or the client, and says the port and the server's address: ``{port}``, ``{server}``.
+        Arguments that select server or client, and give the port and the server's address: ``{port}``, ``{server}``.
     on_card : bool
-        It is a port of the server's card, and not of TCP.
+        The port belongs to the server's card, not to TCP.
     """
 
     name: str
@@ -43,20 +43,20 @@ class Program:
 
     @property
     def there(self):
-        """It is installed."""
+        """Return whether the program is installed."""
         return shutil.which(self.name) is not None
 
     def command(self, port=None, server=None):
-        """Argument list; of the client if there is the name of a ``server``."""
+        """Return the argument list; with a ``server``, that of the client."""
         role = self.roles[server is not None] if self.pair else ()
         return self.name, *self.options, *(part.format(port=port, server=server) for part in role)
 
     def briefly(self):
-        """The same with little to do."""
+        """Return the program with options that shorten the run."""
         return replace(self, options=(*self.options, *self.brief), brief=())
 
     def read(self, output):
-        """The figure, or None."""
+        """Return the figure in the output, or None."""
         found = re.search(self.figure, output, re.MULTILINE) if self.figure else None
         return float(found[1]) if found else None
 
@@ -70,7 +70,7 @@ def _pingpong(name, *options):
 
 
 def _bandwidth(verb, *options):
-    figure = (_MESSAGES, MESSAGES) if verb == "atomic" else (_AVERAGE, RATE)     # of 8 bytes each: next to no rate
+    figure = (_MESSAGES, MESSAGES) if verb == "atomic" else (_AVERAGE, RATE)     # of 8 bytes: the byte rate is too low
     return Program(f"ib_{verb}_bw", "perftest", ("-F", *options), ("-n", "20"), *figure)
 
 
@@ -79,7 +79,7 @@ def _latency(verb, *options):
 
 
 def _by_card(program):
-    """The same, but its ends meet at the card: no TCP."""
+    """Return the program with connection management by the card instead of TCP."""
     return replace(program, options=(*program.options, "-R"), on_card=True)
 
 
@@ -91,11 +91,11 @@ def _rdmacm(name, *options, brief=(), figure=None, unit=None, client=("-s", "{se
 
 def _ucx(test, *options):
     return Program("ucx_perftest", "ucx-utils", ("-d", "weft0:1", "-x", "rc_verbs", "-t", test, *options, "-n", "200"),
-                   ("-n", "20"), r"^Final: +\d+ +\S+ +\S+ +([\d.]+)", LATENCY)      # over all: the other may be -nan
+                   ("-n", "20"), r"^Final: +\d+ +\S+ +\S+ +([\d.]+)", LATENCY)      # overall; the other one may be -nan
 
 
 VERBS = ("write", "send", "read", "atomic")
-# perftest itself has no events for writes, and several QPs for rates alone.
+# perftest does not support events for writes, and supports several QPs for rates only.
 TABLE = (
     _utility("ibv_devices"), _utility("ibv_devinfo", "-v"),
     _pingpong("ibv_rc_pingpong"), _pingpong("ibv_srq_pingpong"),
@@ -115,5 +115,5 @@ TABLE = (
 
 
 def missing_packages(programs=TABLE):
-    """Debian's packages whose programs are not all there."""
+    """Return Debian's packages of the programs that are missing."""
     return sorted({program.package for program in programs if not program.there})

@@ -1,4 +1,4 @@
-"""A program without the library: it says what it likes to a daemon in the same process, which moves when it waits."""
+"""Program without the library: it sends arbitrary messages to a daemon in the same process, and runs it to wait."""
 
 import fcntl
 import mmap
@@ -24,15 +24,15 @@ PAGE, TURNS_MAX = 4096, 20_000
 
 
 class Refused(Exception):
-    """An answer with an error: (its number, its sentence)."""
+    """Response with an error: (error number, message)."""
 
 
 class Gone(Exception):
-    """The daemon hung up."""
+    """The daemon closed the connection."""
 
 
 def memory_file(size):
-    """A file of so many bytes that cannot shrink."""
+    """Create a memory file of ``size`` bytes that cannot shrink; return its descriptor."""
     file = os.memfd_create("raw", os.MFD_ALLOW_SEALING)
     os.truncate(file, size)
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
@@ -40,7 +40,7 @@ def memory_file(size):
 
 
 class Ring:
-    """A ring as the program has it."""
+    """Ring as mapped by the program."""
 
     def __init__(self, file, slots, slot_bytes):
         self.memory = mmap.mmap(file, RING_HEADER.size_bytes + slots * slot_bytes)
@@ -48,7 +48,7 @@ class Ring:
         self.slots, self.slot_bytes = slots, slot_bytes
 
     def word(self, name, value=None):
-        """A number of its head; set, if there is a value."""
+        """Return a field of the ring's header, after setting it if there is a value."""
         at = RING_HEADER.offset_of(name) // 8
         if value is not None:
             self.memory[at : at + 4] = (value % (1 << 32)).to_bytes(4, "little")
@@ -58,13 +58,13 @@ class Ring:
         return RING_HEADER.size_bytes + number % self.slots * self.slot_bytes
 
     def fill(self, data):
-        """A slot with this data."""
+        """Fill the next slot with data."""
         at, prod = self.place(self.word("prod")), self.word("prod")
         self.memory[at : at + len(data)] = data
         self.word("prod", prod + 1)
 
     def take(self):
-        """Completions there are."""
+        """Return the available completions."""
         found = []
         while self.word("cons") != self.word("prod"):
             at = self.place(self.word("cons"))
@@ -74,7 +74,7 @@ class Ring:
 
 
 class RawClient:
-    """A connection to a host of ``daemon``."""
+    """Connection to a host of ``daemon``."""
 
     def __init__(self, daemon, host):
         self.daemon = daemon
@@ -83,14 +83,14 @@ class RawClient:
         self.socket.setblocking(False)
 
     def say(self, data, files=()):
-        """Any bytes; the daemon may have hung up."""
+        """Send bytes; raise :class:`Gone` if the daemon closed the connection."""
         try:
             socket.send_fds(self.socket, [data], list(files))
         except (BrokenPipeError, ConnectionResetError):
             raise Gone from None
 
     def hear(self):
-        """(ANSWER, what is behind it, files)
+        """Receive a response; return (ANSWER, its body, file descriptors).
 
         Raises
         ------
@@ -110,7 +110,7 @@ class RawClient:
         raise AssertionError("no answer")
 
     def call(self, opcode, *, tail=b"", files=(), **fields):
-        """(fields of the answer, files)
+        """Send a request; return (fields of the response, file descriptors).
 
         Raises
         ------
@@ -124,7 +124,7 @@ class RawClient:
         return answered.unpack(body), out
 
     def greet(self):
-        """The first call; the bell is mapped."""
+        """Make the first call and map the doorbell."""
         self.welcome, (bell, *rest) = self.call(Opcode.HELLO)
         self.bell = mmap.mmap(bell, BELL.size_bytes)
         for file in (bell, *rest):
@@ -132,13 +132,13 @@ class RawClient:
         return self
 
     def ring_bell(self):
-        """Something was posted."""
+        """Notify the daemon of posted requests."""
         at = BELL.offset_of("posted") // 8
         count = int.from_bytes(self.bell[at : at + 4], "little") + 1
         self.bell[at : at + 4] = (count % (1 << 32)).to_bytes(4, "little")
 
     def memory(self, pages, pd, access=15):
-        """Registered memory: its mapping and its keys; it is at :data:`VA`."""
+        """Register memory at address :data:`VA`; return its mapping and its keys."""
         file = memory_file(pages * PAGE)
         mapping = mmap.mmap(file, pages * PAGE)
         shared, _ = self.call(Opcode.SHARE, size=pages * PAGE, files=[file])
@@ -150,11 +150,11 @@ class RawClient:
     def close(self):
         self.socket.close()
 
-    __del__ = close     # as a process that ends
+    __del__ = close     # as if the process ended
 
 
 class RawEnd(RawClient):
-    """A program with a PD, memory of two pages, a CQ of at least ``cqe`` entries and a QP."""
+    """Program with a PD, memory of two pages, a CQ of at least ``cqe`` entries and a QP."""
 
     def __init__(self, daemon, host, cqe=SLOTS):
         super().__init__(daemon, host)
@@ -170,7 +170,7 @@ class RawEnd(RawClient):
         self.receives = Ring(files[1], self.qp.recv_slots, self.qp.recv_slot_bytes)
 
     def connect(self, peer, retry_cnt=2):
-        """To RTS, with short time-outs."""
+        """Bring the QP to RTS, with short time-outs."""
         for goal, mask, fields in (
                 (QPState.INIT, Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS, {"port_num": 1, "qp_access_flags": 15}),
                 (QPState.RTR, Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN | Mask.MAX_DEST_RD_ATOMIC
@@ -182,7 +182,7 @@ class RawEnd(RawClient):
             self.call(Opcode.MODIFY_QP, handle=self.qp.handle, mask=Mask.STATE | mask, qp_state=goal, **fields)
 
     def write(self, peer, wr_id=1, opcode=WROpcode.RDMA_WRITE):
-        """Post a write of a page into the peer's, or a read of it."""
+        """Post a write of a page to the peer's memory, or another operation on it."""
         self.sends.fill(
             SEND_SLOT.pack(wr_id=wr_id, opcode=opcode, flags=SendFlags.SIGNALED, num_sge=1,
                            remote_addr=VA, rkey=peer.keys.rkey)
@@ -190,12 +190,12 @@ class RawEnd(RawClient):
         self.ring_bell()
 
     def completion(self):
-        """The next completion, and the last for now."""
+        """Wait for exactly one completion and return it."""
         (found,) = self.completed(1)
         return found
 
     def completed(self, count):
-        """The next completions, and the last for now."""
+        """Wait until at least ``count`` completions have come; return all that are available."""
         found = []
         for _ in range(TURNS_MAX):
             found += self.completions.take()

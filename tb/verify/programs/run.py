@@ -1,9 +1,10 @@
-"""``make programs``: the programs of others on functional cards, without loss and with it; and one of each operation on
-the cards in time and the RTL, in simulated time.
+"""``make programs``: third-party programs on functional cards with and without loss; each operation on the other cards.
 
-``python -m weft.tb.verify.programs.run [--brief] [--only NAME] [--loss LOSS] [--backend NAME]``; the table goes to
-``sim_build/reports/programs.json`` as well: a list of ``{"program", "options", "backend", "loss", "status", "figure",
-"unit"}``, of rdma-core's tests with ``"skipped"``: why, by name of the test. A run replaces its rows and keeps the
+The other cards are the timed cards and the RTL, in simulated time.
+
+``python -m weft.tb.verify.programs.run [--brief] [--only NAME] [--loss LOSS] [--backend NAME]``. The table is also
+written to ``sim_build/reports/programs.json``: a list of ``{"program", "options", "backend", "loss", "status",
+"figure", "unit"}``, for rdma-core's tests also ``"skipped"``: ``{test: reason}``. A run replaces its rows and keeps the
 others. All programs are started with ``LD_BIND_NOW=1``.
 """
 
@@ -27,19 +28,19 @@ FIRST_PORT, LIMIT_S = 18600, 3600
 SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
 PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
-# perftest times a sleep to learn how fast the processor counts, and fails where other processes disturb that.
+# perftest calibrates the processor's cycle counter with a sleep, and fails where other processes disturb that.
 UNTIMED, RUNS_MAX = "Correlation coefficient r^2", 5
 
 
 def verdict(*ends):
-    """Status of a program that ended so, of both if it was two."""
+    """Return the status of a program from its end, or of a pair from both ends."""
     if any(end.status is None for end in ends):
         return TOO_LONG
     return FAILED if any(end.status for end in ends) else PASSED
 
 
 def one(session, program, port, limit_s=LIMIT_S):
-    """(status, figure, output) of a program; one that could not learn its own clock is run again."""
+    """Run a program, again if its clock calibration fails; return (status, figure, output)."""
     if not program.there:
         return MISSING, None, ""
     for _ in range(RUNS_MAX):
@@ -64,7 +65,7 @@ def _once(session, program, port, limit_s):
 
 
 def tests(session, loss):
-    """Rows of rdma-core's own tests; the figure is how many of them passed."""
+    """Yield the rows of rdma-core's tests; the figure is the number of passed tests."""
     for name in suite.TESTS:
         ended = suite.run(session, name)
         ran, skipped = suite.counts(ended) or (0, 0)
@@ -79,7 +80,7 @@ def tests(session, loss):
 
 
 def keep(row):
-    """Put a row into the report, in the place of an older one."""
+    """Put a row into the report, where it replaces an older one; return the row."""
     def key(row):
         return row["program"], row["options"], row["backend"], row["loss"]
 
@@ -94,12 +95,12 @@ def keep(row):
 
 
 def operations(programs):
-    """One of each operation, with little to do."""
+    """Return one shortened program for each operation."""
     return [program.briefly() for program in programs if program.package == "perftest" and len(program.options) == 1]
 
 
 def table(session, programs, backend, loss, ports):
-    """Rows of programs."""
+    """Run programs and yield their rows."""
     for program in programs:
         status, figure, output = one(session, program, next(ports))
         told = f"{figure:g} {program.unit}" if figure is not None else ""

@@ -1,4 +1,4 @@
-"""`weft serve` in a process of its own, and programs on its hosts."""
+"""Process that runs `weft serve`, and programs on its hosts."""
 
 import contextlib
 import subprocess
@@ -11,23 +11,23 @@ from pathlib import Path
 from weft.tb.app.serve import listening
 from weft.tb.app.serve.environment import environment_of
 
-LOOK_S, START_S, BUILD_S = 0.02, 60, 3600      # the last: until a simulator of the RTL is built and started
+LOOK_S, START_S, BUILD_S = 0.02, 60, 3600      # BUILD_S: until a simulator of the RTL is built and started
 
 
 class CannotServe(Exception):
-    """The daemon did not start, with what it said."""
+    """The daemon did not start; the message is its output."""
 
 
 @dataclass
 class Ended:
-    """How a program ended: ``status`` is its exit status, or None if it was ended because it took too long."""
+    """End of a program: ``status`` is its exit status, or None if it was killed after the time limit."""
 
     status: int | None
     output: str
 
 
 class Session:
-    """A daemon that serves.
+    """Running daemon.
 
     Attributes
     ----------
@@ -38,28 +38,30 @@ class Session:
         self.process, self._folder, self._said = process, folder, said
 
     def end(self):
-        """End the daemon; what it said, the summary of frames at the end of it."""
+        """End the daemon; return its output, which ends with a summary of frames."""
         if self.process.poll() is None:
             self.process.terminate()
         self.process.wait()
         return self._said.read_text()
 
     def socket(self, host):
-        """Path of a host's socket."""
+        """Return the path of a host's socket."""
         return self._folder / f"{host}.sock"
 
     def start(self, host, *command, **environment):
-        """A program on a host, as a Popen with its output in a pipe."""
+        """Start a program on a host; return its Popen, with the output in a pipe."""
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 env=environment_of(self.socket(host)) | {"LD_BIND_NOW": "1"} | environment, text=True)
 
     def run(self, host, *command, limit_s=60, **environment):
-        """:class:`Ended` of a program on a host."""
+        """Run a program on a host; return its :class:`Ended`."""
         return ended(self.start(host, *command, **environment), limit_s)
 
     def run_pair(self, server, client, *, port, on_card=False, limit_s=120):
-        """:class:`Ended` of both: the server on host b; and, when it listens at the TCP port, or at that of its card,
-        the client on host a."""
+        """Run a server on host b and a client on host a; return the :class:`Ended` of both.
+
+        The client starts when the server listens at the TCP port, or at that of its card.
+        """
         first = self.start("b", *server)
         limit = time.monotonic() + limit_s
         while first.poll() is None and not self._listens(port, on_card) and time.monotonic() < limit:
@@ -73,7 +75,7 @@ class Session:
 
 
 def ended(process, limit_s):
-    """:class:`Ended` of a process, which is ended after so many seconds."""
+    """Wait for a process, and kill it after ``limit_s`` seconds; return its :class:`Ended`."""
     try:
         output, _ = process.communicate(timeout=max(0.1, limit_s))
         return Ended(process.returncode, output)
@@ -84,12 +86,12 @@ def ended(process, limit_s):
 
 @contextlib.contextmanager
 def serving(*options):
-    """A :class:`Session`.
+    """Yield a :class:`Session`.
 
     Parameters
     ----------
     options : str
-        Of `weft serve`.
+        Arguments of `weft serve`.
 
     Raises
     ------

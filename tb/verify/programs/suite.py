@@ -1,4 +1,4 @@
-"""rdma-core's own tests, as Debian ships them, through Debian's pyverbs and the library here."""
+"""rdma-core's tests, as Debian ships them, with Debian's pyverbs and this project's library."""
 
 import gzip
 import re
@@ -13,8 +13,8 @@ from weft.tb.verify.programs.session import Ended
 TESTS = ("pd", "device", "mr", "cq", "cqex", "cq_events", "addr", "qp", "qpex", "atomic", "rdmacm")
 DEBIAN, PYTHON = Path("/usr/share/doc/rdma-core/tests"), "/usr/bin/python3"
 PACKAGES = ("rdma-core", "python3-pyverbs")
-# The tests ask /sys and `ip` for the address of a device's network interface; the card has an address, and neither.
-# They have a list of devices without datagrams over RoCEv2, to leave those out; this one is not on it.
+# The tests read the address of a device's network interface from /sys and `ip`; the card has an address but no network
+# interface. They skip datagrams on a list of devices without datagrams over RoCEv2; this device is not on the list.
 START = """
 import runpy, sys, tests.base
 tests.base.RDMATestCase._get_ip_mac = lambda self, *device: self.args.append([*device, {ip!r}, {mac!r}])
@@ -25,12 +25,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def there():
-    """Tests and pyverbs are installed."""
+    """Return whether the tests and pyverbs are installed."""
     return DEBIAN.exists() and any(Path("/usr/lib/python3/dist-packages").glob("pyverbs"))
 
 
 def run(session, name, limit_s=600):
-    """:class:`Ended` of one file of tests on host a, whose peers are on host a as well."""
+    """Run one file of tests on host a, peers included; return its :class:`Ended`."""
     with tempfile.TemporaryDirectory(prefix="weft-suite-") as folder:
         tests = Path(folder, "tests")
         tests.mkdir()
@@ -46,7 +46,7 @@ def run(session, name, limit_s=600):
 
 
 def skips(ended: Ended):
-    """Why tests were not run, by name, as unittest says with ``-v``."""
+    """Return ``{test: reason}`` of the skipped tests, from the output of unittest with ``-v``."""
     found, name = {}, None
     for line in ended.output.splitlines():
         if named := re.match(r"(test\w*) \(", line):
@@ -57,7 +57,7 @@ def skips(ended: Ended):
 
 
 def counts(ended: Ended):
-    """(run, skipped) as unittest says, or None."""
+    """Return (run, skipped) from the output of unittest, or None."""
     ran = re.search(r"^Ran (\d+) tests?", ended.output, re.MULTILINE)
     skipped = re.search(r"skipped=(\d+)", ended.output)
     return (int(ran[1]), int(skipped[1]) if skipped else 0) if ran else None

@@ -1,1 +1,1 @@
-"""Soaking: random runs over two real cards, by seed, with bins that have to fill."""
+"""Soak: random runs of two RTL cards, by seed, with coverage bins to fill."""

@@ -1,4 +1,4 @@
-"""What a soak has to have met, by name: a run says how often it met each."""
+"""Names of the coverage bins of a soak; each run reports the count of each bin."""
 
 from weft.hdl.contract import wire
 from weft.tb.sim.pcie.faults import READ_FAULTS

@@ -1,7 +1,7 @@
-"""Many runs: those that are done are kept, the others are run here or on the workers of a Dask scheduler.
+"""Campaign of many runs: results are cached, and missing runs are started here or on the workers of a Dask scheduler.
 
-What a run found is kept by what it depends on: the files of the card, of its driver and of the bench. So a soak that
-was stopped goes on where it was, and one after a change begins anew.
+The cache key of a result covers the files of the card, its driver and the bench. Therefore an interrupted soak
+continues, and a soak after a change begins again.
 """
 
 import contextlib
@@ -17,25 +17,25 @@ from weft.tb.verify.soak.bins import BINS
 from weft.tb.verify.soak.plan import CYCLES
 from weft.tb.verify.soak.run_cases import run as run_one
 
-FAILURES_MAX = 5       # after which no other run is started
+FAILURES_MAX = 5       # after this number, no further run is started
 DEPENDS_ON = ("hdl", "driver", "model", "tb/verify/soak", "tb/sim")
 
 
 def digest():
-    """Of every file that a run depends on."""
+    """Return the digest of all files that a run depends on."""
     return sources(*DEPENDS_ON, without=("test_",))[:16]
 
 
 @dataclass
 class Soak:
-    """What many runs came to.
+    """Sum of the results of many runs.
 
     Attributes
     ----------
     runs, cycles, completed : int
-        Completed requests, whose bytes were right.
+        ``completed`` is the number of completed requests with correct data.
     met : Counter
-        Of :data:`~weft.tb.verify.soak.bins.BINS`.
+        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
     failures : list of str
         Each with its seed, and the command that repeats it.
     """
@@ -57,17 +57,17 @@ class Soak:
 
     @property
     def missing(self):
-        """Bins that nothing fell into."""
+        """Return the empty bins."""
         return [name for name in BINS if not self.met[name]]
 
 
 def again(seed):
-    """The command that repeats the run of a seed."""
+    """Return the command that repeats the run of a seed."""
     return f"weft soak --seed {seed}"
 
 
 class Kept:
-    """Results by seed, in a folder of their own for each state of the sources."""
+    """Cached results by seed, in a separate folder for each state of the sources."""
 
     def __init__(self, cycles, root=BUILD_ROOT / "soak"):
         self.folder, self.cycles = root / f"{digest()}-{cycles}", cycles
@@ -76,12 +76,12 @@ class Kept:
         return self.folder / f"{seed}.json"
 
     def get(self, seed):
-        """The result of a run that went well, or None."""
+        """Return the cached result of a run, or None."""
         path = self._path(seed)
         return json.loads(path.read_text()) if path.exists() else None
 
     def put(self, found):
-        """Keep a result; that of a failed run is not kept, so that it is run again."""
+        """Cache a result; a failed one is not cached, so that it is run again."""
         if "failed" in found:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -92,19 +92,19 @@ class Kept:
 
 @contextlib.contextmanager
 def crew(scheduler=None, jobs=1):
-    """Something with ``submit`` that returns futures, and how many to keep under way; waits for them in the end.
+    """Yield an executor and the number of runs to keep outstanding; wait for all of them at the end.
 
     Parameters
     ----------
     scheduler : str or None
-        Address of a Dask scheduler, whose workers see this checkout; otherwise ``jobs`` threads, each of which waits
+        Address of a Dask scheduler whose workers see this checkout; without it, ``jobs`` threads, each of which waits
         for a simulator.
     jobs : int
 
     Raises
     ------
     ImportError
-        If Dask is asked for and not installed.
+        If a scheduler is given and Dask is not installed.
     """
     if scheduler is None:
         with ThreadPoolExecutor(jobs) as executor:
@@ -118,8 +118,9 @@ def crew(scheduler=None, jobs=1):
 
 def soak(*, cycles, first_seed=1, run_cycles=CYCLES, over=lambda: False, tell=lambda so_far: None, run=run_one,
          kept=None, **workers):
-    """Runs of one seed after the other until so many cycles were simulated, or ``over()``, by the ``workers`` of
-    :func:`crew`.
+    """Run seed after seed until ``cycles`` cycles have been simulated or ``over()`` holds.
+
+    ``workers`` are the arguments of :func:`crew`.
 
     Returns
     -------

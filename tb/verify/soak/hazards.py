@@ -1,4 +1,4 @@
-"""What makes life hard for the lanes of a run: hosts that answer badly, cards that are taken away."""
+"""Hazards for the lanes of a run: hosts with read faults, and outages of cards."""
 
 import contextlib
 import logging
@@ -20,14 +20,16 @@ RINGS = dict(zip((abi.Ring.SEND, abi.Ring.RETRANSMIT, abi.Ring.COMMAND, abi.Ring
 
 
 class BadHost:
-    """The host of a side answers reads badly: often those of the payload and the nodes of a fragile lane, and of page
-    lists; those of ring entries now and then; and those of everybody oddly.
+    """Host of a side with read faults.
+
+    Faults are frequent for reads of page lists, and of payload and nodes of the fragile lane; less frequent for ring
+    entries. Any read may get a harmless fault.
 
     Parameters
     ----------
     host : Host
     context : Context
-        Of its card.
+        Context of its card.
     lanes : list of Lane
     side : str
     rng : random.Random
@@ -35,15 +37,15 @@ class BadHost:
     Attributes
     ----------
     met : Counter
-        Bad answers by the names of :data:`~weft.tb.verify.soak.bins.BINS`.
+        Number of faults by the names of :data:`~weft.tb.verify.soak.bins.BINS`.
     """
 
     def __init__(self, host, context, lanes, side, rng):
         self._context, self._lanes, self._side, self._rng = context, lanes, side, rng
-        self._lists = []           # page lists that the card is about to read: address, bytes
+        self._lists = []           # page lists that the card is about to read: (address, bytes)
         self.met = Counter()
         host.strict = False
-        host.device.log.setLevel(logging.ERROR)      # each bad answer is told, and what was in it
+        host.device.log.setLevel(logging.ERROR)      # each fault is logged with its packet
         call = context.commands.call
 
         def watched(opcode, **fields):
@@ -74,7 +76,7 @@ class BadHost:
         return kind
 
     def _area(self, address):
-        """What lies there, as far as it may be answered badly."""
+        """Return the kind of memory at an address, if its reads may get faults."""
         for ring, area in RINGS.items():
             buffer = self._context.rings[ring].buffer
             if 0 <= address - buffer.physical(0) < buffer.size:
@@ -92,8 +94,11 @@ class BadHost:
 
 
 def take_away(env, side, context, kind):
-    """The card of a side is reset by its driver or its host, or may not be bus master for a while, and is brought up
-    again; or it is pulled out. Called from the side's thread."""
+    """Cause an outage of a side's card and bring the card up again, except after a removal.
+
+    The card is reset by its driver or its host, loses bus mastering for a while, or is removed. Called from the side's
+    thread.
+    """
     host = env.host(side)
     if kind == "function reset":
         resume(outage.reset_function)(host)
@@ -104,7 +109,7 @@ def take_away(env, side, context, kind):
         resume(outage.clear_bus_master)(env, side)
         resume(_pass)(MOMENT_NS)
         resume(outage.set_bus_master)(env, side)
-        with contextlib.suppress(TimeoutError):    # nobody may have wanted to read or write meanwhile
+        with contextlib.suppress(TimeoutError):    # possibly no read or write was due in the meantime
             context.get_async_event(NOTICE_NS)
     elif kind == REMOVAL:
         resume(outage.pull_out)(env, side)

@@ -1,4 +1,4 @@
-"""A pair of QPs that write to each other, live for a while, end, and live again with other numbers."""
+"""Pair of QPs that write to each other, are closed after a while, and are opened again with other numbers."""
 
 from collections import deque
 
@@ -16,12 +16,12 @@ from weft.tb.sim.pair.two_cards import SIDES
 SLOTS, SLOT_BYTES = 4, 6_000
 CLOSE_TO_WRAP = 12
 FAILURES, FORGERIES = "failures", "forgeries"
-PATIENCE_NS = 3_000_000        # so long a request of an honest lane may take
+PATIENCE_NS = 3_000_000        # longest duration of a request of an honest lane
 OPENING, CONNECTING, RUNNING, CLOSING, CLOSED = range(5)
 
 
 class Lane:
-    """The lane takes one step at a time, from the thread of either side.
+    """Lane of traffic; it advances by one step at a time, from the thread of either side.
 
     Parameters
     ----------
@@ -29,23 +29,24 @@ class Lane:
     contexts : dict of side
     rng : random.Random
     met : Counter
-        Of :data:`~weft.tb.verify.soak.bins.BINS`.
+        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
     eager : tuple of float
-        Of which each life draws its chance to post something when it may.
+        Each incarnation draws from these its probability of posting a request when it may.
     harm : str or None
-        :data:`FAILURES`: somebody makes its QPs fail, they are started anew then; :data:`FORGERIES`: somebody also
-        forges answers, so that a completion with success does not mean that the bytes arrived.
+        :data:`FAILURES`: a hazard makes the QPs fail, and they are opened again. :data:`FORGERIES`: responses are also
+        forged, so that a completion with success does not imply that the data arrived.
     life_ns : callable() -> float or None
-        How long a life may take; the last life of all ends in order, the others amid traffic.
+        Returns the duration of an incarnation. The last incarnation ends after all its requests, the others under
+        traffic.
 
     Attributes
     ----------
     completed : int
-        Requests that ended well, and whose bytes were compared.
+        Successful requests whose data was compared.
     refused : int
-        Memory regions that the card refused.
+        Memory regions that the card rejected.
     excused : bool
-        The present life may fail: its card was taken away.
+        The present incarnation may fail, because its card had an outage.
     registering : bool
         A memory region is being registered.
     """
@@ -65,16 +66,16 @@ class Lane:
     def __repr__(self):
         return f"lane {self.number}"
 
-    # ------------------------------------------------------------------------------------ from outside
+    # ----------------------------------------------------------------------------------- called by the run
 
     def excuse(self):
-        """Whatever lives now may fail, and starts anew."""
+        """Allow the present incarnation to fail, and open the QPs again."""
         self.excused = True
         if self.state in (OPENING, CONNECTING, RUNNING):
             self._enter(CLOSING)
 
     def finish(self):
-        """Post nothing more; when all is complete, close."""
+        """Post no further requests, and close when all are complete."""
         self._ending = True
 
     @property
@@ -82,19 +83,19 @@ class Lane:
         return self.state == CLOSED
 
     def advance(self, side, now):
-        """Do what this side has to do now. Blocks where the verbs do."""
+        """Perform the current step of a side. Blocks where the verbs do."""
         if side not in self._done:
             (self._open, self._connect, self._run, self._close, lambda *_: None)[self.state](side, now)
 
     def _finish_step(self, side, state, then):
-        """``side`` did its part of ``state``, unless the other side has gone on to another meanwhile."""
+        """Record that ``side`` has done its part of ``state``, unless the other side has left that state."""
         if self.state != state:
             return
         self._done.add(side)
         if len(self._done) == len(SIDES):
             self._enter(then)
 
-    # ----------------------------------------------------------------------------------------- a life
+    # ------------------------------------------------------------------------------------- an incarnation
 
     def _open(self, side, now):
         if self._ending:
@@ -132,11 +133,11 @@ class Lane:
         self._finish_step(side, OPENING, CONNECTING)
 
     def _connect(self, side, now):
-        """The counters that a life begins with are close to their wrap: nobody waits for sixteen million losses."""
+        """Connect the QP, with initial counters close to their wrap, which millions of losses would take to reach."""
         qp, peer = self.qps[side], self.qps[PEER[side]]
         try:
             qp.connect(peer.connection, path_mtu=self.mtu, timeout=6, retry_cnt=7, rnr_retry=7)
-        except MemoryError:      # the knitting buffer is about to grow
+        except MemoryError:      # the knitting buffer will grow
             self._enter(CLOSING)
             return
         qp.receiver.holes.next_rsn = self.rsns[side]
@@ -210,7 +211,7 @@ class Lane:
 
     @property
     def _may_fail(self):
-        """The QPs are being closed, one before the other, or somebody makes them fail."""
+        """Return whether a failure is allowed: QPs are being closed one by one, or a hazard makes them fail."""
         return self.state != RUNNING or self.fragile or self.excused
 
     def _note_wraps(self, side):

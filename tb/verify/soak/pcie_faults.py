@@ -1,7 +1,7 @@
-"""Faults of a PCIe host by the ten thousand: what was lost, wrong or left hanging.
+"""Faults of a PCIe host in large numbers: losses, errors and hangs that they cause.
 
-Most of them before the card's PCIe room in RTL; those that need a driver before two cards. A row for each kind of fault
-says how many there were.
+Most faults are injected into the card's PCIe subsystem in RTL; those that need a driver, into two cards. A row for each
+kind of fault has its count.
 """
 
 import random
@@ -18,13 +18,13 @@ from weft.tb.verify.soak.run_cases import run
 FAULTS, RUNS = 10_000, 2
 CARD_RUNS = (("PCIe faults",),) * 4 + tuple((outage,) for outage in OUTAGES)
 CARD_CYCLES = 100_000
-BUSY = TURNS.index("few")           # the first seed whose card is met by many busy lanes, with losses
+BUSY = TURNS.index("few")           # first seed with many busy lanes, and with losses
 OF_CARDS = (*OUTAGES, *(f"{how} {area}" for area in AREAS for how in ("damaged", "unreadable")))
 OF_READS = "PCIe fault, "
 
 
 def cards(progress):
-    """(Counter of faults by name, failures) of two cards under their drivers."""
+    """Run two cards under their drivers; return (Counter of faults by name, number of failures)."""
     injected, failures, first = Counter(), 0, random.SystemRandom().randrange(1 << 28)
     for number, hazards in enumerate(CARD_RUNS):
         tell(progress, f"two cards, {hazards[0]}", number, len(CARD_RUNS))
@@ -40,7 +40,7 @@ def cards(progress):
 
 
 def measure(progress):
-    """The rows."""
+    """Return the rows."""
     runs = [inject(FAULTS // RUNS, seed=seed, progress=progress) for seed in range(1, RUNS + 1)]
     injected = sum((Counter(run["injected"]) for run in runs), Counter())
     failures = sum((Counter(run["failures"]) for run in runs), Counter())

@@ -1,4 +1,4 @@
-"""What a run of a seed is: everything that is drawn before it begins."""
+"""Plan of a run: all settings drawn from its seed before it begins."""
 
 import random
 from dataclasses import dataclass, replace
@@ -10,35 +10,35 @@ from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.host import HostConfig
 from weft.tb.verify.soak.bins import OUTAGES
 
-CYCLES = 400_000               # of a run, unless said otherwise
+CYCLES = 400_000               # default length of a run
 CARDS = {"test": preset("test"), "basic": preset("basic"), "few": preset("test").with_(name="few", cache_entries=8)}
-TURNS = ("test", "few", "test", "basic", "test", "test", "basic", "test")       # whose card, by seed
-EAGER = (0.5, 0.05, 0.01)      # chance that a side of a lane posts something, each microsecond or so
+TURNS = ("test", "few", "test", "basic", "test", "test", "basic", "test")       # cards of successive seeds
+EAGER = (0.5, 0.05, 0.01)      # probability that a side of a lane posts a request, about each microsecond
 HAZARDS = ("PCIe faults", "hostile frames", *OUTAGES, None)
 REORDER_DISTANCE = 64
-MANY_LISTS = LinkConfig(delay_ns=4_000, loss=0.2)    # so that many busy QPs recover at the same time
-BLOCKS = 64                    # of an extent
+MANY_LISTS = LinkConfig(delay_ns=4_000, loss=0.2)    # makes many busy QPs recover at the same time
+BLOCKS = 64                    # blocks per extent
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run.
+    """Plan of a run.
 
     Attributes
     ----------
     seed, cycles : int
     card : str
-        One of :data:`CARDS`.
+        Key of :data:`CARDS`.
     hazards : tuple of str
-        Of :data:`HAZARDS`.
+        From :data:`HAZARDS`.
     lanes : int
-        Pairs of QPs.
+        Number of pairs of QPs.
     eager : tuple of float
-        Each life of a lane draws one: how busy it is, a chance to post something.
+        Each incarnation of a lane draws one of them: its probability of posting a request.
     life_ns : float
-        How long the lives of every other lane take, about.
+        Approximate duration of an incarnation, for every other lane.
     rough : bool
-        The link reorders, doubles and damages frames, and for a while the hard blocks hold their streams back.
+        The link reorders, duplicates and damages frames, and for a while the hard blocks stall their streams.
     env : EnvConfig
     context : ContextConfig
     """
@@ -56,8 +56,10 @@ class Plan:
 
 
 def draw(seed, cycles=CYCLES, hazards=None):
-    """The run of a seed. Cards and hazards take turns by seed, so that many seeds in a row meet all of them, unless
-    ``hazards`` are given."""
+    """Return the plan of a seed.
+
+    Cards and hazards alternate by seed, so that many consecutive seeds cover all of them, unless ``hazards`` are given.
+    """
     rng = random.Random(f"soak plan {seed}")
     card = TURNS[seed % len(TURNS)]
     drawn = {HAZARDS[(seed + seed // len(TURNS)) % len(HAZARDS)], rng.choice(HAZARDS)} - {None}

@@ -1,4 +1,4 @@
-"""What ``weft soak`` and the benchmark ``soak`` say of runs of two cards. What was run before is kept."""
+"""Output of ``weft soak`` and of the benchmark ``soak`` about runs of two cards. Results of earlier runs are cached."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ ENDLESS, BENCHMARK_CYCLES = 1 << 62, 20_000_000
 
 
 def repeat(seed):
-    """Run a seed once more; the exit status."""
+    """Run a seed again and print its result; return the exit status."""
     found = run(seed)
     if "failed" in found:
         print(found["failed"], file=sys.stderr)
@@ -25,7 +25,7 @@ def repeat(seed):
 
 
 def report(seconds, **options):
-    """Run seed after seed, for so many seconds, and say what came of it; the exit status, 1 if one failed.
+    """Run seed after seed for ``seconds`` seconds and print the result; return the exit status, 1 if a run failed.
 
     The options are those of :func:`~weft.tb.verify.soak.campaign.soak`.
     """
@@ -44,7 +44,7 @@ def report(seconds, **options):
 
 
 def measure(file):
-    """The rows; what failed goes to the standard error output, with the command that repeats it."""
+    """Return the rows; print failures on standard error, with the commands that repeat them."""
     def tell(so_far):
         progress.tell(file, "soaking", so_far.cycles, BENCHMARK_CYCLES)
 

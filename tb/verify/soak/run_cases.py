@@ -1,4 +1,4 @@
-"""One run: lanes between two real cards, and what its plan has in store for them."""
+"""One run: lanes between two RTL cards, with the hazards of its plan."""
 
 import random
 import time
@@ -25,28 +25,28 @@ from weft.tb.verify.soak.lane import FAILURES, FORGERIES, Lane
 from weft.tb.verify.soak.plan import CARDS, CYCLES, draw
 
 STEP_NS, REST_LOOKS, TIMEOUT_S = 1_000, 100, 3600
-DRAIN = 0.8            # of the cycles, after which nothing new is posted
-LATER = 2              # so many times as long, at most, while nothing arrived
+DRAIN = 0.8            # fraction of the cycles after which no new requests are posted
+LATER = 2              # limit of the extension while no message has arrived, in multiples of the run
 CALM_NS = 60_000       # of the knitting buffer
 TICKETS = 256
 STALL, STALLS_AT, STALLED_NS = 0.1, (0.1, 0.6), 60_000
-FRAGILE = 0            # number of the lane that somebody makes fail: the first
+FRAGILE = 0            # number of the lane that hazards make fail: the first
 
 
 class Run:
-    """A run of :class:`~weft.tb.verify.soak.plan.Plan`.
+    """Run of a :class:`~weft.tb.verify.soak.plan.Plan`.
 
     Attributes
     ----------
     met : Counter
-        Of :data:`~weft.tb.verify.soak.bins.BINS`.
+        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
     """
 
     def __init__(self, dut, plan):
         self.plan, self.rng, self.met = plan, random.Random(f"soak {plan.seed}"), Counter()
         self.pair = RtlPair(dut, plan.env, plan.context, seed=plan.seed, judged=False)
         self.finishing, self.done = False, set()
-        self.outages, self.away = {}, set()       # what is planned by side; sides whose cards are away
+        self.outages, self.away = {}, set()       # planned outages by side; sides with an outage now
 
     async def run(self):
         plan, pair = self.plan, self.pair
@@ -83,12 +83,14 @@ class Run:
         return (lane.qps[side].qp_num for lane in lanes if side in lane.qps)
 
     def _arrived(self):
-        """Messages that came over connections nobody harms. Faults may hold all of them up for most of a short run,
-        which then goes on until there is one."""
+        """Return the number of messages that arrived over unharmed connections.
+
+        Faults may delay all of them for most of a short run, which then continues until one arrives.
+        """
         return sum(lane.completed for lane in self.lanes if not lane.fragile)
 
     async def _stall(self):
-        """For a while each hard block holds its streams back, at random: simulation is slow then."""
+        """Stall the streams of both hard blocks at random, for a limited time because it slows the simulation down."""
         await Timer(self.rng.uniform(*STALLS_AT) * self.plan.cycles * CLOCK_PERIOD_NS, "ns", round_mode="round")
         blocks = [self.pair.env.sides[side].hard_block for side in SIDES]
         for block in blocks:
@@ -105,7 +107,7 @@ class Run:
         return self.rng.uniform(0.2, 1.8) * self.plan.life_ns
 
     def _plan_outages(self):
-        """When whose card is taken away, and how: one or two of each kind."""
+        """Draw time, side and kind of the outages: one or two of each kind."""
         span = self.plan.cycles * CLOCK_PERIOD_NS
         due = [(self._now() + self.rng.uniform(0.1, 0.5) * span, self.rng.choice(SIDES), kind)
                for kind in self.plan.hazards if kind in bins.OUTAGES]
@@ -116,7 +118,7 @@ class Run:
                 for side in SIDES]
 
     def _set_generations(self, context):
-        """The next lives of each index are about to come round."""
+        """Set the generations of each index to values just before their wrap."""
         qps = context.qps
         lives = (1 << wire.QPN_BITS - qps.index_bits) - 1
         for index in range(2, min(64, qps.size)):
@@ -158,7 +160,7 @@ class Run:
         self.away.add(side)
         take_away(self.pair.env, side, self.pair.contexts[side], kind)
         self.away.remove(side)
-        self.end_ns += self._now() - began      # or a short run is all outage
+        self.end_ns += self._now() - began      # otherwise the outage could take up a short run
         for lane in self.lanes:
             lane.excuse()
         self.met[kind] += 1
@@ -183,7 +185,7 @@ class Run:
         assert not self.pair.env.host(side).memory.pages, f"{side}: memory was not given back"
 
     def _check_rest(self, side, device):
-        """No read, write or credit of the card is left over."""
+        """Assert that the card has no outstanding read, write or credit."""
         for _ in range(REST_LOOKS):
             if read_register(device, "status") & STATUS_IDLE:
                 break
@@ -218,7 +220,7 @@ async def soak(dut):
 
 
 def run(seed, cycles=CYCLES, hazards=None):
-    """Simulate the run of a seed, with ``hazards`` instead of its own if they are given.
+    """Simulate the run of a seed, with ``hazards`` instead of those of its plan if they are given.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-"""``weft soak``: runs whose seeds are drawn anew, for as long as one likes.
+"""``weft soak``: runs with random seeds for a given time.
 
-First the seeds of the main job on a bad link that ``make test`` leaves out. Then in turns: the main job in RTL
-on a link as bad as drawn; the tests of recovery between functional cards; those of software RDMA over bad links and
-under bad input; and two cards under everything that makes life hard for them (:mod:`weft.tb.verify.soak`). Each run is
-announced with the command that repeats it; the first that fails ends the soak.
+The first runs are the seeds of the main job on an impaired link that ``make test`` leaves out. Then four kinds of run
+alternate: the main job in RTL on a link with random impairments; the recovery tests between functional cards; the tests
+of software RDMA on impaired links and with invalid input; and two cards under all hazards
+(:mod:`weft.tb.verify.soak`). The command that repeats a run is printed before the run. The first failure ends the soak.
 """
 
 import itertools
@@ -27,13 +27,13 @@ SOFT = [*PYTEST, *(str(TESTS / "driver/soft" / f"test_{protocol}_{part}.py")
                    for protocol in ("raw", "rc") for part in ("transfer", "hostile"))]
 SOFT_FRAMES = 50_000
 BAD_LINK = [*PYTEST, f"{TESTS / 'app/job/test_main_job.py'}::test_bad_link_in_both_directions"]
-# Those the tests leave out, as many at once as they take.
+# The seeds that the tests leave out, grouped by the number of seeds per test run.
 BAD_LINK_SEEDS = [range(first, first + 5) for first in (6, 11, 16)]
 CHANCES = {"loss": (0.001, 0.1), "reorder": (0.0, 0.05), "dup": (0.0, 0.05), "corrupt": (0.0, 0.02)}
 
 
 def job(rng):
-    """Command of a main job."""
+    """Return environment and command of a main job with random settings."""
     drawn = {"seed": rng.randrange(1 << 31), "qps": rng.choice([1, 2, 3, 8, 12]), "pmtu": rng.choice(PMTUS),
              "rtt_us": rng.choice([2, 5, 20, 50])}
     for name, (low, high) in CHANCES.items():
@@ -43,41 +43,41 @@ def job(rng):
 
 
 def recovery(rng):
-    """Environment and command of the functional tests with seeds of their own."""
+    """Return environment and command of the functional tests, with random seeds."""
     return {"WEFT_SEED": ",".join(str(rng.randrange(1 << 31)) for _ in range(8))}, RECOVERY
 
 
 def soft(rng):
-    """Environment and command of the tests of software RDMA with seeds of their own, and more frames of bad input."""
+    """Return environment and command of the software RDMA tests, with random seeds and more frames of invalid input."""
     return {**recovery(rng)[0], "WEFT_FRAMES": str(SOFT_FRAMES)}, SOFT
 
 
 def cards(rng):
-    """Command of a run of two cards."""
+    """Return environment and command of a run of two cards."""
     return {}, [*CARDS, str(rng.randrange(1 << 31))]
 
 
 def bad_links():
-    """Environments and commands of the main job's seeds that the tests leave out."""
+    """Yield environments and commands for the main job's seeds that the tests leave out."""
     for seeds in BAD_LINK_SEEDS:
         yield {"WEFT_SEED": ",".join(map(str, seeds))}, BAD_LINK
 
 
 def turns(rng):
-    """Environments and commands of all runs, without end."""
+    """Yield environments and commands of all runs, without end."""
     yield from bad_links()
     for kind in itertools.cycle((job, recovery, soft, cards)):
         yield kind(rng)
 
 
 def run(budget_s, rng=None):
-    """Start runs until ``budget_s`` seconds are over; the exit status: 1 as soon as one fails.
+    """Start runs until ``budget_s`` seconds are over; return the exit status: 1 after the first failure.
 
     Parameters
     ----------
     budget_s : float
     rng : random.Random, optional
-        Draws; otherwise fresh.
+        Source of the random choices; by default the system's.
     """
     rng = rng or random.SystemRandom()
     began, done = time.monotonic(), 0

@@ -1,4 +1,4 @@
-"""Host memory and driver around blocks of the Adamap room, for benches: lists made on demand, reads that take time."""
+"""Host memory and driver for benches of Adamap blocks: lists made on demand, reads with a latency."""
 
 import cocotb
 from cocotb.triggers import Lock, RisingEdge, Timer
@@ -13,25 +13,25 @@ from weft.tb.sim.stream.payload import pack, unpack
 from weft.tb.sim.stream.stream import StreamSource
 
 FIRST_LINE, EXTENT_LINES = 64, 1 << 20
-NODES_MAX = (1 << abi.LINK_DOORBELL.by_name["nodes"].width) - 1     # of one doorbell
+NODES_MAX = (1 << abi.LINK_DOORBELL.by_name["nodes"].width) - 1     # nodes per doorbell
 
 
 def now():
-    """Clock cycles since the start of the simulation."""
+    """Return the number of clock cycles since the start of the simulation."""
     return get_sim_time("ns") // CLOCK_PERIOD_NS
 
 
 class LineMemory:
-    """Answers ``o_line`` on ``i_line``.
+    """Memory that responds to requests on ``o_line`` with lines on ``i_line``.
 
     Parameters
     ----------
     dut
     read : callable(line)
-        64 bytes.
+        Returns the 64 bytes of a line.
     latency : callable()
-        Cycles from a request to the answer's first line; lines of one request follow each other, requests may
-        overtake.
+        Returns the cycles from a request to the first line of its response. The lines of one response are contiguous;
+        responses may overtake each other.
     """
 
     def __init__(self, dut, read, latency):
@@ -72,7 +72,7 @@ class LineMemory:
 
 
 async def pass_cycles(dut, cycles):
-    """Let some clock cycles pass without looking at each."""
+    """Wait for some clock cycles without a callback for each."""
     if cycles > 1:
         await Timer((cycles - 1) * CLOCK_PERIOD_NS - CLOCK_PERIOD_NS // 2, "ns")
     await RisingEdge(dut.clk)
@@ -84,7 +84,7 @@ async def open_extent(dut):
 
 
 async def operate(dut, port, kind, **fields):
-    """One control operation on a block."""
+    """Perform one control operation on a block."""
     getattr(dut, f"{port}__payload").value = pack(ControlOp, kind=kind, **fields)
     valid, ready = getattr(dut, f"{port}__valid"), getattr(dut, f"{port}__ready")
     valid.value = 1
@@ -96,14 +96,14 @@ async def operate(dut, port, kind, **fields):
 
 
 def doorbells(qpn, generation, nodes, line):
-    """The link doorbells that tell of so many nodes in consecutive blocks, the first one at ``line``."""
+    """Yield the link doorbells that announce ``nodes`` nodes in consecutive blocks, the first one at ``line``."""
     for at in range(0, nodes, NODES_MAX):
         yield abi.LINK_DOORBELL.pack(qpn=qpn, generation=generation, nodes=min(NODES_MAX, nodes - at),
                                      block=line + at - FIRST_LINE)
 
 
 async def create_list(dut, qpn, generation):
-    """Start a QP of :class:`~weft.hdl.adamap.second_level.SecondLevel`."""
+    """Create the list of a QP in :class:`~weft.hdl.adamap.second_level.SecondLevel`."""
     await write_qp(dut, qpn, generation)
     dut.create_qpn.value, dut.create_stb.value = qpn, 1
     await RisingEdge(dut.clk)
@@ -115,7 +115,7 @@ async def create_list(dut, qpn, generation):
 
 
 async def link(dut, qpn, generation, nodes, line):
-    """Ring the link doorbell."""
+    """Ring the link doorbell for ``nodes`` nodes, the first one at ``line``."""
     for word in doorbells(qpn, generation, nodes, line):
         dut.link_doorbell.value = int.from_bytes(word, "little")
         dut.link_doorbell_stb.value = 1

@@ -1,7 +1,7 @@
-"""The Adamap room as a harness sees it: orders in, judgements, reports and reads of host memory out.
+"""Bench interface of the Adamap subsystem: commands in; verdicts, reports and reads of host memory out.
 
-Everything that knows the ports of :class:`~weft.hdl.adamap.adamap.Adamap` is here, so that a harness speaks of QPs,
-packets and blocks only.
+All code that knows the ports of :class:`~weft.hdl.adamap.adamap.Adamap` is in this module, so that a harness only
+handles QPs, packets and blocks.
 """
 
 import heapq
@@ -28,38 +28,38 @@ from weft.tb.sim.stream.payload import pack, unpack
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
 
 TIME_STEP = 8       # cycles between two changes of time_ns
-PLACE_CYCLES = 30   # payloads are mostly placed at most so long after their judgement
-STALL_CYCLES = 300  # now and then the host takes none for so long: then many are placed at once
-TICKETS_MAX = 120   # packets that wait to be placed
-TAG_REST = 0x5000   # what the tag of an answer holds above the room's own bits is nobody's business
+PLACE_CYCLES = 30   # most payloads are placed within this time after their verdict
+STALL_CYCLES = 300  # the others are delayed by this time, as if the host stalled; then many are placed at once
+TICKETS_MAX = 120   # limit of the packets that wait for placement
+TAG_REST = 0x5000   # arbitrary value of the tag bits above those that the subsystem uses
 
 
 class RoomPort:
-    """Drives and watches the ports of the room.
+    """Driver and monitor of the ports of the Adamap subsystem.
 
     Parameters
     ----------
     dut
     rng : random.Random
     on_judgement : callable(record, Verdict)
-        Answers :meth:`judge`, in order.
+        Called with each verdict of :meth:`judge`, in order.
     on_report : callable(bytes)
-        A Meta Report.
+        Called with each Meta Report.
     on_read : callable(line, count)
-        The card reads host memory; what it returns is handed to ``on_answer``.
+        Called when the card reads host memory; its result is passed to ``on_answer``.
     on_answer : callable(read)
-        The 64-byte blocks, read when called; None for one that cannot be read.
+        Returns the 64-byte blocks of a read at the time of the response; None for a block that cannot be read.
     latency : callable()
-        Cycles a read takes.
+        Returns the cycles that a read takes.
 
     Attributes
     ----------
     now : int
-        Cycles.
+        Current time in cycles.
     asked : int
-        Packets without judgement.
+        Number of packets that wait for their verdict.
     placed : int
-        Ticket of the newest packet whose payload is placed.
+        Ticket of the newest packet whose payload has been placed.
     """
 
     def __init__(self, dut, rng, *, on_judgement, on_report, on_read, on_answer, latency):
@@ -95,7 +95,7 @@ class RoomPort:
 
     @property
     def idle(self):
-        """The room says that nothing is under way, and nothing is on its way to or from it."""
+        """Return whether the subsystem reports idle and nothing is outstanding on its ports."""
         waiting = self._asked or self._reads or self._lines or any(self._doorbells.values())
         return not waiting and not any(map(len, self._report_sinks)) and bool(int(self.dut.idle.value))
 
@@ -104,17 +104,17 @@ class RoomPort:
             getattr(self.dut, f"registers__{name}").value = value
 
     def hurry(self):
-        """From now on packets come, and judgements are taken, without pauses."""
+        """From now on, hand in packets and take verdicts without pauses."""
         self._judge.pause = self._judgements.pause = 0.0
 
     async def pass_cycles(self, cycles):
         for _ in range(cycles):
             await RisingEdge(self.dut.clk)
 
-    # ------------------------------------------------------------------------------------------- orders
+    # ----------------------------------------------------------------------------------------- commands
 
     async def extent(self, index, base, lines):
-        """Announce an extent; returns when the room knows it."""
+        """Announce an extent and wait until the subsystem has registered it."""
         await self._extent.send(pack(Extent, index=index, base=base, lines=lines))
         await self.pass_cycles(2)
 
@@ -123,7 +123,7 @@ class RoomPort:
         await self._create.send(pack(ListCreate, qpn=qpn, generation=generation, psn=psn))
 
     async def destroy(self, qpn, generation):
-        """Returns when nothing of the QP is left."""
+        """Destroy the list of a QP and wait until the subsystem reports it destroyed."""
         async with self._destroying:
             await write_qp(self.dut, qpn, 0, abi.QpState.RESET)
             self._destroy.send_nowait(pack(QpRef, qpn=qpn, generation=generation))
@@ -132,7 +132,7 @@ class RoomPort:
                 await RisingEdge(self.dut.clk)
 
     def link(self, qpn, generation, nodes, block):
-        """Ring the link doorbell: so many nodes more, the first one in the block of that number."""
+        """Ring the link doorbell for ``nodes`` further nodes, the first one in block number ``block``."""
         self._doorbells["link_doorbell"].append(abi.LINK_DOORBELL.pack(
             qpn=qpn, generation=generation, nodes=nodes, block=block))
 
@@ -141,14 +141,14 @@ class RoomPort:
             qpn=qpn, generation=generation, psn=psn % (1 << 32)))
 
     def judge(self, record, *, qpn, generation, psn, rsn=0, **flags):
-        """Hand in a packet; ``record`` comes back with its judgement. Returns its ticket."""
+        """Hand in a packet and return its ticket; ``record`` is passed to ``on_judgement`` with the verdict."""
         self._ticket += 1
         self._asked.append((record, self._ticket))
         self._judge.send_nowait(pack(WindowRequest, qpn=qpn, generation=generation, psn=psn % (1 << 24),
                                      rsn=rsn % (1 << 24), ticket=self._ticket % 256, **flags))
         return self._ticket
 
-    # ---------------------------------------------------------------------------------------- what comes
+    # ------------------------------------------------------------------------------------------ outputs
 
     async def _take_judgements(self):
         while True:
@@ -164,7 +164,7 @@ class RoomPort:
             self.on_report((report % (1 << 8 * abi.BLOCK_BYTES)).to_bytes(abi.BLOCK_BYTES, "little"))
 
     async def _cycle(self):
-        """Time, placement of payloads, doorbells, reads of host memory."""
+        """Advance the time and serve placement, doorbells and reads of host memory, once per cycle."""
         dut, edge = self.dut, RisingEdge(self.dut.clk)
         rung, answering = set(), False
         dut.i_line__valid.value = 0
@@ -194,7 +194,7 @@ class RoomPort:
                 answering = False
 
     def _accept_reads(self):
-        """Reads may be answered in any order, the blocks of one behind each other."""
+        """Accept reads; responses may overtake each other, but the blocks of one response are contiguous."""
         while (value := self._requests.recv_nowait()) is not None:
             request = unpack(LineRequest, int(value))
             read = self.on_read(request.line, request.count)

@@ -1,4 +1,4 @@
-"""A part of the Adamap room with the QP table it reads generations from."""
+"""Part of the Adamap subsystem together with the QP table from which it reads generations."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,9 @@ from weft.hdl.table.kinds import QP_STATES
 
 
 class WithQpTable(wiring.Component):
-    """``part`` with its ``qp`` readers connected to a table; its other ports, and ``qp_write``.
+    """``part`` with its ``qp`` read ports connected to a table.
+
+    Its ports are the other ports of ``part``, and ``qp_write``.
 
     Parameters
     ----------
@@ -38,7 +40,7 @@ class WithQpTable(wiring.Component):
 
 
 def pass_through(m, part, whole, *, except_for):
-    """Connect the ports of ``part`` with those of the same names of the component it is in."""
+    """Connect the ports of ``part`` to the ports of the same names of the enclosing component ``whole``."""
     for name, member in part.signature.members.items():
         if name in except_for:
             continue
@@ -51,7 +53,7 @@ def pass_through(m, part, whole, *, except_for):
 
 
 async def write_qp(dut, qpn, generation, state=abi.QpState.RTS):
-    """Enter a QP in the table; with state RESET, take it out."""
+    """Write a QP into the table; state RESET removes it."""
     dut.qp_write__index.value = qpn
     shape = layouts.qp_state(SimpleNamespace(qpn_width=len(dut.qp_write__index)))
     dut.qp_write__entry.value = shape.const({"state": state.value, "generation": generation}).as_bits()

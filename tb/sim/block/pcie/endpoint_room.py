@@ -1,4 +1,4 @@
-"""The PCIe room for benches: the endpoint before a scratch memory, and the host, streams and host memory around it."""
+"""PCIe subsystem for benches: the endpoint with a scratch memory, and the host, streams and host memory around it."""
 
 import functools
 import random
@@ -25,19 +25,19 @@ from weft.tb.sim.stream.payload import beats, pack, receive, unpack
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
 
 BULKS, LINES, WRITERS = 2, 2, 2
-SILENT = 0x4000            # reads at and above it, below the MSI-X range, are never answered
+SILENT = 0x4000            # reads from here up to the MSI-X range get no response
 SCRATCH_WORDS = 64
 REGION_BYTES = 1 << 18
-HALF = REGION_BYTES // 2   # of a region: the lower one is read, the upper one written
+HALF = REGION_BYTES // 2   # the lower half of a region is read, the upper half is written
 
 
 def group(pieces):
-    """Packed DmaRequests of one group from (address, length) pairs."""
+    """Return the packed DmaRequests of one group of (address, length) pairs."""
     return [pack(DmaRequest, address=a, length=n, last=int(k == len(pieces) - 1)) for k, (a, n) in enumerate(pieces)]
 
 
 class PcieRoom(wiring.Component):
-    """The endpoint, with a scratch memory in place of the registers."""
+    """Endpoint with a scratch memory instead of the registers."""
 
     def __init__(self, params):
         self._endpoint = Endpoint(params, bulk_clients=BULKS, line_clients=LINES, write_clients=WRITERS)
@@ -92,21 +92,24 @@ class PcieRoom(wiring.Component):
 
 @functools.cache
 def pcie_room(straddle=False):
-    """The room of preset ``test``, once in a process: the tests of several files share its Verilog."""
+    """Return the subsystem with preset ``test``, one object per process.
+
+    The tests of several files share its Verilog.
+    """
     return PcieRoom(preset("test").with_(straddle=straddle))
 
 
 def run_room(cases, *, straddle=False, env=None, **options):
-    """Run tests of the file ``cases``, each with a :class:`Bench`; ``options``: see ``run_bench``."""
+    """Run tests of the file ``cases``, each with a :class:`Bench`; for ``options`` see ``run_bench``."""
     return run_bench(pcie_room(straddle), name="pcie_room" + "_straddle" * straddle, cases=cases,
                      env={**(env or {}), **environment(straddle)}, **options)
 
 
 class Bench:
-    """Host, streams and two stretches of host memory: one below 4 GiB, one above.
+    """Host, streams and two regions of host memory: one below 4 GiB, one above.
 
-    Unless ``take_packets``, nobody takes what bulk reads bring. Reads wait 900 to 1100 ns, so that completions of
-    different tags overtake each other.
+    Without ``take_packets``, the results of bulk reads are not received. Reads take 900 to 1100 ns, so that
+    completions of different tags overtake each other.
     """
 
     def __init__(self, dut, *, pause=0.0, payload_bytes=512, read_bytes=512, split_all=False, take_packets=True):
@@ -139,12 +142,12 @@ class Bench:
         return HostBuffer(memory, 0, REGION_BYTES, REGION_BYTES, [block])
 
     def piece(self, low, high):
-        """A random (region, offset, length) with the bytes between two offsets."""
+        """Return a random (region, offset, length) within two offsets."""
         length = self.rng.choice([1, 3, 4, 64, self.rng.randint(1, 300), self.rng.randint(1, 4096)])
         return self.rng.randrange(2), self.rng.randrange(low, high - length), length
 
     def ask(self, client, count):
-        """Request so many random groups; the bytes of each."""
+        """Request ``count`` random groups; return the expected bytes of each."""
         wanted = []
         for _ in range(count):
             pieces = [self.piece(0, HALF) for _ in range(self.rng.choice([1, 1, 3]))]
@@ -178,7 +181,7 @@ class Bench:
         return overtaken
 
     async def write_groups(self, client, count):
-        """Write disjoint pieces; the (region, offset, bytes) that must be there afterwards."""
+        """Write disjoint pieces; return the expected (region, offset, bytes)."""
         at, expected = HALF + client * (HALF // WRITERS), []
         limit = at + HALF // WRITERS
         for _ in range(count):
@@ -202,7 +205,7 @@ class Bench:
         return expected
 
     async def carry_out(self, writes, images):
-        """Wait for tasks of :meth:`write_groups` and enter what they wrote into images of the written halves."""
+        """Wait for tasks of :meth:`write_groups` and apply their writes to images of the written halves."""
         for task in writes:
             for region, at, body in await task:
                 images[region][at - HALF:at - HALF + len(body)] = body

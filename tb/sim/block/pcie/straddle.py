@@ -1,4 +1,4 @@
-"""Whether a bench's blocks have straddle: its simulator hears of it in the environment."""
+"""Straddle setting of a bench's blocks, passed to the simulator in the environment."""
 
 import os
 
@@ -7,5 +7,5 @@ STRADDLE = VARIABLE in os.environ       # in this simulator
 
 
 def environment(straddle=True):
-    """What the simulator is to be given for that."""
+    """Return the environment variables of a simulator with or without straddle."""
     return {VARIABLE: "1"} if straddle else {}

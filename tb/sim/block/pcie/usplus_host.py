@@ -1,4 +1,4 @@
-"""The host of the two cards, with the hard block's model as its authors wrote it."""
+"""Host of the two cards with the unmodified cocotbext-pcie model of the hard block."""
 
 import cocotb
 from cocotb.triggers import FallingEdge, RisingEdge
@@ -16,12 +16,15 @@ BUSES = {"rq_bus": "m_axis_rq", "rc_bus": "s_axis_rc", "cq_bus": "s_axis_cq", "c
 
 
 async def without_gaps(dut, prefix, straddle=False):
-    """``tvalid`` of an AXI stream to the hard block never falls inside a packet: such a packet is nullified (PG213)."""
+    """Assert that ``tvalid`` never falls inside a packet on an AXI stream to the hard block.
+
+    The hard block nullifies such a packet (PG213).
+    """
     valid, ready, last, user = (getattr(dut, f"{prefix}__{name}") for name in ("tvalid", "tready", "tlast", "tuser"))
     inside, edge = False, RisingEdge(dut.clk)
     while True:
         await edge
-        if int(dut.rst.value):      # until the first edge in it nothing is defined
+        if int(dut.rst.value):      # before the first clock edge in reset, signals are undefined
             inside = False
             continue
         offered = bool(int(valid.value))
@@ -36,7 +39,7 @@ async def without_gaps(dut, prefix, straddle=False):
 
 
 def _give_up_alone(source):
-    """Let a packet with ``discontinue`` share no beat of RC."""
+    """Send a packet with ``discontinue`` in beats of RC that no other packet shares."""
     send = source.send
 
     async def send_alone(frame):
@@ -50,13 +53,13 @@ def _give_up_alone(source):
 
 
 class UsplusHost(Host):
-    """A host and the UltraScale+ hard block at a top with the card's PCIe ports and clock ``clk``.
+    """Host and UltraScale+ hard block at a top module with the card's PCIe ports and clock ``clk``.
 
-    The two cards have a hard block of this project's own (:mod:`weft.tb.sim.pcie.hard_block`), which costs less time.
-    This one is the judge of both: unmodified but for a number, so its configuration has to be ``lean=False``. It drives
-    ``clk`` and ``rst``. That ``tvalid`` never falls inside a packet, which the model does not ask, is asserted beside
-    it. With straddle a completion that it gives up waits until RC is idle, and others for it, since nothing begins in
-    a beat with ``discontinue`` (PG213).
+    The two cards usually have this project's hard block (:mod:`weft.tb.sim.pcie.hard_block`), which simulates faster.
+    This model is the reference for both. It is unmodified but for a credit limit, and therefore requires a
+    configuration with ``lean=False``. It drives ``clk`` and ``rst``. An additional check asserts that ``tvalid`` never
+    falls inside a packet, which the model does not check. With straddle, a discontinued completion waits until RC is
+    idle, and later completions wait for it, since no TLP begins in a beat with ``discontinue`` (PG213).
 
     Parameters
     ----------
@@ -66,7 +69,7 @@ class UsplusHost(Host):
     vectors : int
         MSI-X vectors of the function.
     straddle : bool
-        As the card has it (``CardParams.straddle``).
+        As in the card's ``CardParams.straddle``.
     """
 
     def __init__(self, dut, config, rng, *, vectors=8, bar_bytes=1 << 16, straddle=False):
@@ -92,7 +95,7 @@ class UsplusHost(Host):
             cocotb.start_soon(without_gaps(dut, prefix, straddle and prefix == "m_axis_rq"))
 
     async def bring_up(self, vectors=0):
-        """Out of reset, enumerated, enabled; with so many interrupt vectors programmed."""
+        """Wait for the end of reset, then enumerate and enable the card, and program ``vectors`` interrupt vectors."""
         await FallingEdge(self.dut.rst)
         await self.start(vectors)
         self.dut.cfg_ext_tag_enable.value = int(self.device.functions[0].pcie_cap.extended_tag_field_enable)

@@ -145,7 +145,7 @@ def failed_card(pair):
     pair.hosts[1].recv()
     pair.send(READ, (0, 8))
     for host in pair.hosts:
-        host.context.engine.fail("the test says so")
+        host.context.engine.fail("the test requires it")
 
 
 # (status of the sender's request, status of the receiver's, function that provokes them); None: no completion.

@@ -68,7 +68,7 @@ class CardEnd:
         while not condition():
             self.step()
             if self.host.now_ns > end:
-                raise TimedOut(f"host {self.host.side} waits in vain")
+                raise TimedOut(f"host {self.host.side} received nothing")
 
     def hear(self):
         """Return the next message of the other program."""

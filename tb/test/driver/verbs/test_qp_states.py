@@ -86,7 +86,7 @@ class Scene:
             if condition():
                 return
             self.pair.contexts[0].wait(1_000)
-        raise AssertionError("nothing came of it")
+        raise AssertionError("the attribute had no effect")
 
     def events(self, host):
         found = [event.event_type for event in self.pair.contexts[host].async_events]

@@ -192,7 +192,7 @@ class Bench:
             if not int(dut.sending.value):
                 break
         else:
-            raise AssertionError("a frame is said to be amid the MAC, for ever")
+            raise AssertionError("the MAC reports an unfinished frame for ever")
         sending.cancel()
         dut.i__valid.value = 0
         dut.core_reset.value = 1

@@ -350,7 +350,7 @@ def check_reports(room, reports, expected):
             assert tells_of_refusal(REPORT_EVENT.unpack(wanted[0].to_bytes(64, "little"))), "a report is missing"
             coalesced += 1
         else:
-            raise AssertionError("a report nobody expects")
+            raise AssertionError("an unexpected report")
     coalesced += len(list(left))
     assert room.counts["count_reports_coalesced"] == coalesced
     for told in room.told:

@@ -34,7 +34,7 @@ def test_linux_exchanges_data_with_the_endpoint_and_the_card(guest):
 def test_a_guest_that_says_nothing_is_given_up(guest):
     def step():
         time.sleep(0.01)
-    with pytest.raises(GuestFailed, match="says nothing"):
+    with pytest.raises(GuestFailed, match="is silent"):
         guest.answer(step, seconds=0.1)
     assert guest.ask(step, "sh true") == "status 0" and guest.ask(step, "nonsense") == "unknown nonsense"
     guest.ask(step, "open")
