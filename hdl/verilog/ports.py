@@ -28,7 +28,7 @@ ABOUT = {
     "mac_up": "the link is there: frames to the MAC are not dropped",
     "mac_tx_dropped": "strobe: a frame to the MAC was dropped, because of `mac_up` or a reset",
     "mac_tx_aborted": "strobe: a frame to the MAC was cut by a reset of the card",
-    "mac_rx_dropped": "strobe: a frame from the MAC did not reach the card: no room, too long, or a reset",
+    "mac_rx_dropped": "strobe: a frame from the MAC did not reach the card: no space, too long, or a reset",
 }
 
 

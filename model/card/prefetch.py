@@ -39,22 +39,22 @@ class Prefetcher:
     Parameters
     ----------
     card : TimedCard
-    wake : callable(life)
+    wake : callable(``life``)
         Called when a list has another node.
-    force : callable(life)
+    force : callable(``life``)
         Called when the head of a list must retire.
     """
 
     def __init__(self, card, wake, force):
         self.card, self._wake, self._force = card, wake, force
-        self._work, self._in = deque(), set()       # (life, time from which it may be checked); lists in the queue
-        self._came = deque()        # (life, read, time at which it is visible), in that order
+        self._work, self._in = deque(), set()       # (`life`, time from which it may be checked); lists in the queue
+        self._came = deque()        # (`life`, read, time at which it is visible), in that order
         self._full = []             # lists that wait for the end of a read
         self._reads = [None] * min(NODE_READS_MAX, card.params.cache_entries)
         self._free_at = 0.0         # end of the current operation
         self._shown_at = 0.0        # time at which finished reads are visible again
         self._next = None           # time of the next choice
-        self.entries = [None] * card.params.cache_entries      # of the cache: (life, node) or None
+        self.entries = [None] * card.params.cache_entries      # of the cache: (`life`, node) or None
         self._leaving = []          # (time, entry) of nodes that are no longer matched
         self._victim = self._misses = 0
 

@@ -57,9 +57,12 @@ RULES = (
     Rule(r"\bnothing but\b", "only"),
     Rule(r"\bas ever\b", "as before"),
 )
-QUOTED = re.compile(r"`+[^`\n]*`+|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|https?://\S+")
+# Quoted text, addresses, and the names that a section of a docstring describes.
+QUOTED = re.compile(r"`+[^`\n]*`+|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|https?://\S+|\]\([^)\n]*\)|"
+                    r"^ *\w+(?:, \w+)* : (?:callable\(.*)?", re.MULTILINE)
 # Beginning of a comment, by suffix.
-COMMENT = {"": "#", ".sh": "#", ".toml": "#", ".yml": "#", ".c": "//|/?\\*", ".h": "//|/?\\*", ".cpp": "//|/?\\*"}
+C = r"//|/\*|\*(?=\s)"
+COMMENT = {"": "#", ".sh": "#", ".toml": "#", ".yml": "#", ".c": C, ".h": C, ".cpp": C}
 MESSAGES = ("print", "echo", "exit", "error", "add_argument", "Option", "Argument", "Setting", "_flag", "_number",
             "chance", "fail", "refuse")
 

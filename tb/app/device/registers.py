@@ -41,10 +41,10 @@ def registers_markdown():
         table(("offset", "register", "bits", "access", "reset", "meaning"), registers),
         f"The MSI-X table is at `0x{abi.MSIX_TABLE_OFFSET:04X}`, its pending bits at `0x{abi.MSIX_PBA_OFFSET:04X}`.",
         f"The page at `0x{abi.PUSH_BASE:04X}` takes descriptors: {abi.PUSH_WINDOWS} windows of {abi.BLOCK_BYTES} "
-        "bytes, that of an entry's index, modulo their number. One write of the whole entry there says what the "
-        f"doorbell of {abi.PUSH_RING.name} says of one entry more; a card that has read all before it takes it from "
-        "there. A write of a part is the doorbell alone, and one for the newest entry says nothing new. The entry is "
-        "in the ring as well.",
+        "bytes; an entry uses the window of its index modulo their number. One write of the whole entry acts as the "
+        f"doorbell of {abi.PUSH_RING.name} for one more entry; a card that has read all entries before it takes the "
+        "entry from the window. A write of a part acts as the doorbell alone; a repeated write of the newest entry has "
+        "no effect. The entry is in the ring as well.",
         "## Counters",
         f"{abi.COUNTER_WIDTH} bits each, 8 bytes apart. Reading the low word latches the high one.",
         table(("offset", "counter", "counts"), counters),

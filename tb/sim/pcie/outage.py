@@ -53,7 +53,7 @@ async def reset_function(host, table=None):
         if int(block.cfg_flr_done.value) & 1:
             break
     else:
-        raise AssertionError("the card does not say that its function is reset")
+        raise AssertionError("the card does not report the reset of its function")
     block.cfg_flr_in_process.value = 0
     function.bus_master_enable = True
     block.configured()

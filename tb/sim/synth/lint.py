@@ -23,7 +23,7 @@ def verilator_lint(path, top):
         "--lint-only", *WARNINGS, "--top-module", top, Path(path).name)
     status, said = process.output_of(command, cwd=Path(path).parent, environment={**os.environ, **environment})
     if status or "%Warning" in said:
-        raise LintFailed(f"{path}: verilator -Wall says\n{said[:4000]}")
+        raise LintFailed(f"{path}: verilator -Wall reports\n{said[:4000]}")
 
 
 def built_clean(where):
@@ -34,7 +34,7 @@ def built_clean(where):
     """
     said = [line for line in (where / LOG).read_text(errors="replace").splitlines() if line.startswith("%Warning")]
     if said:
-        raise LintFailed(f"{where / LOG}: verilator -Wall says\n" + "\n".join(said)[:4000])
+        raise LintFailed(f"{where / LOG}: verilator -Wall reports\n" + "\n".join(said)[:4000])
 
 
 def yosys(path, script):
@@ -48,7 +48,7 @@ def yosys(path, script):
     yosys_tool.version()
     status, said = process.output_of(yosys_tool.yosys(script), cwd=Path(path).parent)
     if status:
-        raise LintFailed(f"{path}: yosys ended with status {status} and says\n{said[-4000:]}")
+        raise LintFailed(f"{path}: yosys ended with status {status} and its output ends with\n{said[-4000:]}")
     return said
 
 

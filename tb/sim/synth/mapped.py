@@ -238,7 +238,7 @@ def synthesize(name, text, way, where, keep=""):
     with open(where / "yosys.log", "wb") as log:
         status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
     if status:
-        raise SynthesisFailed(f"{name}: Yosys ended with status {status} and says\n"
+        raise SynthesisFailed(f"{name}: Yosys ended with status {status} and its output ends with\n"
                               + (where / "yosys.log").read_text(errors="replace")[-2000:])
     found = json.loads((where / "netlist.json").read_text())["modules"]
     (where / "netlist.json").unlink()                       # tens of megabytes

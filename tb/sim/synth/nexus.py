@@ -85,7 +85,7 @@ def map_block(top, text, where):
     with open(log, "wb") as out:
         status = process.run(yosys.yosys(f"{MAPPING} -json {CELLS}"), cwd=where, out=out)
     if status:
-        raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and says\n{end_of(log)}")
+        raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and its output ends with\n{end_of(log)}")
 
 
 def with_settings(netlist, settings):

@@ -164,7 +164,7 @@ def run(names, depth=1, only=(), shown=1, console=None, **options):
             rooms = rooms_of(verilog(name, **options))
             for room in only:
                 if room not in rooms or not room:
-                    raise NoSuchRoom(f"there is no room {room!r}; choose of {', '.join(filter(None, rooms))}")
+                    raise NoSuchRoom(f"there is no subsystem {room!r}; choose one of {', '.join(filter(None, rooms))}")
             rooms = {room: modules for room, modules in rooms.items() if room in only or not only}
             left = {room or "card" for room in rooms}
 

@@ -85,8 +85,16 @@ def send():
     assert not capsys.readouterr().out
 
 
-def test_lint_holds_clean_paths():
-    held = re.search(r"^PROSE := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
-    paths = held.replace("\\\n", " ").split()
-    assert len(paths) > 10
-    assert all((ROOT / path).exists() for path in paths)
+def test_names_are_no_prose():
+    assert not list(prose.check("room, told : int\n    Free entries.\nfates : callable(life)\n    Outcomes."))
+    assert not list(prose.check("See [the source](../house/room.md)."))
+
+
+def test_a_pointer_in_c_begins_no_comment(checkout, capsys):
+    checkout.joinpath("block.c").write_text("int nap(struct context *c, int told) { /* waits */\n * for a room */ }\n")
+    assert prose.main([]) == 1
+    assert re.findall(r"^block.c:(\d): '([^']*)'", capsys.readouterr().out, re.MULTILINE) == [("2", "room")]
+
+
+def test_the_whole_tree_is_clean():
+    assert not [str(finding) for finding in prose.findings([ROOT])]

@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--brief", action="store_true", help="little to do for each")
     parser.add_argument("--only", metavar="NAME", help="programs whose name has this in it")
     parser.add_argument("--backend", choices=BACKENDS, help="these cards alone")
-    parser.add_argument("--loss", help="only with so many frames lost, and not with " + " and ".join(LOSSES))
+    parser.add_argument("--loss", help="only at this share of lost frames, not at " + " and ".join(LOSSES))
     asked = parser.parse_args()
     programs = [program.briefly() if asked.brief else program for program in TABLE
                 if not asked.only or asked.only in program.name]
