@@ -136,7 +136,7 @@ def test_the_limits_are_those_of_the_code():
     rows = dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", page().partition("## Limits")[2], re.MULTILINE))
     for name, what in (("objects", What.OBJECTS), ("shared memory", What.MEMORY), ("rings", What.RINGS),
                        ("slots for work requests", What.REQUESTS), ("mapped files", What.MAPPINGS),
-                       ("descriptors", What.DESCRIPTORS), ("events that are not read", What.EVENTS)):
+                       ("descriptors", What.DESCRIPTORS), ("unread events", What.EVENTS)):
         one, of_all = rows[name].split(" | ")
         assert number(one) == OF_ONE[what]
         assert number(of_all) in (OF_ALL[what], None)

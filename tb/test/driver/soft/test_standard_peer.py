@@ -158,5 +158,5 @@ def test_a_standard_peer_gets_writes_alone():
     pair = CardAndPeer(1)
     pair.connect()
     for opcode in (WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD):
-        with pytest.raises(NotSupported, match="nothing but writes"):
+        with pytest.raises(NotSupported, match="RDMA writes only"):
             pair.post(1, opcode, length=8)
