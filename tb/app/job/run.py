@@ -14,6 +14,7 @@ from weft.tb.app.job.main_job import run_model
 from weft.tb.app.job.report import print_report
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build
+from weft.tb.sim.flow.failure import INTERRUPTED
 from weft.tb.sim.flow.progress import beside_bar
 from weft.tb.sim.flow.run import Bench, run_folder, run_name, run_tests
 from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
@@ -21,7 +22,6 @@ from weft.tb.sim.wave import view as wave
 
 CASES = Path(__file__).with_name("job_cases.py")
 RUN_LIMIT_S = 24 * 3600
-INTERRUPTED = 130
 
 
 def default_file():

@@ -12,10 +12,8 @@ from weft.tb.app.perf import bandwidth, latency, table
 from weft.tb.app.perf.endpoint import TestFailed
 from weft.tb.app.stage.host import PeerFailed, ProgramFailed
 from weft.tb.app.stage.stage import BACKENDS, play
-from weft.tb.sim.flow.failure import Failure
+from weft.tb.sim.flow.failure import INTERRUPTED, Failure
 from weft.tb.sim.flow.progress import beside_bar
-
-INTERRUPTED = 130
 
 
 def measure(plan, backend, stage, progress=None):

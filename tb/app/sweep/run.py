@@ -12,10 +12,10 @@ from rich.table import Table
 
 from weft.tb.app.sweep import table
 from weft.tb.app.sweep.workers import client, results
+from weft.tb.sim.flow.failure import INTERRUPTED
 
 SAVE_EVERY_S = 5
 SHOWN_MAX = 60
-INTERRUPTED = 130
 
 
 def run(plan, output, *, command, scheduler, jobs):

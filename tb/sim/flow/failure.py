@@ -2,6 +2,8 @@
 
 from weft.tb.sim.flow.sources import ROOT
 
+INTERRUPTED = 130     # exit status of a command that SIGINT ended
+
 
 class Failure(Exception):
     """Failure that a person can mend. The message states the fault and the remedy."""
