@@ -42,18 +42,41 @@ app/job/test_main_job.py::test_bad_link_in_both_directions[4]
 app/job/test_main_job.py::test_bad_link_in_both_directions[5]
 app/job/test_main_job.py::test_very_bad_link
 app/serve/test_simulated_time.py::test_a_program_measures_cards_in_time[rtl]
+cards/test_crossing.py::test_case[rings_wrap]
 cards/test_crossing.py::test_short_crossing_with_a_loss[icarus]
+cards/test_damage.py::test_what_is_damaged_in_memory_concerns_those_it_belongs_to[inline_descriptors]
+cards/test_damage.py::test_what_is_damaged_in_memory_concerns_those_it_belongs_to[nodes]
+cards/test_loss.py::test_each_loss_is_repaired_once_and_without_a_timer[burst_of_512]
+cards/test_loss.py::test_each_loss_is_repaired_once_and_without_a_timer[outages]
 cards/test_loss.py::test_too_few_blocks_make_spans
+cards/test_outage.py::test_a_card_that_is_taken_away_ends_what_waits_for_it[bus_master_cleared]
+cards/test_outage.py::test_a_card_that_is_taken_away_ends_what_waits_for_it[bus_master_cleared_for_a_moment]
+cards/test_outage.py::test_a_card_that_is_taken_away_ends_what_waits_for_it[surprise_removal_of_a_sender]
+cards/test_pause.py::test_flow_control[a_deaf_peer_does_no_harm-two clocks]
+cards/test_pause.py::test_flow_control[a_liar_does_not_hold_the_card-one clock]
 cards/test_pause.py::test_flow_control[drops_without-two clocks]
+cards/test_pause.py::test_flow_control[nothing_is_dropped-one clock]
 cards/test_pause.py::test_flow_control[nothing_is_dropped-two clocks]
 cards/test_pause.py::test_flow_control[nothing_is_dropped_both_ways-two clocks]
+cards/test_pause.py::test_flow_control[what_is_no_pause_does_nothing-one clock]
 cards/test_pause.py::test_flow_control[what_is_no_pause_does_nothing-two clocks]
+cards/test_reset.py::test_reset_in_flight[function_reset]
 cards/test_reset.py::test_reset_in_flight[nodes_in_flight]
 cards/test_two_clocks.py::test_two_clocks[crossing-rough_both_ways]
 cards/test_two_clocks.py::test_two_clocks[outage-hot_reset]
 cards/test_two_clocks.py::test_two_clocks[reset-function_reset]
 cards/test_two_clocks.py::test_two_clocks[reset-payload_in_flight]
+cli/test_soak.py::test_seeds_that_the_tests_leave_out_come_first
+driver/send/test_loss_models.py::test_each_loss_is_repaired_once_and_without_a_timer[comb 7]
+driver/send/test_loss_models.py::test_each_loss_is_repaired_once_and_without_a_timer[outage
+driver/soft/test_two_cards.py::test_phase_two_of_the_document[rtl]
+hdl/adamap/test_broken.py::test_broken_list_stops_its_qp[verilator]
 hdl/adamap/test_builder.py::test_builder_of_some_encodings
+hdl/adamap/test_builder.py::test_nodes_hold_every_hole_in_the_best_encoding[icarus]
+hdl/adamap/test_fetching.py::test_nodes_of_many_lists_are_read[icarus]
+hdl/adamap/test_lists.py::test_lists_of_a_known_shape_are_matched[icarus]
+hdl/adamap/test_matcher.py::test_headers_and_nodes_agree_with_the_model[icarus]
+hdl/adamap/test_matcher_limits.py::test_matcher_at_its_limits[icarus]
 hdl/adamap/test_recovery.py::test_recovery_agrees_with_the_model[icarus]
 hdl/adamap/test_recovery.py::test_recovery_with_slack_and_a_tiny_cache
 hdl/adamap/test_window.py::test_verdicts_and_holes_agree_with_the_model[verilator-512]
@@ -61,7 +84,20 @@ hdl/board/test_crossings.py::test_all_crossings_are_known[card]
 hdl/board/test_crossings.py::test_all_known_crossings_are_there[card]
 hdl/board/test_crossings.py::test_no_logic_crosses[card]
 hdl/mac/test_pause_crossing.py::test_pause_crossing[icarus]
+hdl/part/test_stream_parts.py::test_stream_parts[icarus]
+hdl/pcie/test_dma_read.py::test_reads_return_the_bytes_asked_for[icarus]
+hdl/pcie/test_dma_read.py::test_reads_with_straddle
+hdl/pcie/test_endpoint.py::test_held_room_comes_to_rest[icarus]
+hdl/pcie/test_faults.py::test_a_host_that_misbehaves_breaks_nothing[straddle]
+hdl/pcie/test_usplus.py::test_host_requests_interrupts_and_errors[icarus]
 hdl/pcie/test_usplus.py::test_traffic_with_a_late_and_reordering_host[icarus-256,1024,1]
+hdl/receive/test_parse.py::test_every_frame_is_classified_as_the_model_does[icarus]
+hdl/receive/test_receive.py::test_packets_are_checked_judged_and_placed_in_order[icarus]
+hdl/transmit/test_transmit.py::test_transmit_room[icarus]
+sim/flow/test_places.py::test_every_path_may_have_spaces[verilator]
+sim/flow/test_simulate.py::test_waves_are_recorded[verilator]
+sim/synth/test_flattened.py::test_what_crosses_a_boundary_is_mapped_together_without_it
+sim/synth/test_synth.py::test_blocks_are_placed_until_one_try_is_fast_enough
 test_package.py::test_formal_runs_from_the_wheel
 test_package.py::test_interop_runs_from_the_wheel
 test_package.py::test_report_runs_from_the_wheel
@@ -69,9 +105,18 @@ test_package.py::test_sweep_of_a_plan_runs_from_the_wheel
 verify/bench/test_adamap_figures.py::test_the_room_holds_what_it_may
 verify/bench/test_hostile.py::test_an_attack_costs_an_honest_qp_nothing[wrong_key]
 verify/bench/test_line_rate.py::test_other_settings_run_at_line_rate
+verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-22]
+verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-24]
+verify/calibrate/test_calibrate.py::test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time[fit-third-13]
+verify/document/test_documents.py::test_points_of_the_picture_are_what_the_model_gives_now[adamap-0.01]
+verify/lives/test_lives.py::test_nodes_live_and_die
 verify/proof/test_formal.py::test_block_meets_its_specification[prefetch_rest]
+verify/proof/test_formal.py::test_block_meets_its_specification[report_hold]
+verify/proof/test_formal.py::test_block_meets_its_specification[ring_reader]
 verify/proof/test_formal.py::test_block_meets_its_specification[ring_writer]
 verify/proof/test_formal.py::test_every_specification_finds_what_it_sees_and_frees_inside_its_block[prefetch
+verify/proof/test_formal.py::test_every_specification_finds_what_it_sees_and_frees_inside_its_block[reporter]
+verify/soak/test_soak.py::test_a_run_goes_well[hot reset, bus master cleared]
 """.strip().split("\n")
 
 TIERS = {"rtl": RTL, "long": LONG}
