@@ -40,14 +40,14 @@ $(foreach flag,$(FLAGS),$(if $(filter-out 0 1 no yes false true,$($(flag))),\
 MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
   [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
 
-.PHONY: help sim check test test-all soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint docs clean tools moved
+.PHONY: help sim check test test-all soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint style docs clean tools moved
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make sim       a real file crosses a lossy link between two cards, RTL end to end'
 	@echo '$(PARAMETERS:%=%=) $(FLAGS:%=%=1)' | fold -s -w 90 | sed 's/^/               /'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
-	@echo 'make check     lint, and the tests that need no RTL: minutes'
+	@echo 'make check     ruff, prose, and the tests that need no RTL: minutes'
 	@echo 'make test      every module and feature at least once, both simulators'
 	@echo 'make test-all  all tests; with WEFT_LONG=1 in the environment, more random draws in some'
 	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds;'
@@ -73,7 +73,7 @@ sim: $(VENV)/.sim
 wave: $(VENV)/.sim
 	@$(WEFT) sim $(call OPTIONS,$(filter-out WAVES,$(FLAGS))) --waves --view
 
-check: lint
+check: style
 	@WEFT_RTL=0 $(BIN)/python -m pytest -n 3 -m "not rtl and not long" $(PYTEST_ARGS)
 
 test: $(VENV)/.dev
@@ -115,9 +115,11 @@ mutants: $(VENV)/.dev
 coverage: $(VENV)/.dev
 	@$(BIN)/weft coverage
 
-lint: $(VENV)/.dev
+style: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m weft.tb.verify.prose
+
+lint: style
 	@$(BIN)/weft verilog --preset test --yosys
 
 docs: $(VENV)/.dev

@@ -14,9 +14,9 @@ def found():
 def test_every_folder_has_one_place():
     listed = [name for line in LAYERS for name in line.split()]
     assert len(listed) == len(set(listed))
-    here = {folder(file) for file in modules().values()}
-    bare = {name for name in here if not any(folder(file) == name and file.name != "__init__.py"
-                                              for file in modules().values())}
+    files = modules().values()
+    here = {folder(file) for file in files}
+    bare = here - {folder(file) for file in files if file.name != "__init__.py"}
     assert here - bare <= set(listed) <= here
 
 

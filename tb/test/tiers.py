@@ -67,6 +67,7 @@ cards/test_two_clocks.py::test_two_clocks[outage-hot_reset]
 cards/test_two_clocks.py::test_two_clocks[reset-function_reset]
 cards/test_two_clocks.py::test_two_clocks[reset-payload_in_flight]
 cli/test_soak.py::test_seeds_that_the_tests_leave_out_come_first
+driver/operation/test_operations.py::test_random_operations
 driver/send/test_loss_models.py::test_each_loss_is_repaired_once_and_without_a_timer[comb 7]
 driver/send/test_loss_models.py::test_each_loss_is_repaired_once_and_without_a_timer[outage
 driver/soft/test_two_cards.py::test_phase_two_of_the_document[rtl]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tokenize
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,17 +124,18 @@ def _texts(file):
                 yield number, comment[1], False
 
 
+def _findings(file):
+    return {Finding(file, line + text.count("\n", 0, offset), phrase, rule)
+            for line, text, opening in _texts(file) for offset, phrase, rule in check(text, opening)}
+
+
 def findings(paths):
     """Return the findings in files and below folders, as Git lists them, in the order of the files."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *map(str, paths)],
                             capture_output=True, text=True, check=True)
-    found = set()
-    for file in map(Path, listed.stdout.splitlines()):
-        if file.suffix in (".py", ".md", *COMMENT):
-            for line, text, opening in _texts(file):
-                found |= {Finding(file, line + text.count("\n", 0, offset), phrase, rule)
-                          for offset, phrase, rule in check(text, opening)}
-    return sorted(found)
+    files = [file for file in map(Path, listed.stdout.splitlines()) if file.suffix in (".py", ".md", *COMMENT)]
+    with ProcessPoolExecutor() as pool:
+        return sorted(set().union(*pool.map(_findings, files, chunksize=16)))
 
 
 def main(arguments=None):
