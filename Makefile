@@ -63,7 +63,7 @@ help:
 	@echo 'make formal    proofs, or ONLY= some: bounded, inductive, covers; JSON under sim_build/reports'
 	@echo 'make mutants   small faults in the gateware that its tests have to notice, or ONLY=; hours the first time'
 	@echo 'make coverage  lines and toggles that the block benches reach; JSON under sim_build/reports'
-	@echo 'make lint      Python code by ruff; prose; the Verilog of preset test by Verilator and Yosys'
+	@echo 'make lint      Python code by ruff and mypy; prose; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make docs      documentation site with API reference under sim_build/site'
 	@echo 'make clean     removes everything generated, but not .venv'
 
@@ -117,6 +117,7 @@ coverage: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
+	@$(BIN)/mypy
 	@$(BIN)/python -m weft.tb.verify.prose
 	@$(BIN)/weft verilog --preset test --yosys
 
