@@ -1,9 +1,11 @@
 """Enumerations and members by their names in libibverbs, as in ``pyverbs.enums``: ``IBV_QPS_INIT`` and so on."""
 
+import enum
+
 from ..terms import enums, init_enums, port_enums
 
 # Name of the enumeration in libibverbs, class in this package, prefix of the names of the members.
-NAMES = (
+NAMES: tuple[tuple[str, type[enum.IntEnum] | type[enum.IntFlag], str], ...] = (
     ("ibv_qp_type", enums.QPType, "IBV_QPT_"),
     ("ibv_qp_state", enums.QPState, "IBV_QPS_"),
     ("ibv_mig_state", enums.MigState, "IBV_MIG_"),
