@@ -54,4 +54,4 @@ class Option(enum.IntEnum):
 RDMA_OPTION_ID = 0      # the level of those options
 for _kind, _prefix in ((EventType, "RDMA_CM_EVENT_"), (PortSpace, "RDMA_PS_"), (AddrFlag, "RAI_"),
                        (Option, "RDMA_OPTION_ID_")):
-    globals().update({_prefix + member.name: member for member in _kind})
+    globals().update({f"{_prefix}{member.name}": member for member in _kind})
