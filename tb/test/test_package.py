@@ -141,6 +141,22 @@ def test_wheel_holds_every_file_but_the_tests(unpacked):
     assert sum(1 for file in (unpacked / "wheel").rglob("*") if file.is_file()) <= FILES_MAX
 
 
+def test_wheel_says_that_each_package_has_types(unpacked):
+    for name in folders().values():
+        assert (unpacked / "wheel/weft" / name / "py.typed").is_file(), name
+
+
+def test_static_tools_find_every_package():
+    links = ROOT / ".packages/weft"
+    assert {link.name for link in links.iterdir()} == set(folders().values())
+    for package, folder in folders().items():
+        link = ROOT / ".packages" / package.replace(".", "/")
+        assert not link.readlink().is_absolute() and link.resolve() == ROOT / folder
+    tools = settings()["tool"]
+    assert tools["mypy"]["mypy_path"] == "$MYPY_CONFIG_FILE_DIR/.packages"
+    assert tools["pyright"]["extraPaths"] == [".packages"]
+
+
 def test_wheel_imports_every_module(unpacked):
     run_in_wheel(unpacked, INSIDE, [name for name, _ in code_files() if not name.startswith("weft.tb.test")])
 
