@@ -1,6 +1,7 @@
 """Enumerations and members by their names in libibverbs, as in ``pyverbs.enums``: ``IBV_QPS_INIT`` and so on."""
 
 import enum
+from typing import TYPE_CHECKING, Any
 
 from ..terms import enums, init_enums, port_enums
 
@@ -42,3 +43,6 @@ for _name, _kind, _prefix in NAMES:
     for _key, _value in ((_name, _kind), *((_prefix + m, _kind[m]) for m in _kind.__members__)):
         globals()[_key] = _value
         __all__.append(_key)
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        """Declare the names above for static tools."""
