@@ -47,7 +47,7 @@ help:
 	@echo 'make sim       a real file crosses a lossy link between two cards, RTL end to end'
 	@echo '$(PARAMETERS:%=%=) $(FLAGS:%=%=1)' | fold -s -w 90 | sed 's/^/               /'
 	@echo 'make wave      the same run with waves, opened in GTKWave'
-	@echo 'make check     ruff, prose, and the tests that need no RTL: minutes'
+	@echo 'make check     ruff, types, prose, and the tests that need no RTL: minutes'
 	@echo 'make test      every module and feature at least once, both simulators'
 	@echo 'make test-all  all tests; with WEFT_LONG=1 in the environment, more random draws in some'
 	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds;'
@@ -63,7 +63,7 @@ help:
 	@echo 'make formal    proofs, or ONLY= some: bounded, inductive, covers; JSON under sim_build/reports'
 	@echo 'make mutants   small faults in the gateware that its tests have to notice, or ONLY=; hours the first time'
 	@echo 'make coverage  lines and toggles that the block benches reach; JSON under sim_build/reports'
-	@echo 'make lint      Python code by ruff; prose; the Verilog of preset test by Verilator and Yosys'
+	@echo 'make lint      Python code by ruff and mypy; prose; the Verilog of preset test by Verilator and Yosys'
 	@echo 'make docs      documentation site with API reference under sim_build/site'
 	@echo 'make clean     removes everything generated, but not .venv'
 
@@ -117,6 +117,7 @@ coverage: $(VENV)/.dev
 
 style: $(VENV)/.dev
 	@$(BIN)/ruff check .
+	@$(BIN)/mypy
 	@$(BIN)/python -m weft.tb.verify.prose
 
 lint: style

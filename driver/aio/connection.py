@@ -2,26 +2,30 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
+from typing import Any, Self
 
 from ..cm.addr_info import AddrInfo
 from ..cm.cmid import RESOLVE_MS, ConnectionFailed
 from ..cm.conn_param import ConnParam
 from ..cm.enums import EventType
-from ..cm.events import CMEventChannel
+from ..cm.events import CMEventChannel, Record
 from ..cm.identifier import Identifier
-from ..connection.connection import State
+from ..connection.connection import Connection, State
 from ..terms.errors import InvalidValue
+from ..verbs.pd import PD
+from .context import AsyncContext
 
 
 class _Events:
     """Awaitable events of a CMID; an :class:`~weft.driver.aio.context.AsyncContext` delivers them."""
 
-    def __init__(self, aio, pd):
+    def __init__(self, aio: AsyncContext, pd: PD) -> None:
         self.aio, self.pd, self.channel = aio, pd, CMEventChannel()
-        self._waiting = None
+        self._waiting: asyncio.Future[None] | None = None
         aio.watch(self)
 
-    async def next(self):
+    async def next(self) -> Record:
         while not self.channel.records:
             if self.channel.closed:
                 raise InvalidValue("the connection is closed")
@@ -29,7 +33,7 @@ class _Events:
             await self._waiting
         return self.channel.take(0)
 
-    def deliver(self):
+    def deliver(self) -> bool:
         """Wake the waiting task. Return true if there was one."""
         if self._waiting is None or not (self.channel.records or self.channel.closed):
             return False
@@ -38,7 +42,7 @@ class _Events:
             waiting.set_result(None)
         return True
 
-    def abandon(self):
+    def abandon(self) -> None:
         """End the event stream."""
         self.channel.close()
         self.deliver()
@@ -55,16 +59,16 @@ class AsyncConnection:
         Private data of the peer's request or acceptance, padded with zeros.
     """
 
-    def __init__(self, events, identifier, options):
+    def __init__(self, events: _Events, identifier: Identifier, options: dict[str, Any]) -> None:
         self._events, self._identifier = events, identifier
         self.qp = events.aio.qp(events.pd, **options)
         identifier.use_qp(self.qp.qp)
 
     @property
-    def private_data(self):
+    def private_data(self) -> bytes:
         return self._identifier.private_data
 
-    async def _until(self, what, wanted):
+    async def _until(self, what: str, wanted: EventType) -> None:
         while True:
             record = await self._events.next()
             if record.type is wanted:
@@ -72,32 +76,33 @@ class AsyncConnection:
             if record.type not in (EventType.ESTABLISHED, EventType.TIMEWAIT_EXIT):
                 raise ConnectionFailed(what, record)
 
-    async def disconnect(self):
+    async def disconnect(self) -> None:
         """Disconnect. Outstanding requests fail."""
         self._identifier.end()
-        if self._identifier.connection.state is State.DREQ_SENT:
+        if self._identifier.state is State.DREQ_SENT:
             await self.wait_disconnected()
 
-    async def wait_disconnected(self):
+    async def wait_disconnected(self) -> None:
         """Wait until the peer disconnects."""
-        if self._identifier.connection.state in (State.ESTABLISHED, State.DREQ_SENT):
+        if self._identifier.state in (State.ESTABLISHED, State.DREQ_SENT):
             await self._until("Failed to Disconnect", EventType.DISCONNECTED)
 
-    def close(self):
+    def close(self) -> None:
         """Destroy the connection and its QP. Disconnects if necessary."""
         self.qp.close()
         self._identifier.finish()
         self._events.abandon()
         self._events.aio.unwatch(self._events)
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
 
-async def connect(aio, pd, address, port, *, private_data=b"", **options):
+async def connect(aio: AsyncContext, pd: PD, address: str, port: int, *, private_data: bytes = b"",
+                  **options: Any) -> AsyncConnection:
     """Connect to an address and port, and return the :class:`AsyncConnection`.
 
     ``options`` are those of :func:`~weft.driver.verbs.qp_init_attr.rc_init_attr` for its QP.
@@ -122,7 +127,7 @@ async def connect(aio, pd, address, port, *, private_data=b"", **options):
     return connection
 
 
-def _param(private_data):
+def _param(private_data: bytes) -> ConnParam:
     param = ConnParam.most()
     param.private_data = bytes(private_data)
     return param
@@ -137,12 +142,13 @@ class AsyncRequest:
         Of the request.
     """
 
-    def __init__(self, listener, connection):
+    def __init__(self, listener: "AsyncListener", connection: Connection) -> None:
         self._events = _Events(listener.aio, listener.pd)
         self._identifier = listener._identifier.child(self._events.channel, connection)
         self._options, self.private_data = listener._options, self._identifier.private_data
 
-    async def accept(self, private_data=b"", *, prepare=lambda connection: None):
+    async def accept(self, private_data: bytes = b"", *,
+                     prepare: Callable[[AsyncConnection], object] = lambda connection: None) -> AsyncConnection:
         """Accept the request and return the :class:`AsyncConnection`.
 
         ``prepare(connection)`` is called before the peer can send, to post receives.
@@ -151,7 +157,7 @@ class AsyncRequest:
         try:
             prepare(connection)
             self._identifier.accept_request(_param(private_data))
-            while self._identifier.connection.state is not State.ESTABLISHED:
+            while self._identifier.state is not State.ESTABLISHED:
                 record = await self._events.next()
                 if record.type is not EventType.ESTABLISHED:
                     raise ConnectionFailed("Failed to Accept Connection", record)
@@ -160,7 +166,7 @@ class AsyncRequest:
             raise
         return connection
 
-    def reject(self, private_data=b""):
+    def reject(self, private_data: bytes = b"") -> None:
         """Reject the request."""
         self._identifier.reject_request(private_data)
         self._identifier.finish()
@@ -182,7 +188,7 @@ class AsyncListener:
         Of :func:`~weft.driver.verbs.qp_init_attr.rc_init_attr` for the QPs.
     """
 
-    def __init__(self, aio, pd, port, *, backlog=0, **options):
+    def __init__(self, aio: AsyncContext, pd: PD, port: int, *, backlog: int = 0, **options: Any) -> None:
         self.aio, self.pd, self._options = aio, pd, options
         self._events = _Events(aio, pd)
         self._identifier = Identifier(self._events.channel, pd)
@@ -195,25 +201,25 @@ class AsyncListener:
             raise
 
     @property
-    def port(self):
+    def port(self) -> int:
         return self._identifier.src_port
 
-    async def get_request(self):
+    async def get_request(self) -> AsyncRequest:
         """Return the next :class:`AsyncRequest`."""
         record = await self._events.next()
-        if record.type is not EventType.CONNECT_REQUEST:
+        if record.type is not EventType.CONNECT_REQUEST or record.connection is None:
             raise ConnectionFailed("Failed to get request", record)
         return AsyncRequest(self, record.connection)
 
-    def __aiter__(self):
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self):
+    async def __anext__(self) -> AsyncRequest:
         with contextlib.suppress(InvalidValue):
             return await self.get_request()
         raise StopAsyncIteration
 
-    def close(self):
+    def close(self) -> None:
         """Stop listening. A task that waits in :meth:`get_request` gets InvalidValue."""
         self._identifier.finish()
         self._events.abandon()

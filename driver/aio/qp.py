@@ -1,19 +1,25 @@
 """Queue pair with awaitable requests."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from itertools import count
+from typing import Any, TypeVar
 
 from ..terms.enums import WCStatus, WROpcode
 from ..terms.errors import PyverbsRDMAError
+from ..terms.wc import WC
 from ..verbs.cq import CQ
+from ..verbs.pd import PD
 from ..verbs.qp import QP, rc_init_attr
-from ..verbs.wr import RecvWR, SendWR
+from ..verbs.wr import SGE, RecvWR, SendWR
+
+Request = TypeVar("Request", SendWR, RecvWR)
 
 
 class RequestFailed(PyverbsRDMAError):
     """A request failed. ``wc`` is its completion, or None if the QP was closed before a completion."""
 
-    def __init__(self, wc):
+    def __init__(self, wc: WC | None) -> None:
         super().__init__("the QP was closed" if wc is None else f"Completion status is {wc.status.name}")
         self.wc = wc
 
@@ -36,30 +42,31 @@ class AsyncQP:
         For connection, queries and so on. Other code must not post to it.
     """
 
-    def __init__(self, pd, **options):
+    def __init__(self, pd: PD, **options: Any) -> None:
         init = rc_init_attr(None, **{"sq_sig_all": 1} | options)
         self._cq = init.scq = init.rcq = CQ(pd.context, max(1, init.max_send_wr + init.max_recv_wr))
         self.qp = QP(pd, init)
         self._sends, self._receives = (asyncio.Semaphore(most) for most in (init.max_send_wr, init.max_recv_wr))
-        self._numbers, self._waiting = count(1), {}
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[WC | None]] = {}
 
     # ------------------------------------------------------------------------------------ requests
 
-    async def send(self, sg, *, imm=None):
+    async def send(self, sg: list[SGE], *, imm: int | None = None) -> WC:
         """Send the bytes of scatter-gather entries."""
         opcode = WROpcode.SEND if imm is None else WROpcode.SEND_WITH_IMM
         return await self.post(SendWR(opcode=opcode, sg=sg, imm_data=imm or 0))
 
-    async def write(self, sg, rkey, addr, *, imm=None):
+    async def write(self, sg: list[SGE], rkey: int, addr: int, *, imm: int | None = None) -> WC:
         """Write the bytes of scatter-gather entries to the peer's memory."""
         opcode = WROpcode.RDMA_WRITE if imm is None else WROpcode.RDMA_WRITE_WITH_IMM
         return await self.post(SendWR(opcode=opcode, sg=sg, imm_data=imm or 0, rkey=rkey, remote_addr=addr))
 
-    async def read(self, sg, rkey, addr):
+    async def read(self, sg: list[SGE], rkey: int, addr: int) -> WC:
         """Read from the peer's memory into scatter-gather entries."""
         return await self.post(SendWR(opcode=WROpcode.RDMA_READ, sg=sg, rkey=rkey, remote_addr=addr))
 
-    async def post(self, wr):
+    async def post(self, wr: SendWR) -> WC:
         """Post a :class:`SendWR`. Its ``wr_id`` is overwritten.
 
         Raises
@@ -68,11 +75,11 @@ class AsyncQP:
         """
         return await self._carry_out(self._sends, self.qp.post_send, wr)
 
-    async def recv(self, sg=()):
+    async def recv(self, sg: Iterable[SGE] = ()) -> WC:
         """Receive a message into scatter-gather entries, or only its immediate."""
         return await self._carry_out(self._receives, self.qp.post_recv, RecvWR(sg=list(sg)))
 
-    async def _carry_out(self, room, post, wr):
+    async def _carry_out(self, room: asyncio.Semaphore, post: Callable[[Request], None], wr: Request) -> WC:
         async with room:
             wr.wr_id = next(self._numbers)
             done = self._waiting[wr.wr_id] = asyncio.get_running_loop().create_future()
@@ -88,7 +95,7 @@ class AsyncQP:
 
     # --------------------------------------------------------------------------------- completions
 
-    def deliver(self):
+    def deliver(self) -> bool:
         """Deliver completions to the waiting tasks. Return true if there were any."""
         if self._cq.closed or not (wcs := self._cq.take(len(self._cq))[1]):
             return False
@@ -96,17 +103,17 @@ class AsyncQP:
             self._finish(wc.wr_id, wc)
         return True
 
-    def abandon(self):
+    def abandon(self) -> None:
         """End all outstanding requests: the QP is closed."""
         for number in list(self._waiting):
             self._finish(number, None)
 
-    def _finish(self, number, wc):
+    def _finish(self, number: int, wc: WC | None) -> None:
         done = self._waiting.pop(number)
         if not done.done():
             done.set_result(wc)
 
-    def close(self):
+    def close(self) -> None:
         """Destroy the QP and its CQ."""
         self._cq.close()
         self.abandon()

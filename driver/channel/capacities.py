@@ -56,10 +56,10 @@ class Capacities:
     max_send_imm_wr: int
     max_read_wr: int = 0
     max_write_wr: int = 0
-    data_threshold: int | None = None
-    imm_threshold: int | None = None
+    data_threshold: int = None      # type: ignore[assignment]  # half of the capacity, set below
+    imm_threshold: int = None       # type: ignore[assignment]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, low in (("max_send_data_wr", 1), ("max_send_imm_wr", 1), ("max_read_wr", 0), ("max_write_wr", 0)):
             between(name, getattr(self, name), low, CAPACITY_MAX)
         data, imm = self.max_send_data_wr, self.max_send_imm_wr
@@ -70,16 +70,16 @@ class Capacities:
             between(name, getattr(self, name), low, capacity - 1)
 
     @property
-    def max_send_wr(self):
+    def max_send_wr(self) -> int:
         """Send requests of all kinds: required capacity of the QP's send queue."""
         return self.max_send_data_wr + self.max_send_imm_wr + self.max_read_wr + self.max_write_wr
 
     @property
-    def max_recv_wr(self):
+    def max_recv_wr(self) -> int:
         """Posted receives: one for each possible send of the peer."""
         return self.max_send_data_wr + self.max_send_imm_wr
 
     @property
-    def max_cqe(self):
+    def max_cqe(self) -> int:
         """Required capacity of the CQ: all posted requests may be complete at once."""
         return self.max_send_wr + self.max_recv_wr

@@ -6,10 +6,12 @@ The inputs are events, the outputs are posts.
 import collections
 import contextlib
 import enum
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ..terms.checks import unsigned
-from .failure import PeerError
+from .capacities import Capacities
+from .failure import ChannelError, PeerError
 from .lanes import Lane, LocalLane
 
 _COUNT_BITS = 16
@@ -28,15 +30,15 @@ class Post(NamedTuple):
     """Request that must be posted now: ``item`` is the argument of :meth:`Credits.want`, or the immediate of an IMM."""
 
     work: Work
-    item: object
+    item: Any
 
 
-def pack_ack(data, imm):
+def pack_ack(data: int, imm: int) -> int:
     """Return the immediate that acknowledges ``data`` messages and ``imm`` acknowledgements."""
     return data << _COUNT_BITS | imm
 
 
-def unpack_ack(value):
+def unpack_ack(value: int) -> tuple[int, int]:
     """Return (messages, acknowledgements) that an immediate acknowledges."""
     return value >> _COUNT_BITS, value & (1 << _COUNT_BITS) - 1
 
@@ -82,47 +84,48 @@ class Credits:
         By every event after a failure; PeerError by the event in which the peer violates the protocol.
     """
 
-    def __init__(self, capacities, *, yields=None):
+    def __init__(self, capacities: Capacities, *, yields: bool | None = None) -> None:
         if capacities.max_send_imm_wr == 1 and yields is None:
             raise ValueError("max_send_imm_wr is 1: one end has to yield and the other not (yields=True, yields=False)")
         self.capacities, self.yields = capacities, bool(yields)
         self.data = Lane("message", capacities.max_send_data_wr, capacities.data_threshold)
         self.imm = Lane("acknowledgement", capacities.max_send_imm_wr, capacities.imm_threshold)
-        self.lanes = {Work.DATA: self.data, Work.IMM: self.imm,
-                      Work.READ: LocalLane("read", capacities.max_read_wr),
-                      Work.WRITE: LocalLane("write", capacities.max_write_wr)}
-        self.waiting = {work: collections.deque() for work in (Work.DATA, Work.READ, Work.WRITE)}
-        self.counts = collections.Counter()
-        self.failure = None
+        self._sends = {Work.DATA: self.data, Work.IMM: self.imm}
+        self.lanes: dict[Work, LocalLane] = {**self._sends, Work.READ: LocalLane("read", capacities.max_read_wr),
+                                             Work.WRITE: LocalLane("write", capacities.max_write_wr)}
+        self.waiting: dict[Work, collections.deque[object]] = {
+            work: collections.deque() for work in (Work.DATA, Work.READ, Work.WRITE)}
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.failure: ChannelError | None = None
 
     @property
-    def send_data_local_remain(self):
+    def send_data_local_remain(self) -> int:
         """Number of messages that this end may still post."""
         return self.data.local_remain
 
     @property
-    def send_imm_local_remain(self):
+    def send_imm_local_remain(self) -> int:
         """Number of acknowledgements that this end may still post."""
         return self.imm.local_remain
 
     @property
-    def send_data_remote_remain(self):
+    def send_data_remote_remain(self) -> int:
         """Number of messages that the peer still has receives for."""
         return self.data.remote_remain
 
     @property
-    def send_imm_remote_remain(self):
+    def send_imm_remote_remain(self) -> int:
         """Number of acknowledgements that the peer still has receives for."""
         return self.imm.remote_remain
 
     @property
-    def receives(self):
+    def receives(self) -> int:
         """Number of receives that are posted here, including those of messages that arrived but are not processed."""
         return self.capacities.max_recv_wr - self.data.held - self.imm.held
 
     # ------------------------------------------------------------------------------------- events
 
-    def want(self, work, item):
+    def want(self, work: Work, item: object) -> list[Post]:
         """Request to post a message, a read or a write. Raise ValueError if the capacity for its kind is 0."""
         self.check()
         if not self.lanes[work].capacity:
@@ -133,13 +136,13 @@ class Credits:
             self.counts["waited"] += 1
         return posts
 
-    def sent(self, work):
+    def sent(self, work: Work) -> list[Post]:
         """Note the completion of a work request."""
         self.check()
         self.lanes[work].complete()
         return self._posts()
 
-    def received_data(self):
+    def received_data(self) -> list[Post]:
         """Note a message, which consumed a receive."""
         self.check()
         with self._judging():
@@ -147,7 +150,7 @@ class Credits:
         self.counts["data_received"] += 1
         return self._posts()
 
-    def received_ack(self, value):
+    def received_ack(self, value: int) -> list[Post]:
         """Note an acknowledgement with the immediate ``value``, which consumed a receive."""
         self.check()
         data, imm = unpack_ack(unsigned("value", value, 2 * _COUNT_BITS))
@@ -160,13 +163,13 @@ class Credits:
         self.counts["acks_received"] += 1
         return self._posts()
 
-    def reposted(self, work):
+    def reposted(self, work: Work) -> list[Post]:
         """Note that the receive that a message (DATA) or an acknowledgement (IMM) consumed is posted again."""
         self.check()
-        self.lanes[work].repost()
+        self._sends[work].repost()
         return self._posts()
 
-    def fail(self, error):
+    def fail(self, error: ChannelError) -> None:
         """End the connection with a ChannelError. Waiting requests are dropped."""
         if self.failure is None:
             self.failure = error
@@ -176,13 +179,13 @@ class Credits:
 
     # ------------------------------------------------------------------------------------ deciding
 
-    def check(self):
+    def check(self) -> None:
         """Raise the ChannelError that ended the connection, if one did."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
 
     @contextlib.contextmanager
-    def _judging(self):
+    def _judging(self) -> Iterator[None]:
         """Count a protocol violation of the peer, and end the connection."""
         try:
             yield
@@ -190,9 +193,9 @@ class Credits:
             self.fail(error)
             raise
 
-    def _posts(self):
+    def _posts(self) -> list[Post]:
         """Return everything that may be posted now."""
-        posts = []
+        posts: list[Post] = []
         while True:
             if self.ack_due and self.imm.open:
                 posts.append(self._post(Work.IMM, pack_ack(self.data.settle(), self.imm.settle())))
@@ -207,12 +210,12 @@ class Credits:
                 posts.append(self._post(work, self.waiting[work].popleft()))
         return posts
 
-    def _post(self, work, item):
+    def _post(self, work: Work, item: object) -> Post:
         self.lanes[work].post()
         return Post(work, item)
 
     @property
-    def ack_due(self):
+    def ack_due(self) -> bool:
         """True if an acknowledgement must be sent."""
         if self.imm.capacity > 1:
             return self.data.due or self.imm.due

@@ -20,20 +20,20 @@ class LocalLane:
 
     __slots__ = ("capacity", "local_remain", "name")
 
-    def __init__(self, name, capacity):
+    def __init__(self, name: str, capacity: int) -> None:
         self.name, self.capacity = name, capacity
         self.local_remain = capacity
 
     @property
-    def open(self):
+    def open(self) -> bool:
         """True if a request may be posted now."""
         return self.local_remain > 0
 
-    def post(self):
+    def post(self) -> None:
         """Count a request that is posted."""
         self.local_remain -= 1
 
-    def complete(self):
+    def complete(self) -> None:
         """Count a completion. Raise ValueError if no request is outstanding."""
         if self.local_remain >= self.capacity:
             raise ValueError(f"a {self.name} completed, but none is outstanding")
@@ -62,38 +62,38 @@ class Lane(LocalLane):
 
     __slots__ = ("held", "owed", "remote_remain", "threshold")
 
-    def __init__(self, name, capacity, threshold):
+    def __init__(self, name: str, capacity: int, threshold: int) -> None:
         super().__init__(name, capacity)
         self.threshold = threshold
         self.remote_remain = capacity
         self.held = self.owed = 0
 
     @property
-    def open(self):
+    def open(self) -> bool:
         return self.local_remain > 0 and self.remote_remain > 0
 
     @property
-    def outstanding(self):
+    def outstanding(self) -> int:
         """Number of sent ones that the peer has not acknowledged."""
         return self.capacity - self.remote_remain
 
-    def post(self):
+    def post(self) -> None:
         self.local_remain -= 1
         self.remote_remain -= 1
 
-    def acknowledged(self, count):
+    def acknowledged(self, count: int) -> None:
         """Note that the peer posted ``count`` receives again. Raise PeerError if fewer are outstanding."""
         if count > self.outstanding:
             raise PeerError(f"the peer acknowledged {count} {self.name}s; {self.outstanding} were outstanding")
         self.remote_remain += count
 
-    def receive(self):
+    def receive(self) -> None:
         """Count a received one. Raise PeerError if the peer had no credit for it."""
         if self.held + self.owed >= self.capacity:
             raise PeerError(f"the peer sent more than {self.capacity} {self.name}s that were not acknowledged")
         self.held += 1
 
-    def repost(self):
+    def repost(self) -> None:
         """Note that a receive is posted again. Raise ValueError if none is missing."""
         if not self.held:
             raise ValueError(f"no receive of a {self.name} is missing")
@@ -101,11 +101,11 @@ class Lane(LocalLane):
         self.owed += 1
 
     @property
-    def due(self):
+    def due(self) -> bool:
         """True if an acknowledgement is due."""
         return self.owed > self.threshold
 
-    def settle(self):
+    def settle(self) -> int:
         """Return the number that the acknowledgement counts, which is being sent."""
         owed, self.owed = self.owed, 0
         return owed

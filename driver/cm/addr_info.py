@@ -7,11 +7,11 @@ from ..terms.errors import InvalidValue, NotSupported
 from .enums import AddrFlag, PortSpace
 
 
-def _text(value):
+def _text(value: str | bytes | None) -> str | None:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _address(name, flags):
+def _address(name: str | bytes | None, flags: int) -> int:
     """Return the IPv4 address of a name as a number; 0 (any) for None."""
     if name is None:
         return 0
@@ -22,11 +22,11 @@ def _address(name, flags):
         raise InvalidValue(f"Failed to get Address Info of {_text(name)}: {error}") from None
     for family, *_, address in found:
         if family == socket.AF_INET:
-            return int.from_bytes(socket.inet_aton(address[0]), "big")
+            return int.from_bytes(socket.inet_aton(str(address[0])), "big")
     raise NotSupported(f"{_text(name)} has no IPv4 address; the card speaks IPv4")
 
 
-def _port(service):
+def _port(service: str | bytes | None) -> int:
     """Return the port of a service as a number; 0 (any) for None."""
     service = _text(service)
     if service is None:
@@ -59,25 +59,27 @@ class AddrInfo:
         0 is any.
     """
 
-    def __init__(self, src=None, dst=None, src_service=None, dst_service=None, port_space=0, flags=0):
+    def __init__(self, src: str | bytes | None = None, dst: str | bytes | None = None,
+                 src_service: str | bytes | None = None, dst_service: str | bytes | None = None, port_space: int = 0,
+                 flags: int = 0) -> None:
         self.flags = AddrFlag(flags)
         self.port_space = check_port_space(port_space or PortSpace.TCP)
         self.src, self.src_port = _address(src, flags), _port(src_service)
         self.dst, self.dst_port = (0, 0) if self.passive else (_address(dst, flags), _port(dst_service))
 
     @property
-    def passive(self):
+    def passive(self) -> bool:
         return bool(self.flags & AddrFlag.PASSIVE)
 
-    def close(self):
+    def close(self) -> None:
         """Do nothing: the object holds no resource."""
         return
 
 
-def check_port_space(port_space):
+def check_port_space(port_space: int) -> PortSpace:
     """Return ``port_space`` as a member; raise NotSupported if it has no connections."""
-    port_space = member("port_space", port_space, PortSpace)
-    if port_space is not PortSpace.TCP:
-        raise NotSupported(f"the port space {port_space.name} does not exist here, only TCP: there are only RC queue "
+    space = member("port_space", port_space, PortSpace)
+    if space is not PortSpace.TCP:
+        raise NotSupported(f"the port space {space.name} does not exist here, only TCP: there are only RC queue "
                            "pairs")
-    return port_space
+    return space

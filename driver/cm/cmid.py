@@ -1,16 +1,22 @@
 """``rdma_cm_id`` by its names in ``pyverbs.cmid``."""
 
 import errno
+from typing import NoReturn
 
 from ..connection.connection import State
 from ..terms.checks import between, member
 from ..terms.closing import Closing
-from ..terms.enums import QPState
+from ..terms.enums import QPAttrMask, QPState
 from ..terms.errors import InvalidValue, NotSupported, PyverbsRDMAError, PyverbsUserError
+from ..verbs.context import Context
+from ..verbs.pd import PD
+from ..verbs.qp import QP
+from ..verbs.qp_attr import QPAttr
+from ..verbs.qp_init_attr import QPInitAttr
 from .addr_info import AddrInfo, check_port_space
 from .conn_param import ConnParam
 from .enums import RDMA_OPTION_ID, EventType, Option, PortSpace
-from .events import CMEvent, CMEventChannel, UDParam
+from .events import CMEvent, CMEventChannel, Record, UDParam
 from .identifier import Identifier
 from .qp_attributes import state_attr
 from .work import Work
@@ -28,7 +34,7 @@ class ConnectionFailed(PyverbsRDMAError):
     ``event`` is the :class:`Record` with the cause.
     """
 
-    def __init__(self, what, record):
+    def __init__(self, what: str, record: Record) -> None:
         super().__init__(f"{what}: {record.type.name}, status {record.status}",
                          _CODES.get(record.type, errno.EPROTO))
         self.event = record
@@ -58,10 +64,12 @@ class CMID(Work, Closing):
         If there is no such device, or no route to the peer.
     """
 
-    def __init__(self, creator=None, qp_init_attr=None, pd=None, port_space=PortSpace.TCP, listen_id=None):
+    def __init__(self, creator: AddrInfo | CMEventChannel | CMEvent | None = None,
+                 qp_init_attr: QPInitAttr | None = None, pd: PD | None = None, port_space: PortSpace = PortSpace.TCP,
+                 listen_id: "CMID | None" = None) -> None:
         check_port_space(port_space)
         self._qp_init, self._sync = qp_init_attr, isinstance(creator, AddrInfo)
-        if self._sync:
+        if isinstance(creator, AddrInfo):
             self.identifier = Identifier(CMEventChannel(), pd)
             self._open(creator)
         elif isinstance(creator, CMEventChannel):
@@ -71,11 +79,11 @@ class CMID(Work, Closing):
                 raise PyverbsUserError("listen ID not provided")
             if creator.connection is None:
                 raise InvalidValue(f"Failed to create CM ID: {creator.event_type.name} asks for no connection")
-            self.identifier = listen_id.identifier.child(listen_id.event_channel, creator.connection)
+            self.identifier = listen_id.identifier.child(listen_id.identifier.channel, creator.connection)
         else:
             raise PyverbsRDMAError(f"Cannot create CM ID from {type(creator)}", errno.EINVAL)
 
-    def _open(self, info):
+    def _open(self, info: AddrInfo) -> None:
         try:
             if info.passive:
                 self.bind_addr(info)
@@ -91,47 +99,47 @@ class CMID(Work, Closing):
     # ----------------------------------------------------------------------------------- properties
 
     @property
-    def event_channel(self):
+    def event_channel(self) -> CMEventChannel | None:
         return None if self._sync else self.identifier.channel
 
     @property
-    def context(self):
+    def context(self) -> Context | None:
         return self.identifier.held.context if self.identifier.held else None
 
     @property
-    def pd(self):
+    def pd(self) -> PD | None:
         return self.identifier.held.pd if self.identifier.held else None
 
     @property
-    def qp(self):
+    def qp(self) -> QP | None:
         """QP of the CMID, or None."""
         return self.identifier.qp
 
     @property
-    def qpn(self):
+    def qpn(self) -> int | None:
         return self.qp.qp_num if self.qp is not None else None
 
     @property
-    def dev_name(self):
-        return self.context.name
+    def dev_name(self) -> str | bytes | None:
+        return self.context.name if self.context is not None else None
 
     @property
-    def port_num(self):
+    def port_num(self) -> int:
         return 1 if self.context is not None else 0
 
     @property
-    def private_data(self):
+    def private_data(self) -> bytes:
         """Private data of the peer's request, acceptance or rejection, padded with zeros."""
         return self.identifier.private_data
 
     # ------------------------------------------------------------------------------------ addresses
 
-    def bind_addr(self, lai):
+    def bind_addr(self, lai: AddrInfo) -> None:
         """Bind to the device with the source address, and to the source port."""
         self.identifier.attach(lai.src)
         self.identifier.src_port = lai.src_port
 
-    def resolve_addr(self, rai, timeout_ms=RESOLVE_MS):
+    def resolve_addr(self, rai: AddrInfo, timeout_ms: int = RESOLVE_MS) -> None:
         """Find device and neighbour for a destination. Event: ADDR_RESOLVED or ADDR_ERROR."""
         if rai.passive or not rai.dst:
             raise InvalidValue("Failed to Resolve Address: it has no destination")
@@ -140,17 +148,20 @@ class CMID(Work, Closing):
         self.identifier.resolve(rai.dst, rai.dst_port, between("timeout_ms", timeout_ms, 0, 1 << 31) * 1_000_000)
         self._finish("Failed to Resolve Address", EventType.ADDR_RESOLVED)
 
-    def resolve_route(self, timeout_ms=RESOLVE_MS):
+    def resolve_route(self, timeout_ms: int = RESOLVE_MS) -> None:
         """Find the route, which on Ethernet is known as soon as the neighbour is. Event: ROUTE_RESOLVED."""
         if not self.identifier.peer_ip:
             raise InvalidValue("Failed to Resolve Route: the address was not resolved")
         self.identifier.tell(EventType.ROUTE_RESOLVED)
         self._finish("Failed to Resolve Route", EventType.ROUTE_RESOLVED)
 
-    def _finish(self, what, *wanted):
-        """Wait for one of the events ``wanted`` and return it, if calls of this CMID wait."""
-        if not self._sync:
-            return None
+    def _finish(self, what: str, *wanted: EventType) -> None:
+        """Wait for one of the events ``wanted``, if calls of this CMID wait."""
+        if self._sync:
+            self._wait(what, *wanted)
+
+    def _wait(self, what: str, *wanted: EventType) -> Record:
+        """Wait for one of the events ``wanted`` and return it."""
         while True:
             record = self.identifier.channel.take()
             if record.type in wanted:
@@ -160,11 +171,11 @@ class CMID(Work, Closing):
 
     # ---------------------------------------------------------------------------------- connections
 
-    def listen(self, backlog=0):
+    def listen(self, backlog: int = 0) -> None:
         """Listen for requests; at most ``backlog`` of them wait for an answer, by default as many as possible."""
         self.identifier.listen(backlog)
 
-    def get_request(self):
+    def get_request(self) -> "CMID":
         """Wait for a request and return its :class:`CMID`, to be accepted or rejected.
 
         Raises
@@ -175,7 +186,8 @@ class CMID(Work, Closing):
         if not self._sync or self.identifier.listener is None:
             raise InvalidValue("Failed to get request, no connection established: "
                                + ("it does not listen" if self._sync else "take its events from the channel"))
-        request = self._finish("Failed to get request", EventType.CONNECT_REQUEST)
+        request = self._wait("Failed to get request", EventType.CONNECT_REQUEST)
+        assert request.connection is not None
         child = CMID.__new__(CMID)
         child._sync, child._qp_init = True, self._qp_init
         child.identifier = self.identifier.child(CMEventChannel(), request.connection)
@@ -183,7 +195,7 @@ class CMID(Work, Closing):
             child.create_qp(self._qp_init)
         return child
 
-    def connect(self, param=None):
+    def connect(self, param: ConnParam | None = None) -> None:
         """Request a connection to the peer.
 
         Events: ESTABLISHED, or CONNECT_RESPONSE if the CMID has no QP; REJECTED, UNREACHABLE.
@@ -191,48 +203,48 @@ class CMID(Work, Closing):
         self.identifier.request(param)
         self._finish("Failed to Connect", EventType.ESTABLISHED, EventType.CONNECT_RESPONSE)
 
-    def accept(self, param=None):
+    def accept(self, param: ConnParam | None = None) -> None:
         """Accept the request. Events: ESTABLISHED; REJECTED, UNREACHABLE."""
         self.identifier.accept_request(param)
         self._finish("Failed to Accept Connection", EventType.ESTABLISHED)
 
-    def reject(self, private_data=None):
+    def reject(self, private_data: bytes | None = None) -> None:
         """Reject the request; the peer gets the private data, 148 bytes at most."""
         self.identifier.reject_request(private_data or b"")
 
-    def establish(self):
+    def establish(self) -> None:
         """Report that a QP of the program is ready, after CONNECT_RESPONSE."""
         self.identifier.establish()
 
-    def disconnect(self):
+    def disconnect(self) -> None:
         """End the connection. The QP of the CMID goes to ERR. Event: DISCONNECTED, at both ends."""
         self.identifier.end()
-        if self.identifier.connection.state is State.DREQ_SENT:
+        if self.identifier.state is State.DREQ_SENT:
             self._finish("Failed to Disconnect", EventType.DISCONNECTED)
 
-    def wait_disconnected(self):
+    def wait_disconnected(self) -> None:
         """Wait until the peer has ended the connection; only for a CMID whose calls wait.
 
         The QP does not change: :meth:`disconnect` flushes it.
         """
         if not self._sync or self.identifier.connection is None:
             raise InvalidValue("there is no connection" if self._sync else "take its events from the channel")
-        if self.identifier.connection.state is State.ESTABLISHED:
+        if self.identifier.state is State.ESTABLISHED:
             self._finish("Failed to wait for the peer", EventType.DISCONNECTED)
 
     # -------------------------------------------------------------------------------- queue pairs
 
-    def create_qp(self, qp_init):
+    def create_qp(self, qp_init: QPInitAttr) -> None:
         """Create the QP of the CMID, and the CQs that ``qp_init`` does not name."""
         self.identifier.make_qp(qp_init)
 
-    def query_qp(self, attr_mask):
+    def query_qp(self, attr_mask: int) -> tuple[QPAttr, QPInitAttr]:
         """Return ``(QPAttr, QPInitAttr)`` of the QP of the CMID."""
         if self.qp is None:
             raise InvalidValue("Failed to query QP: there is none")
         return self.qp.query(attr_mask)
 
-    def init_qp_attr(self, qp_state):
+    def init_qp_attr(self, qp_state: int) -> tuple[QPAttr, QPAttrMask]:
         """Return the ``(QPAttr, mask)`` that bring a QP of the program to the next state: to INIT, to RTR or to RTS."""
         state = member("qp_state", qp_state, QPState)
         connection = self.identifier.connection
@@ -241,27 +253,27 @@ class CMID(Work, Closing):
             raise InvalidValue(f"Failed to get QP attributes: nothing is known for {state.name} yet")
         return state_attr(self.identifier, state)
 
-    def set_option(self, level, optname, optval, optlen):
+    def set_option(self, level: int, optname: int, optval: int, optlen: int) -> None:
         """Set RDMA_OPTION_ID_ACK_TIMEOUT, the ``timeout`` of the QP."""
         if level != RDMA_OPTION_ID or optname != Option.ACK_TIMEOUT:
             raise PyverbsUserError("only RDMA_OPTION_ID_ACK_TIMEOUT exists here")
         self.identifier.ack_timeout = between("ack_timeout", optval, 0, 31)
 
-    def set_local_ece(self, ece):
+    def set_local_ece(self, ece: object) -> NoReturn:
         raise NotSupported("Failed to set local ECE: there is nothing to agree on beyond the standard")
 
-    def get_remote_ece(self):
+    def get_remote_ece(self) -> NoReturn:
         raise NotSupported("Failed to get remote ECE: there is nothing to agree on beyond the standard")
 
-    def join_multicast(self, addr=None, mc_attr=None, context=0):
+    def join_multicast(self, addr: object = None, mc_attr: object = None, context: object = 0) -> NoReturn:
         raise NotSupported("Failed to Join multicast: there are only RC queue pairs")
 
-    def leave_multicast(self, addr):
+    def leave_multicast(self, addr: object) -> NoReturn:
         raise NotSupported("Failed to leave multicast: there are only RC queue pairs")
 
     # -------------------------------------------------------------------------------------- closing
 
-    def close(self):
+    def close(self) -> None:
         """Destroy the CMID, its QP and its memory; an established connection is ended."""
         self.close_memory()
         self.identifier.finish()

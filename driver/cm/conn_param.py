@@ -1,15 +1,17 @@
 """Parameters of the request or acceptance of a connection (rdma_conn_param)."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Self
 
 from ..connection.connection import Offer
 from ..terms.checks import Range, check_ranges, unsigned
 from ..terms.errors import InvalidValue
+from ..verbs.qp import QP
 from ..verbs.qp_attr import RD_ATOMIC_MAX
 
 _RETRIES_MAX = 7
-_Depth, _Retries = Annotated[int, Range(0, RD_ATOMIC_MAX)], Annotated[int, Range(0, _RETRIES_MAX)]
+_Depth = Annotated[int, Range(0, RD_ATOMIC_MAX)]
+_Retries = Annotated[int, Range(0, _RETRIES_MAX)]
 
 
 @dataclass(eq=False)
@@ -45,17 +47,17 @@ class ConnParam:
     data_len: int = 0
     private_data: bytes = field(default=b"", init=False)
 
-    def set_private_data(self, data):
+    def set_private_data(self, data: bytes | bytearray | memoryview | str) -> None:
         """Set the private data for the peer, truncated to ``data_len`` bytes."""
         data = data.encode() if isinstance(data, str) else bytes(data)
         self.private_data = data[: self.data_len]
 
     @classmethod
-    def most(cls):
+    def most(cls) -> Self:
         """Return the default parameters: the largest supported values."""
         return cls(RD_ATOMIC_MAX, RD_ATOMIC_MAX, retry=_RETRIES_MAX, rnr_retry=_RETRIES_MAX)
 
-    def offer(self, qp, psn, **more):
+    def offer(self, qp: QP | None, psn: int, **more: int) -> Offer:
         """Return the :class:`Offer` for the peer, of ``qp`` or of the QP that ``qp_num`` names.
 
         Raises
@@ -69,7 +71,7 @@ class ConnParam:
         srq = int(qp.srq is not None if qp is not None else bool(self.srq))
         return Offer(qpn, psn, self.resources, self.depth, self.rnr_retry, srq, retry_count=self.retry, **more)
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = (("responder resources", self.resources), ("initiator depth", self.depth),
                  ("flow control", self.flow_control), ("retry count", self.retry),
                  ("rnr retry count", self.rnr_retry), ("srq", self.srq), ("qp number", self.qp_num))

@@ -1,6 +1,7 @@
 """Enumerations of RDMA CM, with the values of librdmacm, and by their names in ``pyverbs.cm_enums``."""
 
 import enum
+from typing import TYPE_CHECKING, Any
 
 
 class EventType(enum.IntEnum):
@@ -54,4 +55,7 @@ class Option(enum.IntEnum):
 RDMA_OPTION_ID = 0      # the level of those options
 for _kind, _prefix in ((EventType, "RDMA_CM_EVENT_"), (PortSpace, "RDMA_PS_"), (AddrFlag, "RAI_"),
                        (Option, "RDMA_OPTION_ID_")):
-    globals().update({_prefix + member.name: member for member in _kind})
+    globals().update({f"{_prefix}{member.name}": member for member in _kind})
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        """Declare the names above for static tools."""

@@ -1,12 +1,17 @@
 """Events of connection management, and their channels."""
 
 import collections
+from typing import TYPE_CHECKING
 
-from ..connection.connection import State
+from ..connection.connection import Connection, State
+from ..engine.card_engine import CardEngine
 from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, NotSupported, TimedOut
 from ..verbs.locking import NO_LOCK
 from .enums import EventType
+
+if TYPE_CHECKING:
+    from .identifier import Identifier
 
 TURN_NS = 20_000    # time slice of one card, when the CMIDs of a channel are on several
 
@@ -24,11 +29,12 @@ class Record:
         The requested connection of a CONNECT_REQUEST.
     """
 
-    def __init__(self, event_type, identifier, status=0, private_data=b"", connection=None):
+    def __init__(self, event_type: EventType, identifier: "Identifier", status: int = 0, private_data: bytes = b"",
+                 connection: Connection | None = None) -> None:
         self.type, self.id, self.status, self.private_data = event_type, identifier, status, private_data
         self.connection = connection
 
-    def dropped(self, *_):
+    def dropped(self, *_: object) -> None:
         """Remove a request that ended before the program took its event."""
         if self in self.id.channel.records:
             self.id.channel.records.remove(self)
@@ -45,11 +51,12 @@ class CMEventChannel(Closing):
         Identifiers that report here, as keys.
     """
 
-    def __init__(self):
-        self.records, self.users = collections.deque(), {}
+    def __init__(self) -> None:
+        self.records: collections.deque[Record] = collections.deque()
+        self.users: dict[Identifier, None] = {}
         self.closed = False
 
-    def take(self, timeout_ns=None):
+    def take(self, timeout_ns: int | None = None) -> Record:
         """Wait for the oldest :class:`Record` and return it.
 
         State changes of the QP that the event requires are done here, in the thread of the program.
@@ -66,7 +73,7 @@ class CMEventChannel(Closing):
                 if self.records and (record := _settled(self.records.popleft())) is not None:
                     return record
 
-    def _wait(self, timeout_ns):
+    def _wait(self, timeout_ns: int | None) -> None:
         engines = list({id(user.engine): user.engine for user in self.users if user.engine is not None}.values())
         if self.closed or not engines and not self.records:
             raise InvalidValue("no CMID of the channel has a device: no event can come")
@@ -78,25 +85,26 @@ class CMEventChannel(Closing):
                     raise TimedOut("no event came in time")
                 self._turn(engine)
 
-    def _turn(self, engine):
+    def _turn(self, engine: CardEngine) -> None:
         try:
             engine.run_until(lambda: self.records, TURN_NS)
         except TimedOut:
             return
 
-    def close(self):
+    def close(self) -> None:
         """Destroy the channel."""
         self.closed = True
         self.records.clear()
 
 
-def _settled(record):
+def _settled(record: Record) -> Record | None:
     """Return the record as the program sees it; None if it is obsolete."""
     if record.type is EventType.CONNECT_RESPONSE:
-        if record.id.connection is None or record.id.connection.state is not State.REP_RCVD:
+        connection = record.id.connection
+        if connection is None or connection.state is not State.REP_RCVD:
             return None
         if record.id.qp is not None:
-            record.id.complete(record)
+            record.id.complete(record, connection)
     return record
 
 
@@ -119,21 +127,22 @@ class CMEvent:
         Identifier of the event; for CONNECT_REQUEST the listening one.
     """
 
-    def __init__(self, channel, *, timeout_ns=None):
-        self._record = channel.take(timeout_ns)
-        self.event_type, self.status = self._record.type, self._record.status
-        self.private_data, self.id = self._record.private_data, self._record.id
+    def __init__(self, channel: CMEventChannel, *, timeout_ns: int | None = None) -> None:
+        record = channel.take(timeout_ns)
+        self._record: Record | None = record
+        self.event_type, self.status = record.type, record.status
+        self.private_data, self.id = record.private_data, record.id
 
     @property
-    def connection(self):
-        """Connection that a CONNECT_REQUEST requests."""
-        return self._record.connection
+    def connection(self) -> Connection | None:
+        """Connection that a CONNECT_REQUEST requests; None for other events, and after the acknowledgement."""
+        return self._record.connection if self._record is not None else None
 
-    def event_str(self):
+    def event_str(self) -> str:
         """Return ``RDMA_CM_EVENT_ESTABLISHED`` and so on; empty after the event is acknowledged."""
         return "" if self._record is None else f"RDMA_CM_EVENT_{self.event_type.name}"
 
-    def ack_cm_event(self):
+    def ack_cm_event(self) -> None:
         """Acknowledge the event and release it."""
         self._record = None
 
@@ -143,5 +152,5 @@ class CMEvent:
 class UDParam:
     """Address of a peer for datagrams; not supported."""
 
-    def __init__(self, cm_event):
+    def __init__(self, cm_event: CMEvent) -> None:
         raise NotSupported("UDParam does not exist here: there are only RC queue pairs")

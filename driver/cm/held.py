@@ -7,7 +7,7 @@ from ..verbs.context import Context
 from ..verbs.device_list import device_at
 from ..verbs.pd import PD
 
-HELD = {}     # name of the device -> Held
+HELD: "dict[str, Held]" = {}     # by name of the device
 _lock = threading.Lock()
 
 
@@ -26,7 +26,7 @@ class Held:
     name: str | None = None
     users: int = 0
 
-    def release(self):
+    def release(self) -> None:
         """Remove a user; the last one closes the context."""
         if self.name is None:
             return
@@ -39,7 +39,7 @@ class Held:
             self.context.close()
 
 
-def hold(ip, pd=None):
+def hold(ip: int, pd: PD | None = None) -> Held:
     """Return the :class:`Held` of the device with an address, of the only device for 0, or of the program's ``pd``.
 
     Raises

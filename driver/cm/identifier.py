@@ -3,17 +3,22 @@
 import errno
 from dataclasses import replace
 
-from ..connection.connection import News, State
+from ..connection.agent import Listener, Tell
+from ..connection.connection import Connection, News, State
+from ..engine.card_engine import CardEngine
+from ..engine.card_lock import CardLock
 from ..terms.enums import QPAttrMask, QPState
 from ..terms.errors import InvalidValue, PyverbsRDMAError
 from ..verbs.cq import CQ
-from ..verbs.locking import NO_LOCK
+from ..verbs.locking import NO_LOCK, NoLock
+from ..verbs.pd import PD
 from ..verbs.qp import QP, QPAttr
+from ..verbs.qp_init_attr import QPInitAttr
 from .card_agent import CardAgent
 from .conn_param import ConnParam
 from .enums import EventType
-from .events import Record
-from .held import hold
+from .events import CMEventChannel, Record
+from .held import Held, hold
 from .qp_attributes import connection_attr, init_attr, offers
 
 EVENTS = {News.RESPONSE: EventType.CONNECT_RESPONSE, News.ESTABLISHED: EventType.ESTABLISHED,
@@ -43,25 +48,38 @@ class Identifier:
         Private data of the peer's request, acceptance or rejection.
     """
 
-    def __init__(self, channel, pd=None):
+    def __init__(self, channel: CMEventChannel, pd: PD | None = None) -> None:
         self.channel, self._own_pd = channel, pd
-        self.held = self.agent = self.connection = self.listener = self.qp = None
+        self.held: Held | None = None
+        self.agent: CardAgent | None = None
+        self.connection: Connection | None = None
+        self.listener: Listener | None = None
+        self.qp: QP | None = None
         self.src_port = self.peer_ip = self.peer_port = 0
-        self.psn, self.ack_timeout, self._cqs = 0, None, []
+        self.psn = 0
+        self.ack_timeout: int | None = None
+        self._cqs: list[CQ] = []
         self.private_data = b""
         self.closed = False
         channel.users[self] = None
 
     @property
-    def engine(self):
+    def engine(self) -> CardEngine | None:
         return self.held.context.engine if self.held is not None else None
 
     @property
-    def lock(self):
+    def lock(self) -> CardLock | NoLock:
         """Lock of the card, or a null lock without a device."""
-        return self.engine.lock if self.held is not None else NO_LOCK
+        engine = self.engine
+        return engine.lock if engine is not None else NO_LOCK
 
-    def tell(self, event_type, status=0, private_data=b"", connection=None):
+    @property
+    def state(self) -> State | None:
+        """State of the connection, or None if there is none."""
+        return self.connection.state if self.connection is not None else None
+
+    def tell(self, event_type: EventType, status: int = 0, private_data: bytes = b"",
+             connection: Connection | None = None) -> Record:
         """Put an event into the channel and return its :class:`Record`."""
         record = Record(event_type, self, status, private_data, connection)
         self.channel.records.append(record)
@@ -69,12 +87,12 @@ class Identifier:
 
     # ----------------------------------------------------------------------------------- addresses
 
-    def attach(self, ip):
+    def attach(self, ip: int) -> None:
         """Bind to the device with this address, unless the identifier is bound already."""
         if self.held is None:
             self.take_held(hold(ip, self._own_pd))
 
-    def take_held(self, held):
+    def take_held(self, held: Held) -> None:
         """Bind to a device."""
         self.held = held
         with self.lock:
@@ -82,161 +100,164 @@ class Identifier:
             self.agent.add_user(self, self._device_gone)
             self.psn = held.context.config.random.getrandbits(24)
 
-    def _device_gone(self):
+    def _device_gone(self) -> None:
         self.connection = self.listener = None
         self.tell(EventType.DEVICE_REMOVAL)
 
-    def resolve(self, ip, port, timeout_ns):
+    def resolve(self, ip: int, port: int, timeout_ns: int) -> None:
         """Find the route to a peer. Event: ADDR_RESOLVED or ADDR_ERROR."""
         with self.lock:
+            _, agent = self._check_device()
             self.peer_ip, self.peer_port = ip, port
-            self.agent.resolve(self, ip, timeout_ns, self._resolved)
+            agent.resolve(self, ip, timeout_ns, self._resolved)
 
-    def _resolved(self, found):
+    def _resolved(self, found: bool) -> None:
         self.tell(EventType.ADDR_RESOLVED if found else EventType.ADDR_ERROR, 0 if found else -errno.ETIMEDOUT)
 
     # ---------------------------------------------------------------------------------- connections
 
-    def listen(self, backlog):
+    def listen(self, backlog: int) -> None:
         """Listen for requests. Event: CONNECT_REQUEST for each."""
         with self.lock:
-            self._check_device()
+            _, agent = self._check_device()
             if self.listener is not None or self.connection is not None:
                 raise InvalidValue("Listen Failed: the CMID is in use")
             try:
-                self.listener = self.agent.agent.listen(self.src_port, backlog, self._requested)
+                self.listener = agent.agent.listen(self.src_port, backlog, self._requested)
             except ValueError as error:
                 raise PyverbsRDMAError(f"Listen Failed: {error}", errno.EADDRINUSE) from None
             self.src_port = self.listener.port
 
-    def _requested(self, connection):
+    def _requested(self, connection: Connection) -> Tell:
         return self.tell(EventType.CONNECT_REQUEST, 0, connection.private_data, connection).dropped
 
-    def adopt(self, connection):
+    def adopt(self, connection: Connection) -> None:
         """Become the end of a requested connection."""
         self.connection, connection.tell, self.private_data = connection, self._on_news, connection.private_data
         self.peer_ip, self.peer_port = connection.peer_ip, connection.peer_port
         if connection.state is State.CLOSED:
             self._on_news(connection, News.UNREACHABLE)
 
-    def child(self, channel, connection):
+    def child(self, channel: CMEventChannel, connection: Connection) -> "Identifier":
         """Return a new identifier for a connection that was requested from this listener."""
         with self.lock:
-            self._check_device()
+            held, _ = self._check_device()
             child = Identifier(channel, self._own_pd)
-            child.take_held(hold(self.held.context.ip, self._own_pd))
+            child.take_held(hold(held.context.ip, self._own_pd))
             child.adopt(connection)
             return child
 
-    def request(self, param):
+    def request(self, param: ConnParam | None) -> None:
         """Request a connection. Event: CONNECT_RESPONSE, REJECTED or UNREACHABLE."""
         with self.lock:
-            self._check_device()
+            held, agent = self._check_device()
             if self.connection is not None or not self.peer_ip:
                 raise InvalidValue("Failed to Connect: " + ("it was asked for already" if self.peer_ip
                                                            else "the peer's address was not resolved"))
             param = param or ConnParam.most()
-            offer = offers(self, param, mtu=self.held.context.query_port(1).active_mtu)
-            self.connection = self.agent.agent.connect(
-                self.peer_ip, self.peer_port, offer, param.private_data, self.agent.now(), self._on_news,
+            offer = offers(self, param, mtu=held.context.query_port(1).active_mtu)
+            self.connection = agent.agent.connect(
+                self.peer_ip, self.peer_port, offer, param.private_data, agent.now(), self._on_news,
                 src_port=self.src_port)
 
-    def accept_request(self, param):
+    def accept_request(self, param: ConnParam | None) -> None:
         """Accept the request. Event: ESTABLISHED, REJECTED or UNREACHABLE."""
         with self.lock:
-            self._check_state("Failed to Accept Connection", State.REQ_RCVD)
-            peers = self.connection.peers
+            connection, agent = self._check_state("Failed to Accept Connection", State.REQ_RCVD)
             param = param or ConnParam.most()
-            offer = offers(self, param, answering=peers)
+            offer = offers(self, param, answering=connection.peers)
             if self.qp is not None:
-                self._ready_qp(offer)
-                self._check_state("Failed to Accept Connection", State.REQ_RCVD)
-            self.connection.accept(offer, param.private_data, self.agent.now(), ca_guid=self.agent.agent.guid)
+                self.qp.to_rts(connection_attr(self, offer))
+                connection, agent = self._check_state("Failed to Accept Connection", State.REQ_RCVD)
+            connection.accept(offer, param.private_data, agent.now(), ca_guid=agent.agent.guid)
 
-    def complete(self, record):
+    def complete(self, record: Record, connection: Connection) -> None:
         """Bring the QP to RTS after the peer's acceptance; ``record`` becomes ESTABLISHED, or CONNECT_ERROR."""
         try:
-            self._ready_qp(self.connection.mine)
-            if self.connection.state is State.REP_RCVD:
-                self.connection.establish(self.agent.now())
+            _, agent = self._check_device()
+            if self.qp is not None:
+                self.qp.to_rts(connection_attr(self, connection.mine))
+            if connection.state is State.REP_RCVD:
+                connection.establish(agent.now())
                 record.type = EventType.ESTABLISHED
                 return
         except PyverbsRDMAError:
-            self.connection.reject()
+            connection.reject()
         record.type, record.status = EventType.CONNECT_ERROR, -errno.EINVAL
 
-    def establish(self):
+    def establish(self) -> None:
         """Report to the peer that the QP of the program is ready."""
         with self.lock:
-            self._check_state("Failed to Complete an active connection request", State.REP_RCVD)
-            self.connection.establish(self.agent.now())
+            connection, agent = self._check_state("Failed to Complete an active connection request", State.REP_RCVD)
+            connection.establish(agent.now())
 
-    def reject_request(self, private_data):
+    def reject_request(self, private_data: bytes) -> None:
         with self.lock:
-            self._check_state("Failed to Reject Connection", State.REQ_RCVD, State.REP_RCVD)
-            self.connection.reject(private_data=private_data)
+            connection, _ = self._check_state("Failed to Reject Connection", State.REQ_RCVD, State.REP_RCVD)
+            connection.reject(private_data=private_data)
 
-    def end(self):
+    def end(self) -> None:
         """End the connection and bring the QP of the identifier to ERR.
 
         Event: DISCONNECTED, unless the peer has ended the connection before.
         """
         with self.lock:
-            if self.connection is None:
+            if self.connection is None or self.agent is None:
                 raise InvalidValue("Failed to Disconnect: there is no connection")
             if self.qp is not None and self.qp.qp_state not in (QPState.RESET, QPState.ERR):
                 self.qp.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
             self.connection.disconnect(self.agent.now())
 
-    def _on_news(self, connection, news):
+    def _on_news(self, connection: Connection, news: News) -> None:
         if news in (News.RESPONSE, News.REJECTED):
             self.private_data = connection.private_data
         self.tell(EVENTS[news], connection.status, connection.private_data)
 
-    def _check_device(self):
-        if self.closed or self.held is None:
+    def _check_device(self) -> tuple[Held, CardAgent]:
+        """Return the device and its agent."""
+        if self.closed or self.held is None or self.agent is None:
             raise InvalidValue("the CMID is closed" if self.closed else "the CMID has no device: bind or resolve first")
+        return self.held, self.agent
 
-    def _check_state(self, what, *states):
-        self._check_device()
+    def _check_state(self, what: str, *states: State) -> tuple[Connection, CardAgent]:
+        """Return the connection, which must be in one of ``states``, and the agent."""
+        _, agent = self._check_device()
         if self.connection is None or self.connection.state not in states:
             state = self.connection.state.name if self.connection is not None else "not asked for"
             raise InvalidValue(f"{what}: the connection is {state}")
+        return self.connection, agent
 
     # ------------------------------------------------------------------------------------------- QP
 
-    def make_qp(self, qp_init):
+    def make_qp(self, qp_init: QPInitAttr) -> None:
         """Create the QP of the identifier, in INIT, and the CQs that ``qp_init`` does not name."""
         with self.lock:
-            self._check_device()
+            held, _ = self._check_device()
             if self.qp is not None:
                 raise InvalidValue("Failed to Create QP: the CMID has one")
             given = replace(qp_init, cap=replace(qp_init.cap))
             for name, size in (("scq", given.max_send_wr), ("rcq", given.max_recv_wr)):
                 if getattr(given, name) is None:
-                    setattr(given, name, CQ(self.held.context, max(1, size)))
+                    setattr(given, name, CQ(held.context, max(1, size)))
                     self._cqs.append(getattr(given, name))
-            self.qp = QP(self.held.pd, given, init_attr(), psn=self.psn)
+            self.qp = QP(held.pd, given, init_attr(), psn=self.psn)
 
-    def use_qp(self, qp):
+    def use_qp(self, qp: QP) -> None:
         """Adopt a QP that is in RESET; it goes to INIT."""
         with self.lock:
             qp.to_init(init_attr())
             self.qp = qp
 
-    def _ready_qp(self, offer):
-        self.qp.to_rts(connection_attr(self, offer))
-
     # ------------------------------------------------------------------------------------- closing
 
-    def finish(self):
+    def finish(self) -> None:
         """End the identifier: cancel requests, end an established connection, destroy QP and CQs."""
         if self.closed:
             return
         self.closed = True
         with self.lock:
             if self.agent is not None:
-                self._leave_agent()
+                self._leave(self.agent)
             if self.qp is not None:
                 self.qp.close()
             for cq in self._cqs:
@@ -245,13 +266,13 @@ class Identifier:
         if self.held is not None:
             self.held.release()
 
-    def _leave_agent(self):
-        self.agent.forget_user(self)
+    def _leave(self, agent: CardAgent) -> None:
+        agent.forget_user(self)
         if self.connection is not None:
-            self.connection.abandon(self.agent.now())
+            self.connection.abandon(agent.now())
         if self.listener is not None:
             self.listener.close()
         for record in [record for record in self.channel.records if record.id is self]:
             self.channel.records.remove(record)
             if record.connection is not None:
-                record.connection.abandon(self.agent.now())
+                record.connection.abandon(agent.now())

@@ -8,10 +8,13 @@ leaves no state.
 import collections
 import heapq
 import itertools
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
 
 from weft.hdl.contract import wire
 
-from .connection import Connection, Offer, Patience, State
+from .connection import Connection, News, Offer, Patience, State, ignore
 from .messages import LAYOUTS, Answered, Attribute, RejectReason, build, parse
 from .service import gid_of, header, parse_header, service_id
 
@@ -19,6 +22,9 @@ BACKLOG_MAX = 1024
 RESPONSE_TIMEOUT_MAX = 20    # limit of the peer's response time-out, whatever it requests: 4.3 s
 RATE_100_GBPS = 18      # packet rate, as in path records
 PORT_MAX = (1 << 16) - 1
+
+
+Tell = Callable[[Connection, News], object]
 
 
 class Listener:
@@ -30,12 +36,12 @@ class Listener:
         Requests that were neither accepted nor rejected, as keys.
     """
 
-    def __init__(self, agent, port, backlog, on_request):
+    def __init__(self, agent: "Agent", port: int, backlog: int, on_request: Callable[[Connection], Tell]) -> None:
         self.agent, self.port, self.on_request = agent, port, on_request
         self.backlog = min(backlog, BACKLOG_MAX) if backlog > 0 else BACKLOG_MAX
-        self.pending = {}
+        self.pending: dict[Connection, None] = {}
 
-    def close(self):
+    def close(self) -> None:
         """Stop listening."""
         self.agent.listeners.pop(self.port, None)
 
@@ -62,18 +68,21 @@ class Agent:
         Messages that were dropped or rejected, by reason.
     """
 
-    def __init__(self, *, ip, guid, random, send, patience=None):
+    def __init__(self, *, ip: int, guid: int, random: Random, send: Callable[[int, int | None, bytes], object],
+                 patience: Patience | None = None) -> None:
         self.ip, self.guid, self._random, self._send = ip, guid, random, send
         self.patience = patience or Patience()
-        self.listeners, self.connections = {}, {}
-        self.counts = collections.Counter()
-        self._by_peer = {}      # (IP, number of the connection at the peer) -> connection
-        self._by_qp = {}        # (IP, QPN of the peer) -> connection
-        self._due, self._number = [], itertools.count()
+        self.listeners: dict[int, Listener] = {}
+        self.connections: dict[int, Connection] = {}
+        self.counts: collections.Counter[str] = collections.Counter()
+        self._by_peer: dict[tuple[int, int], Connection] = {}    # by IP and number of the connection at the peer
+        self._by_qp: dict[tuple[int, int], Connection] = {}      # by IP and QPN of the peer
+        self._due: list[tuple[int, int, Connection]] = []
+        self._number = itertools.count()
 
     # --------------------------------------------------------------------------------- the program's side
 
-    def listen(self, port, backlog, on_request):
+    def listen(self, port: int, backlog: int, on_request: Callable[[Connection], Tell]) -> Listener:
         """Listen on a port, or on any free port if ``port`` is 0, and return the :class:`Listener`.
 
         Each request calls ``on_request(connection)``, which returns the callable for further :class:`News` of the
@@ -92,7 +101,8 @@ class Agent:
         self.listeners[port] = listener = Listener(self, port, backlog, on_request)
         return listener
 
-    def connect(self, peer_ip, port, offer, private_data, now, tell, *, src_port=0):
+    def connect(self, peer_ip: int, port: int, offer: Offer, private_data: bytes, now: int, tell: Tell, *,
+                src_port: int = 0) -> Connection:
         """Request a connection to a port; ``tell(connection, News)`` is called with each outcome."""
         connection = self._new(peer_ip, self._random.getrandbits(64), self.patience, tell)
         connection.service_id = service_id(port)
@@ -102,47 +112,48 @@ class Agent:
             packet_rate=RATE_100_GBPS, hop_limit=64)
         return connection
 
-    def _new(self, peer_ip, tid, patience, tell):
+    def _new(self, peer_ip: int, tid: int, patience: Patience, tell: Tell) -> Connection:
         local_id = next(n for n in iter(lambda: self._random.getrandbits(32), None) if n and n not in self.connections)
         connection = self.connections[local_id] = Connection(self, peer_ip, local_id, tid, patience, tell)
         return connection
 
     # ------------------------------------------------------------------------------ the connections' side
 
-    def send(self, connection, kind, private_data=b"", **fields):
+    def send(self, connection: Connection, kind: Attribute, private_data: bytes = b"", **fields: int) -> None:
         """Send a message of a connection."""
         if "remote_id" in LAYOUTS[kind].by_name:
             fields["remote_id"] = connection.remote_id
         data = build(kind, connection.tid, private_data, local_id=connection.local_id, **fields)
         self._send(connection.peer_ip, connection.peer_mac, data)
 
-    def wake(self, connection):
+    def wake(self, connection: Connection) -> None:
         """Schedule a connection by its new deadline."""
+        assert connection.deadline is not None
         heapq.heappush(self._due, (connection.deadline, next(self._number), connection))
         if len(self._due) > 4 * len(self.connections) + 64:
             self._due = [entry for entry in self._due if entry[2].deadline == entry[0]]
             heapq.heapify(self._due)
-        if connection.remote_id:
+        if connection.remote_id and connection.peers is not None:
             self._by_peer[connection.peer_ip, connection.remote_id] = connection
             self._by_qp[connection.peer_ip, connection.peers.qpn] = connection
 
-    def answered(self, connection):
+    def answered(self, connection: Connection) -> None:
         """Remove a request from its listener's backlog: the program accepted or rejected it, or it expired."""
         for listener in self.listeners.values():
             listener.pending.pop(connection, None)
 
-    def forget(self, connection):
+    def forget(self, connection: Connection) -> None:
         """Remove a closed connection from all tables."""
         self.answered(connection)
         self.connections.pop(connection.local_id, None)
-        qpn = connection.peers.qpn if connection.peers is not None else None
+        qpn = connection.peers.qpn if connection.peers is not None else 0
         for table, name in ((self._by_peer, connection.remote_id), (self._by_qp, qpn)):
             if table.get((connection.peer_ip, name)) is connection:
                 del table[connection.peer_ip, name]
 
     # ---------------------------------------------------------------------------------- received messages
 
-    def on_datagram(self, data, src_ip, src_mac, now):
+    def on_datagram(self, data: bytes, src_ip: int, src_mac: int, now: int) -> None:
         """Process a management datagram for this host."""
         message = parse(data)
         if message is None:
@@ -157,7 +168,7 @@ class Agent:
                 connection.peer_mac = src_mac
                 connection.on_message(message, now)
 
-    def _find(self, message, src_ip):
+    def _find(self, message: SimpleNamespace, src_ip: int) -> Connection | None:
         """Return the connection of a message, or None if there is none or its peer is not the sender."""
         connection = self.connections.get(message.remote_id)
         if connection is None and message.kind is Attribute.REJ and not message.remote_id:
@@ -167,7 +178,7 @@ class Agent:
         unknown = connection.state is State.REQ_SENT
         return connection if unknown or message.local_id == connection.remote_id else None
 
-    def _answer_stranger(self, message, src_ip, src_mac):
+    def _answer_stranger(self, message: SimpleNamespace, src_ip: int, src_mac: int) -> None:
         """Answer a message of a connection that does not exist, or that is another peer's."""
         self.counts[f"stray_{message.kind.name}"] += 1
         ids = {"local_id": message.remote_id, "remote_id": message.local_id}
@@ -176,11 +187,12 @@ class Agent:
         elif message.kind is Attribute.REP:
             self._refuse(message.tid, ids, Answered.REP, RejectReason.INVALID_COMM_ID, src_ip, src_mac)
 
-    def _refuse(self, tid, ids, answered, reason, src_ip, src_mac):
+    def _refuse(self, tid: int, ids: dict[str, int], answered: Answered, reason: RejectReason, src_ip: int,
+                src_mac: int) -> None:
         self.counts[f"refused_{reason.name}"] += 1
-        self._send(src_ip, src_mac, build(Attribute.REJ, tid, answered=answered, reason=reason, **ids))
+        self._send(src_ip, src_mac, build(Attribute.REJ, tid, b"", answered=answered, reason=reason, **ids))
 
-    def _on_req(self, message, src_ip, src_mac, now):
+    def _on_req(self, message: SimpleNamespace, src_ip: int, src_mac: int, now: int) -> None:
         known = self._by_peer.get((src_ip, message.local_id))
         if known is not None:
             known.on_request_again(now)
@@ -189,12 +201,15 @@ class Agent:
         reason = self._objection(message, said, listener, src_ip)
         if reason is not None:
             self._refuse(message.tid, {"remote_id": message.local_id}, Answered.REQ, reason, src_ip, src_mac)
-        elif len(listener.pending) >= listener.backlog:
+            return
+        assert listener is not None and said is not None
+        if len(listener.pending) >= listener.backlog:
             self.counts["backlog_full"] += 1      # no answer: the peer will repeat the request
         else:
             self._take(listener, message, said, src_ip, src_mac, now)
 
-    def _objection(self, message, said, listener, src_ip):
+    def _objection(self, message: SimpleNamespace, said: SimpleNamespace | None, listener: Listener | None,
+                   src_ip: int) -> RejectReason | None:
         """Return the reason to reject a request without the program, or None."""
         if listener is None or message.service_id != service_id(listener.port):
             return RejectReason.INVALID_SERVICE_ID
@@ -211,9 +226,10 @@ class Agent:
             return RejectReason.STALE_CONN
         return None
 
-    def _take(self, listener, message, said, src_ip, src_mac, now):
+    def _take(self, listener: Listener, message: SimpleNamespace, said: SimpleNamespace, src_ip: int, src_mac: int,
+              now: int) -> None:
         timeout = min(max(1, message.local_timeout, message.remote_timeout), RESPONSE_TIMEOUT_MAX)
-        connection = self._new(src_ip, message.tid, Patience(timeout, message.max_cm_retries), None)
+        connection = self._new(src_ip, message.tid, Patience(timeout, message.max_cm_retries), ignore)
         connection.remote_id, connection.peer_mac, connection.peer_port = message.local_id, src_mac, said.src_port
         connection.service_id, connection.private_data = message.service_id, said.private_data
         connection.peers = Offer(message.qpn, message.psn, message.responder_resources, message.initiator_depth,
@@ -226,18 +242,18 @@ class Agent:
     # --------------------------------------------------------------------------------------------- time
 
     @property
-    def deadline(self):
+    def deadline(self) -> int | None:
         """Time of the next call of :meth:`progress`, or None."""
         while self._due and self._due[0][2].deadline != self._due[0][0]:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
-    def progress(self, now):
+    def progress(self, now: int) -> None:
         """Do everything that is due."""
         while (due := self.deadline) is not None and due <= now:
             heapq.heappop(self._due)[2].progress(now)
 
-    def forget_all(self):
+    def forget_all(self) -> None:
         """Drop all listeners and connections without messages or notifications; the host lost all packets in flight."""
         self.listeners.clear()
         self.connections.clear()

@@ -2,10 +2,16 @@
 
 import enum
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from ..protocol.timer import ack_timeout_ns
 from .messages import Answered, Attribute, RejectReason
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 SERVICE_TIMEOUT = 18        # time for the program to answer, after which the peer gets another MRA: 1.1 s
 SERVICE_TIMEOUT_MAX = 22    # limit of the service time-out that a peer may request
@@ -61,7 +67,7 @@ class Offer:
     ack_timeout: int = 14
     retry_count: int = 7
 
-    def within(self, asked):
+    def within(self, asked: "Offer") -> "Offer":
         """Return a copy with no more reads and atomics than ``asked`` has."""
         return replace(self, responder_resources=min(self.responder_resources, asked.initiator_depth),
                        initiator_depth=min(self.initiator_depth, asked.responder_resources))
@@ -69,6 +75,10 @@ class Offer:
 
 _WAITING = {State.REQ_SENT: Attribute.REQ, State.REP_SENT: Attribute.REP, State.DREQ_SENT: Attribute.DREQ}
 _LIVE = {State.REP_SENT, State.REP_RCVD, State.ESTABLISHED}
+
+
+def ignore(connection: "Connection", news: News) -> None:
+    """Ignore a notification."""
 
 
 class Connection:
@@ -98,41 +108,46 @@ class Connection:
         Time of the next call of :meth:`progress`.
     """
 
-    def __init__(self, agent, peer_ip, local_id, tid, patience, tell):
+    def __init__(self, agent: "Agent", peer_ip: int, local_id: int, tid: int, patience: Patience,
+                 tell: Callable[["Connection", News], object]) -> None:
         self.agent, self.peer_ip, self.local_id, self.tid, self.tell = agent, peer_ip, local_id, tid, tell
         self.patience = patience
-        self.state, self.remote_id, self.peer_mac = State.IDLE, 0, None
-        self.mine, self.peers, self.asked = None, None, False
+        self.state, self.remote_id = State.IDLE, 0
+        self.peer_mac: int | None = None
+        self.mine: Offer | None = None
+        self.peers: Offer | None = None
+        self.asked = False
         self.status, self.private_data, self.peer_port, self.service_id = 0, b"", 0, 0
-        self.deadline = None
-        self._said, self._left, self._extensions = None, 0, 0
+        self.deadline: int | None = None
+        self._said: tuple[Attribute, bytes, dict[str, int]] | None = None
+        self._left = self._extensions = 0
         self._peer_rests_until = self._pause = 0
 
     @property
-    def _interval(self):
+    def _interval(self) -> int:
         return ack_timeout_ns(self.patience.response_timeout)
 
-    def _say(self, kind, private_data=b"", **fields):
+    def _say(self, kind: Attribute, private_data: bytes = b"", **fields: int) -> None:
         self.agent.send(self, kind, private_data, **fields)
 
-    def _ask(self, state, kind, private_data, now, **fields):
+    def _ask(self, state: State, kind: Attribute, private_data: bytes, now: int, **fields: int) -> None:
         """Send a message that requires an answer, and start its timer."""
         self.state, self._said = state, (kind, private_data, fields)
         self._left = self._extensions = self.patience.retries
         self._say(kind, private_data, **fields)
         self._wait(now + self._interval)
 
-    def _wait(self, deadline):
+    def _wait(self, deadline: int) -> None:
         self.deadline = deadline
         self.agent.wake(self)
 
-    def _news(self, news, status=0, private_data=b""):
+    def _news(self, news: News, status: int = 0, private_data: bytes = b"") -> None:
         self.status, self.private_data = status, private_data
         self.tell(self, news)
 
     # ------------------------------------------------------------------------------- calls of the owner
 
-    def request(self, offer, private_data, now, **fields):
+    def request(self, offer: Offer, private_data: bytes, now: int, **fields: int) -> None:
         """Request the connection: IDLE to REQ_SENT. ``fields`` are those of REQ that the agent provides."""
         self.mine = offer
         self._ask(State.REQ_SENT, Attribute.REQ, private_data, now, qpn=offer.qpn, psn=offer.psn,
@@ -141,7 +156,7 @@ class Connection:
                   retry_count=offer.retry_count, remote_timeout=self.patience.response_timeout,
                   local_timeout=self.patience.response_timeout, max_cm_retries=self.patience.retries, **fields)
 
-    def accept(self, offer, private_data, now, **fields):
+    def accept(self, offer: Offer, private_data: bytes, now: int, **fields: int) -> None:
         """Accept the peer's request: REQ_RCVD to REP_SENT."""
         self.mine = offer
         self.agent.answered(self)
@@ -149,7 +164,7 @@ class Connection:
                   responder_resources=offer.responder_resources, initiator_depth=offer.initiator_depth,
                   rnr_retry_count=offer.rnr_retry_count, srq=offer.srq, **fields)
 
-    def establish(self, now, private_data=b""):
+    def establish(self, now: int, private_data: bytes = b"") -> None:
         """Send RTU because the QP is ready to receive: REP_RCVD to ESTABLISHED.
 
         An RTU has no answer. The peer requests a lost one by a repeated REP. A peer that got an MRA repeats REP only
@@ -159,49 +174,49 @@ class Connection:
         self._said = (Attribute.RTU, private_data, {})
         self._tell_ready(now, self._interval)
 
-    def _tell_ready(self, now, pause):
+    def _tell_ready(self, now: int, pause: int) -> None:
         self._repeat()
         self._pause, self.deadline = pause, None
         if now + pause < self._peer_rests_until:
             self._wait(now + pause)
 
-    def reject(self, reason=RejectReason.CONSUMER_DEFINED, private_data=b""):
+    def reject(self, reason: RejectReason = RejectReason.CONSUMER_DEFINED, private_data: bytes = b"") -> None:
         """Reject the request, or cancel it before it is established."""
         about = {State.REQ_RCVD: Answered.REQ, State.REP_RCVD: Answered.REP}.get(self.state, Answered.OTHER)
         self._say(Attribute.REJ, private_data, answered=about, reason=reason)
         self._end()
 
-    def disconnect(self, now):
+    def disconnect(self, now: int) -> None:
         """End the connection; one that is not established is rejected."""
-        if self.state is State.ESTABLISHED:
+        if self.state is State.ESTABLISHED and self.peers is not None:
             self._ask(State.DREQ_SENT, Attribute.DREQ, b"", now, remote_qpn=self.peers.qpn)
         elif self.state in (State.REQ_SENT, State.REQ_RCVD, State.REP_SENT, State.REP_RCVD):
             self.reject()
 
-    def abandon(self, now):
+    def abandon(self, now: int) -> None:
         """Detach the owner: the connection ends without further notifications."""
-        self.tell = lambda connection, news: None
+        self.tell = ignore
         if self.state is State.IDLE:
             self._end()
         else:
             self.disconnect(now)
 
-    def _end(self):
+    def _end(self) -> None:
         self.state, self.deadline = State.CLOSED, None
         self.agent.forget(self)
 
-    def _rest(self, now):
+    def _rest(self, now: int) -> None:
         """Enter TIMEWAIT: send nothing more, and wait for late packets and late requests of the peer."""
         self.state = State.TIMEWAIT
         self._wait(now + 2 * self._interval)
 
     # -------------------------------------------------------------------------------- received messages
 
-    def on_message(self, message, now):
+    def on_message(self, message: SimpleNamespace, now: int) -> None:
         """Process a message of the peer; the agent has checked the sender and both numbers."""
         getattr(self, f"_on_{message.kind.name.lower()}")(message, now)
 
-    def on_request_again(self, now):
+    def on_request_again(self, now: int) -> None:
         """Process a repeated REQ: the answer was lost, or the program has not answered yet."""
         if self.state is State.REQ_RCVD:
             self._say(Attribute.MRA, answered=Answered.REQ, timeout=SERVICE_TIMEOUT)
@@ -209,15 +224,15 @@ class Connection:
         elif self.state is State.REP_SENT:
             self._repeat()
 
-    def on_requested(self, now):
+    def on_requested(self, now: int) -> None:
         """Enter REQ_RCVD, until the program answers or the peer has given up."""
         self.state, self.asked = State.REQ_RCVD, True
         self._expect_program(now, 0)
 
-    def _expect_program(self, now, extra):
+    def _expect_program(self, now: int, extra: int) -> None:
         self._wait(now + extra + (self.patience.retries + 1) * self._interval)
 
-    def _on_rep(self, message, now):
+    def _on_rep(self, message: SimpleNamespace, now: int) -> None:
         if self.state is State.REQ_SENT:
             self.remote_id = message.local_id
             self.peers = Offer(message.qpn, message.psn, message.responder_resources, message.initiator_depth,
@@ -229,15 +244,15 @@ class Connection:
             self._say(Attribute.MRA, answered=Answered.REP, timeout=SERVICE_TIMEOUT)
             self._expect_program(now, ack_timeout_ns(SERVICE_TIMEOUT))
             self._peer_rests_until = now + ack_timeout_ns(SERVICE_TIMEOUT)
-        elif self.state is State.ESTABLISHED and self._said is not None:
+        elif self.state is State.ESTABLISHED:
             self._repeat()
 
-    def _on_rtu(self, message, now):
+    def _on_rtu(self, message: SimpleNamespace, now: int) -> None:
         if self.state is State.REP_SENT:
             self.state, self.deadline, self._said = State.ESTABLISHED, None, None
             self._news(News.ESTABLISHED, 0, message.private_data)
 
-    def _on_rej(self, message, now):
+    def _on_rej(self, message: SimpleNamespace, now: int) -> None:
         if self.state in (State.REQ_SENT, State.REQ_RCVD, State.REP_SENT, State.REP_RCVD):
             self._end()
             self._news(News.REJECTED, message.reason, message.private_data)
@@ -245,13 +260,13 @@ class Connection:
             self._rest(now)
             self._news(News.DISCONNECTED)
 
-    def _on_mra(self, message, now):
+    def _on_mra(self, message: SimpleNamespace, now: int) -> None:
         asked = {State.REQ_SENT: Answered.REQ, State.REP_SENT: Answered.REP}.get(self.state)
         if message.answered is asked and asked is not None and self._extensions:
             self._extensions -= 1
             self._wait(now + ack_timeout_ns(min(message.timeout, SERVICE_TIMEOUT_MAX)) + self._interval)
 
-    def _on_dreq(self, message, now):
+    def _on_dreq(self, message: SimpleNamespace, now: int) -> None:
         if self.mine is None or message.remote_qpn != self.mine.qpn:
             return
         if self.state in _LIVE or self.state is State.DREQ_SENT:
@@ -261,18 +276,19 @@ class Connection:
         elif self.state is State.TIMEWAIT:
             self._say(Attribute.DREP)
 
-    def _on_drep(self, message, now):
+    def _on_drep(self, message: SimpleNamespace, now: int) -> None:
         if self.state is State.DREQ_SENT:
             self._rest(now)
             self._news(News.DISCONNECTED, 0, message.private_data)
 
-    def _repeat(self):
-        kind, private_data, fields = self._said
-        self._say(kind, private_data, **fields)
+    def _repeat(self) -> None:
+        if self._said is not None:
+            kind, private_data, fields = self._said
+            self._say(kind, private_data, **fields)
 
     # ------------------------------------------------------------------------------------------- time
 
-    def progress(self, now):
+    def progress(self, now: int) -> None:
         """Do everything that is due."""
         if self.deadline is None or now < self.deadline:
             return

@@ -5,6 +5,7 @@ A datagram consists of a MAD header, the fixed part of the message, and private 
 
 import enum
 from types import SimpleNamespace
+from typing import Any
 
 from weft.hdl.contract import wire
 from weft.hdl.contract.layout import Field, Layout
@@ -48,7 +49,7 @@ class RejectReason(enum.IntEnum):
     CONSUMER_DEFINED = 28
 
 
-def _layout(name, doc, size, *fields):
+def _layout(name: str, doc: str, size: int, *fields: tuple[Any, ...]) -> Layout:
     return Layout(name, doc, [Field(*field) for field in fields], size_bytes=size, byteorder="big")
 
 
@@ -82,12 +83,12 @@ DREP = _layout("DREP", "It is ended.", 8, *_IDS)
 LAYOUTS = {Attribute[layout.name]: layout for layout in (REQ, MRA, REJ, REP, RTU, DREQ, DREP)}
 
 
-def private_bytes(kind):
+def private_bytes(kind: Attribute) -> int:
     """Return the size of the private data of a message in bytes."""
     return wire.MAD_BYTES - MAD.size_bytes - LAYOUTS[kind].size_bytes
 
 
-def build(kind, tid, private_data=b"", **fields):
+def build(kind: Attribute, tid: int, private_data: bytes = b"", **fields: int) -> bytes:
     """Return the datagram of a message.
 
     Raises
@@ -102,7 +103,7 @@ def build(kind, tid, private_data=b"", **fields):
     return (header + LAYOUTS[kind].pack(**fields) + private_data).ljust(wire.MAD_BYTES, b"\0")
 
 
-def parse(data):
+def parse(data: bytes) -> SimpleNamespace | None:
     """Return a datagram as a namespace: ``kind, tid, private_data`` and the fields of its message.
 
     The result is None if the datagram is not a message of connection management.

@@ -13,22 +13,22 @@ HEADER = Layout("RDMA CM", "What a REQ's private data begins with: who asks whom
 _MAPPED = 0xFFFF << 32     # prefix of the GID of an IPv4 address
 
 
-def service_id(port, port_space=PORT_SPACE_TCP):
+def service_id(port: int, port_space: int = PORT_SPACE_TCP) -> int:
     """Return the service ID of a port."""
     return port_space << 16 | port
 
 
-def gid_of(ip):
+def gid_of(ip: int) -> int:
     """Return the GID of an IPv4 address, as a number."""
     return _MAPPED | ip
 
 
-def header(src_ip, src_port, dst_ip):
+def header(src_ip: int, src_port: int, dst_ip: int) -> bytes:
     """Return the packed header."""
     return HEADER.pack(major=CM_VERSION, ip_version=IP_VERSION, src_port=src_port, src_ip=src_ip, dst_ip=dst_ip)
 
 
-def parse_header(private_data):
+def parse_header(private_data: bytes) -> SimpleNamespace | None:
     """Return the header and the remaining private data of the private data of a REQ.
 
     The result has the attributes ``src_ip, src_port, dst_ip, private_data``. It is None if the data does not begin with

@@ -1,6 +1,9 @@
 """Reset, configuration, start and stop of a card by registers."""
 
-from .capabilities import read_register, write_register
+from typing import Protocol
+
+from .capabilities import Capabilities, read_register, write_register
+from .device import Device
 from .health import ALL_ONES, CONTROL_ENABLE, GONE, DeviceFatal
 
 CONTROL_RESET = 2
@@ -9,7 +12,20 @@ RESET_TIMEOUT_NS = 100_000_000     # a card waits up to 67 ms for completions of
 RESET_POLL_NS = 1_000
 
 
-def reset_card(device):
+class CardSettings(Protocol):
+    """Settings that a :class:`~weft.driver.verbs.config.ContextConfig` has for the registers of a card."""
+
+    reorder_distance: int
+    retransmit_slack: int
+    node_age_ns: int
+    prefetch_depth: int
+    prefetch_watermark: int
+
+    @property
+    def pfc_word(self) -> int: ...
+
+
+def reset_card(device: Device) -> None:
     """Reset everything except the PCIe subsystem and the registers.
 
     Raises
@@ -29,7 +45,7 @@ def reset_card(device):
         raise DeviceFatal(GONE)
 
 
-def set_registers(device, config, capabilities, *, status_block):
+def set_registers(device: Device, config: CardSettings, capabilities: Capabilities, *, status_block: int) -> None:
     """Write the card settings of a ContextConfig, and the physical address of the status block."""
     depth = max(1, min(config.prefetch_depth, capabilities.max_prefetch_depth or config.prefetch_depth))
     for name, value in (
@@ -44,7 +60,7 @@ def set_registers(device, config, capabilities, *, status_block):
         write_register(device, name, value)
 
 
-def come_to_rest(device):
+def come_to_rest(device: Device) -> None:
     """Wait until a disabled card, with disabled rings and without a status block, does not access memory any more.
 
     A card that does not become idle is reset.
@@ -62,9 +78,9 @@ def come_to_rest(device):
         device.wait(RESET_POLL_NS)
 
 
-def enable_card(device):
+def enable_card(device: Device) -> None:
     write_register(device, "control", CONTROL_ENABLE)
 
 
-def disable_card(device):
+def disable_card(device: Device) -> None:
     write_register(device, "control", 0)

@@ -4,24 +4,26 @@ import bisect
 import errno
 
 from ..terms.errors import PyverbsRDMAError
+from .device import DmaBuffer
 
 
 class Buffers:
     """Existing buffers, which do not overlap."""
 
-    def __init__(self):
-        self._starts, self._buffers = [], []
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._buffers: list[DmaBuffer] = []
 
-    def add(self, buffer):
+    def add(self, buffer: DmaBuffer) -> None:
         at = bisect.bisect(self._starts, buffer.va)
         self._starts.insert(at, buffer.va)
         self._buffers.insert(at, buffer)
 
-    def remove(self, buffer):
+    def remove(self, buffer: DmaBuffer) -> None:
         at = self._buffers.index(buffer, max(0, bisect.bisect(self._starts, buffer.va) - 1))
         del self._starts[at], self._buffers[at]
 
-    def find(self, va, length):
+    def find(self, va: int, length: int) -> DmaBuffer:
         """Return the buffer that contains a range.
 
         Raises

@@ -1,21 +1,24 @@
 """Identification and capabilities of a card."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from weft.hdl.contract import abi
+
+from .device import Device
 
 
 class IncompatibleCard(Exception):
     """The device is not a Weft card, or has an incompatible interface."""
 
 
-def read_register(device, name):
+def read_register(device: Device, name: str) -> int:
     """Read a register by its name in ``abi.REGISTERS``."""
     register = abi.REGISTER[name]
     return (device.read64 if register.width == 64 else device.read32)(register.offset)
 
 
-def write_register(device, name, value):
+def write_register(device: Device, name: str, value: int) -> None:
     """Write a register by its name in ``abi.REGISTERS``."""
     register = abi.REGISTER[name]
     (device.write64 if register.width == 64 else device.write32)(register.offset, value)
@@ -25,7 +28,7 @@ def write_register(device, name, value):
 class Capabilities:
     """Sizes of a card, from the registers ``version`` and ``cap_*``."""
 
-    version: tuple
+    version: tuple[int, int, int]
     max_qp: int
     max_mr: int
     max_pte: int
@@ -38,7 +41,7 @@ class Capabilities:
     inline_bytes: int
 
     @classmethod
-    def of(cls, device):
+    def of(cls, device: Device) -> Self:
         """Read the capabilities of a device.
 
         Raises
@@ -57,10 +60,12 @@ class Capabilities:
             )
         tables, adamap, misc, transmit = (
             read_register(device, f"cap_{n}") for n in ("tables", "adamap", "misc", "transmit"))
-        return cls(found, *(1 << (tables >> shift & 0xFF) for shift in (0, 8, 16)), adamap & 0xFFFF, adamap >> 16,
-                   *(misc >> shift & 0xFF for shift in (0, 8, 16, 24)), min(transmit & 0xFF, abi.INLINE_MAX))
+        max_qp, max_mr, max_pte = (1 << (tables >> shift & 0xFF) for shift in (0, 8, 16))
+        max_extents, msix_vectors, prefetch_depth, block_bits = (misc >> shift & 0xFF for shift in (0, 8, 16, 24))
+        return cls(found, max_qp, max_mr, max_pte, adamap & 0xFFFF, adamap >> 16, max_extents, msix_vectors,
+                   prefetch_depth, block_bits, min(transmit & 0xFF, abi.INLINE_MAX))
 
     @property
-    def max_extent_bytes(self):
+    def max_extent_bytes(self) -> int:
         """Largest knitting extent: two block numbers are reserved."""
         return ((1 << self.block_number_bits) - 2) * abi.BLOCK_BYTES

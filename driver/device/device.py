@@ -5,6 +5,7 @@ subclass of :class:`Device`.
 """
 
 import abc
+import threading
 
 from ..terms.errors import NotSupported
 
@@ -12,13 +13,13 @@ from ..terms.errors import NotSupported
 class _View:
     """Bytes of a buffer that are read on access."""
 
-    def __init__(self, buffer, offset, length):
+    def __init__(self, buffer: "DmaBuffer", offset: int, length: int) -> None:
         self._buffer, self._offset, self._length = buffer, offset, length
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> int:
         return self._buffer.read(self._offset + index, 1)[0]
 
-    def __bytes__(self):
+    def __bytes__(self) -> bytes:
         return self._buffer.read(self._offset, self._length)
 
 
@@ -42,11 +43,11 @@ class DmaBuffer(abc.ABC):
     page_bytes: int
 
     @abc.abstractmethod
-    def physical(self, offset=0):
+    def physical(self, offset: int = 0) -> int:
         """Return the physical address of a byte."""
 
     @abc.abstractmethod
-    def read(self, offset, length):
+    def read(self, offset: int, length: int) -> bytes:
         """Return ``length`` bytes from ``offset``.
 
         Raises
@@ -55,12 +56,12 @@ class DmaBuffer(abc.ABC):
             If the range exceeds the buffer.
         """
 
-    def view(self, offset, length):
+    def view(self, offset: int, length: int) -> _View:
         """Return a view of bytes within a page. ``view[index]`` and ``bytes(view)`` read their current values."""
         return _View(self, offset, length)
 
     @abc.abstractmethod
-    def write(self, offset, data):
+    def write(self, offset: int, data: bytes) -> None:
         """Store ``data`` at ``offset``. The card sees it before any later register write."""
 
 
@@ -84,9 +85,9 @@ class Device(abc.ABC):
 
     shortest_wait_ns = 1_000
     pushes = False
-    _user = None
+    _user: object = None
 
-    def claim(self, user):
+    def claim(self, user: object) -> None:
         """Make ``user`` the only driver of the card.
 
         Raises
@@ -98,34 +99,34 @@ class Device(abc.ABC):
             raise ValueError("another context uses the device")
         self._user = user
 
-    def release(self, user):
+    def release(self, user: object) -> None:
         """End the claim of ``user``."""
         if self._user is user:
             self._user = None
 
     @abc.abstractmethod
-    def read32(self, offset):
+    def read32(self, offset: int) -> int:
         """Read a 4-byte register. Blocks for the round trip."""
 
     @abc.abstractmethod
-    def read64(self, offset):
+    def read64(self, offset: int) -> int:
         """Read an 8-byte register."""
 
     @abc.abstractmethod
-    def write32(self, offset, value):
+    def write32(self, offset: int, value: int) -> None:
         """Write 4 bytes. Posted: returns before the card has received it, but in order."""
 
     @abc.abstractmethod
-    def write64(self, offset, value):
+    def write64(self, offset: int, value: int) -> None:
         """Write 8 bytes as one access. Posted."""
 
-    def write_block(self, offset, data):
+    def write_block(self, offset: int, data: bytes) -> None:
         """Write 64 aligned bytes. Posted; in one piece if :attr:`pushes`."""
         for at in range(0, len(data), 8):
             self.write64(offset + at, int.from_bytes(data[at:at + 8], "little"))
 
     @abc.abstractmethod
-    def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):
+    def alloc(self, size: int, *, align: int = 64, contiguous: bool = True, page_bytes: int = 4096) -> DmaBuffer:
         """Pin ``size`` bytes and return their :class:`DmaBuffer`, filled with zeros.
 
         Parameters
@@ -142,10 +143,10 @@ class Device(abc.ABC):
         """
 
     @abc.abstractmethod
-    def free(self, buffer):
+    def free(self, buffer: DmaBuffer) -> None:
         """Free a buffer. Requires that the card does not have its addresses any more."""
 
-    def pin(self, address, length):
+    def pin(self, address: int, length: int) -> DmaBuffer:
         """Pin memory that the program allocated, and return it as a :class:`DmaBuffer`.
 
         Raises
@@ -155,7 +156,7 @@ class Device(abc.ABC):
         """
         raise NotSupported("this back end cannot pin the program's own memory; it allocates what it registers")
 
-    def map(self, fd, offset, size):
+    def map(self, fd: int, offset: int, size: int) -> DmaBuffer:
         """Pin pages of a file that other processes map as well, and return them as a :class:`DmaBuffer`.
 
         :meth:`free` unmaps them.
@@ -167,7 +168,7 @@ class Device(abc.ABC):
         """
         raise NotSupported("this back end cannot map pages that other processes share")
 
-    def buffer_at(self, va, length):
+    def buffer_at(self, va: int, length: int) -> DmaBuffer:
         """Return the :class:`DmaBuffer` of :meth:`alloc` or :meth:`pin` that contains a range.
 
         Raises
@@ -179,26 +180,26 @@ class Device(abc.ABC):
         """
         raise NotSupported("this back end does not find its buffers by address")
 
-    def unpin(self, buffer):
+    def unpin(self, buffer: DmaBuffer) -> None:
         """Release a buffer of :meth:`pin`, which is not registered any more."""
         return
 
-    def enable_interrupts(self, vectors):
+    def enable_interrupts(self, vectors: int) -> None:
         """Route MSI-X vectors 0 to ``vectors`` − 1 to :meth:`wait`. Does nothing in a back end that needs no set-up."""
         return
 
-    def acquire(self, lock):
+    def acquire(self, lock: threading.Lock) -> None:
         """Acquire a lock that another thread holds. A back end with simulated time must advance it meanwhile."""
         lock.acquire()
 
     @abc.abstractmethod
-    def wait(self, timeout_ns):
+    def wait(self, timeout_ns: int) -> bool:
         """Block until an interrupt arrives or ``timeout_ns`` have passed. Return true for an interrupt."""
 
     @abc.abstractmethod
-    def now_ns(self):
+    def now_ns(self) -> int:
         """Return the monotonic time in nanoseconds (simulated time in simulations)."""
 
-    def close(self):
+    def close(self) -> None:
         """Release the resources of the back end."""
         return

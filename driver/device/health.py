@@ -4,6 +4,7 @@ import errno
 
 from ..terms.errors import PyverbsRDMAError
 from .capabilities import read_register
+from .device import Device
 
 ALL_ONES = (1 << 32) - 1
 CONTROL_ENABLE, STATUS_DMA_LOST = 1, 4
@@ -19,7 +20,7 @@ class DeviceFatal(PyverbsRDMAError):
     code = errno.EIO
 
 
-def fatal_reason(device):
+def fatal_reason(device: Device) -> str | None:
     """Return the reason for which an enabled card is unusable, or None. Reads registers."""
     status = read_register(device, "status")
     if status == ALL_ONES:
@@ -39,15 +40,15 @@ class SilenceWatch:
         Time without reports after which the card's status is read, and interval of the reads.
     """
 
-    def __init__(self, device, patience_ns):
+    def __init__(self, device: Device, patience_ns: int) -> None:
         self._device, self._patience_ns = device, patience_ns
         self.due = device.now_ns() + patience_ns
 
-    def heard(self, now):
+    def heard(self, now: int) -> None:
         """Restart the time-out after a report of the card."""
         self.due = now + self._patience_ns
 
-    def look(self):
+    def look(self) -> str | None:
         """Return the reason for which the card is unusable, if the time-out expired, else None."""
         now = self._device.now_ns()
         if now < self.due:

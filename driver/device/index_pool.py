@@ -15,11 +15,11 @@ class IndexPool:
         Name of the indexed objects, for error messages.
     """
 
-    def __init__(self, size, what):
+    def __init__(self, size: int, what: str) -> None:
         self.size, self.what = size, what
         self._free = collections.deque(range(size))
 
-    def take(self):
+    def take(self) -> int:
         """Return a free index.
 
         Raises
@@ -32,10 +32,10 @@ class IndexPool:
         return self._free.popleft()
 
     @property
-    def free(self):
+    def free(self) -> int:
         """Number of free indices."""
         return len(self._free)
 
-    def give(self, index):
+    def give(self, index: int) -> None:
         """Free an index."""
         self._free.append(index)

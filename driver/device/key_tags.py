@@ -1,6 +1,7 @@
 """Random tags of memory keys."""
 
 import collections
+from random import Random
 
 from weft.hdl.contract import abi
 
@@ -16,11 +17,11 @@ class KeyTags:
     random : random.Random
     """
 
-    def __init__(self, random):
+    def __init__(self, random: Random) -> None:
         self._random = random
-        self._last = {}     # index -> tags of its recent generations
+        self._last: dict[int, collections.deque[int]] = {}     # index -> tags of its recent generations
 
-    def new(self, index):
+    def new(self, index: int) -> int:
         """Return a tag for a new generation of an index, other than ``NO_TAG``."""
         last = self._last.setdefault(index, collections.deque(maxlen=TAGS_APART))
         while (tag := self._random.randrange(1, 1 << abi.KEY_TAG_BITS)) in last:

@@ -1,13 +1,15 @@
 """Page lists and page-table entries of registered memory."""
 
 import bisect
+from collections.abc import Iterable
 
 from weft.hdl.contract import abi
 
 from ..terms.errors import InvalidValue, NoRoom
+from .device import DmaBuffer
 
 
-def page_list(buffer, va, length, page_bytes):
+def page_list(buffer: DmaBuffer, va: int, length: int, page_bytes: int) -> list[int]:
     """Return the physical addresses of the pages that contain ``length`` bytes at ``va`` of a buffer.
 
     Raises
@@ -27,7 +29,7 @@ def page_list(buffer, va, length, page_bytes):
     return pages
 
 
-def pick_page_bytes(buffer, va, length):
+def pick_page_bytes(buffer: DmaBuffer, va: int, length: int) -> int:
     """Return 2 MiB if every page of the range is physically contiguous and inside the buffer, else 4 KiB."""
     first, end = va // abi.PAGE_2M * abi.PAGE_2M, -(-(va + length) // abi.PAGE_2M) * abi.PAGE_2M
     if buffer.page_bytes < abi.PAGE_2M or first < buffer.va or end > buffer.va + buffer.size:
@@ -39,7 +41,7 @@ def pick_page_bytes(buffer, va, length):
     return abi.PAGE_2M
 
 
-def pack_ptes(pages):
+def pack_ptes(pages: Iterable[int]) -> bytes:
     """Return the page-table entries (abi.PTE) of page addresses, as the card reads them from memory."""
     return b"".join((p | abi.pte_damage(p)).to_bytes(abi.PTE_BYTES, "little") for p in pages)
 
@@ -47,15 +49,15 @@ def pack_ptes(pages):
 class RangeAllocator:
     """First-fit allocator of index ranges. Free ranges are merged."""
 
-    def __init__(self, size):
+    def __init__(self, size: int) -> None:
         self.size = size
         self._free = [(0, size)] if size else []   # (start, length), sorted
 
     @property
-    def free_total(self):
+    def free_total(self) -> int:
         return sum(n for _, n in self._free)
 
-    def alloc(self, count):
+    def alloc(self, count: int) -> int:
         """Return the first of ``count`` consecutive indices.
 
         Raises
@@ -69,7 +71,7 @@ class RangeAllocator:
                 return start
         raise NoRoom(f"no {count} consecutive page-table entries of {self.size} are free")
 
-    def free(self, start, count):
+    def free(self, start: int, count: int) -> None:
         i = bisect.bisect(self._free, (start, 0))
         self._free.insert(i, (start, count))
         for k in (i, i - 1):

@@ -1,11 +1,16 @@
 """Base of objects that a ``with`` statement closes."""
 
+from typing import Self
+
 
 class Closing:
     """Object with ``close()``, which is called at the end of its ``with`` block."""
 
-    def __enter__(self):
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from typing import Self
 
 from ..terms.checks import between, unsigned
 from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
@@ -15,48 +16,48 @@ FLOW_LABEL_BITS = 20
 class GID:
     """Global identifier, in the form ``xxxx:xxxx:xxxx:xxxx:xxxx:xxxx:xxxx:xxxx``."""
 
-    def __init__(self, val=None):
+    def __init__(self, val: "GID | str | None" = None) -> None:
         self._value = 0
         if val is not None:
             self.gid = val
 
     @classmethod
-    def of_ipv4(cls, ip):
+    def of_ipv4(cls, ip: int) -> Self:
         """Return the GID of an IPv4 address, which is an int."""
         gid = cls()
         gid._value = _MAPPED | unsigned("ip", ip, 32)
         return gid
 
     @property
-    def gid(self):
+    def gid(self) -> str:
         return str(self)
 
     @gid.setter
-    def gid(self, val):
+    def gid(self, val: "GID | str") -> None:
         if not _WORDS.fullmatch(str(val)):
             raise PyverbsUserError(f"Invalid GID value ({val})")
         self._value = int(str(val).replace(":", ""), 16)
 
     @property
-    def ipv4(self):
+    def ipv4(self) -> int | None:
         """IPv4 address of the GID as an int, or None if the GID is not IPv4-mapped."""
         return self._value ^ _MAPPED if self._value >> 32 == _MAPPED >> 32 else None
 
-    def __str__(self):
+    def __str__(self) -> str:
         digits = f"{self._value:032x}"
         return ":".join(digits[i : i + 4] for i in range(0, 32, 4))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"GID({str(self)!r})"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, GID) and self._value == other._value
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._value)
 
 
-def ipv4_of(gid):
+def ipv4_of(gid: GID | str) -> int:
     """Return the IPv4 address of a GID or its text.
 
     Raises
@@ -83,8 +84,16 @@ class GlobalRoute:
     hop_limit: int = 1
     traffic_class: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.dgid = str(self.dgid)
+
+
+def _of_route(name: str) -> property:
+    """Return a property that is an alias of an attribute of the route, None if there is no route."""
+    def put(attr: "AHAttr", value: object) -> None:
+        setattr(attr.gr, name, str(value) if name == "dgid" else value)
+
+    return property(lambda attr: getattr(attr.gr, name) if attr.is_global else None, put)
 
 
 @dataclass
@@ -103,12 +112,18 @@ class AHAttr:
     port_num: int = 1
     gr: GlobalRoute | None = None
 
-    def __post_init__(self):
+    dgid = _of_route("dgid")
+    flow_label = _of_route("flow_label")
+    sgid_index = _of_route("sgid_index")
+    hop_limit = _of_route("hop_limit")
+    traffic_class = _of_route("traffic_class")
+
+    def __post_init__(self) -> None:
         if self.is_global and self.gr is None:
             raise PyverbsUserError("Global AH Attr is created but gr parameter is None")
         self.gr = GlobalRoute(**vars(self.gr)) if self.is_global else GlobalRoute()
 
-    def check(self, gids):
+    def check(self, gids: int) -> None:
         """Raise InvalidValue, NotSupported or TypeError if a port with ``gids`` GIDs cannot send to this address."""
         if not self.is_global:
             raise InvalidValue("ah_attr is not global; on Ethernet a peer is named by its GID")
@@ -122,20 +137,8 @@ class AHAttr:
         ipv4_of(self.dgid)
 
 
-def _of_route(name):
-    """Return a property that is an alias of an attribute of the route, None if there is no route."""
-    def put(attr, value):
-        setattr(attr.gr, name, str(value) if name == "dgid" else value)
-
-    return property(lambda attr: getattr(attr.gr, name) if attr.is_global else None, put)
-
-
-for _name in ("dgid", "flow_label", "sgid_index", "hop_limit", "traffic_class"):
-    setattr(AHAttr, _name, _of_route(_name))
-
-
 class AH:
     """Address handle, for datagrams, which are not supported."""
 
-    def __init__(self, pd, **kwargs):
+    def __init__(self, pd: object, **kwargs: object) -> None:
         raise NotSupported("Failed to create AH: address handles are for UD queue pairs; there are only RC ones")

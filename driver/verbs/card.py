@@ -1,17 +1,22 @@
 """Open card: the state that all contexts of a device share, from bring-up to stop."""
 
 import contextlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from weft.hdl.contract import abi
 
 from ..device.bringup import disable_card, enable_card, reset_card, set_registers
 from ..device.capabilities import Capabilities
+from ..device.device import Device
 from ..device.health import DeviceFatal
 from ..device.index_pool import IndexPool
 from ..device.key_tags import KeyTags
 from ..device.local_keys import LocalKeys
 from ..device.page_table import RangeAllocator
 from ..engine.card_engine import CardEngine
+from ..engine.card_lock import CardLock
 from ..knitting.buffer import KnittingBuffer
 from ..operation.lender import Lender
 from ..operation.memory import Memory
@@ -22,6 +27,10 @@ from ..terms.errors import InvalidValue
 from .config import ContextConfig
 from .events import AsyncEvent
 from .locking import locked
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .mr import MR
 
 PD_BITS = 24
 
@@ -57,7 +66,7 @@ class Card:
         If a setting is invalid, or the device is in use.
     """
 
-    def __init__(self, device, *, mac, ip, config=None):
+    def __init__(self, device: Device, *, mac: int | None, ip: int | None, config: ContextConfig | None = None) -> None:
         self.device, self.mac, self.ip = device, unsigned("mac", mac, 48), unsigned("ip", ip, 32)
         self.config = config or ContextConfig()
         self.open = False
@@ -70,7 +79,7 @@ class Card:
             device.release(self)
             raise
 
-    def _open(self, device, config, can):
+    def _open(self, device: Device, config: ContextConfig, can: Capabilities) -> None:
         if config.reorder_distance > can.window_bits:
             raise InvalidValue(f"reorder_distance is {config.reorder_distance}; the window has {can.window_bits} bits")
         if config.extent_bytes > can.max_extent_bytes:
@@ -79,9 +88,10 @@ class Card:
             reset_card(device)
         self.engine = CardEngine(device, config, mac=self.mac, ip=self.ip, max_qp=can.max_qp,
                                  inline_bytes=can.inline_bytes)
-        self.mrs, self.contexts = {}, {}
+        self.mrs: dict[int, MR] = {}
+        self.contexts: dict[Context, None] = {}
         self._pds = 0
-        self.kept = []
+        self.kept: list[Callable[[], object]] = []
         self.mr_indices = IndexPool(can.max_mr, "memory regions")
         self.pte_ranges = RangeAllocator(can.max_pte)
         self.key_tags, self.local_keys = KeyTags(config.random), LocalKeys(config.random)
@@ -104,7 +114,7 @@ class Card:
 
     # --------------------------------------------------------------------------------------- start
 
-    def _start(self):
+    def _start(self) -> None:
         """Configure a card that is out of reset, except for the contents of its tables."""
         self.device.enable_interrupts(max(abi.VECTOR.values()) + 1)
         set_registers(self.device, self.config, self.capabilities, status_block=self.engine.status.physical(0))
@@ -113,7 +123,7 @@ class Card:
         self.engine.commands.call(abi.CommandOpcode.SET_NETWORK, mac=self.mac, ip=self.ip)
 
     @locked
-    def reset(self):
+    def reset(self) -> None:
         """Reset the card with whatever is in flight, and bring it up again.
 
         All QPs go to ERR and their requests are flushed; a QP has to be reset and connected again. Memory stays
@@ -137,7 +147,7 @@ class Card:
             if not mr.closing:
                 mr.install()
 
-    def _failed(self, reason):
+    def _failed(self, reason: str) -> None:
         """Stop a card that failed from accessing memory, and report the failure to all contexts."""
         try:
             reset_card(self.device)
@@ -149,12 +159,12 @@ class Card:
         for context in self.contexts:
             context.async_events.append(AsyncEvent(EventType.DEVICE_FATAL, context, reason))
 
-    def _knit(self):
+    def _knit(self) -> None:
         """Wait until the card has confirmed the extents."""
         self.engine.run_until(lambda: not self.knitting.changing, self.engine.commands.timeout_ns)
 
-    def _announce_extent(self, index, address, length, done):
-        def answered(response):
+    def _announce_extent(self, index: int, address: int, length: int, done: Callable[[], object]) -> None:
+        def answered(response: SimpleNamespace) -> None:
             if response.status is not abi.CommandStatus.OK:
                 raise CommandError(abi.CommandOpcode.EXTENT_SET, response.status)
             done()
@@ -163,7 +173,7 @@ class Card:
                                     length=length)
 
     @contextlib.contextmanager
-    def lending(self):
+    def lending(self) -> Iterator[contextlib.ExitStack]:
         """Return a context manager with an ``ExitStack`` that frees the resources that commands of its block name.
 
         If a command stays unanswered, the card may use the resources until it is reset. They are freed only then.
@@ -175,23 +185,23 @@ class Card:
                 self.kept.append(lent.pop_all().close)
                 raise
 
-    def _release_kept(self):
+    def _release_kept(self) -> None:
         while self.kept:
             self.kept.pop()()
 
     @property
-    def lock(self):
+    def lock(self) -> CardLock:
         """:class:`~weft.driver.engine.card_lock.CardLock` of the card."""
         return self.engine.lock
 
-    def check_open(self):
+    def check_open(self) -> None:
         """Raise InvalidValue if the card is closed."""
         if not self.open:
             raise InvalidValue("the card is closed")
 
     # ------------------------------------------------------------------------------- small services
 
-    def new_pd(self):
+    def new_pd(self) -> int:
         """Return the number of a new protection domain: the first one after the last assigned number that is not in
         use."""
         while True:
@@ -200,14 +210,14 @@ class Card:
                 return self._pds
 
     @locked
-    def send_raw(self, frame):
+    def send_raw(self, frame: bytes) -> None:
         """Send a raw Ethernet frame (without FCS)."""
         self.check_open()
         self.engine.nic.send(frame)
         self.engine.nic.flush()
 
     @locked
-    def statistics(self):
+    def statistics(self) -> dict[str, int]:
         """Return the counters of the card by name."""
         self.check_open()
         with self.lending() as lent:
@@ -219,7 +229,7 @@ class Card:
 
     # ------------------------------------------------------------------------------------------ end
 
-    def stop(self):
+    def stop(self) -> None:
         """Stop the card and free its memory; it must hold no objects any more."""
         self.open = False
         disable_card(self.device)

@@ -59,7 +59,7 @@ class ContextConfig:
         Source of first PSNs and key tags; by default the system's, which is unpredictable.
     """
 
-    ring_log2: object = 6
+    ring_log2: int | dict[abi.Ring, int] = 6
     nic_slot_log2: Annotated[int, Range(9, 14)] = 11
     reorder_distance: Annotated[int, Range(1, _WORD)] = 1
     retransmit_slack: Annotated[int, Range(0, _WORD)] = 1
@@ -82,7 +82,7 @@ class ContextConfig:
     cm_patience: Patience = Patience()
     random: Random = field(default_factory=SystemRandom)
 
-    def check(self):
+    def check(self) -> None:
         """Raise ValueError or TypeError if a setting is invalid for every card."""
         check_ranges(self)
         if self.pfc_priority is not None:
@@ -95,12 +95,12 @@ class ContextConfig:
             raise InvalidValue(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
 
     @property
-    def pfc_word(self):
+    def pfc_word(self) -> int:
         """Value of the register ``pfc``."""
         if self.pfc_priority is None:
             return 0
         return int.from_bytes(abi.PFC_WORD.pack(priority=self.pfc_priority, send=1, obey=1, quanta=self.pfc_quanta),
                               "little")
 
-    def log2(self, ring):
+    def log2(self, ring: abi.Ring) -> int:
         return self.ring_log2 if isinstance(self.ring_log2, int) else self.ring_log2.get(ring, 6)

@@ -4,11 +4,27 @@ import collections
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from ..device.capabilities import IncompatibleCard
+from weft.hdl.contract import abi
+
+from ..device.capabilities import Capabilities, IncompatibleCard
+from ..device.device import Device
 from ..device.health import DeviceFatal
-from ..queue.command import CommandError, CommandTimeout
+from ..device.index_pool import IndexPool
+from ..device.key_tags import KeyTags
+from ..device.local_keys import LocalKeys
+from ..device.page_table import RangeAllocator
+from ..engine.card_engine import CardEngine
+from ..engine.card_lock import CardLock
+from ..engine.neighbours import Neighbours
+from ..engine.qp_table import QpTable
+from ..knitting.buffer import KnittingBuffer
+from ..queue.command import CommandError, CommandQueue, CommandTimeout
+from ..queue.host_qpns import HostQpns
+from ..queue.ring import CardToHostRing, HostToCardRing
 from ..terms.checks import instance
 from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, PyverbsUserError
@@ -16,16 +32,22 @@ from .card import Card
 from .config import ContextConfig
 from .device_list import open_card
 from .ending import abandon_all, end_all, end_mine
+from .events import AsyncEvent
 from .queries import Queries
+
+if TYPE_CHECKING:
+    from .cq import CQ, CompChannel
+    from .mr import MR
+    from .pd import PD
 
 TURN_S = 1e-5           # time for which the progress thread releases the lock, so that other threads can take it
 IDLE_NS = 1_000_000     # longest wait of the progress thread
 __all__ = ["Context", "ContextConfig", "DeviceFatal", "IncompatibleCard"]
 
-_OF_CARD = ("device", "mac", "ip", "config", "capabilities", "engine", "knitting", "mrs", "kept", "mr_indices",
-            "pte_ranges", "key_tags", "local_keys", "lending", "new_pd", "send_raw", "statistics", "reset")
-_OF_ENGINE = ("lock", "commands", "qps", "rings", "counts", "neighbours", "raw_frame_handlers", "transmitting",
-              "host_qpns")
+
+def _of(path: str) -> Any:
+    """Return a property that is an alias of an attribute of an attribute."""
+    return property(attrgetter(path))
 
 
 class Context(Queries, Closing):
@@ -62,34 +84,68 @@ class Context(Queries, Closing):
         If neither ``device`` nor ``name`` is given.
     """
 
-    def __init__(self, device=None, *, name=None, mac=None, ip=None, config=None, attr=None):
-        if device is None and name is None:
-            raise PyverbsUserError("Device name must be provided")
+    device: Device = _of("card.device")
+    mac: int = _of("card.mac")
+    ip: int = _of("card.ip")
+    config: ContextConfig = _of("card.config")
+    capabilities: Capabilities = _of("card.capabilities")
+    engine: CardEngine = _of("card.engine")
+    knitting: KnittingBuffer = _of("card.knitting")
+    mrs: "dict[int, MR]" = _of("card.mrs")
+    kept: list[Callable[[], object]] = _of("card.kept")
+    mr_indices: IndexPool = _of("card.mr_indices")
+    pte_ranges: RangeAllocator = _of("card.pte_ranges")
+    key_tags: KeyTags = _of("card.key_tags")
+    local_keys: LocalKeys = _of("card.local_keys")
+    lending: Callable[[], contextlib.AbstractContextManager[contextlib.ExitStack]] = _of("card.lending")
+    new_pd: Callable[[], int] = _of("card.new_pd")
+    send_raw: Callable[[bytes], None] = _of("card.send_raw")
+    statistics: Callable[[], dict[str, int]] = _of("card.statistics")
+    reset: Callable[[], None] = _of("card.reset")
+    lock: CardLock = _of("card.engine.lock")
+    commands: CommandQueue = _of("card.engine.commands")
+    qps: QpTable = _of("card.engine.qps")
+    rings: dict[abi.Ring, HostToCardRing | CardToHostRing] = _of("card.engine.rings")
+    counts: collections.Counter[str] = _of("card.engine.counts")
+    neighbours: Neighbours = _of("card.engine.neighbours")
+    raw_frame_handlers: list[Callable[[bytes], object]] = _of("card.engine.raw_frame_handlers")
+    transmitting: bool = _of("card.engine.transmitting")
+    host_qpns: HostQpns = _of("card.engine.host_qpns")
+
+    def __init__(self, device: Device | None = None, *, name: str | bytes | None = None, mac: int | None = None,
+                 ip: int | None = None, config: ContextConfig | None = None, attr: object = None) -> None:
         if name is not None:
             instance("name", name, str, bytes)
+        if device is not None:
+            self.card = Card(device, mac=mac, ip=ip, config=config)
+        elif name is not None:
+            self.card = open_card(name)
+        else:
+            raise PyverbsUserError("Device name must be provided")
         self._name = name
-        self.card = open_card(name) if device is None else Card(device, mac=mac, ip=ip, config=config)
-        self.pds, self.cqs, self.channels = {}, {}, {}
-        self.async_events = collections.deque()
+        self.pds: dict[PD, None] = {}
+        self.cqs: dict[CQ, None] = {}
+        self.channels: dict[CompChannel, None] = {}
+        self.async_events: collections.deque[AsyncEvent] = collections.deque()
         self.card.contexts[self] = None
-        self._thread = None
+        self._thread: threading.Thread | None = None
 
     @property
-    def open(self):
+    def open(self) -> bool:
         return self in self.card.contexts
 
     @property
-    def name(self):
+    def name(self) -> str | bytes | None:
         return self._name
 
-    def check_open(self):
+    def check_open(self) -> None:
         """Raise InvalidValue if the context is closed."""
         if not self.open:
             raise InvalidValue("the context is closed")
 
     # ------------------------------------------------------------------------------------ progress
 
-    def progress(self):
+    def progress(self) -> bool:
         """Do one round of all work of the driver, without waiting; return true if something happened."""
         card = self.card
         engine = card.engine
@@ -105,35 +161,35 @@ class Context(Queries, Closing):
         finally:
             lock.release()
 
-    def wait(self, timeout_ns):
+    def wait(self, timeout_ns: int) -> bool:
         """Wait: see :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
         with self.lock:
             self.check_open()
             return self.engine.wait(timeout_ns)
 
-    def run_until(self, condition, timeout_ns=None):
+    def run_until(self, condition: Callable[[], object], timeout_ns: int | None = None) -> None:
         """Make progress until a condition holds: see :meth:`~weft.driver.engine.card_engine.CardEngine.run_until`."""
         self.check_open()
         self.engine.run_until(condition, timeout_ns)
 
-    def serve(self, timeout_ns):
+    def serve(self, timeout_ns: int) -> None:
         """Answer the peers for ``timeout_ns``; enough for a program that only lets peers access its memory."""
         deadline = self.device.now_ns() + timeout_ns
         while (left := deadline - self.device.now_ns()) > 0:
             if not self.progress():
                 self.wait(left)
 
-    def start_progress(self):
+    def start_progress(self) -> None:
         """Start a thread that makes progress until the context is closed.
 
         The peers get answers then, whatever the program does. Simulated devices do not need the thread: for them, call
         :meth:`serve` in a separate thread.
         """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._keep_going, name=f"progress of {self.name}", daemon=True)
+            self._thread = threading.Thread(target=self._keep_going, name=f"progress of {self.name!r}", daemon=True)
             self._thread.start()
 
-    def _keep_going(self):
+    def _keep_going(self) -> None:
         with contextlib.suppress(DeviceFatal):      # threads that wait for the card get the exception, too
             while self.open:
                 with self.lock:
@@ -142,7 +198,7 @@ class Context(Queries, Closing):
                 if self.lock.wanted:
                     time.sleep(TURN_S)
 
-    def get_async_event(self, timeout_ns=None):
+    def get_async_event(self, timeout_ns: int | None = None) -> AsyncEvent:
         """Wait for an :class:`~weft.driver.verbs.events.AsyncEvent` and return it.
 
         Raises
@@ -159,7 +215,7 @@ class Context(Queries, Closing):
 
     # ------------------------------------------------------------------------------------------ end
 
-    def close(self):
+    def close(self) -> None:
         """Destroy all objects of the context: QPs first, then MRs and PDs, then CQs and channels, each oldest first.
 
         The last context of a card stops the card and frees its memory. A card that does not answer any more is reset
@@ -178,7 +234,7 @@ class Context(Queries, Closing):
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def _close(self):
+    def _close(self) -> None:
         if len(self.card.contexts) > 1:
             end_mine(self)
         else:
@@ -188,9 +244,3 @@ class Context(Queries, Closing):
                 abandon_all(self)
             self.card.stop()
         del self.card.contexts[self]
-
-
-for _name in _OF_CARD:
-    setattr(Context, _name, property(attrgetter("card." + _name)))
-for _name in _OF_ENGINE:
-    setattr(Context, _name, property(attrgetter("card.engine." + _name)))

@@ -1,20 +1,27 @@
 """Completion queues and completion channels."""
 
 import collections
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..terms.checks import between, instance, unsigned
 from ..terms.closing import Closing
 from ..terms.enums import EventType, WCStatus
 from ..terms.errors import InvalidValue, PyverbsRDMAError, PyverbsUserError, QueueOverrun
+from ..terms.wc import WC
 from .events import AsyncEvent
 from .locking import locked, made_locked
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .qp import QP
 
 CQE_BITS = 22
 CQE_MAX = 1 << CQE_BITS
 COMP_VECTORS = 1
 
 
-def check_creator(made, context, table="cqs"):
+def check_creator(made: object, context: "Context", table: str = "cqs") -> None:
     """Raise PyverbsUserError if ``context`` is not a context, or InvalidValue if it is closed.
 
     A context has the attribute ``table``, in which objects of the class of ``made`` are registered.
@@ -35,16 +42,16 @@ class CompChannel(Closing):
     """
 
     @made_locked
-    def __init__(self, context):
+    def __init__(self, context: "Context") -> None:
         check_creator(self, context, "channels")
         self.context = context
-        self.events = collections.deque()
-        self.cqs = {}
+        self.events: collections.deque[CQ] = collections.deque()
+        self.cqs: dict[CQ, None] = {}
         self.closed = False
         context.channels[self] = None
 
     @locked
-    def get_cq_event(self, expected_cq=None, *, timeout_ns=None):
+    def get_cq_event(self, expected_cq: "CQ | None" = None, *, timeout_ns: int | None = None) -> "CQ":
         """Wait for an event and return its CQ.
 
         Raises
@@ -64,12 +71,12 @@ class CompChannel(Closing):
             raise PyverbsRDMAError("Received event on an unexpected CQ")
         return cq
 
-    def _check(self):
+    def _check(self) -> None:
         if self.closed:
             raise InvalidValue("the completion channel is closed")
 
     @locked
-    def close(self):
+    def close(self) -> None:
         """Destroy the channel, after the CQs that report to it; threads that wait for an event get an exception."""
         for cq in list(self.cqs):
             cq.close()
@@ -105,7 +112,8 @@ class CQ(Closing):
     """
 
     @made_locked
-    def __init__(self, context, cqe, cq_context=None, channel=None, comp_vector=0):
+    def __init__(self, context: "Context", cqe: int, cq_context: object = None, channel: CompChannel | None = None,
+                 comp_vector: int = 0) -> None:
         check_creator(self, context)
         if channel is not None:
             instance("channel", channel, CompChannel)
@@ -114,24 +122,24 @@ class CQ(Closing):
         self.context, self.cq_context, self.comp_channel = context, cq_context, channel
         self.cqe = self._size(cqe)
         between("comp_vector", comp_vector, 0, COMP_VECTORS - 1)
-        self._queue = collections.deque()
+        self._queue: collections.deque[WC] = collections.deque()
         self._notify = self._solicited_only = False
         self.overrun = self.closed = False
         self.lost = self.unacknowledged = 0
-        self.qps = {}
+        self.qps: dict[QP, None] = {}
         context.cqs[self] = None
         if channel is not None:
             channel.cqs[self] = None
 
     @staticmethod
-    def _size(cqe):
+    def _size(cqe: float) -> int:
         return between("cqe", int(cqe) if isinstance(cqe, float) and cqe.is_integer() else cqe, 1, CQE_MAX)
 
     @property
-    def channel(self):
+    def channel(self) -> CompChannel | None:
         return self.comp_channel
 
-    def push(self, wc, solicited=False):
+    def push(self, wc: WC, solicited: bool = False) -> None:
         """Add a completion of a QP; ``solicited`` if the peer requested an event, as errors always do."""
         if self.overrun or len(self._queue) >= self.cqe:
             self.lost += 1
@@ -141,7 +149,7 @@ class CQ(Closing):
         if self._notify and (solicited or not self._solicited_only or wc.status is not WCStatus.SUCCESS):
             self._tell()
 
-    def push_all(self, wcs):
+    def push_all(self, wcs: Sequence[WC]) -> None:
         """Add completions that request no solicited event."""
         if self._notify or self.overrun or len(self._queue) + len(wcs) > self.cqe:
             for wc in wcs:
@@ -149,7 +157,7 @@ class CQ(Closing):
         else:
             self._queue.extend(wcs)
 
-    def _overrun(self):
+    def _overrun(self) -> None:
         if self.overrun:
             return
         self.overrun = True
@@ -158,13 +166,13 @@ class CQ(Closing):
         for qp in list(self.qps):
             qp.engine.fail(WCStatus.WR_FLUSH_ERR)
 
-    def _tell(self):
+    def _tell(self) -> None:
         self._notify = False
         if self.comp_channel is not None:
             self.comp_channel.events.append(self)
 
     @locked
-    def poll(self, num_entries=1):
+    def poll(self, num_entries: int = 1) -> tuple[int, list[WC]]:
         """Return ``(count, completions)`` without waiting, after a round of progress.
 
         Raises
@@ -178,7 +186,7 @@ class CQ(Closing):
         self.context.progress()
         return self.take(num_entries)
 
-    def take(self, num_entries):
+    def take(self, num_entries: int) -> tuple[int, list[WC]]:
         """Return ``(count, completions)`` of the queued completions, without a round of progress.
 
         Raises like :meth:`poll`.
@@ -188,7 +196,7 @@ class CQ(Closing):
         return 0, []
 
     @locked
-    def _take(self, num_entries):
+    def _take(self, num_entries: int) -> tuple[int, list[WC]]:
         if not isinstance(num_entries, int) or num_entries < 0:
             unsigned("num_entries", num_entries, CQE_BITS)
         if not self._queue:
@@ -203,12 +211,12 @@ class CQ(Closing):
             wcs = [queue.popleft() for _ in range(num_entries)]
         return len(wcs), wcs
 
-    def forget(self, qp_num):
+    def forget(self, qp_num: int) -> None:
         """Remove the completions of a QP that is reset."""
         self._queue = collections.deque(wc for wc in self._queue if wc.qp_num != qp_num)
 
     @locked
-    def wait(self, num_entries=1, timeout_ns=None):
+    def wait(self, num_entries: int = 1, timeout_ns: int | None = None) -> list[WC]:
         """Wait for the first completion and return up to ``num_entries``.
 
         Raises
@@ -221,7 +229,7 @@ class CQ(Closing):
         return self.take(num_entries)[1]
 
     @locked
-    def req_notify(self, solicited_only=False):
+    def req_notify(self, solicited_only: bool = False) -> None:
         """Request an event on the channel for the next completion.
 
         With ``solicited_only``, only an error or a completion for which the peer requested an event causes it. A
@@ -232,7 +240,7 @@ class CQ(Closing):
         self._notify = True
 
     @locked
-    def ack_events(self, num_events):
+    def ack_events(self, num_events: int) -> None:
         """Acknowledge ``num_events`` events that were taken from the channel.
 
         Raises
@@ -243,7 +251,7 @@ class CQ(Closing):
         self.unacknowledged -= between("num_events", num_events, 0, self.unacknowledged)
 
     @locked
-    def resize(self, cqe):
+    def resize(self, cqe: int) -> None:
         """Change the capacity.
 
         Raises
@@ -258,18 +266,18 @@ class CQ(Closing):
                                + (", and overran" if self.overrun else ""))
         self.cqe = size
 
-    def _check_open(self):
+    def _check_open(self) -> None:
         if self.closed:
             raise InvalidValue("the CQ is closed")
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._queue)
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return True
 
     @locked
-    def close(self):
+    def close(self) -> None:
         """Destroy the queue, after the QPs that use it."""
         if self.closed:
             return

@@ -1,14 +1,20 @@
 """Extended completion queues: completions are read one by one, in place."""
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
 from ..terms.checks import instance, unsigned
 from ..terms.errors import InvalidValue, NotSupported
 from ..terms.init_enums import CqAttrFlag, CqInitAttrMask, CqWcFlag
-from .cq import CQ, check_creator
+from ..terms.wc import WC
+from .cq import CQ, CompChannel, check_creator
 from .locking import locked
 from .qp_init_attr import MASK_BITS
+
+if TYPE_CHECKING:
+    from .context import Context
 
 
 @dataclass
@@ -19,14 +25,14 @@ class CqInitAttrEx:
     """
 
     cqe: int = 100
-    channel: object = None
+    channel: CompChannel | None = None
     comp_vector: int = 0
     wc_flags: CqWcFlag = CqWcFlag(0)
     comp_mask: CqInitAttrMask = CqInitAttrMask(0)
     flags: CqAttrFlag = CqAttrFlag(0)
     parent_domain: object = None
 
-    def check(self):
+    def check(self) -> None:
         """Raise NotSupported, InvalidValue or TypeError if these attributes cannot create a CQ."""
         if unsigned("comp_mask", self.comp_mask, MASK_BITS) & ~int(CqInitAttrMask.FLAGS):
             raise NotSupported(f"Failed to create extended CQ: comp_mask is {self.comp_mask:#x}; only flags can be")
@@ -43,6 +49,14 @@ class PollCqAttr:
     comp_mask: int = 0
 
 
+def _reader(name: str) -> Callable[["CQEX"], int]:
+    def read(self: "CQEX") -> int:
+        return getattr(self._at_hand, name)
+
+    read.__name__, read.__doc__ = f"read_{name}", f"``{name}`` of the completion at hand."
+    return read
+
+
 class CQEX(CQ):
     """CQ whose completions are read one by one (ibv_cq_ex): :meth:`start_poll`, :meth:`poll_next`, :meth:`end_poll`.
 
@@ -55,15 +69,15 @@ class CQEX(CQ):
     init_attr : CqInitAttrEx or None
     """
 
-    def __init__(self, creator, init_attr=None):
+    def __init__(self, creator: "Context", init_attr: CqInitAttrEx | None = None) -> None:
         init = CqInitAttrEx() if init_attr is None else init_attr
         instance("init_attr", init, CqInitAttrEx)
         check_creator(self, creator)
         init.check()
         super().__init__(creator, init.cqe, None, init.channel, init.comp_vector)
-        self._wc = None
+        self._wc: WC | None = None
 
-    def start_poll(self, attr=None):
+    def start_poll(self, attr: PollCqAttr | None = None) -> int:
         """Make the first completion current and return 0, or return ENOENT if there is none."""
         if attr is not None:
             instance("attr", attr, PollCqAttr)
@@ -71,18 +85,18 @@ class CQEX(CQ):
                 raise InvalidValue(f"Failed to poll: comp_mask is {attr.comp_mask!r}, and nothing can be asked for")
         return self._look()
 
-    def poll_next(self):
+    def poll_next(self) -> int:
         """Make the next completion current and return 0, or return ENOENT if there is none."""
         if self._wc is None:
             raise InvalidValue("Failed to poll: there is a next completion only after a first one")
         return self._look()
 
-    def end_poll(self):
+    def end_poll(self) -> None:
         """End the poll: there is no current completion any more."""
         self._wc = None
 
     @locked
-    def _look(self):
+    def _look(self) -> int:
         _, wcs = self.poll(1)
         if not wcs:
             return errno.ENOENT
@@ -90,37 +104,34 @@ class CQEX(CQ):
         return 0
 
     @property
-    def _at_hand(self):
+    def _at_hand(self) -> WC:
         if self._wc is None:
             raise InvalidValue("no completion is at hand: it is between start_poll and end_poll")
         return self._wc
 
     wr_id = property(lambda self: self._at_hand.wr_id)
     status = property(lambda self: self._at_hand.status)
+    read_opcode = _reader("opcode")
+    read_vendor_err = _reader("vendor_err")
+    read_byte_len = _reader("byte_len")
+    read_imm_data = _reader("imm_data")
+    read_qp_num = _reader("qp_num")
+    read_src_qp = _reader("src_qp")
+    read_wc_flags = _reader("wc_flags")
+    read_slid = _reader("slid")
+    read_sl = _reader("sl")
+    read_dlid_path_bits = _reader("dlid_path_bits")
 
-    def read_timestamp(self):
+    def read_timestamp(self) -> NoReturn:
         raise NotSupported("Failed to read a time stamp: completions have none here")
 
     read_completion_wallclock_ns = read_timestamp
 
-    def read_cvlan(self):
+    def read_cvlan(self) -> NoReturn:
         raise NotSupported("Failed to read a VLAN tag: there are none here")
 
-    def read_flow_tag(self):
+    def read_flow_tag(self) -> NoReturn:
         raise NotSupported("Failed to read a flow tag: there are none here")
 
-    def read_tm_info(self):
+    def read_tm_info(self) -> NoReturn:
         raise NotSupported("Failed to read of matched tags: there are none here")
-
-
-def _reader(name):
-    def read(self):
-        return getattr(self._at_hand, name)
-
-    read.__name__, read.__doc__ = f"read_{name}", f"``{name}`` of the completion at hand."
-    return read
-
-
-for _name in ("opcode", "vendor_err", "byte_len", "imm_data", "qp_num", "src_qp", "wc_flags", "slid", "sl",
-              "dlid_path_bits"):
-    setattr(CQEX, f"read_{_name}", _reader(_name))

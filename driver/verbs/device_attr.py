@@ -139,5 +139,5 @@ class GIDEntry:
     ndev_ifindex: int = 0
 
     @property
-    def gid_str(self):
+    def gid_str(self) -> str:
         return self.gid

@@ -5,22 +5,25 @@ import threading
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
+from ..device import device as back_end
 from ..terms.checks import unsigned
 from ..terms.errors import InUse, InvalidValue, PyverbsRDMAError
 from ..terms.port_enums import NodeType, TransportType
 from .card import Card
-
-_devices = {}    # name -> _Entry
+from .config import ContextConfig
 
 
 @dataclass
 class _Entry:
-    device: object
+    device: back_end.Device
     mac: int
     ip: int
-    config: object
+    config: ContextConfig | None
     card: Card | None = None
     opening: threading.Lock = field(default_factory=threading.Lock)
+
+
+_devices: dict[str, _Entry] = {}     # by name
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,13 @@ class Device:
     index: int
 
 
-def guid_of(mac):
+def guid_of(mac: int) -> int:
     """Return the EUI-64 of a MAC address, as for GUIDs of RoCE: ff:fe in the middle, the universal bit flipped."""
     return (mac >> 24 ^ 0x02_0000) << 40 | 0xFFFE << 24 | mac & 0xFF_FFFF
 
 
-def add_device(device, *, mac, ip, name=None, config=None):
+def add_device(device: back_end.Device, *, mac: int, ip: int, name: str | None = None,
+               config: ContextConfig | None = None) -> str:
     """Put a back end's card on the list, and return its name.
 
     Parameters
@@ -59,21 +63,22 @@ def add_device(device, *, mac, ip, name=None, config=None):
     return name
 
 
-def remove_device(name):
+def remove_device(name: str | bytes) -> None:
     """Remove a device from the list; raise InUse if it is open."""
+    name = _text(name)
     entry = _find(name)
     if entry.card is not None and entry.card.open:
         raise InUse(f"the device {name} is open")
     del _devices[name]
 
 
-def get_device_list():
+def get_device_list() -> list[Device]:
     """Return the list of devices, as :class:`Device`."""
     return [Device(name.encode(), guid_of(entry.mac), NodeType.CA, TransportType.IB, index)
             for index, (name, entry) in enumerate(_devices.items())]
 
 
-def open_card(name):
+def open_card(name: str | bytes) -> Card:
     """Return the :class:`Card` of a device; bring it up if it is not open."""
     entry = _find(name)
     if not entry.opening.acquire(blocking=False):
@@ -86,7 +91,7 @@ def open_card(name):
     return entry.card
 
 
-def device_at(ip):
+def device_at(ip: int) -> str:
     """Return the name of the device with an IP address, which is an int; for 0 that of the only device.
 
     Raises
@@ -103,8 +108,12 @@ def device_at(ip):
     return names[0]
 
 
-def _find(name):
-    name = name.decode() if isinstance(name, bytes) else name
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _find(name: str | bytes) -> _Entry:
+    name = _text(name)
     if name not in _devices:
         raise PyverbsRDMAError(f"Failed to find device {name}")
     return _devices[name]

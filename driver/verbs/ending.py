@@ -1,13 +1,17 @@
 """Teardown of a context: ordered destruction of its objects, with or without the card."""
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from ..device.bringup import reset_card
 from ..device.health import DeviceFatal
 from ..terms.errors import TimedOut
 
+if TYPE_CHECKING:
+    from .context import Context
 
-def end_mine(context):
+
+def end_mine(context: "Context") -> None:
     """Destroy all objects of one context: QPs first, then MRs and PDs, then CQs and channels, each oldest first.
 
     Raises
@@ -21,7 +25,7 @@ def end_mine(context):
     _close_the_rest(context)
 
 
-def end_all(context):
+def end_all(context: "Context") -> None:
     """Destroy all objects of the only context of a card, as :func:`end_mine` does, and wait until the card is idle.
 
     Raises
@@ -36,7 +40,7 @@ def end_all(context):
         raise TimedOut("the card never answered a command")
 
 
-def abandon_all(context):
+def abandon_all(context: "Context") -> None:
     """Destroy all objects without the cooperation of the card: a reset removes all of its state.
 
     Raises
@@ -53,7 +57,7 @@ def abandon_all(context):
     _close_the_rest(context)
 
 
-def _close_the_rest(context):
+def _close_the_rest(context: "Context") -> None:
     for table in (context.pds, context.cqs, context.channels):
         for each in list(table):
             each.close()

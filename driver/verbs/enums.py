@@ -1,9 +1,12 @@
 """Enumerations and members by their names in libibverbs, as in ``pyverbs.enums``: ``IBV_QPS_INIT`` and so on."""
 
+import enum
+from typing import TYPE_CHECKING, Any
+
 from ..terms import enums, init_enums, port_enums
 
 # Name of the enumeration in libibverbs, class in this package, prefix of the names of the members.
-NAMES = (
+NAMES: tuple[tuple[str, type[enum.IntEnum] | type[enum.IntFlag], str], ...] = (
     ("ibv_qp_type", enums.QPType, "IBV_QPT_"),
     ("ibv_qp_state", enums.QPState, "IBV_QPS_"),
     ("ibv_mig_state", enums.MigState, "IBV_MIG_"),
@@ -40,3 +43,6 @@ for _name, _kind, _prefix in NAMES:
     for _key, _value in ((_name, _kind), *((_prefix + m, _kind[m]) for m in _kind.__members__)):
         globals()[_key] = _value
         __all__.append(_key)
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        """Declare the names above for static tools."""

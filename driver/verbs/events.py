@@ -16,5 +16,5 @@ class AsyncEvent:
     element: object
     reason: str = ""
 
-    def ack(self):
+    def ack(self) -> None:
         """Acknowledge the event (ibv_ack_async_event); without effect, because no call waits for it."""

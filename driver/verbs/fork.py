@@ -6,10 +6,10 @@ Registered memory that is memory of the process is excluded from its children (M
 from ..terms.init_enums import ForkStatus
 
 
-def fork_init():
+def fork_init() -> None:
     """Do nothing: fork support is always enabled."""
 
 
-def is_fork_initialized():
+def is_fork_initialized() -> ForkStatus:
     """Return the :class:`ForkStatus`, always ENABLED."""
     return ForkStatus.ENABLED

@@ -4,6 +4,7 @@ import contextlib
 
 from weft.hdl.contract import abi
 
+from ..device.device import DmaBuffer
 from ..device.page_table import pack_ptes, page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
@@ -11,6 +12,7 @@ from ..terms.closing import Closing
 from ..terms.enums import AccessFlag, ReregFlag
 from ..terms.errors import InvalidValue, NoRoom, NotSupported, PyverbsUserError
 from .locking import locked, made_locked
+from .pd import PD
 from .requests import ADDRESS_BITS
 
 PTES_PER_COMMAND = 512
@@ -46,7 +48,8 @@ class MR(Closing):
     """
 
     @made_locked
-    def __init__(self, creator, length=0, access=0, address=None, implicit=False, *, buffer=None, page_bytes=None):
+    def __init__(self, creator: PD, length: int = 0, access: int = 0, address: int | None = None,
+                 implicit: bool = False, *, buffer: DmaBuffer | None = None, page_bytes: int | None = None) -> None:
         if not hasattr(creator, "mrs") or not hasattr(creator, "context"):
             raise PyverbsUserError(f"Cannot create MR from {type(creator)}")
         creator.check_open()
@@ -71,7 +74,7 @@ class MR(Closing):
         creator.mrs[self] = None
         self.context.mrs[self.index] = self
 
-    def _place(self, lent, buffer, address, length):
+    def _place(self, lent: contextlib.ExitStack, buffer: DmaBuffer | None, address: int | None, length: int) -> None:
         """Find, pin or allocate the memory, and allocate its page-table entries; ``lent`` releases both."""
         if address is not None:
             address = unsigned("address", address, ADDRESS_BITS)
@@ -87,7 +90,7 @@ class MR(Closing):
         self._ptes = (self.context.pte_ranges.alloc(pages), pages)
         lent.callback(self.context.pte_ranges.free, *self._ptes)
 
-    def _allocate(self, size, lent):
+    def _allocate(self, size: int, lent: contextlib.ExitStack) -> DmaBuffer:
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
         pages, ranges = -(-between("length", size, 1, _LENGTH_MAX) // page_bytes), self.context.pte_ranges
         if pages > ranges.free_total:      # checked before the host allocates what may be all of its memory
@@ -97,11 +100,11 @@ class MR(Closing):
         return buffer
 
     @property
-    def pte_index(self):
+    def pte_index(self) -> int:
         """Index of the region's first entry in the page table."""
         return self._ptes[0]
 
-    def install(self):
+    def install(self) -> None:
         """Register the region at the card: first its pages, then the region."""
         self._write_page_table()
         self.context.commands.call(
@@ -116,7 +119,7 @@ class MR(Closing):
             pte_index=self._ptes[0],
         )
 
-    def _write_page_table(self):
+    def _write_page_table(self) -> None:
         pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
         with self.context.lending() as lent:
             staging = self.context.device.alloc(PTES_PER_COMMAND * abi.PTE_BYTES, align=4096)
@@ -132,7 +135,8 @@ class MR(Closing):
                 )
 
     @locked
-    def rereg(self, flags, pd=None, addr=0, length=0, access=0, *, buffer=None):
+    def rereg(self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0, *,
+              buffer: DmaBuffer | None = None) -> None:
         """Change the parts of the region that ``flags`` name; the keys stay the same.
 
         The parts are the memory (``addr`` and ``length`` in memory of the program or in ``buffer``), the protection
@@ -149,10 +153,12 @@ class MR(Closing):
         if self.closed or self.closing or not flags or int(flags) & ~int(_REREG):
             raise InvalidValue(f"Failed to rereg MR: IBV_REREG_MR_ERR_INPUT, with flags {flags!r}"
                                + (" of a closed region" if self.closed else ""))
+        domain = self.pd
         if flags & ReregFlag.CHANGE_PD:
-            if not hasattr(pd, "mrs") or pd.context is not self.context:
+            if not isinstance(pd, PD) or pd.context is not self.context:
                 raise InvalidValue("Failed to rereg MR: a PD of its context is needed")
             pd.check_open()
+            domain = pd
         access = mr_access(access) if flags & ReregFlag.CHANGE_ACCESS else self.access
         with self.context.lending() as lent:
             before = self.buffer, self.buf, self.length, self.page_bytes, self._ptes
@@ -166,19 +172,19 @@ class MR(Closing):
             self.access = access
             if flags & ReregFlag.CHANGE_PD:
                 self.pd.mrs.pop(self, None)
-                self.pd = pd
-                pd.mrs[self] = None
+                self.pd = domain
+                domain.mrs[self] = None
             self.install()
             if flags & ReregFlag.CHANGE_TRANSLATION:
                 self._memory.close()
                 self._memory = lent.pop_all()
 
-    def read(self, length, offset):
+    def read(self, length: int, offset: int) -> bytes:
         """Return ``length`` bytes of the region from ``offset`` on."""
         self._check_inside(length, offset)
         return self.buffer.read(self.buf - self.buffer.va + offset, length)
 
-    def write(self, data, length=None, offset=0):
+    def write(self, data: bytes | bytearray | memoryview | str, length: int | None = None, offset: int = 0) -> None:
         """Store bytes or text in the region: the first ``length`` bytes of them, or all."""
         if isinstance(data, int):
             raise TypeError(f"data is {data!r}; text or bytes are needed")
@@ -187,19 +193,19 @@ class MR(Closing):
         self._check_inside(len(data), offset)
         self.buffer.write(self.buf - self.buffer.va + offset, data)
 
-    def _check_inside(self, length, offset):
+    def _check_inside(self, length: int, offset: int) -> None:
         if not isinstance(length, int) or not isinstance(offset, int):
             raise TypeError(f"length is {length!r} and offset {offset!r}; integers are needed")
         if self.closed or length < 0 or offset < 0 or offset + length > self.length:
             raise PyverbsUserError(f"The MR buffer isn't allocated or length {length} or offset {offset} is invalid")
 
     @property
-    def handle(self):
+    def handle(self) -> int:
         """Index of the region in the card's table."""
         return self.index
 
     @locked
-    def close(self):
+    def close(self) -> None:
         """Deregister the region: afterwards neither key is valid and the card does not access the memory.
 
         Raises
@@ -217,11 +223,11 @@ class MR(Closing):
         self.forget()
 
     @property
-    def closing(self):
+    def closing(self) -> bool:
         """True while a command for the region, such as its deregistration, is unanswered."""
         return self._commands.pending is not None
 
-    def forget(self):
+    def forget(self) -> None:
         """Release all resources of a region that the card no longer holds."""
         self.context.mrs.pop(self.index, None)
         self.closed = True

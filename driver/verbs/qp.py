@@ -3,16 +3,20 @@
 import copy
 from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.hdl.contract import wire
 
-from ..receive.receiver import RNR_TIMER
+from ..operation.operation import Operation
+from ..receive.receiver import RNR_TIMER, Receiver
+from ..send.sender import Sender
 from ..terms.checks import instance, unsigned
 from ..terms.closing import Closing
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from .addr import GID, AHAttr, GlobalRoute
 from .locking import locked, made_locked
+from .pd import PD
 from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
 from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
 from .qp_life import QPLife
@@ -20,20 +24,24 @@ from .qp_states import necessary
 from .requests import receive_request, send_operation
 from .wr import RecvWR, SendWR, chain, note_bad
 
+if TYPE_CHECKING:
+    from .context import Context
+
 __all__ = ["QP", "QPAttr", "QPCap", "QPConnection", "QPInitAttr", "QPInitAttrEx", "rc_init_attr"]
 
 CONNECTED = QPAttrMask(0)     # attributes of all transitions from RESET to RTS
 for _step in pairwise((QPState.RESET, QPState.INIT, QPState.RTR, QPState.RTS)):
     CONNECTED |= necessary(*_step)
 # Defaults of :func:`connected_attr`.
-_USUAL = {"qp_access_flags": AccessFlag.REMOTE_WRITE, "timeout": 14, "retry_cnt": 7, "rnr_retry": 7,
+_USUAL: dict[str, Any] = {"qp_access_flags": AccessFlag.REMOTE_WRITE, "timeout": 14, "retry_cnt": 7, "rnr_retry": 7,
           "min_rnr_timer": RNR_TIMER, "max_rd_atomic": RD_ATOMIC_MAX, "max_dest_rd_atomic": RD_ATOMIC_MAX}
 
 
-def connected_attr(peer, **attributes):
+def connected_attr(peer: QPConnection, **attributes: Any) -> QPAttr:
     """Return the :class:`QPAttr` that leads to RTS with the peer's :class:`QPConnection`."""
     route = AHAttr(is_global=1, gr=GlobalRoute(dgid=peer.gid, hop_limit=64))
-    return QPAttr(**{"rq_psn": peer.psn, "dest_qp_num": peer.qpn, "ah_attr": route} | _USUAL | attributes)
+    given: dict[str, Any] = {"rq_psn": peer.psn, "dest_qp_num": peer.qpn, "ah_attr": route}
+    return QPAttr(**given | _USUAL | attributes)
 
 
 class QP(QPLife, Closing):
@@ -52,14 +60,16 @@ class QP(QPLife, Closing):
     """
 
     @made_locked
-    def __init__(self, creator, init_attr, qp_attr=None, *, psn=None):
+    def __init__(self, creator: "PD | Context", init_attr: QPInitAttr, qp_attr: QPAttr | None = None, *,
+                 psn: int | None = None) -> None:
         instance("init_attr", init_attr, QPInitAttr)
-        self.pd = init_attr.pd if isinstance(init_attr, QPInitAttrEx) else creator
-        if not hasattr(self.pd, "mrs"):
+        pd = init_attr.pd if isinstance(init_attr, QPInitAttrEx) else creator
+        if not isinstance(pd, PD):
             raise InvalidValue("a QP is made by a PD, or by a context with a QPInitAttrEx that names a PD")
-        self.pd.check_open()
-        self.context = self.pd.context
-        init_attr.check(self.context)
+        pd.check_open()
+        init_attr.check(pd.context)
+        assert init_attr.scq is not None and init_attr.rcq is not None
+        self.pd, self.context = pd, pd.context
         if psn is not None:
             unsigned("psn", psn, wire.PSN_BITS)
         self.init_attr = replace(init_attr, cap=replace(init_attr.cap))
@@ -77,71 +87,71 @@ class QP(QPLife, Closing):
                 raise
 
     @property
-    def _users(self):
+    def _users(self) -> "list[dict[QP, None]]":
         """Tables, in the objects that this QP uses, that list their QPs."""
         return [user.qps for user in (self.pd, self.scq, self.rcq, self.srq) if user is not None]
 
     @property
-    def qp_type(self):
+    def qp_type(self) -> QPType:
         return QPType(self.init_attr.qp_type)
 
     @property
-    def generation(self):
+    def generation(self) -> int:
         """Number of this incarnation, between card and driver."""
         return self.engine.generation
 
     @property
-    def index(self):
+    def index(self) -> int:
         """Index of the QP in the card's table."""
         return self.engine.index
 
     @property
-    def sender(self):
+    def sender(self) -> Sender | None:
         """:class:`Sender` of the QP, from RTS on."""
         return self.engine.sender
 
     @property
-    def receiver(self):
+    def receiver(self) -> Receiver | None:
         """:class:`Receiver` of the QP, from RTR on."""
         return self.engine.receiver
 
     @property
-    def connection(self):
+    def connection(self) -> QPConnection:
         """:class:`QPConnection` for the peer."""
         return QPConnection(self.qp_num, self.attr.sq_psn, str(GID.of_ipv4(self.context.ip)))
 
     @locked
-    def connect(self, peer, *, path_mtu=MTU.MTU_1024, **attributes):
+    def connect(self, peer: QPConnection, *, path_mtu: MTU = MTU.MTU_1024, **attributes: Any) -> None:
         """Go from RESET to RTS with the peer's :class:`QPConnection` and further ``attributes`` of :class:`QPAttr`."""
         attr = connected_attr(peer, **{"path_mtu": path_mtu, "sq_psn": self.attr.sq_psn} | attributes)
         attr.check(CONNECTED)
         self.to_rts(attr)
 
     @locked
-    def query(self, attr_mask=None):
+    def query(self, attr_mask: int | None = None) -> tuple[QPAttr, QPInitAttr]:
         """Return copies of the current ``(QPAttr, QPInitAttr)``, with all attributes whatever ``attr_mask`` is."""
         attr = copy.deepcopy(self.attr)
         attr.qp_state = attr.cur_qp_state = self.qp_state
         attr.cap, attr.sq_draining = replace(self.cap), int(self.engine.draining)
         return attr, replace(self.init_attr, cap=replace(self.cap))
 
-    def query_data_in_order(self, op, flags=0):
+    def query_data_in_order(self, op: int, flags: int = 0) -> int:
         """Return 0: the bytes of a message may be written out of order, because late and lost packets arrive later."""
         return 0
 
-    def query_ece(self):
+    def query_ece(self) -> NoReturn:
         raise NotSupported("Failed to query ECE: there is nothing to agree on beyond the standard")
 
-    def set_ece(self, ece):
+    def set_ece(self, ece: object) -> NoReturn:
         raise NotSupported("Failed to set ECE: there is nothing to agree on beyond the standard")
 
-    def bind_mw(self, mw, mw_bind):
+    def bind_mw(self, mw: object, mw_bind: object) -> NoReturn:
         raise NotSupported("Failed to bind a memory window: there are none here")
 
     # --------------------------------------------------------------------------------------- work
 
     @locked
-    def post_send(self, wr, bad_wr=None):
+    def post_send(self, wr: SendWR, bad_wr: SendWR | None = None) -> None:
         """Queue a send work request, and those that follow it by ``next_wr``.
 
         Raises
@@ -155,7 +165,8 @@ class QP(QPLife, Closing):
             If the card has no space for the resources that the first operation other than a write needs.
         """
         cap, memory, signal_all = self.cap, self.engine.card.lender.memory, bool(self.init_attr.sq_sig_all)
-        posted, room = [], 0
+        posted: list[Operation] = []
+        room = 0
         try:
             for one in chain(wr, SendWR):
                 try:
@@ -173,16 +184,16 @@ class QP(QPLife, Closing):
         finally:
             self.engine.post_send(posted)
 
-    def _prepare(self, operation):
+    def _prepare(self, operation: Operation) -> None:
         if self.attr.standard and not self.engine.is_write(operation):
             raise NotSupported("to a standard peer this card sends RDMA writes only")
         self.engine.prepare(operation)
 
-    def _check_able(self):
+    def _check_able(self) -> None:
         if self.engine.sender is None or self.qp_state is QPState.RTR:
             raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
 
-    def _room_behind(self, posted):
+    def _room_behind(self, posted: list[Operation]) -> int:
         """Post ``posted``, clear it, and return the free space of the send queue."""
         self.engine.post_send(posted)
         posted.clear()
@@ -192,7 +203,7 @@ class QP(QPLife, Closing):
         return room
 
     @locked
-    def post_recv(self, wr, bad_wr=None):
+    def post_recv(self, wr: RecvWR, bad_wr: RecvWR | None = None) -> None:
         """Queue a receive work request, and those that follow it by ``next_wr``.
 
         Each SEND and each RDMA WRITE WITH IMMEDIATE of the peer consumes one.
@@ -222,7 +233,7 @@ class QP(QPLife, Closing):
     # ------------------------------------------------------------------------------------ closing
 
     @locked
-    def close(self):
+    def close(self) -> None:
         """Destroy the QP: when the call returns, none of its packets is in flight and none of its writes is pending.
 
         Its blocks are free, unless the QP enters TIME-WAIT: see ``departed_qps`` of

@@ -89,7 +89,7 @@ class QPAttr:
     standard: bool = field(default=False, kw_only=True)
     outstanding_log2: int = field(default=wire.PSN_OUTSTANDING_DEFAULT_LOG2, kw_only=True)
 
-    def check(self, mask):
+    def check(self, mask: int) -> None:
         """Raise InvalidValue, NotSupported or TypeError if an attribute that ``mask`` names has an invalid value."""
         for bit, reason in _ABSENT.items():
             if bit & mask:
@@ -113,7 +113,7 @@ class QPAttr:
         unsigned("probe_timeout_ns", self.probe_timeout_ns, 62)
         between("outstanding_log2", self.outstanding_log2, 1, wire.PSN_OUTSTANDING_LOG2)
 
-    def take(self, other, mask, *more):
+    def take(self, other: "QPAttr", mask: int, *more: str) -> None:
         """Copy the attributes that ``mask`` names, and the attributes ``more``, from ``other``."""
         named = [name for bit, (name, _) in _NUMBERS.items() if bit & mask]
         named += [name for bit, name in _OTHERS.items() if bit & mask]

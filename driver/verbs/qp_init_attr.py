@@ -1,13 +1,19 @@
 """Attributes with which a queue pair is created."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..operation.mailbox import EAGER_BYTES
 from ..terms.checks import Range, between, check_ranges, instance, member, unsigned
 from ..terms.enums import QPType
 from ..terms.errors import InvalidValue, NotSupported
 from ..terms.init_enums import QPInitAttrMask
+from .pd import PD
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .cq import CQ
+    from .srq import SRQ
 
 QP_WR_MAX = 1 << 20
 SGE_MAX = 16
@@ -25,11 +31,22 @@ class QPCap:
     max_recv_sge: Annotated[int, Range(0, SGE_MAX)] = 1
     max_inline_data: int = 0
 
-    def check(self):
+    def check(self) -> None:
         """Raise InvalidValue, NotSupported or TypeError if a capacity has an invalid value."""
         check_ranges(self)
         if between("max_inline_data", self.max_inline_data, 0, (1 << 32) - 1) > INLINE_MAX:
             raise NotSupported(f"max_inline_data is {self.max_inline_data}; {INLINE_MAX} at most is possible")
+
+
+def _of(holder: str | None, name: str) -> property:
+    """Return a property that is an alias of an attribute, or of an attribute of the attribute ``holder``."""
+    def get(attr: "QPInitAttr") -> object:
+        return getattr(getattr(attr, holder) if holder else attr, name)
+
+    def put(attr: "QPInitAttr", value: object) -> None:
+        setattr(getattr(attr, holder) if holder else attr, name, value)
+
+    return property(get, put)
 
 
 @dataclass
@@ -41,44 +58,33 @@ class QPInitAttr:
 
     qp_type: QPType = QPType.UD
     qp_context: object = None
-    scq: object = None
-    rcq: object = None
-    srq: object = None
+    scq: "CQ | None" = None
+    rcq: "CQ | None" = None
+    srq: "SRQ | None" = None
     cap: QPCap = field(default_factory=QPCap)
     sq_sig_all: int = 1
 
-    def __post_init__(self):
+    send_cq, recv_cq = _of(None, "scq"), _of(None, "rcq")
+    max_send_wr, max_recv_wr = _of("cap", "max_send_wr"), _of("cap", "max_recv_wr")
+    max_send_sge, max_recv_sge = _of("cap", "max_send_sge"), _of("cap", "max_recv_sge")
+    max_inline_data = _of("cap", "max_inline_data")
+
+    def __post_init__(self) -> None:
         if self.cap is None:
             self.cap = QPCap()
 
-    def check(self, context):
+    def check(self, context: "Context") -> None:
         """Raise InvalidValue, NotSupported or TypeError if these attributes cannot create a QP of ``context``."""
         instance("cap", self.cap, QPCap)
         self.cap.check()
         if member("qp_type", self.qp_type, QPType) is not QPType.RC:
             raise NotSupported(f"Failed to create QP: {QPType(self.qp_type).name} does not exist here, only RC")
         for cq in (self.scq, self.rcq):
-            if not hasattr(cq, "poll") or cq.closed or cq.context is not context:
+            if cq is None or not hasattr(cq, "poll") or cq.closed or cq.context is not context:
                 raise InvalidValue("a QP needs a send CQ and a receive CQ of its context")
         srq = self.srq
         if srq is not None and (not hasattr(srq, "post_recv") or srq.closed or srq.context is not context):
             raise InvalidValue(f"srq is {srq!r}; an open SRQ of the context is needed")
-
-
-def _of(holder, name):
-    """Return a property that is an alias of an attribute, or of an attribute of the attribute ``holder``."""
-    def get(attr):
-        return getattr(getattr(attr, holder) if holder else attr, name)
-
-    def put(attr, value):
-        setattr(getattr(attr, holder) if holder else attr, name, value)
-
-    return property(get, put)
-
-
-QPInitAttr.send_cq, QPInitAttr.recv_cq = _of(None, "scq"), _of(None, "rcq")
-for _name in ("max_send_wr", "max_recv_wr", "max_send_sge", "max_recv_sge", "max_inline_data"):
-    setattr(QPInitAttr, _name, _of("cap", _name))
 
 
 @dataclass
@@ -87,7 +93,7 @@ class QPInitAttrEx(QPInitAttr):
 
     sq_sig_all: int = 0
     comp_mask: int = 0
-    pd: object = None
+    pd: PD | None = None
     xrcd: object = None
     create_flags: int = 0
     max_tso_header: int = 0
@@ -96,7 +102,7 @@ class QPInitAttrEx(QPInitAttr):
     ind_table: object = None
     send_ops_flags: int = 0
 
-    def check(self, context):
+    def check(self, context: "Context") -> None:
         super().check(context)
         for name in ("xrcd", "create_flags", "max_tso_header", "source_qpn", "hash_conf", "ind_table",
                      "send_ops_flags"):
@@ -104,11 +110,11 @@ class QPInitAttrEx(QPInitAttr):
                 raise NotSupported(f"{name} is {getattr(self, name)!r}, and means nothing here")
         if unsigned("comp_mask", self.comp_mask, MASK_BITS) & ~int(QPInitAttrMask.PD | QPInitAttrMask.CREATE_FLAGS):
             raise NotSupported(f"comp_mask is {self.comp_mask:#x}; only a PD and no creation flags are possible")
-        if not hasattr(self.pd, "mrs") or self.pd.context is not context:
+        if not isinstance(self.pd, PD) or self.pd.context is not context:
             raise InvalidValue("a QP needs a PD of its context")
 
 
-def rc_init_attr(scq, rcq=None, **options):
+def rc_init_attr(scq: "CQ | None", rcq: "CQ | None" = None, **options: Any) -> QPInitAttr:
     """Return the attributes that most programs need.
 
     They are: RC, one CQ for both directions, queues of 128 requests each, and completions only for requests that ask

@@ -1,6 +1,7 @@
 """State machine of a queue pair: the actions of each transition."""
 
 import copy
+from typing import TYPE_CHECKING
 
 from weft.hdl.contract import abi, wire
 
@@ -23,6 +24,12 @@ from .locking import locked
 from .qp_attr import QPAttr
 from .qp_states import check_transition, necessary
 
+if TYPE_CHECKING:
+    from .context import Context
+    from .cq import CQ
+    from .pd import PD
+    from .srq import SRQ
+
 
 class QPLife:
     """Mixin of :class:`~weft.driver.verbs.qp.QP` with the state of an incarnation, which lasts from RESET to RESET.
@@ -37,12 +44,21 @@ class QPLife:
         Protocol engine of this incarnation.
     """
 
-    def _begin(self, psn):
+    context: "Context"
+    pd: "PD"
+    scq: "CQ"
+    rcq: "CQ"
+    srq: "SRQ | None"
+    closed: bool
+    attr: QPAttr
+    engine: QpEngine
+
+    def _begin(self, psn: int | None) -> None:
         self._commands = RememberedCommand(self.context.commands)
         self.context.engine.departed.make_room()
         self._begin_life(self.context.qps.new_number(), psn)
 
-    def _begin_life(self, qp_num, psn=None):
+    def _begin_life(self, qp_num: int, psn: int | None = None) -> None:
         self.qp_num = qp_num
         receives = Receives() if self.srq is None else self.srq.receives
         self.engine = QpEngine(
@@ -51,16 +67,16 @@ class QPLife:
         self.attr = QPAttr(qp_state=QPState.RESET)
         self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
 
-    def _tell(self, event_type):
+    def _tell(self, event_type: int) -> None:
         """Report an asynchronous event of this QP."""
         element = self.srq if event_type in (EventType.SRQ_LIMIT_REACHED, EventType.SRQ_ERR) else self
         self.context.async_events.append(AsyncEvent(EventType(event_type), element))
 
     @property
-    def qp_state(self):
+    def qp_state(self) -> QPState:
         return QPState.ERR if self.engine.in_error else self.attr.qp_state
 
-    def _check(self):
+    def _check(self) -> None:
         """Raise InvalidValue if the QP is closed."""
         if self.closed:
             raise InvalidValue(f"QP {self.qp_num} is closed")
@@ -68,7 +84,7 @@ class QPLife:
     # -------------------------------------------------------------------------------- transitions
 
     @locked
-    def modify(self, qp_attr, comp_mask):
+    def modify(self, qp_attr: QPAttr, comp_mask: int) -> None:
         """Change the state and the attributes that ``comp_mask`` names, according to the table of transitions.
 
         Attributes that ``comp_mask`` does not name are ignored. When the call returns, no memory access happens any
@@ -97,30 +113,30 @@ class QPLife:
             self._go(start, goal, attr, qp_attr, mask)
 
     @locked
-    def to_init(self, qp_attr):
+    def to_init(self, qp_attr: QPAttr) -> None:
         """Go to INIT with the attributes of ``qp_attr`` that the transition requires."""
         self._step(qp_attr, QPState.RESET, QPState.INIT)
 
     @locked
-    def to_rtr(self, qp_attr):
+    def to_rtr(self, qp_attr: QPAttr) -> None:
         """Go to RTR, through INIT unless the QP is in INIT already."""
         if self.qp_state is not QPState.INIT:
             self.to_init(qp_attr)
         self._step(qp_attr, QPState.INIT, QPState.RTR)
 
     @locked
-    def to_rts(self, qp_attr):
+    def to_rts(self, qp_attr: QPAttr) -> None:
         """Go to RTS, through RTR unless the QP is in RTR already."""
         if self.qp_state is not QPState.RTR:
             self.to_rtr(qp_attr)
         self._step(qp_attr, QPState.RTR, QPState.RTS)
 
-    def _step(self, qp_attr, start, goal):
+    def _step(self, qp_attr: QPAttr, start: QPState, goal: QPState) -> None:
         instance("qp_attr", qp_attr, QPAttr)
         qp_attr.qp_state = goal
         self.modify(qp_attr, necessary(start, goal))
 
-    def _go(self, start, goal, attr, given, mask):
+    def _go(self, start: QPState, goal: QPState, attr: QPAttr, given: QPAttr, mask: QPAttrMask) -> None:
         """Do the actions of a transition, or of a change of attributes within a state."""
         if start is QPState.RESET and (self.scq.overrun or self.rcq.overrun):
             raise InvalidValue(f"a CQ of QP {self.qp_num} overran")
@@ -144,7 +160,7 @@ class QPLife:
         attr.qp_state = goal
         self.attr = attr
 
-    def _start_receiving(self, attr):
+    def _start_receiving(self, attr: QPAttr) -> None:
         if self._commands.pending is not None:
             raise InvalidValue(f"the card never answered for QP {self.qp_num}; it can only be closed")
         path = Path(attr.path_mtu, attr.dest_qp_num, None, ipv4_of(attr.ah_attr.dgid), attr.ah_attr.flow_label)
@@ -171,7 +187,7 @@ class QPLife:
             raise
         self.engine.start_receiving(path, receiver)
 
-    def _start_sending(self, attr):
+    def _start_sending(self, attr: QPAttr) -> None:
         self.engine.start_sending((StandardSender if attr.standard else Sender)(
             psn=attr.sq_psn,
             pmtu=wire.PMTUS[attr.path_mtu],
@@ -183,7 +199,7 @@ class QPLife:
             max_outstanding=(1 << attr.outstanding_log2) - 1,
         ))
 
-    def _start_answering(self, psn):
+    def _start_answering(self, psn: int) -> None:
         """Start the sender of a QP in RTR because the peer requests data.
 
         The QP sends no requests in this state, but responses have to leave. They have no time-out, because the peer
@@ -193,7 +209,7 @@ class QPLife:
         attr.sq_psn = self._answering_psn = psn
         self._start_sending(attr)
 
-    def _change(self, attr, mask):
+    def _change(self, attr: QPAttr, mask: QPAttrMask) -> None:
         """Change attributes of a connected QP."""
         if mask & QPAttrMask.AV and attr.ah_attr != self.attr.ah_attr:
             raise InvalidValue("the card keeps the peer of a QP until it is reset")
@@ -202,23 +218,23 @@ class QPLife:
                                 access=attr.qp_access_flags & 0xF)
             attr.qp_access_flags = AccessFlag(attr.qp_access_flags)
         if mask & QPAttrMask.MIN_RNR_TIMER:
-            self.receiver.rnr_timer = attr.min_rnr_timer
+            self.engine.receiver.rnr_timer = attr.min_rnr_timer
         if mask & (QPAttrMask.TIMEOUT | QPAttrMask.RETRY_CNT | QPAttrMask.RNR_RETRY):
             self._set_timers(attr)
 
-    def _set_timers(self, attr):
-        self.sender.timer.limit(ack_timeout_ns(attr.timeout), attr.retry_cnt)
-        self.sender.rnr_retry = attr.rnr_retry
+    def _set_timers(self, attr: QPAttr) -> None:
+        self.engine.sender.timer.limit(ack_timeout_ns(attr.timeout), attr.retry_cnt)
+        self.engine.sender.rnr_retry = attr.rnr_retry
 
     # ------------------------------------------------------------------------------------- endings
 
-    def _stop(self):
+    def _stop(self) -> None:
         self.engine.fail(WCStatus.WR_FLUSH_ERR)
         if self.engine.told_card is not None:
             self.context.commands.finish(self.engine.told_card)
 
     @locked
-    def reset(self):
+    def reset(self) -> None:
         """Go from any state to RESET, with another PSN and, unless ``keep_qp_num`` is set, another number.
 
         Outstanding requests complete no more, and the CQs drop the completions of the QP that were not polled.
@@ -243,7 +259,7 @@ class QPLife:
         else:
             self._begin_life(self.context.qps.next_number(self.qp_num))
 
-    def _depart(self):
+    def _depart(self) -> bool:
         """Move the engine to TIME-WAIT, so that the peer still gets answers; return true if it was moved."""
         engine, card = self.engine, self.context.engine
         if not card.departed.takes(engine) or self._commands.pending is not None:
@@ -259,11 +275,11 @@ class QPLife:
                 return True
         return False
 
-    def _forget_completions(self):
+    def _forget_completions(self) -> None:
         for cq in (self.scq, self.rcq):
             cq.forget(self.qp_num)
 
-    def _still_on_card(self):
+    def _still_on_card(self) -> bool:
         settled = self._commands.settle()
         if settled is None:
             return True

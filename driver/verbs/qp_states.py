@@ -27,12 +27,12 @@ TRANSITIONS = {
 }
 
 
-def necessary(start, goal):
+def necessary(start: QPState, goal: QPState) -> Mask:
     """Return the smallest mask of a transition: STATE and the required attributes."""
     return Mask.STATE | TRANSITIONS[start, goal][0]
 
 
-def check_transition(start, goal, mask):
+def check_transition(start: QPState, goal: QPState, mask: Mask) -> None:
     """Raise InvalidValue if no transition leads from ``start`` to ``goal``, or if ``mask`` does not fit it."""
     if goal is QPState.RESET or goal is QPState.ERR and start is not QPState.RESET:
         need, may = NOTHING, NOTHING
@@ -48,6 +48,6 @@ def check_transition(start, goal, mask):
         raise InvalidValue(f"from {start.name} to {goal.name} these cannot be given: {_names(beyond)}")
 
 
-def _names(mask):
-    known = [bit.name for bit in Mask if bit & mask]
+def _names(mask: int) -> str:
+    known = [name for name, bit in Mask.__members__.items() if bit & mask]
     return ", ".join(known) or f"{int(mask):#x}"

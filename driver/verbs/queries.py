@@ -1,6 +1,8 @@
 """Queries of device and port attributes."""
 
 import errno
+from collections.abc import Callable
+from typing import NoReturn
 
 from weft.hdl.contract import abi
 
@@ -9,6 +11,7 @@ from ..terms.checks import instance
 from ..terms.errors import InvalidValue, NotSupported, PyverbsRDMAError
 from ..terms.port_enums import AtomicCap, DeviceCapFlag, GidTypeSysfs
 from .addr import GID
+from .card import Card
 from .cq import COMP_VECTORS, CQE_MAX
 from .device_attr import DeviceAttr, DeviceAttrEx, GIDEntry, PortAttr
 from .device_list import guid_of
@@ -24,13 +27,15 @@ ATOMICS = AtomicCap.HCA          # atomic with respect to each other, whatever t
 class Queries:
     """Mixin with the queries of a context, which has the attribute ``card``."""
 
+    card: Card
+    check_open: Callable[[], None]
     num_comp_vectors = COMP_VECTORS
 
     @property
-    def cmd_fd(self):
+    def cmd_fd(self) -> NoReturn:
         raise NotSupported("a context has no file: nothing of it can be given to another process")
 
-    def query_device(self):
+    def query_device(self) -> DeviceAttr:
         """Return the :class:`DeviceAttr` of the device."""
         self.check_open()
         can, guid = self.card.capabilities, guid_of(self.card.mac)
@@ -46,31 +51,31 @@ class Queries:
             max_srq_wr=QP_WR_MAX, max_srq_sge=SGE_MAX, max_pkeys=PKEYS, local_ca_ack_delay=ACK_DELAY,
             phys_port_cnt=PORTS)
 
-    def query_device_ex(self, ex_input=None):
+    def query_device_ex(self, ex_input: object = None) -> DeviceAttrEx:
         """Return the :class:`DeviceAttrEx` of the device."""
         return DeviceAttrEx(self.query_device())
 
-    def query_port(self, port_num):
+    def query_port(self, port_num: int) -> PortAttr:
         """Return the :class:`PortAttr` of a port."""
         self._check_port(port_num, f"Failed to query port {port_num}")
         return PortAttr(max_msg_sz=MESSAGE_BYTES_MAX)
 
-    def query_pkey(self, port_num, index):
+    def query_pkey(self, port_num: int, index: int) -> int:
         """Return the partition key ``index`` of a port."""
         self._check_port(port_num, f"Failed to query pkey {index} of port {port_num}", index, PKEYS)
         return FULL_MEMBER
 
-    def query_gid(self, port_num, index):
+    def query_gid(self, port_num: int, index: int) -> GID:
         """Return the :class:`GID` ``index`` of a port."""
         self._check_port(port_num, f"Failed to query gid {index} of port {port_num}", index, GIDS)
         return GID.of_ipv4(self.card.ip)
 
-    def query_gid_type(self, port_num, index):
+    def query_gid_type(self, port_num: int, index: int) -> GidTypeSysfs:
         """Return the type of the GID ``index`` of a port."""
         self._check_port(port_num, f"Failed to query gid type of port {port_num} and gid index {index}", index, GIDS)
         return GidTypeSysfs.ROCE_V2
 
-    def query_gid_ex(self, port_num, gid_index, flags=0):
+    def query_gid_ex(self, port_num: int, gid_index: int, flags: int = 0) -> GIDEntry:
         """Return the :class:`GIDEntry` ``gid_index`` of a port."""
         self._check_port(port_num, f"Failed to query gid table of port {port_num} in index {gid_index}")
         instance("gid_index", gid_index, int)
@@ -78,7 +83,7 @@ class Queries:
             raise PyverbsRDMAError(f"Failed to query gid table of port {port_num} in index {gid_index}", errno.ENODATA)
         return GIDEntry(str(GID.of_ipv4(self.card.ip)))
 
-    def query_gid_table(self, max_entries, flags=0):
+    def query_gid_table(self, max_entries: int, flags: int = 0) -> list[GIDEntry]:
         """Return all :class:`GIDEntry`; raise PyverbsRDMAError if there are more than ``max_entries``."""
         self.check_open()
         instance("max_entries", max_entries, int)
@@ -86,10 +91,10 @@ class Queries:
             raise PyverbsRDMAError("Failed to query gid tables of the device", -errno.EINVAL)
         return [self.query_gid_ex(1, 0)]
 
-    def query_rt_values_ex(self, comp_mask=1):
+    def query_rt_values_ex(self, comp_mask: int = 1) -> NoReturn:
         raise NotSupported("Failed to query real time values: the card has no clock that can be read")
 
-    def _check_port(self, port_num, what, index=0, most=1):
+    def _check_port(self, port_num: int, what: str, index: int = 0, most: int = 1) -> None:
         self.check_open()
         for name, value in (("port_num", port_num), ("index", index)):
             instance(name, value, int)

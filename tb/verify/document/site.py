@@ -8,7 +8,6 @@ from griffe import Extension
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[3]
-API = ROOT / "sim_build/api/weft"     # links to the import packages in one folder, as mkdocstrings expects them
 TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([\w.]+)</code>")
@@ -38,15 +37,6 @@ def _modules(place):
         parts = file.relative_to(ROOT).with_suffix("").parts
         if not any(part.startswith("_") for part in parts):
             yield ".".join(("weft", *parts))
-
-
-def on_startup(**_):
-    """Link the import packages into one folder."""
-    API.mkdir(parents=True, exist_ok=True)
-    for top in ("hdl", "driver", "model", "tb"):
-        link = API / top
-        if not link.is_symlink():
-            link.symlink_to(ROOT / top)
 
 
 def on_config(config):

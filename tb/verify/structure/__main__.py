@@ -1,4 +1,4 @@
-"""``python -m weft.tb.verify.structure``: sizes of the source tree and its imports."""
+"""``python -m weft.tb.verify.structure``: sizes of the source tree, its imports and annotations."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ WIDTH = 110       # columns, where the output is no terminal
 
 @app.command()
 def main(root: Annotated[Path, typer.Option(help="Checkout to measure.", exists=True, file_okay=False)] = ROOT):
-    """Print folders, files and lines by part, the largest files and functions, import edges and simulator builds."""
+    """Print folders, files and lines by part, the largest files and functions, annotations, imports and builds."""
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH
@@ -35,6 +35,10 @@ def main(root: Annotated[Path, typer.Option(help="Checkout to measure.", exists=
     rows.add_row("largest elaborate", f"{hardware.lines} lines", hardware.where)
     rows.add_row(f"functions of more than {measure.ARGUMENTS_MAX} arguments", f"{len(many)}",
                  ", ".join(sorted({function.where.split(":")[0] for function in many})[:3]))
+    if checked := measure.functions(root, measure.checked_files(root)):
+        annotated = sum(function.annotated for function in checked)
+        rows.add_row("annotated functions of the type-checked packages", f"{100 * annotated / len(checked):.1f} %",
+                     f"{annotated} of {len(checked)}")
     if root.resolve() == ROOT:
         count, upward = measure.import_edges()
         rows.add_row("import edges between folders", f"{count}", "")

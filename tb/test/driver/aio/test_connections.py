@@ -130,3 +130,22 @@ def test_many_at_a_time():
         listener.close()
 
     run(program)
+
+
+def test_nothing_more_comes_after_a_reset_of_the_card():
+    async def program(server, client):
+        listener = AsyncListener(server.aio, server.pd, 7471)
+        accepted = asyncio.create_task(serve(listener))
+        async with await connect(client.aio, client.pd, "10.0.0.1", 7471) as end:
+            async with await accepted as peer:
+                client.aio.context.reset()
+                await end.wait_disconnected()
+                with pytest.raises(PyverbsRDMAError, match="there is no connection"):
+                    await end.disconnect()
+                await peer.disconnect()
+        listener.close()
+
+    async def serve(listener):
+        return await (await listener.get_request()).accept()
+
+    run(program)

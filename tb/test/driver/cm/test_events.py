@@ -198,6 +198,36 @@ def test_who_waits_for_nothing_is_told():
                 CMID(event, listen_id=on)
 
 
+def test_an_acknowledged_event_asks_for_no_connection():
+    with Hosts(), CMEventChannel() as channel, listening(channel) as on:
+        on.identifier.tell(EventType.CONNECT_REQUEST)
+        event = CMEvent(channel)
+        event.ack_cm_event()
+        assert event.connection is None and event.event_str() == ""
+        with pytest.raises(PyverbsRDMAError, match="asks for no connection"):
+            CMID(event, listen_id=on)
+
+
+def test_a_request_may_become_the_child_of_a_cmid_whose_calls_wait():
+    def server():
+        channel = CMEventChannel()
+        with listening(channel), listener(port="7472") as other:
+            with CMID(expect(channel, EventType.CONNECT_REQUEST), listen_id=other) as cmid:
+                cmid.reject(b"no")
+
+    def client():
+        with caller() as cmid, pytest.raises(PyverbsRDMAError, match="REJECTED"):
+            cmid.connect()
+
+    with Hosts() as hosts:
+        hosts.run(server, client)
+
+
+def test_a_cmid_without_a_device_has_no_device_name():
+    with Hosts(), CMEventChannel() as channel, CMID(channel) as cmid:
+        assert cmid.dev_name is None and cmid.context is None and cmid.pd is None and cmid.qpn is None
+
+
 def test_a_channel_with_cmids_on_two_cards():
     with Hosts() as hosts:
         channel = CMEventChannel()

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from weft.driver.terms.enums import MTU, AccessFlag, QPState, ReregFlag, SendFlags, WCStatus, WROpcode
-from weft.driver.terms.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError
+from weft.driver.terms.enums import MTU, AccessFlag, QPState, QPType, ReregFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.errors import InvalidValue, PyverbsError, PyverbsRDMAError, PyverbsUserError
 from weft.driver.terms.port_enums import GidType, LinkLayer, NodeType, PortState
 from weft.driver.verbs.addr import GID, AHAttr, GlobalRoute
 from weft.driver.verbs.cq import CQ, CompChannel
@@ -60,6 +60,25 @@ def test_devices_are_found_by_name(names):
         assert PD(one).handle != PD(two).handle
     with Context(name=names[0]) as again:
         assert again.card is not one.card
+
+
+def test_a_device_is_removed_by_the_name_in_the_list():
+    _, (device, _), _ = connected_pair(seed=1)
+    before = get_device_list()
+    add_device(device, mac=MACS[0], ip=IPS[0])
+    [listed] = [device for device in get_device_list() if device not in before]
+    with Context(name=listed.name), pytest.raises(PyverbsRDMAError, match="the device weft0 is open"):
+        remove_device(listed.name)
+    remove_device(listed.name)
+    assert get_device_list() == before
+
+
+def test_a_context_is_no_pd(names):
+    with Context(name=names[0]) as context, PD(context) as pd, CQ(cqe=4, context=context) as cq, MR(pd, 64, 0) as mr:
+        for call in (lambda: QP(context, rc_init_attr(cq)), lambda: mr.rereg(ReregFlag.CHANGE_PD, context),
+                     lambda: QP(context, QPInitAttrEx(qp_type=QPType.RC, scq=cq, rcq=cq, pd=context))):
+            with pytest.raises(InvalidValue, match="PD"):
+                call()
 
 
 def test_a_device_tells_what_it_is(names):

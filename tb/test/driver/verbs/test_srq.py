@@ -107,7 +107,8 @@ def test_a_context_makes_an_srq_with_a_pd():
     srq = SRQ(context, SrqInitAttrEx(7, 2, 3, pd=pd))
     assert srq.query() == SrqAttr(7, 2, 3) and srq in pd.srqs and srq.get_srq_num()
     srq.close()
-    for attr, kind in ((SrqInitAttrEx(), InvalidValue), (SrqInitAttrEx(pd=pd, srq_type=1), NotSupported),
+    for attr, kind in ((SrqInitAttrEx(), InvalidValue), (SrqInitAttr(), InvalidValue),
+                       (SrqInitAttrEx(pd=context), InvalidValue), (SrqInitAttrEx(pd=pd, srq_type=1), NotSupported),
                        (SrqInitAttrEx(0, pd=pd), InvalidValue), (SrqInitAttrEx(5, 17, pd=pd), InvalidValue),
                        (SrqInitAttrEx(5, srq_limit=6, pd=pd), InvalidValue)):
         with pytest.raises(kind):
