@@ -167,6 +167,34 @@ class Device(abc.ABC):
         """
         raise NotSupported("this back end cannot map pages that other processes share")
 
+    def attach(self, memory, address, size, va, page_bytes):
+        """Give the card whole pages of another process, and return them as a :class:`DmaBuffer` at ``va``.
+
+        :meth:`detach` ends that.
+
+        Parameters
+        ----------
+        memory : object
+            ``read(address, length)`` returns bytes within a page, or raises
+            :class:`~weft.driver.device.attached.MemoryFault`. ``write(address, data)`` ignores missing pages.
+        address, size : int
+            Range in ``memory``, of whole pages of 4 KiB.
+        va : int
+            Address of the range in work requests.
+        page_bytes : int
+            4096, or 2 MiB if ``va`` and ``address`` are equal within such a page.
+
+        Raises
+        ------
+        NotSupported
+            If this back end cannot.
+        """
+        raise NotSupported("this back end cannot access memory of other processes")
+
+    def detach(self, buffer):
+        """Release a buffer of :meth:`attach`. Requires that the card does not have its addresses any more."""
+        raise NotSupported("this back end cannot access memory of other processes")
+
     def buffer_at(self, va, length):
         """Return the :class:`DmaBuffer` of :meth:`alloc` or :meth:`pin` that contains a range.
 
