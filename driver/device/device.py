@@ -8,6 +8,7 @@ import abc
 import threading
 
 from ..terms.errors import NotSupported
+from .attached import ForeignMemory
 
 
 class _View:
@@ -167,6 +168,31 @@ class Device(abc.ABC):
             If this back end cannot.
         """
         raise NotSupported("this back end cannot map pages that other processes share")
+
+    def attach(self, memory: ForeignMemory, address: int, size: int, va: int, page_bytes: int) -> DmaBuffer:
+        """Give the card whole pages of another process, and return their buffer; :meth:`detach` ends that.
+
+        Parameters
+        ----------
+        memory : ForeignMemory
+            Memory of the process.
+        address, size : int
+            Range in ``memory``, of whole pages of 4 KiB.
+        va : int
+            Address of the range in work requests.
+        page_bytes : int
+            4096, or 2 MiB if ``va`` and ``address`` are equal within such a page.
+
+        Raises
+        ------
+        NotSupported
+            If this back end cannot.
+        """
+        raise NotSupported("this back end cannot access memory of other processes")
+
+    def detach(self, buffer: DmaBuffer) -> None:
+        """Release a buffer of :meth:`attach`. Requires that the card does not have its addresses any more."""
+        raise NotSupported("this back end cannot access memory of other processes")
 
     def buffer_at(self, va: int, length: int) -> DmaBuffer:
         """Return the :class:`DmaBuffer` of :meth:`alloc` or :meth:`pin` that contains a range.

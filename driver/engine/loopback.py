@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 from weft.hdl.contract import abi, wire
 
+from ..device.attached import MemoryFault
+
 BURST = 16       # descriptors of one QP before the next QP is served
 _WORD = (1 << 32) - 1
 
@@ -103,7 +105,11 @@ class Loopback:
             return False
         if packet.length:
             target, at = self._place(peer, packet.rkey, packet.va)
-            target.write(at, packet.inline or self._read(qp, lkey, local_va, packet.length))
+            try:
+                target.write(at, packet.inline or self._read(qp, lkey, local_va, packet.length))
+            except MemoryFault:
+                self._report(qp, abi.ReportKind.TX_ERROR, packet, reason=abi.Reason.DMA_ERROR)
+                return False
         self._next[peer] = (packet.psn + 1) & _WORD
         return True
 

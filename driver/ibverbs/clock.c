@@ -59,6 +59,23 @@ static uint64_t counter_of_machine(void) {
     return value;
 }
 
+/* Do what the program's action for the signal asks for. The return from the trap's handler restores the mask. */
+static void pass_on(int number, siginfo_t *info, void *context) {
+    struct sigaction to = noted;
+    int sent = info->si_code <= 0; /* by a process, not by a fault, which repeats */
+    if (to.sa_handler == SIG_IGN && sent) return;
+    if (to.sa_handler == SIG_DFL || to.sa_handler == SIG_IGN) {
+        NEXT(sigaction)(number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+        if (sent) raise(number);
+        return;
+    }
+    if (to.sa_flags & (int)SA_RESETHAND) noted = (struct sigaction){ .sa_handler = SIG_DFL };
+    if (!(to.sa_flags & SA_NODEFER)) sigaddset(&to.sa_mask, number);
+    pthread_sigmask(SIG_BLOCK, &to.sa_mask, NULL);
+    if (to.sa_flags & SA_SIGINFO) to.sa_sigaction(number, info, context);
+    else to.sa_handler(number);
+}
+
 static void on_trap(int number, siginfo_t *info, void *context) {
     greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
     uintptr_t at = (uintptr_t)registers[REG_RIP];
@@ -73,9 +90,7 @@ static void on_trap(int number, siginfo_t *info, void *context) {
         if (length == 3) registers[REG_RCX] = 0;
         registers[REG_RIP] += length;
         errno = error;
-    } else if (noted.sa_flags & SA_SIGINFO) noted.sa_sigaction(number, info, context);
-    else if (noted.sa_handler != SIG_DFL && noted.sa_handler != SIG_IGN) noted.sa_handler(number);
-    else NEXT(sigaction)(SIGSEGV, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    } else pass_on(number, info, context);
 }
 
 static int trap(void) {

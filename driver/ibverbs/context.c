@@ -60,7 +60,6 @@ PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device) {
 
 PUBLIC int ibv_close_device(struct ibv_context *context) {
     struct context *c = context_of(context);
-    pages_forget(c);
     hang_up(c);
     free(c);
     return 0;
@@ -128,7 +127,7 @@ PUBLIC void ibv_ack_async_event(struct ibv_async_event *event) {
     pthread_mutex_unlock(mutex);
 }
 
-PUBLIC int ibv_fork_init(void) { return 0; } /* a child gets private pages: see pages.c */
+PUBLIC int ibv_fork_init(void) { return 0; } /* registered memory is not changed: see mr.c */
 
 PUBLIC enum ibv_fork_status ibv_is_fork_initialized(void) { return IBV_FORK_UNNEEDED; }
 

@@ -8,7 +8,7 @@ import enum
 
 from weft.hdl.contract.layout import Field, Layout
 
-VERSION = 1
+VERSION = 2
 MESSAGE_BYTES_MAX = 1 << 16
 SENTENCE_BYTES_MAX = 400
 FILES_MAX = 4               # with one message
@@ -56,7 +56,7 @@ class Kind(enum.IntEnum):
     """Kind of an object that a handle names."""
 
     PD = 1
-    FILE = 2
+    MEMORY = 2
     MR = 3
     CHANNEL = 4
     CQ = 5
@@ -109,19 +109,18 @@ CONN_PARAM = (("qp_num", 32), *((name, 8) for name in (
     "rnr_retry_count", "_padding")), _PRIVATE)
 ADDRESSES = tuple((name, 32) for name in ("src_ip", "src_port", "dst_ip", "dst_port"))
 _ID = ("handle", 32)
+_PLACE = (("address", 64, "Of the region's first byte in the program's memory."),
+          ("iova", 64, "Of the region's first byte in work requests."), ("length", 64),
+          ("memory", 32, "Handle of SHARE."), ("_reserved", 32))
 
-PIECE = _layout("piece", ("file", 32), ("_reserved", 32), ("offset", 64), ("length", 64))
-
-# Request and answer of each opcode. Comments name files that accompany a message, and data that follows its body.
+# Request and answer of each opcode. Comments name files that accompany a message.
 MESSAGES = {
     Opcode.HELLO: (NOTHING, WELCOME),       # files: bell, the daemon's doorbell, the program's, asynchronous events
     Opcode.QUERY_DEVICE: (NOTHING, DEVICE),
     Opcode.ALLOC_PD: (NOTHING, HANDLE),
-    Opcode.SHARE: (_layout("share", ("size", 64)), HANDLE),          # file: pages that cannot shrink
-    Opcode.REG_MR: (_layout("reg_mr", ("pd", 32), ("access", 32), ("length", 64), ("iova", 64), ("count", 32),
-                            ("_reserved", 32)), KEYS),               # PIECEs: whole pages, the first one contains iova
-    Opcode.REREG_MR: (_layout("rereg_mr", ("handle", 32), ("flags", 32), ("pd", 32), ("access", 32), ("length", 64),
-                              ("iova", 64), ("count", 32), ("_reserved", 32)), KEYS),
+    Opcode.SHARE: (NOTHING, HANDLE),                                 # file: /proc/self/mem of the program
+    Opcode.REG_MR: (_layout("reg_mr", ("pd", 32), ("access", 32), *_PLACE), KEYS),
+    Opcode.REREG_MR: (_layout("rereg_mr", ("handle", 32), ("flags", 32), ("pd", 32), ("access", 32), *_PLACE), KEYS),
     Opcode.CREATE_CHANNEL: (NOTHING, HANDLE),                        # file: COMP_EVENTs
     Opcode.CREATE_CQ: (_layout("create_cq", ("user", 64), ("cqe", 32), ("channel", 32, "0 for none."),
                                ("comp_vector", 32), ("_reserved", 32)), CREATED_CQ),      # file: ring of WC_SLOTs
@@ -171,4 +170,4 @@ MESSAGES = {
 def layouts():
     """Return all layouts by name, including those of requests and answers."""
     pairs = (layout for pair in MESSAGES.values() for layout in pair)
-    return {layout.name: layout for layout in (REQUEST, ANSWER, PIECE, *pairs) if layout is not NOTHING}
+    return {layout.name: layout for layout in (REQUEST, ANSWER, *pairs) if layout is not NOTHING}

@@ -69,5 +69,3 @@ class Limit(enum.IntEnum):
     SLOTS_LOG2 = 22
     SGES = 16
     INLINE_BYTES = 256
-    PIECES = 1024
-    FILE_BYTES = 1 << 40

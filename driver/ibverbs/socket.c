@@ -55,7 +55,7 @@ static int tell(int socket, const struct call *call) {
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
         c->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(c), &call->file, sizeof(int));
+        memcpy(CMSG_DATA(c), call->file, sizeof(int));
     }
     ssize_t n;
     do n = sendmsg(socket, &message, MSG_NOSIGNAL);

@@ -42,6 +42,8 @@ struct device {
 struct context {
     int socket, doorbell, wake;
     pthread_mutex_t lock; /* of the socket: one call at a time */
+    pid_t owner; /* process whose memory the daemon has, under the handle `memory` */
+    uint32_t memory;
     struct weft_bell *bell;
     uint8_t gid[16];
     struct weft_device attr;
@@ -93,7 +95,7 @@ struct call {
     unsigned opcode;
     const void *body, *tail;
     size_t size, tail_size;
-    int file; /* sent along, unless it is 0 */
+    const int *file; /* sent along, unless it is NULL */
     void *answer;
     size_t answer_size;
     int *files; /* received files */
@@ -145,28 +147,3 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 struct ibv_srq *create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *attr);
 int get_srq_num(struct ibv_srq *srq, uint32_t *number);
-
-/* pages.c: memory that the card and this process share. */
-struct share;
-int pages_share(struct context *c, void *start, size_t length, int access, struct share **share,
-                struct weft_piece *pieces, uint32_t *count);
-void pages_leave(struct share *share);
-void pages_forget(struct context *c);
-/* segments.c: contiguous pages of one protection. */
-struct segment {
-    uintptr_t start, end;
-    int shared, protection;
-    ino_t inode;
-};
-int pages_are_of(uintptr_t start, uintptr_t end, ino_t inode);
-int pages_permitted(uintptr_t start, uintptr_t end, int wanted);
-int pages_run(uintptr_t at, struct segment *run);
-void pages_make_private(uintptr_t from, uintptr_t to, int file, off_t offset);
-/* copy.c */
-struct pages {
-    int file, protection;
-    off_t offset; /* in the file */
-    uintptr_t start;
-    size_t size;
-};
-int copy_into(const struct pages *pages);

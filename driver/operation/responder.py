@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from weft.hdl.contract import wire
 from weft.hdl.contract.abi import AccessFlag
 
+from ..device.attached import MemoryFault
 from ..protocol.message_end import ATOMICS, SEQUENCE_BITS, Kind, MessageEnd, place
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus
@@ -257,7 +258,7 @@ class Responder:
         self._fetches -= 1
         try:
             syndrome = (self._read if entry.end.kind is Kind.READ else self._atomic)(entry)
-        except Refused:
+        except (Refused, MemoryFault):
             syndrome = ACCESS
         entry.syndrome, entry.done = syndrome, syndrome is None
         return True

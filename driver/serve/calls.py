@@ -6,19 +6,18 @@ Each function maps ``(client, request, tail, files)`` to the fields of the answe
 import os
 from ipaddress import IPv6Address
 
-from ..ibverbs.messages import PIECE, QP_CAP, Kind, Opcode
+from ..ibverbs.messages import QP_CAP, Kind, Opcode
 from ..ibverbs.rings import Limit
 from ..terms.enums import QPAttrMask, ReregFlag
 from ..terms.errors import InUse, InvalidValue
 from ..verbs.addr import GID, AHAttr, GlobalRoute
 from ..verbs.device_list import guid_of
-from ..verbs.mr import MR
 from ..verbs.pd import PD
 from ..verbs.qp import QPAttr, QPCap, QPInitAttr
 from ..verbs.srq import SrqAttr, SrqInitAttr
 from .client import EventPipe
 from .completion_queue import ServedCQ
-from .program_memory import PAGE, Pieces, SharedFile
+from .program_memory import Place, ProgramMemory, ServedMR
 from .quota import What
 from .ring import Violation
 from .work_queues import ServedQP, ServedSRQ
@@ -64,64 +63,40 @@ def alloc_pd(client, _request, _tail, _files):
     return {"handle": client.add(Kind.PD, PD(client.open()))}, []
 
 
-def share(client, request, _tail, files):
+def share(client, _request, _tail, files):
     if len(files) != 1:
         raise Violation(f"{len(files)} files where one is shared")
-    amounts = {What.MEMORY: request.size, What.MAPPINGS: 1}
+    amounts = {What.DESCRIPTORS: 1}
     client.account.check(amounts)
-    return {"handle": client.add(Kind.FILE, SharedFile(client.open().device, files[0], request.size), amounts)}, []
+    return {"handle": client.add(Kind.MEMORY, ProgramMemory(files[0], client.end), amounts)}, []
 
 
-def _pieces(client, request, tail):
-    """Return the memory that a request names, as :class:`Pieces`."""
-    if request.count > Limit.PIECES or len(tail) != request.count * PIECE.size_bytes:
-        raise Violation(f"{request.count} pieces in {len(tail)} bytes")
-    pieces = [PIECE.unpack(tail[at : at + PIECE.size_bytes]) for at in range(0, len(tail), PIECE.size_bytes)]
-    return Pieces(request.iova // PAGE * PAGE,
-                  [(client.find(Kind.FILE, piece.file), piece.offset, piece.length) for piece in pieces])
-
-
-class ServedMR(MR):
-    """Memory region of a client; parameters are those of :class:`MR`, with a :class:`Pieces` as ``buffer``."""
-
-    def __init__(self, creator, length, access, address, *, buffer):
-        super().__init__(creator, length, access, address, buffer=buffer)
-        self.pieces = buffer
-        buffer.use(1)
-
-    def _place(self, lent, buffer, address, length):
-        # The files determine the page size: memory around the region may not belong to the program.
-        self._page_bytes = buffer.page_bytes
-        super()._place(lent, buffer, address, length)
-
-    def take_over(self, pieces):
-        """Replace the memory of the region by ``pieces``."""
-        pieces.use(1)
-        self.pieces.use(-1)
-        self.pieces = pieces
-
-    def forget(self):
-        super().forget()
-        self.pieces.use(-1)
+def _place(client, request):
+    """Return the :class:`Place` of a region, and its cost."""
+    place = Place(client.find(Kind.MEMORY, request.memory), request.address, request.length, request.iova)
+    return place, {What.MEMORY: place.size}
 
 
 def _keys(handle, mr):
     return {"handle": handle, "lkey": mr.lkey, "rkey": mr.rkey}
 
 
-def reg_mr(client, request, tail, _files):
-    pieces = _pieces(client, request, tail)
-    mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=pieces)
-    return _keys(client.add(Kind.MR, mr), mr), []
+def reg_mr(client, request, _tail, _files):
+    place, amounts = _place(client, request)
+    client.account.check(amounts)
+    mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=place)
+    return _keys(client.add(Kind.MR, mr, amounts), mr), []
 
 
-def rereg_mr(client, request, tail, _files):
+def rereg_mr(client, request, _tail, _files):
     mr, flags = client.find(Kind.MR, request.handle), ReregFlag(request.flags)
     pd = client.find(Kind.PD, request.pd) if flags & ReregFlag.CHANGE_PD else None
-    pieces = _pieces(client, request, tail) if flags & ReregFlag.CHANGE_TRANSLATION else None
-    mr.rereg(flags, pd, request.iova, request.length, request.access, buffer=pieces)
-    if pieces is not None:
-        mr.take_over(pieces)
+    place, amounts = _place(client, request) if flags & ReregFlag.CHANGE_TRANSLATION else (None, None)
+    if amounts:
+        client.account.check(amounts)
+    mr.rereg(flags, pd, request.iova, request.length, request.access, buffer=place)
+    if amounts:
+        client.recharge(Kind.MR, request.handle, amounts)
     return _keys(request.handle, mr), []
 
 
@@ -243,7 +218,7 @@ def _users(kind, thing):
         return len(thing.qps) + len(thing.srqs) + len(thing.mrs)
     if kind in (Kind.CQ, Kind.SRQ):
         return len(thing.qps)
-    return thing.users if kind is Kind.CHANNEL else 0
+    return thing.users if kind in (Kind.CHANNEL, Kind.MEMORY) else 0
 
 
 def destroy(client, request, _tail, _files):

@@ -11,7 +11,7 @@ from ..terms.enums import WCOpcode
 from ..terms.errors import InvalidValue, NoRoom
 from ..verbs.context import Context
 from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, What
-from .ring import Violation
+from .ring import Ended, Violation
 from .shared_memory import Given, create, ordered, words_of
 
 POSTED, ASLEEP, TOLD, WAITING, WAITED, CLOCK = (
@@ -239,6 +239,10 @@ class Client:
             for channel in self.objects[kind].values():
                 channel.flush()
 
+    def end(self):
+        """Note that the program has ended, before its connection shows that."""
+        self.violated = self.violated or Ended("it has ended")
+
     def fall_asleep(self):
         """Request doorbells, because the daemon is about to sleep."""
         self.bell[ASLEEP] = 1
@@ -269,9 +273,9 @@ class Client:
             channel.close()
         if self.context is not None:
             self.context.close()
-        for file in list(self.objects[Kind.FILE].values()):
-            file.users = 0
-            file.close()
+        for memory in self.objects[Kind.MEMORY].values():
+            memory.users = 0
+            memory.close()
         for pipe in (self.async_events, *self.objects[Kind.CHANNEL].values()):
             pipe.close()
         self.objects, self._charges = {kind: {} for kind in Kind}, {}

@@ -24,7 +24,7 @@ from ..verbs.device_list import open_card
 from . import calls, connection_calls
 from .client import Client
 from .quota import Account, of_this_process
-from .ring import Violation
+from .ring import Ended, Violation
 from .shared_memory import fence
 
 ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
@@ -115,9 +115,11 @@ class Daemon:
         """Call a method of a client; drop the client if that raises a Violation."""
         try:
             return bool(method())
+        except Ended:
+            self.drop(client)
         except Violation as violation:
             self.drop(client, f"was dropped: {violation}")
-            return True
+        return True
 
     def _sleep(self):
         clients = list(self.clients.values())

@@ -1,87 +1,129 @@
-"""Memory of programs: files that they share, and regions made of pieces of files."""
+"""Memory of programs, and regions of it."""
 
-from ..device.device import DmaBuffer
-from ..ibverbs.rings import Limit
+import contextlib
+import ctypes
+import fcntl
+import os
+
+from ..device.attached import PAGE, MemoryFault
 from ..terms.errors import InUse, InvalidValue
-from .shared_memory import check_sealed
+from ..verbs.mr import MR
 
-PAGE = 4096
+LARGE_PAGE = 2 << 20
+ADDRESS_END = 1 << 56       # of any processor's user space
+_PROC_SUPER_MAGIC = 0x9FA0
 
 
-class SharedFile:
-    """Pages of a program that the card may use.
+class ProgramMemory:
+    """Address space of a program, through its file ``/proc/self/mem``.
+
+    The kernel checks permission when the program opens the file, not at an access. A page's protection does not
+    restrict the access, except that it cannot write to a file that the program has not opened for writing.
+
+    Parameters
+    ----------
+    file : int
+        Descriptor of the program; a duplicate is kept.
+    ended : callable()
+        Called when the address space does not exist any more: the program has ended or called ``exec``.
 
     Attributes
     ----------
     users : int
-        Number of regions that have a piece of the file.
+        Number of regions.
+
+    Raises
+    ------
+    InvalidValue
+        If the file is another one.
     """
 
-    def __init__(self, device, file, size):
-        if not 0 < size <= Limit.FILE_BYTES or size % PAGE:
-            raise InvalidValue(f"{size} bytes are no whole pages, or too many")
-        check_sealed(file, size)
-        self.device, self.size, self.users = device, size, 0
-        self.buffer = device.map(file, 0, size)
+    def __init__(self, file, ended=lambda: None):
+        _check(file)
+        self._file, self._ended, self.users = os.dup(file), ended, 0
+
+    def read(self, address, length):
+        """Return bytes within a page.
+
+        Raises
+        ------
+        MemoryFault
+            If the program has no such page, or no memory any more.
+        """
+        try:
+            data = os.pread(self._file, length, address)
+        except OSError as error:
+            raise MemoryFault(f"{length} bytes at {address:#x}: {error.strerror}") from None
+        if not data:
+            self._ended()
+            raise MemoryFault("the program has no memory any more")
+        return data
+
+    def write(self, address, data):
+        """Write bytes within a page, if the program has it."""
+        with contextlib.suppress(OSError):
+            if not os.pwrite(self._file, data, address):
+                self._ended()
 
     def close(self):
         if self.users:
-            raise InUse(f"{self.users} memory regions use the file")
-        self.device.free(self.buffer)
+            raise InUse(f"{self.users} memory regions are in the memory")
+        os.close(self._file)
 
 
-class Pieces(DmaBuffer):
-    """Range of a program's addresses, made of pieces of files.
+def _check(file):
+    """Raise InvalidValue unless a file is some process's memory, which cannot block and has no size."""
+    about = (ctypes.c_long * 64)()
+    kind = about[0] if ctypes.CDLL(None).fstatfs(file, about) == 0 else None
+    if (kind != _PROC_SUPER_MAGIC or not os.readlink(f"/proc/self/fd/{file}").endswith("/mem")
+            or fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR):
+        raise InvalidValue("the program's /proc/self/mem is needed, opened for reading and writing")
+
+
+class Place:
+    """Range of a program's memory, of whole pages.
 
     Parameters
     ----------
-    va : int
-        Address of the first page.
-    pieces : list of (SharedFile, offset, length)
-        Whole pages.
+    memory : ProgramMemory
+    address, length : int
+        Bytes in the program's memory.
+    iova : int
+        Address of the first byte in work requests.
+
+    Raises
+    ------
+    InvalidValue
+        If the range wraps, or the addresses differ within a page.
     """
 
-    def __init__(self, va, pieces):
-        self.va, self._pieces, self._starts, self.size = va, pieces, [], 0
-        for file, offset, length in pieces:
-            if offset % PAGE or length % PAGE or not 0 <= offset < offset + length <= file.size:
-                raise InvalidValue(f"{length} bytes from {offset} on are no whole pages of a file of {file.size} bytes")
-            self._starts.append(self.size)
-            self.size += length
-        self.page_bytes = self._page_bytes()
+    def __init__(self, memory, address, length, iova):
+        if not 0 < length <= ADDRESS_END - address or (address - iova) % PAGE:
+            raise InvalidValue(f"{length} bytes at {address:#x} cannot be registered at {iova:#x}")
+        self.memory, self.address, self.va = memory, address // PAGE * PAGE, iova // PAGE * PAGE
+        self.size = -(-(address + length) // PAGE) * PAGE - self.address
 
-    def _page_bytes(self):
-        """Return the page size: large if all files have large pages and the addresses are aligned like the files."""
-        large, va = max((file.buffer.page_bytes for file, _, _ in self._pieces), default=PAGE), self.va
-        for number, (file, offset, length) in enumerate(self._pieces):
-            if file.buffer.page_bytes < large or (va - offset) % large or number and va % large:
-                return PAGE
-            va += length
-        return large
+    @property
+    def page_bytes(self):
+        """Page size: large for 4 MiB and more, if both addresses are equal within a large page."""
+        return LARGE_PAGE if self.size >= 2 * LARGE_PAGE and (self.address - self.va) % LARGE_PAGE == 0 else PAGE
 
-    def use(self, more):
-        """Add ``more`` to the number of users of each file."""
-        for file, _, _ in self._pieces:
-            file.users += more
+    def attach(self, device, lent):
+        """Give the pages to the card, and return their buffer; ``lent`` takes them back."""
+        buffer = device.attach(self.memory, self.address, self.size, self.va, self.page_bytes)
+        lent.callback(device.detach, buffer)
+        self.memory.users += 1
+        lent.callback(self._leave)
+        return buffer
 
-    def _parts(self, offset, length):
-        """Yield ``(file, offset in the file, bytes)`` for each part of a range."""
-        if offset < 0 or length < 0 or offset + length > self.size:
-            raise InvalidValue(f"{length} bytes from {offset} on leave a buffer of {self.size} bytes")
-        for (file, at, size), start in zip(self._pieces, self._starts, strict=True):
-            first, end = max(offset, start), min(offset + length, start + size)
-            if first < end:
-                yield file, at + first - start, end - first
+    def _leave(self):
+        self.memory.users -= 1
 
-    def physical(self, offset=0):
-        file, at, _ = next(self._parts(offset, 1))
-        return file.buffer.physical(at)
 
-    def read(self, offset, length):
-        return b"".join(file.buffer.read(at, n) for file, at, n in self._parts(offset, length))
+class ServedMR(MR):
+    """Memory region of a program: an :class:`MR` with a :class:`Place` as its ``buffer``."""
 
-    def write(self, offset, data):
-        done = 0
-        for file, at, n in self._parts(offset, len(data)):
-            file.buffer.write(at, data[done : done + n])
-            done += n
+    def _place(self, lent, buffer, address, length):
+        buffer = buffer.attach(self.context.device, lent)
+        self._page_bytes = buffer.page_bytes
+        super()._place(lent, buffer, address, length)

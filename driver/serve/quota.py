@@ -1,8 +1,8 @@
 """Quotas of the daemon's resources, per program and for all programs together.
 
-The daemon holds resources for programs: 300 bytes for a shared page, some hundred for a waiting request, a mapping for
-a ring. A request of a program that exceeds the quota is rejected (ENOMEM, with a sentence). Events cannot be rejected:
-a program that exceeds its quota of events is dropped.
+The daemon holds resources for programs: 300 bytes for a registered page, some hundred for a waiting request, a mapping
+for a ring. A request of a program that exceeds the quota is rejected (ENOMEM, with a sentence). Events cannot be
+rejected: a program that exceeds its quota of events is dropped.
 """
 
 import enum
@@ -16,7 +16,7 @@ class What(enum.Enum):
 
     PROGRAMS = "open contexts"
     OBJECTS = "objects"
-    MEMORY = "bytes of shared memory"
+    MEMORY = "bytes of registered memory"
     RINGS = "bytes of rings"
     REQUESTS = "slots for work requests"
     MAPPINGS = "mappings"

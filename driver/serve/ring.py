@@ -13,6 +13,10 @@ class Violation(PyverbsError):
     """Protocol violation that the library never commits: the program is served no longer."""
 
 
+class Ended(Violation):
+    """The program has ended, which is no fault."""
+
+
 class SharedRing:
     """Slots of equal size, a power of two of them, and a header with indices.
 

@@ -1,7 +1,7 @@
 """Memory that a program shares with the daemon.
 
-Files of the daemon are sealed against shrinking, and files of a program must be: an access to a page that was cut off
-raises a signal. Words are little-endian numbers of 32 bits at multiples of 4; each has one writer.
+Its files are sealed against shrinking: an access to a page that was cut off raises a signal. Words are little-endian
+numbers of 32 bits at multiples of 4; each has one writer.
 
 The words of the library are C atomics with acquire and release. Python has none: here a word is one plain load or store
 of the processor. On x86 loads acquire and stores release already, and only a load after a store to another word needs a
@@ -19,7 +19,7 @@ import struct
 import sys
 import threading
 
-from ..terms.errors import InvalidValue, NoRoom
+from ..terms.errors import NoRoom
 
 _FORMATS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _fence = threading.Lock()
@@ -86,19 +86,6 @@ def create(name, size):
     except OSError as error:
         os.close(file)
         raise NoRoom(f"no {size} bytes for {name}: {error.strerror}") from None
-
-
-def check_sealed(file, size):
-    """Raise InvalidValue unless a program's file has at least ``size`` bytes and is sealed against shrinking.
-
-    Huge pages are rejected: there are few, and an access to one that cannot be allocated raises a signal.
-    """
-    try:
-        sealed = fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
-    except OSError:
-        sealed = False
-    if not sealed or os.fstat(file).st_size < size or os.fstatvfs(file).f_bsize != mmap.PAGESIZE:
-        raise InvalidValue(f"a file of {size} bytes that cannot shrink is needed, and not of huge pages")
 
 
 class Given:

@@ -144,7 +144,7 @@ class TimedTransmitPath(TransmitPath):
 
     def _choose(self):
         """Choose packets when they reach the arbiter, retransmissions first."""
-        lane, now, timing = self._data, self.card.loop.now_ns, self.card.timing
+        lane, now, timing, rings = self._data, self.card.loop.now_ns, self.card.timing, self.card.rings
         if self._full:      # the arbiter was blocked until now
             self._next_choice = max(self._next_choice, now)
         while True:
@@ -166,9 +166,12 @@ class TimedTransmitPath(TransmitPath):
             last = stream[1] is None
             if last:
                 self._streams[ring] = None
-            self.count(packet)
-            frame = DataFrame(packet, self.payload(packet, segments), self.card)
-            self._enter(lane, frame, ring, last, timing.check, segments)
+            payload = self.payload(packet, segments)
+            if payload is not None:
+                self.count(packet)
+                self._enter(lane, DataFrame(packet, payload, self.card), ring, last, timing.check, segments)
+            elif last:
+                rings.finish(ring)
 
     def _choose_raw(self):
         """Take raw frames, up to the limit of outstanding ones."""

@@ -72,10 +72,11 @@ class FunctionalDevice(Device):
         self._buffers.remove(buffer)
         self.memory.free(buffer)
 
-    def map(self, fd, offset, size):
-        buffer = self.memory.map(fd, offset, size)
-        self._buffers.add(buffer)
-        return buffer
+    def attach(self, memory, address, size, va, page_bytes):
+        return self.memory.attach(memory, address, size, va, page_bytes)
+
+    def detach(self, buffer):
+        self.memory.free(buffer)
 
     def pin(self, address, length):
         """Return the buffer that was allocated there: an application here has no other memory."""

@@ -1,11 +1,10 @@
 """Host memory: pages scattered over a physical address space, with unmapped gaps."""
 
-import mmap
 import random
 
+from weft.driver.device.attached import PAGE, attached_pages
 from weft.driver.device.device import DmaBuffer
 
-PAGE, LARGE_PAGE = 4096, 2 << 20
 VA_START = 0x7F00_0000_0000
 
 
@@ -30,13 +29,13 @@ class HostMemory:
         self._pages = {}
         self._next_va = VA_START
 
-    def _place(self, count, align, pages=None):
+    def _place(self, count, align, pages=None, lead=0):
         """Place ``pages``, or new pages, at free addresses; return the first frame number.
 
-        The ``count`` frames are consecutive and aligned to ``align`` frames.
+        The ``count`` frames are consecutive, and begin ``lead`` frames after a multiple of ``align`` frames.
         """
         while True:
-            first = self._random.randrange(1, (self._frames - count) // align) * align
+            first = self._random.randrange(1, (self._frames - count - lead) // align) * align + lead
             frames = range(first, first + count)
             if not any(f in self._pages for f in frames):
                 self._pages.update(zip(frames, pages or (bytearray(PAGE) for _ in frames), strict=True))
@@ -59,26 +58,15 @@ class HostMemory:
         self._next_va = va + len(frames) * PAGE + unit   # a gap after every buffer
         return MemoryBuffer(self, va, size, frames, page_bytes)
 
-    def map(self, file, offset, size):
-        """Return a buffer that shares the pages of a file.
-
-        From the size of a large page on, the frames within every large page are consecutive, as in the file.
-
-        Raises
-        ------
-        ValueError
-            If offset or size is not a multiple of the page size, or size is not positive.
-        """
-        if size <= 0 or offset % PAGE or size % PAGE:
-            raise ValueError(f"{size} bytes from {offset} on are no whole pages")
-        view = memoryview(mmap.mmap(file, size, offset=offset))
-        step = LARGE_PAGE // PAGE if size >= LARGE_PAGE and not offset % LARGE_PAGE else 1
-        frames = []
-        for first in range(0, size, step * PAGE):
-            part = [view[at:at + PAGE] for at in range(first, min(size, first + step * PAGE), PAGE)]
-            start = self._place(len(part), step, part)
-            frames += range(start, start + len(part))
-        return self._buffer(size, frames, step * PAGE, step * PAGE)
+    def attach(self, memory, address, size, va, page_bytes):
+        """Return a buffer of pages of another process: see :meth:`weft.driver.device.device.Device.attach`."""
+        pages, step, frames = attached_pages(memory, address, size), page_bytes // PAGE, []
+        while len(frames) < len(pages):
+            lead = (va // PAGE + len(frames)) % step
+            part = pages[len(frames):len(frames) + step - lead]
+            first = self._place(len(part), step, part, lead)
+            frames += range(first, first + len(part))
+        return MemoryBuffer(self, va, size, frames, page_bytes)
 
     def free(self, buffer):
         for f in buffer.frames:

@@ -1,5 +1,6 @@
 """Transmit path of the functional card: one frame at a time at the line rate."""
 
+from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi, wire
 
 from .translate import CAN_SEND, Request, translate
@@ -62,6 +63,8 @@ class TransmitPath:
     def _work_frames(self, entry, ring):
         for packet, segments in self.packets(entry, ring):
             payload = self.payload(packet, segments)
+            if payload is None:
+                return
             self.count(packet)
             yield packet.frame(payload, src_mac=self.card.mac, src_ip=self.card.ip)
 
@@ -94,10 +97,14 @@ class TransmitPath:
             yield packet, result.segments
 
     def payload(self, packet, segments):
-        """Return the payload bytes of a packet."""
+        """Return the payload bytes of a packet, or None if they cannot be read: that is reported."""
         if packet.work.inline:
             return packet.work.data[:packet.length]
-        return b"".join([self.card.memory.read(address, n) for address, n in segments])
+        try:
+            return b"".join([self.card.memory.read(address, n) for address, n in segments])
+        except MemoryFault:
+            self._tx_error(packet.work, Reason.DMA_ERROR)
+            return None
 
     def count(self, packet):
         """Count a sent packet."""

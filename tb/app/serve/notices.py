@@ -65,7 +65,7 @@ class Notices:
 
 
 class Mapping:
-    """Mixin for devices that records the pages that programs share with the device.
+    """Mixin for devices that records the pages of programs.
 
     Attributes
     ----------
@@ -73,14 +73,14 @@ class Mapping:
         Numbers of physical pages.
     """
 
-    def map(self, fd, offset, size):
-        buffer = super().map(fd, offset, size)
+    def attach(self, *memory):
+        buffer = super().attach(*memory)
         self.program_pages.update(self._numbers(buffer))
         return buffer
 
-    def free(self, buffer):
+    def detach(self, buffer):
         self.program_pages.difference_update(self._numbers(buffer))
-        super().free(buffer)
+        super().detach(buffer)
 
     @staticmethod
     def _numbers(buffer):

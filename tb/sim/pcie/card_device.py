@@ -4,13 +4,12 @@ The driver is ordinary blocking Python. It runs in a separate thread through ``c
 stands still while the driver computes, and advances during each blocking call of this module until the call returns.
 """
 
-import mmap
-
 import cocotb
 from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
 from cocotb.utils import get_sim_time
 
+from weft.driver.device.attached import attached_pages
 from weft.driver.device.buffers import Buffers
 from weft.driver.device.device import Device
 from weft.tb.sim.pcie.host_memory import PAGE_BYTES, HostBuffer
@@ -126,19 +125,22 @@ class CardDevice(Device):
         self._buffers.add(buffer)
         return buffer
 
-    def map(self, fd, offset, size):
-        if size <= 0 or offset % PAGE_BYTES or size % PAGE_BYTES:
-            raise ValueError(f"{size} bytes from {offset} on are no whole pages")
-        view = memoryview(mmap.mmap(fd, size, offset=offset))
-        blocks = [(self.host.memory.allocate(PAGE_BYTES, block=view[at:at + PAGE_BYTES]), PAGE_BYTES)
-                  for at in range(0, size, PAGE_BYTES)]
-        return self._buffer(blocks, size, PAGE_BYTES, PAGE_BYTES)
+    def attach(self, memory, address, size, va, page_bytes):
+        blocks = [(self.host.memory.allocate(PAGE_BYTES, page=page), PAGE_BYTES)
+                  for page in attached_pages(memory, address, size)]
+        return HostBuffer(self.host.memory, va, size, PAGE_BYTES, blocks)
+
+    def detach(self, buffer):
+        self._release(buffer)
 
     def buffer_at(self, va, length):
         return self._buffers.find(va, length)
 
     def free(self, buffer):
         self._buffers.remove(buffer)
+        self._release(buffer)
+
+    def _release(self, buffer):
         for address, size in buffer.blocks:
             self.host.memory.release(address, size)
 

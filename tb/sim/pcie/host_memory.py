@@ -2,6 +2,7 @@
 
 from cocotbext.axi import Region
 
+from weft.driver.device.attached import AttachedPage, MemoryFault
 from weft.driver.device.device import DmaBuffer
 
 PAGE_BYTES = 4096
@@ -52,7 +53,7 @@ class HostMemory:
     def __init__(self, root_complex, rng):
         self._rng = rng
         self.dma_watchers, self.dma_taps = [], []
-        self._pages = {}  # page number → memoryview of 4 KiB
+        self._pages = {}  # page number → memoryview of 4 KiB, or page of another process
         base, size = LOW
         root_complex.mem_pool.register_region(_Area(self, base, size), base, size)
         base, size = HIGH
@@ -63,10 +64,11 @@ class HostMemory:
         """Return the number of allocated pages."""
         return len(self._pages)
 
-    def allocate(self, size, align=PAGE_BYTES, areas=(LOW, HIGH), block=None):
+    def allocate(self, size, align=PAGE_BYTES, areas=(LOW, HIGH), page=None):
         """Allocate ``size`` contiguous bytes and return their physical address.
 
-        The bytes are zeros, or those of the memoryview ``block``. ``size`` and ``align`` are multiples of 4 KiB.
+        The bytes are zeros, or those of ``page``, which has the slices of a memoryview of 4 KiB. ``size`` and ``align``
+        are multiples of 4 KiB.
         """
         while True:
             base, area = self._rng.choice(areas)
@@ -74,9 +76,9 @@ class HostMemory:
             numbers = range(address // PAGE_BYTES, (address + size) // PAGE_BYTES)
             if not any(number in self._pages for number in numbers):
                 break
-        block = memoryview(bytearray(size)) if block is None else block
+        block = memoryview(bytearray(size)) if page is None else None
         for index, number in enumerate(numbers):
-            self._pages[number] = block[index * PAGE_BYTES:(index + 1) * PAGE_BYTES]
+            self._pages[number] = page or block[index * PAGE_BYTES:(index + 1) * PAGE_BYTES]
         return address
 
     def release(self, address, size):
@@ -84,23 +86,31 @@ class HostMemory:
         for number in range(address // PAGE_BYTES, (address + size) // PAGE_BYTES):
             del self._pages[number]
 
+    def absent(self, address, length):
+        """Return true if bytes within a page belong to another process, which does not have them any more."""
+        page = self._pages.get(address // PAGE_BYTES)
+        try:
+            return isinstance(page, AttachedPage) and not self.read(address, length)
+        except MemoryFault:
+            return True
+
     def _pieces(self, address, length):
         while length:
             number, offset = divmod(address, PAGE_BYTES)
             if number not in self._pages:
                 raise PermissionError(f"no memory at {address:#x}")
-            piece = self._pages[number][offset:offset + length]
-            yield piece
-            address, length = address + len(piece), length - len(piece)
+            n = min(length, PAGE_BYTES - offset)
+            yield self._pages[number], offset, n
+            address, length = address + n, length - n
 
     def read(self, address, length):
-        return b"".join(self._pieces(address, length))
+        return b"".join(page[at:at + n] for page, at, n in self._pieces(address, length))
 
     def write(self, address, data):
-        at = 0
-        for piece in self._pieces(address, len(data)):
-            piece[:] = data[at:at + len(piece)]
-            at += len(piece)
+        done = 0
+        for page, at, n in self._pieces(address, len(data)):
+            page[at:at + n] = data[done:done + n]
+            done += n
 
 
 class HostBuffer(DmaBuffer):

@@ -1,5 +1,4 @@
-/* Registers memory of every kind, lets the card write and read it, and deregisters it; prints a line for each kind.
- * Uses two queue pairs of one context, connected to each other. */
+/* Registers memory of every kind, lets the card write and read it, and deregisters it; prints a line for each kind. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -8,68 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "connect.h"
+#include "pair.h"
 
-#define SMALL 10000
 #define LARGE (6 << 20)
 #define THREADS 4
-#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
-
-struct pair {
-    struct ibv_context *context;
-    struct ibv_pd *pd;
-    struct ibv_cq *cq;
-    struct ibv_qp *qp, *peer;
-    struct ibv_mr *mr; /* of `pattern` */
-    unsigned char pattern[SMALL];
-};
 
 static unsigned char in_data[SMALL] = { 1 }, in_bss[SMALL];
-
-static void fail(const char *kind, const char *what) {
-    printf("%s: %s, %s\n", kind, what, strerror(errno));
-    exit(1);
-}
-
-static struct pair *open_pair(void) {
-    struct pair *p = calloc(1, sizeof *p);
-    struct ibv_device **list = ibv_get_device_list(NULL);
-    union ibv_gid gid;
-    if (!list || !*list || !(p->context = ibv_open_device(*list))) fail("device", "not there");
-    ibv_free_device_list(list);
-    p->pd = ibv_alloc_pd(p->context);
-    p->cq = ibv_create_cq(p->context, 16, NULL, NULL, 0);
-    struct ibv_qp_init_attr attr = { .send_cq = p->cq, .recv_cq = p->cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
-        .cap = { .max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 } };
-    p->qp = ibv_create_qp(p->pd, &attr);
-    p->peer = ibv_create_qp(p->pd, &attr);
-    for (size_t i = 0; i < SMALL; i++) p->pattern[i] = (unsigned char)(i * 31 + 7);
-    p->mr = ibv_reg_mr(p->pd, p->pattern, SMALL, ALL);
-    if (!p->mr || ibv_query_gid(p->context, 1, 0, &gid) || to_rts(p->qp, gid, p->peer->qp_num, 0, 0)
-        || to_rts(p->peer, gid, p->qp->qp_num, 0, 0)) fail("pair", "not connected");
-    return p;
-}
-
-static void close_pair(struct pair *p) {
-    if (ibv_destroy_qp(p->qp) || ibv_destroy_qp(p->peer) || ibv_destroy_cq(p->cq) || ibv_dereg_mr(p->mr)
-        || ibv_dealloc_pd(p->pd) || ibv_close_device(p->context)) fail("pair", "not closed");
-    free(p);
-}
-
-/* Write `size` bytes and return the status of the completion. */
-static int moved(struct pair *p, const void *from, uint32_t lkey, void *to, uint32_t rkey, uint32_t size) {
-    struct ibv_sge sge = { .addr = (uintptr_t)from, .length = size, .lkey = lkey };
-    struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
-        .wr.rdma = { .remote_addr = (uintptr_t)to, .rkey = rkey } };
-    struct ibv_wc wc;
-    int n = ibv_post_send(p->qp, &wr, &bad) ? -1 : 0;
-    while (!n) n = ibv_poll_cq(p->cq, 1, &wc);
-    return n < 0 ? -1 : (int)wc.status;
-}
 
 /* Register memory, let the card write and read both ends, and check it again after deregistration. */
 static void use(struct pair *p, const char *kind, void *memory, size_t size) {
@@ -144,10 +93,55 @@ static void of_files(struct pair *p) {
     use(p, "private memory of a file", private, 65536);
     if (pread(file, &byte, 1, 0) != 1 || byte) fail("private memory of a file", "the file has changed");
     shared = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    refused(p, "shared memory of a file", shared, 65536, ALL, EOPNOTSUPP);
+    use(p, "shared memory of a file", shared, 65536);
+    if (pread(file, &byte, 1, 65536 - SMALL + 2) != 1 || byte != p->pattern[2])
+        fail("shared memory of a file", "the file has not changed");
+    mprotect(shared, 65536, PROT_READ);
+    refused(p, "read-only memory of a file to write", shared, 65536, ALL, EFAULT);
+    struct ibv_mr *mr = ibv_reg_mr(p->pd, shared, 65536, IBV_ACCESS_REMOTE_READ);
+    if (!mr || ibv_dereg_mr(mr)) fail("shared memory of a file", "not registered for reading");
     munmap(private, 65536);
     munmap(shared, 65536);
     close(file);
+}
+
+/* Memory that processes share, written by the card, is seen by a child. */
+static void of_processes(struct pair *p, const char *kind, unsigned char *memory) {
+    int status;
+    use(p, kind, memory, 65536);
+    struct ibv_mr *mr = ibv_reg_mr(p->pd, memory, 65536, ALL);
+    if (!mr || moved(p, p->pattern, p->mr->lkey, memory, mr->rkey, SMALL)) fail(kind, "not written");
+    pid_t child = fork();
+    if (!child) {
+        int same = !memcmp(memory, p->pattern, SMALL);
+        memory[SMALL] = 9;
+        _exit(!same);
+    }
+    if (waitpid(child, &status, 0) != child || status || memory[SMALL] != 9) fail(kind, "not shared any more");
+    ibv_dereg_mr(mr);
+}
+
+static void shared_memory(struct pair *p) {
+    unsigned char *memory = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    of_processes(p, "shared anonymous memory", memory);
+    munmap(memory, 65536);
+    int number = shmget(IPC_PRIVATE, 65536, IPC_CREAT | 0600);
+    memory = shmat(number, NULL, 0);
+    if (number < 0 || memory == (void *)-1 || shmctl(number, IPC_RMID, NULL)) fail("System V memory", "not made");
+    of_processes(p, "System V memory", memory);
+    shmdt(memory);
+}
+
+static void other_addresses(struct pair *p, unsigned char *memory) {
+    uint64_t iova = 0x123450000 + (uintptr_t)memory % 4096;
+    struct ibv_mr *mr = ibv_reg_mr_iova(p->pd, memory, SMALL, iova, ALL);
+    if (!mr || moved(p, p->pattern, p->mr->lkey, (void *)iova, mr->rkey, SMALL) || memcmp(memory, p->pattern, SMALL))
+        fail("another address", "not written");
+    ibv_dereg_mr(mr);
+    errno = 0;
+    if (ibv_reg_mr_iova(p->pd, memory, SMALL, iova + 1, ALL) || errno != EINVAL)
+        fail("another address", "not refused though it differs within a page");
+    puts("another address: good");
 }
 
 static void huge(struct pair *p) {
@@ -248,7 +242,9 @@ int main(void) {
     on_stack(p);
     protected_memory(p);
     of_files(p);
+    shared_memory(p);
     huge(p);
+    other_addresses(p, heap);
     other_contexts(p, heap);
     registered_again(p, heap);
     forked(p, heap);

@@ -1,6 +1,6 @@
 """Program without the library: it sends arbitrary messages to a daemon in the same process, and runs it to wait."""
 
-import fcntl
+import ctypes
 import mmap
 import os
 import socket
@@ -10,7 +10,6 @@ from weft.driver.ibverbs.messages import (
     FILES_MAX,
     MESSAGE_BYTES_MAX,
     MESSAGES,
-    PIECE,
     REQUEST,
     VERSION,
     Opcode,
@@ -31,12 +30,25 @@ class Gone(Exception):
     """The daemon closed the connection."""
 
 
-def memory_file(size):
-    """Create a memory file of ``size`` bytes that cannot shrink; return its descriptor."""
-    file = os.memfd_create("raw", os.MFD_ALLOW_SEALING)
-    os.truncate(file, size)
-    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    return file
+def own_memory():
+    """Open the memory of this process; return its descriptor."""
+    return os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
+
+
+def address_of(mapping):
+    """Return the address of an ``mmap.mmap``."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+
+def remove(mapping):
+    """Remove the pages of an ``mmap.mmap``: pages beyond the end of an empty file take their place."""
+    libc, file = ctypes.CDLL(None, use_errno=True), os.memfd_create("empty")
+    libc.mmap.restype = ctypes.c_void_p
+    at = address_of(mapping)
+    found = libc.mmap(ctypes.c_void_p(at), ctypes.c_size_t(len(mapping)), mmap.PROT_READ | mmap.PROT_WRITE,
+                      mmap.MAP_SHARED | 0x10, file, ctypes.c_long(0))      # MAP_FIXED
+    os.close(file)
+    assert found == at, os.strerror(ctypes.get_errno())
 
 
 class Ring:
@@ -139,13 +151,21 @@ class RawClient:
 
     def memory(self, pages, pd, access=15):
         """Register memory at address :data:`VA`; return its mapping and its keys."""
-        file = memory_file(pages * PAGE)
-        mapping = mmap.mmap(file, pages * PAGE)
-        shared, _ = self.call(Opcode.SHARE, size=pages * PAGE, files=[file])
-        os.close(file)
-        keys, _ = self.call(Opcode.REG_MR, pd=pd, access=access, length=pages * PAGE, iova=VA, count=1,
-                            tail=PIECE.pack(file=shared.handle, offset=0, length=pages * PAGE))
-        return mapping, keys
+        mapping = mmap.mmap(-1, pages * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return mapping, self.register(self.share(), address_of(mapping), pages * PAGE, pd, access)
+
+    def register(self, memory, address, length, pd, access=15):
+        """Register a range of a shared memory at address :data:`VA`; return its keys."""
+        return self.call(Opcode.REG_MR, pd=pd, access=access, memory=memory, address=address, iova=VA,
+                         length=length)[0]
+
+    def share(self, file=None):
+        """Give the daemon a process's memory, or the memory of this process; return its handle."""
+        own = own_memory() if file is None else os.dup(file)
+        try:
+            return self.call(Opcode.SHARE, files=[own])[0].handle
+        finally:
+            os.close(own)
 
     def close(self):
         self.socket.close()
@@ -181,12 +201,12 @@ class RawEnd(RawClient):
                  {"timeout": 1, "retry_cnt": retry_cnt, "rnr_retry": 7, "max_rd_atomic": 4})):
             self.call(Opcode.MODIFY_QP, handle=self.qp.handle, mask=Mask.STATE | mask, qp_state=goal, **fields)
 
-    def write(self, peer, wr_id=1, opcode=WROpcode.RDMA_WRITE):
+    def write(self, peer, wr_id=1, opcode=WROpcode.RDMA_WRITE, length=PAGE):
         """Post a write of a page to the peer's memory, or another operation on it."""
         self.sends.fill(
             SEND_SLOT.pack(wr_id=wr_id, opcode=opcode, flags=SendFlags.SIGNALED, num_sge=1,
                            remote_addr=VA, rkey=peer.keys.rkey)
-            + SGE_SLOT.pack(addr=VA, length=PAGE, lkey=self.keys.lkey))
+            + SGE_SLOT.pack(addr=VA, length=length, lkey=self.keys.lkey))
         self.ring_bell()
 
     def completion(self):

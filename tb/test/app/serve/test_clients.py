@@ -165,6 +165,7 @@ def test_rules_have_sentences(served):
     for opcode, fields, sentence in (
             (Opcode.CREATE_CQ, {"cqe": 0}, "1 to"), (Opcode.CREATE_CQ, {"cqe": 1, "channel": 7}, "no CHANNEL 7"),
             (Opcode.DESTROY, {"kind": Kind.PD, "handle": 9}, "no PD 9"),
-            (Opcode.CREATE_QP, {"pd": 1}, "no CQ 0"), (Opcode.SHARE, {"size": 1}, None)):
+            (Opcode.CREATE_QP, {"pd": 1}, "no CQ 0"), (Opcode.REG_MR, {"memory": 8}, "no MEMORY 8"),
+            (Opcode.SHARE, {}, None)):
         with pytest.raises(Gone if sentence is None else Refused, match=sentence):
             client.call(opcode, **fields)

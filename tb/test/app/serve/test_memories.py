@@ -4,9 +4,10 @@ from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.session import serving
 
 GOOD = ("heap", "much memory", "data", "bss", "stack", "read-only memory", "private memory of a file",
-        "memory of two contexts", "another place", "fork", "threads", "events")
-REFUSED = ("read-only memory to write", "memory without permission", "memory that is not there",
-           "shared memory of a file")
+        "shared memory of a file", "shared anonymous memory", "System V memory", "memory of two contexts",
+        "another place", "another address", "fork", "threads", "events")
+REFUSED = ("read-only memory to write", "read-only memory of a file to write", "memory without permission",
+           "memory that is not there")
 
 
 def test_memory_of_every_kind_is_shared_and_given_back(tmp_path, library):

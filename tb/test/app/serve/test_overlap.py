@@ -1,4 +1,4 @@
-"""Test of pages that the library replaces while threads write to them: a C program counts, and no count is lost."""
+"""Test of registrations of memory while threads write to it: a C program counts, and no count is lost."""
 
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.c_program import compiled

@@ -134,7 +134,7 @@ def test_campaigns_of_the_page_are_those_that_tests_run_in_short():
 
 def test_the_limits_are_those_of_the_code():
     rows = dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", page().partition("## Limits")[2], re.MULTILINE))
-    for name, what in (("objects", What.OBJECTS), ("shared memory", What.MEMORY), ("rings", What.RINGS),
+    for name, what in (("objects", What.OBJECTS), ("registered memory", What.MEMORY), ("rings", What.RINGS),
                        ("slots for work requests", What.REQUESTS), ("mapped files", What.MAPPINGS),
                        ("descriptors", What.DESCRIPTORS), ("unread events", What.EVENTS)):
         one, of_all = rows[name].split(" | ")

@@ -17,8 +17,9 @@ from weft.driver.terms.errors import NoRoom
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
-from weft.tb.verify.programs.raw_client import PAGE, Gone, RawClient, Refused, memory_file
+from weft.tb.verify.programs.raw_client import PAGE, Gone, RawClient, Refused
 
+AT = 0x7000_0000_0000     # of regions, which nothing accesses
 ROUNDS, QUEUE = 300, {"max_send_wr": 4, "max_recv_wr": 4, "max_send_sge": 1, "max_recv_sge": 1}
 
 
@@ -35,13 +36,16 @@ def make(client, opcode, files=(), **fields):
     return made.handle
 
 
-def share(client, pages):
-    """Return the handle of a shared file."""
-    file = memory_file(pages * PAGE)
-    try:
-        return make(client, Opcode.SHARE, files=[file], size=pages * PAGE)
-    finally:
-        os.close(file)
+def region(client, pages):
+    """Return the handle of a region of the client's memory."""
+    return make(client, Opcode.REG_MR, pd=client.pd, memory=client.memory_handle, address=AT, iova=AT,
+                length=pages * PAGE)
+
+
+def with_pd(client):
+    """Give a client a PD and its memory, and return it."""
+    client.pd, client.memory_handle = make(client, Opcode.ALLOC_PD), client.share()
+    return client
 
 
 def queue_pair(client, pd, cq):
@@ -50,7 +54,8 @@ def queue_pair(client, pd, cq):
 
 MAKERS = {
     Kind.PD: lambda client, _: make(client, Opcode.ALLOC_PD),
-    Kind.FILE: lambda client, rng: share(client, rng.randrange(1, 5)),
+    Kind.MEMORY: lambda client, _: client.share(),
+    Kind.MR: lambda client, rng: region(client, rng.randrange(1, 5)),
     Kind.CHANNEL: lambda client, _: make(client, Opcode.CREATE_CHANNEL),
     Kind.CQ: lambda client, rng: make(client, Opcode.CREATE_CQ, cqe=rng.randrange(1, 100)),
     Kind.QP: lambda client, _: queue_pair(client, client.pd, client.cq),
@@ -98,12 +103,15 @@ def test_descriptors_are_those_that_the_process_can_have():
 
 
 @pytest.mark.parametrize(("kind", "most"), [
-    (Kind.PD, {"objects": 12}), (Kind.FILE, {"memory": 12 * PAGE}), (Kind.CHANNEL, {"descriptors": 14}),
+    (Kind.PD, {"objects": 12}), (Kind.MEMORY, {"descriptors": 16}), (Kind.MR, {"memory": 12 * PAGE}),
+    (Kind.CHANNEL, {"descriptors": 14}),
     (Kind.CQ, {"rings": 100_000}), (Kind.CQ, {"mappings": 16}), (Kind.QP, {"requests": 90})])
 def test_a_wish_for_more_than_there_is_is_refused_and_the_others_are_served(kind, most):
     with limited(**most) as (daemon, said):
         good = pair(daemon) if kind is not Kind.CHANNEL else ()
         greedy, rng = RawClient(daemon, "a").greet(), random.Random(1)
+        if kind is Kind.MR:
+            with_pd(greedy)
         if kind is Kind.QP:
             greedy.pd, greedy.cq = make(greedy, Opcode.ALLOC_PD), make(greedy, Opcode.CREATE_CQ, cqe=1)
         made = []
@@ -111,7 +119,8 @@ def test_a_wish_for_more_than_there_is_is_refused_and_the_others_are_served(kind
             made.append(handle)
         assert made
         greedy.call(Opcode.DESTROY, kind=kind, handle=made[0])
-        if kind in (Kind.PD, Kind.CHANNEL, Kind.QP):      # all of one size: one more can be created now, but not two
+        if kind in (Kind.PD, Kind.MEMORY, Kind.CHANNEL, Kind.QP):
+            # All of one size: one more can be created now, but not two.
             assert attempt(MAKERS[kind], greedy, rng) is not None
             assert attempt(MAKERS[kind], greedy, rng) is None
         if good:
@@ -157,8 +166,8 @@ def test_everything_that_comes_and_goes_is_counted():
     print("seed", seed)
     rng, most = random.Random(seed), {"objects": 24, "memory": 12 * PAGE, "requests": 70, "mappings": 16}
     with limited(**most) as (daemon, said):
-        client, refused = RawClient(daemon, "a").greet(), set()
-        client.pd, client.cq = make(client, Opcode.ALLOC_PD), make(client, Opcode.CREATE_CQ, cqe=1)
+        client, refused = with_pd(RawClient(daemon, "a").greet()), set()
+        client.cq = make(client, Opcode.CREATE_CQ, cqe=1)
         made = {kind: [] for kind in MAKERS}
         for _ in range(ROUNDS):
             kind = rng.choice(list(MAKERS))
@@ -173,11 +182,16 @@ def test_everything_that_comes_and_goes_is_counted():
                 make(client, Opcode.RESIZE_CQ, handle=rng.choice(made[Kind.CQ]), cqe=rng.randrange(1, 200))
             (served,) = daemon.clients.values()
             assert daemon.account.has == served.account.has
-            assert served.account.has[What.OBJECTS] == 2 + sum(map(len, made.values()))
+            assert served.account.has[What.OBJECTS] == 3 + sum(map(len, made.values()))
+            regions = served.objects[Kind.MR].values()
+            assert served.account.has[What.MEMORY] == sum(mr.buffer.size for mr in regions)
+            assert [memory.users for memory in served.objects[Kind.MEMORY].values()][0] == len(regions)
+            given = 1 + len(made[Kind.MEMORY]) + len(made[Kind.CHANNEL])
+            assert served.account.has[What.DESCRIPTORS] == DESCRIPTORS_OF_PROGRAM + given
             rings = [thing.ring for thing in served.objects[Kind.CQ].values()]
             rings += [ring for qp in served.objects[Kind.QP].values() for ring in (qp.sends, qp.receives)]
             assert served.account.has[What.RINGS] == sum(len(ring.mapping) for ring in rings)
-            assert served.account.has[What.MAPPINGS] == 1 + len(rings) + len(made[Kind.FILE])
+            assert served.account.has[What.MAPPINGS] == 1 + len(rings)
         assert refused
         client.close()
         settle(daemon, 0)

@@ -1,0 +1,107 @@
+"""Tests of accesses to pages that a program removed while they were registered, and to memory of a program that ended.
+
+Nothing that the program did not write reaches a peer; the daemon and the other programs continue.
+"""
+
+import contextlib
+import faulthandler
+import mmap
+import os
+import signal
+
+import pytest
+
+from weft.driver.terms.enums import WCStatus, WROpcode
+from weft.tb.app.serve.simulated import ModelWorld, WallModelWorld
+from weft.tb.verify.programs.hostile import pair, settle, works
+from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.raw_client import PAGE, RawEnd, address_of, remove
+
+WORLDS = [{}, {"simulated": True}, {"simulated": True, "world_type": ModelWorld}, {"world_type": WallModelWorld}]
+BACK_ENDS = pytest.mark.parametrize("options", WORLDS, ids=["wall", "simulated", "model", "wall model"])
+
+
+@contextlib.contextmanager
+def ends(options):
+    """Yield two pairs of connected programs; the second pair must work at the end, and nothing may be left."""
+    with local_daemon(**options) as (daemon, said):
+        pairs = pair(daemon), pair(daemon)
+        yield pairs[0]
+        for one in pairs[0]:
+            one.close()
+        settle(daemon, 2)
+        works(*pairs[1])
+        works(*pairs[1][::-1])
+        for one in pairs[1]:
+            one.close()
+        settle(daemon, 0)
+        assert not said
+
+
+@BACK_ENDS
+def test_a_write_from_absent_pages_fails_and_leaves_the_peer_alone(options):
+    with ends(options) as (a, b):
+        b.mapping[:] = b"b" * len(b.mapping)
+        remove(a.mapping)
+        a.write(b)
+        assert a.completion().status == WCStatus.LOC_QP_OP_ERR
+        assert b.mapping[:] == b"b" * len(b.mapping)
+
+
+@BACK_ENDS
+def test_a_write_to_absent_pages_is_dropped(options):
+    with ends(options) as (a, b):
+        remove(b.mapping)
+        a.write(b)
+        assert a.completion().status == WCStatus.SUCCESS
+
+
+@BACK_ENDS
+@pytest.mark.parametrize("opcode", [WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD])
+def test_what_absent_pages_would_answer_never_arrives(options, opcode):
+    with ends(options) as (a, b):
+        a.mapping[:] = b"a" * len(a.mapping)
+        remove(b.mapping)
+        a.write(b, opcode=opcode, length=PAGE if opcode is WROpcode.RDMA_READ else 8)
+        assert a.completion().status != WCStatus.SUCCESS
+        assert a.mapping[:] == b"a" * len(a.mapping)
+
+
+@pytest.mark.parametrize("options", WORLDS[:2], ids=["wall", "simulated"])
+@pytest.mark.parametrize("to", ["read", "write from"])
+def test_memory_of_a_program_that_ended_is_silent_until_it_is_dropped(options, to):
+    with local_daemon(**options) as (daemon, said):
+        a, b = RawEnd(daemon, "a"), RawEnd(daemon, "b")
+        child = os.fork()
+        if not child:
+            signal.pause()
+        file = os.open(f"/proc/{child}/mem", os.O_RDWR)
+        b.keys = b.register(b.share(file), address_of(b.mapping), len(b.mapping), b.pd)
+        os.close(file)
+        a.connect(b)
+        b.connect(a)
+        a.mapping[:] = b"a" * len(a.mapping)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if to == "read":
+            a.write(b, opcode=WROpcode.RDMA_READ)
+            assert a.completion().status in (WCStatus.RETRY_EXC_ERR, WCStatus.REM_OP_ERR)
+        else:
+            b.write(a)
+            settle(daemon, 1)
+        assert a.mapping[:] == b"a" * len(a.mapping)
+        settle(daemon, 1)
+        a.close()
+        settle(daemon, 0)
+        assert not said
+
+
+def test_removed_pages_are_absent():
+    mapping = mmap.mmap(-1, PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    remove(mapping)
+    child = os.fork()
+    if not child:
+        faulthandler.disable()
+        mapping[0] = 1      # ends the child
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGBUS
