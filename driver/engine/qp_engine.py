@@ -227,6 +227,10 @@ class QpEngine:
         elif frame.opcode is wire.Opcode.REPORT_REQUEST:
             self.receiver.on_report_request(frame.rsn)
 
+    def on_unexpected(self, problem):
+        """Raise an exception of a round of this QP. An owner that must not fail as a whole replaces this function."""
+        raise problem
+
     def on_card_reset(self, status):
         """Handle a reset of the card, which no longer has the QP. The oldest request completes with ``status``."""
         self.leaving = True

@@ -5,6 +5,7 @@ passes its number.
 """
 
 import errno
+from functools import partial
 
 from ..cm.card_agent import CardAgent
 from ..cm.enums import EventType
@@ -98,7 +99,7 @@ class ConnectionId:
             self.bind(src_ip, src_port)
         self.src_ip, self.dst_port = self.own_ip, dst_port & PORT_MAX
         self.dst_ip = self.own_ip if dst_ip >> 24 == LOOPBACK or not dst_ip else dst_ip
-        self.agent.resolve(self, self.dst_ip, timeout_ms * 1_000_000, self._resolved)
+        self.agent.resolve(self, self.dst_ip, timeout_ms * 1_000_000, partial(self.client.guarded, self._resolved))
 
     def _resolved(self, found):
         self.resolved = found
@@ -127,9 +128,12 @@ class ConnectionId:
         if any(not other.dst_ip for other in others):
             raise _failed(errno.EADDRINUSE, f"port {self.src_port} is taken")
         try:
-            self.listener = self.agent.agent.listen(self.src_port, backlog, self._requested)
+            self.listener = self.agent.agent.listen(self.src_port, backlog, self._on_request)
         except ValueError as problem:
             raise _failed(errno.EADDRINUSE, str(problem)) from None
+
+    def _on_request(self, connection):
+        return self.client.guarded(self._requested, connection) or _unheard
 
     def _requested(self, connection):
         child = ConnectionId(self.client, self.channel, 0)
@@ -137,7 +141,7 @@ class ConnectionId:
         try:
             child.handle = self.client.add(Kind.CM_ID, child)
         except NoRoom:
-            return lambda connection, news: None       # the quota is exhausted, and the connection was rejected
+            return _unheard       # the quota is exhausted, and the connection was rejected
         self.tell(EventType.CONNECT_REQUEST, child=child, **_said(connection, Attribute.REQ))
         return child.on_news
 
@@ -203,6 +207,9 @@ class ConnectionId:
 
     def on_news(self, connection, news):
         """Report a notification of the connection as an event."""
+        self.client.guarded(self._report, connection, news)
+
+    def _report(self, connection, news):
         said = {News.RESPONSE: Attribute.REP, News.REJECTED: Attribute.REJ}.get(news)
         self.tell(EVENTS[news], connection.status, **(_said(connection, said) if said else {}))
 
@@ -242,6 +249,10 @@ class ConnectionId:
         self.close()
         if self.handle in self.client.objects[Kind.CM_ID]:
             self.client.remove(Kind.CM_ID, self.handle)
+
+
+def _unheard(connection, news):
+    """Ignore a notification."""
 
 
 def private_data(param, most):

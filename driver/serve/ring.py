@@ -56,6 +56,19 @@ class SharedRing:
             raise Violation(f"a ring of {self.slots} slots has {count} filled ones")
         return count
 
+    def posted(self, outstanding):
+        """Return :attr:`filled` of a ring of work requests, of which ``outstanding`` were taken and are not done.
+
+        Raises
+        ------
+        Violation
+            If more requests than the ring has slots would be outstanding.
+        """
+        count = self.filled
+        if count + outstanding > self.slots:
+            raise Violation(f"a ring of {self.slots} slots has {count} filled ones and {outstanding} that are not done")
+        return count
+
     @property
     def waiting(self):
         """Number of slots that this side filled and the program has not taken. Raises like :attr:`filled`."""

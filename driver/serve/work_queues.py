@@ -29,14 +29,14 @@ class ReceiveRing(SharedRing):
         super().__init__(name, most, _RECV.size + sges * _SGE.size)
         self.sges, self._keys = sges, keys
 
-    def take(self, post):
-        """Hand all filled slots to ``post``.
+    def take(self, post, outstanding):
+        """Hand all filled slots to ``post``; ``outstanding`` requests that were taken before are not done.
 
         Raises
         ------
         Violation
         """
-        for _ in range(self.filled):
+        for _ in range(self.posted(outstanding)):
             at = self.place(self.own)
             wr_id, count = _RECV.unpack_from(self.mapping, at)
             if count > self.sges:
@@ -60,7 +60,7 @@ class ServedSRQ(SRQ):
 
     def take_work(self):
         """Take the requests that the program posted."""
-        self.ring.take(self.receives.post)
+        self.ring.take(self.receives.post, len(self.receives))
 
     def retired(self):
         """Retire the requests that were consumed."""
@@ -87,6 +87,13 @@ class ServedQP(QP):
             super().__init__(creator, init_attr)
             undo.pop_all()
 
+    def _begin_life(self, qp_num, psn=None):
+        super()._begin_life(qp_num, psn)
+        self.engine.on_unexpected = self._drop_client
+
+    def _drop_client(self, problem):
+        self.scq.client.violated = problem
+
     def take_work(self):
         """Take the requests that the program posted.
 
@@ -95,8 +102,8 @@ class ServedQP(QP):
         Violation
         """
         if self.srq is None:
-            self.receives.take(self.engine.post_recv)
-        self._post([self._take_send() for _ in range(self.sends.filled)])
+            self.receives.take(self.engine.post_recv, self.engine.receives)
+        self._post([self._take_send() for _ in range(self.sends.posted(self.engine.outstanding))])
         self.sends.done(self.engine.outstanding)
 
     def _take_send(self):
