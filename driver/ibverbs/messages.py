@@ -150,7 +150,8 @@ MESSAGES = {
     Opcode.MIGRATE_ID: (_layout("migrate_id", _ID, ("channel", 32)),
                         _layout("moved", ("reported", 32), ("moved", 32, "From one channel to the other."))),
     Opcode.SET_OPTION: (_layout("set_option", _ID, ("level", 32), ("name", 32), ("value", 32)), NOTHING),
-    Opcode.BIND_ADDR: (_layout("bind_addr", _ID, ("ip", 32), ("port", 32), ("_reserved", 32)), NOTHING),
+    Opcode.BIND_ADDR: (_layout("bind_addr", _ID, ("ip", 32), ("port", 32), ("ipv6", 32, "1: any address of IPv6.")),
+                       NOTHING),
     Opcode.RESOLVE_ADDR: (_layout("resolve_addr", _ID, ("timeout_ms", 32), *ADDRESSES), NOTHING),
     Opcode.RESOLVE_ROUTE: (HANDLE, NOTHING),
     Opcode.QUERY_ROUTE: (HANDLE, _layout(

@@ -11,7 +11,7 @@ from ..cm.card_agent import CardAgent
 from ..cm.enums import EventType
 from ..cm.identifier import EVENTS
 from ..cm.qp_attributes import ACK_TIMEOUT, state_attr
-from ..connection.agent import PORT_MAX
+from ..connection.agent import PORT_MAX, Listener
 from ..connection.connection import News, Offer, State
 from ..connection.messages import Attribute, RejectReason, private_bytes
 from ..connection.service import HEADER
@@ -47,6 +47,10 @@ class ConnectionId:
         Events that the program took.
     src_ip, src_port, dst_ip, dst_port : int
         0 is any.
+    one_family : bool
+        An IPv6 address excludes IPv4 (RDMA_OPTION_ID_AFONLY).
+    ipv6 : bool
+        It is bound to the IPv6 address that means any.
     routed : bool
         The route to the peer is known.
     connection : Connection or None
@@ -63,6 +67,7 @@ class ConnectionId:
         self.connection = self.listener = None
         self.src_ip = self.src_port = self.dst_ip = self.dst_port = 0
         self.bound = self.resolved = self.routed = self.reuse = self.ended = False
+        self.one_family = self.ipv6 = False
         self.reported = self.handle = 0
         channel.ids[self] = None
 
@@ -74,10 +79,17 @@ class ConnectionId:
 
     # ----------------------------------------------------------------------------------- addresses
 
-    def bind(self, ip, port):
-        """Bind to an address of this host, and to a port."""
+    @property
+    def only_ipv6(self):
+        """True if no request can reach the identifier, since all requests are for IPv4 addresses."""
+        return self.ipv6 and self.one_family
+
+    def bind(self, ip, port, *, ipv6=False):
+        """Bind to an address of this host, and to a port. With ``ipv6`` the address is the one that means any of IPv6.
+        """
         if self.bound:
             raise InvalidValue("the identifier is bound already")
+        self.ipv6 = ipv6
         self.ports.check(self, port)
         ip = self._own(ip)
         self.src_port = self.ports.bind(self, port, self.client.context.config.random)
@@ -95,6 +107,8 @@ class ConnectionId:
         """Find the route to a peer. Event: ADDR_RESOLVED or ADDR_ERROR."""
         if self.dst_ip or self.listener or self.connection:
             raise InvalidValue("the identifier is in use")
+        if self.only_ipv6:
+            raise InvalidValue("the identifier is bound to IPv6 addresses only")
         if not self.bound:
             self.bind(src_ip, src_port)
         self.src_ip, self.dst_port = self.own_ip, dst_port & PORT_MAX
@@ -124,9 +138,11 @@ class ConnectionId:
             raise InvalidValue("the identifier is in use")
         if not self.bound:
             self.bind(0, 0)
-        others = self.ports.bound[self.src_port] - {self}
-        if any(not other.dst_ip for other in others):
+        if any(not other.dst_ip for other in self.ports.others(self, self.src_port)):
             raise _failed(errno.EADDRINUSE, f"port {self.src_port} is taken")
+        if self.only_ipv6:      # no request comes
+            self.listener = Listener(self.agent.agent, self.src_port, backlog, self._on_request)
+            return
         try:
             self.listener = self.agent.agent.listen(self.src_port, backlog, self._on_request)
         except ValueError as problem:
