@@ -124,22 +124,31 @@ int cq_take(struct cq *cq, struct ibv_wc *wc) {
     return 1;
 }
 
+static int take(struct cq *cq, int count, struct ibv_wc *wc) {
+    int n = 0;
+    while (n < count && cq_take(cq, wc + n)) n++;
+    if (n) cq->empty_polls = 0;
+    return n;
+}
+
+/* Take up to `count` completions of a queue that the caller locked, and that is unlocked during a sleep.
+ * Return -1 if the daemon is gone. */
+int poll_locked(struct cq *cq, int count, struct ibv_wc *wc) {
+    struct context *c = context_of(cq->ibv.context);
+    uint32_t told = LOAD(c->bell->told);
+    int n = take(cq, count, wc);
+    if (n || count <= 0 || ++cq->empty_polls <= PATIENCE) return n;
+    pthread_mutex_unlock(&cq->lock);
+    int served = nap(c, told);
+    pthread_mutex_lock(&cq->lock);
+    n = take(cq, count, wc);
+    return n || served ? n : -1;
+}
+
 int poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
     struct cq *cq = cq_of(ibv);
-    struct context *c = context_of(ibv->context);
-    uint32_t told = LOAD(c->bell->told);
-    int n = 0;
     pthread_mutex_lock(&cq->lock);
-    while (n < count && cq_take(cq, wc + n)) n++;
-    int impatient = n || count <= 0 ? 0 : ++cq->empty_polls > PATIENCE;
-    if (impatient) {
-        pthread_mutex_unlock(&cq->lock);
-        int served = nap(c, told);
-        pthread_mutex_lock(&cq->lock);
-        while (n < count && cq_take(cq, wc + n)) n++;
-        if (!n && !served) n = -1;
-    }
-    if (n > 0) cq->empty_polls = 0;
+    int n = poll_locked(cq, count, wc);
     pthread_mutex_unlock(&cq->lock);
     return n;
 }

@@ -132,6 +132,7 @@ void add_queries(struct verbs_context *v);
 struct cq *cq_create(struct ibv_context *c, uint32_t cqe, void *context, struct ibv_comp_channel *channel, int vector);
 int cq_take(struct cq *cq, struct ibv_wc *wc);
 void cq_forget(struct cq *cq, uint32_t qp_num);
+int poll_locked(struct cq *cq, int count, struct ibv_wc *wc);
 int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *attr);

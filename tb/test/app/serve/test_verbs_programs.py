@@ -1,0 +1,30 @@
+"""Tests of the library's verbs by C programs: threads, capacities, bounds of regions, polls without result."""
+
+import pytest
+
+from weft.driver.ibverbs.build import build, missing
+from weft.tb.app.serve.environment import LIBRARY_FOLDER
+from weft.tb.sim.flow.system import tools_expected
+from weft.tb.verify.programs.c_program import compiled
+from weft.tb.verify.programs.session import serving
+
+COMPLETIONS = 4000
+
+
+@pytest.fixture(scope="module")
+def session():
+    if (sentence := missing()) and not tools_expected():
+        pytest.skip(sentence)
+    with serving() as session:
+        yield session
+
+
+def run(session, name, folder, *arguments):
+    """Build and run a program on host a; return its output."""
+    ended = session.run("a", str(compiled(name, folder, build(LIBRARY_FOLDER))), *arguments, limit_s=120)
+    assert ended.status == 0, ended.output
+    return ended.output
+
+
+def test_threads_that_share_an_extended_queue_see_each_completion_once(session, tmp_path):
+    assert f"{COMPLETIONS} completions, 0 seen twice" in run(session, "readers", tmp_path, str(COMPLETIONS))
