@@ -55,7 +55,8 @@ struct cq *cq_create(struct ibv_context *context, uint32_t cqe, void *cq_context
                                    .channel = channel ? container(channel, struct channel, ibv)->handle : 0 };
     int error = weft_call(context_of(context), (struct call){ .opcode = WEFT_CREATE_CQ, .body = &body,
         .size = sizeof body, .answer = &answer, .answer_size = sizeof answer, .files = &file, .count = 1 });
-    if (!error) error = ring_map(&cq->ring, file, answer.slots, sizeof(struct weft_wc_slot));
+    if (!error && (error = ring_map(&cq->ring, file, answer.slots, sizeof(struct weft_wc_slot))))
+        weft_destroy(context_of(context), WEFT_KIND_CQ, answer.handle);
     if (error) {
         name_forget(cq->name);
         free(cq);

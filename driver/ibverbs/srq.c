@@ -14,7 +14,8 @@ static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_attr *attr, void
                                     .max_sge = attr->max_sge, .srq_limit = attr->srq_limit };
     int error = weft_call(context_of(pd->context), (struct call){ .opcode = WEFT_CREATE_SRQ, .body = &body,
         .size = sizeof body, .answer = &answer, .answer_size = sizeof answer, .files = &file, .count = 1 });
-    if (!error) error = ring_map(&srq->ring, file, answer.slots, answer.slot_bytes);
+    if (!error && (error = ring_map(&srq->ring, file, answer.slots, answer.slot_bytes)))
+        weft_destroy(context_of(pd->context), WEFT_KIND_SRQ, answer.handle);
     if (error) {
         name_forget(srq->name);
         free(srq);
