@@ -81,7 +81,13 @@ struct qp {
     struct ibv_qp_cap cap;
     int sq_sig_all, extended, error; /* the last two are of the extended interface */
     uint32_t building, async_events;
+    uint8_t max_rd_atomic;
 };
+
+/* Return true if a QP may execute this opcode: reads and atomics need resources. In ERR all requests are flushed. */
+static inline int may_send(const struct qp *qp, unsigned opcode) {
+    return opcode < IBV_WR_RDMA_READ || qp->max_rd_atomic || qp->ex.qp_base.state == IBV_QPS_ERR;
+}
 
 static inline struct context *context_of(struct ibv_context *c) { return container(c, struct context, verbs.context); }
 static inline struct cq *cq_of(struct ibv_cq *cq) { return container(cq, struct cq, ibv); }

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from weft.hdl.contract import wire
 
+from ..operation.operation import FETCHES
 from ..receive.receiver import RNR_TIMER
 from ..terms.checks import instance, unsigned
 from ..terms.closing import Closing
@@ -174,6 +175,8 @@ class QP(QPLife, Closing):
             self.engine.post_send(posted)
 
     def _prepare(self, operation):
+        if operation.opcode in FETCHES and not self.attr.max_rd_atomic and self.qp_state is not QPState.ERR:
+            raise InvalidValue(f"QP {self.qp_num} has no resources for reads and atomics: max_rd_atomic is 0")
         if self.attr.standard and not self.engine.is_write(operation):
             raise NotSupported("to a standard peer this card sends RDMA writes only")
         self.engine.prepare(operation)

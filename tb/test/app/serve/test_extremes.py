@@ -177,6 +177,19 @@ def test_a_program_cannot_have_more_requests_than_slots(served, ring):
     undisturbed(daemon, good, said)
 
 
+def test_a_read_that_the_qp_may_not_have_fails(served):
+    """The library refuses it when it is posted; a program without the library gets an error."""
+    daemon, said = served
+    good = pair(daemon)
+    bad, peer = pair(daemon)
+    for state, mask in ((QPState.SQD, 0), (None, QPAttrMask.MAX_QP_RD_ATOMIC), (QPState.RTS, 0)):
+        bad.call(Opcode.MODIFY_QP, handle=bad.qp.handle, mask=mask or QPAttrMask.STATE, qp_state=state or 0,
+                 max_rd_atomic=0)
+    bad.write(peer, opcode=WROpcode.RDMA_READ)
+    assert bad.completion().status == WCStatus.LOC_QP_OP_ERR
+    undisturbed(daemon, good, said)
+
+
 def raising(*_args, **_options):
     raise ZeroDivisionError("a fault of the daemon")
 
