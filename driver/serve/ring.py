@@ -94,6 +94,11 @@ class SharedRing:
         """Retire all slots that were taken, except the last ``outstanding``."""
         self.words[DONE] = self.own - outstanding & _MASK
 
+    def begin(self, outstanding):
+        """Begin with this number of requests that are taken, and not done."""
+        self.own = outstanding
+        self.words[PROD] = self.words[CONS] = outstanding
+
     def drop(self):
         """Discard all slots that the program filled."""
         self.own = self.words[PROD]

@@ -5,8 +5,8 @@ import contextlib
 from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from ..operation.operation import FETCHES, Operation
 from ..operation.receives import Receive
-from ..terms.enums import WCStatus
-from ..terms.errors import InvalidValue
+from ..terms.enums import SrqAttrMask, WCStatus
+from ..terms.errors import InvalidValue, NoRoom
 from ..verbs.qp import QP
 from ..verbs.requests import FLAGS, OPCODES, operation_of
 from ..verbs.srq import SRQ
@@ -53,10 +53,36 @@ class ServedSRQ(SRQ):
         init.check()
         self.user = user
         with contextlib.ExitStack() as undo:
-            self.ring = ReceiveRing("weft-srq", init.max_wr, init.max_sge, creator.context.local_keys)
+            self.ring = self._ring(creator.context, init.max_wr, init.max_sge)
             undo.callback(self.ring.close)
             super().__init__(creator, init)
             undo.pop_all()
+
+    @staticmethod
+    def _ring(context, max_wr, max_sge):
+        return ReceiveRing("weft-srq", max_wr, max_sge, context.local_keys)
+
+    def modify(self, attr, comp_mask, allow=lambda ring: None):
+        """Change attributes as :meth:`SRQ.modify` does. A new capacity comes with a new, empty ring.
+
+        ``allow(ring)`` may raise NoRoom to reject the new ring.
+
+        Raises
+        ------
+        InvalidValue, NoRoom
+        """
+        mask, new = self._wanted(attr, comp_mask)
+        if mask & SrqAttrMask.MAX_WR:
+            ring, old = self._ring(self.context, new.max_wr, new.max_sge), self.ring
+            try:
+                allow(ring)
+            except NoRoom:
+                ring.close()
+                raise
+            ring.begin(len(self.receives))
+            self.ring = ring
+            old.close()
+        super().modify(attr, mask)
 
     def take_work(self):
         """Take the requests that the program posted."""
@@ -77,7 +103,8 @@ class ServedQP(QP):
 
     def __init__(self, creator, init_attr, *, user):
         init_attr.check(creator.context)
-        self.user, cap, self._keys = user, init_attr.cap, creator.context.local_keys
+        self.user, self._keys = user, creator.context.local_keys
+        cap = init_attr.cap if init_attr.srq is None else init_attr.cap.without_receives()
         with contextlib.ExitStack() as undo:
             self.receives = ReceiveRing("weft-rq", max(1, cap.max_recv_wr), cap.max_recv_sge, self._keys)
             undo.callback(self.receives.close)

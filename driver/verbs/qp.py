@@ -63,7 +63,8 @@ class QP(QPLife, Closing):
         init_attr.check(self.context)
         if psn is not None:
             unsigned("psn", psn, wire.PSN_BITS)
-        self.init_attr = replace(init_attr, cap=replace(init_attr.cap))
+        cap = replace(init_attr.cap) if init_attr.srq is None else init_attr.cap.without_receives()
+        self.init_attr = replace(init_attr, cap=cap)
         self.cap, self.srq = self.init_attr.cap, init_attr.srq
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
         self._begin(psn)

@@ -56,7 +56,7 @@ class QPInitAttr:
     def check(self, context):
         """Raise InvalidValue, NotSupported or TypeError if these attributes cannot create a QP of ``context``."""
         instance("cap", self.cap, QPCap)
-        self.cap.check()
+        (self.cap if self.srq is None else self.cap.without_receives()).check()
         if member("qp_type", self.qp_type, QPType) is not QPType.RC:
             raise NotSupported(f"Failed to create QP: {QPType(self.qp_type).name} does not exist here, only RC")
         for cq in (self.scq, self.rcq):

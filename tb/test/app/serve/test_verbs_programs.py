@@ -33,6 +33,10 @@ def test_threads_that_share_an_extended_queue_see_each_completion_once(session, 
     assert f"{COMPLETIONS} completions, 0 seen twice" in run(session, "readers", tmp_path, str(COMPLETIONS))
 
 
+def test_capacities_are_kept_ignored_or_refused(session, tmp_path):
+    run(session, "capacities", tmp_path)
+
+
 def test_polls_without_result_are_cheap_and_leave_the_processor(session, tmp_path):
     before = processor_ns(session.process.pid)
     said = run(session, "post_poll", tmp_path, "spin", str(POLLS_S))
