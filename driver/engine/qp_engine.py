@@ -140,6 +140,10 @@ class QpEngine:
         """Return true if a write alone executes the operation, without the peer's driver."""
         return op.opcode in WRITES and not self.operations.requester.needs_mailbox(op)
 
+    def check_list(self, op):
+        """Check the local memory of a plain operation with several entries."""
+        self.operations.requester.check_list(op)
+
     def prepare(self, op):
         """Allocate what an :class:`~weft.driver.operation.operation.Operation` that is not plain needs beyond a write.
 

@@ -94,6 +94,12 @@ class Requester:
 
     # ------------------------------------------------------------------------------------- starting
 
+    def check_list(self, op):
+        """Let a write from several entries fail if one is invalid. The card would transfer the others."""
+        if op.opcode in WRITES and len(op.sges) > 1:
+            self._check(op)
+            op.plain &= op.status is None
+
     def prepare(self, op):
         """Open the mailbox if the operation needs it. A write that does not is plain.
 
@@ -102,11 +108,12 @@ class Requester:
         MemoryError
             If there is no memory for it.
         """
+        self.check_list(op)
         if self.needs_mailbox(op):
             if self.failed is None:
                 self._mailbox.open()
         else:
-            op.plain = op.opcode is WROpcode.RDMA_WRITE
+            op.plain = op.opcode is WROpcode.RDMA_WRITE and op.status is None
 
     def pump(self):
         """Start and complete the operations that are ready."""

@@ -163,7 +163,11 @@ class ServedQP(QP):
             self.engine.queues.complete_sends(operations, WCStatus.WR_FLUSH_ERR)
             return
         for operation in operations:
-            if not operation.plain and operation.status is None:
+            if operation.single:
+                continue
+            if operation.plain:
+                self.engine.check_list(operation)
+            elif operation.status is None:
                 try:
                     self.engine.prepare(operation)
                 except MemoryError:

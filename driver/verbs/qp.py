@@ -167,6 +167,8 @@ class QP(QPLife, Closing):
                     room = room or self._room_behind(posted)
                     if not operation.plain:
                         self._prepare(operation)
+                    elif not operation.single:
+                        self.engine.check_list(operation)
                     posted.append(operation)
                     room -= 1
                 except Exception:

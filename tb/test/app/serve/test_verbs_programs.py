@@ -37,6 +37,10 @@ def test_capacities_are_kept_ignored_or_refused(session, tmp_path):
     run(session, "capacities", tmp_path)
 
 
+def test_accesses_that_leave_a_region_change_nothing_outside(session, tmp_path):
+    run(session, "bounds", tmp_path, str(session.socket("b")))
+
+
 def test_polls_without_result_are_cheap_and_leave_the_processor(session, tmp_path):
     before = processor_ns(session.process.pid)
     said = run(session, "post_poll", tmp_path, "spin", str(POLLS_S))
