@@ -3,8 +3,8 @@
 
 #include <unistd.h>
 
-/* Consecutive empty polls before one sleeps. In wall-clock time only one of so many does: they take some 4 us each, and
- * a program that does nothing else takes less than 5 % of a processor. In simulated time all later ones do. */
+/* Consecutive empty polls before one sleeps. In wall-clock time only one of this number does: they take some 4 us each,
+ * and a program that does nothing else takes less than 5 % of a processor. In simulated time all later ones do. */
 #define PATIENCE 300
 #define SIMULATED_PATIENCE 16
 

@@ -137,7 +137,7 @@ class Client:
         return self.context
 
     def guarded(self, method, *args):
-        """Call a method for the client in a round of the card; what it raises is a reason to serve it no longer."""
+        """Call a method for the client in a round of the card. An exception is a reason to serve it no longer."""
         try:
             return method(*args)
         except Exception as problem:

@@ -115,7 +115,7 @@ class Daemon:
             self._sleep()
 
     def _with(self, client, method):
-        """Call ``method()`` for a client. Whatever it raises ends the connection of that client, and nothing else."""
+        """Call ``method()`` for a client. An exception ends the connection of that client, and nothing else."""
         try:
             return bool(method())
         except Violation as violation:

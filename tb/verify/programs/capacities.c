@@ -19,7 +19,7 @@ static struct ibv_srq *new_srq(uint32_t max_wr, uint32_t limit) {
     return ibv_create_srq(h.pd, &init);
 }
 
-/* A QP with an SRQ ignores its receive capacities, and takes no room for them. */
+/* A QP with an SRQ ignores its receive capacities, and takes no memory for them. */
 static void receives_beside_srq(void) {
     const uint32_t counts[] = { 0, 16, 1 << 20, 1 << 21, UINT32_MAX }, sges[] = { 0, 1, 17, UINT32_MAX };
     struct ibv_srq *srq = new_srq(4, 0);

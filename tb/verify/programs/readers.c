@@ -1,5 +1,5 @@
 /* Threads that read one extended completion queue while others post: `readers COUNT`, with two QPs of this host.
- * Every completion must be seen once, with its own fields, and no thread may be left behind. */
+ * Every completion must be seen once, with its own fields, and every thread must end. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>

@@ -260,7 +260,7 @@ def restarted(network, ip, seed):
 
 @pytest.mark.parametrize("seed", ["another", "agent 1 1"], ids=["other numbers", "the same numbers"])
 def test_a_peer_that_lost_power_is_connected_again(seed):
-    """IBTA 12.9.8.3.1, receiver of REQ. With the same random numbers only QPN and PSN of the second life differ."""
+    """IBTA 12.9.8.3.1, receiver of REQ. With the same random numbers only the PSN of the second request differs."""
     network = Network(1)
     server, client = open_pair(network)
     network.run(lambda: server.state is State.ESTABLISHED)
