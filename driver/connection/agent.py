@@ -1,8 +1,8 @@
 """Connections of a host: dispatch of messages to them, and answers to messages of no connection.
 
 The state that unknown peers can cause is bounded: a listener has at most ``backlog`` requests without an answer of the
-program, and each of them expires when its sender must have given up. A message of no connection is answered at once and
-leaves no state.
+program, or :data:`ROOM` if that is more, and each of them expires when its sender must have given up. A message of no
+connection is answered at once and leaves no state.
 """
 
 import collections
@@ -19,6 +19,7 @@ from .messages import LAYOUTS, Answered, Attribute, RejectReason, build, parse
 from .service import gid_of, header, parse_header, service_id
 
 BACKLOG_MAX = 1024
+ROOM = 128                   # requests that a listener keeps: those beyond the backlog wait for the program
 RESPONSE_TIMEOUT_MAX = 20    # limit of the peer's response time-out, whatever it requests: 4.3 s
 RATE_100_GBPS = 18      # packet rate, as in path records
 PORT_MAX = (1 << 16) - 1
@@ -33,17 +34,54 @@ class Listener:
     Attributes
     ----------
     pending : dict of Connection
-        Requests that were neither accepted nor rejected, as keys.
+        Requests that the program has and neither accepted nor rejected, as keys.
+    waiting : dict of Connection
+        Later requests, as keys: the program gets one for each that it answers.
     """
 
     def __init__(self, agent: "Agent", port: int, backlog: int, on_request: Callable[[Connection], Tell]) -> None:
         self.agent, self.port, self.on_request = agent, port, on_request
         self.backlog = min(backlog, BACKLOG_MAX) if backlog > 0 else BACKLOG_MAX
         self.pending: dict[Connection, None] = {}
+        self.waiting: dict[Connection, None] = {}
+        self._handing = False
+
+    @property
+    def full(self) -> bool:
+        """True if no further request can be kept."""
+        return len(self.pending) + len(self.waiting) >= max(self.backlog, ROOM)
+
+    def add(self, connection: Connection) -> None:
+        """Add a request, and hand it to the program if the backlog permits."""
+        self.waiting[connection] = None
+        self._hand_over()
+
+    def answered(self, connection: Connection) -> None:
+        """Remove a request that was answered or expired."""
+        self.waiting.pop(connection, None)
+        if self.pending.pop(connection, self) is not self:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._handing:      # the program answers a request while it gets it
+            return
+        self._handing = True
+        try:
+            while self.waiting and len(self.pending) < self.backlog:
+                connection = next(iter(self.waiting))
+                del self.waiting[connection]
+                self.pending[connection] = None
+                connection.tell = self.on_request(connection)
+        finally:
+            self._handing = False
 
     def close(self) -> None:
-        """Stop listening."""
-        self.agent.listeners.pop(self.port, None)
+        """Stop listening, and reject the requests that the program did not get."""
+        if self.agent.listeners.get(self.port) is self:
+            del self.agent.listeners[self.port]
+        waiting, self.waiting = self.waiting, {}
+        for connection in waiting:
+            connection.reject(RejectReason.INVALID_SERVICE_ID)
 
 
 class Agent:
@@ -140,7 +178,7 @@ class Agent:
     def answered(self, connection: Connection) -> None:
         """Remove a request from its listener's backlog: the program accepted or rejected it, or it expired."""
         for listener in self.listeners.values():
-            listener.pending.pop(connection, None)
+            listener.answered(connection)
 
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection from all tables."""
@@ -194,19 +232,38 @@ class Agent:
 
     def _on_req(self, message: SimpleNamespace, src_ip: int, src_mac: int, now: int) -> None:
         known = self._by_peer.get((src_ip, message.local_id))
-        if known is not None:
+        if known is not None and known.repeated_by(message):
             known.on_request_again(now)
             return
         said, listener = parse_header(message.private_data), self.listeners.get(message.service_id & PORT_MAX)
         reason = self._objection(message, said, listener, src_ip)
+        stale = self._stale(known, src_ip, message.qpn) if reason is None else None
+        if stale is not None:
+            reason = RejectReason.STALE_CONN
         if reason is not None:
             self._refuse(message.tid, {"remote_id": message.local_id}, Answered.REQ, reason, src_ip, src_mac)
+            if stale is not None:
+                stale.end_stale(now)
             return
         assert listener is not None and said is not None
         if len(listener.pending) >= listener.backlog:
-            self.counts["backlog_full"] += 1      # no answer: the peer will repeat the request
-        else:
+            self.counts["backlog_full"] += 1
+        if not listener.full:      # else there is no answer: the peer will repeat the request
             self._take(listener, message, said, src_ip, src_mac, now)
+
+    def _stale(self, known: Connection | None, src_ip: int, qpn: int) -> Connection | None:
+        """Return the connection that a request contradicts, or None.
+
+        That is ``known``, whose peer has given its number to a new request, or the one that its QP has already.
+        """
+        if known is not None and known.state is not State.TIMEWAIT:
+            return known
+        return self.connected(src_ip, qpn)
+
+    def connected(self, peer_ip: int, qpn: int) -> Connection | None:
+        """Return the connection of a QP of a peer, or None."""
+        other = self._by_qp.get((peer_ip, qpn))
+        return other if other is not None and other.state not in (State.TIMEWAIT, State.REQ_RCVD) else None
 
     def _objection(self, message: SimpleNamespace, said: SimpleNamespace | None, listener: Listener | None,
                    src_ip: int) -> RejectReason | None:
@@ -221,9 +278,6 @@ class Agent:
             return RejectReason.INVALID_GID
         if message.mtu not in wire.PMTUS:
             return RejectReason.INVALID_MTU
-        other = self._by_qp.get((src_ip, message.qpn))
-        if other is not None and other.state not in (State.TIMEWAIT, State.REQ_RCVD):
-            return RejectReason.STALE_CONN
         return None
 
     def _take(self, listener: Listener, message: SimpleNamespace, said: SimpleNamespace, src_ip: int, src_mac: int,
@@ -235,9 +289,8 @@ class Agent:
         connection.peers = Offer(message.qpn, message.psn, message.responder_resources, message.initiator_depth,
                                  message.rnr_retry_count, message.srq, message.mtu, message.ack_timeout,
                                  message.retry_count)
-        listener.pending[connection] = None
         connection.on_requested(now)
-        connection.tell = listener.on_request(connection)
+        listener.add(connection)
 
     # --------------------------------------------------------------------------------------------- time
 

@@ -87,7 +87,8 @@ class Connection:
     Parameters
     ----------
     agent : Agent
-        Has ``send(connection, kind, private_data, **fields)``, ``wake(connection)`` and ``forget(connection)``.
+        Has ``send(connection, kind, private_data, **fields)``, ``wake(connection)``, ``forget(connection)`` and
+        ``connected(peer_ip, qpn)``.
     peer_ip, local_id, tid : int
     patience : Patience
     tell : callable(connection, News)
@@ -224,6 +225,17 @@ class Connection:
         elif self.state is State.REP_SENT:
             self._repeat()
 
+    def repeated_by(self, request: SimpleNamespace) -> bool:
+        """Return true if a REQ is the one with which the peer requested this connection."""
+        return self.asked and self.peers is not None and (
+            self.tid, self.service_id, self.peers.qpn, self.peers.psn) == (
+            request.tid, request.service_id, request.qpn, request.psn)
+
+    def end_stale(self, now: int) -> None:
+        """End an established connection of which the peer has no QP any more (IBTA 1.7, 12.9.8.3.1)."""
+        if self.state is State.ESTABLISHED:
+            self.disconnect(now)
+
     def on_requested(self, now: int) -> None:
         """Enter REQ_RCVD, until the program answers or the peer has given up."""
         self.state, self.asked = State.REQ_RCVD, True
@@ -233,7 +245,13 @@ class Connection:
         self._wait(now + extra + (self.patience.retries + 1) * self._interval)
 
     def _on_rep(self, message: SimpleNamespace, now: int) -> None:
-        if self.state is State.REQ_SENT:
+        if self.state is State.REQ_SENT and (stale := self.agent.connected(self.peer_ip, message.qpn)) is not None:
+            self.remote_id = message.local_id
+            self._say(Attribute.REJ, answered=Answered.REP, reason=RejectReason.STALE_CONN)
+            self._end()
+            stale.end_stale(now)
+            self._news(News.REJECTED, RejectReason.STALE_CONN)
+        elif self.state is State.REQ_SENT:
             self.remote_id = message.local_id
             self.peers = Offer(message.qpn, message.psn, message.responder_resources, message.initiator_depth,
                                message.rnr_retry_count, message.srq)

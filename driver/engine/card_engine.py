@@ -237,7 +237,10 @@ class CardEngine:
         qps = self.qps
         if qps.active or qps.starved or qps.first_time <= now:
             for qp in qps.due(now):
-                self._progress_qp(qp, now)
+                try:
+                    self._progress_qp(qp, now)
+                except Exception as problem:
+                    qp.on_unexpected(problem)
         waiting = self._turns.fill()
         if self.neighbours.asked:
             self.neighbours.progress(now)

@@ -140,6 +140,10 @@ class QpEngine:
         """Return true if a write alone executes the operation, without the peer's driver."""
         return op.opcode in WRITES and not self.operations.requester.needs_mailbox(op)
 
+    def check_list(self, op):
+        """Check the local memory of a plain operation with several entries."""
+        self.operations.requester.check_list(op)
+
     def prepare(self, op):
         """Allocate what an :class:`~weft.driver.operation.operation.Operation` that is not plain needs beyond a write.
 
@@ -226,6 +230,10 @@ class QpEngine:
                 self.sender.on_receive_limit(frame.psn, bool(frame.limited), frame.serial, now)
         elif frame.opcode is wire.Opcode.REPORT_REQUEST:
             self.receiver.on_report_request(frame.rsn)
+
+    def on_unexpected(self, problem):
+        """Raise an exception of a round of this QP. An owner that must not fail as a whole replaces this function."""
+        raise problem
 
     def on_card_reset(self, status):
         """Handle a reset of the card, which no longer has the QP. The oldest request completes with ``status``."""

@@ -14,12 +14,15 @@ static int take(struct ibv_cq_ex *ex) {
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr) {
     struct cq *cq = of(ex);
     if (attr && attr->comp_mask) return EINVAL;
-    int n = poll_cq(&cq->ibv, 1, &cq->wc); /* yields after PATIENCE empty polls */
-    if (n < 1) return n ? EIO : ENOENT;
-    ex->status = cq->wc.status;
-    ex->wr_id = cq->wc.wr_id;
-    pthread_mutex_lock(&cq->lock);
-    return 0;
+    pthread_mutex_lock(&cq->lock); /* until end_poll: the current completion is of the thread that took it */
+    int n = poll_locked(cq, 1, &cq->wc);
+    if (n == 1) {
+        ex->status = cq->wc.status;
+        ex->wr_id = cq->wc.wr_id;
+        return 0;
+    }
+    pthread_mutex_unlock(&cq->lock);
+    return n ? EIO : ENOENT;
 }
 
 static void end_poll(struct ibv_cq_ex *ex) { pthread_mutex_unlock(&of(ex)->lock); }

@@ -125,9 +125,11 @@ MESSAGES = {
     Opcode.CREATE_CQ: (_layout("create_cq", ("user", 64), ("cqe", 32), ("channel", 32, "0 for none."),
                                ("comp_vector", 32), ("_reserved", 32)), CREATED_CQ),      # file: ring of WC_SLOTs
     Opcode.RESIZE_CQ: (_layout("resize_cq", ("handle", 32), ("cqe", 32)), CREATED_CQ),      # file: the new ring
-    Opcode.CREATE_SRQ: (_layout("create_srq", ("user", 64), ("pd", 32), *SRQ_ATTR),
+    Opcode.CREATE_SRQ: (_layout("create_srq", ("user", 64), ("pd", 32), ("max_wr", 32), ("max_sge", 32),
+                                ("_reserved", 32)),                  # file: ring of RECV_SLOTs
                         _layout("created_srq", ("handle", 32), ("number", 32), ("slots", 32), ("slot_bytes", 32))),
-    Opcode.MODIFY_SRQ: (_layout("modify_srq", ("handle", 32), ("mask", 32), *SRQ_ATTR, ("_reserved", 32)), NOTHING),
+    Opcode.MODIFY_SRQ: (_layout("modify_srq", ("handle", 32), ("mask", 32), ("max_wr", 32), ("srq_limit", 32)),
+                        _layout("modified_srq", ("slots", 32), ("slot_bytes", 32))),     # file: the new ring, of MAX_WR
     Opcode.QUERY_SRQ: (HANDLE, _layout("srq_attr", *SRQ_ATTR, ("_reserved", 32))),
     Opcode.CREATE_QP: (_layout("create_qp", ("user", 64), ("pd", 32), ("send_cq", 32), ("recv_cq", 32), ("srq", 32),
                                ("qp_type", 32), ("sq_sig_all", 32), *QP_CAP, ("_reserved", 32)),
@@ -149,7 +151,8 @@ MESSAGES = {
     Opcode.MIGRATE_ID: (_layout("migrate_id", _ID, ("channel", 32)),
                         _layout("moved", ("reported", 32), ("moved", 32, "From one channel to the other."))),
     Opcode.SET_OPTION: (_layout("set_option", _ID, ("level", 32), ("name", 32), ("value", 32)), NOTHING),
-    Opcode.BIND_ADDR: (_layout("bind_addr", _ID, ("ip", 32), ("port", 32), ("_reserved", 32)), NOTHING),
+    Opcode.BIND_ADDR: (_layout("bind_addr", _ID, ("ip", 32), ("port", 32), ("ipv6", 32, "1: any address of IPv6.")),
+                       NOTHING),
     Opcode.RESOLVE_ADDR: (_layout("resolve_addr", _ID, ("timeout_ms", 32), *ADDRESSES), NOTHING),
     Opcode.RESOLVE_ROUTE: (HANDLE, NOTHING),
     Opcode.QUERY_ROUTE: (HANDLE, _layout(

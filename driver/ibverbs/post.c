@@ -57,6 +57,7 @@ static int put_send(struct qp *qp, const struct ibv_send_wr *wr) {
     default:
         return EOPNOTSUPP;
     }
+    if (!may_send(qp, wr->opcode)) return EINVAL;
     if (wr->send_flags & IBV_SEND_INLINE) return wr->opcode >= IBV_WR_RDMA_READ ? EINVAL : put_inline(qp, slot, wr);
     put_sges(slot + 1, wr->sg_list, (size_t)wr->num_sge);
     return 0;

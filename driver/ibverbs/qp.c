@@ -127,7 +127,11 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *a, int mask) {
         .size = sizeof body, .answer = &answer, .answer_size = sizeof answer });
     if (error) return error;
     ibv->state = answer.qp_state;
-    if (mask & IBV_QP_STATE && a->qp_state == IBV_QPS_RESET) forget_completions(ibv);
+    if (mask & IBV_QP_MAX_QP_RD_ATOMIC) qp_of(ibv)->max_rd_atomic = a->max_rd_atomic;
+    if (mask & IBV_QP_STATE && a->qp_state == IBV_QPS_RESET) {
+        qp_of(ibv)->max_rd_atomic = 0;
+        forget_completions(ibv);
+    }
     return 0;
 }
 

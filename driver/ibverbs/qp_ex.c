@@ -16,6 +16,7 @@ static void begin(struct ibv_qp_ex *ex, uint8_t opcode, uint32_t rkey, uint64_t 
     struct qp *qp = of(ex);
     uint32_t used = qp->send.head->prod - LOAD(qp->send.head->done);
     if (used + qp->building >= qp->cap.max_send_wr) fail(qp, ENOMEM);
+    else if (!may_send(qp, opcode)) fail(qp, EINVAL);
     if (qp->error) return;
     qp->building++;
     *current(qp) = (struct weft_send_slot){ .wr_id = ex->wr_id, .opcode = opcode, .rkey = rkey,

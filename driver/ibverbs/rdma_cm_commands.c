@@ -60,6 +60,7 @@ static int bind_ip(const struct command *c) {
     ASKED(rdma_ucm_bind_ip, asked);
     struct weft_bind_addr body = { .handle = asked.id };
     int error = from_sockaddr(&asked.addr, &body.ip, &body.port);
+    body.ipv6 = asked.addr.sin6_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&asked.addr.sin6_addr);
     return error ? error : ASK(WEFT_BIND_ADDR, body);
 }
 

@@ -50,6 +50,9 @@ void ring_bell(struct context *c) {
         && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
 }
 
+/* Return true if the program's clock is simulated time, which advances only while the program sleeps. */
+int time_is_simulated(void) { return weft_clock_ns && weft_clock_ns(); }
+
 /* Yield the processor for a moment, or until the daemon's count of reports differs from `told`; return 0 if the daemon
  * is gone. */
 int nap(struct context *c, uint32_t told) {

@@ -67,5 +67,3 @@ class Limit(enum.IntEnum):
     """Limits of requests of a program, which protect the daemon's memory."""
 
     SLOTS_LOG2 = 22
-    SGES = 16
-    INLINE_BYTES = 256

@@ -73,8 +73,9 @@ static int hear(int socket, struct call *call) {
     ssize_t n;
     do n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
-    if (n < (ssize_t)sizeof head) return EIO;
-    n -= sizeof head;
+    if (n < 0) message.msg_controllen = 0;
+    if (n < (ssize_t)sizeof head) head.status = EIO; /* the daemon is gone */
+    n = n < (ssize_t)sizeof head ? 0 : n - (ssize_t)sizeof head;
     unsigned got = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
         for (size_t at = 0; c->cmsg_type == SCM_RIGHTS && CMSG_LEN(at + sizeof(int)) <= c->cmsg_len; at += sizeof(int)) {
@@ -86,11 +87,10 @@ static int hear(int socket, struct call *call) {
     if (head.status) {
         memcpy(sentence, body, n < WEFT_SENTENCE_BYTES_MAX ? (size_t)n : WEFT_SENTENCE_BYTES_MAX);
         weft_log("%s (%s)", sentence, strerror(head.status));
-        return head.status;
-    }
-    if ((size_t)n != call->answer_size || got != call->count) return EPROTO;
-    if (n) memcpy(call->answer, body, n);
-    return 0;
+    } else if ((size_t)n != call->answer_size || got != call->count) head.status = EPROTO;
+    else if (n) memcpy(call->answer, body, n);
+    while (head.status && got) close(call->files[--got]);
+    return head.status;
 }
 
 /* Make one call; return 0 or an error number. */

@@ -11,10 +11,11 @@ static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_attr *attr, void
         return NULL;
     }
     struct weft_create_srq body = { .user = srq->name, .pd = pd->handle, .max_wr = attr->max_wr,
-                                    .max_sge = attr->max_sge, .srq_limit = attr->srq_limit };
+                                    .max_sge = attr->max_sge };
     int error = weft_call(context_of(pd->context), (struct call){ .opcode = WEFT_CREATE_SRQ, .body = &body,
         .size = sizeof body, .answer = &answer, .answer_size = sizeof answer, .files = &file, .count = 1 });
-    if (!error) error = ring_map(&srq->ring, file, answer.slots, answer.slot_bytes);
+    if (!error && (error = ring_map(&srq->ring, file, answer.slots, answer.slot_bytes)))
+        weft_destroy(context_of(pd->context), WEFT_KIND_SRQ, answer.handle);
     if (error) {
         name_forget(srq->name);
         free(srq);
@@ -56,10 +57,23 @@ int get_srq_num(struct ibv_srq *srq, uint32_t *number) {
 }
 
 PUBLIC int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask) {
+    struct srq *srq = srq_of(ibv);
     struct weft_modify_srq body = { .handle = ibv->handle, .mask = (uint32_t)mask, .max_wr = attr->max_wr,
-                                    .max_sge = attr->max_sge, .srq_limit = attr->srq_limit };
-    return weft_call(context_of(ibv->context),
-                     (struct call){ .opcode = WEFT_MODIFY_SRQ, .body = &body, .size = sizeof body });
+                                    .srq_limit = attr->srq_limit };
+    struct weft_modified_srq answer;
+    struct ring ring;
+    int file, resized = (mask & IBV_SRQ_MAX_WR) != 0;
+    pthread_mutex_lock(&srq->lock);
+    int error = weft_call(context_of(ibv->context), (struct call){ .opcode = WEFT_MODIFY_SRQ, .body = &body,
+        .size = sizeof body, .answer = &answer, .answer_size = sizeof answer, .files = &file,
+        .count = (unsigned)resized });
+    if (!error && resized && !(error = ring_map(&ring, file, answer.slots, answer.slot_bytes))) {
+        ring_unmap(&srq->ring);
+        srq->ring = ring;
+        srq->max_wr = attr->max_wr;
+    }
+    pthread_mutex_unlock(&srq->lock);
+    return error;
 }
 
 PUBLIC int ibv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr) {

@@ -83,7 +83,13 @@ struct qp {
     struct ibv_qp_cap cap;
     int sq_sig_all, extended, error; /* the last two are of the extended interface */
     uint32_t building, async_events;
+    uint8_t max_rd_atomic;
 };
+
+/* Return true if a QP may execute this opcode: reads and atomics need resources. In ERR all requests are flushed. */
+static inline int may_send(const struct qp *qp, unsigned opcode) {
+    return opcode < IBV_WR_RDMA_READ || qp->max_rd_atomic || qp->ex.qp_base.state == IBV_QPS_ERR;
+}
 
 static inline struct context *context_of(struct ibv_context *c) { return container(c, struct context, verbs.context); }
 static inline struct cq *cq_of(struct ibv_cq *cq) { return container(cq, struct cq, ibv); }
@@ -114,6 +120,7 @@ extern uint64_t weft_clock_ns(void) __attribute__((weak, visibility("default")))
 int ring_map(struct ring *ring, int file, uint32_t slots, uint32_t slot_bytes);
 void ring_unmap(struct ring *ring);
 void ring_bell(struct context *c);
+int time_is_simulated(void);
 int nap(struct context *c, uint32_t told);
 static inline void *ring_slot(struct ring *ring, uint32_t number) {
     return ring->first + (size_t)(number & (ring->slots - 1)) * ring->slot_bytes;
@@ -134,6 +141,7 @@ void add_queries(struct verbs_context *v);
 struct cq *cq_create(struct ibv_context *c, uint32_t cqe, void *context, struct ibv_comp_channel *channel, int vector);
 int cq_take(struct cq *cq, struct ibv_wc *wc);
 void cq_forget(struct cq *cq, uint32_t qp_num);
+int poll_locked(struct cq *cq, int count, struct ibv_wc *wc);
 int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *attr);

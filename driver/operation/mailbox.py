@@ -11,6 +11,7 @@ SGES_MAX = 16
 REQUEST_BYTES = 512
 GRANT_BYTES = SGES_MAX * wire.RETH.size_bytes
 EAGER_BYTES = 256      # largest send whose data is placed in the mailbox
+STAGE_BYTES = 1024     # of a staging slot: largest inline data
 
 ATOMIC_ETH = Layout("AtomicETH", "What an atomic operation does, as in IBTA 1.7, section 9.3.3.", [
     Field("va", 64, "Where: a multiple of 8."), Field("rkey", 32, "Remote key."),
@@ -82,8 +83,8 @@ class Mailbox:
         """
         if self._buffer is not None:
             return
-        lender, half = self._lender, self.own_slots * (REQUEST_BYTES + GRANT_BYTES)
-        size = -(-2 * half // abi.PAGE_4K) * abi.PAGE_4K
+        lender, whole = self._lender, self.own_slots * (REQUEST_BYTES + STAGE_BYTES + 2 * GRANT_BYTES)
+        size = -(-whole // abi.PAGE_4K) * abi.PAGE_4K
         pages = size // abi.PAGE_4K
         index = lender.indices.take()
         try:
@@ -200,11 +201,11 @@ class Mailbox:
 
     def stage_request(self, slot, data):
         """Return a local SGE that holds ``data`` while the request slot is in use."""
-        return self._stage(slot * REQUEST_BYTES, data)
+        return self._stage(slot * STAGE_BYTES, data)
 
     def stage_grant(self, slot, data):
         """Return a local SGE that holds ``data`` while the grant slot is in use."""
-        return self._stage(self.own_slots * REQUEST_BYTES + slot * GRANT_BYTES, data)
+        return self._stage(self.own_slots * STAGE_BYTES + slot * GRANT_BYTES, data)
 
     def _stage(self, at, data):
         at += self.own_slots * (REQUEST_BYTES + GRANT_BYTES)

@@ -94,6 +94,12 @@ class Requester:
 
     # ------------------------------------------------------------------------------------- starting
 
+    def check_list(self, op):
+        """Let a write from several entries fail if one is invalid. The card would transfer the others."""
+        if op.opcode in WRITES and len(op.sges) > 1:
+            self._check(op)
+            op.plain &= op.status is None
+
     def prepare(self, op):
         """Open the mailbox if the operation needs it. A write that does not is plain.
 
@@ -102,11 +108,12 @@ class Requester:
         MemoryError
             If there is no memory for it.
         """
+        self.check_list(op)
         if self.needs_mailbox(op):
             if self.failed is None:
                 self._mailbox.open()
         else:
-            op.plain = op.opcode is WROpcode.RDMA_WRITE
+            op.plain = op.opcode is WROpcode.RDMA_WRITE and op.status is None
 
     def pump(self):
         """Start and complete the operations that are ready."""
@@ -153,10 +160,13 @@ class Requester:
         if op.fence and self._fetches or not self._reachable(op):
             return False
         if op.opcode in WRITES:
-            return not self._ungranted and (not self.needs_mailbox(op) or self._take_slot(op))
+            return not self._ungranted and (not self.needs_mailbox(op) or self._take_slots(op))
         if op.opcode in SENDS:
-            return not op.length or self._take_slot(op)
-        return (self._fetches < self._resources.rights().max_rd_atomic and self._take_slot(op)
+            return not op.length or self._take_slots(op)
+        if not self._resources.rights().max_rd_atomic:
+            op.status = WCStatus.LOC_QP_OP_ERR
+            return True
+        return (self._fetches < self._resources.rights().max_rd_atomic and self._take_slots(op)
                 and self._prepared())
 
     def _reachable(self, op):
@@ -166,9 +176,14 @@ class Requester:
         mailbox = self._mailbox
         return mailbox.ready if op.opcode in WRITES else mailbox.reach()
 
-    def _take_slot(self, op):
-        used, name = ((self._grants, "grant_slot") if op.opcode in SENDS and op.length > EAGER_BYTES
-                      else (self._slots, "slot"))
+    def _take_slots(self, op):
+        """Take the slots that the operation needs. Return false if one is not free."""
+        if op.opcode not in SENDS or op.length <= EAGER_BYTES:
+            return self._take_slot(op, self._slots, "slot")
+        return (self._take_slot(op, self._grants, "grant_slot")
+                and (op.inline is None or self._take_slot(op, self._slots, "slot")))     # to stage the data
+
+    def _take_slot(self, op, used, name):
         if getattr(op, name) is None:
             slot = next((s for s in range(self._mailbox.slots) if s not in used), None)
             if slot is None:
@@ -300,6 +315,8 @@ class Requester:
             return False
         del self._answers[end.sequence]
         self._ungranted -= 1
+        if op.inline is not None:
+            op.sges, op.inline = [self._mailbox.stage_request(op.slot, op.inline)], None
         op.targets, op.end = targets, self._end(op, Kind.SEND_DATA)
         self._resources.sender.post([op])
         return True

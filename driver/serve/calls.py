@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 
 from ..ibverbs.messages import QP_CAP, Kind, Opcode
 from ..ibverbs.rings import Limit
-from ..terms.enums import QPAttrMask, ReregFlag
+from ..terms.enums import QPAttrMask, ReregFlag, SrqAttrMask
 from ..terms.errors import InUse, InvalidValue
 from ..verbs.addr import GID, AHAttr, GlobalRoute
 from ..verbs.device_list import guid_of
@@ -137,7 +137,7 @@ def _of_requests(*rings):
 
 
 def create_srq(client, request, _tail, _files):
-    attr = SrqAttr(_slots(request.max_wr, "max_wr"), request.max_sge, request.srq_limit)
+    attr = SrqAttr(_slots(request.max_wr, "max_wr"), request.max_sge)
     srq = ServedSRQ(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
     handle = client.add(Kind.SRQ, srq, _of_requests(srq.ring))
     return {"handle": handle, "number": srq.get_srq_num(), "slots": srq.ring.slots,
@@ -146,10 +146,11 @@ def create_srq(client, request, _tail, _files):
 
 def modify_srq(client, request, _tail, _files):
     srq = client.find(Kind.SRQ, request.handle)
-    if request.max_wr > srq.ring.slots:
-        raise InvalidValue(f"max_wr is {request.max_wr}; this SRQ has {srq.ring.slots} slots")
-    srq.modify(SrqAttr(request.max_wr, request.max_sge, request.srq_limit), request.mask)
-    return {}, []
+    srq.take_work()      # work that was posted before this call
+    resized = bool(request.mask & SrqAttrMask.MAX_WR)
+    attr = SrqAttr(max_wr=_slots(request.max_wr, "max_wr") if resized else 0, srq_limit=request.srq_limit)
+    srq.modify(attr, request.mask, lambda ring: client.recharge(Kind.SRQ, request.handle, _of_requests(ring)))
+    return {"slots": srq.ring.slots, "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.give()] if resized else []
 
 
 def query_srq(client, request, _tail, _files):
@@ -163,7 +164,7 @@ _CAPS = [name for name, _ in QP_CAP]
 def create_qp(client, request, _tail, _files):
     srq = client.find(Kind.SRQ, request.srq) if request.srq else None
     caps = {name: getattr(request, name) for name in _CAPS}
-    for name in ("max_send_wr", "max_recv_wr"):
+    for name in ("max_send_wr",) if srq else ("max_send_wr", "max_recv_wr"):
         _slots(caps[name], name)
     init = QPInitAttr(request.qp_type, None, client.find(Kind.CQ, request.send_cq),
                       client.find(Kind.CQ, request.recv_cq), srq, QPCap(**caps), request.sq_sig_all)
@@ -172,7 +173,7 @@ def create_qp(client, request, _tail, _files):
     client.qps[qp.qp_num] = qp
     return ({"handle": handle, "qp_num": qp.qp_num, "send_slots": qp.sends.slots,
              "send_slot_bytes": qp.sends.slot_bytes, "recv_slots": qp.receives.slots,
-             "recv_slot_bytes": qp.receives.slot_bytes} | caps,
+             "recv_slot_bytes": qp.receives.slot_bytes} | {name: getattr(qp.cap, name) for name in _CAPS},
             [qp.sends.file.give(), qp.receives.file.give()])
 
 

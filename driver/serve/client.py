@@ -98,7 +98,7 @@ class Client:
         Resources of this client.
     before : callable()
         Function to call before an event is reported to the client, which may read the clock then.
-    violated : Violation or None
+    violated : Exception or None
         Reason to serve the client no longer.
     news : bool
         Completions were added since the last report.
@@ -135,6 +135,14 @@ class Client:
         if self.context is None:
             self.context = Context(name=self.name)
         return self.context
+
+    def guarded(self, method, *args):
+        """Call a method for the client in a round of the card. An exception is a reason to serve it no longer."""
+        try:
+            return method(*args)
+        except Exception as problem:
+            self.violated = problem
+            return None
 
     # ------------------------------------------------------------------------------------- objects
 
@@ -268,21 +276,24 @@ class Client:
 
     def close(self):
         """Free all resources of a program that is gone or dropped."""
-        self.socket.close()
-        for channel in self.objects[Kind.CM_CHANNEL].values():
-            channel.close()
+        objects, self.objects, self._charges = self.objects, {kind: {} for kind in Kind}, {}
+        with contextlib.ExitStack() as ends:      # each is done, whatever another one raises; the last one first
+            for file in (self.doorbell, self._wake):
+                ends.callback(os.close, file)
+            for owned in (self.wake, self.bell_file, self._bell_mapping):
+                ends.callback(owned.close)
+            ends.callback(self.bell.release)
+            ends.callback(self.account.close)
+            for owned in (*objects[Kind.CHANNEL].values(), self.async_events):
+                ends.callback(owned.close)
+            ends.callback(self._release_card, objects[Kind.MEMORY].values())
+            for owned in (*objects[Kind.CM_CHANNEL].values(), self.socket):
+                ends.callback(owned.close)
+
+    def _release_card(self, files):
+        """Close the context, then free the memory of the program: without the former the card may still use it."""
         if self.context is not None:
             self.context.close()
-        for memory in self.objects[Kind.MEMORY].values():
-            memory.users = 0
-            memory.close()
-        for pipe in (self.async_events, *self.objects[Kind.CHANNEL].values()):
-            pipe.close()
-        self.objects, self._charges = {kind: {} for kind in Kind}, {}
-        self.account.close()
-        self.bell.release()
-        self._bell_mapping.close()
-        self.bell_file.close()
-        self.wake.close()
-        for file in (self.doorbell, self._wake):
-            os.close(file)
+        for file in files:
+            file.users = 0
+            file.close()

@@ -62,6 +62,10 @@ def set_option(client, request, _tail, _files):
         raise PyverbsRDMAError(f"there is no option {request.name} of level {request.level}", errno.ENOSYS)
     if request.name == Option.REUSEADDR:
         one.reuse = bool(request.value)
+    elif request.name == Option.AFONLY:
+        if one.listener or one.dst_ip:
+            raise InvalidValue("the identifier is in use")
+        one.one_family = bool(request.value)
     elif request.name == Option.ACK_TIMEOUT:
         if request.value > ACK_TIMEOUT_MAX:
             raise InvalidValue(f"ack_timeout is {request.value}; it is {ACK_TIMEOUT_MAX} at most")
@@ -70,7 +74,7 @@ def set_option(client, request, _tail, _files):
 
 
 def bind_addr(client, request, _tail, _files):
-    _find(client, request).bind(request.ip, request.port)
+    _find(client, request).bind(request.ip, request.port, ipv6=bool(request.ipv6))
     return {}, []
 
 

@@ -5,12 +5,13 @@ passes its number.
 """
 
 import errno
+from functools import partial
 
 from ..cm.card_agent import CardAgent
 from ..cm.enums import EventType
 from ..cm.identifier import EVENTS
 from ..cm.qp_attributes import ACK_TIMEOUT, state_attr
-from ..connection.agent import PORT_MAX
+from ..connection.agent import PORT_MAX, Listener
 from ..connection.connection import News, Offer, State
 from ..connection.messages import Attribute, RejectReason, private_bytes
 from ..connection.service import HEADER
@@ -46,6 +47,10 @@ class ConnectionId:
         Events that the program took.
     src_ip, src_port, dst_ip, dst_port : int
         0 is any.
+    one_family : bool
+        An IPv6 address excludes IPv4 (RDMA_OPTION_ID_AFONLY).
+    ipv6 : bool
+        It is bound to the IPv6 address that means any.
     routed : bool
         The route to the peer is known.
     connection : Connection or None
@@ -62,6 +67,7 @@ class ConnectionId:
         self.connection = self.listener = None
         self.src_ip = self.src_port = self.dst_ip = self.dst_port = 0
         self.bound = self.resolved = self.routed = self.reuse = self.ended = False
+        self.one_family = self.ipv6 = False
         self.reported = self.handle = 0
         channel.ids[self] = None
 
@@ -73,10 +79,17 @@ class ConnectionId:
 
     # ----------------------------------------------------------------------------------- addresses
 
-    def bind(self, ip, port):
-        """Bind to an address of this host, and to a port."""
+    @property
+    def only_ipv6(self):
+        """True if no request can reach the identifier, since all requests are for IPv4 addresses."""
+        return self.ipv6 and self.one_family
+
+    def bind(self, ip, port, *, ipv6=False):
+        """Bind to an address of this host, and to a port. With ``ipv6`` the address is the one that means any of IPv6.
+        """
         if self.bound:
             raise InvalidValue("the identifier is bound already")
+        self.ipv6 = ipv6
         self.ports.check(self, port)
         ip = self._own(ip)
         self.src_port = self.ports.bind(self, port, self.client.context.config.random)
@@ -94,11 +107,13 @@ class ConnectionId:
         """Find the route to a peer. Event: ADDR_RESOLVED or ADDR_ERROR."""
         if self.dst_ip or self.listener or self.connection:
             raise InvalidValue("the identifier is in use")
+        if self.only_ipv6:
+            raise InvalidValue("the identifier is bound to IPv6 addresses only")
         if not self.bound:
             self.bind(src_ip, src_port)
         self.src_ip, self.dst_port = self.own_ip, dst_port & PORT_MAX
         self.dst_ip = self.own_ip if dst_ip >> 24 == LOOPBACK or not dst_ip else dst_ip
-        self.agent.resolve(self, self.dst_ip, timeout_ms * 1_000_000, self._resolved)
+        self.agent.resolve(self, self.dst_ip, timeout_ms * 1_000_000, partial(self.client.guarded, self._resolved))
 
     def _resolved(self, found):
         self.resolved = found
@@ -123,13 +138,18 @@ class ConnectionId:
             raise InvalidValue("the identifier is in use")
         if not self.bound:
             self.bind(0, 0)
-        others = self.ports.bound[self.src_port] - {self}
-        if any(not other.dst_ip for other in others):
+        if any(not other.dst_ip for other in self.ports.others(self, self.src_port)):
             raise _failed(errno.EADDRINUSE, f"port {self.src_port} is taken")
+        if self.only_ipv6:      # no request comes
+            self.listener = Listener(self.agent.agent, self.src_port, backlog, self._on_request)
+            return
         try:
-            self.listener = self.agent.agent.listen(self.src_port, backlog, self._requested)
+            self.listener = self.agent.agent.listen(self.src_port, backlog, self._on_request)
         except ValueError as problem:
             raise _failed(errno.EADDRINUSE, str(problem)) from None
+
+    def _on_request(self, connection):
+        return self.client.guarded(self._requested, connection) or _unheard
 
     def _requested(self, connection):
         child = ConnectionId(self.client, self.channel, 0)
@@ -137,7 +157,7 @@ class ConnectionId:
         try:
             child.handle = self.client.add(Kind.CM_ID, child)
         except NoRoom:
-            return lambda connection, news: None       # the quota is exhausted, and the connection was rejected
+            return _unheard       # the quota is exhausted, and the connection was rejected
         self.tell(EventType.CONNECT_REQUEST, child=child, **_said(connection, Attribute.REQ))
         return child.on_news
 
@@ -203,6 +223,9 @@ class ConnectionId:
 
     def on_news(self, connection, news):
         """Report a notification of the connection as an event."""
+        self.client.guarded(self._report, connection, news)
+
+    def _report(self, connection, news):
         said = {News.RESPONSE: Attribute.REP, News.REJECTED: Attribute.REJ}.get(news)
         self.tell(EVENTS[news], connection.status, **(_said(connection, said) if said else {}))
 
@@ -242,6 +265,10 @@ class ConnectionId:
         self.close()
         if self.handle in self.client.objects[Kind.CM_ID]:
             self.client.remove(Kind.CM_ID, self.handle)
+
+
+def _unheard(connection, news):
+    """Ignore a notification."""
 
 
 def private_data(param, most):

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import os
 import select
 import socket
@@ -72,6 +73,8 @@ class Daemon:
     ----------
     clients : dict of int to Client
         By descriptor of their socket.
+    contained : int
+        Unexpected exceptions, each of which ended the connection of one program.
     account : Account
         Resources of all clients.
     """
@@ -79,7 +82,7 @@ class Daemon:
     def __init__(self, world, folder, say=lambda sentence: None, most=None):
         self.world, self.say = world, say
         self.account = Account(of_this_process() if most is None else most)
-        self.clients, self._listeners = {}, {}
+        self.clients, self._listeners, self.contained = {}, {}, 0
         self._poll = select.epoll()
         self.paths = {}
         for file in world.files:
@@ -112,13 +115,18 @@ class Daemon:
             self._sleep()
 
     def _with(self, client, method):
-        """Call a method of a client; drop the client if that raises a Violation."""
+        """Call ``method()`` for a client. An exception ends the connection of that client, and nothing else."""
         try:
             return bool(method())
         except Ended:
             self.drop(client)
         except Violation as violation:
             self.drop(client, f"was dropped: {violation}")
+        except ConnectionError:      # the program ended meanwhile
+            self.drop(client)
+        except Exception as problem:
+            self.contained += 1
+            self.drop(client, f"was dropped: the daemon met an unexpected {problem!r}")
         return True
 
     def _sleep(self):
@@ -162,14 +170,23 @@ class Daemon:
 
     def drop(self, client, why=None):
         """Stop serving a client, and free its resources."""
+        if self.clients.pop(client.socket.fileno(), None) is None:
+            return
         if why:
             self.say(f"a program on {client.name} {why}")
-        del self.clients[client.socket.fileno()]
         self._poll.unregister(client.socket.fileno())
         self._poll.unregister(client.doorbell)
-        client.close()
+        try:
+            client.close()
+        except Exception as problem:
+            self.contained += 1
+            self.say(f"resources of a program on {client.name} were not freed: {problem!r}")
 
     def _serve(self, client):
+        """Answer a call of a client."""
+        self._with(client, functools.partial(self._exchange, client))
+
+    def _exchange(self, client):
         try:
             data, files, flags, _ = socket.recv_fds(client.socket, MESSAGE_BYTES_MAX, FILES_MAX,
                                                     socket.MSG_CMSG_CLOEXEC)
@@ -184,12 +201,8 @@ class Daemon:
             answer, out = self._answer(client, data, files, flags)
             files = [*files, *out]
             socket.send_fds(client.socket, [answer], out)
-        except Violation as violation:
-            self.drop(client, f"was dropped: {violation}")
-        except ConnectionError:      # the program ended meanwhile
-            self.drop(client)
         except BlockingIOError:
-            self.drop(client, "was dropped: it takes no answers")
+            raise Violation("it takes no answers") from None
         finally:
             for file in files:
                 os.close(file)
@@ -219,10 +232,6 @@ class Daemon:
             return _refusal(abs(problem.error_code) if problem.error_code != -1 else errno.EINVAL, problem), []
         except tuple(kind for kind, _ in ERRORS) as problem:
             return _refusal(next(code for kind, code in ERRORS if isinstance(problem, kind)), problem), []
-        except Violation:
-            raise
-        except Exception as problem:     # a bug in the daemon costs one program instead of all of them
-            raise Violation(f"{head.opcode.name} met an unexpected {problem!r}") from problem
         return ANSWER.pack() + answered.pack(**values), out
 
     def close(self):

@@ -29,10 +29,17 @@ class Ports:
             _of_cards[card_agent] = cls()
         return _of_cards[card_agent]
 
-    @staticmethod
-    def check(one, port):
+    def others(self, one, port):
+        """Return the identifiers at a port whose addresses can conflict with those of ``one``."""
+        return [other for other in self.bound.get(port, ()) if other is not one and other.only_ipv6 == one.only_ipv6]
+
+    def check(self, one, port):
         """Raise PyverbsRDMAError if the port that an identifier requests has a listener."""
-        if port in one.agent.agent.listeners:
+        if one.only_ipv6:
+            taken = any(other.listener for other in self.others(one, port))
+        else:
+            taken = port in one.agent.agent.listeners
+        if taken:
             raise PyverbsRDMAError(f"{LISTENS} {port}", errno.EADDRINUSE)
 
     def bind(self, one, port, random):
@@ -47,7 +54,7 @@ class Ports:
         port = port or self._free(one.agent.agent.listeners, random)
         if not 0 < port <= PORT_MAX:
             raise PyverbsRDMAError(f"there is no port {port}", errno.EADDRNOTAVAIL)
-        if not all(one.reuse and other.reuse for other in self.bound.get(port, ())):
+        if not all(one.reuse and other.reuse for other in self.others(one, port)):
             raise PyverbsRDMAError(f"port {port} is taken", errno.EADDRINUSE)
         self.bound.setdefault(port, set()).add(one)
         return port

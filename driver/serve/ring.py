@@ -60,6 +60,19 @@ class SharedRing:
             raise Violation(f"a ring of {self.slots} slots has {count} filled ones")
         return count
 
+    def posted(self, outstanding):
+        """Return :attr:`filled` of a ring of work requests, of which ``outstanding`` were taken and are not done.
+
+        Raises
+        ------
+        Violation
+            If more requests than the ring has slots would be outstanding.
+        """
+        count = self.filled
+        if count + outstanding > self.slots:
+            raise Violation(f"a ring of {self.slots} slots has {count} filled ones and {outstanding} that are not done")
+        return count
+
     @property
     def waiting(self):
         """Number of slots that this side filled and the program has not taken. Raises like :attr:`filled`."""
@@ -84,6 +97,11 @@ class SharedRing:
     def done(self, outstanding):
         """Retire all slots that were taken, except the last ``outstanding``."""
         self.words[DONE] = self.own - outstanding & _MASK
+
+    def begin(self, outstanding):
+        """Begin with this number of requests that are taken, and not done."""
+        self.own = outstanding
+        self.words[PROD] = self.words[CONS] = outstanding
 
     def drop(self):
         """Discard all slots that the program filled."""

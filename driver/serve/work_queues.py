@@ -5,8 +5,8 @@ import contextlib
 from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from ..operation.operation import FETCHES, Operation
 from ..operation.receives import Receive
-from ..terms.enums import WCStatus
-from ..terms.errors import InvalidValue
+from ..terms.enums import SrqAttrMask, WCStatus
+from ..terms.errors import InvalidValue, NoRoom
 from ..verbs.qp import QP
 from ..verbs.requests import FLAGS, OPCODES, operation_of
 from ..verbs.srq import SRQ
@@ -29,14 +29,14 @@ class ReceiveRing(SharedRing):
         super().__init__(name, most, _RECV.size + sges * _SGE.size)
         self.sges, self._keys = sges, keys
 
-    def take(self, post):
-        """Hand all filled slots to ``post``.
+    def take(self, post, outstanding):
+        """Hand all filled slots to ``post``; ``outstanding`` requests that were taken before are not done.
 
         Raises
         ------
         Violation
         """
-        for _ in range(self.filled):
+        for _ in range(self.posted(outstanding)):
             at = self.place(self.own)
             wr_id, count = _RECV.unpack_from(self.mapping, at)
             if count > self.sges:
@@ -53,14 +53,40 @@ class ServedSRQ(SRQ):
         init.check()
         self.user = user
         with contextlib.ExitStack() as undo:
-            self.ring = ReceiveRing("weft-srq", init.max_wr, init.max_sge, creator.context.local_keys)
+            self.ring = self._ring(creator.context, init.max_wr, init.max_sge)
             undo.callback(self.ring.close)
             super().__init__(creator, init)
             undo.pop_all()
 
+    @staticmethod
+    def _ring(context, max_wr, max_sge):
+        return ReceiveRing("weft-srq", max_wr, max_sge, context.local_keys)
+
+    def modify(self, attr, comp_mask, allow=lambda ring: None):
+        """Change attributes as :meth:`SRQ.modify` does. A new capacity comes with a new, empty ring.
+
+        ``allow(ring)`` may raise NoRoom to reject the new ring.
+
+        Raises
+        ------
+        InvalidValue, NoRoom
+        """
+        mask, new = self._wanted(attr, comp_mask)
+        if mask & SrqAttrMask.MAX_WR:
+            ring, old = self._ring(self.context, new.max_wr, new.max_sge), self.ring
+            try:
+                allow(ring)
+            except NoRoom:
+                ring.close()
+                raise
+            ring.begin(len(self.receives))
+            self.ring = ring
+            old.close()
+        super().modify(attr, mask)
+
     def take_work(self):
         """Take the requests that the program posted."""
-        self.ring.take(self.receives.post)
+        self.ring.take(self.receives.post, len(self.receives))
 
     def retired(self):
         """Retire the requests that were consumed."""
@@ -77,7 +103,8 @@ class ServedQP(QP):
 
     def __init__(self, creator, init_attr, *, user):
         init_attr.check(creator.context)
-        self.user, cap, self._keys = user, init_attr.cap, creator.context.local_keys
+        self.user, self._keys = user, creator.context.local_keys
+        cap = init_attr.cap if init_attr.srq is None else init_attr.cap.without_receives()
         with contextlib.ExitStack() as undo:
             self.receives = ReceiveRing("weft-rq", max(1, cap.max_recv_wr), cap.max_recv_sge, self._keys)
             undo.callback(self.receives.close)
@@ -87,6 +114,13 @@ class ServedQP(QP):
             super().__init__(creator, init_attr)
             undo.pop_all()
 
+    def _begin_life(self, qp_num, psn=None):
+        super()._begin_life(qp_num, psn)
+        self.engine.on_unexpected = self._drop_client
+
+    def _drop_client(self, problem):
+        self.scq.client.violated = problem
+
     def take_work(self):
         """Take the requests that the program posted.
 
@@ -95,8 +129,8 @@ class ServedQP(QP):
         Violation
         """
         if self.srq is None:
-            self.receives.take(self.engine.post_recv)
-        self._post([self._take_send() for _ in range(self.sends.filled)])
+            self.receives.take(self.engine.post_recv, self.engine.receives)
+        self._post([self._take_send() for _ in range(self.sends.posted(self.engine.outstanding))])
         self.sends.done(self.engine.outstanding)
 
     def _take_send(self):
@@ -129,7 +163,11 @@ class ServedQP(QP):
             self.engine.queues.complete_sends(operations, WCStatus.WR_FLUSH_ERR)
             return
         for operation in operations:
-            if not operation.plain and operation.status is None:
+            if operation.single:
+                continue
+            if operation.plain:
+                self.engine.check_list(operation)
+            elif operation.status is None:
                 try:
                     self.engine.prepare(operation)
                 except MemoryError:

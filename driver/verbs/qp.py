@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.hdl.contract import wire
 
-from ..operation.operation import Operation
+from ..operation.operation import FETCHES, Operation
 from ..receive.receiver import RNR_TIMER, Receiver
 from ..send.sender import Sender
 from ..terms.checks import instance, unsigned
@@ -72,7 +72,8 @@ class QP(QPLife, Closing):
         self.pd, self.context = pd, pd.context
         if psn is not None:
             unsigned("psn", psn, wire.PSN_BITS)
-        self.init_attr = replace(init_attr, cap=replace(init_attr.cap))
+        cap = replace(init_attr.cap) if init_attr.srq is None else init_attr.cap.without_receives()
+        self.init_attr = replace(init_attr, cap=cap)
         self.cap, self.srq = self.init_attr.cap, init_attr.srq
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
         self._begin(psn)
@@ -176,6 +177,8 @@ class QP(QPLife, Closing):
                     room = room or self._room_behind(posted)
                     if not operation.plain:
                         self._prepare(operation)
+                    elif not operation.single:
+                        self.engine.check_list(operation)
                     posted.append(operation)
                     room -= 1
                 except Exception:
@@ -185,6 +188,8 @@ class QP(QPLife, Closing):
             self.engine.post_send(posted)
 
     def _prepare(self, operation: Operation) -> None:
+        if operation.opcode in FETCHES and not self.attr.max_rd_atomic and self.qp_state is not QPState.ERR:
+            raise InvalidValue(f"QP {self.qp_num} has no resources for reads and atomics: max_rd_atomic is 0")
         if self.attr.standard and not self.engine.is_write(operation):
             raise NotSupported("to a standard peer this card sends RDMA writes only")
         self.engine.prepare(operation)

@@ -1,10 +1,10 @@
 """Attributes with which a queue pair is created."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..operation.mailbox import EAGER_BYTES
-from ..terms.checks import Range, between, check_ranges, instance, member, unsigned
+from ..operation.mailbox import STAGE_BYTES
+from ..terms.checks import Range, check_ranges, instance, member, unsigned
 from ..terms.enums import QPType
 from ..terms.errors import InvalidValue, NotSupported
 from ..terms.init_enums import QPInitAttrMask
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 QP_WR_MAX = 1 << 20
 SGE_MAX = 16
-INLINE_MAX = EAGER_BYTES
+INLINE_MAX = STAGE_BYTES
 MASK_BITS = 32
 
 
@@ -29,13 +29,15 @@ class QPCap:
     max_recv_wr: Annotated[int, Range(0, QP_WR_MAX)] = 10
     max_send_sge: Annotated[int, Range(0, SGE_MAX)] = 1
     max_recv_sge: Annotated[int, Range(0, SGE_MAX)] = 1
-    max_inline_data: int = 0
+    max_inline_data: Annotated[int, Range(0, INLINE_MAX)] = 0
 
     def check(self) -> None:
-        """Raise InvalidValue, NotSupported or TypeError if a capacity has an invalid value."""
+        """Raise InvalidValue or TypeError if a capacity has an invalid value."""
         check_ranges(self)
-        if between("max_inline_data", self.max_inline_data, 0, (1 << 32) - 1) > INLINE_MAX:
-            raise NotSupported(f"max_inline_data is {self.max_inline_data}; {INLINE_MAX} at most is possible")
+
+    def without_receives(self) -> "QPCap":
+        """Return a copy for a QP with an SRQ, whose receive capacities are ignored (IBTA 1.7, 11.2.4.1)."""
+        return replace(self, max_recv_wr=0, max_recv_sge=0)
 
 
 def _of(holder: str | None, name: str) -> property:
@@ -76,7 +78,7 @@ class QPInitAttr:
     def check(self, context: "Context") -> None:
         """Raise InvalidValue, NotSupported or TypeError if these attributes cannot create a QP of ``context``."""
         instance("cap", self.cap, QPCap)
-        self.cap.check()
+        (self.cap if self.srq is None else self.cap.without_receives()).check()
         if member("qp_type", self.qp_type, QPType) is not QPType.RC:
             raise NotSupported(f"Failed to create QP: {QPType(self.qp_type).name} does not exist here, only RC")
         for cq in (self.scq, self.rcq):

@@ -7,6 +7,7 @@ from typing import NoReturn
 from ..operation.memory import Memory, total
 from ..operation.operation import COMPLETION_OPCODE, FETCHES, WRITES, Operation
 from ..operation.receives import Receive
+from ..protocol.segment import MESSAGE_BYTES_MAX
 from ..terms.checks import member, unsigned
 from ..terms.enums import SendFlags, WROpcode
 from ..terms.errors import InvalidValue, NotSupported
@@ -14,7 +15,6 @@ from .qp_init_attr import QPCap
 from .wr import SGE, RecvWR, SendWR
 
 ADDRESS_BITS, WORD_BITS = 64, 32
-LENGTH_MAX = (1 << 31) - 1
 OPCODES = {int(opcode): opcode for opcode in COMPLETION_OPCODE}
 _WITH_IMM = frozenset({WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM})
 _EXISTING = SendFlags.FENCE | SendFlags.SIGNALED | SendFlags.SOLICITED | SendFlags.INLINE
@@ -97,8 +97,8 @@ def operation_of(opcode: WROpcode, flags: tuple[bool, ...], numbers: Sequence[in
         if va + size > _ADDRESSES:
             _raise_end("an SGE", va, size)
         length += size
-    if length > LENGTH_MAX:
-        raise InvalidValue(f"{length} bytes; a work request has {LENGTH_MAX} at most")
+    if length > MESSAGE_BYTES_MAX:
+        raise InvalidValue(f"{length} bytes; a work request has {MESSAGE_BYTES_MAX} at most")
     if remote + length > _ADDRESSES and opcode in _NEEDS_ADDRESS:
         _raise_end("the remote range", remote, length)
     return Operation(wr_id, opcode, sges, length, remote, rkey, imm if opcode in _WITH_IMM else None, signaled, fence,

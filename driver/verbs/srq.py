@@ -158,6 +158,13 @@ class SRQ(Closing):
         InvalidValue
             If more requests than the new capacity are outstanding, or the limit is larger than the capacity.
         """
+        mask, new = self._wanted(attr, comp_mask)
+        self._attr.max_wr = new.max_wr
+        if mask & SrqAttrMask.LIMIT:
+            self.receives.limit = new.srq_limit
+
+    def _wanted(self, attr: SrqAttr | SrqInitAttr, comp_mask: SrqAttrMask | int) -> tuple[SrqAttrMask, SrqAttr]:
+        """Return the mask and the attributes of a valid call of :meth:`modify`; raise InvalidValue otherwise."""
         self._check()
         instance("attr", attr, SrqAttr, SrqInitAttr)
         mask = member("comp_mask", comp_mask, SrqAttrMask)
@@ -168,9 +175,7 @@ class SRQ(Closing):
         new.check()
         if new.max_wr < len(self.receives):
             raise InvalidValue(f"{len(self.receives)} receive requests are outstanding")
-        self._attr.max_wr = new.max_wr
-        if mask & SrqAttrMask.LIMIT:
-            self.receives.limit = new.srq_limit
+        return mask, new
 
     def query(self) -> SrqAttr:
         """Return the current :class:`SrqAttr`."""

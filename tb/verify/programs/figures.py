@@ -43,7 +43,7 @@ def measure(progress):
 def times(session, program):
     """Measure post and poll, unsuccessful polling, and a daemon whose program is idle."""
     mean, alone = re.search(r"mean (\d+) median \d+ alone (\d+)", said(session, program, str(ROUNDS))).groups()
-    part = re.search(r"part ([\d.]+)", said(session, program, "spin", str(SPIN_S)))[1]
+    part, each = re.search(r"part ([\d.]+) each ([\d.]+)", said(session, program, "spin", str(SPIN_S))).groups()
     idle = session.start("a", program, "idle", str(START_S + IDLE_S + START_S))
     time.sleep(START_S)
     before, at = processor_ns(session.process.pid), time.monotonic()
@@ -59,6 +59,7 @@ def times(session, program):
         Row("serve_post_poll_alone_us", "us", int(alone) / 1000,
             conditions="the same of a single write, whose post wakes the daemon; median"),
         Row("serve_empty_poll_core_fraction", "", float(part), at_most=0.05, conditions="a program that polls in vain"),
+        Row("serve_empty_poll_us", "us", float(each), at_most=5, conditions="mean of its polls"),
         Row("serve_idle_daemon_core_fraction", "", used * _NS / lasted, at_most=0.01,
             conditions="two hosts, a connected program that sleeps"),
     ]

@@ -56,6 +56,7 @@ int main(int count_arguments, char **arguments) {
     void *done[THREADS];
     if (!pd) return 1;
     words = aligned_alloc(4096, WORDS * 8);
+    if (!words) return 1;
     memset((void *)words, 0, WORDS * 8);
     for (unsigned long t = 0; t < THREADS; t++) pthread_create(&threads[t], NULL, count, (void *)t);
     int result = work(pd, (volatile unsigned char *)words, rounds);

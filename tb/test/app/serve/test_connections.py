@@ -1,14 +1,16 @@
 """Tests of connection identifiers: interaction of programs, and cleanup after programs that end or break rules."""
 
 import collections
+import errno
 import random
 
 import pytest
 
 from weft.driver.cm.card_agent import CardAgent
-from weft.driver.cm.enums import EventType
+from weft.driver.cm.enums import RDMA_OPTION_ID, EventType, Option
 from weft.driver.connection.messages import RejectReason
 from weft.driver.ibverbs.messages import MESSAGES, Kind, Opcode
+from weft.driver.serve.connection_ids import ConnectionId
 from weft.driver.serve.ports import Ports
 from weft.driver.serve.quota import OF_ALL, What
 from weft.driver.terms.enums import MTU, QPAttrMask, QPState
@@ -18,7 +20,7 @@ from weft.tb.verify.programs.hostile import settle
 from weft.tb.verify.programs.local import local_daemon
 from weft.tb.verify.programs.raw_client import Gone, Refused
 
-PORT, CALLS, TURNS_MAX = 4000, 600, 100_000
+PORT, CALLS, TURNS_MAX, MANY = 4000, 600, 100_000, 100
 OF_IDS = tuple(range(Opcode.DESTROY_ID, Opcode.INIT_QP_ATTR + 1))
 
 
@@ -172,6 +174,102 @@ def test_a_port_is_of_one_program(ends):
         server.do(Opcode.BIND_ADDR, one)
         found.add(server.do(Opcode.QUERY_ROUTE, one).src_port)
     assert len(found) == 50
+
+
+def bind(program, *, ipv6=0, only=0, listens=True):
+    """Create an identifier that is bound to the port, with any address of a family; return its handle."""
+    one = program.new()
+    if only:
+        program.do(Opcode.SET_OPTION, one, level=RDMA_OPTION_ID, name=Option.AFONLY, value=1)
+    program.do(Opcode.BIND_ADDR, one, port=PORT, ipv6=ipv6)
+    if listens:
+        program.do(Opcode.LISTEN, one)
+    return one
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["IPv4 first", "IPv6 first"])
+def test_listeners_of_both_families_share_a_port_if_one_is_for_its_family_only(ends, first):
+    server, client = ends
+    handles = {ipv6: bind(server, ipv6=ipv6, only=ipv6) for ipv6 in (first, 1 - first)}
+    for ipv6 in (0, 1):      # each family has one listener
+        with pytest.raises(Refused) as refused:
+            bind(server, ipv6=ipv6, only=ipv6)
+        assert refused.value.args[0] == errno.EADDRINUSE
+    with pytest.raises(Refused):
+        server.do(Opcode.RESOLVE_ADDR, handles[1], dst_ip=IPS["a"], dst_port=1, timeout_ms=1)
+    with pytest.raises(Refused):
+        server.do(Opcode.SET_OPTION, handles[1], level=RDMA_OPTION_ID, name=Option.AFONLY, value=0)
+    server.do(Opcode.DESTROY_ID, handles[1])
+    client.request(IPS["b"], PORT)
+    server.event(EventType.CONNECT_REQUEST)
+    bind(server, ipv6=1, only=1)
+    server.do(Opcode.DESTROY_ID, handles[0])
+    bind(server)
+
+
+@pytest.mark.parametrize("listens", [True, False])
+@pytest.mark.parametrize("order", [({}, {"ipv6": 1}), ({"ipv6": 1}, {}), ({}, {"only": 1}), ({"ipv6": 1}, {"ipv6": 1})],
+                         ids=str)
+def test_an_ipv6_address_that_means_any_includes_ipv4(ends, order, listens):
+    server, _ = ends
+    bind(server, **order[0], listens=listens)
+    with pytest.raises(Refused) as refused:
+        bind(server, **order[1], listens=listens)
+    assert refused.value.args[0] == errno.EADDRINUSE
+
+
+def test_the_family_is_chosen_also_after_the_address(ends):
+    server, _ = ends
+    one = bind(server, ipv6=1, listens=False)
+    server.do(Opcode.SET_OPTION, one, level=RDMA_OPTION_ID, name=Option.AFONLY, value=1)
+    bind(server)
+    server.do(Opcode.LISTEN, one)
+
+
+def test_many_requests_at_once_against_a_backlog_of_one(ends):
+    server, client = ends
+    server.listen(PORT, backlog=1)
+    handles = []
+    for user in range(1, MANY + 1):
+        one = client.new(user)
+        client.do(Opcode.RESOLVE_ADDR, one, dst_ip=IPS["b"], dst_port=PORT, timeout_ms=2000)
+        client.event(EventType.ADDR_RESOLVED)
+        client.do(Opcode.RESOLVE_ROUTE, one)
+        client.event(EventType.ROUTE_RESOLVED)
+        handles.append(one)
+    for n, one in enumerate(handles):
+        client.do(Opcode.CONNECT, one, **param(QPN + n))
+    for n in range(MANY):
+        asked = server.event(EventType.CONNECT_REQUEST)
+        server.do(Opcode.ACCEPT, asked.id, user=100 + n, valid=1, **param(QPN + n))
+    answered = {client.event(EventType.CONNECT_RESPONSE).user for _ in range(MANY)}
+    assert answered == set(range(1, MANY + 1))
+
+
+@pytest.mark.parametrize("where", ["_requested", "_report", "_resolved"])
+def test_an_unexpected_exception_of_an_identifier_ends_one_connection(monkeypatch, served, where):
+    def raising(*_):
+        raise ZeroDivisionError
+
+    daemon, said = served
+    good, server, client = (RawIds(daemon, host) for host in "abb")
+    server.listen(PORT)
+    good.listen(PORT)
+    with monkeypatch.context() as patch:
+        patch.setattr(ConnectionId, where, raising)
+        one = client.new()
+        client.do(Opcode.RESOLVE_ADDR, one, dst_ip=IPS["b"], dst_port=PORT, timeout_ms=100)
+        if where != "_resolved":
+            client.event(EventType.ADDR_RESOLVED)
+            client.do(Opcode.RESOLVE_ROUTE, one)
+            client.do(Opcode.CONNECT, one, **param())
+        if where == "_report":
+            server.do(Opcode.REJECT, server.event(EventType.CONNECT_REQUEST).id)
+        settle(daemon, 2)
+    assert "ZeroDivisionError" in said[0] and daemon.contained == 1
+    other = RawIds(daemon, "b")
+    other.request(IPS["a"], PORT)
+    good.event(EventType.CONNECT_REQUEST)
 
 
 def test_who_takes_no_events_is_dropped():

@@ -1,7 +1,11 @@
 """Two agents over good and bad networks: a connection is made once or not at all, and no state of it remains."""
 
+import random
+from dataclasses import replace
+
 import pytest
 
+from weft.driver.connection.agent import Agent
 from weft.driver.connection.connection import News, Offer, State
 from weft.driver.connection.messages import Attribute, RejectReason, parse
 from weft.driver.connection.service import gid_of
@@ -9,6 +13,7 @@ from weft.driver.protocol.timer import ack_timeout_ns
 from weft.tb.test.driver.connection.network import DELAY_NS, OFFER, PATIENCE, Faults, Network, Program
 
 BAD = Faults(loss=0.2, repeat=0.2, late=0.3)
+MANY, SLOW_NS = 100, 200_000     # SLOW_NS: more than one response time-out
 
 
 def kinds(network, source):
@@ -216,6 +221,97 @@ def test_requests_beyond_the_backlog_wait():
     assert all(client.state is State.ESTABLISHED for client in clients)
 
 
+@pytest.mark.parametrize("backlog", [1, 3])
+def test_many_requests_at_once_are_all_connected_while_the_program_accepts(backlog):
+    """The program takes longer for one request than the requesters wait for an answer."""
+    network = Network(1, hosts=MANY + 1)
+    server, asked = network.agents[MANY + 1], []
+    listener = server.listen(7471, backlog, lambda connection: asked.append(connection) or (lambda *_: None))
+    clients = [Program(network, ip).connect(MANY + 1) for ip in range(1, MANY + 1)]
+    for n in range(MANY):
+        assert network.run(lambda: asked)
+        assert len(listener.pending) <= backlog
+        network.run(limit_ns=network.now + SLOW_NS)
+        asked.pop(0).accept(Offer(qpn=2 + n, psn=1), b"", network.now)
+    network.run(lambda: all(client.state is State.ESTABLISHED for client in clients))
+    assert all(client.state is State.ESTABLISHED for client in clients)
+    assert server.counts["backlog_full"] and not (listener.pending or listener.waiting)
+
+
+def test_requests_that_wait_are_rejected_when_their_listener_closes():
+    network = Network(1, hosts=4)
+    server = Program(network, 4)
+    listener = server.listen(backlog=1, on_request=lambda connection: lambda *_: None)
+    clients = [Program(network, ip).connect(4) for ip in (1, 2, 3)]
+    network.run(lambda: len(listener.waiting) == 2)
+    listener.close()
+    network.run(lambda: sum(client.news == [News.REJECTED] for client in clients) == 2)
+    assert not listener.waiting and len(listener.pending) == 1
+    network.run()
+    assert gone(network)
+
+
+def restarted(network, ip, seed):
+    """Replace the agent of a host by another one that knows of no connection; return a program on it."""
+    network.agents[ip] = Agent(ip=ip, guid=ip, random=random.Random(seed), patience=PATIENCE,
+                               send=lambda to, mac, data: network.send(ip, to, data))
+    return Program(network, ip)
+
+
+@pytest.mark.parametrize("seed", ["another", "agent 1 1"], ids=["other numbers", "the same numbers"])
+def test_a_peer_that_lost_power_is_connected_again(seed):
+    """IBTA 12.9.8.3.1, receiver of REQ. With the same random numbers only the PSN of the second request differs."""
+    network = Network(1)
+    server, client = open_pair(network)
+    network.run(lambda: server.state is State.ESTABLISHED)
+    stale, number, offer = server.connection, client.connection.local_id, replace(OFFER, psn=7)
+    client, network.sent[:] = restarted(network, 1, seed), []
+    client.connect(2, offer=offer)
+    assert (client.connection.local_id == number) == (seed != "another")
+    network.run(lambda: client.news)
+    assert client.news == [News.REJECTED] and client.connection.status == RejectReason.STALE_CONN
+    assert network.run(lambda: stale.state is State.TIMEWAIT) and server.news[-1] is News.DISCONNECTED
+    assert kinds(network, 2) == ["REJ", "DREQ"] and kinds(network, 1) == ["REQ", "DREP"]
+    later, again = Program(network, 2), Program(network, 1)
+    server.agent.listeners[7471].on_request = later.accept
+    again.connect(2, offer=offer)
+    network.run(lambda: later.state is State.ESTABLISHED)
+    network.run(lambda: stale.state is State.CLOSED)
+    assert again.state is later.state is State.ESTABLISHED and server.news[-1] is News.TIMEWAIT_EXIT
+
+
+def test_a_peer_that_lost_power_and_accepts_with_a_qp_that_is_connected():
+    """IBTA 12.9.8.3.1, receiver of REP."""
+    network = Network(1)
+    server, client = open_pair(network)
+    network.run(lambda: server.state is State.ESTABLISHED)
+    stale, network.sent[:] = client.connection, []
+    server = restarted(network, 2, "another")
+    server.listen()
+    again = Program(network, 1).connect(2, offer=replace(OFFER, qpn=99))
+    network.run(lambda: again.news and server.news)
+    assert again.news == [News.REJECTED] == server.news and again.connection.status == RejectReason.STALE_CONN
+    network.run(lambda: stale.state is State.TIMEWAIT)
+    assert client.news[-1] is News.DISCONNECTED
+    once_more = Program(network, 1).connect(2, offer=replace(OFFER, qpn=99))
+    network.run(lambda: server.state is State.ESTABLISHED)
+    network.run(lambda: stale.state is State.CLOSED)
+    assert once_more.state is server.state is State.ESTABLISHED
+
+
+def test_a_connection_whose_peer_cannot_be_asked_ends_as_well():
+    """The peer answers no DREQ, and its second request comes before the first connection has ended."""
+    network = Network(1)
+    server, _ = open_pair(network)
+    network.run(lambda: server.state is State.ESTABLISHED)
+    stale = server.connection
+    client = restarted(network, 1, "another").connect(2)
+    network.run(lambda: client.news)
+    del network.agents[1]
+    network.run(lambda: stale.state is State.CLOSED)
+    assert server.news[-2:] == [News.DISCONNECTED, News.TIMEWAIT_EXIT] and gone(network)
+
+
 def test_a_qp_that_is_connected_is_not_connected_once_more():
     network = Network(1)
     server, client = open_pair(network)
@@ -223,7 +319,7 @@ def test_a_qp_that_is_connected_is_not_connected_once_more():
     again = Program(network, 1).connect(2)
     network.run()
     assert again.news == [News.REJECTED] and again.connection.status == RejectReason.STALE_CONN
-    assert client.state is server.state is State.ESTABLISHED
+    assert client.news[-2:] == server.news[-2:] == [News.DISCONNECTED, News.TIMEWAIT_EXIT] and gone(network)
 
 
 @pytest.mark.parametrize("wanted", [State.REQ_SENT, State.REQ_RCVD, State.REP_SENT])

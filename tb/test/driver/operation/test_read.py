@@ -4,8 +4,10 @@ import random
 
 import pytest
 
-from weft.driver.terms.enums import MTU, AccessFlag, WCOpcode, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, AccessFlag, QPAttrMask, QPState, WCOpcode, WCStatus, WROpcode
+from weft.driver.terms.errors import InvalidValue
 from weft.driver.verbs.mr import MR
+from weft.driver.verbs.qp import QPAttr
 from weft.driver.verbs.wr import SGE
 from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.operation_pair import OperationPair
@@ -170,5 +172,30 @@ def test_reads_wait_for_regions_that_the_card_can_spare():
         assert a.mr.read(19_200, n * 20_000) == data[n * 20_000 : n * 20_000 + 19_200]
     few += [MR(a.pd, 64, LOCAL) for _ in range(a.context.mr_indices.free - 3)]
     pair.send(READ, *((1_200 * i, 1_200) for i in range(16)), at=0)
+    assert pair.statuses(0, 1) == [WCStatus.LOC_QP_OP_ERR]
+    pair.close()
+
+
+@pytest.mark.parametrize("opcode", [WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP])
+def test_a_qp_without_resources_for_reads_refuses_them(opcode):
+    pair = OperationPair(max_rd_atomic=0)
+    with pytest.raises(InvalidValue, match="max_rd_atomic is 0"):
+        pair.send(opcode, (0, 8))
+    assert not pair.hosts[0].qp.engine.outstanding
+    pair.send(WROpcode.RDMA_WRITE, (0, 8))
+    assert pair.statuses(0, 1) == [WCStatus.SUCCESS]
+    pair.hosts[0].qp.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
+    pair.send(opcode, (0, 8))
+    assert pair.statuses(0, 1) == [WCStatus.WR_FLUSH_ERR]
+    pair.close()
+
+
+def test_a_read_whose_resources_are_taken_away_before_it_starts_fails():
+    pair = OperationPair()
+    qp = pair.hosts[0].qp
+    qp.modify(QPAttr(qp_state=QPState.SQD), QPAttrMask.STATE)
+    pair.send(WROpcode.RDMA_READ, (0, 8))
+    qp.modify(QPAttr(max_rd_atomic=0), QPAttrMask.MAX_QP_RD_ATOMIC)
+    qp.modify(QPAttr(qp_state=QPState.RTS), QPAttrMask.STATE)
     assert pair.statuses(0, 1) == [WCStatus.LOC_QP_OP_ERR]
     pair.close()

@@ -12,7 +12,7 @@ IMPOSSIBLE = [
     {"remote_addr": 1 << 64}, {"remote_addr": (1 << 64) - 99}, {"remote_addr": -1}, {"wr_id": -1}, {"wr_id": 1 << 64},
     {"wr_id": "seven"}, {"length": -5}, {"length": 1 << 32}, {"length": (1 << 31) + 1}, {"length": None},
     {"addr": -1}, {"addr": (1 << 64) - 1}, {"lkey": 1 << 32}, {"lkey": -1}, {"num_sge": 2}, {"num_sge": -1},
-    {"opcode": 77}, {"opcode": WROpcode.LOCAL_INV}, {"opcode": WROpcode.SEND, "length": 1 << 31},
+    {"opcode": 77}, {"opcode": WROpcode.LOCAL_INV}, {"opcode": WROpcode.SEND, "length": (1 << 31) + 1},
     {"opcode": WROpcode.RDMA_READ, "remote_addr": (1 << 64) - 99}, {"send_flags": SendFlags.INLINE},
     {"opcode": WROpcode.ATOMIC_CMP_AND_SWP, "swap": 1 << 64}, {"send_flags": 1 << 10}, {"send_flags": -1},
 ]

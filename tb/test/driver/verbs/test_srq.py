@@ -41,6 +41,19 @@ def test_each_receive_is_taken_once_by_whoever_comes_first():
     pair.close()
 
 
+@pytest.mark.parametrize("max_recv_wr", [0, 1 << 20, 1 << 21, (1 << 32) - 1])
+@pytest.mark.parametrize("max_recv_sge", [0, 17, (1 << 32) - 1])
+def test_receive_capacities_of_a_qp_with_an_srq_are_ignored(max_recv_wr, max_recv_sge):
+    pair = make(qps=1, cap={"max_recv_wr": max_recv_wr, "max_recv_sge": max_recv_sge})
+    a, b = pair.hosts
+    attr, init = b.qp.query()
+    assert (attr.cap.max_recv_wr, attr.cap.max_recv_sge, init.cap.max_recv_wr, init.cap.max_recv_sge) == (0,) * 4
+    b.recv(0, 100, sges=[b.sge(0, 50), b.sge(60, 50)])
+    pair.send(WROpcode.SEND, (0, 100))
+    assert pair.statuses(1, 1) == pair.statuses(0, 1) == [WCStatus.SUCCESS]
+    pair.close()
+
+
 def test_one_qp_in_error_flushes_what_it_took_and_no_more():
     pair = make(qps=2)
     a, b = pair.hosts

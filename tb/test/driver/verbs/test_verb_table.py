@@ -38,7 +38,7 @@ NOWHERE = SGE(0, 1, 0)
 BAD_SENDS = [
     (None, TypeError), (7, TypeError), (RecvWR(), TypeError), ([SendWR()], TypeError),
     (SendWR(sg=[NOWHERE] * 17), EINVAL), (SendWR(num_sge=2, sg=[NOWHERE]), EINVAL),
-    (SendWR(sg=[SGE(-1, 1, 0)]), EINVAL), (SendWR(sg=[SGE(0, 1 << 31, 0)]), EINVAL), (SendWR(wr_id=-1), EINVAL),
+    (SendWR(sg=[SGE(-1, 1, 0)]), EINVAL), (SendWR(sg=[SGE(0, (1 << 31) + 1, 0)]), EINVAL), (SendWR(wr_id=-1), EINVAL),
     (SendWR(opcode=WROpcode.BIND_MW), EOPNOTSUPP), (SendWR(send_flags=1 << 20), EOPNOTSUPP),
     (SendWR(opcode=99), EINVAL),
     (SendWR(opcode=WROpcode.RDMA_WRITE, sg=[NOWHERE], send_flags=SendFlags.INLINE), EINVAL),

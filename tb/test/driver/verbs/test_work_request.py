@@ -214,7 +214,7 @@ def test_only_a_right_write_of_one_entry_becomes_a_plain_operation():
                     remote_addr=rng.getrandbits(40), next_wr=rng.choice([None, SendWR()]))
         signal_all, fault = rng.random() < 0.5, rng.choice([None, None, *wrong, "length", "end", "many", "other"])
         if fault == "length":
-            wr.sg[0].length = rng.choice([-1, (1 << 31), 1 << 32])
+            wr.sg[0].length = rng.choice([-1, (1 << 31) + 1, 1 << 32])
         elif fault == "end":
             wr.sg[0].addr = (1 << 64) - wr.sg[0].length + 1
         elif fault == "many":

@@ -1,0 +1,49 @@
+"""Tests of the library's verbs by C programs: threads, capacities, bounds of regions, polls without result."""
+
+import re
+
+import pytest
+
+from weft.driver.ibverbs.build import build, missing
+from weft.tb.app.serve.environment import LIBRARY_FOLDER
+from weft.tb.sim.flow.system import tools_expected
+from weft.tb.verify.programs.c_program import compiled
+from weft.tb.verify.programs.figures import processor_ns
+from weft.tb.verify.programs.session import serving
+
+COMPLETIONS, POLLS_S, EACH_US, CORE = 4000, 2, 5, 0.05
+
+
+@pytest.fixture(scope="module")
+def session():
+    if (sentence := missing()) and not tools_expected():
+        pytest.skip(sentence)
+    with serving() as session:
+        yield session
+
+
+def run(session, name, folder, *arguments):
+    """Build and run a program on host a; return its output."""
+    ended = session.run("a", str(compiled(name, folder, build(LIBRARY_FOLDER))), *arguments, limit_s=120)
+    assert ended.status == 0, ended.output
+    return ended.output
+
+
+def test_threads_that_share_an_extended_queue_see_each_completion_once(session, tmp_path):
+    assert f"{COMPLETIONS} completions, 0 seen twice" in run(session, "readers", tmp_path, str(COMPLETIONS))
+
+
+def test_capacities_are_kept_ignored_or_refused(session, tmp_path):
+    run(session, "capacities", tmp_path)
+
+
+def test_accesses_that_leave_a_region_change_nothing_outside(session, tmp_path):
+    run(session, "bounds", tmp_path, str(session.socket("b")))
+
+
+def test_polls_without_result_are_cheap_and_leave_the_processor(session, tmp_path):
+    before = processor_ns(session.process.pid)
+    said = run(session, "post_poll", tmp_path, "spin", str(POLLS_S))
+    of_daemon = (processor_ns(session.process.pid) - before) / (POLLS_S * 1e9)
+    part, each = map(float, re.search(r"part ([\d.]+) each ([\d.]+)", said).groups())
+    assert each <= EACH_US and part <= CORE and of_daemon <= CORE, f"{said}, {of_daemon} of a core in the daemon"
