@@ -52,8 +52,11 @@ def read(path: Path | None, options: Iterable[str], of: str | None = None) -> Pl
             raise BadPlan(f"{str(path)!r} is no TOML file: {error}") from None
     if unknown := set(found) - {"of", "fixed", "vary", "picture"}:
         raise BadPlan(f"there is no table {sorted(unknown)[0]!r} in a sweep; they are fixed, vary and picture")
+    for name in ("fixed", "vary", "picture"):
+        if not isinstance(found.setdefault(name, {}), dict):
+            raise BadPlan(f"{name} is {found[name]!r}, which is no table")
     subject = _subject(found.get("of"), of)
-    fixed, vary = dict(found.get("fixed", {})), dict(found.get("vary", {}))
+    fixed, vary = found["fixed"], found["vary"]
     for option in options:
         name, equals, text = option.partition("=")
         if not equals or name not in subject.fields:
@@ -69,7 +72,7 @@ def read(path: Path | None, options: Iterable[str], of: str | None = None) -> Pl
             vary[name] = values
         else:
             fixed[name] = values[0]
-    return _plan(subject, fixed, vary, found.get("picture", {}))
+    return _plan(subject, fixed, vary, found["picture"])
 
 
 def _subject(planned: object, asked: str | None) -> Subject:
@@ -91,8 +94,10 @@ def _plan(subject: Subject, fixed: dict[str, Any], vary: dict[str, Any], picture
     if (count := math.prod(map(len, vary.values()))) > POINTS_MAX:
         raise BadPlan(f"the sweep has {count:,} points, and may have {POINTS_MAX:,}")
     for axis in ("x", "y", "line"):
-        if axis in picture and picture[axis] not in subject.fields | subject.outcomes:
+        if axis in picture and picture[axis] not in [*subject.fields, *subject.outcomes]:
             raise BadPlan(f"the picture's {axis} is {picture[axis]!r}, which is neither a setting nor a result")
+    if not isinstance(picture.get("log", []), list | str):
+        raise BadPlan(f"the picture's log is {picture['log']!r}, which is no list of axes")
     points = []
     for values in itertools.product(*vary.values()):
         try:
