@@ -8,11 +8,13 @@ simulation.
 import enum
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from weft.hdl.contract import wire
 
+from .loss import Loses, LossModel
 from .settings import BadSetting, Setting, chance, check
 
 REORDER_MAX_NS, DELAY_MAX_NS = 1000, 1 << 62
@@ -31,7 +33,7 @@ class FrameKind(enum.StrEnum):
     OTHER = "other"
 
 
-_KIND = {
+_KIND: dict[int, FrameKind] = {
     **dict.fromkeys(wire.DATA_OPCODES, FrameKind.DATA),
     **dict.fromkeys(wire.RETX_OPCODES, FrameKind.RETX),
     wire.Opcode.LOSS_REPORT: FrameKind.LOSS_REPORT,
@@ -43,8 +45,21 @@ _BTH_END = wire.BTH_OFFSET + wire.BTH.size_bytes
 _IPV4, _ROCE_PORT = wire.ETHERTYPE_IPV4.to_bytes(2, "big"), wire.ROCE_UDP_PORT.to_bytes(2, "big")
 
 
-def frame_kind(frame):
-    """Return the :class:`FrameKind` of an Ethernet frame: bytes, or an object with an ``opcode``."""
+class LazyFrame(Protocol):
+    """Frame of an RDMA packet that converts to bytes."""
+
+    opcode: int
+
+    def __len__(self) -> int: ...
+
+    def __bytes__(self) -> bytes: ...
+
+
+Frame = bytes | bytearray | LazyFrame
+
+
+def frame_kind(frame: Frame) -> FrameKind:
+    """Return the kind of an Ethernet frame."""
     if not isinstance(frame, bytes | bytearray):
         return _KIND.get(frame.opcode, FrameKind.OTHER)
     if (len(frame) < _BTH_END or frame[12:14] != _IPV4 or frame[14] & 15 != 5
@@ -59,23 +74,23 @@ class LinkConfig:
 
     Attributes
     ----------
-    delay_ns : float
+    delay_ns
         Delay one way, half of the round trip time.
-    rate_gbps : float or None
+    rate_gbps
         Rate of the bottleneck of the path, where frames queue. None: no part of the path is slower than the sender.
-    loss, duplicate, reorder, corrupt : float
+    loss, duplicate, reorder, corrupt
         Chances, 0 to 1. A duplicated frame arrives a second time, up to ``reorder_max_ns`` later; a reordered one is
         held back by 1 ns to ``reorder_max_ns``; a corrupted one has one bit flipped, anywhere in the frame.
-    reorder_max_ns : int
+    reorder_max_ns
         Longest time for which a frame is held back.
-    reorder_distance : int or None
+    reorder_distance
         Bound in frames, so that the card's reorder registers can cover it exactly: a reordered frame arrives after 1 to
         ``reorder_distance`` frames sent after it, or after ``reorder_max_ns`` if fewer frames follow; a duplicate
         follows at once. None: the bound is in time only.
-    control_loss : float or None
+    control_loss
         Chance of loss of frames that carry no RDMA data; such frames are then not corrupted either. None: they are
         treated like all others.
-    loss_model : object of :mod:`weft.model.loss` or None
+    loss_model
         Loses frames in addition to ``loss``; frames without RDMA data only if ``control_loss`` is None.
 
     Raises
@@ -94,9 +109,9 @@ class LinkConfig:
                                            most=DELAY_MAX_NS)] = REORDER_MAX_NS
     reorder_distance: int | None = None
     control_loss: float | None = None
-    loss_model: object = None
+    loss_model: LossModel | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self)
         if self.control_loss is not None and not 0 <= self.control_loss <= 1:
             raise BadSetting("control_loss", self.control_loss, "it must lie between 0 and 1")
@@ -114,20 +129,20 @@ class LinkCounters:
     without a second copy.
     """
 
-    sent: Counter = field(default_factory=Counter)
-    lost: Counter = field(default_factory=Counter)
-    duplicated: Counter = field(default_factory=Counter)
-    reordered: Counter = field(default_factory=Counter)
-    corrupted: Counter = field(default_factory=Counter)
-    delivered: Counter = field(default_factory=Counter)
-    destroyed: Counter = field(default_factory=Counter)
+    sent: Counter[FrameKind] = field(default_factory=Counter)
+    lost: Counter[FrameKind] = field(default_factory=Counter)
+    duplicated: Counter[FrameKind] = field(default_factory=Counter)
+    reordered: Counter[FrameKind] = field(default_factory=Counter)
+    corrupted: Counter[FrameKind] = field(default_factory=Counter)
+    delivered: Counter[FrameKind] = field(default_factory=Counter)
+    destroyed: Counter[FrameKind] = field(default_factory=Counter)
 
     @property
-    def destroyed_data(self):
+    def destroyed_data(self) -> int:
         """Number of data packets, retransmissions included, of which no usable copy arrived."""
         return self.destroyed[FrameKind.DATA] + self.destroyed[FrameKind.RETX]
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, dict[str, int]]:
         """Return plain numbers for a report: ``{"sent": {"data": 10, "all": 10}, ...}``."""
         return {name: {**{str(kind): n for kind, n in sorted(counter.items())}, "all": counter.total()}
                 for name, counter in vars(self).items()}
@@ -138,8 +153,13 @@ class _Held:
 
     __slots__ = ("frame", "left")
 
-    def __init__(self, frame, left):
-        self.frame, self.left = frame, left
+    def __init__(self, frame: Frame, left: int) -> None:
+        self.frame: Frame | None = frame
+        self.left = left
+
+
+Arriving = Frame | _Held
+Deliveries = list[tuple[float, Arriving]]
 
 
 class Impairments:
@@ -150,53 +170,55 @@ class Impairments:
 
     Parameters
     ----------
-    config : LinkConfig
+    config
         May be replaced at any time through the attribute of the same name.
-    seed : int or str
+    seed
         Seed of all random decisions.
 
     Attributes
     ----------
-    counters : LinkCounters
     usable : callable(frame)
         True if the receiver still accepts a damaged frame: no checksum covers some of its bits.
     """
 
-    def __init__(self, config=None, seed=0):
-        self.usable = lambda frame: False
+    def __init__(self, config: LinkConfig | None = None, seed: int | str = 0) -> None:
+        self.usable: Callable[[bytes], bool] = lambda frame: False
         self.counters = LinkCounters()
         self._rng = {name: random.Random(f"{seed}/{name}") for name in (*CHANCES, "hold", "copy", "bit", "model")}
         self._chances = [self._rng[name].random for name in CHANCES]
-        self._drop_when, self._held = [], []
+        self._drop_when: list[Callable[[bytes, FrameKind], object]] = []
+        self._held: list[_Held] = []
         self._busy_until = 0.0     # of the bottleneck
-        self._config, self.config = None, config or LinkConfig()
+        self._loses: Loses | None = None
+        self._config = LinkConfig()
+        self.config = config or self._config
 
     @property
-    def config(self):
+    def config(self) -> LinkConfig:
         return self._config
 
     @config.setter
-    def config(self, config):
+    def config(self, config: LinkConfig) -> None:
         model = config.loss_model
-        if self._config is None or model is not self._config.loss_model:
+        if model is not self._config.loss_model:
             self._loses = model.start(self._rng["model"]) if model else None
         self._config = config
 
-    def seed(self, seed):
+    def seed(self, seed: int | str) -> None:
         """Use the random sequences of another seed from now on."""
         for name, rng in self._rng.items():
             rng.seed(f"{seed}/{name}")
 
-    def drop_when(self, predicate):
+    def drop_when(self, predicate: Callable[[bytes, FrameKind], object]) -> Callable[[], None]:
         """Drop each frame for which ``predicate(frame_bytes, kind)`` is true; return a function that stops this."""
         self._drop_when.append(predicate)
         return lambda: self._drop_when.remove(predicate)
 
-    def fate(self, frame, time_ns):
+    def fate(self, frame: Frame, time_ns: float) -> Deliveries:
         """Return the deliveries of a frame sent at ``time_ns``: ``[(time_ns, arriving), ...]``, empty if it is lost.
 
-        ``arriving`` is bytes, or an object from which :meth:`released` makes bytes at the time of delivery. The list
-        also has the frames that were held back and that enough others have overtaken now.
+        :meth:`released` makes a frame of ``arriving`` at the time of delivery. The list also has the frames that were
+        held back and that enough others have overtaken now.
         """
         config, kind, count, rng = self._config, frame_kind(frame), self.counters, self._rng
         # All draws come first, so that the outcome of this frame does not shift the draws of the next.
@@ -207,8 +229,9 @@ class Impairments:
         bit = rng["bit"].randrange(len(frame) * 8) if config.corrupt else 0
 
         count.sent[kind] += 1
-        alike = config.control_loss is None or kind not in CONTROL_KINDS
-        gone = loss < (config.loss if alike else config.control_loss)
+        control_loss = config.control_loss if kind in CONTROL_KINDS else None
+        alike = control_loss is None
+        gone = loss < (config.loss if control_loss is None else control_loss)
         if alike and self._loses and self._loses(time_ns):
             gone = True
         if self._drop_when:
@@ -228,7 +251,7 @@ class Impairments:
             arriving = bytes(damaged)
             count.destroyed[kind] += not doubled and not self.usable(arriving)
         overtaken = self._overtaken(time_ns) if self._held else []
-        deliveries = [(arrival, arriving)]
+        deliveries: Deliveries = [(arrival, arriving)]
         if reorder < config.reorder:
             count.reordered[kind] += 1
             if distance:
@@ -244,22 +267,23 @@ class Impairments:
         return deliveries + overtaken if overtaken else deliveries
 
     @staticmethod
-    def released(arriving):
+    def released(arriving: Arriving) -> Frame | None:
         """Return the frame of a delivery at its time, or None if it was delivered before."""
         if isinstance(arriving, _Held):
             arriving.left, frame, arriving.frame = 0, arriving.frame, None
             return frame
         return arriving
 
-    def _overtaken(self, time_ns):
+    def _overtaken(self, time_ns: float) -> Deliveries:
         """Return the deliveries of frames that were held back until this transmission."""
         for held in self._held:
             held.left -= 1
         over = [held for held in self._held if held.left <= 0]
         self._held = [held for held in self._held if held.left > 0]
-        return [(time_ns + self._config.delay_ns, self.released(held)) for held in over if held.frame is not None]
+        return [(time_ns + self._config.delay_ns, frame) for held in over
+                if (frame := self.released(held)) is not None]
 
-    def _through(self, frame, time_ns):
+    def _through(self, frame: Frame, time_ns: float) -> float:
         """Return the time at which a frame has passed the bottleneck."""
         if self._config.rate_gbps is None:
             return time_ns

@@ -1,6 +1,11 @@
 """One direction of an Ethernet link with impairments by seed."""
 
-from .impairments import Impairments, LinkConfig
+from collections.abc import Callable
+
+from .impairments import Arriving, Frame, Impairments, LinkConfig, LinkCounters
+from .loop import EventLoop
+
+Tap = Callable[[float, bytes], object]
 
 
 class LinkBase:
@@ -9,47 +14,55 @@ class LinkBase:
     Parameters
     ----------
     deliver : callable(frame)
-    config : LinkConfig
-    seed : hashable
+        May be replaced at any time through the attribute of the same name.
     sent_tap, arrived_tap : callable(time_ns, frame), optional
         Called with each sent frame, and with each frame that arrived.
 
     Attributes
     ----------
-    impairments : Impairments
+    impairments
         Decides the outcome of each frame.
-    in_flight : int
+    in_flight
         Deliveries that are outstanding.
     arrival_watchers : list of callable(frame)
         Called with each frame that arrives, before it is delivered.
-    deliver : callable
-        As given; may be replaced at any time.
     """
 
-    def __init__(self, deliver, config=None, seed=0, sent_tap=None, arrived_tap=None):
+    def __init__(self, deliver: Callable[..., object], config: LinkConfig | None = None, seed: int | str = 0,
+                 sent_tap: Tap | None = None, arrived_tap: Tap | None = None) -> None:
         self.impairments = Impairments(config or LinkConfig(), seed)
-        self.in_flight, self.arrival_watchers = 0, []
+        self.in_flight = 0
+        self.arrival_watchers: list[Callable[[bytes], object]] = []
         self.deliver, self._sent_tap, self._arrived_tap = deliver, sent_tap, arrived_tap
-        self._dropped = self._end_drop = None
+        self._dropped: Callable[[bytes], object] | None = None
+        self._end_drop: Callable[[], None] | None = None
 
     @property
-    def counters(self):
+    def now_ns(self) -> float:
+        raise NotImplementedError
+
+    def _carry(self, now: float, at: float, arriving: Arriving) -> None:
+        """Arrange for :meth:`_arrive` to be called at a time."""
+        raise NotImplementedError
+
+    @property
+    def counters(self) -> LinkCounters:
         return self.impairments.counters
 
     @property
-    def drop(self):
+    def drop(self) -> Callable[[bytes], object] | None:
         """Optional ``callable(frame)``; frames for which it is true are lost as well."""
         return self._dropped
 
     @drop.setter
-    def drop(self, predicate):
+    def drop(self, predicate: Callable[[bytes], object] | None) -> None:
         if self._end_drop:
             self._end_drop()
         self._dropped = predicate
         self._end_drop = predicate and self.impairments.drop_when(lambda frame, _kind: predicate(frame))
 
-    def send(self, frame, now=None):
-        """Send a frame, now or at a later time; a frame is bytes, or has an ``opcode`` and converts to bytes."""
+    def send(self, frame: Frame, now: float | None = None) -> None:
+        """Send a frame, now or at a later time."""
         now = self.now_ns if now is None else now
         if self._sent_tap:
             frame = bytes(frame)
@@ -58,7 +71,7 @@ class LinkBase:
             self.in_flight += 1
             self._carry(now, at, arriving)
 
-    def _arrive(self, at, arriving):
+    def _arrive(self, at: float, arriving: Arriving) -> None:
         """Deliver a frame at its time of arrival."""
         self.in_flight -= 1
         frame = self.impairments.released(arriving)
@@ -78,25 +91,25 @@ class Link(LinkBase):
 
     Parameters
     ----------
-    loop : EventLoop
     deliver, config, seed, sent_tap, arrived_tap
         As in :class:`LinkBase`.
 
     Attributes
     ----------
-    ahead : bool
+    ahead
         If true, ``deliver(frame, time_ns)`` is called before the time of arrival. For links that keep order.
     """
 
-    def __init__(self, loop, deliver, config=None, seed=0, sent_tap=None, arrived_tap=None):
+    def __init__(self, loop: EventLoop, deliver: Callable[..., object], config: LinkConfig | None = None,
+                 seed: int | str = 0, sent_tap: Tap | None = None, arrived_tap: Tap | None = None) -> None:
         super().__init__(deliver, config, seed, sent_tap, arrived_tap)
         self.loop, self.ahead = loop, False
 
     @property
-    def now_ns(self):
+    def now_ns(self) -> float:
         return self.loop.now_ns
 
-    def _carry(self, _now, at, arriving):
+    def _carry(self, _now: float, at: float, arriving: Arriving) -> None:
         if self.ahead:
             self.in_flight -= 1
             self.deliver(arriving, at)

@@ -1,6 +1,8 @@
 """Event loop in simulated time."""
 
 import heapq
+from collections.abc import Callable
+from typing import Any
 
 
 class EventLoop:
@@ -8,31 +10,32 @@ class EventLoop:
 
     Attributes
     ----------
-    now_ns : float
+    now_ns
         Time of the current call, or of the end of the last run.
     """
 
-    def __init__(self):
-        self.now_ns = 0
-        self._queue = []        # heap of (time, number of the call, function, arguments)
+    def __init__(self) -> None:
+        self.now_ns: float = 0
+        # heap of (time, number of the call, function, arguments)
+        self._queue: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._number = 0        # of the next call
 
-    def call_at(self, time_ns, function, *args):
+    def call_at(self, time_ns: float, function: Callable[..., object], *args: Any) -> None:
         """Call ``function`` at a time; calls at the same time run in the order of their registration."""
         number = self._number
         self._number = number + 1
         heapq.heappush(self._queue, (time_ns if time_ns > self.now_ns else self.now_ns, number, function, args))
 
-    def call_in(self, delay_ns, function, *args):
+    def call_in(self, delay_ns: float, function: Callable[..., object], *args: Any) -> None:
         """Call ``function`` after a delay."""
         self.call_at(self.now_ns + delay_ns, function, *args)
 
     @property
-    def due_ns(self):
+    def due_ns(self) -> float | None:
         """Time of the next event, or None."""
         return self._queue[0][0] if self._queue else None
 
-    def step(self):
+    def step(self) -> bool:
         """Run the next event; return false if there is none."""
         if not self._queue:
             return False
@@ -40,7 +43,7 @@ class EventLoop:
         function(*args)
         return True
 
-    def run(self, until, condition=lambda: False):
+    def run(self, until: float, condition: Callable[[], object] = lambda: False) -> bool:
         """Run events up to a time (inclusive), or until ``condition()`` holds after one; return true for the latter."""
         queue = self._queue
         while not condition():

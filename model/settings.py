@@ -5,14 +5,13 @@ options, make variables, the command that repeats a run, and tables in the docum
 """
 
 import dataclasses
-import functools
 import os
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from weft.hdl.contract import params, wire
 
@@ -28,14 +27,13 @@ class BadSetting(BadSettings):
 
     Attributes
     ----------
-    name : str
+    name
         Name of the field.
-    value : object
-    reason : str
+    reason
         Second half of the sentence: "it must be …", "choose one of …".
     """
 
-    def __init__(self, name, value, reason):
+    def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(f"{name} is {value!r}; {reason}")
         self.name, self.value, self.reason = name, value, reason
 
@@ -46,25 +44,25 @@ class Setting:
 
     Attributes
     ----------
-    help : str
+    help
         One sentence.
-    least, most : number or None
+    least, most
         Range, both ends included.
-    choices : tuple
+    choices
         All permitted values.
-    unit : str
+    unit
         Plural noun.
-    read : callable or None
+    read
         Converts typed text to a value; raises ValueError with the second half of a sentence.
-    backends : tuple of str
+    backends
         Back ends that support the setting; empty: all.
-    lack : str
+    lack
         Missing feature of the other back ends, as the reason to reject the setting there; empty: they ignore it.
-    names : tuple of str
+    names
         Names of the option; empty: that of the field.
-    metavar : str
+    metavar
         Placeholder of the value in the help.
-    default_text : str
+    default_text
         Text for the default in the help.
     """
 
@@ -72,17 +70,17 @@ class Setting:
     _: KW_ONLY
     least: float | None = None
     most: float | None = None
-    choices: tuple = ()
+    choices: tuple[Any, ...] = ()
     unit: str = ""
-    read: Callable | None = None
-    backends: tuple = ()
+    read: Callable[[str], Any] | None = None
+    backends: tuple[str, ...] = ()
     lack: str = ""
-    names: tuple = ()
+    names: tuple[str, ...] = ()
     metavar: str = ""
     default_text: str = ""
 
     @property
-    def about(self):
+    def about(self) -> str:
         """Help text with the unit."""
         return f"{self.help.removesuffix('.')}, in {self.unit}." if self.unit else self.help
 
@@ -93,24 +91,21 @@ class Field:
 
     Attributes
     ----------
-    name : str
-    kind : type
+    kind
         Type of the value, or of each value of a list; without None.
-    optional, many : bool
+    optional, many
         The value may be None; the value is a list.
-    default : object
-    setting : Setting
     """
 
     name: str
-    kind: type
+    kind: type[Any]
     optional: bool
     many: bool
-    default: object
+    default: Any
     setting: Setting
 
     @classmethod
-    def of(cls, name, annotation, default):
+    def of(cls, name: str, annotation: Any, default: Any) -> "Field | None":
         """Return the field of an annotation ``Annotated[type, Setting(…)]``; None for any other annotation."""
         kind, *more = typing.get_args(annotation) if typing.get_origin(annotation) is Annotated else (annotation,)
         setting = next((one for one in more if isinstance(one, Setting)), None)
@@ -122,16 +117,16 @@ class Field:
         return cls(name, typing.get_args(plain)[0] if many else plain, types.NoneType in kinds, many, default, setting)
 
     @property
-    def names(self):
+    def names(self) -> tuple[str, ...]:
         """Names of the option on a command line, the longest last."""
         return self.setting.names or (f"--{self.name.replace('_', '-')}",)
 
     @property
-    def ranged(self):
+    def ranged(self) -> bool:
         return self.setting.least is not None
 
     @property
-    def reason(self):
+    def reason(self) -> str:
         """Second half of the sentence about an impossible value."""
         setting = self.setting
         if setting.choices:
@@ -142,7 +137,7 @@ class Field:
         of = f" of {setting.unit}" if setting.unit else ""
         return f"it must be {what}{of} from {setting.least} to {setting.most}"
 
-    def read(self, text):
+    def read(self, text: str) -> Any:
         """Convert a text to a value.
 
         Raises
@@ -156,7 +151,7 @@ class Field:
         except ValueError as error:
             raise BadSetting(self.name, text, str(error) if self.setting.read else self.reason) from None
 
-    def _convert(self, text):
+    def _convert(self, text: str) -> Any:
         if self.setting.read:
             return self.setting.read(text)
         if self.setting.choices:
@@ -165,7 +160,7 @@ class Field:
             return {"true": True, "false": False}.get(text.lower(), text)
         return self.kind(text) if self.kind in (int, float, Path) else text
 
-    def check(self, value):
+    def check(self, value: Any) -> Any:
         """Return ``value`` if it is valid.
 
         Raises
@@ -183,7 +178,8 @@ class Field:
             good = isinstance(value, bool)
         elif kind in (int, float):
             good = (isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
-                    and setting.least <= value <= setting.most)
+                    and (setting.least is None or value >= setting.least)
+                    and (setting.most is None or value <= setting.most))
         else:
             good = True
         if not good:
@@ -191,15 +187,19 @@ class Field:
         return value
 
 
-@functools.cache
-def fields(settings):
+_FIELDS: dict[type[Any], dict[str, Field]] = {}
+
+
+def fields(settings: type[Any]) -> dict[str, Field]:
     """Return ``{name: Field}`` of the fields of a dataclass that carry a :class:`Setting`."""
-    hints = typing.get_type_hints(settings, include_extras=True)
-    found = (Field.of(field.name, hints[field.name], field.default) for field in dataclasses.fields(settings))
-    return {field.name: field for field in found if field is not None}
+    if settings not in _FIELDS:
+        hints = typing.get_type_hints(settings, include_extras=True)
+        found = (Field.of(field.name, hints[field.name], field.default) for field in dataclasses.fields(settings))
+        _FIELDS[settings] = {field.name: field for field in found if field is not None}
+    return _FIELDS[settings]
 
 
-def check(settings):
+def check(settings: object) -> None:
     """Check every field of a dataclass of settings.
 
     Raises
@@ -210,14 +210,14 @@ def check(settings):
         field.check(getattr(settings, name))
 
 
-def unknown(settings):
+def unknown(settings: Any) -> list[Field]:
     """Return the fields that are set, but not supported by the back end of the settings."""
     return [field for name, field in fields(type(settings)).items()
             if field.setting.backends and settings.backend not in field.setting.backends
             and getattr(settings, name) != field.default]
 
 
-def words(settings):
+def words(settings: Any) -> Iterator[str]:
     """Yield command-line words that reproduce these settings: all that the back end supports and that are not off."""
     for name, field in fields(type(settings)).items():
         value, backends = getattr(settings, name), field.setting.backends
@@ -228,7 +228,7 @@ def words(settings):
             yield str(value)
 
 
-def readable_file(text):
+def readable_file(text: str) -> Path:
     """Return the absolute path of a regular, readable file.
 
     Raises
@@ -250,7 +250,7 @@ def readable_file(text):
     return path.absolute()
 
 
-def chance(text, **more):
+def chance(text: str, **more: Any) -> Setting:
     """Return the setting of a probability."""
     return Setting(text, least=0, most=1, **more)
 

@@ -6,6 +6,7 @@ import functools
 import os
 import select
 import socket
+from collections.abc import Sequence
 
 from ..cm.card_agent import CardAgent
 from ..device.health import DeviceFatal
@@ -39,19 +40,20 @@ class World:
 
     Attributes
     ----------
-    hosts : dict of str to str
+    hosts
         Name of the device (see :func:`~weft.driver.verbs.device_list.add_device`) by name of the host.
-    files : list of int
+    files
         Descriptors that wake up the daemon.
     """
 
-    files = ()
+    hosts: dict[str, str]
+    files: Sequence[int] = ()
 
-    def progress(self):
+    def progress(self) -> bool:
         """Advance drivers, cards and time for a moment; return true if something happened, or soon will."""
         raise NotImplementedError
 
-    def rest_s(self):
+    def rest_s(self) -> float | None:
         """Return the seconds until something is due without external input, or None."""
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ from this module. Standard library only. Everything here is little-endian.
 import enum
 from dataclasses import dataclass
 
-from .layout import Field, Layout
+from .layout import Field, Layout, Octets
 from .wire import QPN_BITS
 
 VERSION = (0, 2, 0)
@@ -21,7 +21,7 @@ PAGE_4K, PAGE_2M = 1 << 12, 1 << 21
 PAGE_LINES = PAGE_4K // BLOCK_BYTES
 
 
-def damage(block):
+def damage(block: Octets) -> int:
     """Return the XOR of the 16-bit words of a block: 0 if it is unchanged since its check word was set."""
     word, bits = int.from_bytes(block, "little"), 4 * len(block)
     while bits >= 16:
@@ -30,12 +30,12 @@ def damage(block):
     return word & 0xFFFF
 
 
-def sealed(entry):
+def sealed(entry: bytes) -> bytes:
     """Return an entry of a host-to-card ring with its check word, the last one, which must be 0 before."""
     return entry[:-2] + damage(entry).to_bytes(2, "little")
 
 
-def _host(name, doc, *fields):
+def _host(name: str, doc: str, *fields: tuple) -> Layout:
     return Layout(name, doc, [Field(*f) for f in fields], size_bytes=BLOCK_BYTES)
 
 
@@ -233,12 +233,12 @@ COUNTER_WIDTH = 48
 GENERATION_BITS = 8
 
 
-def make_qpn(index, generation, index_bits):
+def make_qpn(index: int, generation: int, index_bits: int) -> int:
     """Return the QPN of an incarnation of the QP with this index, on a card of ``2 ** index_bits`` QPs."""
     return (generation << index_bits | index) % (1 << QPN_BITS)
 
 
-def split_qpn(qpn, index_bits):
+def split_qpn(qpn: int, index_bits: int) -> tuple[int, int]:
     """Return (index, generation) of a QPN."""
     return qpn % (1 << index_bits), qpn >> index_bits
 
@@ -259,7 +259,7 @@ PFC_WORD = Layout("PFC_WORD", "Priority-based flow control (IEEE 802.1Qbb).", [
     Field("quanta", 16, "Duration to request, in 512 bit times; 0: no requests.")], size_bytes=4)
 
 
-def is_host_qpn(word, qpn):
+def is_host_qpn(word: int, qpn: int) -> bool:
     """Return whether a HOST_QPNS word, as a number, includes a QPN."""
     qpns = HOST_QPNS.unpack(word.to_bytes(HOST_QPNS.size_bytes, "little"))
     return bool(qpns.qp1 and qpn == HOST_QPNS_QP1 or qpns.ranged and qpn >> qpns.log2 == qpns.first >> qpns.log2)
@@ -295,7 +295,7 @@ WRITES = (WorkOpcode.WRITE, WorkOpcode.WRITE_IMM)
 _CHECK = ("check", 16, "Makes the XOR of the entry's 16-bit words 0.")
 
 
-def _work(name, doc, *source):
+def _work(name: str, doc: str, *source: tuple) -> Layout:
     """Return the layout of a write descriptor; ``source`` are the 16 bytes for its data, or their location."""
     return _host(name, doc,
         ("phase", 1, "Lap phase."),
@@ -514,7 +514,7 @@ REPORT_LAYOUT.update({k: REPORT_EVENT for k in ReportKind if k not in REPORT_LAY
 KEY_TAG_BITS = 8
 
 
-def make_key(index, tag):
+def make_key(index: int, tag: int) -> int:
     """Return an lkey or rkey: 24-bit MR index and 8-bit random tag."""
     return index << KEY_TAG_BITS | tag
 
@@ -529,7 +529,7 @@ PTE = Layout("PTE", "An entry of the list that PAGE_TABLE_WRITE copies: the phys
 PTE_PAGE_BITS, PTE_CHECK_BITS = PTE.by_name["page"].width, PTE.by_name["check"].width
 
 
-def pte_damage(entry):
+def pte_damage(entry: int) -> int:
     """Return the check of a page-table entry, a number, whose check field is 0; 0 for a valid entry."""
     ones, folded = (1 << PTE_CHECK_BITS) - 1, 0
     while entry:

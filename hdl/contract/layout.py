@@ -5,9 +5,13 @@ bit 0 of byte 0); wire headers are network order (field 0 holds the most signifi
 byte 0). Standard library only.
 """
 
-import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum, Flag
 from types import SimpleNamespace
+from typing import Any, Literal
+
+Octets = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,7 @@ class Field:
     name: str
     width: int
     doc: str = ""
-    enum: type | None = None
+    enum: type[Enum] | None = None
 
 
 class Layout:
@@ -25,15 +29,15 @@ class Layout:
 
     Parameters
     ----------
-    name : str
+    name
         Name as documentation prints it.
-    doc : str
+    doc
         One sentence.
-    fields : list of Field
+    fields
         In order. A field whose name starts with ``_`` is reserved: packed as zero, not unpacked.
-    size_bytes : int
+    size_bytes
         Size of the structure. The fields must fill it exactly.
-    byteorder : str
+    byteorder
         ``"little"`` for host structures, ``"big"`` for wire headers.
 
     Raises
@@ -42,10 +46,11 @@ class Layout:
         If a name occurs twice or the fields do not fill ``size_bytes``.
     """
 
-    def __init__(self, name, doc, fields, *, size_bytes, byteorder="little"):
+    def __init__(self, name: str, doc: str, fields: Iterable[Field], *, size_bytes: int,
+                 byteorder: Literal["little", "big"] = "little") -> None:
         self.name, self.doc, self.fields = name, doc, tuple(fields)
         self.size_bytes, self.byteorder = size_bytes, byteorder
-        self.offsets = {}
+        self.offsets: dict[str, int] = {}
         bit = 0
         for field in self.fields:
             if field.name in self.offsets:
@@ -60,18 +65,18 @@ class Layout:
         self._enums = [(f.name, f.enum, _members(f.enum)) for f in self.fields
                        if f.enum is not None and not f.name.startswith("_")]
 
-    def offset_of(self, name):
+    def offset_of(self, name: str) -> int:
         """Return the bit offset of a field, counted from the start of the structure in its own byte order."""
         return self.offsets[name]
 
-    def shift_of(self, name):
+    def shift_of(self, name: str) -> int:
         """Return the position of a field's least significant bit in the structure read as one integer."""
         field = self.by_name[name]
         if self.byteorder == "little":
             return self.offsets[name]
         return self.size_bytes * 8 - self.offsets[name] - field.width
 
-    def pack(self, **values):
+    def pack(self, **values: int) -> bytes:
         """Return the bytes of the structure; absent fields are zero.
 
         Raises
@@ -90,19 +95,19 @@ class Layout:
             word |= value << place[0]
         return word.to_bytes(self.size_bytes, self.byteorder)
 
-    def unpack(self, data):
+    def unpack(self, data: Octets) -> SimpleNamespace:
         """Return the fields of ``data`` (at least ``size_bytes`` long) as attributes, enums as enum members when valid.
         """
         if len(data) < self.size_bytes:
             raise ValueError(f"{self.name} needs {self.size_bytes} bytes, got {len(data)}")
         word = int.from_bytes(data[: self.size_bytes], self.byteorder)
-        fields = {name: word >> shift & mask for name, shift, mask in self._plain}
+        fields: dict[str, Any] = {name: word >> shift & mask for name, shift, mask in self._plain}
         for name, kind, members in self._enums:
             # A value outside the enum stays a plain integer: the caller reports it.
             fields[name] = kind(fields[name]) if members is None else members.get(fields[name], fields[name])
         return SimpleNamespace(**fields)
 
 
-def _members(kind):
+def _members(kind: type[Enum]) -> dict[int, Enum] | None:
     """Return the members of an enum by value; None for flags, whose values combine."""
-    return None if issubclass(kind, enum.Flag) else {member.value: member for member in kind}
+    return None if issubclass(kind, Flag) else {member.value: member for member in kind}

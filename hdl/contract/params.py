@@ -1,6 +1,7 @@
 """Build-time parameters of the card and their presets. Standard library only."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .abi import INLINE_MAX, Ring
 
@@ -24,10 +25,10 @@ SHED_FROM_EIGHTHS, SHED_UNTIL_EIGHTHS = 5, 3
 PAUSE_FROM, PAUSE_UNTIL = 12, 6
 PAUSE_FROM_EIGHTHS, PAUSE_UNTIL_EIGHTHS = 2, 1
 # Descriptors and reads in flight for 77 million messages of 64 bytes a second, when a read takes 1 µs.
-DEEP = {"ring_prefetch": 128, "bulk_tags": 128, "line_tags": 64}
+DEEP: dict[str, Any] = {"ring_prefetch": 128, "bulk_tags": 128, "line_tags": 64}
 
 
-def exact_log2(value):
+def exact_log2(value: int) -> int:
     """Return the log2 of a power of two.
 
     Raises
@@ -48,49 +49,49 @@ class CardParams:
     ----------
     qps, mrs, ptes : int
         Entries of the QP, MR and page tables, powers of two.
-    window_bits : int
+    window_bits
         Width of the per-QP bitmap window, 64 to 512, a power of two.
-    builder_slots : int
+    builder_slots
         QPs that can have an open Adamap node at the same time.
-    cache_entries : int
+    cache_entries
         Adamap nodes held by the shared head cache.
-    prefetch_depth_max : int
+    prefetch_depth_max
         Largest number of nodes the cache may hold for one QP; the run-time depth is a register.
-    node_encodings : tuple of str
+    node_encodings
         Encodings the node builder may choose from (names of :class:`abi.Encoding`); the other blocks support all.
-    match_queue : int
+    match_queue
         Retransmission headers that may wait for a node fetch.
-    unmatched_lists : int
+    unmatched_lists
         Lists that may be without an entry of the match queue at the same time and still retire nodes passed over.
-    knit_extents : int
+    knit_extents
         Extents of the knitting buffer the card can check pointers against.
-    block_bits : int
+    block_bits
         Bits of the number of a knitting block: the card keeps numbers instead of addresses. An extent holds less than
         ``2 ** extent_blocks_log2 - 1`` blocks.
-    msix_vectors : int
+    msix_vectors
         Entries of the MSI-X table.
     bulk_tags, bulk_slot_bytes : int
         Payload reads in flight and the bytes reserved for each (the largest read request used). A packet of 1 KiB at
         an odd address takes two: with 1 µs of read latency line rate needs about 40.
-    line_tags : int
+    line_tags
         Descriptor, node and page-table reads in flight.
-    silence_log2 : int
+    silence_log2
         After 2^n cycles without a request to the host and without a response, because the card may not be bus master
         or could not be for a while, no outstanding request will be completed. Longer than the completion timeout of the
         hard block, up to 64 ms.
-    pause_limit_log2 : int
+    pause_limit_log2
         See :class:`~weft.hdl.mac.pause.PauseTimer`.
     rx_buffer_beats, tx_buffer_beats : int
         Beats of the store-and-forward packet buffers at the MAC.
-    ring_prefetch : int
+    ring_prefetch
         Descriptors a ring reader may hold or have in flight.
-    inline_bytes : int
+    inline_bytes
         Largest inline payload of a descriptor in bytes: 0 or ``abi.INLINE_MAX``.
-    straddle : bool
+    straddle
         Up to two requests begin in a beat of RQ, and up to four completions in one of RC: the hard block must be
         configured accordingly. Without it a host that splits completions at 64 bytes limits reads to half the line's
         rate.
-    mac_clock : bool
+    mac_clock
         The MAC's streams have a separate clock, unrelated except that it is fast enough for the line; the
         transmit buffer is one crossing, a FIFO before the receive path the other. Without it the card has one
         clock.
@@ -104,7 +105,7 @@ class CardParams:
     builder_slots: int = 8
     cache_entries: int = 16
     prefetch_depth_max: int = 16
-    node_encodings: tuple = NODE_ENCODINGS
+    node_encodings: tuple[str, ...] = NODE_ENCODINGS
     match_queue: int = 32
     unmatched_lists: int = 8
     knit_extents: int = 8
@@ -122,7 +123,7 @@ class CardParams:
     straddle: bool = False
     mac_clock: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in ("qps", "mrs", "ptes", "window_bits", "cache_entries", "bulk_slot_bytes",
                       "bulk_tags", "line_tags", "rx_buffer_beats", "tx_buffer_beats", "ring_prefetch",
                       "match_queue", "builder_slots", "prefetch_depth_max", "knit_extents"):
@@ -141,30 +142,30 @@ class CardParams:
             raise ValueError("bulk_tags + line_tags exceed the 256 tags of an 8-bit tag field")
 
     @property
-    def qpn_width(self):
+    def qpn_width(self) -> int:
         return exact_log2(self.qps)
 
     @property
-    def extent_index_bits(self):
+    def extent_index_bits(self) -> int:
         return (self.knit_extents - 1).bit_length()
 
     @property
-    def extent_blocks_log2(self):
+    def extent_blocks_log2(self) -> int:
         return self.block_bits - self.extent_index_bits
 
-    def prefetch(self, ring):
+    def prefetch(self, ring: Ring) -> int:
         """Return the number of descriptors of ``ring`` that its reader may hold or have in flight."""
         return min(self.ring_prefetch, COMMAND_PREFETCH) if ring is Ring.COMMAND else self.ring_prefetch
 
     @property
-    def mr_width(self):
+    def mr_width(self) -> int:
         return exact_log2(self.mrs)
 
     @property
-    def pte_width(self):
+    def pte_width(self) -> int:
         return exact_log2(self.ptes)
 
-    def with_(self, **changes):
+    def with_(self, **changes: Any) -> "CardParams":
         """Return a copy with some fields changed, checked again."""
         return replace(self, **changes)
 
@@ -177,7 +178,7 @@ PRESETS = {
 }
 
 
-def preset(name):
+def preset(name: str) -> CardParams:
     """Return the preset called ``name``.
 
     Raises

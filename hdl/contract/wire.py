@@ -23,7 +23,7 @@ import enum
 import struct
 import zlib
 
-from .layout import Field, Layout
+from .layout import Field, Layout, Octets
 
 ETHERTYPE_IPV4 = 0x0800
 ETHERTYPE_ARP = 0x0806
@@ -80,7 +80,7 @@ class MacControl(enum.IntEnum):
     PFC = 0x0101
 
 
-def _wire(name, doc, fields, size):
+def _wire(name: str, doc: str, fields: list[tuple], size: int) -> Layout:
     return Layout(name, doc, [Field(*f) for f in fields], size_bytes=size, byteorder="big")
 
 
@@ -126,7 +126,7 @@ BTH_OFFSET = ETH.size_bytes + IPV4.size_bytes + UDP.size_bytes  # 42
 RETH_OFFSET = BTH_OFFSET + BTH.size_bytes  # 54
 DATA_HEADER_BYTES = RETH_OFFSET + RETH.size_bytes  # 70, before RSNH and ImmDt
 
-EXTENSIONS = {
+EXTENSIONS: dict[int, tuple[Layout, ...]] = {
     Opcode.WRITE_ONLY: (RETH,),
     Opcode.WRITE_ONLY_IMM: (RETH, IMMDT),
     Opcode.RETX_WRITE: (RETH, RSNH),
@@ -142,29 +142,29 @@ RETX_OPCODES = frozenset({Opcode.RETX_WRITE, Opcode.RETX_WRITE_IMM})
 DRIVER_OPCODES = frozenset({Opcode.ACKNOWLEDGE, Opcode.LOSS_REPORT, Opcode.REPORT_REQUEST, Opcode.RECEIVE_LIMIT})
 
 
-def header_bytes(opcode):
+def header_bytes(opcode: int) -> int:
     """Return the bytes from the start of the Ethernet header to the payload for a BTH opcode."""
     return RETH_OFFSET + sum(h.size_bytes for h in EXTENSIONS[opcode])
 
 
-def packet_count(addr, length, pmtu):
+def packet_count(addr: int, length: int, pmtu: int) -> int:
     """Return the number of packets of a request cut at remote PMTU boundaries; a zero-length request is one packet."""
     if length == 0:
         return 1
     return (addr + length - 1) // pmtu - addr // pmtu + 1
 
 
-def psn_distance(psn, reference):
+def psn_distance(psn: int, reference: int) -> int:
     """Return the signed distance of two 24-bit PSNs, −2^23 to 2^23 − 1."""
     return ((psn - reference + (1 << 23)) & 0xFF_FFFF) - (1 << 23)
 
 
-def extend_psn(psn, reference):
+def extend_psn(psn: int, reference: int) -> int:
     """Return the 32-bit PSN nearest to the 32-bit ``reference`` whose low 24 bits are ``psn``."""
     return (reference + psn_distance(psn & 0xFF_FFFF, reference & 0xFF_FFFF)) & 0xFFFF_FFFF
 
 
-def ipv4_checksum(header):
+def ipv4_checksum(header: Octets) -> int:
     """Return the checksum of an IPv4 header whose checksum field is zero; zero if the field is set and right."""
     total = sum(struct.unpack(f">{len(header) // 2}H", header))
     while total >> 16:
@@ -172,7 +172,7 @@ def ipv4_checksum(header):
     return total ^ 0xFFFF
 
 
-def icrc(frame):
+def icrc(frame: Octets) -> bytes:
     """Return the four ICRC bytes of an IPv4 RoCEv2 frame, from its Ethernet header, without ICRC (annex A17.3.3)."""
     masked = bytearray(frame[ETH.size_bytes:])
     masked[1] = masked[8] = 0xFF            # TOS, TTL
@@ -181,12 +181,13 @@ def icrc(frame):
     return zlib.crc32(b"\xff" * 8 + bytes(masked)).to_bytes(4, "little")
 
 
-def build_frame(*, dst_mac, src_mac, src_ip, dst_ip, sport, payload=b"", extensions=b"", **fields):
+def build_frame(*, dst_mac: int, src_mac: int, src_ip: int, dst_ip: int, sport: int, payload: bytes = b"",
+                extensions: bytes = b"", **fields: int) -> bytes:
     """Return a whole RoCEv2 frame (Ethernet to ICRC, no FCS).
 
     Parameters
     ----------
-    extensions : bytes
+    extensions
         The packed headers after BTH.
     fields
         Of BTH: ``opcode``, ``dest_qp``, ``psn`` (taken modulo its width), ``ack_req``; of IPv4: ``tos``, ``ttl``.

@@ -13,7 +13,7 @@ BEAT_BYTES = 64
 HALF_PS = 0.0005        # times on the line are exact to a picosecond
 
 
-def edge(time_ns):
+def edge(time_ns: float) -> float:
     """Return the time of the first clock edge at or after a time."""
     return -(-time_ns // CYCLE_NS) * CYCLE_NS
 
@@ -24,14 +24,13 @@ class HostTiming:
 
     Attributes
     ----------
-    read_latency_ns, read_jitter : float
+    read_latency_ns, read_jitter
         Mean memory latency of a read, and the fraction by which it varies uniformly.
-    read_tail, read_tail_ns : float
+    read_tail, read_tail_ns
         Chance and additional latency of a slow read.
-    max_payload_bytes, max_read_bytes : int
-    split_completions : bool
+    split_completions
         Every completion ends at the next multiple of 64 bytes.
-    stall : float
+    stall
         Chance per cycle of back pressure on a stream of the hard block.
     """
 
@@ -51,74 +50,74 @@ class Timing:
 
     Attributes
     ----------
-    register_write, register_read : float
+    register_write, register_read
         From the beginning on the link to the card; of a whole read.
-    register_pace : float
+    register_pace
         Between register writes in a burst.
     room : float
         From a read's last completion to the request that waited for its space in the completion buffer.
-    pcie_bytes_per_ns : float
+    pcie_bytes_per_ns
         Rate of the link, Gen3 x16.
-    pcie_hop : float
+    pcie_hop
         From the last byte on the link to the other side.
-    write_header_bytes, message_header_bytes, completion_header_bytes : int
+    write_header_bytes, message_header_bytes, completion_header_bytes
         Overhead of a TLP on the link: of writes to addresses above and below 4 GiB, and of completions.
-    interrupt, doorbell : float
+    interrupt, doorbell
         From a ring entry's beat in the write engine until its vector is pending; from the doorbell that arms a ring
         with entries until its vector may be pending.
-    ring_fetch, ring_refill : float
+    ring_fetch, ring_refill
         From a doorbell at the card to the request for the descriptor; from free space to the request for further
         descriptors.
-    pushed : float
+    pushed
         From a pushed descriptor at the card until it is offered to its consumer.
-    delivered : float
+    delivered
         From a descriptor's last line at the card until it is offered to its consumer.
-    descriptor : float
+    descriptor
         From there to the arbitration between its first packet and others.
-    check : float
+    check
         From there to the request for the payload.
-    frame_descriptor : float
+    frame_descriptor
         The same for a raw frame.
-    payload, raw_payload : float
+    payload, raw_payload
         From the last completion of a read to its first byte in the framer; for a raw frame, in its reader.
-    send : float
+    send
         From the last beat of a frame through the merge to the line.
-    retire, retire_raw : float
+    retire, retire_raw
         From the last beat of a descriptor's last packet out of the framer, or of a raw frame out of its reader, until
         the descriptor counts as finished.
-    status : float
+    status
         From there until the contents of the status block are fixed.
-    judge : float
+    judge
         From a packet's last beat out of the MAC to the window's verdict.
-    asked : float
+    asked
         From the beat with the end of its headers to the earliest verdict; longer while translations of other packets
         wait.
-    place : float
+    place
         From a verdict to the request for the payload's write.
-    raw : float
+    raw
         From the time at which a raw frame would have its verdict to the request for its write.
-    placed, placed_retire : float
+    placed, placed_retire
         From the last beat of a packet's payload in the write engine until a report of the packet is at its ring; the
         same for the report of a retired node.
-    retire_report : float
+    retire_report
         Least time from a node's order to retire until that report is at its ring.
-    node_report, aged_report : float
+    node_report, aged_report
         The same for a sealed node, from when the builder takes the cause of the seal, or detects the age limit.
-    command, qp_command : float
+    command, qp_command
         From the descriptor's line at the card until the response is at its ring; of a command for a QP.
-    command_done : float
+    command_done
         From there until the command counts as finished.
-    pages, pages_written : float
+    pages, pages_written
         From the descriptor of a PAGE_TABLE_WRITE to the first request for its entries, and from the last entry in the
         table until the response is at its ring.
-    look, linked, ask : float
+    look, linked, ask
         Prefetcher, see ``hdl/adamap/prefetch/prefetch.py``: from the matcher's request for a check of a list, or from a
         doorbell at the card, until the list may be chosen; from the step that requests blocks to the request.
-    line : float
+    line
         From the end of a read until its blocks may be chosen.
-    wake : float
+    wake
         From a node in the cache until the next attempt of a waiting header.
-    match : float
+    match
         Matcher, see ``hdl/adamap/match/matcher.py``: from a verdict to its hit or miss.
     """
 

@@ -5,10 +5,14 @@ therefore deterministic.
 """
 
 import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
+from weft.driver.device.attached import ForeignMemory
 from weft.driver.device.buffers import Buffers
-from weft.driver.device.device import Device
-from weft.model.link import Link, LinkConfig
+from weft.driver.device.device import Device, DmaBuffer
+from weft.model.link import Link, LinkConfig, Tap
 from weft.model.loop import EventLoop
 
 from .card import FunctionalCard
@@ -22,77 +26,82 @@ class FunctionalDevice(Device):
 
     Parameters
     ----------
-    loop : EventLoop
-    seed : hashable
+    seed
         Seed of the addresses of physical pages and of the order of reports.
     card_options
         Passed to :class:`FunctionalCard`.
+
+    Attributes
+    ----------
+    transmit : callable(frame, time_ns)
+        Receiver of the card's frames, set when the card is connected.
     """
 
-    memory_type, card_type = HostMemory, FunctionalCard
+    memory_type: type[HostMemory] = HostMemory
+    card_type: type[FunctionalCard] = FunctionalCard
+    transmit: Callable[..., object]
     pushes = True
 
-    def __init__(self, loop, *, seed=0, **card_options):
+    def __init__(self, loop: EventLoop, *, seed: int | str = 0, **card_options: Any) -> None:
         self.loop = loop
         self.memory = self.memory_type(seed)
-        self.transmit = None     # set when the card is connected
         self.card = self.card_type(self.memory, loop, lambda *sent: self.transmit(*sent), self._interrupt,
                                    seed=seed, **card_options)
         self._buffers = Buffers()
         self._latched = False
-        self._apps = {}          # thread -> App of an application on this host
+        self._apps: dict[threading.Thread, App] = {}      # applications on this host
 
-    def _interrupt(self, vector):
+    def _interrupt(self, vector: int) -> None:
         self._latched = True
         for app in self._apps.values():
             if app.sleeping is not None and app.until_woken:
                 self.loop.call_in(0, app.wake, app.sleeping)
 
-    def read32(self, offset):
+    def read32(self, offset: int) -> int:
         return self.card.read(offset) & 0xFFFF_FFFF
 
-    def read64(self, offset):
+    def read64(self, offset: int) -> int:
         return self.card.read(offset)
 
-    def write32(self, offset, value):
+    def write32(self, offset: int, value: int) -> None:
         self.card.write(offset, value & 0xFFFF_FFFF)
 
-    def write64(self, offset, value):
+    def write64(self, offset: int, value: int) -> None:
         self.card.write(offset, value)
 
-    def write_block(self, offset, data):
+    def write_block(self, offset: int, data: bytes) -> None:
         self.card.push(offset, data)
 
-    def alloc(self, size, *, align=64, contiguous=True, page_bytes=4096):
+    def alloc(self, size: int, *, align: int = 64, contiguous: bool = True, page_bytes: int = 4096) -> DmaBuffer:
         buffer = self.memory.alloc(size, align, contiguous, page_bytes)
         self._buffers.add(buffer)
         return buffer
 
-    def free(self, buffer):
+    def free(self, buffer: DmaBuffer) -> None:
         self._buffers.remove(buffer)
         self.memory.free(buffer)
 
-    def attach(self, memory, address, size, va, page_bytes):
+    def attach(self, memory: ForeignMemory, address: int, size: int, va: int, page_bytes: int) -> DmaBuffer:
         return self.memory.attach(memory, address, size, va, page_bytes)
 
-    def detach(self, buffer):
+    def detach(self, buffer: DmaBuffer) -> None:
         self.memory.free(buffer)
 
-    def pin(self, address, length):
+    def pin(self, address: int, length: int) -> DmaBuffer:
         """Return the buffer that was allocated there: an application here has no other memory."""
         return self.buffer_at(address, length)
 
-    def buffer_at(self, va, length):
+    def buffer_at(self, va: int, length: int) -> DmaBuffer:
         return self._buffers.find(va, length)
 
-    def now_ns(self):
+    def now_ns(self) -> float:  # type: ignore[override]  # simulated time has fractions of a nanosecond
         return self.loop.now_ns
 
-    def _app(self):
+    def _app(self) -> "App | None":
         """Return the application of this host that calls, or None."""
         return self._apps.get(threading.current_thread())
 
-    def acquire(self, lock):
+    def acquire(self, lock: threading.Lock) -> None:
         app = self._app()
         if app is None:
             lock.acquire()
@@ -100,7 +109,7 @@ class FunctionalDevice(Device):
         while not lock.acquire(blocking=False):
             app.sleep(ACQUIRE_NS)
 
-    def wait(self, timeout_ns):
+    def wait(self, timeout_ns: float) -> bool:
         if not self._latched:
             app = self._app()
             if app is None:
@@ -116,15 +125,18 @@ class App:
 
     Attributes
     ----------
-    sleeping : int or None
+    sleeping
         Number of the current sleep.
     """
 
-    def __init__(self, device, function):
-        self.device, self.result, self.error, self.done = device, None, None, False
-        self.ended = lambda: None
+    def __init__(self, device: FunctionalDevice, function: Callable[[], Any]) -> None:
+        self.device, self.done = device, False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.ended: Callable[[], object] = lambda: None
         self._function = function
-        self.sleeping, self.until_woken, self._sleeps = None, True, 0
+        self.sleeping: int | None = None
+        self.until_woken, self._sleeps = True, 0
         self._go, self._back = threading.Lock(), threading.Lock()      # pass control to the application, and back
         self._go.acquire()
         self._back.acquire()
@@ -132,7 +144,7 @@ class App:
         device._apps[self.thread] = self
         self.thread.start()
 
-    def _run(self):
+    def _run(self) -> None:
         self._go.acquire()
         try:
             self.result = self._function()
@@ -142,12 +154,12 @@ class App:
         self.ended()
         self._back.release()
 
-    def resume(self):
+    def resume(self) -> None:
         """Let the application run until it waits."""
         self._go.release()
         self._back.acquire()
 
-    def sleep(self, timeout_ns, until_woken=True):
+    def sleep(self, timeout_ns: float, until_woken: bool = True) -> None:
         """Suspend the calling application for ``timeout_ns``, or until an interrupt if ``until_woken``."""
         self.until_woken = until_woken
         self._sleeps += 1
@@ -156,14 +168,14 @@ class App:
         self._back.release()
         self._go.acquire()
 
-    def wake(self, sleep):
+    def wake(self, sleep: int) -> None:
         """End the sleep with this number unless it has ended."""
         if self.sleeping == sleep:
             self.sleeping = None
             self.resume()
 
 
-def run_apps(loop, apps, limit_ns):
+def run_apps(loop: EventLoop, apps: Iterable[tuple[FunctionalDevice, Callable[[], Any]]], limit_ns: float) -> list[Any]:
     """Run ``(device, function)`` applications until all have ended; return their results.
 
     Raises
@@ -171,28 +183,31 @@ def run_apps(loop, apps, limit_ns):
     TimeoutError
         If one has not ended after ``limit_ns`` of simulated time.
     """
-    apps = [App(device, function) for device, function in apps]
-    for app in apps:
+    running = [App(device, function) for device, function in apps]
+    for app in running:
         loop.call_in(0, app.resume)
-    until, left, ended = loop.now_ns + limit_ns, set(apps), []
-    for app in apps:
-        app.ended = lambda app=app: ended.append(app)
-    while left and not any(app.error for app in apps) and loop.run(until, ended.__len__):
+    until, left = loop.now_ns + limit_ns, set(running)
+    ended: list[App] = []
+    for app in running:
+        app.ended = partial(ended.append, app)
+    while left and not any(app.error for app in running) and loop.run(until, ended.__len__):
         left.difference_update(ended)
         ended.clear()
-    for app in apps:
+    for app in running:
         del app.device._apps[app.thread]
         app.sleeping = None
-    for app in apps:
+    for app in running:
         if app.error:
             raise app.error
-    if not all(a.done for a in apps):
+    if not all(app.done for app in running):
         raise TimeoutError(f"applications still run after {limit_ns} simulated ns")
-    return [a.result for a in apps]
+    return [app.result for app in running]
 
 
-def connected_pair(*, seed=0, forward=None, backward=None, device_type=FunctionalDevice, taps=lambda way: (),
-                   **card_options):
+def connected_pair(*, seed: int | str = 0, forward: LinkConfig | None = None, backward: LinkConfig | None = None,
+                   device_type: type[FunctionalDevice] = FunctionalDevice,
+                   taps: Callable[[str], Iterable[Tap | None]] = lambda way: (),
+                   **card_options: Any) -> tuple[EventLoop, list[FunctionalDevice], list[Link]]:
     """Return (loop, devices, links) of two hosts with connected cards; ``links[i]`` carries the frames of host i.
 
     ``taps(way)`` returns the taps of the link ``"a_to_b"`` or ``"b_to_a"``.

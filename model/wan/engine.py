@@ -6,6 +6,7 @@ as many slots as there are QPs.
 """
 
 from pathlib import Path
+from typing import Any
 
 from ..machine_code import compiled, entries
 from .path.loss import start as start_losses
@@ -18,7 +19,7 @@ entry = entries((file for file in sorted(Path(__file__).parent.rglob("*.py"))
 
 
 @compiled
-def _start(w):
+def _start(w: Any) -> None:
     """Start the loss patterns, and make every QP ready to send."""
     start_losses(w)
     for qp in range(w.s.qps):
@@ -26,7 +27,7 @@ def _start(w):
 
 
 @entry
-def run(w, until):
+def run(w: Any, until: int) -> None:
     """Advance to slot ``until``, or until every QP has all of its data acknowledged, or an array is full."""
     s = w.s
     if s.now == 0:

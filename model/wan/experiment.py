@@ -1,7 +1,7 @@
 """Parameters of an experiment: path, load, and scheme, in common units. A run depends on nothing else."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from weft.hdl.contract import abi
 
@@ -81,7 +81,7 @@ class Experiment:
         "Seed of every random choice; the k-th packet on the line meets the same loss under every scheme.",
         least=0, most=(1 << 63) - 1)] = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self)
         if self.window_bits & (self.window_bits - 1):
             raise BadSetting("window_bits", self.window_bits, "choose a power of two")
@@ -90,29 +90,29 @@ class Experiment:
         if self.blocks < self.qps:
             raise BadSetting("blocks", self.blocks, f"{self.qps} QPs are owed one each")
 
-    def with_(self, **changes):
+    def with_(self, **changes: Any) -> "Experiment":
         """Return a copy with some fields changed, checked again."""
         return replace(self, **changes)
 
     @property
-    def slot_ns(self):
+    def slot_ns(self) -> float:
         """Time of a packet on the line."""
         return (self.pmtu + WIRE_BYTES) * 8 / self.rate_gbps
 
-    def slots(self, *, ms=0.0, us=0.0):
+    def slots(self, *, ms: float = 0.0, us: float = 0.0) -> int:
         """Convert a time to slots, rounded."""
         return round((ms * 1e6 + us * 1e3) / self.slot_ns)
 
     @property
-    def bdp(self):
+    def bdp(self) -> int:
         """Packets of a round trip."""
         return self.slots(ms=self.rtt_ms)
 
     @property
-    def packets(self):
+    def packets(self) -> int:
         """Packets of the transfer of a QP, or 0 for one without end."""
         return -(-round(self.transfer_mib * (1 << 20)) // self.pmtu)
 
     @property
-    def message_packets(self):
+    def message_packets(self) -> int:
         return max(1, self.message_kib * 1024 // self.pmtu)

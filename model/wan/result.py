@@ -12,7 +12,7 @@ from . import engine
 from .experiment import Experiment
 from .path.queue import NAMES
 from .schemes import card_bytes
-from .world import COUNTS, make
+from .world import COUNTS, World, make
 
 TRANSFER_RTTS, TRANSFER_LINES = 10_000, 1000   # time limit of a transfer: in round trips, plus in transmission times
 
@@ -27,43 +27,43 @@ class Result:
 
     Attributes
     ----------
-    goodput : float
+    goodput
         Payload placed for the first time, as a share of the capacity of the line. Measured after the warm-up, or for
         a transfer over its whole time.
-    ordered_goodput : float
+    ordered_goodput
         The same share for payload that is complete up to its PSN: every older packet is placed, too.
-    completion_ms : float
+    completion_ms
         Time from the first packet until all data of the last QP is acknowledged; NaN for an endless load.
     packets, retransmissions, lost : int
         Packets sent (without probes), packets sent another time, packets lost on the line. They and all following
         counts cover the whole run.
-    spurious : int
+    spurious
         Retransmissions of packets that had been placed.
-    late_originals : int
+    late_originals
         Originals that arrived after they had been taken for lost.
-    card_bytes : float
+    card_bytes
         Memory on the card for the window.
     host_bytes, blocks_peak : int
         Peak use of the knitting buffer, in bytes and in blocks.
-    waiting_peak : int
+    waiting_peak
         Largest number of nodes that waited for a block at the same time.
-    leaked_blocks : int
+    leaked_blocks
         Blocks that are neither free nor in the list of a QP at the end.
     matches, stalls : int
         Retransmissions that were matched, and those that had to wait for their node.
-    stall_us : float
+    stall_us
         Mean time that they waited.
     unmatched, reads, holes, nodes : int
         Retransmissions left to the driver; reads of nodes; holes found; nodes linked.
-    span_peak : int
+    span_peak
         Largest distance from the oldest missing packet to the newest received one.
-    limited : int
+    limited
         Number of times a QP had to stop because too many packets were outstanding.
-    idle : float
+    idle
         Share of slots in which nothing was sent.
-    wraps : float
+    wraps
         Number of times the 24-bit PSNs wrapped around.
-    aliases : int
+    aliases
         PSNs that were mistaken for others.
     seconds, packets_per_second : float
         Processor time of this computer without compilation, and packets simulated per second of it.
@@ -99,20 +99,20 @@ class Result:
 
 
 @functools.cache
-def compile_engine():
+def compile_engine() -> None:
     """Compile the engine, or load it from its cache, so that the time of an experiment excludes compilation."""
     engine.run(make(Experiment(scheme="go-back-n", rtt_ms=0.05, transfer_mib=0.01)), 1)
 
 
-def _advance(w, until):
+def _advance(w: World, until: int) -> None:
     engine.run(w, until)
     if reason := int(w.s["overflow"]):
         raise Unmeasured(f"no space for more {NAMES[reason - 1]}; have more knitting blocks, less loss, or a shorter "
                          "round trip")
 
 
-def measure(x, world=None):
-    """Run an Experiment and return its Result.
+def measure(x: Experiment, world: World | None = None) -> Result:
+    """Run an experiment and return its results.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def measure(x, world=None):
     return _result(x, w, before, start, time.thread_time() - began)
 
 
-def _result(x, w, before, start, seconds):
+def _result(x: Experiment, w: World, before: np.void, start: int, seconds: float) -> Result:
     n = w.s
     slots = int(n["now"]) - start
     packets = int(n["originals"] + n["retransmissions"])

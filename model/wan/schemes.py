@@ -1,6 +1,9 @@
 """Configuration of the engine for each scheme, and the memory that the scheme needs on the card."""
 
+from typing import Any
+
 from .adamap import node
+from .experiment import Experiment
 from .scheme import dispatch
 
 MIN_PATIENCE_US = 50          # the driver's default probe_timeout_ns
@@ -20,27 +23,27 @@ _KIND = {"go-back-n": dispatch.GO_BACK_N, "melo": dispatch.MELO, "dcp": dispatch
          "timer-only": dispatch.TIMER_ONLY, "oracle": dispatch.ORACLE}
 
 
-def window(x):
+def window(x: Experiment) -> int:
     """Return the limit that a scheme puts on outstanding packets; 0: no limit."""
     return {"irn-128": 128, "irn-512": 512, "irn-bdp": x.bdp}.get(x.scheme, 0)
 
 
-def lanes(x):
+def lanes(x: Experiment) -> int:
     return LANES if x.scheme == "adamap-lanes" else 1
 
 
-def adamap_bytes(x):
+def adamap_bytes(x: Experiment) -> float:
     """Return the card memory of Adamap with these sizes; each further lane adds a window."""
     return (x.qps * (ADAMAP_QP + x.window_bits / 8 * (lanes(x) - 1) + (x.window_bits - 128) / 8)
             + x.builder_slots * ADAMAP_PLACE + x.cache_entries * ADAMAP_ENTRY)
 
 
-def pool_blocks(x):
+def pool_blocks(x: Experiment) -> int:
     """Return the blocks of MELO's pool: Adamap's memory without MELO's state per QP."""
     return max(1, int((adamap_bytes(x) - x.qps * MELO_QP) * 8 // MELO_BLOCK_BITS))
 
 
-def card_bytes(x):
+def card_bytes(x: Experiment) -> float:
     """Return the memory for the receive window on the card, in bytes."""
     if x.scheme.startswith("irn"):
         return x.qps * (IRN_QP + IRN_PER_PACKET * window(x))
@@ -48,7 +51,7 @@ def card_bytes(x):
         x.scheme, adamap_bytes(x))
 
 
-def configuration(x):
+def configuration(x: Experiment) -> dict[str, Any]:
     """Return the values of the engine's CONFIG record, with times in slots."""
     limit, rtt = window(x), x.bdp
     enter = x.burst_loss / (1 - x.burst_loss) / x.burst

@@ -12,6 +12,7 @@ import numpy as np
 from weft.hdl.contract import wire
 
 from .adamap import builder, cache, knitting, matcher, node, window
+from .experiment import Experiment
 from .path import back, delay, draw, line, loss, queue, score, sender
 from .path.draw import streams
 from .scheme import deadlines, dispatch
@@ -21,7 +22,7 @@ _PARTS = (draw, queue, line, back, delay, loss, score, sender, dispatch, deadlin
           matcher, knitting)
 
 
-def _fields(*kinds):
+def _fields(*kinds: str) -> np.dtype:
     return np.dtype([field for kind in kinds for part in _PARTS for field in getattr(part, kind, [])])
 
 
@@ -45,13 +46,13 @@ class World(NamedTuple):
     waiting: np.ndarray   # the match queue
 
 
-def power(least):
+def power(least: float) -> int:
     """Return the smallest power of two that is at least this number."""
     return 1 << max(0, int(least) - 1).bit_length()
 
 
-def make(x):
-    """Return the World of an Experiment before its first slot."""
+def make(x: Experiment) -> World:
+    """Return the arrays of an experiment before its first slot."""
     settings = configuration(x)
     flight = power(settings["delay"] + x.slots(us=x.skew_us + x.switch_us + x.swap_us * (x.swap > 0))
                    + max(x.slots(ms=x.outage_ms), x.bdp) + 64)
@@ -78,7 +79,7 @@ def make(x):
         window=np.zeros(x.qps * settings["lanes"] if adamap else 1, window.WINDOW), node=np.zeros(nodes, node.NODE),
         waiting=np.zeros(x.match_queue, matcher.WAITING))
     for name, value in settings.items():
-        if name in RUN.names:
+        if name in (RUN.names or ()):
             w.s[name] = value
     w.s["random"] = streams(x.seed)
     w.queue["mask"] = np.array([sizes[at] for at in range(len(sizes))]) - 1

@@ -1,6 +1,7 @@
 """``weft counters``: counters of a card, also with the names of ``ethtool -S`` and ``rdma statistic``."""
 
 import json
+from pathlib import Path
 
 from weft.hdl.contract import abi
 
@@ -19,16 +20,13 @@ RDMA = {
 }
 
 
-def rdma_names(counters):
+def rdma_names(counters: dict[str, int]) -> dict[str, int]:
     """Return the counters that ``rdma statistic`` would show, by its names."""
     return {name: sum(counters[source] for source in sources) for name, sources in RDMA.items()}
 
 
-def text(device, counters):
-    """Return both views of a card's counters as text.
-
-    ``counters`` is ``{name: value}`` of :data:`weft.hdl.contract.abi.COUNTERS`.
-    """
+def text(device: str, counters: dict[str, int]) -> str:
+    """Return both views of a card's counters, by the names of :data:`weft.hdl.contract.abi.COUNTERS`, as text."""
     link = " ".join(f"{name} {value}" for name, value in rdma_names(counters).items())
     width = max(map(len, counters))
     lines = [f"link {device}/1 {link}", f"NIC statistics of {device}:"]
@@ -39,13 +37,8 @@ class BadReport(Exception):
     """File that is no report of a run; the message has the reason."""
 
 
-def of_report(path):
-    """Return ``{"a": counters, "b": counters}`` of a report of ``weft sim``.
-
-    Raises
-    ------
-    BadReport
-    """
+def of_report(path: Path) -> dict[str, dict[str, int]]:
+    """Return ``{"a": counters, "b": counters}`` of a report of ``weft sim``. Raises BadReport."""
     try:
         sides = json.loads(path.read_text())["counters"]
         return {side: {name: int(sides[side][name]) for name, _ in abi.COUNTERS} for side in ("a", "b")}

@@ -1,6 +1,8 @@
 """``weft devinfo``: a card in the form of ``ibv_devinfo``."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
 from weft.driver.verbs.device import (
     guid_format,
@@ -10,6 +12,7 @@ from weft.driver.verbs.device import (
     translate_mtu,
     width_to_str,
 )
+from weft.tb.app.stage.host import Host
 
 NAME, PORT = "weft0", 1
 LAYERS = {0: "Unspecified", 1: "InfiniBand", 2: "Ethernet"}
@@ -28,7 +31,7 @@ PORT_LIMITS = ("max_msg_sz", "port_cap_flags", "max_vl_num", "bad_pkey_cntr", "q
                "pkey_tbl_len", "sm_sl", "subnet_timeout", "init_type_reply")
 
 
-def query(host):
+def query(host: Host) -> dict[str, Any]:
     """Return device, port and GIDs as dicts of numbers and text; program of the queried host."""
     context = host.context
     return {"device": {name: value if isinstance(value, str) else int(value)
@@ -37,11 +40,11 @@ def query(host):
             "gids": [entry.gid for entry in context.query_gid_table(16)]}
 
 
-def rest(host):
+def rest(host: Host) -> None:
     """Do nothing; program of the other host."""
 
 
-def text(found, *, verbose):
+def text(found: dict[str, Any], *, verbose: bool) -> str:
     """Return the result of :func:`query` in the form of ``ibv_devinfo``, with ``verbose`` of ``ibv_devinfo -v``."""
     device, port = found["device"], found["port"]
     lines = [f"hca_id:\t{NAME}", *_lines(1, [("transport", "InfiniBand (0)"), ("fw_ver", device["fw_version"])]),
@@ -62,7 +65,7 @@ def text(found, *, verbose):
     return "\n".join(lines)
 
 
-def _shown(name, value):
+def _shown(name: str, value: Any) -> object:
     if name in GUIDS:
         return guid_format(value)
     if name == "atomic_caps":
@@ -70,7 +73,7 @@ def _shown(name, value):
     return f"0x{value:x}" if name in HEXADECIMAL else value
 
 
-def _lines(depth, pairs):
+def _lines(depth: int, pairs: Iterable[tuple[str, object]]) -> list[str]:
     """Return lines of names and values, with the values in one column."""
     width = 4 - depth // 2
     return ["\t" * depth + f"{name}:" + "\t" * max(1, width - (len(name) + 1) // 8) + str(value)

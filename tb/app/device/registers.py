@@ -1,6 +1,9 @@
 """Register map and host-visible layouts as Markdown, from :mod:`weft.hdl.contract.abi`."""
 
+from collections.abc import Iterable, Sequence
+
 from weft.hdl.contract import abi
+from weft.hdl.contract.layout import Layout
 
 _ACCESS = {abi.Access.RO: "read only", abi.Access.RW: "read/write", abi.Access.DOORBELL: "doorbell"}
 _LAYOUTS = [
@@ -11,23 +14,23 @@ _LAYOUTS = [
 ]
 
 
-def table(head, rows):
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table."""
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (head, ["---"] * len(head), *rows))
 
 
-def _layout(layout):
+def _layout(layout: Layout) -> str:
     rows, at = [], 0
     for field in layout.fields:
         high = at + field.width - 1
         if not field.name.startswith("_"):
             bits = f"{high}:{at}" if field.width > 1 else f"{at}"
-            rows.append((bits, f"`{field.name}`", (field.doc or "").replace("|", "\\|")))
+            rows.append((bits, f"`{field.name}`", field.doc.replace("|", "\\|")))
         at = high + 1
     return f"### {layout.name}\n\n{layout.doc}\n\n{table(('bits', 'field', 'meaning'), rows)}"
 
 
-def registers_markdown():
+def registers_markdown() -> str:
     """Return the whole text, ending with a line feed."""
     registers = [(f"`0x{r.offset:04X}`", f"`{r.name}`", r.width, _ACCESS[r.access], f"{r.reset:#x}" if r.reset else "0",
                   r.doc) for r in sorted(abi.REGISTERS, key=lambda r: r.offset)]

@@ -6,14 +6,14 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
-from weft.tb.app.stage.host import ProgramFailed
+from weft.tb.app.stage.host import Host, ProgramFailed
 
 ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 KINDS = (WROpcode.RDMA_WRITE, WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD)
 BYTES = 8192
 
 
-def program(host, messages, timeout):
+def program(host: Host, messages: int, timeout: int) -> dict[str, int]:
     """Run ``messages`` requests of each kind from side ``a``; return the card's counters. Program of both hosts."""
     pd, cq = PD(host.context), CQ(host.context, 4 * messages)
     mr = MR(pd, 2 * BYTES, ACCESS)

@@ -9,6 +9,7 @@ import os
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from weft.model.impairments import LinkConfig
 from weft.model.settings import words
@@ -16,6 +17,10 @@ from weft.tb.app.job.job_settings import JobSettings
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.pair import settings
 from weft.tb.sim.pcie.host import HostConfig
+
+if TYPE_CHECKING:
+    from weft.driver.verbs.context import ContextConfig
+    from weft.tb.sim.pair.two_hosts import EnvConfig
 
 VARIABLE = "WEFT_JOB"
 
@@ -26,9 +31,9 @@ class Job(JobSettings):
 
     Attributes
     ----------
-    folder : str
+    folder
         Folder of the output files of the bench.
-    program : str
+    program
         Command line of ``weft`` in a shell.
     """
 
@@ -36,35 +41,35 @@ class Job(JobSettings):
     program: str = "weft"
 
     @classmethod
-    def from_environment(cls):
+    def from_environment(cls) -> "Job":
         """Return the job of this bench."""
         given = json.loads(os.environ[VARIABLE])
         # Characters outside the shell's locale are passed as bytes.
         given["file"] = given["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
         return cls(**given)
 
-    def environment(self):
+    def environment(self) -> dict[str, str]:
         """Return the environment variables of the bench, for :func:`weft.tb.sim.flow.simulate.simulate`."""
         return {VARIABLE: json.dumps(asdict(self))}
 
     @property
-    def progress(self):
+    def progress(self) -> Path:
         return Path(self.folder, "progress.jsonl")
 
     @property
-    def report(self):
+    def report(self) -> Path:
         return Path(self.folder, "report.json")
 
     @property
-    def captures(self):
+    def captures(self) -> Path:
         return Path(self.folder, "captures")
 
     @property
-    def timeline_file(self):
+    def timeline_file(self) -> Path:
         return Path(self.folder, "timeline.json")
 
-    def link_configs(self):
-        """Return the :class:`~weft.model.impairments.LinkConfig` of the data's direction and of the other one."""
+    def link_configs(self) -> tuple[LinkConfig, LinkConfig]:
+        """Return the settings of the data's direction and of the other one."""
         delay_ns = self.rtt_us * 500
         there = LinkConfig(delay_ns=delay_ns, loss=self.loss, duplicate=self.dup, reorder=self.reorder,
                            corrupt=self.corrupt)
@@ -72,32 +77,32 @@ class Job(JobSettings):
                           corrupt=self.back_corrupt)
         return there, back
 
-    def env_config(self, vectors, host=None):
-        """Return the :class:`~weft.tb.sim.pair.two_hosts.EnvConfig` of the job."""
+    def env_config(self, vectors: int, host: HostConfig | None = None) -> "EnvConfig":
+        """Return the settings of the simulated hosts."""
         from weft.tb.sim.pair.two_hosts import EnvConfig
 
         there, back = self.link_configs()
         return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
                          straddle=self.straddle, pcap_folder=self.captures)
 
-    def context_config(self):
+    def context_config(self) -> "ContextConfig":
         """Return driver settings for the link."""
         return settings.context_config(self.rtt_us, reorders=self.reorder > 0 or self.dup > 0, pfc_priority=self.pfc)
 
-    def wr_timeout(self):
+    def wr_timeout(self) -> int:
         """Return the time-out exponent of the verbs."""
         return settings.timeout(self.rtt_us)
 
-    def tell(self, phase, *, done=0, total=0, time_ns=0, **numbers):
+    def tell(self, phase: str, *, done: int = 0, total: int = 0, time_ns: float = 0, **numbers: float) -> None:
         """Append a line of progress: phase, bytes done and in total, simulated time, and further numbers to show."""
         tell(self.progress, phase, done, total, time_ns=time_ns, **numbers)
 
-    def write_report(self, report):
+    def write_report(self, report: dict[str, Any]) -> None:
         """Write the report, an object that JSON can represent."""
         self.report.parent.mkdir(parents=True, exist_ok=True)
         self.report.write_text(json.dumps(report, indent=1) + "\n")
 
-    def judge_spurious(self, count):
+    def judge_spurious(self, count: int) -> tuple[list[str], list[str]]:
         """Classify ``count`` retransmissions of packets that the link had not lost.
 
         Over a link that keeps order and duplicates no packet, they are a fault of card or driver: the run failed. A
@@ -105,7 +110,7 @@ class Job(JobSettings):
 
         Returns
         -------
-        tuple of list
+        tuple
             Failures and warnings, as sentences.
         """
         if count <= 0:
@@ -116,6 +121,6 @@ class Job(JobSettings):
         return [sentence], []
 
     @property
-    def command(self):
+    def command(self) -> str:
         """Command that repeats this job."""
         return f"{self.program} sim {shlex.join(words(self))}"

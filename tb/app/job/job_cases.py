@@ -1,5 +1,7 @@
 """Bench of the main job: two simulated cards."""
 
+from typing import Any
+
 import cocotb
 
 from weft.hdl.contract.params import preset
@@ -9,7 +11,7 @@ from weft.tb.sim.pair.rtl_pair import RtlPair
 
 
 @cocotb.test()
-async def main_job(dut):
+async def main_job(dut: Any) -> None:
     job = Job.from_environment()
     pair = RtlPair(dut, job.env_config(preset(job.preset).msix_vectors), job.context_config(), card=job.preset,
                    seed=job.seed)

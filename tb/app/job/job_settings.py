@@ -14,12 +14,7 @@ _RTL = ("rtl",)
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """File, link and cards of the main job, which sends the file from host A to host B.
-
-    Raises
-    ------
-    BadSetting
-    """
+    """File, link and cards of the main job, which sends the file from host A to host B. Raises BadSetting."""
 
     file: Annotated[str, Setting("File that travels, up to 16 MiB.", read=lambda text: str(readable_file(text)),
                                  metavar="PATH", default_text="one of 1.02 MiB from an installed package")] = ""
@@ -49,16 +44,17 @@ class JobSettings:
     timeline: Annotated[bool, Setting("Keep a timeline that Perfetto opens.")] = False
     waves: Annotated[bool, Setting("Record waves.", backends=_RTL, lack="signals")] = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self)
         most = preset(self.preset).qps - FIRST_INDEX
         if self.qps > most:
             raise BadSetting("qps", self.qps, f"it must be a whole number from 1 to {most} with preset {self.preset}")
 
 
-def make_variables():
+def make_variables() -> tuple[list[str], list[str]]:
     """Return the names of the variables of ``make sim``: those with a value, and the flags."""
-    valued, flags = [], []
+    valued: list[str] = []
+    flags: list[str] = []
     for name, field in fields(JobSettings).items():
         (flags if field.kind is bool else valued).append(name.upper())
     return valued, flags

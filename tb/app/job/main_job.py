@@ -1,30 +1,29 @@
 """Main job: sends a file from host A's memory to host B's through two cards of any back end."""
 
 import time
+from typing import TYPE_CHECKING, Any
 
 from weft.driver.application.file_transfer import Endpoint, post_receives
 from weft.driver.terms.enums import MTU
+from weft.tb.app.job.job import Job
 from weft.tb.app.job.outcome import outcome
 from weft.tb.app.job.programs import Programs
 from weft.tb.app.job.timeline import Timeline
 from weft.tb.sim.pair.sides import SIDES, WAYS
 
+if TYPE_CHECKING:
+    from weft.tb.sim.pair.pair import Pair
+
 PROGRESS_NS = {"rtl": 5_000, "model": 200_000}     # by back end
 
 
 class MainJob:
-    """Main job on a pair of hosts.
+    """Main job on a pair of hosts."""
 
-    Parameters
-    ----------
-    pair : Pair
-    job : Job
-    """
-
-    def __init__(self, pair, job):
+    def __init__(self, pair: "Pair", job: Job) -> None:
         self.pair, self.job, self.programs = pair, job, Programs(job)
 
-    async def run(self):
+    async def run(self) -> dict[str, Any]:
         """Run the whole job; write and return the report."""
         job, pair, programs, size = self.job, self.pair, self.programs, len(self.programs.data)
         job.tell("bringing hosts and cards up", total=size)
@@ -51,17 +50,17 @@ class MainJob:
         job.write_report(report)
         return report
 
-    def _timeline(self):
+    def _timeline(self) -> Timeline:
         pair, timeline = self.pair, Timeline(self.pair.now_ns)
         for side, context in pair.contexts.items():
-            timeline.watch_host(side, pair.device(side), pair.host(side).memory, context)
+            timeline.watch_host(side, pair.device(side), pair.host(side).memory.dma_taps, context)
             pair.on_interrupt(side, lambda vector, side=side: timeline.interrupt(side, vector))
         for way in WAYS:
             timeline.watch_link(way, pair.link(way).impairments)
         return timeline
 
 
-def run_model(job):
+def run_model(job: Job) -> dict[str, Any]:
     """Run a job over timed cards; return its report."""
     from weft.model.card.host import TimedDevice
     from weft.tb.sim.pair.loop_pair import LoopPair, complete

@@ -1,22 +1,25 @@
 """Report of the main job, for every back end."""
 
 import hashlib
+from typing import TYPE_CHECKING, Any
 
 from weft.model.card.timing import CYCLE_NS
+from weft.tb.app.job.programs import Programs
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.pair.sides import WAYS
 
+if TYPE_CHECKING:
+    from weft.tb.sim.pair.pair import Pair
 
-def outcome(pair, programs, received, nanoseconds, wall):
+
+def outcome(pair: "Pair", programs: Programs, received: bytes, nanoseconds: float, wall: float) -> dict[str, Any]:
     """Return the report, an object that JSON can represent.
 
     Parameters
     ----------
-    pair : Pair
+    pair
         Closed pair.
-    programs : Programs
-    received : bytes
-    nanoseconds, wall : float
+    nanoseconds, wall
         Duration of the transfer, in simulated nanoseconds and in seconds.
 
     Figures that need a complete transfer (``goodput_gbps``, ``spurious_retransmissions``) are None after a failure.

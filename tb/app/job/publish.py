@@ -7,6 +7,7 @@ runs do not mix their results. The names hold the results of the run that ends l
 import contextlib
 import os
 import shutil
+from pathlib import Path
 
 from weft.tb.sim.flow.build import BUILD_ROOT, locked
 
@@ -15,14 +16,8 @@ CAPTURES = BUILD_ROOT / "captures"
 TIMELINE = BUILD_ROOT / "reports/timeline.json"
 
 
-def publish(report, captures, timeline):
-    """Move a run's report, captures and timeline to the fixed names, and remove older results without a successor.
-
-    Parameters
-    ----------
-    report, captures, timeline : Path
-        Files and folder of the run.
-    """
+def publish(report: Path, captures: Path, timeline: Path) -> None:
+    """Move the files and the folder of a run to the fixed names, and remove older results without a successor."""
     with locked(BUILD_ROOT / ".locks/published"):
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         old = CAPTURES.with_name(f".{CAPTURES.name}.old")
@@ -39,7 +34,7 @@ def publish(report, captures, timeline):
         shutil.rmtree(old, ignore_errors=True)
 
 
-def withdraw():
+def withdraw() -> None:
     """Remove the published results, so that a failed run does not leave those of an older run."""
     with contextlib.suppress(OSError):
         REPORT.unlink(missing_ok=True)

@@ -1,16 +1,16 @@
 """Report of the main job as text for the terminal."""
 
 import json
+from pathlib import Path
+from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 
-def print_report(console, path):
-    """Print the report; return whether the run passed.
-
-    Lines are not wrapped at any width, so that digests and the command can be copied.
-    """
+def print_report(console: Console, path: Path) -> bool:
+    """Print the report; return whether the run passed."""
     if not path.exists():
         console.print("The bench left no report.", style="red")
         return False
@@ -19,23 +19,24 @@ def print_report(console, path):
              if not isinstance(value, (dict, list)) and name != "ok"}
     width = max(map(len, shown), default=0)
     for name, text in shown.items():
-        _line(console, Text.assemble((name.ljust(width), "cyan"), "  ", text))
+        line(console, Text.assemble((name.ljust(width), "cyan"), "  ", text))
     for direction, counters in report.get("link", {}).items():
         console.print(_link_table(direction, counters))
     for failure in report.get("failures", []):
-        _line(console, Text(failure, style="red"))
+        line(console, Text(failure, style="red"))
     for warning in report.get("warnings", []):
-        _line(console, Text(f"warning: {warning}", style="yellow"))
+        line(console, Text(f"warning: {warning}", style="yellow"))
     passed = bool(report["ok"])
     console.print("PASSED" if passed else "FAILED", style="bold green" if passed else "bold red")
     return passed
 
 
-def _line(console, text):
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+def line(console: Console, text: Text | str, style: str | None = None) -> None:
+    """Print a text that is not wrapped, so that it can be copied."""
+    console.print(text, style=style, soft_wrap=True, markup=False, highlight=False)
 
 
-def _link_table(direction, counters):
+def _link_table(direction: str, counters: dict[str, dict[str, int]]) -> Table:
     """Return a table of the frames of one direction, by outcome and kind."""
     table = Table(title=f"frames {direction.replace('_', ' ')}", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
@@ -47,7 +48,7 @@ def _link_table(direction, counters):
     return table
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, bool):

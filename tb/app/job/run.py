@@ -2,16 +2,19 @@
 
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from weft.hdl.contract.params import preset as card_preset
 from weft.tb.app.job import publish
 from weft.tb.app.job.job import Job
+from weft.tb.app.job.job_settings import JobSettings
 from weft.tb.app.job.main_job import run_model
-from weft.tb.app.job.report import print_report
+from weft.tb.app.job.report import line, print_report
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build
 from weft.tb.sim.flow.failure import INTERRUPTED
@@ -24,7 +27,7 @@ CASES = Path(__file__).with_name("job_cases.py")
 RUN_LIMIT_S = 24 * 3600
 
 
-def default_file():
+def default_file() -> Path:
     """Return the default file of the job: cocotb's libgpi.so.
 
     Every installation that can simulate has it. It is a binary of just above 1 MiB without repeated blocks, so that a
@@ -35,7 +38,7 @@ def default_file():
     return Path(config.libs_dir) / "libgpi.so"
 
 
-def program():
+def program() -> str:
     """Return the command that starts this command line in a shell from this folder."""
     script = Path(sys.executable).with_name("weft")
     if not script.exists():
@@ -44,14 +47,14 @@ def program():
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def run(settings, *, view=False):
+def run(settings: JobSettings, *, view: bool = False) -> int:
     """Run the job; return the exit status: 0 passed, 1 failed, 130 interrupted.
 
     Parameters
     ----------
-    settings : JobSettings
+    settings
         An empty ``file`` stands for :func:`default_file`.
-    view : bool
+    view
         Open the waves after the run.
     """
     try:
@@ -65,13 +68,12 @@ def run(settings, *, view=False):
         raise
 
 
-def _run(console, settings, view):
+def _run(console: Console, settings: JobSettings, view: bool) -> int:
     model = settings.backend == "model"
     if not model:
         simulators.tool(settings.sim).check()
-    console.print(f"{settings.file} ({Path(settings.file).stat().st_size:,} bytes) crosses a link with loss "
-                  f"{settings.loss:g}, RTT {settings.rtt_us:g} µs, seed {settings.seed}",
-                  soft_wrap=True, markup=False, highlight=False)
+    line(console, f"{settings.file} ({Path(settings.file).stat().st_size:,} bytes) crosses a link with loss "
+         f"{settings.loss:g}, RTT {settings.rtt_us:g} µs, seed {settings.seed}")
     if model:
         return _run_model(console, settings)
     card = card_preset(settings.preset).with_(straddle=settings.straddle, mac_clock=settings.mac_clock)
@@ -87,7 +89,7 @@ def _run(console, settings, view):
             return 1
     with run_folder(where, run_name(CASES)) as folder:
         job = _job(settings, folder)
-        problem = None
+        problem: AssertionError | None = None
         try:
             _beside_bar(console, job, lambda: run_tests(where, folder, Bench(
                 cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names)))
@@ -98,14 +100,14 @@ def _run(console, settings, view):
         publish.publish(job.report, job.captures, job.timeline_file)
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
-    _line(console, f"log {folder / 'sim.log'}")
+    line(console, f"log {folder / 'sim.log'}", "dim")
     _tell_places(console, job.timeline)
     if settings.waves:
         wave.tell(folder, written, view)
     return 0 if passed else 1
 
 
-def _run_model(console, settings):
+def _run_model(console: Console, settings: JobSettings) -> int:
     """Run the job over timed cards, without a build and without waves."""
     where = BUILD_ROOT / "model-cards"
     where.mkdir(parents=True, exist_ok=True)
@@ -118,26 +120,22 @@ def _run_model(console, settings):
     return 0 if passed else 1
 
 
-def _job(settings, folder):
+def _job(settings: JobSettings, folder: Path) -> Job:
     return Job(**asdict(settings), folder=str(folder), program=program())
 
 
-def _beside_bar(console, job, work):
+def _beside_bar(console: Console, job: Job, work: Callable[[], object]) -> None:
     first = {"phase": "starting", "total": max(Path(job.file).stat().st_size, 1)}
     beside_bar(console, job.progress, work, first, notes=_notes)
 
 
-def _tell_places(console, timeline):
-    _line(console, f"captures {publish.CAPTURES}\nreport {publish.REPORT}")
+def _tell_places(console: Console, timeline: bool) -> None:
+    line(console, f"captures {publish.CAPTURES}\nreport {publish.REPORT}", "dim")
     if timeline:
-        _line(console, f"timeline {publish.TIMELINE}; open it in https://ui.perfetto.dev")
+        line(console, f"timeline {publish.TIMELINE}; open it in https://ui.perfetto.dev", "dim")
 
 
-def _line(console, text):
-    console.print(text, style="dim", soft_wrap=True, markup=False, highlight=False)
-
-
-def _notes(news):
+def _notes(news: dict[str, Any]) -> str:
     """Return the text after phase and bytes of the progress line."""
     notes = "  ".join(f"{name} {value}" for name, value in news.items()
                       if name not in ("phase", "done", "total", "time_ns"))

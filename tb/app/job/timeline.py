@@ -4,8 +4,14 @@ Its event sources are common to gateware and models: the driver's device, the ho
 """
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+from weft.driver.device.device import Device
+from weft.driver.verbs.context import Context
 from weft.hdl.contract import abi, wire
+from weft.model.impairments import Deliveries, Frame, Impairments
 
 REGISTER_AT = {register.offset: register.name for register in abi.REGISTERS}
 VECTORS = {vector: ring.name for ring, vector in abi.VECTOR.items()}
@@ -17,29 +23,24 @@ PREAMBLE_BYTES = 8
 class Timeline:
     """Collector of events in simulated time.
 
-    Parameters
-    ----------
-    now : callable
-        Returns simulated nanoseconds.
-
-    Attributes
-    ----------
-    events : list of dict
-        Events of the Trace Event Format: ``X`` has a duration, ``i`` has none.
+    ``now`` returns simulated nanoseconds.
     """
 
-    def __init__(self, now):
-        self._now, self.events, self._tracks = now, [], {}
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.events: list[dict[str, Any]] = []      # of the Trace Event Format: `X` has a duration, `i` has none
+        self._tracks: dict[str, tuple[int, dict[str, int]]] = {}
 
-    def add(self, process, track, name, at_ns, length_ns=None, **facts):
+    def add(self, process: str, track: str, name: str, at_ns: float, length_ns: float | None = None,
+            **facts: Any) -> None:
         """Add an event; with a length it is drawn as a bar."""
-        process, thread = self._place(process, track)
-        event = {"name": name, "ph": "i" if length_ns is None else "X", "ts": at_ns / 1000, "pid": process,
+        number, thread = self._place(process, track)
+        event = {"name": name, "ph": "i" if length_ns is None else "X", "ts": at_ns / 1000, "pid": number,
                  "tid": thread, "args": facts}
         event |= {"s": "t"} if length_ns is None else {"dur": length_ns / 1000}
         self.events.append(event)
 
-    def _place(self, process, track):
+    def _place(self, process: str, track: str) -> tuple[int, int]:
         if process not in self._tracks:
             self._tracks[process] = (len(self._tracks) + 1, {})
             self.events.append({"name": "process_name", "ph": "M", "pid": self._tracks[process][0], "tid": 0,
@@ -51,18 +52,18 @@ class Timeline:
                                 "args": {"name": track}})
         return number, threads[track]
 
-    # ---------------------------------------------------------------------------------------- event sources
-
-    def watch_host(self, side, device, memory, context):
+    def watch_host(self, side: str, device: Device, dma_taps: list[Callable[[int, bytes], None]],
+                   context: Context) -> None:
         """Record a host: the accesses of its driver to the device, and the memory writes of its card."""
         host = f"host {side}"
-        for name in ("write32", "write64", "read32", "read64"):
-            setattr(device, name, self._access(host, name, getattr(device, name)))
-        device.wait = self._waiting(host, device.wait)
+        observed = {name: self._access(host, name, getattr(device, name))
+                    for name in ("write32", "write64", "read32", "read64")}
+        for name, function in (observed | {"wait": self._waiting(host, device.wait)}).items():
+            setattr(device, name, function)
         rings = [(ring, context.rings[ring].buffer.physical(0), context.rings[ring].depth)
                  for ring in abi.CARD_TO_HOST]
 
-        def written(address, data):
+        def written(address: int, data: bytes) -> None:
             at = self._now()
             for ring, base, depth in rings:
                 if base <= address < base + depth * abi.BLOCK_BYTES:
@@ -72,17 +73,17 @@ class Timeline:
                     return
             self.add(host, CARD, "write", at, address=hex(address), bytes=len(data))
 
-        memory.dma_taps.append(written)
+        dma_taps.append(written)
 
-    def interrupt(self, side, vector):
+    def interrupt(self, side: str, vector: int) -> None:
         """Record an interrupt at a host."""
         self.add(f"host {side}", DRIVER, f"interrupt {VECTORS.get(vector, vector)}", self._now(), vector=vector)
 
-    def watch_link(self, name, impairments):
+    def watch_link(self, name: str, impairments: Impairments) -> None:
         """Record a direction of the link: each frame from its first byte on the line to its arrival or loss."""
         decide = impairments.fate
 
-        def fate(frame, time_ns):
+        def fate(frame: Frame, time_ns: float) -> Deliveries:
             frame, deliveries = bytes(frame), decide(frame, time_ns)
             what, facts = _frame_name(frame)
             begin = time_ns - (PREAMBLE_BYTES + len(frame)) * 8 / BITS_PER_NS
@@ -93,10 +94,10 @@ class Timeline:
                 self.add(f"link {name}", "arrived", what, at, **facts)
             return deliveries
 
-        impairments.fate = fate
+        impairments.fate = fate     # type: ignore[method-assign]
 
-    def _access(self, host, name, function):
-        def access(offset, *value):
+    def _access(self, host: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def access(offset: int, *value: int) -> Any:
             at = self._now()
             found = function(offset, *value)
             register = REGISTER_AT.get(offset, hex(offset))
@@ -105,30 +106,28 @@ class Timeline:
             return found
         return access
 
-    def _waiting(self, host, function):
-        def wait(timeout_ns):
+    def _waiting(self, host: str, function: Callable[[int], bool]) -> Callable[[int], bool]:
+        def wait(timeout_ns: int) -> bool:
             at = self._now()
             woken = function(timeout_ns)
             self.add(host, DRIVER, "wait", at, self._now() - at, timeout_ns=timeout_ns, interrupt=bool(woken))
             return woken
         return wait
 
-    # ----------------------------------------------------------------------------------------------- output
-
-    def write(self, path):
+    def write(self, path: Path) -> None:
         """Write the trace file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}) + "\n")
 
 
-def _entry_name(ring, data):
+def _entry_name(ring: abi.Ring, data: bytes) -> str:
     if ring is not abi.Ring.META_REPORT:
         return ring.name
     kind = abi.REPORT_EVENT.unpack(data).kind
     return f"report {getattr(kind, 'name', kind)}"
 
 
-def _frame_name(frame):
+def _frame_name(frame: bytes) -> tuple[str, dict[str, Any]]:
     """Return the name of a frame, and a dict of its most important fields."""
     if len(frame) < wire.BTH_OFFSET + wire.BTH.size_bytes or wire.ETH.unpack(frame).ethertype != wire.ETHERTYPE_IPV4:
         return "raw frame", {}

@@ -2,25 +2,29 @@
 
 import math
 import os
+from typing import Any
 
+from weft.driver.verbs.wr import SendWR
 from weft.tb.app.perf.endpoint import Endpoint, TestFailed
 from weft.tb.app.perf.plan import ATOMIC_BYTES, PEAK_ITERATIONS, Plan
+from weft.tb.app.perf.table import Row
+from weft.tb.app.stage.host import Host
 
 POLL_NS = 500
 WARM = 1          # unmeasured messages of each QP, since the first message of a connection takes extra steps
 
 
-def program(host, **settings):
+def program(host: Host, **settings: Any) -> list[Row | None]:
     """Return a row of figures for each size; side ``b`` returns those of the other direction. Program of both hosts."""
     plan = Plan(**settings)
     end = Endpoint(host, plan)
     end.connect()
-    if plan.verb == "send" and end.target:
+    if plan.verb == "send" and "target" in end.mrs:
         for n in range(plan.qps):
             for _ in range(plan.rx_depth):
                 end.receive(n)
-    if end.source:
-        end.source.write(os.urandom(end.source.length))
+    if source := end.mrs.get("source"):
+        source.write(os.urandom(source.length))
     rows = []
     for number, (size, iterations) in enumerate(zip(plan.sizes, plan.iterations, strict=True)):
         host.progress(f"{plan.command}, {size} bytes", number, len(plan.sizes))
@@ -35,23 +39,18 @@ def program(host, **settings):
     return rows
 
 
-def compare(end, size):
-    """Compare the received data with the data of the peer.
-
-    Raises
-    ------
-    TestFailed
-    """
+def compare(end: Endpoint, size: int) -> None:
+    """Compare the received data with the data of the peer. Raises TestFailed."""
     plan, host = end.plan, end.host
 
-    def bytes_of(mr):
-        return [mr.read(size, n * plan.slot_bytes).hex() for n in range(plan.qps)] if mr else None
+    def bytes_of(name: str) -> list[str]:
+        return [end.mrs[name].read(size, n * plan.slot_bytes).hex() for n in range(plan.qps)]
 
     if plan.verb == "atomic":
         return
-    host.tell(bytes_of(end.source))
+    host.tell(bytes_of("source") if "source" in end.mrs else None)
     (sent,) = host.hear()
-    if end.target and bytes_of(end.target) != sent:
+    if "target" in end.mrs and bytes_of("target") != sent:
         raise TestFailed(f"host {host.side} got other bytes than were sent")
 
 
@@ -60,24 +59,24 @@ class Stream:
 
     Parameters
     ----------
-    end : Endpoint
-    size, count : int
+    size, count
         Bytes of a message, and number of messages of each QP.
-    duration_ns : int
+    duration_ns
         Time limit that replaces the count, if it is not 0.
     """
 
-    def __init__(self, end, size, count, duration_ns):
+    def __init__(self, end: Endpoint, size: int, count: int, duration_ns: int) -> None:
         self._end, self._host, plan = end, end.host, end.plan
         self.size, self._duration_ns = size, duration_ns
-        self._count = math.inf if duration_ns else count
+        self._count = 1 << 62 if duration_ns else count
         self._asks = plan.bidirectional or end.host.side == "a"
         self._moderation = plan.post_list if duration_ns else plan.moderation(size)
         self._posted, self._done = [0] * plan.qps, [0] * plan.qps
         self._start_ns = end.host.now_ns
-        self.posted_ns, self.completed = [], []        # times of the posts; (number of completions, time)
+        self.posted_ns: list[int] = []                # times of the posts
+        self.completed: list[tuple[int, int]] = []    # (number of completions, time)
 
-    def run(self):
+    def run(self) -> None:
         """Run until both hosts are done."""
         told = False
         while not (told and self._host.heard):
@@ -96,18 +95,16 @@ class Stream:
         self._host.hear()
 
     @property
-    def _more(self):
+    def _more(self) -> bool:
         """True while the time limit, if any, is not reached."""
-        if self._duration_ns:
-            return self._host.now_ns < self._start_ns + self._duration_ns
-        return True
+        return not self._duration_ns or self._host.now_ns < self._start_ns + self._duration_ns
 
     @property
-    def _open(self):
+    def _open(self) -> bool:
         """True while requests remain to be posted or completed."""
         return self._asks and (self._posted != self._done or self._more and min(self._posted) < self._count)
 
-    def _post(self):
+    def _post(self) -> bool:
         """Fill the queues, one QP after the other; return true if a request was posted."""
         plan, before = self._end.plan, len(self.posted_ns)
         for n, posted in enumerate(self._posted):
@@ -120,15 +117,16 @@ class Stream:
             self._posted[n] = posted
         return len(self.posted_ns) > before
 
-    def _post_list(self, n, first, length):
-        wr = None
+    def _post_list(self, n: int, first: int, length: int) -> None:
+        wr: SendWR | None = None
         for k in reversed(range(first, first + length)):
             wr = self._end.request(n, self.size, k, signaled=not (k + 1) % self._moderation or k + 1 == self._count,
                                    next_wr=wr)
         self.posted_ns += [self._host.now_ns] * length
-        self._end.qps[n].post_send(wr)
+        if wr is not None:
+            self._end.qps[n].post_send(wr)
 
-    def figures(self):
+    def figures(self) -> Row | None:
         """Return the figures of this host's direction, None if it sent no requests.
 
         ``n_iterations``; ``BW_peak`` and ``BW_average`` in bytes per ns; ``MsgRate`` in messages per µs.
@@ -149,19 +147,19 @@ class Stream:
                 "MsgRate": rate * 1000}
 
 
-def peak_rate(posted_ns, completed):
+def peak_rate(posted_ns: list[int], completed: list[tuple[int, int]]) -> float:
     """Return the best rate between a post and a later completion, in messages per ns.
 
     Parameters
     ----------
-    posted_ns : list
+    posted_ns
         Times at which message 0, 1, … was posted.
-    completed : list of (count, ns)
-        Number of complete messages at each time, ascending.
+    completed
+        Number of complete messages, and the time in ns, ascending.
     """
-    def reached(rate):
+    def reached(rate: float) -> bool:
         """Return whether messages i to n − 1 took (n − i) / rate or less, for any i and n."""
-        best, i = float("inf"), 0
+        best, i = math.inf, 0
         for n, at in completed:
             while i < n:
                 best = min(best, i - rate * posted_ns[i])

@@ -2,12 +2,15 @@
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from weft.hdl.contract import abi
-from weft.hdl.contract.params import preset
+from weft.hdl.contract.params import CardParams, preset
 from weft.model.settings import PMTUS, BadSetting, BadSettings, Setting, check
-from weft.tb.app.stage.stage import BACKENDS
+from weft.tb.app.stage.stage import BACKENDS, Backend, Stage
+
+if TYPE_CHECKING:
+    from weft.tb.app.perf.plan import Plan
 
 SIZE_BW, SIZE_LAT, RX_DEPTH, TX_DEPTH = 65536, 2, 512, 128
 SIZE_MAX, DEPTH_MAX, ITERATIONS_MAX, INLINE_MAX, OUTS_MAX = 1 << 23, 1 << 14, 10**9, 256, 16
@@ -16,7 +19,7 @@ NS_MAX, UNITS = 10**10, {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_0
 ATOMIC_TYPES = ("FETCH_AND_ADD", "CMP_AND_SWAP")
 
 
-def _duration(text):
+def _duration(text: str) -> int:
     """Convert a text to nanoseconds."""
     found = re.fullmatch(r"([\d.]+)(ns|us|ms|s|)", text)
     try:
@@ -28,22 +31,17 @@ def _duration(text):
     return value
 
 
-def _number(text, *names, least=1, most):
+def _number(text: str, *names: str, least: int = 1, most: int) -> Setting:
     return Setting(text, names=names, least=least, most=most)
 
 
-def _flag(text, *names):
+def _flag(text: str, *names: str) -> Setting:
     return Setting(text, names=names)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of one test, with perftest's names; None: perftest's default.
-
-    Raises
-    ------
-    BadSetting
-    """
+    """Options of one test, with perftest's names; None: perftest's default. Raises BadSetting."""
 
     size: Annotated[int | None, _number("Bytes of a message: 65536, of latency 2, of atomics always 8.",
                                         "-s", "--size", most=SIZE_MAX)] = None
@@ -71,16 +69,11 @@ class Options:
                                                names=("-A", "--atomic_type"), choices=ATOMIC_TYPES)] = None
     events: Annotated[bool, _flag("Sleep until an event instead of polling.", "-e", "--events")] = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self)
 
-    def plan(self, name, backend, stage):
-        """Return the Plan of the test ``name``.
-
-        Raises
-        ------
-        BadSettings
-        """
+    def plan(self, name: str, backend: str, stage: Stage) -> "Plan":
+        """Return the Plan of the test ``name``. Raises BadSettings."""
         from weft.tb.app.perf.plan import ATOMIC_BYTES, SIZE_LOG2_MAX, Plan
         from weft.tb.sim.pair.settings import timeout
 
@@ -105,7 +98,7 @@ class Options:
         _check_memory(plan, preset(stage.preset))
         return plan
 
-    def _check_test(self, name, verb, bandwidth):
+    def _check_test(self, name: str, verb: str, bandwidth: bool) -> None:
         """Reject options that the test does not use, and combinations that exclude each other."""
         atomic, fetches = verb == "atomic", verb in ("read", "atomic")
         for wrong, option, why in (
@@ -124,7 +117,7 @@ class Options:
             if wrong:
                 raise BadSettings(f"{name} does not take {option}: {why}")
 
-    def _iterations(self, sizes, backend, bandwidth):
+    def _iterations(self, sizes: list[int], backend: Backend, bandwidth: bool) -> list[int]:
         """Return the given number, or the number that the back end processes in some seconds, for each size."""
         if self.iters is not None:
             return [self.iters] * len(sizes)
@@ -132,10 +125,9 @@ class Options:
         return [max(5, min(messages, backend.bytes // size)) for size in sizes]
 
 
-def _check_memory(plan, card):
+def _check_memory(plan: "Plan", card: CardParams) -> None:
     """Check that the card can map the memory of the test; operations map it a second time."""
-    mrs = 1 + (plan.bidirectional or not plan.is_bandwidth and not plan.fetches)
-    needed = plan.qps * plan.slot_bytes * (mrs + (plan.verb in ("send", "read")))
+    needed = plan.qps * plan.slot_bytes * (len(plan.memory("a")) + (plan.verb in ("send", "read")))
     if needed > (room := card.ptes * abi.PAGE_4K):
         raise BadSettings(f"{plan.qps} QPs with messages of {max(plan.sizes):,} bytes take {needed:,} bytes of mapped "
                           f"memory; a card of preset {card.name!r} maps {room:,}; choose a larger one with --preset")

@@ -10,41 +10,41 @@ from rich.console import Console
 
 from weft.tb.app.perf import bandwidth, latency, table
 from weft.tb.app.perf.endpoint import TestFailed
-from weft.tb.app.stage.host import PeerFailed, ProgramFailed
-from weft.tb.app.stage.stage import BACKENDS, play
+from weft.tb.app.perf.plan import Plan
+from weft.tb.app.perf.table import Row
+from weft.tb.app.stage.host import PeerFailed, Program, ProgramFailed
+from weft.tb.app.stage.stage import BACKENDS, Stage, play
 from weft.tb.sim.flow.failure import INTERRUPTED, Failure
 from weft.tb.sim.flow.progress import beside_bar
 
 
-def measure(plan, backend, stage, progress=None):
+def measure(plan: Plan, backend: str, stage: Stage, progress: Path | None = None) -> list[Row]:
     """Return the rows of figures of a plan."""
-    program = bandwidth.program if plan.is_bandwidth else latency.program
+    program: Program = bandwidth.program if plan.is_bandwidth else latency.program
     ours, theirs = play((program, program), backend=backend, stage=stage, progress=progress, **asdict(plan))
     if not plan.is_bandwidth:
         return ours
     return [table.both_ways(*rows) for rows in zip(ours, theirs, strict=True)]
 
 
-def about(backend, stage):
+def about(backend: str, stage: Stage) -> list[tuple[str, str]]:
     """Return (name, value) pairs about back end, link and cards."""
     return [("Backend", backend), ("Clock", BACKENDS[backend].clock),
             ("Link", f"{stage.rtt_us:g} usec round trip, loss {stage.loss:g}, seed {stage.seed}"),
             ("Cards", f"preset {stage.preset}")]
 
 
-def run(plan, backend, stage, *, gbits=False, out_json=None, command=""):
-    """Run the test and print its results; return the exit status: 0, 1 if it failed, 130 if it was stopped.
+def run(plan: Plan, backend: str, stage: Stage, *, gbits: bool = False, out_json: Path | None = None,
+        command: str = "") -> int:
+    """Run the test and print its results; return the exit status: 0, or 130 if stopped. Raises Failure if it failed.
 
     Parameters
     ----------
-    plan : Plan
-    backend : str
-    stage : Stage
-    gbits : bool
+    gbits
         Print rates in Gb/s instead of MiB/s.
-    out_json : path or None
+    out_json
         File of ``{"test_info", "results"}``; ``results`` is a list if there are several sizes.
-    command : str
+    command
         Command line, for the JSON.
     """
     more = about(backend, stage)

@@ -1,6 +1,7 @@
 """Recommended settings for a path, from the experiments: blocks of the pool, cached nodes n, watermark."""
 
 import math
+from typing import Any
 
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import measure
@@ -17,12 +18,12 @@ STALLED_MAX = 1e-3
 DEPTHS = (1, 2, 4, 8, 16)
 
 
-def stalled(row):
+def stalled(row: dict[str, Any]) -> float:
     """Return the share of retransmissions that waited for their node."""
     return row["stalls"] / max(1, row["matches"])
 
 
-def sizes(paths=None):
+def sizes(paths: dict[str, Experiment] | None = None) -> list[tuple[str, int, int, float, int]]:
     """Return ``(path, peak of blocks in use, recommended blocks, share that waited, n)`` of each path.
 
     The recommended blocks are twice the peak, rounded up to a power of two, since losses vary. n is the smallest one
@@ -32,7 +33,7 @@ def sizes(paths=None):
     for name, x in (PATHS if paths is None else paths).items():
         for depth in DEPTHS:
             found = measure(x.with_(depth=depth, watermark=depth))
-            part = found.stalls / max(1, found.matches)
+            part = stalled(vars(found))
             if part <= STALLED_MAX:
                 break
         used = max(found.blocks_peak, x.qps)

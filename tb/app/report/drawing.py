@@ -2,16 +2,21 @@
 
 import io
 import re
+from collections.abc import Callable
+from typing import Any
 
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
 from weft.tb.app.sweep.picture import scale
 
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-serif", "font.size": 11,
-         "axes.grid": True, "grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-serif", "font.size": 11,
+    "axes.grid": True, "grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
 
 
-def picture(draw, *, xlabel, ylabel, log="", legend=None):
+def picture(draw: Callable[[Axes], object], *, xlabel: str, ylabel: str, log: str = "",
+            legend: str | None = None) -> str:
     """Return the SVG of ``draw(axes)``; ``log``: the logarithmic axes, "x", which includes 0, and "y"."""
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(7.2, 4.2), layout="constrained")

@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from html import escape
 
+from matplotlib.axes import Axes
+
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.schemes import card_bytes
 from weft.tb.app.report import choose, recovery
 from weft.tb.app.report.drawing import picture
 from weft.tb.app.sweep.picture import lines
+from weft.tb.app.sweep.subject import Row
 from weft.tb.sim.scenario.compare import COMMAND, TIME_MAX
 
 CARD_SCHEMES = "adamap", "irn-128", "irn-512", "irn-bdp", "melo", "dcp", "go-back-n"
@@ -38,7 +41,7 @@ class Compared:
     mismatches: int
 
 
-def goodput(rows, command):
+def goodput(rows: list[Row], command: str) -> Figure:
     body = picture(lambda axes: lines(axes, rows, "loss", lambda row: row["goodput"], "scheme"),
                    xlabel="loss", ylabel="goodput, share of the payload rate", log="x", legend="")
     return Figure("goodput", "Goodput against loss", "What is placed for the first time, after warm-up, as a share of "
@@ -46,8 +49,8 @@ def goodput(rows, command):
                   "1 - loss.", body, command)
 
 
-def completion(rows, command):
-    def inside(axes):
+def completion(rows: list[Row], command: str) -> Figure:
+    def inside(axes: Axes) -> None:
         kinds = sorted({(row["loss"], row["scheme"], row["marker"]) for row in rows if row["scheme"] != "oracle"})
         for loss, scheme, marker in kinds:
             times = sorted(row["completion_ms"] for row in rows
@@ -63,8 +66,8 @@ def completion(rows, command):
                   picture(inside, xlabel="completion, ms", ylabel="share of transfers", legend=""), command)
 
 
-def memory(rows, command):
-    def inside(axes):
+def memory(rows: list[Row], command: str) -> Figure:
+    def inside(axes: Axes) -> None:
         for scheme in CARD_SCHEMES:
             axes.plot(CARD_QPS, [card_bytes(Experiment(scheme=scheme, qps=qps, rtt_ms=rows[0]["rtt_ms"]))
                                  for qps in CARD_QPS], label=f"card, {scheme}")
@@ -76,7 +79,7 @@ def memory(rows, command):
                   picture(inside, xlabel="QPs", ylabel="bytes", log="xy", legend=""), command)
 
 
-def stalls(rows, command):
+def stalls(rows: list[Row], command: str) -> Figure:
     named = [row | {"read": f"{row['dma_us']:g} µs"} for row in sorted(rows, key=lambda row: row["dma_us"])]
     body = picture(lambda axes: lines(axes, named, "depth", lambda row: max(NOT_ZERO, choose.stalled(row)), "read"),
                    xlabel="nodes of a list cached, n", ylabel="retransmissions that waited", log="y",
@@ -85,14 +88,14 @@ def stalls(rows, command):
                   f"they came; {NOT_ZERO:g} stands for none.", body, command)
 
 
-def sequence(command):
+def sequence(command: str) -> Figure:
     return Figure("sequence", "A recovery", "One QP, 1 % of its packets lost and everything for a quarter of a round "
                   "trip: each packet as it is sent; what was lost goes out again a round trip later, before anything "
                   "new.", recovery.draw(), command)
 
 
-def calibration(compared):
-    """Return the figure for a list of Compared, or for None if no comparison has run."""
+def calibration(compared: list[Compared] | None) -> Figure:
+    """Return the figure of a calibration; None: no comparison has run."""
     title, says = "How exact the card in time is", (
         "Scenarios on the RTL and in the model of a card in time: how much longer or shorter the model took. Those "
         "that judge were not looked at to choose the model's constants; dashed: what they may differ by. ")
@@ -101,7 +104,7 @@ def calibration(compared):
                       "<p>No figure yet.</p>", COMMAND)
     judging = [one for one in compared if one.judges]
 
-    def inside(axes):
+    def inside(axes: Axes) -> None:
         for label, style, judges in (("chosen by", "C7.", False), ("judges", "C0o", True)):
             shown = [one for one in compared if one.judges == judges]
             axes.plot([one.cycles for one in shown], [100 * one.time_error for one in shown], style, markersize=4,
@@ -118,7 +121,7 @@ def calibration(compared):
                           legend=""), COMMAND)
 
 
-def chosen(paths, command):
+def chosen(paths: dict[str, Experiment] | None, command: str) -> Figure:
     rows = choose.sizes(paths)
     head = "".join(f"<th>{escape(word)}</th>" for word in (
         "path", "blocks used", "pool, blocks", "pool, KiB", "n and watermark", "retransmissions that waited"))

@@ -1,6 +1,9 @@
 """Report page: HTML without external resources."""
 
+from collections.abc import Iterable
 from html import escape
+
+from weft.tb.app.report.figures import Figure
 
 STYLE = """
 :root { color-scheme: light; }
@@ -18,7 +21,7 @@ footer { margin-top: 3rem; font-size: .8rem; color: #555; }
 """
 
 
-def page(figures, *, version, command):
+def page(figures: Iterable[Figure], *, version: str, command: str) -> str:
     """Return the HTML of Figures."""
     parts = "\n".join(
         f'<section id="{figure.name}"><h2>{escape(figure.title)}</h2><p>{escape(figure.says)}</p>\n'

@@ -1,5 +1,7 @@
 """Recovery packet by packet: sent and lost packets, and the state of receiver and sender over time."""
 
+from matplotlib.axes import Axes
+
 from weft.model.wan import engine
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.path.line import AGAIN
@@ -11,7 +13,7 @@ PATH = Experiment(rate_gbps=10, rtt_ms=0.2, pmtu=1024, loss=0.01, outage_ms=0.05
 COMMAND = "weft report"
 
 
-def trace(x=PATH):
+def trace(x: Experiment = PATH) -> tuple[list[tuple[float, int, bool, bool]], list[tuple[float, int, int]]]:
     """Return ``(packets, known)``.
 
     ``packets``: time in µs, PSN, whether it is a retransmission, whether it is lost. ``known``, for each slot: time in
@@ -30,11 +32,11 @@ def trace(x=PATH):
     return packets, known
 
 
-def draw(x=PATH):
+def draw(x: Experiment = PATH) -> str:
     """Return the SVG of the trace."""
     packets, known = trace(x)
 
-    def inside(axes):
+    def inside(axes: Axes) -> None:
         kinds = (("sent", False, False, ".", "tab:blue", 3), ("sent again", True, False, "^", "tab:green", 3),
                  ("lost", False, True, "x", "tab:red", 4), ("sent again and lost", True, True, "X", "black", 7))
         for name, again, lost, marker, colour, size in kinds:

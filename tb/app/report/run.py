@@ -3,8 +3,12 @@
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
+from weft.model.wan.experiment import Experiment
 from weft.tb.app.report import figures
 from weft.tb.app.report.page import page
 from weft.tb.app.sweep import plan, run
@@ -16,18 +20,19 @@ SHOWN = {"goodput": figures.goodput, "completion": figures.completion, "queue_pa
          "stalls": figures.stalls}
 
 
-def build(output, tables, settings=(), *, command, paths=None, calibration=REPORT, **workers):
+def build(output: Path, tables: Path, settings: Sequence[str] = (), *, command: str,
+          paths: dict[str, Experiment] | None = None, calibration: Path = REPORT, **workers: Any) -> list[str]:
     """Write the page ``output``; return sentences about problems.
 
     Parameters
     ----------
-    tables : Path
+    tables
         Folder of the sweeps' tables; finished points in them are not run again.
-    settings : list of str
+    settings
         ``NAME=VALUE`` for every sweep, as in ``weft sweep``.
-    paths : dict of Experiment, optional
+    paths
         Replace those of the table of sizes.
-    calibration : Path
+    calibration
         Results of ``weft calibrate``; the file may be missing.
     workers
         ``scheduler`` and ``jobs``, as in :func:`weft.tb.app.sweep.run.complete`.
@@ -36,13 +41,12 @@ def build(output, tables, settings=(), *, command, paths=None, calibration=REPOR
     ------
     BadPlan, BadTable, Unreachable
     """
-    compared = _compared(calibration)
-    shown, problems = [], []
+    compared, shown = _compared(calibration), []
+    problems: list[str] = []
     for name, draw in SHOWN.items():
         table = tables / f"{name}.parquet"
         made = shlex.join(["weft", "sweep", "--plan", name, *settings, "--output", str(table)])
-        rows, wrong = run.complete(plan.read(PLANS[name], list(settings)), table, command=made,
-                                   **workers)
+        rows, wrong = run.complete(plan.read(PLANS[name], settings), table, command=made, **workers)
         problems += wrong
         if rows:
             shown.append(draw(rows, made))
@@ -52,7 +56,7 @@ def build(output, tables, settings=(), *, command, paths=None, calibration=REPOR
     return problems
 
 
-def _compared(path):
+def _compared(path: Path) -> list[figures.Compared] | None:
     """Return the list of :class:`~weft.tb.app.report.figures.Compared` of a calibration; None without a file."""
     if not path.exists():
         return None
@@ -64,7 +68,7 @@ def _compared(path):
         raise BadTable(f"{str(path)!r} is not what weft calibrate keeps ({error!r}); move it away") from None
 
 
-def report(output, tables, settings, *, command, **workers):
+def report(output: Path, tables: Path, settings: Sequence[str], *, command: str, **workers: Any) -> int:
     """Run :func:`build`, print the problems, and return the exit status."""
     problems = build(output, tables, settings, command=command, **workers)
     print(f"report {output}")

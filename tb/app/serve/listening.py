@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 from weft.driver.cm.enums import PortSpace
 from weft.driver.ibverbs.messages import ANSWER, FILES_MAX, MESSAGE_BYTES_MAX, MESSAGES, REQUEST, VERSION, Opcode
@@ -13,7 +14,7 @@ from weft.driver.terms.enums import QPType
 LISTENING, NOBODY = "0A", 0xFFFF_FFFF
 
 
-def at_tcp(port):
+def at_tcp(port: int) -> bool:
     """Return whether a program on this machine listens at a TCP port."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):
@@ -24,7 +25,7 @@ def at_tcp(port):
     return False
 
 
-def at_card(host, port):
+def at_card(host: str | Path, port: int) -> bool:
     """Return whether a program listens at a port of the card of the host with the socket ``host``.
 
     The check binds the port with an address that no host has. The request always fails, so it takes no port, but its
@@ -38,7 +39,7 @@ def at_card(host, port):
         return LISTENS in _ask(asker, Opcode.BIND_ADDR, handle=one.handle, ip=NOBODY, port=port)
 
 
-def _ask(asker, opcode, **fields):
+def _ask(asker: socket.socket, opcode: Opcode, **fields: int) -> Any:
     """Return the response: its sentence if it is an error, None if it is empty."""
     asked, answered = MESSAGES[opcode]
     asker.send(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields))

@@ -1,5 +1,10 @@
 """Events that stop and continue simulated time: memory writes of cards, and deadlines of the drivers."""
 
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from weft.driver.device.device import Device, DmaBuffer
+from weft.driver.verbs.context import Context
 from weft.tb.app.serve.functional import dues_of
 
 PAGE = 4096
@@ -7,7 +12,7 @@ ROUNDS_MAX = 64      # largest number of driver calls at one simulated time
 BEGIN_NS = 1_024     # programs begin just after a multiple of it, at any phase of the cards' clocks
 
 
-def settle(contexts):
+def settle(contexts: list[Context]) -> None:
     """Let drivers do all work that is possible at this time."""
     for _ in range(ROUNDS_MAX):
         happened = [context.progress() for context in contexts]      # a list: every driver is called
@@ -15,39 +20,29 @@ def settle(contexts):
             break
 
 
-def driver_due_ns(contexts):
+def driver_due_ns(contexts: list[Context]) -> float | None:
     """Return the earliest deadline of the drivers, or None."""
     dues = [due for context in contexts for due in dues_of(context.engine)]
     return min((due for due in dues if due is not None), default=None)
 
 
-def beginning_after(now_ns):
+def beginning_after(now_ns: float) -> float:
     """Return the earliest time at which programs may begin."""
     return BEGIN_NS * (now_ns // BEGIN_NS + 1) + 1
 
 
 class Notices:
-    """Memory writes of cards, divided into those for drivers and those for programs.
+    """Memory writes of cards, divided into those for drivers and those for programs."""
 
-    Attributes
-    ----------
-    driver, program : bool
-        A write occurred since the last :meth:`clear`.
-    watched : set of str
-        Devices whose writes to memory of programs count.
-    before : callable()
-        Called before such a write is done, since the program may see it at once.
-    heard : callable()
-        Called for each write.
-    """
+    def __init__(self) -> None:
+        self.driver = self.program = False                  # a write occurred since the last `clear`
+        self.watched: Collection[str] = frozenset()         # devices whose writes to memory of programs count
+        self.before: Callable[[], object] = lambda: None    # called before such a write, which programs see at once
+        self.heard: Callable[[], object] = lambda: None     # called for each write
 
-    def __init__(self):
-        self.driver = self.program = False
-        self.watched, self.before, self.heard = frozenset(), lambda: None, lambda: None
-
-    def watch(self, memory, name, pages):
+    def watch(self, memory: Any, name: str, pages: set[int]) -> None:
         """Watch all writes to a host's memory, of which ``pages`` belong to programs."""
-        def writes(address, _length):
+        def writes(address: int, _length: int) -> None:
             if address // PAGE not in pages:
                 self.driver = True
             elif name in self.watched:
@@ -56,32 +51,30 @@ class Notices:
             self.heard()
         memory.dma_watchers.append(writes)
 
-    def clear(self, watched=frozenset()):
+    def clear(self, watched: Collection[str] = frozenset()) -> None:
         self.driver = self.program = False
         self.watched = watched
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return self.driver or self.program
 
 
-class Mapping:
-    """Mixin for devices that records the pages of programs.
+class Mapping(Device):
+    """Mixin for devices that records the numbers of the physical pages of programs."""
 
-    Attributes
-    ----------
-    program_pages : set of int
-        Numbers of physical pages.
-    """
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.program_pages: set[int] = set()
+        super().__init__(*arguments, **options)
 
-    def attach(self, *memory):
+    def attach(self, *memory: Any) -> DmaBuffer:
         buffer = super().attach(*memory)
         self.program_pages.update(self._numbers(buffer))
         return buffer
 
-    def detach(self, buffer):
+    def detach(self, buffer: DmaBuffer) -> None:
         self.program_pages.difference_update(self._numbers(buffer))
         super().detach(buffer)
 
     @staticmethod
-    def _numbers(buffer):
+    def _numbers(buffer: Any) -> Iterable[int]:
         return buffer.frames

@@ -8,8 +8,10 @@ import contextlib
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import cocotb
 from cocotb.task import bridge
@@ -30,15 +32,15 @@ RUN_LIMIT_S = 30 * 24 * 3600
 class Line:
     """Simulator's end of the socket; it is true when the service must end."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
 
-    def say(self, sentence):
+    def say(self, sentence: str) -> None:
         with contextlib.suppress(ConnectionError):
             self._socket.sendall(sentence.encode() + b"\n")
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         try:
             return not self._socket.recv(1, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -50,37 +52,33 @@ class Line:
 class _Relay(threading.Thread):
     """Thread that passes sentences on, and closes the socket when the service must end."""
 
-    def __init__(self, path, say):
+    def __init__(self, path: str, say: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(path)
         self._listener.listen()
-        self._say, self._ended, self._line = say, False, None
+        self._say, self._ended = say, False
+        self._line: socket.socket | None = None
 
-    def run(self):
+    def run(self) -> None:
         with contextlib.suppress(OSError):
-            self._line, _ = self._listener.accept()
+            line, _ = self._listener.accept()
+            self._line = line
             if self._ended:
                 self.end()
-            with self._line.makefile() as sentences:
+            with line.makefile() as sentences:
                 for sentence in sentences:
                     self._say(sentence.rstrip("\n"))
 
-    def end(self, *_):
+    def end(self, *_: object) -> None:
         self._ended = True
         if self._line is not None:
             with contextlib.suppress(OSError):
                 self._line.shutdown(socket.SHUT_WR)
 
 
-def serve_rtl(settings, say, on_end):
-    """Serve hosts; ``on_end`` is called with a function that ends the service.
-
-    Raises
-    ------
-    Failure
-        If the simulation failed.
-    """
+def serve_rtl(settings: Settings, say: Callable[[str], None], on_end: Callable[[Callable[..., None]], object]) -> None:
+    """Serve hosts; pass a function that ends the service to ``on_end``. Raises Failure if the simulation failed."""
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         path = str(Path(folder, "line"))
         relay = _Relay(path, say)
@@ -95,13 +93,13 @@ def serve_rtl(settings, say, on_end):
         relay.join(1)
 
 
-def number_of(seed):
+def number_of(seed: str) -> int:
     """Return a seed for the simulator, which accepts only numbers."""
     return int(seed) if seed.isdecimal() else int.from_bytes(seed.encode()[:7], "little")
 
 
 @cocotb.test()
-async def served(dut):
+async def served(dut: Any) -> None:
     asked = given()
     settings, line = Settings(**asked["settings"]), Line(asked["line"])
     link = LinkConfig(delay_ns=settings.delay_ns, loss=settings.loss)
@@ -109,7 +107,7 @@ async def served(dut):
                       names=settings.hosts, captures=settings.capture)
     await env.start()
 
-    def until_the_end():
+    def until_the_end() -> None:
         world = RtlWorld(env, settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed,
                          first=settings.first)
         serve(world, settings, line.say, line)

@@ -1,7 +1,10 @@
 """Hosts on the RTL of two cards, inside the simulator; the daemon controls simulated time."""
 
 import random
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
@@ -14,7 +17,7 @@ from weft.tb.app.serve.capture import CapturesOfCards
 from weft.tb.app.serve.functional import IP, MAC, REST_S, config_for, sentence_of
 from weft.tb.app.serve.notices import PAGE, Mapping, Notices, beginning_after, driver_due_ns, settle
 from weft.tb.sim.pair.two_cards import SIDES
-from weft.tb.sim.pair.two_hosts import TwoCards
+from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
 from weft.tb.sim.pcie.card_device import CardDevice
 
 QUIET_NS = 5_000      # the cards are idle after this time without access to memory and without a frame
@@ -25,12 +28,8 @@ STEP_NS = 1_000       # longest simulated time between two checks of programs th
 class ServedCardDevice(Mapping, CardDevice):
     """Card of RTL."""
 
-    def __init__(self, host):
-        self.program_pages = set()
-        super().__init__(host)
-
     @staticmethod
-    def _numbers(buffer):
+    def _numbers(buffer: Any) -> list[int]:
         return [address // PAGE for address, _ in buffer.blocks]
 
 
@@ -41,15 +40,16 @@ class ServedCards(TwoCards):
     ----------
     dut, config, seed
         As in :class:`TwoCards`.
-    names : list of str
+    names
         Names of both hosts.
-    captures : path or None
+    captures
         Folder of the captures of each host.
     """
 
     device_type = ServedCardDevice
 
-    def __init__(self, dut, config, seed, *, names, captures):
+    def __init__(self, dut: Any, config: EnvConfig, seed: str, *, names: Sequence[str],
+                 captures: str | Path | None) -> None:
         super().__init__(dut, config, seed)
         self._captures = CapturesOfCards(captures, dict(zip(SIDES, names, strict=True)))
 
@@ -59,17 +59,18 @@ class RtlWorld(SimulatedWorld):
 
     Parameters
     ----------
-    env : ServedCards
-    names : list of str
+    names
         Names of both hosts.
-    delay_ns : int
-    seed : str
-    first : int
+    first
         The last byte of the first host's addresses.
     """
 
-    def __init__(self, env, names, *, delay_ns, seed, first=1):
-        self._env, self._names, self._seed, self.hosts, self.contexts = env, names, seed, {}, []
+    notices: Notices
+
+    def __init__(self, env: ServedCards, names: Sequence[str], *, delay_ns: int, seed: str, first: int = 1) -> None:
+        self._env, self._names, self._seed = env, names, seed
+        self.hosts: dict[str, str] = {}
+        self.contexts: list[Context] = []
         self.notices, self._news = Notices(), Event()
         self.notices.heard = self._heard
         self._active_ns = self.now_ns
@@ -79,26 +80,26 @@ class RtlWorld(SimulatedWorld):
             self.contexts.append(Context(name=self.hosts[name]))
             self.notices.watch(env.host(side).memory, self.hosts[name], env.device(side).program_pages)
 
-    def _heard(self):
+    def _heard(self) -> None:
         self._active_ns = self.now_ns
         if self.notices:
             self._news.set()
 
     @property
-    def now_ns(self):
+    def now_ns(self) -> float:
         return get_sim_time("ns")
 
     @property
-    def _quiet(self):
+    def _quiet(self) -> bool:
         env = self._env
         reading = any(env.host(side).reading for side in SIDES)
         return not reading and not env.frames_in_flight and self.now_ns - self._active_ns >= QUIET_NS
 
     @property
-    def due_ns(self):
+    def due_ns(self) -> float | None:
         return driver_due_ns(self.contexts) if self._quiet else self.now_ns
 
-    def rest(self, number):
+    def rest(self, number: int) -> None:
         for _ in range(REST_STEPS_MAX):
             if self._quiet:
                 break
@@ -110,11 +111,11 @@ class RtlWorld(SimulatedWorld):
             self._env.host(side).rng.seed(f"{self._seed}/{number}/host {side}")
             self._env.sides[side].link.impairments.seed(f"{self._seed}/{number}/link {side}")
 
-    def settle(self):
+    def settle(self) -> None:
         self._active_ns = self.now_ns
         settle(self.contexts)
 
-    def advance(self, until_ns, watched):
+    def advance(self, until_ns: float, watched: Collection[str]) -> bool:
         notices, due = self.notices, driver_due_ns(self.contexts)
         notices.clear(watched)
         self._pass(min(until_ns, self.now_ns + QUIET_NS) if due is None else min(until_ns, due))
@@ -123,13 +124,13 @@ class RtlWorld(SimulatedWorld):
         return notices.program
 
     @resume
-    async def _pass(self, until_ns):
+    async def _pass(self, until_ns: float) -> None:
         self._news.clear()
         left_ps = round((until_ns - self.now_ns) * 1000)
         if left_ps > 0:
             await First(self._news.wait(), Timer(left_ps, "ps"))
 
-    def progress(self):
+    def progress(self) -> bool:
         """Advance time for programs that use wall-clock time; return whether there was work."""
         if self.due_ns is None:
             self.settle()
@@ -137,15 +138,15 @@ class RtlWorld(SimulatedWorld):
         self.advance(self.now_ns + STEP_NS, frozenset())
         return True
 
-    def rest_s(self):
+    def rest_s(self) -> float:
         return REST_S
 
-    def summary(self):
+    def summary(self) -> Iterator[str]:
         """See :meth:`FunctionalWorld.summary`."""
         for name, side in zip(self._names, SIDES, strict=True):
             yield sentence_of(name, self._env.sides[side].link.counters)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the cards."""
         for context, name in zip(self.contexts, self.hosts.values(), strict=True):
             context.close()

@@ -2,9 +2,10 @@
 
 import re
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from weft.model.settings import PRESET, BadSetting, Setting, chance, check
 from weft.tb.app.serve.environment import FOLDER
@@ -14,14 +15,14 @@ HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
 
 
-def _hosts(text):
+def _hosts(text: str) -> list[str]:
     names = text.split(",")
     if len(set(names)) < len(names) or not all(map(HOST.fullmatch, names)) or len(names) > HOSTS_MAX:
         raise ValueError("different names are needed, of small letters and digits, with commas between")
     return names
 
 
-def _link(text):
+def _link(text: str) -> str:
     found = UDP.fullmatch(text)
     if not found:
         raise ValueError("udp:HOST:PORT is needed, with :OWN-PORT after it if this daemon has another one")
@@ -33,16 +34,11 @@ def _link(text):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Hosts with one card each, and their link.
-
-    Raises
-    ------
-    BadSetting
-    """
+    """Hosts with one card each, and their link. Raises BadSetting."""
 
     backend: Annotated[str, Setting("Cards: functional in Python, a timing model, or RTL.",
                                     choices=BACKENDS)] = "functional"
-    hosts: Annotated[list, Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
+    hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
                                    default_text="a,b")] = ("a", "b")
     loss: Annotated[float, chance("Chance of a loss of each frame.")] = 0.0
     delay_us: Annotated[float, Setting("Delay from one host to another.", unit="microseconds", least=0,
@@ -59,7 +55,7 @@ class Settings:
                                   most=HOSTS_MAX - 1)] = 1
     capture: Annotated[str | None, Setting("Folder of the captures (pcap) of each host.", metavar="PATH")] = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self)
         if self.link and (self.backend == "rtl" or self.time == "sim"):
             raise BadSetting("link", self.link, "it needs cards in Python, and wall-clock time")
@@ -69,25 +65,20 @@ class Settings:
             raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
 
     @property
-    def delay_ns(self):
+    def delay_ns(self) -> int:
         return round(self.delay_us * 1000)
 
     @property
-    def card(self):
+    def card(self) -> str:
         """Name of the preset of the cards."""
         return self.preset or ("test" if self.backend == "rtl" else "full")
 
-    def peer(self):
-        """Return the arguments of :class:`~weft.tb.app.serve.udp_link.UdpLink` to another daemon, or None.
-
-        Raises
-        ------
-        BadSetting
-            If its host is not found.
-        """
-        if not self.link:
+    def peer(self) -> tuple[int, tuple[Any, ...], int] | None:
+        """Return the arguments of ``UdpLink`` to another daemon, if any. Raises BadSetting if its host is not found."""
+        found = UDP.fullmatch(self.link)
+        if found is None:
             return None
-        host, port, own_port = UDP.fullmatch(self.link).groups()
+        host, port, own_port = found.groups()
         try:
             (family, *_, address), *_ = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)
         except (socket.gaierror, UnicodeError) as error:
@@ -95,6 +86,6 @@ class Settings:
                                                 f"{getattr(error, 'strerror', None) or error}") from None
         return family, address, int(own_port or port)
 
-    def socket(self, host):
+    def socket(self, host: str) -> Path:
         """Return the path of the socket of a host."""
         return (Path(self.folder) / f"{host}.sock").resolve()

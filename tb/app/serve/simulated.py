@@ -1,8 +1,12 @@
 """Hosts on functional or timed cards; the daemon controls simulated time."""
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
 from weft.driver.serve.simulated_world import SimulatedWorld
 from weft.model.card.host import TimedDevice, WatchedMemory
 from weft.model.functional.host import FunctionalDevice
+from weft.model.loop import EventLoop
 from weft.tb.app.serve.functional import FunctionalWorld
 from weft.tb.app.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
 
@@ -14,9 +18,9 @@ class ServedDevice(Mapping, FunctionalDevice):
     """Functional card with observable memory writes."""
 
     memory_type = WatchedMemory
+    memory: WatchedMemory
 
-    def __init__(self, loop, **options):
-        self.program_pages = set()
+    def __init__(self, loop: EventLoop, **options: Any) -> None:
         super().__init__(loop, **options)
         self.card.memory = self.memory.dma()
 
@@ -24,54 +28,47 @@ class ServedDevice(Mapping, FunctionalDevice):
 class ServedTimedDevice(Mapping, TimedDevice):
     """Timed card."""
 
-    def __init__(self, loop, **options):
-        self.program_pages = set()
-        super().__init__(loop, **options)
-
 
 class LoopWorld(FunctionalWorld, SimulatedWorld):
     """Functional cards whose simulated time the daemon controls."""
 
-    device_type = ServedDevice
+    device_type: type[FunctionalDevice] = ServedDevice
+    notices: Notices
 
-    def __init__(self, hosts, *, seed=1, **options):
+    def __init__(self, hosts: Sequence[str], *, seed: int | str = 1, **options: Any) -> None:
         super().__init__(hosts, seed=seed, **options)
         self._seed, self.notices = seed, Notices()
-        for context, name in zip(self.contexts, self.hosts.values(), strict=True):
-            self.notices.watch(context.device.memory, name, context.device.program_pages)
+        for device, name in zip(self.devices, self.hosts.values(), strict=True):
+            self.notices.watch(device.memory, name, device.program_pages)
 
     @property
-    def now_ns(self):
+    def now_ns(self) -> float:
         return self.loop.now_ns
 
     @property
-    def due_ns(self):
-        dues = self.loop.due_ns, self._driver_due_ns
+    def due_ns(self) -> float | None:
+        dues = self.loop.due_ns, driver_due_ns(self.contexts)
         return min((due for due in dues if due is not None), default=None)
 
-    @property
-    def _driver_due_ns(self):
-        return driver_due_ns(self.contexts)
-
-    def settle(self):
+    def settle(self) -> None:
         settle(self.contexts)
 
-    def rest(self, number):
+    def rest(self, number: int) -> None:
         for _ in range(REST_STEPS_MAX):
             if (due := self.loop.due_ns) is None or due > self.loop.now_ns + QUIET_NS:
                 break
             self.advance(due, frozenset())
         self.loop.run(beginning_after(self.loop.now_ns))
-        for name, context in zip(self.hosts, self.contexts, strict=True):
-            for part, rng in self._random(name, context.device):
+        for name, device in zip(self.hosts, self.devices, strict=True):
+            for part, rng in self._random(name, device):
                 rng.seed(f"{self._seed}/{number}/{name}/{part}")
 
-    def _random(self, name, device):
+    def _random(self, name: str, device: Any) -> list[tuple[str, Any]]:
         """Return names and random sequences of a host and its link."""
         return [("link", self.links[name].impairments), ("card", device.card.random)]
 
-    def advance(self, until_ns, watched):
-        notices, due = self.notices, self._driver_due_ns
+    def advance(self, until_ns: float, watched: Collection[str]) -> bool:
+        notices, due = self.notices, driver_due_ns(self.contexts)
         notices.clear(watched)
         until = max(until_ns if due is None else min(until_ns, due), self.loop.now_ns)
         while not notices and (at := self.loop.due_ns) is not None and at <= until:
@@ -88,7 +85,7 @@ class ModelWorld(LoopWorld):
 
     device_type = ServedTimedDevice
 
-    def _random(self, name, device):
+    def _random(self, name: str, device: Any) -> list[tuple[str, Any]]:
         return [("link", self.links[name].impairments), ("pcie", device.card.pcie.random)]
 
 

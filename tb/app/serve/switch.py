@@ -1,5 +1,9 @@
 """Ethernet switch without loss and delay."""
 
+from collections.abc import Callable
+
+from weft.model.impairments import Frame
+
 BROADCAST, HEADER_BYTES = b"\xff" * 6, 14
 
 
@@ -8,22 +12,23 @@ class Switch:
 
     Attributes
     ----------
-    ports : dict of bytes to callable(frame)
+    ports
         Receivers of frames, by MAC address.
-    uplink : callable(frame) or None
+    uplink
         Receiver of frames for other addresses, and of broadcasts.
     """
 
-    def __init__(self):
-        self.ports, self.uplink = {}, None
+    def __init__(self) -> None:
+        self.ports: dict[bytes, Callable[[Frame], object]] = {}
+        self.uplink: Callable[[Frame], object] | None = None
 
-    def carry(self, frame):
+    def carry(self, frame: Frame) -> None:
         """Pass a frame to its destination; drop it if there is none."""
         if self.uplink is not None and bytes(frame)[:6] not in self.ports:
             self.uplink(frame)
         self.hand_out(frame)
 
-    def hand_out(self, frame):
+    def hand_out(self, frame: Frame) -> None:
         """Pass a frame to the local ports only."""
         data = frame if isinstance(frame, bytes) else bytes(frame)
         to, source = data[:6], data[6:12]

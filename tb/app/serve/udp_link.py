@@ -1,7 +1,10 @@
 """Link to the hosts of another daemon, on this machine or another one: one datagram per frame."""
 
 import socket
+from collections.abc import Iterator
+from typing import Any
 
+from weft.model.impairments import Frame
 from weft.tb.app.serve.switch import HEADER_BYTES
 from weft.tb.sim.flow.failure import Failure
 
@@ -15,11 +18,11 @@ class UdpLink:
 
     Parameters
     ----------
-    family : int
+    family
         Address family, as in :mod:`socket`.
-    peer : tuple
+    peer
         Address of the other daemon. Datagrams of other senders are dropped.
-    port : int
+    port
         Port of this daemon.
 
     Raises
@@ -28,7 +31,7 @@ class UdpLink:
         If the port is in use or needs privileges.
     """
 
-    def __init__(self, family, peer, port):
+    def __init__(self, family: int, peer: tuple[Any, ...], port: int) -> None:
         self._socket, self._peer = socket.socket(family, socket.SOCK_DGRAM), peer
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             self._socket.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
@@ -39,17 +42,17 @@ class UdpLink:
             self._socket.close()
             raise Failure(f"UDP port {port} cannot be had: {error.strerror}") from None
 
-    def fileno(self):
+    def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, frame):
+    def send(self, frame: Frame) -> None:
         """Send a frame to the other daemon."""
         try:
             self._socket.sendto(bytes(frame), self._peer)
         except (BlockingIOError, ConnectionError):      # the other daemon is not ready
             return
 
-    def frames(self):
+    def frames(self) -> Iterator[bytes]:
         """Yield received frames, a limited number per call."""
         for _ in range(FRAMES_PER_LOOK):
             try:
@@ -61,5 +64,5 @@ class UdpLink:
             if sender[:2] == self._peer[:2] and len(frame) >= HEADER_BYTES:
                 yield frame
 
-    def close(self):
+    def close(self) -> None:
         self._socket.close()

@@ -1,10 +1,17 @@
 """Host of a program on a stage: its card, messages to the other program, and control of time."""
 
 import collections
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from weft.driver.terms.errors import TimedOut
 
+if TYPE_CHECKING:
+    from weft.driver.verbs.context import Context
+    from weft.tb.sim.pair.pair import Pair
+
+Program = Callable[..., Any]
 SERVE_NS = 5_000         # longest interval between progress calls of a host whose program has ended
 SILENCE_NS, SILENCE_ROUND_TRIPS = 50_000_000, 1000    # time-out of a wait: a constant, plus round trips
 
@@ -22,54 +29,41 @@ class Host:
 
     Parameters
     ----------
-    side : str
+    side
         ``"a"`` or ``"b"``.
-    context : Context
     told : callable(phase, done, total)
         Receives the progress that the program reports.
-    rtt_us : float
-        Round trip time of the link.
-
-    Attributes
-    ----------
-    peer : Host
-        The other host. Programs use it only through :meth:`tell` and :meth:`hear`, which exchange values out of band,
-        like two processes over TCP.
-    error : Exception or None
-        Error that ended its program.
-    ended : bool
-    silence_ns : int
-        Time-out of a wait for the peer.
+    rtt_us
+        Round trip time of the link, of which the time-out ``silence_ns`` of a wait for the peer depends.
     """
 
-    def __init__(self, side, context, told, rtt_us):
+    # Set by `perform`. Programs use it only through `tell` and `hear`, which exchange values out of band, like two
+    # processes over TCP.
+    peer: "Host"
+
+    def __init__(self, side: str, context: "Context", told: Callable[..., None], rtt_us: float) -> None:
         self.side, self.context, self.progress = side, context, told
         self.silence_ns = SILENCE_NS + round(SILENCE_ROUND_TRIPS * rtt_us * 1000)
-        self.peer = self.error = None
+        self.error: Exception | None = None     # ended the program
         self.ended = False
-        self._inbox = collections.deque()
+        self._inbox: collections.deque[tuple[Any, ...]] = collections.deque()
 
     @property
-    def now_ns(self):
+    def now_ns(self) -> int:
         """Simulated time."""
         return self.context.device.now_ns()
 
-    def tell(self, *values):
+    def tell(self, *values: Any) -> None:
         """Send values to the program of the other host."""
         self.peer._inbox.append(values)
 
     @property
-    def heard(self):
+    def heard(self) -> bool:
         """True if values of the other program are waiting."""
         return bool(self._inbox)
 
-    def hear(self):
-        """Wait for the next values of the other program and return them; the driver serves the peer meanwhile.
-
-        Raises
-        ------
-        PeerFailed, TimedOut
-        """
+    def hear(self) -> tuple[Any, ...]:
+        """Return the next values of the other program; the driver serves the peer. Raises PeerFailed or TimedOut."""
         deadline = self.now_ns + self.silence_ns
         while not self._inbox:
             if self.now_ns > deadline:
@@ -77,34 +71,24 @@ class Host:
             self.pass_time(SERVE_NS)
         return self._inbox.popleft()
 
-    def pass_time(self, timeout_ns):
-        """Let the driver work; if it has no work, advance time until an interrupt, at most by ``timeout_ns``.
-
-        Raises
-        ------
-        PeerFailed
-        """
+    def pass_time(self, timeout_ns: int) -> None:
+        """Let the driver work, or wait for an interrupt, at most for ``timeout_ns``. Raises PeerFailed."""
         self.check_peer()
         if not self.context.progress():
             self.context.wait(timeout_ns)
 
-    def look(self, interval_ns):
-        """Let the driver work, then wait at most ``interval_ns``, for programs that poll memory.
-
-        Raises
-        ------
-        PeerFailed
-        """
+    def look(self, interval_ns: int) -> None:
+        """Let the driver work, then wait at most ``interval_ns``, for programs that poll memory. Raises PeerFailed."""
         self.check_peer()
         self.context.progress()
         self.context.device.wait(interval_ns)
 
-    def check_peer(self):
+    def check_peer(self) -> None:
         """Raise :class:`PeerFailed` if the other program failed."""
         if self.peer.error is not None and not self.ended:
             raise PeerFailed(f"the program of host {self.peer.side} failed")
 
-    def play(self, program, arguments):
+    def play(self, program: Program, arguments: dict[str, Any]) -> Any:
         """Run ``program(host, **arguments)``, then serve the peer until its program has ended, too.
 
         Return the result, or None after an error.
@@ -120,7 +104,8 @@ class Host:
         return result
 
 
-async def perform(pair, programs, arguments, told, rtt_us):
+async def perform(pair: "Pair", programs: Sequence[Program], arguments: dict[str, Any], told: Callable[..., None],
+                  rtt_us: float) -> tuple[list[Host], list[Any]]:
     """Play a program on each host of a :class:`~weft.tb.sim.pair.pair.Pair`; return the hosts and the results."""
     hosts = [Host(side, context, told, rtt_us) for side, context in pair.contexts.items()]
     for host, peer in (hosts, hosts[::-1]):
@@ -129,7 +114,7 @@ async def perform(pair, programs, arguments, told, rtt_us):
                                       for host, program in zip(hosts, programs, strict=True)))
 
 
-def raise_first(hosts):
+def raise_first(hosts: list[Host]) -> None:
     """Raise the error of a program, preferably one that is not :class:`PeerFailed`."""
     errors = [host.error for host in hosts if host.error is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, PeerFailed)):

@@ -2,15 +2,19 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import cocotb
 
 from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
-from weft.tb.app.stage.host import ProgramFailed, perform
+from weft.tb.app.stage.host import Program, ProgramFailed, perform
+from weft.tb.app.stage.stage import Stage
 from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.pair.rtl_pair import RtlPair
@@ -21,7 +25,7 @@ from weft.tb.sim.pair.two_hosts import EnvConfig
 RUN_LIMIT_S = 24 * 3600
 
 
-def play_rtl(stage, programs, arguments, progress):
+def play_rtl(stage: Stage, programs: Sequence[Program], arguments: dict[str, Any], progress: Path | None) -> list[Any]:
     """Play programs as :func:`weft.tb.app.stage.stage.play` does."""
     settings = {"stage": asdict(stage), "programs": list(map(_place, programs)), "arguments": arguments,
                 "progress": str(progress or "")}
@@ -31,17 +35,18 @@ def play_rtl(stage, programs, arguments, progress):
     return found["results"]
 
 
-def _place(program):
+def _place(program: Program) -> list[str]:
     """Return the location of a function for another process: module of an installed package or file, and name."""
     module = program.__module__
-    return [module if module.startswith("weft.") else str(Path(sys.modules[module].__file__).resolve()),
+    return [module if module.startswith("weft.") else str(Path(inspect.getfile(sys.modules[module])).resolve()),
             program.__qualname__]
 
 
-def _found(where, name):
+def _found(where: str, name: str) -> Program:
     """Return the function ``name`` of a module or of a file."""
     if where.endswith(".py"):
         spec = importlib.util.spec_from_file_location(Path(where).stem, where)
+        assert spec and spec.loader, f"{where} has no loader"
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
@@ -50,11 +55,11 @@ def _found(where, name):
 
 
 @cocotb.test()
-async def stage(dut):
+async def stage(dut: Any) -> None:
     settings = given()
     wanted = settings["stage"]
 
-    def told(*news):
+    def told(*news: Any) -> None:
         tell(settings["progress"], *news)
 
     told("bringing hosts and cards up")

@@ -1,44 +1,35 @@
 """Back ends of a stage, and the function that runs programs on one."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from weft.model.settings import PRESET, RTT_US, SEED, Setting, chance, check
+
+if TYPE_CHECKING:
+    from weft.tb.app.stage.host import Program
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Two cards and the link between them.
-
-    Raises
-    ------
-    BadSetting
-    """
+    """Two cards and the link between them. Raises BadSetting."""
 
     preset: Annotated[str, PRESET] = "test"
     loss: Annotated[float, chance("Chance of a loss of each frame, in both directions.")] = 0.0
     rtt_us: Annotated[float, RTT_US] = 0.0
     seed: Annotated[int, SEED] = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self)
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Description of a back end.
-
-    Attributes
-    ----------
-    about, clock : str
-        One sentence each about the back end and about its simulated time.
-    messages, bytes : int
-        Default amounts of a program, which take some seconds.
-    """
+    """Description of a back end."""
 
     about: str
-    clock: str
-    messages: int
+    clock: str          # about its simulated time
+    messages: int       # default amounts of a program, which take some seconds
     bytes: int
 
 
@@ -61,18 +52,18 @@ BACKENDS = {
 BACKEND = Setting("Cards: functional in Python, a timing model, or RTL.", choices=tuple(BACKENDS))
 
 
-def play(programs, *, backend="functional", stage=None, progress=None, **arguments):
+def play(programs: "tuple[Program, Program]", *, backend: str = "functional", stage: Stage | None = None,
+         progress: Path | None = None, **arguments: Any) -> list[Any]:
     """Run ``program(host, **arguments)`` of both hosts to their ends; return their results.
 
     Parameters
     ----------
-    programs : (callable, callable)
+    programs
         Functions of a module's top level, one for each :class:`~weft.tb.app.stage.host.Host`: for the RTL another
         process imports them. JSON must be able to represent arguments and results.
-    backend : str
+    backend
         One of :data:`BACKENDS`.
-    stage : Stage or None
-    progress : path or None
+    progress
         File for the progress lines of :mod:`weft.tb.sim.flow.progress`.
 
     Raises

@@ -4,12 +4,15 @@ import functools
 import threading
 import time
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from weft.model.card.timing import CYCLE_NS
 from weft.model.settings import Setting
 from weft.tb.sim.pair.sides import SIDES
 from weft.tb.sim.scenario.scenario import Conditions, Scenario
+
+if TYPE_CHECKING:
+    from weft.tb.sim.scenario.runs import Gateware
 
 BACKENDS = ("rtl", "model")
 _ELABORATION = threading.Lock()
@@ -28,51 +31,30 @@ class CardPoint(Conditions):
 
 @dataclass(frozen=True)
 class CardResult:
-    """Measurements of a run; amounts are sums over both cards.
+    """Measurements of a run; amounts are sums over both cards."""
 
-    Attributes
-    ----------
-    goodput_gbps : float
-        Payload of one direction over the time of ``cycles``.
-    cycles : float
-        Duration in cycles of 4 ns, from the first request to the last acknowledgement of the slower side.
-    packets, retransmissions : int
-        Sent packets, and the retransmissions among them.
-    holes, nodes : int
-        Holes found by the windows; nodes linked into lists.
-    cache_hits, cache_misses, prefetches : int
-        Counters of the head caches.
-    stall_cycles : int
-        Cycles in which a retransmission waited for its node.
-    """
-
-    goodput_gbps: float
-    cycles: float
-    packets: int
+    goodput_gbps: float     # payload of one direction over the time of `cycles`
+    cycles: float           # of 4 ns, from the first request to the last acknowledgement of the slower side
+    packets: int            # sent, retransmissions included
     retransmissions: int
-    holes: int
-    nodes: int
-    cache_hits: int
+    holes: int              # found by the windows
+    nodes: int              # linked into lists
+    cache_hits: int         # of the head caches, like the next two
     cache_misses: int
     prefetches: int
-    stall_cycles: int
+    stall_cycles: int       # in which a retransmission waited for its node
     seconds: float
 
 
 @functools.cache
-def _gateware():
+def _gateware() -> "Gateware":
     from weft.tb.sim.scenario.runs import Gateware  # other sweeps do not need the imports of elaboration
 
     return Gateware()
 
 
-def measure(point):
-    """Return the CardResult of a CardPoint. Runs on the RTL are cached by content, like those of the calibration.
-
-    Raises
-    ------
-    Unfinished
-    """
+def measure(point: CardPoint) -> CardResult:
+    """Return the results of a run; on the RTL they are cached by content, like the calibration's. Raises Unfinished."""
     from weft.tb.sim.scenario.runs import run_model
 
     settings = asdict(point)
@@ -90,7 +72,7 @@ def measure(point):
     if found["problems"]:
         raise Unfinished(found["problems"][0])
 
-    def both(name):
+    def both(name: str) -> int:
         return sum(found["counters"][side][name] for side in SIDES)
 
     return CardResult(

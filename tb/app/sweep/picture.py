@@ -2,9 +2,15 @@
 
 import textwrap
 from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from statistics import fmean
+from typing import Any, cast
 
 import matplotlib
+from matplotlib.axes import Axes
+
+from weft.tb.app.sweep.subject import Row
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -17,9 +23,9 @@ COMMAND_COLUMNS = 170
 MARKERS = "osD^vP*X<>hd"
 
 
-def lines(axes, rows, x, y, line, *, style="-"):
+def lines(axes: Axes, rows: Iterable[Row], x: str, y: Callable[[Row], float], line: str, *, style: str = "-") -> None:
     """Draw a line of ``y(row)`` over ``row[x]`` for each value of ``row[line]``; points with equal x are averaged."""
-    found = defaultdict(lambda: defaultdict(list))
+    found: dict[Any, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         found[row[line]][row[x]].append(y(row))
     for number, (name, points) in enumerate(found.items()):
@@ -29,16 +35,16 @@ def lines(axes, rows, x, y, line, *, style="-"):
                   linewidth=1 + 3 * (len(found) - number - 1) / len(found))   # lines that coincide stay visible
 
 
-def scale(axes, log):
+def scale(axes: Axes, log: str | list[str]) -> None:
     """Make the axes named in ``log`` logarithmic: "x", which includes 0, and "y"."""
     if "x" in log:
-        places = [place for line in axes.get_lines() for place in line.get_xdata() if place > 0]
+        places = [place for line in axes.get_lines() for place in cast(list[float], line.get_xdata()) if place > 0]
         axes.set_xscale("symlog", linthresh=min(places, default=1))
     if "y" in log:
         axes.set_yscale("log")
 
 
-def draw(rows, picture, path, command):
+def draw(rows: list[Row], picture: dict[str, Any], path: Path, command: str) -> None:
     """Draw rows of a table into a PNG, with lines by ``line``; points that differ in other settings are averaged."""
     x, y, line = picture["x"], picture["y"], picture["line"]
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")

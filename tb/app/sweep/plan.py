@@ -8,8 +8,12 @@ values, and the ``log`` axes.
 """
 
 import itertools
+import math
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from weft.model.settings import BadSetting
 from weft.tb.app.sweep.subject import SUBJECTS, WAN, Subject
@@ -23,27 +27,15 @@ class BadPlan(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """Definition of a sweep.
-
-    Attributes
-    ----------
-    subject : Subject
-        Kind of the points.
-    points : list of ``subject.settings``
-        All combinations, in order.
-    varied : list of str
-        Names of the varied settings.
-    picture : dict
-        ``x``, ``y``, ``line``, ``log``.
-    """
+    """Definition of a sweep."""
 
     subject: Subject
-    points: list
-    varied: list
-    picture: dict = field(default_factory=dict)
+    points: list[Any]           # objects of `subject.settings`: all combinations, in order
+    varied: list[str]           # names of settings
+    picture: dict[str, Any]     # x, y, line, log
 
 
-def read(path, options, of=None):
+def read(path: Path | None, options: Iterable[str], of: str | None = None) -> Plan:
     """Return the Plan of a TOML file and of options ``name=value`` or ``name=value,value``, which override it.
 
     ``of`` names the subject if the file does not.
@@ -52,7 +44,7 @@ def read(path, options, of=None):
     ------
     BadPlan
     """
-    found = {}
+    found: dict[str, Any] = {}
     if path is not None:
         try:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -60,8 +52,11 @@ def read(path, options, of=None):
             raise BadPlan(f"{str(path)!r} is no TOML file: {error}") from None
     if unknown := set(found) - {"of", "fixed", "vary", "picture"}:
         raise BadPlan(f"there is no table {sorted(unknown)[0]!r} in a sweep; they are fixed, vary and picture")
+    for name in ("fixed", "vary", "picture"):
+        if not isinstance(found.setdefault(name, {}), dict):
+            raise BadPlan(f"{name} is {found[name]!r}, which is no table")
     subject = _subject(found.get("of"), of)
-    fixed, vary = dict(found.get("fixed", {})), dict(found.get("vary", {}))
+    fixed, vary = found["fixed"], found["vary"]
     for option in options:
         name, equals, text = option.partition("=")
         if not equals or name not in subject.fields:
@@ -77,10 +72,10 @@ def read(path, options, of=None):
             vary[name] = values
         else:
             fixed[name] = values[0]
-    return _plan(subject, fixed, vary, found.get("picture", {}))
+    return _plan(subject, fixed, vary, found["picture"])
 
 
-def _subject(planned, asked):
+def _subject(planned: object, asked: str | None) -> Subject:
     name = planned or asked or WAN.name
     if not isinstance(name, str) or name not in SUBJECTS:
         raise BadPlan(f"a sweep of {name!r} is none; choose one of {', '.join(SUBJECTS)}")
@@ -89,21 +84,20 @@ def _subject(planned, asked):
     return SUBJECTS[name]
 
 
-def _plan(subject, fixed, vary, picture):
+def _plan(subject: Subject, fixed: dict[str, Any], vary: dict[str, Any], picture: dict[str, Any]) -> Plan:
     for name in (*fixed, *vary):
         if name not in subject.fields:
             raise BadPlan(f"{subject.article} has no {name!r}; it has {', '.join(subject.fields)}")
     for name, values in vary.items():
         if not isinstance(values, list) or not values:
             raise BadPlan(f"{name} varies over {values!r}, which is no list of values")
-    count = 1
-    for values in vary.values():
-        count *= len(values)
-    if count > POINTS_MAX:
+    if (count := math.prod(map(len, vary.values()))) > POINTS_MAX:
         raise BadPlan(f"the sweep has {count:,} points, and may have {POINTS_MAX:,}")
     for axis in ("x", "y", "line"):
-        if axis in picture and picture[axis] not in subject.fields | subject.outcomes:
+        if axis in picture and picture[axis] not in [*subject.fields, *subject.outcomes]:
             raise BadPlan(f"the picture's {axis} is {picture[axis]!r}, which is neither a setting nor a result")
+    if not isinstance(picture.get("log", []), list | str):
+        raise BadPlan(f"the picture's log is {picture['log']!r}, which is no list of axes")
     points = []
     for values in itertools.product(*vary.values()):
         try:

@@ -4,13 +4,19 @@ import dataclasses
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
+from distributed import Client
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from weft.tb.app.sweep import table
+from weft.tb.app.sweep.plan import Plan
+from weft.tb.app.sweep.subject import Row, Subject
 from weft.tb.app.sweep.workers import client, results
 from weft.tb.sim.flow.failure import INTERRUPTED
 
@@ -18,13 +24,8 @@ SAVE_EVERY_S = 5
 SHOWN_MAX = 60
 
 
-def run(plan, output, *, command, scheduler, jobs):
-    """Run a Plan into the table ``output`` and a picture next to it; return the exit status.
-
-    Raises
-    ------
-    BadTable, Unreachable
-    """
+def run(plan: Plan, output: Path, *, command: str, scheduler: str | None, jobs: int) -> int:
+    """Run a plan into ``output``, and draw its picture; return the exit status. Raises BadTable or Unreachable."""
     shown, problems = complete(plan, output, command=command, scheduler=scheduler, jobs=jobs)
     console = Console(soft_wrap=True)
     _show(console, plan, shown)
@@ -39,19 +40,18 @@ def run(plan, output, *, command, scheduler, jobs):
     return 1 if problems else 0
 
 
-def complete(plan, output, *, command, scheduler, jobs):
-    """Run the points that are not in the table ``output``; return the rows of all points, and sentences about problems.
+def complete(plan: Plan, output: Path, *, command: str, scheduler: str | None,
+             jobs: int) -> tuple[list[Row], list[str]]:
+    """Run the points that ``output`` lacks; return all rows, and sentences about problems.
 
-    Raises
-    ------
-    BadTable, Unreachable
+    Raises BadTable or Unreachable.
     """
     made_by, subject = version("weft-rnic"), plan.subject
     rows = table.load(output, made_by, subject)
     finished = {table.key(row, subject) for row in rows}
     wanted = {x: table.key(dataclasses.asdict(x), subject) for x in plan.points}
     missing = [x for x in plan.points if wanted[x] not in finished]
-    problems = []
+    problems: list[str] = []
     if missing:
         with client(scheduler, jobs) as dask:
             problems = _run_points(dask, subject, missing, rows, lambda: table.save(
@@ -60,7 +60,8 @@ def complete(plan, output, *, command, scheduler, jobs):
     return [found[key] for key in wanted.values() if key in found], problems
 
 
-def _run_points(dask, subject, missing, rows, save, total):
+def _run_points(dask: Client, subject: Subject, missing: list[Any], rows: list[Row], save: Callable[[], None],
+                total: int) -> list[str]:
     """Append a row for each point; return sentences about problems. Finished rows are saved even after an error."""
     console, problems, saved = Console(stderr=True), [], time.monotonic()
     columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -85,14 +86,14 @@ def _run_points(dask, subject, missing, rows, save, total):
     return problems
 
 
-def _conditions(plan):
+def _conditions(plan: Plan) -> Iterator[str]:
     """Yield the settings that all points share, with their units, without those that are off."""
     for name, field in plan.subject.fields.items():
         if name not in plan.varied and (value := getattr(plan.points[0], name)) not in (0, "", None):
             yield f"{name} {value:g}" if field.kind is float else f"{name} {value}"
 
 
-def _show(console, plan, rows):
+def _show(console: Console, plan: Plan, rows: list[Row]) -> None:
     shown, names = Table(box=None, pad_edge=False), (*plan.varied, *plan.subject.shown)
     for name in names:
         shown.add_column(name, justify="left" if plan.subject.outcomes.get(name) is None

@@ -3,50 +3,38 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from weft.model.settings import fields
+from weft.model.settings import Field, fields
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import Result, Unmeasured
 from weft.model.wan.result import measure as measure_experiment
 
 from . import cards
 
+Row = dict[str, Any]    # settings and results of a point
+
 
 @dataclass(frozen=True)
 class Subject:
-    """Kind of points.
+    """Kind of points."""
 
-    Attributes
-    ----------
-    name, article : str
-        Name in ``--of``; noun for one point, in words.
-    settings, results : type
-        Dataclasses of the settings, with a ValueError of one sentence for impossible ones, and of the results.
-    measure : callable
-        Returns the results of a point. It raises one of ``fails`` with a sentence if there are none.
-    fails : tuple of type
-    shown : tuple of str
-        Results in the table on the terminal.
-    picture : dict
-        Default axes and lines of the picture.
-    """
-
-    name: str
-    article: str
-    settings: type
-    results: type
-    measure: Callable
-    fails: tuple
-    shown: tuple
-    picture: dict
+    name: str                       # in --of
+    article: str                    # noun for one point
+    settings: type                  # dataclass; a ValueError of one sentence for impossible ones
+    results: type                   # dataclass
+    measure: Callable[[Any], Any]   # returns the results of a point, or raises one of `fails` with a sentence
+    fails: tuple[type[Exception], ...]
+    shown: tuple[str, ...]          # results in the table on the terminal
+    picture: dict[str, str]         # default axes and lines
 
     @property
-    def fields(self):
+    def fields(self) -> dict[str, Field]:
         """``{setting: Field}``."""
         return fields(self.settings)
 
     @property
-    def outcomes(self):
+    def outcomes(self) -> dict[str, dataclasses.Field[Any]]:
         """``{result: its dataclass field}``."""
         return {field.name: field for field in dataclasses.fields(self.results)}
 

@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Iterator
+from typing import Any
 
 from distributed import Client, LocalCluster, as_completed
 
-from weft.tb.app.sweep.subject import SUBJECTS
+from weft.tb.app.sweep.subject import SUBJECTS, Subject
 from weft.tb.sim.flow.failure import Failure
 
 CONNECT_S = 10
@@ -16,7 +18,7 @@ class Unreachable(Exception):
     """No response at the scheduler's address."""
 
 
-def point(name, settings):
+def point(name: str, settings: dict[str, Any]) -> dict[str, Any] | str:
     """Return the results of a point of the subject with this name, or a sentence about the reason for their absence."""
     subject = SUBJECTS[name]
     try:
@@ -26,13 +28,8 @@ def point(name, settings):
 
 
 @contextlib.contextmanager
-def client(scheduler, jobs):
-    """Return a context with a Dask client.
-
-    Raises
-    ------
-    Unreachable
-    """
+def client(scheduler: str | None, jobs: int) -> Iterator[Client]:
+    """Return a context with a Dask client. Raises Unreachable."""
     with contextlib.ExitStack() as stack:
         if scheduler is None:
             logging.getLogger("distributed").setLevel(logging.ERROR)
@@ -45,14 +42,8 @@ def client(scheduler, jobs):
         yield dask
 
 
-def results(dask, subject, points):
-    """Yield ``(point, results or sentence)`` of each point of a Subject, in the order of completion.
-
-    Raises
-    ------
-    Failure
-        If a worker fails.
-    """
+def results(dask: Client, subject: Subject, points: list[Any]) -> Iterator[tuple[Any, dict[str, Any] | str]]:
+    """Yield ``(point, results or sentence)`` in the order of completion. Raises Failure if a worker fails."""
     futures = {dask.submit(point, subject.name, dataclasses.asdict(x), pure=False): x for x in points}
     for future in as_completed(futures):
         if future.status != "finished":

@@ -134,6 +134,8 @@ def test_what_is_impossible_is_one_sentence_and_status_2(arguments, words):
     ("[fixed]\nspeed = 1\n", "has no 'speed'"), ('[picture]\nx = "colour"\n', "neither"),
     ("[vary]\nseed = []\n", "no list"), ("of = 3\n", "choose one of"),
     ('of = "cards"\n[fixed]\nscheme = "adamap"\n', "a run of two cards has no 'scheme'"),
+    ("fixed = 3\n", "no table"), ('picture = ["x"]\n', "no table"), ('[picture]\nx = ["loss"]\n', "neither"),
+    ("[picture]\nlog = 3\n", "no list of axes"),
 ])
 def test_a_plan_that_makes_no_sense_is_refused(tmp_path, text, words):
     plan = tmp_path / "plan.toml"
