@@ -35,59 +35,25 @@ PROGRESS_NS = 2_000
 
 @dataclass(frozen=True)
 class Transfer:
-    """Settings of one measurement.
+    """Settings of one measurement."""
 
-    Attributes
-    ----------
-    name : str
-        Suffix of the names of the figures.
-    pmtu : int
-    qps : int
-        Number of QPs, which get the messages in turn.
-    loss : float
-        Fraction of the frames that the link loses in each direction.
-    payload : int
-        Bytes in each direction.
-    senders : str
-        ``"ab"``: both at once; ``"a"``: A to B alone.
-    bar : float or None
-        Required fraction of :func:`limit_gbps`.
-    message_bytes : int
-    window : int
-        Messages in flight per QP.
-    from_byte, to_byte : int
-        Offsets of source and destination in a page.
-    line_gbps : float
-        Rate of the MACs.
-    immediates : int
-        One of this number of messages has an immediate, which consumes a receive of the peer's; 0: only the last one.
-    inline : bool
-        Messages are posted inline.
-    split : bool
-        The hosts split read completions at every 64 bytes.
-    straddle : bool
-        The cards have straddle.
-    mac_clock : bool
-        The cards' MACs have separate clocks, see :mod:`weft.tb.sim.pair.two_hosts`.
-    """
-
-    name: str
+    name: str                           # suffix of the names of the figures
     pmtu: int
-    payload: int
-    senders: str = "ab"
-    bar: float | None = None
+    payload: int                        # bytes in each direction
+    senders: str = "ab"                 # "ab": both at once; "a": A to B alone
+    bar: float | None = None            # required fraction of `limit_gbps`
     message_bytes: int = MESSAGE_BYTES
-    window: int = WINDOW
-    from_byte: int = 0
-    to_byte: int = 0
-    line_gbps: float = mac.BITS_PER_SECOND / 1e9
-    qps: int = 1
-    loss: float = 0.0
-    immediates: int = 0
+    window: int = WINDOW                # messages in flight per QP
+    from_byte: int = 0                  # offset of the source in a page
+    to_byte: int = 0                    # offset of the destination in a page
+    line_gbps: float = mac.BITS_PER_SECOND / 1e9        # rate of the MACs
+    qps: int = 1                        # QPs, which get the messages in turn
+    loss: float = 0.0                   # fraction of the frames that the link loses in each direction
+    immediates: int = 0                 # one of this number of messages consumes a receive; 0: only the last one
     inline: bool = False
-    split: bool = False
-    straddle: bool = False
-    mac_clock: bool = False
+    split: bool = False                 # the hosts split read completions at every 64 bytes
+    straddle: bool = False              # the cards have straddle
+    mac_clock: bool = False             # the cards' MACs have separate clocks, see `weft.tb.sim.pair.two_hosts`
 
     @property
     def build(self):

@@ -53,25 +53,12 @@ CONDITIONS = (f"{CARDS}; both drivers counted, which wait for interrupts, and lo
 
 @dataclass(frozen=True)
 class Stream:
-    """Settings of a stream of small messages on one QP.
-
-    Attributes
-    ----------
-    name : str
-    senders : str
-        ``"ab"``: both at once; ``"a"``: A to B alone.
-    window : int
-        Messages in flight.
-    messages : int
-        Number in each direction.
-    immediates, inline
-        See :class:`~weft.tb.verify.bench.line_rate.Transfer`.
-    """
+    """Settings of a stream of small messages on one QP; see :class:`~weft.tb.verify.bench.line_rate.Transfer`."""
 
     name: str
     senders: str
     window: int = 200
-    messages: int = 1600
+    messages: int = 1600        # in each direction
     immediates: int = 0
     inline: bool = False
 

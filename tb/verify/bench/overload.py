@@ -55,29 +55,14 @@ RATIO, MARGIN, TWICE, JAIN = 0.95, 0.05, 0.001, 0.95
 
 @dataclass(frozen=True)
 class Load:
-    """Settings of messages from A to B.
-
-    Attributes
-    ----------
-    name : str
-    qps : int
-        Number of QPs; each takes the next message when its window allows.
-    window : int
-        Messages in flight, sum over all QPs.
-    messages : int
-        Sum over all QPs.
-    mpps : float or None
-        Rate limit of the path, in million messages per second; None: the line.
-    held : float
-        Fraction of the cycles in which B's host accepts no beat of the card's requests.
-    """
+    """Settings of messages from A to B."""
 
     name: str
-    qps: int = 1
-    window: int = 4000
-    messages: int = 6400
-    mpps: float | None = None
-    held: float = 0.0
+    qps: int = 1                    # each takes the next message when its window allows
+    window: int = 4000              # messages in flight, sum over all QPs
+    messages: int = 6400            # sum over all QPs
+    mpps: float | None = None       # rate limit of the path, in million messages per second; None: the line
+    held: float = 0.0               # fraction of the cycles in which B's host accepts no beat of the card's requests
 
 
 HELD = 0.3

@@ -21,23 +21,12 @@ BELOW = (FunctionalDevice, HostMemory)     # not counted as part of the driver; 
 
 @dataclass
 class Outcome:
-    """Outcome of a number of frames.
-
-    Attributes
-    ----------
-    frames : int
-    failures : list of str
-        Each with the seed of its round.
-    kinds : Counter
-        Frames by the method that made them.
-    drops : Counter
-        Frames that the cards dropped, by reason.
-    """
+    """Outcome of a number of frames."""
 
     frames: int = 0
-    failures: list = field(default_factory=list)
-    kinds: Counter = field(default_factory=Counter)
-    drops: Counter = field(default_factory=Counter)
+    failures: list = field(default_factory=list)        # each with the seed of its round
+    kinds: Counter = field(default_factory=Counter)     # frames by the method that made them
+    drops: Counter = field(default_factory=Counter)     # frames that the cards dropped, by reason
 
 
 class Round(Fuzzing):

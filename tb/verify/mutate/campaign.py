@@ -65,21 +65,11 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Fate:
-    """Outcome of a mutant.
+    """Outcome of a mutant."""
 
-    Attributes
-    ----------
-    killed_by : str
-        The test that detected the fault; empty if the mutant survived.
-    problem : str
-        Message of the test.
-    seconds : float
-        Processor time of all simulations.
-    """
-
-    killed_by: str
-    problem: str
-    seconds: float
+    killed_by: str      # the test that detected the fault; empty if the mutant survived
+    problem: str        # message of the test
+    seconds: float      # processor time of all simulations
 
 
 def designs(targets):

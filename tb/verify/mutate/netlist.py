@@ -35,41 +35,22 @@ class YosysFailed(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """Module of a netlist.
+    """Module of a netlist."""
 
-    Attributes
-    ----------
-    file : str
-        File of its class, relative to the project; empty if unknown.
-    cells : int
-    digest : str
-        Digest of its text without the lines of source.
-    likeness : str
-        See :func:`likeness`.
-    """
-
-    file: str
+    file: str           # file of its class, relative to the project; empty if unknown
     cells: int
-    digest: str
-    likeness: str
+    digest: str         # of its text without the lines of source
+    likeness: str       # see `likeness`
 
 
 @dataclass(frozen=True)
 class Netlist:
-    """Design as cells, in ``folder/design.il``.
-
-    Attributes
-    ----------
-    parts : dict
-        Module name: :class:`Part`.
-    digest : str
-        Digest of the whole text, without the lines of source.
-    """
+    """Design as cells, in ``folder/design.il``."""
 
     folder: Path
     top: str
-    digest: str
-    parts: dict = field(repr=False)
+    digest: str                         # of the whole text, without the lines of source
+    parts: dict = field(repr=False)     # `Part` by name of the module
 
 
 @dataclass(frozen=True)

@@ -26,25 +26,13 @@ class NotRecorded(Exception):
 
 @dataclass(frozen=True)
 class Simulation:
-    """Call of :func:`weft.tb.sim.flow.simulate.simulate` by a test.
+    """Call of :func:`weft.tb.sim.flow.simulate.simulate` by a test, with some of its arguments."""
 
-    Attributes
-    ----------
-    test : str
-        pytest's name of the test.
-    rtlil : str
-        Digest of the elaborated design; :func:`rtlil_of` returns the text.
-    top, sim, tests, env
-        As passed to ``simulate``.
-    module : str
-        The module with the cases.
-    """
-
-    test: str
-    rtlil: str
+    test: str       # pytest's name of the test
+    rtlil: str      # digest of the elaborated design; `rtlil_of` returns the text
     top: str
     sim: str
-    module: str
+    module: str     # the module with the cases
     tests: str | None
     env: tuple
 

@@ -19,20 +19,11 @@ FIRST_FAILURE = {"COCOTB_MAX_FAILURES": "1"}    # the first failure decides
 
 @dataclass(frozen=True)
 class Run:
-    """Outcome of a simulation.
-
-    Attributes
-    ----------
-    test : str
-    seconds : float
-        Processor time including the build.
-    problem : str
-        First line of the test's message; empty if it passed.
-    """
+    """Outcome of a simulation."""
 
     test: str
-    seconds: float
-    problem: str
+    seconds: float      # processor time including the build
+    problem: str        # first line of the test's message; empty if it passed
 
 
 def replay(verilog, simulations, seed, limits):

@@ -14,22 +14,12 @@ WIRES = ("hdl/card.py", "hdl/ring/rings.py", "hdl/table/tables.py", "hdl/board/u
 
 @dataclass(frozen=True)
 class Target:
-    """Design in which faults are made.
+    """Design in which faults are made."""
 
-    Attributes
-    ----------
-    room, name : str
-        Subsystem; name of the target in it.
-    files : tuple
-        Files whose modules get the faults.
-    tests : tuple
-        pytest's names, fast ones first. All tests simulate the same design.
-    """
-
-    room: str
+    room: str           # subsystem
     name: str
-    files: tuple
-    tests: tuple
+    files: tuple        # files whose modules get the faults
+    tests: tuple        # pytest's names, fast ones first; all tests simulate the same design
 
 
 def _in(folder, *names):

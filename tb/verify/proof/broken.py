@@ -3,30 +3,19 @@
 import importlib.util
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
 
 
 @dataclass
 class Broken:
-    """Changes of a text that a check must detect.
+    """Changes of a text that a check must detect."""
 
-    Parameters
-    ----------
-    specs : type or tuple of type
-        Specification that contains the check, or several.
-    check : str
-        Name of the check.
-    changes : list of (str, str)
-        Old text, new text; or one such pair.
-    of : type or function, optional
-        Class whose file is changed, if it is a part of the block; or a function that adds a part.
-    """
-    specs: type | tuple
+    specs: type | tuple         # specification that contains the check, or several
     check: str
-    changes: list
-    of: type | FunctionType | None = field(default=None)
+    changes: list               # (old text, new text), or one such pair
+    of: type | FunctionType | None = None       # class whose file is changed, or function, if it is a part of the block
 
     def __post_init__(self):
         self.specs = self.specs if isinstance(self.specs, tuple) else (self.specs,)

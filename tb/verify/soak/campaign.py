@@ -28,23 +28,13 @@ def digest():
 
 @dataclass
 class Soak:
-    """Sum of the results of many runs.
-
-    Attributes
-    ----------
-    runs, cycles, completed : int
-        ``completed`` is the number of completed requests with correct data.
-    met : Counter
-        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
-    failures : list of str
-        Each with its seed, and the command that repeats it.
-    """
+    """Sum of the results of many runs."""
 
     runs: int = 0
     cycles: int = 0
-    completed: int = 0
-    met: Counter = field(default_factory=Counter)
-    failures: list = field(default_factory=list)
+    completed: int = 0                                  # requests with correct data
+    met: Counter = field(default_factory=Counter)       # counts of `BINS`
+    failures: list = field(default_factory=list)        # each with its seed, and the command that repeats it
 
     def add(self, found):
         self.runs += 1
