@@ -19,21 +19,9 @@ SILENCE_NS = 1_000_000     # a transfer without a completion for this time has f
 
 
 class Lab(RtlPair):
-    """Two cards brought up for measurements, and the figures measured on them.
+    """Two cards brought up for measurements, and the ``figures`` measured on them.
 
-    Parameters
-    ----------
-    dut
-    settings : dict
-    host : HostConfig, optional
-    straddle : bool
-        Setting of the cards (``CardParams.straddle``).
-
-    Attributes
-    ----------
-    figures : dict
-    ring_log2 : dict of side
-        Logarithms of the rings' depths, see ``ContextConfig``.
+    ``ring_log2`` has the logarithms of the rings' depths by side, see ``ContextConfig``.
     """
 
     def __init__(self, dut, settings, host=None, straddle=False):

@@ -35,20 +35,9 @@ def jain(parts):
 
 
 class Contest:
-    """QPs that compete for the line.
+    """QPs that compete for the line: each has a message length in bytes, ``sizes``, and gets ``parts`` payload bytes.
 
-    Parameters
-    ----------
-    sizes : list of int
-        Message length of each QP in bytes.
-    losses : dict
-        Probability that a data packet is lost, by number of the QP.
-    seed : int
-
-    Attributes
-    ----------
-    parts : list of int
-        Payload bytes of each QP.
+    ``losses`` holds the probability that a data packet is lost, by number of the QP.
     """
 
     def __init__(self, sizes, losses=None, *, seed=1, measured_ns=MEASURED_NS):

@@ -51,13 +51,7 @@ GROWTH = 64                            # allowed growth of a collection in entri
 
 
 class Battle:
-    """Both cards, the honest pair, the victim, and the findings.
-
-    Attributes
-    ----------
-    false, wrong, grown : int
-    drops : dict of kind to Counter
-    """
+    """Both cards, the honest pair, the victim, and the findings."""
 
     def __init__(self, pair, payload, rng):
         self.pair, self.payload, self.rng = pair, payload, rng

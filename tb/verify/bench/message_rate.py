@@ -180,14 +180,7 @@ async def messages(dut):
 def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress, seed=1):
     """Run the bench; return its figures: ``"large"`` if selected, and those of each stream by name.
 
-    Parameters
-    ----------
-    deep : bool
-        Use cards that read as far ahead as the real sizes.
-    straddle : bool
-        Use cards with straddle.
-    ring_log2 : (int, int)
-        Logarithms of the rings' depths, of A and B.
+    Cards of ``deep`` read as far ahead as the real sizes; ``ring_log2`` has the rings' depths of A and B.
     """
     card = preset(PRESET).with_(straddle=straddle, **(DEEP if deep else {}))
     settings = {"streams": [vars(stream) for stream in streams], "large": large, "straddle": straddle,

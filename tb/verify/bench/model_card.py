@@ -38,21 +38,8 @@ LIMIT_NS = 1 << 50
 class Haul:
     """Transfer by writes over a lossy line of 100 Gb/s, from one timed card to another.
 
-    Parameters
-    ----------
-    size : int
-        Bytes to write, a multiple of ``MESSAGE_BYTES``.
-    loss : float
-        Loss in the direction of the data.
-    rtt_ns : int
-    pmtu : int
-    progress : path or None
-
-    Attributes
-    ----------
-    samples : list of (time in ns, bytes in place, new packets sent)
-    seconds : float
-        Processor time of the transfer.
+    ``size`` is the number of bytes, a multiple of ``MESSAGE_BYTES``, and ``loss`` the loss in their direction.
+    Attribute ``samples`` has tuples (time in ns, bytes in place, new packets sent), ``seconds`` the processor time.
     """
 
     def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None):

@@ -200,10 +200,7 @@ async def overload(dut):
 def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
     """Run the bench; return the figures of each load by name, those of the sweep under ``<name> <part>``.
 
-    Parameters
-    ----------
-    reports_log2 : int
-        Logarithm of the depth of B's report ring.
+    ``reports_log2`` is the logarithm of the depth of B's report ring.
     """
     settings = {"loads": [asdict(load) for load in loads], "reports_log2": reports_log2, "progress": str(progress)}
     return run_cards(preset(PRESET).with_(**DEEP), __file__, settings, seed=seed)

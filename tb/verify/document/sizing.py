@@ -38,11 +38,7 @@ def prefetch(node_ns, read_ns=READ_NS):
 
     A read returns as many blocks as there was space for when it was issued, and one read is outstanding at a time.
     During the read the matcher uses the nodes of earlier reads; the result exceeds the requirement by at most one node.
-
-    Returns
-    -------
-    (int, int, int) or None
-        None: no depth hides the reads, since a read returns at most 4 blocks.
+    It is None if no depth hides the reads, since a read returns at most 4 blocks.
     """
     for blocks in range(1, LINES + 1):
         reading = read_ns + (LOOK_CYCLES + 5 * (blocks - 1)) * CLOCK_PERIOD_NS

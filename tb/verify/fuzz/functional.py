@@ -30,12 +30,7 @@ class Outcome:
 
 
 class Round(Fuzzing):
-    """Round of fuzzing.
-
-    Parameters
-    ----------
-    seed : hashable
-    """
+    """Round of fuzzing."""
 
     def __init__(self, seed):
         pair = make_pair(seed=seed)
@@ -45,16 +40,9 @@ class Round(Fuzzing):
         self.prepare()
 
     def run(self, frames):
-        """Fuzz with ``frames`` frames.
+        """Fuzz with ``frames`` frames; raise an exception if they cause one, or have another effect.
 
-        Returns
-        -------
-        (Counter, Counter)
-            Frames by the method that made them; frames that the cards dropped, by reason.
-
-        Raises
-        ------
-        AssertionError, or any exception that the frames cause
+        Return counters of the frames by the method that made them, and of those that the cards dropped, by reason.
         """
         pair = self.pair
         before = [sizes(context, BELOW) for context in pair.contexts]
@@ -77,19 +65,9 @@ class Round(Fuzzing):
 
 
 def fuzz(frames, seed, tell=lambda done: None):
-    """Fuzz in rounds of :data:`ROUND` frames.
+    """Fuzz in rounds of :data:`ROUND` frames, round ``k`` with seed ``<seed>/<k>``; return the :class:`Outcome`.
 
-    Parameters
-    ----------
-    frames : int
-    seed : hashable
-        Round ``k`` has the seed ``<seed>/<k>``.
-    tell : callable(int)
-        Receives the number of frames done so far.
-
-    Returns
-    -------
-    Outcome
+    ``tell`` receives the number of frames done so far.
     """
     outcome, number = Outcome(), 0
     while outcome.frames < frames:

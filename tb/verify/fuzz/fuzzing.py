@@ -25,22 +25,9 @@ REST = 40                    # steps after the last frame
 class Fuzzing:
     """Endpoints of both hosts, and the victims of the round. The methods block; all must be called from one thread.
 
-    Parameters
-    ----------
-    pair : Pair
-    rng : random.Random
-    step : callable()
-        Advances time.
-    receive : callable(side, frame)
-        Passes a frame to the card of a side.
-    burst : int
-        Frames for each card between two calls of ``settle``.
-    settle : callable()
-        Waits until the cards have taken the frames.
-    victim_timeout : int
-        Time-out of the victims, in the encoding of the verbs.
-    attributes
-        Attributes of the honest connection.
+    ``step()`` advances time, ``receive(side, frame)`` passes a frame to a card, and after ``burst`` frames for each
+    card ``settle()`` waits until the cards have taken them. ``victim_timeout`` is in the encoding of the verbs;
+    ``attributes`` are those of the honest connection.
     """
 
     def __init__(self, pair, rng, *, step, receive, settle, burst, victim_timeout, **attributes):

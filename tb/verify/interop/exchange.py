@@ -47,13 +47,7 @@ class Remote:
 
 
 class Talk:
-    """Orders to the guest, with progress of the back end in between.
-
-    Parameters
-    ----------
-    world : object
-        Back end with ``guest`` and ``step()``.
-    """
+    """Orders to the guest, with progress of the back end, which has ``guest`` and ``step()``, in between."""
 
     SENT_S = 300
 
@@ -114,15 +108,8 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
                   guest_timeout=16):
     """Run every operation between the software endpoint and rxe, in both directions; return a sentence.
 
-    Parameters
-    ----------
-    world : SoftWorld or CardWorld
-    length : int
-        Bytes of a WRITE and of a READ.
-    sends : tuple of int
-        Bytes of the SENDs.
-    timeout, guest_timeout : int
-        In the encoding of the verbs.
+    ``length`` is that of a WRITE and of a READ, ``sends`` those of the SENDs, in bytes; the time-outs are in the
+    encoding of the verbs.
     """
     rng, talk, soft = random.Random(seed), Talk(world), world.soft
     cq, mr = CQ(soft, 256), SoftMR(PD(soft), 4 * length + 65_536, ALL)

@@ -36,11 +36,8 @@ def _free_number():
 def start():
     """Start QEMU; return the process and the TCP ports of the guest's first network card and of its console.
 
-    KVM is not used, so that the guest runs on every host of QEMU. The guest's clock is real time.
-
-    Raises
-    ------
-    NoQemu, NoPackage, NoImage
+    KVM is not used, so that the guest runs on every host of QEMU. The guest's clock is real time. Raises NoQemu,
+    NoPackage or NoImage if something is missing.
     """
     if shutil.which(QEMU) is None:
         raise NoQemu(f"{QEMU} is not installed; on Debian: apt-get install qemu-system-x86")
@@ -58,19 +55,8 @@ def start():
 class Guest:
     """Connection to a guest, held by one program at a time.
 
-    Parameters
-    ----------
-    numbers : (int, int)
-        TCP ports from :func:`start`.
-    process : subprocess.Popen or None
-        QEMU, if this program started it; :meth:`close` ends it.
-
-    Attributes
-    ----------
-    port : QemuSocketPort
-        Port of the guest's first network card.
-    told : list of str
-        Lines that the guest printed to its console.
+    ``numbers`` are the TCP ports from :func:`start`, and ``process`` is QEMU, if this program started it. ``port`` is
+    the port of the guest's first network card; ``told`` has the lines that the guest printed to its console.
     """
 
     def __init__(self, numbers, process=None):

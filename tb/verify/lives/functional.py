@@ -20,13 +20,7 @@ STALE = tuple(f"drop_{reason.name.lower()}" for reason in (abi.Reason.UNKNOWN_QP
 
 
 class NodeLives(HostSide):
-    """Card, driver and the peers of some QPs.
-
-    Parameters
-    ----------
-    seed, options
-        As for :class:`~weft.tb.verify.lives.host_side.HostSide`.
-    """
+    """Card, driver and the peers of some QPs."""
 
     window_bits, builder_slots = 64, 4
 

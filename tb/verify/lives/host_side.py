@@ -62,23 +62,10 @@ TEST = preset("test")
 
 
 class HostSide:
-    """Driver and the peers of some QPs.
+    """Driver and the peers of some QPs, with extents of ``blocks`` blocks.
 
-    Parameters
-    ----------
-    seed : hashable
-    qps : int
-    blocks : int
-        Blocks of an extent.
-    max_extents : int
-    params : CardParams
-        Parameters of the card.
-
-    Attributes
-    ----------
-    sums : Counter
-        Events by name. ``stale_accepts`` counts reports that the driver assigns to a QP of another incarnation; the
-        harness of a card adds the stale packets and reads that the card accepts.
+    ``sums`` counts events by name. ``stale_accepts`` are reports that the driver assigns to a QP of another
+    incarnation; the harness of a card adds the stale packets and reads that the card accepts.
     """
 
     def __init__(self, *, seed=0, qps=6, blocks=16, max_extents=3, params=TEST):

@@ -70,13 +70,7 @@ class RoomQp(HostQp):
 class RoomLives(HostSide):
     """Harness of the Adamap subsystem.
 
-    Parameters
-    ----------
-    dut
-    forgetful : bool
-        Model a card that assigns every retransmission to the present incarnation of its QPN.
-    seed, options
-        As for :class:`~weft.tb.verify.lives.host_side.HostSide`.
+    ``forgetful`` models a card that assigns every retransmission to the present incarnation of its QPN.
     """
 
     def __init__(self, dut, *, forgetful=False, seed=0, **options):

@@ -166,13 +166,7 @@ def proof(mutant):
 
 
 def baseline(design, seed):
-    """Return limits of processor time by test, from a run of the sound netlist.
-
-    Raises
-    ------
-    BaselineFails
-        If a test fails on the sound netlist.
-    """
+    """Return limits of processor time by test, from a run of the sound netlist; raise BaselineFails if a test fails."""
     key = _key(design, f"sound {seed}")
     kept = KEPT / "fates" / f"{key}.json"
     with locked(kept.with_suffix(".lock")):

@@ -82,22 +82,12 @@ class Mutation:
 
 
 def yosys(where, script, seconds=600):
-    """Run Yosys in folder ``where`` with a limit of ``seconds`` of processor time; return its output.
-
-    Raises
-    ------
-    YosysFailed
-    """
+    """Run Yosys in folder ``where`` with a limit of ``seconds`` of processor time; return its output."""
     return limited(tool.yosys(script), where, seconds)
 
 
 def limited(command, where, seconds):
-    """Run a command of :mod:`weft.tb.sim.synth.yosys` with the same limit; return its output.
-
-    Raises
-    ------
-    YosysFailed
-    """
+    """Run a command of :mod:`weft.tb.sim.synth.yosys` with such a limit; return its output, or raise YosysFailed."""
     with subprocess.Popen(command, cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as process:
         resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))

@@ -40,15 +40,8 @@ class Simulation:
 def record(keys, where):
     """Store the :class:`Simulation` of tests, and their designs, in folder ``where``.
 
-    Parameters
-    ----------
-    keys : dict
-        Maps pytest's name of a test to a key, with which :func:`is_recorded` compares.
-
-    Raises
-    ------
-    NotRecorded
-        If a test is not found or simulates nothing.
+    ``keys`` maps pytest's name of a test to a key, with which :func:`is_recorded` compares. Raises NotRecorded if a
+    test is not found or simulates nothing.
     """
     where.mkdir(parents=True, exist_ok=True)
     for test in keys:

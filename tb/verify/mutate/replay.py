@@ -27,14 +27,9 @@ class Run:
 
 
 def replay(verilog, simulations, seed, limits):
-    """Run ``simulations`` in order, up to the first failure; yield a :class:`Run` for each.
+    """Run ``simulations`` with a Verilog text, in order, up to the first failure; yield a :class:`Run` for each.
 
-    Parameters
-    ----------
-    verilog : str
-        Verilog text, used instead of the design.
-    limits : dict
-        Seconds of processor time by test.
+    ``limits`` has seconds of processor time by test.
     """
     for simulation in simulations:
         limit = limits[simulation["test"]]

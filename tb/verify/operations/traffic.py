@@ -110,20 +110,8 @@ class End:
 class Traffic:
     """Two connected cards under random operations.
 
-    Parameters
-    ----------
-    contexts : list of Context
-        Contexts of both cards.
-    pause : callable(ns)
-        Advances time.
-    seed : hashable
-    qps : int
-        Half of them share receives.
-    longest : int
-        Bytes of the longest message.
-    arena : int
-        Bytes of memory at each end.
-    mtus : list of MTU
+    ``pause(ns)`` advances time. Half of the QPs share receives; ``longest`` is the length of the longest message,
+    ``arena`` that of the memory at each end, in bytes.
     """
 
     def __init__(self, contexts, pause, seed, *, qps, longest, arena, mtus=tuple(MTU)):

@@ -99,11 +99,7 @@ def one(pair, rng, late):
 def campaign(count, seed, library, progress=lambda done: None):
     """Kill ``count`` programs; return a counter of the outcomes of :func:`one`.
 
-    Raises
-    ------
-    AssertionError
-        If resources are left, or another program got another error or none.
-    NoNamespaces
+    Raises AssertionError if resources are left, or another program got another error or none; or NoNamespaces.
     """
     rng, found = random.Random(seed), Counter()
     with tempfile.TemporaryDirectory(prefix="weft-kills-") as folder, namespaces() as spaces, \

@@ -90,12 +90,7 @@ class RawClient:
             raise Gone from None
 
     def hear(self):
-        """Receive a response; return (ANSWER, its body, file descriptors).
-
-        Raises
-        ------
-        Gone
-        """
+        """Receive a response; return (ANSWER, its body, file descriptors), or raise :class:`Gone`."""
         for _ in range(TURNS_MAX):
             try:
                 data, files, *_ = socket.recv_fds(self.socket, MESSAGE_BYTES_MAX, FILES_MAX)
@@ -110,12 +105,7 @@ class RawClient:
         raise AssertionError("no answer")
 
     def call(self, opcode, *, tail=b"", files=(), **fields):
-        """Send a request; return (fields of the response, file descriptors).
-
-        Raises
-        ------
-        Refused, Gone
-        """
+        """Send a request; return (fields of the response, file descriptors), or raise Refused or Gone."""
         asked, answered = MESSAGES[opcode]
         self.say(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
         head, body, out = self.hear()

@@ -31,10 +31,7 @@ class Broken:
 def mutant(block, *changes):
     """Return a faulty copy of a class or function; each ``(old, new)`` replaces a text that occurs once in its file.
 
-    Raises
-    ------
-    ValueError
-        If a text is missing or occurs more than once: the mutation must be rewritten.
+    Raises ValueError if a text is missing or occurs more than once: the mutation must be rewritten.
     """
     module = sys.modules[block.__module__]
     text = getattr(block, "mutated_text", None) or Path(module.__file__).read_text()

@@ -35,14 +35,8 @@ class Spec(wiring.Component):
     """Block with free inputs, assumptions, checks and covers. Subclasses implement :meth:`specify`.
 
     A property counts only while every assumption has held since the start. The clock domain has no reset: the run
-    starts in the registers' initial state, except those named by :meth:`start_anywhere`.
-
-    Parameters
-    ----------
-    block : type, optional
-        Class of the block, for its faulty copies.
-    replaced : dict of type to type
-        Classes of parts of the block, or functions that add parts, with their replacements, for faulty copies, too.
+    starts in the registers' initial state, except those named by :meth:`start_anywhere`. Faulty copies have another
+    class ``block``; ``replaced`` maps classes of parts of the block, or functions that add parts, to replacements.
     """
 
     name = None

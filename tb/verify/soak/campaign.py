@@ -84,17 +84,8 @@ class Kept:
 def crew(scheduler=None, jobs=1):
     """Yield an executor and the number of runs to keep outstanding; wait for all of them at the end.
 
-    Parameters
-    ----------
-    scheduler : str or None
-        Address of a Dask scheduler whose workers see this checkout; without it, ``jobs`` threads, each of which waits
-        for a simulator.
-    jobs : int
-
-    Raises
-    ------
-    ImportError
-        If a scheduler is given and Dask is not installed.
+    ``scheduler`` is the address of a Dask scheduler whose workers see this checkout (ImportError without Dask); without
+    it, the executor has ``jobs`` threads, each of which waits for a simulator.
     """
     if scheduler is None:
         with ThreadPoolExecutor(jobs) as executor:
@@ -108,13 +99,9 @@ def crew(scheduler=None, jobs=1):
 
 def soak(*, cycles, first_seed=1, run_cycles=CYCLES, over=lambda: False, tell=lambda so_far: None, run=run_one,
          kept=None, **workers):
-    """Run seed after seed until ``cycles`` cycles have been simulated or ``over()`` holds.
+    """Run seed after seed until ``cycles`` cycles have been simulated or ``over()`` holds; return the :class:`Soak`.
 
     ``workers`` are the arguments of :func:`crew`.
-
-    Returns
-    -------
-    Soak
     """
     kept, total = kept or Kept(run_cycles), Soak()
     seeds, under_way = itertools.count(first_seed), set()

@@ -23,32 +23,13 @@ OPENING, CONNECTING, RUNNING, CLOSING, CLOSED = range(5)
 class Lane:
     """Lane of traffic; it advances by one step at a time, from the thread of either side.
 
-    Parameters
-    ----------
-    number : int
-    contexts : dict of side
-    rng : random.Random
-    met : Counter
-        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
-    eager : tuple of float
-        Each incarnation draws from these its probability of posting a request when it may.
-    harm : str or None
-        :data:`FAILURES`: a hazard makes the QPs fail, and they are opened again. :data:`FORGERIES`: responses are also
-        forged, so that a completion with success does not imply that the data arrived.
-    life_ns : callable() -> float or None
-        Returns the duration of an incarnation. The last incarnation ends after all its requests, the others under
-        traffic.
+    Each incarnation draws from ``eager`` its probability of posting a request when it may, and lasts ``life_ns()``; the
+    last one ends after all its requests, the others under traffic. ``harm`` is :data:`FAILURES` if a hazard makes the
+    QPs fail, which are opened again, and :data:`FORGERIES` if responses are also forged, so that a completion with
+    success does not imply that the data arrived. ``met`` has counts of :data:`~weft.tb.verify.soak.bins.BINS`.
 
-    Attributes
-    ----------
-    completed : int
-        Successful requests whose data was compared.
-    refused : int
-        Memory regions that the card rejected.
-    excused : bool
-        The present incarnation may fail, because its card had an outage.
-    registering : bool
-        A memory region is being registered.
+    ``completed`` counts successful requests whose data was compared, ``refused`` memory regions that the card rejected.
+    An ``excused`` incarnation may fail, because its card had an outage.
     """
 
     def __init__(self, number, contexts, rng, met, *, eager, harm=None, life_ns=lambda: None):

@@ -34,13 +34,7 @@ FRAGILE = 0            # number of the lane that hazards make fail: the first
 
 
 class Run:
-    """Run of a :class:`~weft.tb.verify.soak.plan.Plan`.
-
-    Attributes
-    ----------
-    met : Counter
-        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
-    """
+    """Run of a :class:`~weft.tb.verify.soak.plan.Plan`; ``met`` has the counts of its bins."""
 
     def __init__(self, dut, plan):
         self.plan, self.rng, self.met = plan, random.Random(f"soak {plan.seed}"), Counter()
@@ -222,10 +216,7 @@ async def soak(dut):
 def run(seed, cycles=CYCLES, hazards=None):
     """Simulate the run of a seed, with ``hazards`` instead of those of its plan if they are given.
 
-    Returns
-    -------
-    dict
-        ``seed``, ``cycles``, ``met``, ``hazards``, ``completed``, ``seconds``; or ``seed`` and the reason ``failed``.
+    Return ``seed``, ``cycles``, ``met``, ``hazards``, ``completed`` and ``seconds``; or ``seed`` and why it ``failed``.
     """
     began = time.monotonic()
     try:
