@@ -14,18 +14,22 @@ class Broken:
 
     specs: type | tuple         # specification that contains the check, or several
     check: str
-    changes: list               # (old text, new text), or one such pair
+    changes: list               # (old text, new text)
     of: type | FunctionType | None = None       # class whose file is changed, or function, if it is a part of the block
 
     def __post_init__(self):
         self.specs = self.specs if isinstance(self.specs, tuple) else (self.specs,)
-        self.changes = [self.changes] if isinstance(self.changes, tuple) else self.changes
 
     def spec(self, spec):
         """Return the specification of the faulty copy."""
         if self.of is None:
             return spec(mutant(spec.block, *self.changes))
         return spec(replaced={self.of: mutant(self.of, *self.changes)})
+
+
+def broken(specs, faults):
+    """Return a :class:`Broken` for each fault: (check, old text, new text), or also the changed part of the block."""
+    return [Broken(specs, check, [(old, new)], *of) for check, old, new, *of in faults]
 
 
 def mutant(block, *changes):
@@ -39,10 +43,10 @@ def mutant(block, *changes):
         if text.count(old) != 1:
             raise ValueError(f"{module.__name__} holds {text.count(old)} times {old!r}")
         text = text.replace(old, new)
-    broken = importlib.util.module_from_spec(importlib.util.spec_from_loader(module.__name__, None))
-    broken.__package__, broken.__file__ = module.__package__, module.__file__
-    exec(compile(text, f"{module.__file__} (mutant)", "exec"), broken.__dict__)
-    result = getattr(broken, block.__name__)
+    faulty = importlib.util.module_from_spec(importlib.util.spec_from_loader(module.__name__, None))
+    faulty.__package__, faulty.__file__ = module.__package__, module.__file__
+    exec(compile(text, f"{module.__file__} (mutant)", "exec"), faulty.__dict__)
+    result = getattr(faulty, block.__name__)
     result.mutated_text = text
     return result
 

@@ -177,4 +177,4 @@ def start_at_rest(spec, m, w):
         if sane is told:
             sane = [(w.asked_qpn != q) | one for q, one in enumerate(told)]
         spec.check(f"at rest, {name}", ~w.resting | Cat(Value.cast(s).any() for s in sane).all(),
-                   bound=spec.depth, seconds=900, given=given)
+                   given=given)
