@@ -8,7 +8,7 @@ import itertools
 import random
 from collections import Counter
 
-from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.verbs.wr import SendWR
 from weft.hdl.contract import wire
 from weft.tb.sim.flow.figures import Row
@@ -72,9 +72,7 @@ class Contest:
 
     def _post(self, qp, size):
         a, b = self.pair.hosts
-        wr = SendWR(0, WROpcode.RDMA_WRITE, sg=[a.sge(0, size)], send_flags=SendFlags.SIGNALED)
-        wr.set_wr_rdma(b.mr.rkey, b.mr.buf)
-        qp.post_send(wr)
+        qp.post_send(SendWR(0, WROpcode.RDMA_WRITE, sg=[a.sge(0, size)], rkey=b.mr.rkey, remote_addr=b.mr.buf))
 
     def _run(self, ns):
         """Run for ``ns``, and replace each completed message by a new one."""

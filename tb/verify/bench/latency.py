@@ -82,10 +82,9 @@ async def ping(lab, ends, flags):
 
 
 def give(endpoint, offer, times, flags):
-    wr = SendWR(num_sge=1, sg=[SGE(endpoint.mr.buf, PING_BYTES, endpoint.mr.lkey)],
-                opcode=WROpcode.RDMA_WRITE_WITH_IMM, send_flags=SendFlags.SIGNALED | flags)
-    wr.set_wr_rdma(offer.rkey, offer.va)
-    endpoint.qps[0].post_send(wr)
+    endpoint.qps[0].post_send(SendWR(
+        opcode=WROpcode.RDMA_WRITE_WITH_IMM, sg=[SGE(endpoint.mr.buf, PING_BYTES, endpoint.mr.lkey)],
+        send_flags=SendFlags.SIGNALED | flags, rkey=offer.rkey, remote_addr=offer.va))
     wc, = endpoint.cq.wait(1, SILENCE_NS)
     assert wc.status is WCStatus.SUCCESS, wc
     times["acknowledged"] = endpoint.context.device.now_ns()

@@ -131,11 +131,9 @@ def exchange(endpoint, offer, job, sends, receives):
             qp = next(qp for qp in turns if free[qp.qp_num])
             at = todo.popleft()
             length = min(job.message_bytes, job.payload - at)
-            wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(source + at, length, endpoint.mr.lkey)],
-                        opcode=WROpcode.RDMA_WRITE_WITH_IMM if last(len(todo)) else WROpcode.RDMA_WRITE,
-                        send_flags=flags, imm_data=1)
-            wr.set_wr_rdma(offer.rkey, destination + at)
-            qp.post_send(wr)
+            qp.post_send(SendWR(at, WROpcode.RDMA_WRITE_WITH_IMM if last(len(todo)) else WROpcode.RDMA_WRITE,
+                                sg=[SGE(source + at, length, endpoint.mr.lkey)], send_flags=flags, imm_data=1,
+                                rkey=offer.rkey, remote_addr=destination + at))
             free[qp.qp_num] -= 1
 
     post()

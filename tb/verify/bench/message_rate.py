@@ -21,8 +21,7 @@ import cocotb
 from cocotb.task import bridge
 from cocotb.triggers import gather
 
-from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
-from weft.driver.terms.enums import MTU
+from weft.driver.application.file_transfer import post_receives, receive_file, send_file
 from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import FrameKind
 from weft.tb.sim.flow.bench import given, leave
@@ -81,6 +80,17 @@ DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways
                 Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1),
                 Stream("inline", "a", DEEP_WINDOW, DEEP_MESSAGES, inline=True))
 STRADDLE_STREAMS = tuple(replace(stream, name=f"{stream.name}_straddle") for stream in DEEP_STREAMS[:2])
+# Name of the figure, stream, bar, conditions.
+RATES = (
+    ("tx_message_rate", "tx", TX_MPPS, "one way"),
+    ("rx_message_rate", "rx_64", TX_MPPS, "one way, a receive completes per 64 messages"),
+    ("rx_message_rate_each", "rx_each", RX_EACH_MPPS, "one way, a receive completes with each"),
+    ("message_rate_both_ways", "both_ways", BOTH_WAYS_MPPS, "each way, both at once"),
+    ("tx_message_rate_straddle", "tx_straddle", TX_MPPS, "one way, PCIe blocks with straddle"),
+    ("message_rate_both_ways_straddle", "both_ways_straddle", BOTH_WAYS_MPPS,
+     "each way, both at once, PCIe blocks with straddle"),
+    ("inline_tx_message_rate", "inline", INLINE_MPPS, "one way, inline"),
+)
 
 
 class MessageLab(Lab):
@@ -106,13 +116,9 @@ class MessageLab(Lab):
         """Transfer a file in large messages over several QPs."""
         self.tell("large messages")
         length = LARGE_BYTES * LARGE_QPS * LARGE_PER_QP
-        ends = {side: await bridge(Endpoint)(self.contexts[side], length, qps=LARGE_QPS, window=LARGE_WINDOW)
-                for side in SIDES}
-        for side in SIDES:
-            await bridge(ends[side].connect)(ends[PEER[side]].connections, path_mtu=MTU.MTU_4096)
+        ends = await self.join(length, 4096, LARGE_WINDOW, LARGE_QPS)
         data = os.urandom(length)
         ends["a"].mr.write(data)
-        await bridge(post_receives)(ends["b"])
         self.clear()
         sent, _ = await gather(
             bridge(lambda: send_file(ends["a"], ends["b"].offer, message_bytes=LARGE_BYTES, timeout_ns=SILENCE_NS))(),
@@ -132,7 +138,7 @@ class MessageLab(Lab):
         for _ in range(stream.receives - 1):
             for side in SIDES:
                 await bridge(post_receives)(ends[side])
-        meters, over = [], []
+        meters, over, messages = [], [], stream.messages * len(job.senders)
         links = [self.env.link(f"{side}_to_{PEER[side]}").impairments.counters for side in job.senders]
         before = sum(link.sent[FrameKind.RETX] for link in links)
         data = {side: os.urandom(job.payload) for side in job.senders}
@@ -144,7 +150,7 @@ class MessageLab(Lab):
             meters += [sent, placed]
             over.append(end)
         self.clear()
-        reads = [self.env.host(side).reads for side in job.senders]
+        reads = sum(self.env.host(side).reads for side in job.senders)
         await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
                                         PEER[side] in job.senders) for side in SIDES])
         for end in over:
@@ -154,10 +160,9 @@ class MessageLab(Lab):
         assert all(meter.total == job.payload for meter in meters), "packets were sent twice"
         again = sum(link.sent[FrameKind.RETX] for link in links) - before
         rate = min(steady_gbps(meters)) / (8 * SMALL_BYTES) * 1000
-        read = sum(self.env.host(side).reads - before for side, before in zip(job.senders, reads, strict=True))
-        self.figures[stream.name] = self.count(stream.messages * len(job.senders)) | {
-            "mpps": rate, "again": again / (stream.messages * len(job.senders)),
-            "reads": read / (stream.messages * len(job.senders))}
+        read = sum(self.env.host(side).reads for side in job.senders) - reads
+        self.figures[stream.name] = self.count(messages) | {
+            "mpps": rate, "again": again / messages, "reads": read / messages}
         for end in ends.values():
             await bridge(end.close)()
 
@@ -203,21 +208,8 @@ def measure(progress):
         Row("mmio_per_message", "", large["mmio"], at_most=MMIO_PER_MESSAGE, conditions=of_large + CONDITIONS),
         Row("mmio_per_small_message", "", both["mmio"], at_most=MMIO_PER_SMALL_MESSAGE,
             conditions=f"both ways, {of_small}{CONDITIONS}"),
-        Row("tx_message_rate_mpps", "M/s", figures["tx"]["mpps"], at_least=TX_MPPS,
-            conditions=f"one way, {of_deep}{CONDITIONS}"),
-        Row("rx_message_rate_mpps", "M/s", figures["rx_64"]["mpps"], at_least=TX_MPPS,
-            conditions=f"one way, a receive completes per 64 messages, {of_deep}{CONDITIONS}"),
-        Row("rx_message_rate_each_mpps", "M/s", figures["rx_each"]["mpps"], at_least=RX_EACH_MPPS,
-            conditions=f"one way, a receive completes with each, {of_deep}{CONDITIONS}"),
-        Row("message_rate_both_ways_mpps", "M/s", figures["both_ways"]["mpps"], at_least=BOTH_WAYS_MPPS,
-            conditions=f"each way, both at once, {of_deep}{CONDITIONS}"),
-        Row("tx_message_rate_straddle_mpps", "M/s", figures["tx_straddle"]["mpps"], at_least=TX_MPPS,
-            conditions=f"one way, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
-        Row("message_rate_both_ways_straddle_mpps", "M/s", figures["both_ways_straddle"]["mpps"],
-            at_least=BOTH_WAYS_MPPS,
-            conditions=f"each way, both at once, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
-        Row("inline_tx_message_rate_mpps", "M/s", figures["inline"]["mpps"], at_least=INLINE_MPPS,
-            conditions=f"one way, inline, {of_deep}{CONDITIONS}"),
+        *(Row(f"{name}_mpps", "M/s", figures[stream]["mpps"], at_least=bar, conditions=f"{ways}, {of_deep}{CONDITIONS}")
+          for name, stream, bar, ways in RATES),
         *[Row(f"read_requests_per_{name}_message", "", figures[stream]["reads"],
               conditions=f"one way, {'inline, ' * (stream != 'tx')}{of_deep}{CONDITIONS}")
           for name, stream in (("small", "tx"), ("inline", "inline"))],

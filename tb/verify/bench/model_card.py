@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from weft.driver.application.file_transfer import Endpoint
-from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract.params import preset
@@ -77,10 +77,8 @@ class Haul:
             qp = end.qps[0]
             for number in range(messages):
                 at = number * MESSAGE_BYTES % end.length
-                wr = SendWR(wr_id=number, num_sge=1, sg=[SGE(end.mr.buf + at, MESSAGE_BYTES, end.mr.lkey)],
-                            opcode=WROpcode.RDMA_WRITE, send_flags=SendFlags.SIGNALED)
-                wr.set_wr_rdma(offer.rkey, offer.va + at)
-                qp.post_send(wr)
+                sge = SGE(end.mr.buf + at, MESSAGE_BYTES, end.mr.lkey)
+                qp.post_send(SendWR(number, WROpcode.RDMA_WRITE, sg=[sge], rkey=offer.rkey, remote_addr=offer.va + at))
             while messages:
                 for wc in end.cq.wait(16):
                     assert wc.status is WCStatus.SUCCESS, wc.status

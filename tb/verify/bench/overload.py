@@ -30,7 +30,7 @@ from cocotb.triggers import gather
 from cocotb.utils import get_sim_time
 from cocotbext.pcie.core.tlp import TlpType
 
-from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import DEEP, preset
@@ -114,10 +114,8 @@ def send(endpoint, offer, load, destination, sender_of):
                     number = todo.popleft()
                     at = number * MESSAGE_BYTES
                     sge = SGE(endpoint.mr.buf + at, MESSAGE_BYTES, endpoint.mr.lkey)
-                    wr = SendWR(wr_id=number, num_sge=1, sg=[sge], opcode=WROpcode.RDMA_WRITE,
-                                send_flags=SendFlags.SIGNALED)
-                    wr.set_wr_rdma(offer.rkey, offer.va + destination + at)
-                    qp.post_send(wr)
+                    qp.post_send(SendWR(number, WROpcode.RDMA_WRITE, sg=[sge], rkey=offer.rkey,
+                                        remote_addr=offer.va + destination + at))
                     sender_of[number] = n
                     free[n] -= 1
 

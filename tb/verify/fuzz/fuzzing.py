@@ -64,9 +64,8 @@ class Fuzzing:
         for me, you, qp, peer, sent in zip(self.ends, self.ends[::-1], qps, qps[::-1], data, strict=True):
             me.mr.write(sent)
             peer.post_recv(RecvWR(RECEIVED))
-            wr = SendWR(SENT, sg=[SGE(me.mr.buf, PART, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE_WITH_IMM, imm_data=5)
-            wr.set_wr_rdma(you.mr.rkey, you.mr.buf + LENGTH - PART)
-            qp.post_send(wr)
+            qp.post_send(SendWR(SENT, WROpcode.RDMA_WRITE_WITH_IMM, sg=[SGE(me.mr.buf, PART, me.mr.lkey)], imm_data=5,
+                                rkey=you.mr.rkey, remote_addr=you.mr.buf + LENGTH - PART))
         for _ in range(PATIENCE):
             self.step()
             if all(len(cq) >= 2 for cq in cqs):

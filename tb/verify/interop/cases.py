@@ -53,9 +53,9 @@ def card(guest, loss=LOSS, seed=0):
 
 def perftest(guest, tests=TESTS, iterations=200, size=16_384):
     """Run perftest's clients in the guest against ``weft soft-server``, which is a separate process."""
-    port = guest.release_port()
+    guest.port.close()
     server = subprocess.Popen(
-        [sys.executable, "-m", "weft.tb.cli", "soft-server", "--qemu", f"127.0.0.1:{port}", "--listen", "0",
+        [sys.executable, "-m", "weft.tb.cli", "soft-server", "--qemu", f"127.0.0.1:{guest.numbers[0]}", "--listen", "0",
          "--clients", str(len(tests))], stdout=subprocess.PIPE, text=True)
     talk = Talk(Waiting(guest))
     try:

@@ -68,20 +68,15 @@ class Guest:
         """Connect to network card and console (again)."""
         self._console = self._connect(lambda: socket.create_connection(("127.0.0.1", self.numbers[1])))
         self._console.setblocking(False)
-        self.port = self._connect(lambda: QemuSocketPort.connect("127.0.0.1", self.numbers[0]))
+        self.take_port()
 
     def release(self):
         """Disconnect, so that another program can use both until :meth:`take`."""
         self._console.close()
         self.port.close()
 
-    def release_port(self):
-        """Disconnect the network card until :meth:`take_port`, for use by another program; return its TCP port."""
-        self.port.close()
-        return self.numbers[0]
-
     def take_port(self):
-        """Connect to the network card again."""
+        """Connect to the network card (again)."""
         self.port = self._connect(lambda: QemuSocketPort.connect("127.0.0.1", self.numbers[0]))
 
     def _connect(self, how):
@@ -159,11 +154,10 @@ class Guest:
 def booted():
     """Start a guest, wait until it is ready, and return it."""
     process, numbers = start()
-    try:
+    with contextlib.ExitStack() as failed:
+        failed.callback(process.communicate)
+        failed.callback(process.kill)
         guest = Guest(numbers, process)
         guest.boot()
-    except BaseException:
-        process.kill()
-        process.communicate()
-        raise
+        failed.pop_all()
     return guest

@@ -141,11 +141,6 @@ class NodeLives(HostSide):
         if rng.random() < 0.001:
             self.pace = rng.choice([0.02, 0.3, 0.3])   # a driver that is slow for a while
 
-    @property
-    def count(self):
-        """Number of nodes that were linked and have left again."""
-        return self.sums["retired"] + self.sums["dropped"]
-
     def finish(self):
         """Deliver all packets, destroy the QPs, and check that all blocks are free; return the sums as a mapping."""
         while self._late:

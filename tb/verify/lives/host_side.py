@@ -177,6 +177,11 @@ class HostSide:
         """Schedule a packet of the QP's present incarnation; it arrives even if the QPN is reused by then."""
         heapq.heappush(self._late, (at, next(self._number), (host.index, host.generation, host.life, psn, rsn), flags))
 
+    @property
+    def count(self):
+        """Number of nodes that were linked and have left again."""
+        return self.sums["retired"] + self.sums["dropped"]
+
     def leaks(self):
         """Return the number of blocks that are not on the free list after all QPs are destroyed."""
         return self.pool.total_blocks - self.pool.check()["free"]

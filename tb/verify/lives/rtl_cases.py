@@ -315,11 +315,6 @@ class RoomLives(HostSide):
         happened = self.sums + self.pool.counts + Counter(stale_reports=self.worker.counts["stale"])
         return {name: happened[name] for name in HAPPENS}
 
-    @property
-    def count(self):
-        """Number of nodes that were linked and have left again."""
-        return self.sums["retired"] + self.sums["dropped"]
-
     async def live(self, count, progress=lambda done: None):
         """Run until ``count`` nodes have left and all of ``HAPPENS`` occurred, then end everything; return the sums."""
         await self.start()

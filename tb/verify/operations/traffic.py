@@ -174,9 +174,9 @@ class Traffic:
         if length <= INLINE_MAX and opcode in KINDS[:4] and rng.random() < 0.3:
             flags |= SendFlags.INLINE
         item = self._item(side, opcode, length, places, here, there, bool(flags & SendFlags.SIGNALED))
+        at = peer.word(item.word) if opcode in ATOMICS else there or 0
         wr = SendWR(item.wr_id, opcode, sg=self._sges(end, places), send_flags=flags, imm_data=item.imm or 0,
-                    compare_add=item.compare_add, swap=item.swap)
-        wr.set_wr_rdma(peer.mr.rkey, peer.mr.buf + (peer.word(item.word) if opcode in ATOMICS else there or 0))
+                    rkey=peer.mr.rkey, remote_addr=peer.mr.buf + at, compare_add=item.compare_add, swap=item.swap)
         end.open[qp].append(item)
         if opcode in RECEIVED:
             peer.coming[qp].append(item)
@@ -325,11 +325,9 @@ class Traffic:
         for side, end in enumerate(self.ends):
             for qp, items in enumerate(end.open):
                 if items and not items[-1].signaled:
-                    item = Item(self._number(), Op.RDMA_WRITE, b"", side, [], True, None)
+                    item, mr = Item(self._number(), Op.RDMA_WRITE, b"", side, [], True, None), self.ends[1 - side].mr
                     items.append(item)
-                    wr = SendWR(item.wr_id, Op.RDMA_WRITE)
-                    wr.set_wr_rdma(self.ends[1 - side].mr.rkey, self.ends[1 - side].mr.buf)
-                    end.qps[qp].post_send(wr)
+                    end.qps[qp].post_send(SendWR(item.wr_id, Op.RDMA_WRITE, rkey=mr.rkey, remote_addr=mr.buf))
 
     def _check_atomics(self):
         """Check that the old and new values of the atomics on a word form one chain that ends in its present value."""

@@ -15,7 +15,7 @@ from weft.tb.verify.proof.specification import Spec
 
 PREFETCH = 4
 BASE = 0x1000
-MEASURE, CHOOSE, REQUEST = range(3)
+CHOOSE, REQUEST = 1, 2      # states of the reader
 UP = PREFETCH + 3       # cycles from a reset until the ring is running
 NAMED = named(RingReader, "stopped, cleared = Signal(), Signal(range(slots + 1))")   # names to observe
 

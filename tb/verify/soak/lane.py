@@ -3,7 +3,7 @@
 from collections import deque
 
 from weft.driver.queue.command import CommandError
-from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCOpcode, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, AccessFlag, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
@@ -155,12 +155,12 @@ class Lane:
         rng, slot, peer = self.rng, self._free[side].popleft(), PEER[side]
         data = rng.randbytes(rng.choice([1, rng.randint(1, 300), rng.randint(1, SLOT_BYTES)]))
         at = slot * SLOT_BYTES
-        self.mrs[side].write(data, offset=at)
         imm = rng.random() < 0.5
-        wr = SendWR(wr_id=slot, sg=[SGE(self.mrs[side].buf + at, len(data), self.mrs[side].lkey)], imm_data=slot,
-                    opcode=WROpcode.RDMA_WRITE_WITH_IMM if imm else WROpcode.RDMA_WRITE,
-                    send_flags=SendFlags.SIGNALED)
-        wr.set_wr_rdma(self.mrs[peer].rkey, self.mrs[peer].buf + SLOTS * SLOT_BYTES + at)
+        mine, theirs = self.mrs[side], self.mrs[peer]
+        mine.write(data, offset=at)
+        wr = SendWR(slot, WROpcode.RDMA_WRITE_WITH_IMM if imm else WROpcode.RDMA_WRITE, imm_data=slot,
+                    sg=[SGE(mine.buf + at, len(data), mine.lkey)], rkey=theirs.rkey,
+                    remote_addr=theirs.buf + SLOTS * SLOT_BYTES + at)
         if imm and self.qps[peer].engine.receives < SLOTS:
             self.qps[peer].post_recv(RecvWR(wr_id=slot))
         if not self._posted[side]:
