@@ -26,20 +26,13 @@ from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import FrameKind
 from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
+from weft.tb.sim.pair.sides import PEER
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench import overload
 from weft.tb.verify.bench.benchmark import CARDS
-from weft.tb.verify.bench.line_rate import (
-    PEER,
-    PRESET,
-    SILENCE_NS,
-    Lab,
-    Transfer,
-    exchange,
-    meter_placed,
-    meter_sent,
-    steady_gbps,
-)
+from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
+from weft.tb.verify.bench.line_rate import Transfer, exchange
+from weft.tb.verify.bench.meters import meter_placed, meter_sent, steady_gbps
 from weft.tb.verify.bench.register_traffic import RegisterTraffic
 
 LARGE_BYTES, LARGE_QPS, LARGE_PER_QP, LARGE_WINDOW = 64 << 10, 12, 4, 2

@@ -1,11 +1,9 @@
 """Timed cards under the real driver: simulation speed, and goodput of the driver over a long path."""
 
 import json
-import shutil
 import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 
 from weft.driver.application.file_transfer import Endpoint
 from weft.driver.terms.enums import MTU, WCStatus, WROpcode
@@ -136,9 +134,8 @@ def speed(progress):
 
 
 def _job_seconds(backend):
-    folder = Path(tempfile.mkdtemp(prefix="weft-"))
-    try:
-        job = Job(file=str(run_sim.default_file()), backend=backend, folder=str(folder))
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        job = Job(file=str(run_sim.default_file()), backend=backend, folder=folder)
         if backend == "model":
             run_model(job)
         else:
@@ -146,8 +143,6 @@ def _job_seconds(backend):
         report = json.loads(job.report.read_text())
         assert report["ok"], report["failures"]
         return report["wall_seconds"]
-    finally:
-        shutil.rmtree(folder)
 
 
 def driver(progress):

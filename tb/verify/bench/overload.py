@@ -40,13 +40,12 @@ from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link.mac import BITS_PER_SECOND
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench.benchmark import CARDS
+from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.fairness import jain
-from weft.tb.verify.bench.line_rate import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.meters import STEADY_FROM, STEADY_TO
 
 MESSAGE_BYTES, PMTU = 64, 256
-FRAME_BYTES = (wire.header_bytes(wire.Opcode.WRITE_ONLY) + MESSAGE_BYTES + wire.ICRC_BYTES
-               + WIRE_OVERHEAD_BYTES)
+FRAME_BYTES = (wire.header_bytes(wire.Opcode.WRITE_ONLY) + MESSAGE_BYTES + wire.ICRC_BYTES + WIRE_OVERHEAD_BYTES)
 FULL_MPPS = BITS_PER_SECOND / 8e6 / FRAME_BYTES
 RING_LOG2, FEW_LOG2 = 12, 6
 SWEEP = (0.97, 1.02, 1.06)    # of the goodput when A sends as fast as the line allows

@@ -58,9 +58,6 @@ class SoftWorld:
         wait = MOMENT_S if deadline is None else max(0, min(MOMENT_S, (deadline - now) / 1e9))
         select.select([self.wire, self.guest], [], [], wait)
 
-    def close(self):
-        """Do nothing: there is nothing to close."""
-
 
 class RealTimeCard(FunctionalDevice):
     """Functional card whose link is a port, and whose clock does not run ahead of real time."""

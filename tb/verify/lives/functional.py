@@ -42,8 +42,6 @@ class NodeLives(HostSide):
         self._command(abi.CommandOpcode.EXTENT_SET, extent=index, address=address, length=length)
         done()
 
-    # ------------------------------------------------------------------------------------- lifecycle
-
     def create(self, qpn):
         generation, psn, receiver = self.new_receiver(qpn)
         if receiver is None:
@@ -59,8 +57,6 @@ class NodeLives(HostSide):
         self._command(abi.CommandOpcode.QP_DESTROY, qpn=self._qpn(qpn, self.host[qpn].generation))
         del self._card_life[qpn]
         self.leave(qpn)
-
-    # ------------------------------------------------------------------------------------- card side
 
     def _report(self, entry):
         qpn = abi.REPORT_EVENT.unpack(entry).qpn
@@ -103,8 +99,6 @@ class NodeLives(HostSide):
             self.arrives(self.now + self.random.randint(0, 300_000), host, host.next_psn, rsn, kind="PROBE")
         else:
             self.packet(qpn, host.next_psn, generation=host.generation, life=host.life, rsn=rsn, kind="PROBE")
-
-    # ------------------------------------------------------------------------------------------ time
 
     def _arrive(self):
         """Deliver the next late packet."""

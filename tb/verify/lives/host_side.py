@@ -95,8 +95,6 @@ class HostSide:
     def in_extent(self, line):
         return any(line in lines for lines in self.extents.values())
 
-    # ------------------------------------------------------------------------------------- lifecycle
-
     def new_receiver(self, qpn):
         """Return generation, first PSN and receiver of the QPN's next incarnation; without a free block no receiver."""
         self.generations[qpn] += 1
@@ -124,8 +122,6 @@ class HostSide:
         self.sums["dropped"] += len(host.receiver.holes.nodes)
         host.receiver.close()
         self.sums["destroyed"] += 1
-
-    # --------------------------------------------------------------------------------------- reports
 
     def reported(self, entry, life):
         """Append an entry of the card to the report ring, tagged with an incarnation."""

@@ -95,8 +95,6 @@ class RoomLives(HostSide):
                             node_age_ns=rng.choice([100, 400, 2000]), prefetch_depth=rng.choice([1, 2, 4]),
                             prefetch_watermark=rng.choice([1, 2, 4]))
 
-    # --------------------------------------------------------------------------------- host memory
-
     def _announce(self, index, address, length, done):
         if length:
             super()._announce(index, address, length, lambda: None)
@@ -142,8 +140,6 @@ class RoomLives(HostSide):
         memory = self.pool.extents.device.memory
         return [memory.read((line + k) * abi.BLOCK_BYTES, abi.BLOCK_BYTES) for k in range(count)]
 
-    # ------------------------------------------------------------------------------------ lifecycle
-
     async def _begin(self, qpn):
         self._coming.add(qpn)
         generation, psn, receiver = self.new_receiver(qpn)
@@ -162,8 +158,6 @@ class RoomLives(HostSide):
         await self.port.destroy(qpn, host.generation)
         assert not self._reading.pop(host.life, 0), "a read of a destroyed QP is under way"
         self.leave(qpn)
-
-    # ------------------------------------------------------------------------------ packets and answers
 
     def _ask(self, qpn, host, psn, *, rsn=0, generation=None, genuine=True, **flags):
         host.asked += 1
@@ -269,8 +263,6 @@ class RoomLives(HostSide):
             self.port.link(host.index, host.generation, doorbell.nodes, doorbell.block)
         else:
             self.port.cum(host.index, host.generation, doorbell.psn)
-
-    # ----------------------------------------------------------------------------------------- time
 
     def act(self):
         """Act on one QP, deliver packets that are due, and sometimes run the driver."""

@@ -129,8 +129,6 @@ class Traffic:
         self.history = [[[] for _ in range(WORDS)] for _ in self.ends]     # (old, new) of each word
         self._wr_id = 0
 
-    # -------------------------------------------------------------------------------------- posting
-
     def _length(self):
         """Return a log-uniform length from 0 on."""
         return int(2 ** (self.rng.random() * (self.longest.bit_length())) - 1) if self.longest else 0
@@ -234,8 +232,6 @@ class Traffic:
         if qp is not None:
             end.posted[qp] += 1
 
-    # ---------------------------------------------------------------------------------- completions
-
     def poll(self, side):
         """Check the completions of a host."""
         end = self.ends[side]
@@ -292,8 +288,6 @@ class Traffic:
     def _compare(self, item):
         if self.ends[item.where].gather(item.target) != item.data:
             raise WrongTraffic(f"request {item.wr_id}, {item.opcode.name}: other bytes came")
-
-    # ------------------------------------------------------------------------------------------ run
 
     def run(self, operations, tell=lambda posted: None):
         """Post ``operations`` requests, wait for all of them, and check the results of atomics; return the counts."""

@@ -5,16 +5,8 @@ import mmap
 import os
 import socket
 
-from weft.driver.ibverbs.messages import (
-    ANSWER,
-    FILES_MAX,
-    MESSAGE_BYTES_MAX,
-    MESSAGES,
-    PIECE,
-    REQUEST,
-    VERSION,
-    Opcode,
-)
+from weft.driver.ibverbs import messages
+from weft.driver.ibverbs.messages import Opcode
 from weft.driver.ibverbs.rings import BELL, RING_HEADER, SEND_SLOT, SGE_SLOT, WC_SLOT
 from weft.driver.terms.enums import QPAttrMask as Mask
 from weft.driver.terms.enums import QPState, QPType, SendFlags, WROpcode
@@ -93,7 +85,7 @@ class RawClient:
         """Receive a response; return (ANSWER, its body, file descriptors), or raise :class:`Gone`."""
         for _ in range(TURNS_MAX):
             try:
-                data, files, *_ = socket.recv_fds(self.socket, MESSAGE_BYTES_MAX, FILES_MAX)
+                data, files, *_ = socket.recv_fds(self.socket, messages.MESSAGE_BYTES_MAX, messages.FILES_MAX)
             except BlockingIOError:
                 self.daemon.turn()
                 continue
@@ -101,13 +93,13 @@ class RawClient:
                 raise Gone from None
             if not data:
                 raise Gone
-            return ANSWER.unpack(data), data[ANSWER.size_bytes:], files
+            return messages.ANSWER.unpack(data), data[messages.ANSWER.size_bytes:], files
         raise AssertionError("no answer")
 
     def call(self, opcode, *, tail=b"", files=(), **fields):
         """Send a request; return (fields of the response, file descriptors), or raise Refused or Gone."""
-        asked, answered = MESSAGES[opcode]
-        self.say(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
+        asked, answered = messages.MESSAGES[opcode]
+        self.say(messages.REQUEST.pack(version=messages.VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
         head, body, out = self.hear()
         if head.status:
             raise Refused(head.status, body.decode())
@@ -134,7 +126,7 @@ class RawClient:
         shared, _ = self.call(Opcode.SHARE, size=pages * PAGE, files=[file])
         os.close(file)
         keys, _ = self.call(Opcode.REG_MR, pd=pd, access=access, length=pages * PAGE, iova=VA, count=1,
-                            tail=PIECE.pack(file=shared.handle, offset=0, length=pages * PAGE))
+                            tail=messages.PIECE.pack(file=shared.handle, offset=0, length=pages * PAGE))
         return mapping, keys
 
     def close(self):

@@ -34,11 +34,6 @@ def _program(name):
     return str(Path(sys.executable).parent / name)
 
 
-def _yosys(where, script, seconds):
-    """Run Yosys; return its exit status (None after a time-out) and its output."""
-    return output_of(yosys.yosys(script), cwd=where, timeout_s=seconds)
-
-
 def _read(where, spec, text):
     """Return the script that reads and flattens a specification, and frees the registers that may start anywhere."""
     (where / "spec.il").write_text(text)
@@ -61,7 +56,7 @@ def _prepare(spec):
 
 
 def _run(where, steps):
-    status, said = _yosys(where, "; ".join(steps), 600)
+    status, said = output_of(yosys.yosys("; ".join(steps)), cwd=where, timeout_s=600)
     if status != 0:
         raise AssertionError(f"{where}: Yosys does not read the specification\n{said[-3000:]}")
 

@@ -31,12 +31,8 @@ class ReturnPathSpec(Spec):
     """Numbered reports with tickets up to 7 ahead of the placed one, taken at any time; up to 3 packets per cycle.
 
     A report waits while fewer packets are placed than half the range of its extended ticket: two hours of the smallest
-    packets. The checks are proven together: one of them describes the contents of the path.
-
-    Attributes
-    ----------
-    ticketed : tuple of bool
-        For every source, whether its reports wait for their tickets.
+    packets. The checks are proven together: one of them describes the contents of the path. ``ticketed`` states for
+    every source whether its reports wait for their tickets.
     """
 
     proof = {"kind": "induction", "seconds": 200}

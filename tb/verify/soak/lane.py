@@ -47,8 +47,6 @@ class Lane:
     def __repr__(self):
         return f"lane {self.number}"
 
-    # ----------------------------------------------------------------------------------- called by the run
-
     def excuse(self):
         """Allow the present incarnation to fail, and open the QPs again."""
         self.excused = True
@@ -75,8 +73,6 @@ class Lane:
         self._done.add(side)
         if len(self._done) == len(SIDES):
             self._enter(then)
-
-    # ------------------------------------------------------------------------------------- an incarnation
 
     def _open(self, side, now):
         if self._ending:
@@ -105,8 +101,7 @@ class Lane:
             return
         finally:
             self.registering = False
-        qp = self.qps[side] = QP(pd, rc_init_attr(cq, max_send_wr=SLOTS, max_recv_wr=2 * SLOTS),
-                                 psn=self.psns[side])
+        qp = self.qps[side] = QP(pd, rc_init_attr(cq, max_send_wr=SLOTS, max_recv_wr=2 * SLOTS), psn=self.psns[side])
         last = self._generations.get((side, qp.index))
         self.met["generation wrap"] += last is not None and qp.generation < last
         self._generations[side, qp.index] = qp.generation
@@ -148,8 +143,6 @@ class Lane:
             if side in thing:
                 thing.pop(side).close()
         self._finish_step(side, CLOSING, CLOSED if self._ending else OPENING)
-
-    # ---------------------------------------------------------------------------------------- traffic
 
     def _post(self, side, now):
         rng, slot, peer = self.rng, self._free[side].popleft(), PEER[side]

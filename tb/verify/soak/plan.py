@@ -50,8 +50,7 @@ def draw(seed, cycles=CYCLES, hazards=None):
         link = MANY_LISTS
     if rough:
         link = replace(link, reorder=0.03, duplicate=0.02, corrupt=0.01)
-    host = HostConfig(read_latency_ns=rng.choice([300, 1_000]), read_jitter=0.5,
-                      split_completions=rng.random() < 0.2)
+    host = HostConfig(read_latency_ns=rng.choice([300, 1_000]), read_jitter=0.5, split_completions=rng.random() < 0.2)
     distance = REORDER_DISTANCE if rough else 1
     return Plan(
         seed, cycles, card, tuple(sorted(drawn if hazards is None else hazards)),

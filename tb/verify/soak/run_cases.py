@@ -118,9 +118,8 @@ class Run:
         for index in range(2, min(64, qps.size)):
             qps._generations[index] = self.rng.choice([lives, 256]) - self.rng.randint(2, 4)
 
-    # ------------------------------------------------------------------ in the thread of a side
-
     def _serve(self, side):
+        """Run the lanes of a side; this method and the following ones run in the thread of the side."""
         context, due = self.pair.contexts[side], self.outages[side]
         entries = CARDS[self.plan.card].cache_entries
         while True:
@@ -188,8 +187,6 @@ class Run:
             raise AssertionError(f"the card of {side} does not come to rest")
         waiting = [tag for tag, read in enumerate(self.pair.env.host(side).device.active_request) if read is not None]
         assert not waiting, f"{side}: the hard block still waits for the reads with tags {waiting}"
-
-    # ------------------------------------------------------------------------------------------------
 
     def _note_links(self, strangers, agents):
         links = [self.pair.env.link(way).counters for way in ("a_to_b", "b_to_a")]
