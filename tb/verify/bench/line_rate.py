@@ -1,5 +1,6 @@
 """Payload rates of two cards in simulated time, measured with :mod:`~weft.tb.verify.bench.meters`."""
 
+import contextlib
 import itertools
 import os
 import statistics
@@ -18,7 +19,7 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
 from weft.model.impairments import FrameKind
-from weft.tb.sim.flow.bench import given, leave
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link import mac
 from weft.tb.sim.pair.sides import PEER
@@ -157,14 +158,7 @@ async def transfer(lab, job):
     links = {side: lab.env.link(f"{side}_to_{PEER[side]}").impairments for side in SIDES}
     for link in links.values():
         link.config = replace(link.config, loss=job.loss)
-    sent, placed, over, finished = {}, {}, [], set()
-    data = {side: os.urandom(job.payload) for side in job.senders}
-    for side in job.senders:
-        ends[side].mr.write(data[side], offset=job.from_byte)
-        sent[side], end = meter_sent(lab.env, f"{side}_to_{PEER[side]}")
-        placed[side], watch = meter_placed(lab.env.host(PEER[side]), job.pmtu)
-        watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
-        over.append(end)
+    finished = set()
 
     def application(side):
         exchange(ends[side], ends[PEER[side]].offer, job, side in job.senders, PEER[side] in job.senders)
@@ -174,15 +168,13 @@ async def transfer(lab, job):
             lab.contexts[side].wait(PROGRESS_NS)
 
     before = {side: link.counters.sent[FrameKind.RETX] - _lost_data(link) for side, link in links.items()}
-    began_ns, began = get_sim_time("ns"), time.perf_counter()
-    progress = cocotb.start_soon(_follow(lab, job, placed.values()))
-    await gather(*[bridge(application)(side) for side in SIDES])
-    progress.cancel()
-    for end in over:
-        end()
-    cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
+    with metered(lab, ends, job, job.pmtu) as (sent, placed):
+        began_ns, began = get_sim_time("ns"), time.perf_counter()
+        progress = cocotb.start_soon(_follow(lab, job, placed.values()))
+        await gather(*[bridge(application)(side) for side in SIDES])
+        progress.cancel()
+        cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
     for side in job.senders:
-        assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
         again = links[side].counters.sent[FrameKind.RETX] - _lost_data(links[side]) - before[side]
         assert sent[side].total == job.payload and again == 0, "packets were sent again that were not lost"
         assert not job.loss or links[side].counters.lost[FrameKind.DATA], "nothing was lost"
@@ -192,8 +184,28 @@ async def transfer(lab, job):
         "cycles_per_second": cycles / (time.perf_counter() - began)}
     for link in links.values():
         link.config = replace(link.config, loss=0)
-    for end in ends.values():
-        await bridge(end.close)()
+    await lab.part(ends)
+
+
+@contextlib.contextmanager
+def metered(lab, ends, job, packet):
+    """Fill the sources with random bytes; yield meters of payload sent and placed, by sender; compare the bytes.
+
+    ``packet`` is the size of a packet in host memory.
+    """
+    data, sent, placed, over = {}, {}, {}, []
+    for side in job.senders:
+        data[side], peer = os.urandom(job.payload), PEER[side]
+        ends[side].mr.write(data[side], offset=job.from_byte)
+        sent[side], end = meter_sent(lab.env, f"{side}_to_{peer}")
+        placed[side], watch = meter_placed(lab.env.host(peer), packet)
+        watch(ends[peer].mr.buffer, job.destination, job.payload)
+        over.append(end)
+    yield sent, placed
+    for end in over:
+        end()
+    for side in job.senders:
+        assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
 
 
 def _lost_data(link):
@@ -213,12 +225,9 @@ async def lab(dut):
     settings = given()
     jobs = [Transfer(**job) for job in settings["transfers"]]
     (split, straddle, _), = {job.build for job in jobs}
-    bench = Lab(dut, settings, HostConfig(split_completions=split), straddle)
-    await bench.start()
-    for job in jobs:
-        await transfer(bench, job)
-    bench.env.finish()
-    leave(bench.figures)
+    async with Lab(dut, settings, HostConfig(split_completions=split), straddle) as bench:
+        for job in jobs:
+            await transfer(bench, job)
 
 
 def run_lab(transfers=(), *, progress, seed=1, verilog=None):

@@ -4,14 +4,10 @@ Register accesses are the reads and writes of both drivers from the first reques
 messages of both directions. Each register access is a separate PCIe transaction, and a read stalls its processor for
 the round trip. Applications wait for completions, sixteen at a time, and the drivers wait for interrupts.
 
-- ``mmio_per_message``: messages of 64 KiB on 12 QPs, one direction; two in flight on each.
-- ``mmio_per_small_message``: messages of 64 bytes on one QP, both directions, 200 in flight.
-- ``..._message_rate_...``: messages of 64 bytes on one QP, :data:`DEEP_WINDOW` in flight, in the steady middle of the
-  transfer (see :mod:`~weft.tb.verify.bench.meters`), on cards that read as far ahead as ``basic`` and ``full``, with
-  rings of 4096 entries.
-- ``inline_...``: the same with the payload in the descriptors, of which each message takes two entries.
-- ``read_requests_...``: reads of the sender's host memory in these runs, per message.
-- ``overload_...``: messages to a slow host, see :mod:`~weft.tb.verify.bench.overload`.
+Message rates, inline or not, are those of the steady middle of the transfer (see
+:mod:`~weft.tb.verify.bench.meters`), on cards that read as far ahead as ``basic`` and ``full``; an inline message takes
+two entries of the ring. ``read_requests_...`` counts reads of the sender's host memory in these runs, per message. For
+``overload_...`` see :mod:`~weft.tb.verify.bench.overload`.
 """
 
 import os
@@ -24,15 +20,15 @@ from cocotb.triggers import gather
 from weft.driver.application.file_transfer import post_receives, receive_file, send_file
 from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import FrameKind
-from weft.tb.sim.flow.bench import given, leave
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.sides import PEER
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench import overload
 from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
-from weft.tb.verify.bench.line_rate import Transfer, exchange
-from weft.tb.verify.bench.meters import meter_placed, meter_sent, steady_gbps
+from weft.tb.verify.bench.line_rate import Transfer, exchange, metered
+from weft.tb.verify.bench.meters import steady_gbps
 from weft.tb.verify.bench.register_traffic import RegisterTraffic
 
 LARGE_BYTES, LARGE_QPS, LARGE_PER_QP, LARGE_WINDOW = 64 << 10, 12, 4, 2
@@ -119,8 +115,7 @@ class MessageLab(Lab):
         assert ends["b"].mr.read(length, 0) == data, "the bytes received differ"
         assert sent["messages"] == LARGE_QPS * LARGE_PER_QP
         self.figures["large"] = self.count(sent["messages"]) | {"gbps": 8 * length / sent["nanoseconds"]}
-        for end in ends.values():
-            await bridge(end.close)()
+        await self.part(ends)
 
     async def stream(self, stream):
         """Transfer small messages."""
@@ -131,33 +126,22 @@ class MessageLab(Lab):
         for _ in range(stream.receives - 1):
             for side in SIDES:
                 await bridge(post_receives)(ends[side])
-        meters, over, messages = [], [], stream.messages * len(job.senders)
+        messages = stream.messages * len(job.senders)
         links = [self.env.link(f"{side}_to_{PEER[side]}").impairments.counters for side in job.senders]
         before = sum(link.sent[FrameKind.RETX] for link in links)
-        data = {side: os.urandom(job.payload) for side in job.senders}
-        for side in job.senders:
-            ends[side].mr.write(data[side])
-            sent, end = meter_sent(self.env, f"{side}_to_{PEER[side]}")
-            placed, watch = meter_placed(self.env.host(PEER[side]), SMALL_BYTES)     # in any order
-            watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
-            meters += [sent, placed]
-            over.append(end)
-        self.clear()
-        reads = sum(self.env.host(side).reads for side in job.senders)
-        await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
-                                        PEER[side] in job.senders) for side in SIDES])
-        for end in over:
-            end()
-        for side in job.senders:
-            assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
+        with metered(self, ends, job, SMALL_BYTES) as (sent, placed):       # in any order
+            self.clear()
+            reads = sum(self.env.host(side).reads for side in job.senders)
+            await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
+                                            PEER[side] in job.senders) for side in SIDES])
+        meters = [*sent.values(), *placed.values()]
         assert all(meter.total == job.payload for meter in meters), "packets were sent twice"
         again = sum(link.sent[FrameKind.RETX] for link in links) - before
         rate = min(steady_gbps(meters)) / (8 * SMALL_BYTES) * 1000
         read = sum(self.env.host(side).reads for side in job.senders) - reads
         self.figures[stream.name] = self.count(messages) | {
             "mpps": rate, "again": again / messages, "reads": read / messages}
-        for end in ends.values():
-            await bridge(end.close)()
+        await self.part(ends)
 
 
 @cocotb.test()
@@ -166,13 +150,11 @@ async def messages(dut):
     bench = MessageLab(dut, settings, straddle=settings["straddle"])
     for side, log2 in settings["ring_log2"].items():
         bench.ring_log2[side] = log2
-    await bench.start()
-    if settings["large"]:
-        await bench.large()
-    for stream in settings["streams"]:
-        await bench.stream(Stream(**stream))
-    bench.env.finish()
-    leave(bench.figures)
+    async with bench:
+        if settings["large"]:
+            await bench.large()
+        for stream in settings["streams"]:
+            await bench.stream(Stream(**stream))
 
 
 def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress, seed=1):
@@ -187,7 +169,6 @@ def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, rin
 
 
 def measure(progress):
-    """Return the rows."""
     figures = run_messages(progress=progress)
     for streams in (DEEP_STREAMS, STRADDLE_STREAMS):
         figures |= run_messages(streams, large=False, deep=True, straddle=streams is STRADDLE_STREAMS,

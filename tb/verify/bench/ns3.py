@@ -43,7 +43,6 @@ def forward(built, kind, packets, x):
 
 
 def measure(progress):
-    """Return the rows."""
     built, x = program(), BASE.with_(loss=LOSS, warmup_rtts=RTTS / 2, measured_rtts=RTTS / 2)
     compile_engine()
     tell(progress, "Adamap", 0, 1 + len(KINDS))

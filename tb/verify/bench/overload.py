@@ -11,12 +11,9 @@ Goodput counts each message once, when it is in host memory, over the middle of 
 goodput of a sweep: the rate of the path is limited to values from somewhat below to somewhat above the goodput without
 the limit, down to a rate that B receives without loss.
 
-- ``overload_goodput_ratio``: goodput when A sends as fast as the line allows, relative to the ceiling; the worse of
-  both ways.
-- ``overload_sent_again_...``: packets that were retransmitted in that run, per message: at most the excess over the
-  ceiling.
-- ``overload_twice_...``: packets that arrived after their message was already there, per message.
-- ``overload_share_jain_...``: Jain's index of the goodput of eight QPs with equal load.
+``overload_goodput_ratio`` relates goodput when A sends as fast as the line allows to the ceiling, the worse of both
+ways. Packets that were retransmitted (``overload_sent_again_...``) or arrived after their message was already there
+(``overload_twice_...``) are per message. ``overload_share_jain_...`` is for the goodput of eight QPs with equal load.
 """
 
 import itertools
@@ -35,7 +32,7 @@ from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import WIRE_OVERHEAD_BYTES, FrameKind
-from weft.tb.sim.flow.bench import given, leave
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link.mac import BITS_PER_SECOND
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
@@ -171,8 +168,7 @@ class OverloadLab(Lab):
             "dropped": change.get("drop_buffer_full", 0) / load.messages,
             "jain": jain(list(Counter(sender_of[number] for number in numbers).values())),
         }
-        for end in ends.values():
-            await bridge(end.close)()
+        await self.part(ends)
 
 
 @cocotb.test()
@@ -182,16 +178,14 @@ async def overload(dut):
     for side in SIDES:
         bench.ring_log2[side] = dict.fromkeys(abi.Ring, RING_LOG2)
     bench.ring_log2["b"][abi.Ring.META_REPORT] = settings["reports_log2"]
-    await bench.start()
-    for load in settings["loads"]:
-        load = Load(**load)
-        await bench.load(load)
-        for part in SWEEP if load.qps == 1 else ():
-            mpps = part * bench.figures[load.name]["mpps"]
-            if mpps < FULL_MPPS:
-                await bench.load(replace(load, name=f"{load.name} {part:g}", mpps=mpps))
-    bench.env.finish()
-    leave(bench.figures)
+    async with bench:
+        for load in settings["loads"]:
+            load = Load(**load)
+            await bench.load(load)
+            for part in SWEEP if load.qps == 1 else ():
+                mpps = part * bench.figures[load.name]["mpps"]
+                if mpps < FULL_MPPS:
+                    await bench.load(replace(load, name=f"{load.name} {part:g}", mpps=mpps))
 
 
 def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
@@ -204,7 +198,6 @@ def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
 
 
 def rows(progress):
-    """Return the rows."""
     ratios, found = {}, []
     ways = {"slow_host": f"a receiver whose host takes nothing of it in {HELD:.0%} of all cycles",
             "few_reports": f"a receiver with {1 << FEW_LOG2} entries for reports"}

@@ -59,7 +59,6 @@ def pools(**options):
 
 
 def measure(_progress):
-    """Return the rows."""
     sizes = pools()
     rows, full = [], None
     for name, blocks in sizes.items():

@@ -117,7 +117,6 @@ PARTS = (goodput, rivals, bursts, outage, many_qps)
 
 
 def measure(progress):
-    """Return the rows."""
     rows = []
     for number, part in enumerate(PARTS):
         tell(progress, part.__name__.replace("_", " "), number, len(PARTS))

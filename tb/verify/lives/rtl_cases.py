@@ -321,16 +321,13 @@ class RoomLives(HostSide):
         return await self._finish()
 
     async def _finish(self):
-        for qpn in list(self.host):
-            if not self.host[qpn].dying:
-                cocotb.start_soon(self._end(qpn))
         for _ in range(SETTLE_CYCLES):
+            for qpn in list(self.host):    # also QPs created in the meantime
+                if not self.host[qpn].dying:
+                    cocotb.start_soon(self._end(qpn))
             await self.port.pass_cycles(1)
             if not self.host and not self._coming and self.port.idle:
                 break
-            for qpn in list(self.host):    # QPs created in the meantime
-                if not self.host[qpn].dying:
-                    cocotb.start_soon(self._end(qpn))
         else:
             raise AssertionError(f"the subsystem does not become idle: {sorted(self.host)} live")
         self.take_reports()

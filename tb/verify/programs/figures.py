@@ -30,7 +30,6 @@ _NS = 1e-9
 
 
 def measure(progress):
-    """Return the rows."""
     seed, library = drawn_seed(), build(LIBRARY_FOLDER)
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--preset", "test") as session:
         tell(progress, "post and poll", 0, 1)

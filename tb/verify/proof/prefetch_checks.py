@@ -174,15 +174,11 @@ def progress(spec, m, w):
     m.d.sync += was_free.eq(fill.free)
     for q in range(QPS):
         demanded = dut.i_demand.valid & dut.i_demand.ready & (dut.i_demand.payload == q)
-        with m.If((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
-                  | ~lives[q].alive | ~fill.free | ~was_free):
-            m.d.sync += needed[q].eq(0)
-        with m.Elif((table.took & (table.took_qpn == q) & (table.took_nodes != 0)) | demanded):
-            m.d.sync += needed[q].eq(1)
-        with m.If(dut.o_report.valid & (caller == q)):
-            m.d.sync += errors[q].eq(1)
-        with m.If(done & (qpn == q)):
-            m.d.sync += errors[q].eq(0)
+        ends = ((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
+                | ~lives[q].alive | ~fill.free | ~was_free)
+        linked = table.took & (table.took_qpn == q) & (table.took_nodes != 0)
+        m.d.sync += [needed[q].eq(~ends & (needed[q] | linked | demanded)),
+                     errors[q].eq((errors[q] | (dut.o_report.valid & (caller == q))) & ~(done & (qpn == q)))]
     requester = (some.alive & (some.left != 0) & (some.cached == 0) & (reads[asked_qpn] == 0)
               & Array(needed)[asked_qpn] & ~Array(errors)[asked_qpn] & (reserved == 0)
               & ~Cat(c.valid for c in copies).any())

@@ -33,11 +33,8 @@ MODULES = ("ring_reader", "ring_writer", "retire", "return_path", "work_list",
 
 def specifications():
     """Return all specifications by name."""
-    return {spec.name: spec for module in _modules() for spec in module.SPECS}
-
-
-def _modules():
-    return [importlib.import_module(f".{name}", __package__) for name in MODULES]
+    modules = [importlib.import_module(f".{name}", __package__) for name in MODULES]
+    return {spec.name: spec for module in modules for spec in module.SPECS}
 
 
 def broken_copies(name):

@@ -46,10 +46,7 @@ class SplitterSpec(Spec):
         m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), offered.eq(out.as_value())]
 
         busy = Signal()
-        with m.If(enters):
-            m.d.sync += busy.eq(1)
-        with m.Elif(leaves & (out.length == due)):
-            m.d.sync += busy.eq(0)
+        m.d.sync += busy.eq(enters | (busy & ~(leaves & (out.length == due))))
         kept, space, final = (self.inside(f"dut.{name}", shape) for name, shape in (
             ("request", DmaRequest), ("space", LENGTH_BITS), ("final", 1)))
         self.check("what is kept of a request is what is due of it", ~busy | (
