@@ -189,10 +189,7 @@ async def transfer(lab, job):
 
 @contextlib.contextmanager
 def metered(lab, ends, job, packet):
-    """Fill the sources with random bytes; yield meters of payload sent and placed, by sender; compare the bytes.
-
-    ``packet`` is the size of a packet in host memory.
-    """
+    """Fill the sources, yield meters of payload sent and of packets placed, both by sender, and compare the bytes."""
     data, sent, placed, over = {}, {}, {}, []
     for side in job.senders:
         data[side], peer = os.urandom(job.payload), PEER[side]

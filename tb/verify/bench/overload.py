@@ -189,10 +189,7 @@ async def overload(dut):
 
 
 def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
-    """Run the bench; return the figures of each load by name, those of the sweep under ``<name> <part>``.
-
-    ``reports_log2`` is the logarithm of the depth of B's report ring.
-    """
+    """Run the bench with 2^``reports_log2`` entries in B's report ring; return figures by load, or load and part."""
     settings = {"loads": [asdict(load) for load in loads], "reports_log2": reports_log2, "progress": str(progress)}
     return run_cards(preset(PRESET).with_(**DEEP), __file__, settings, seed=seed)
 

@@ -83,10 +83,7 @@ def _unpack(source, target):
 
 
 def judge(source, names=TESTS):
-    """Run rdma-core's tests in folder ``source``.
-
-    Return a list of (name of the test, ``pass``, ``skip`` or ``fail``, list with the last line of the reason).
-    """
+    """Run rdma-core's tests; return (test, ``pass``, ``skip`` or ``fail``, list with the last line of the reason)."""
     with tempfile.TemporaryDirectory() as scratch:
         tests = Path(scratch) / "tests"
         tests.mkdir()

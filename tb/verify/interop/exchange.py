@@ -178,10 +178,7 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
 
 
 def card_writes(world, *, messages=10, length=20_000, seed=0, guest_timeout=16, mtu=MTU.MTU_1024, **attributes):
-    """Write into the guest's memory over the card's hardware path; return a sentence.
-
-    The QP is connected with ``attributes``, which override the default time-outs.
-    """
+    """Write into the guest's memory over the card's hardware path; return a sentence. ``attributes``: of the QP."""
     rng, talk, context = random.Random(seed), Talk(world), world.context
     total = messages * length
     cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)

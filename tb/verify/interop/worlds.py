@@ -81,10 +81,7 @@ class RealTimeCard(FunctionalDevice):
 
 
 class CardWorld:
-    """Card with its driver, and a software endpoint at its Simple NIC.
-
-    ``step_ns`` is the longest wait of :meth:`step`, by the device's clock.
-    """
+    """Card with its driver, and a software endpoint at its Simple NIC; a step waits for ``step_ns`` at most."""
 
     def __init__(self, guest, device, step_ns=2_000_000):
         rings = {abi.Ring.NIC_RX: 9, abi.Ring.NIC_TX: 7}

@@ -68,10 +68,7 @@ class RoomQp(HostQp):
 
 
 class RoomLives(HostSide):
-    """Harness of the Adamap subsystem.
-
-    ``forgetful`` models a card that assigns every retransmission to the present incarnation of its QPN.
-    """
+    """Harness of the subsystem; ``forgetful``: retransmissions count for the present incarnation of their QPN."""
 
     def __init__(self, dut, *, forgetful=False, seed=0, **options):
         self.forgetful = forgetful
@@ -208,10 +205,7 @@ class RoomLives(HostSide):
             self._ask(qpn, host, psn, rsn=rsn, retransmission=1)
 
     def haunt(self, qpn):
-        """Pass a retransmission of the QPN's previous incarnation through the check, for a hole of the present one.
-
-        The matcher must drop it.
-        """
+        """Pass a retransmission of the previous incarnation for a hole of the present one; the matcher must drop it."""
         host = self.host[qpn]
         if host.receiver.holes.nodes:
             node = self.random.choice(host.receiver.holes.nodes)

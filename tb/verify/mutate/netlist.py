@@ -150,10 +150,7 @@ def _mutation(line):
 
 
 def write_faulty(design, mutation, where, file):
-    """Write the netlist to ``where/file``, with the fault unless ``mutation`` is None; return the path.
-
-    The format is Verilog if ``file`` ends in ``.v``, otherwise RTLIL.
-    """
+    """Write the netlist, with any fault, to ``where/file``, as Verilog (``.v``) or else as RTLIL; return the path."""
     where.mkdir(parents=True, exist_ok=True)
     shutil.copy(design.folder / "design.il", where)     # no path in a script: a path may contain spaces
     change = f"mutate {mutation.options}; " if mutation else ""

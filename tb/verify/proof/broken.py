@@ -12,13 +12,10 @@ from types import FunctionType
 class Broken:
     """Changes of a text that a check must detect."""
 
-    specs: type | tuple         # specification that contains the check, or several
+    specs: tuple                # specifications that contain the check
     check: str
     changes: list               # (old text, new text)
     of: type | FunctionType | None = None       # class whose file is changed, or function, if it is a part of the block
-
-    def __post_init__(self):
-        self.specs = self.specs if isinstance(self.specs, tuple) else (self.specs,)
 
     def spec(self, spec):
         """Return the specification of the faulty copy."""
@@ -29,6 +26,7 @@ class Broken:
 
 def broken(specs, faults):
     """Return a :class:`Broken` for each fault: (check, old text, new text), or also the changed part of the block."""
+    specs = specs if isinstance(specs, tuple) else (specs,)
     return [Broken(specs, check, [(old, new)], *of) for check, old, new, *of in faults]
 
 

@@ -218,7 +218,7 @@ BROKEN = broken(BOTH, [
      "Cat(line.p.index, line_slot)", "Cat(~line.p.index, line_slot)", Fetches),
     ("no deadlock: a requester list fetches or breaks within 20 cycles",
      "view.live & ~fetches.of_qpn[0] & (view.ahead != 0)", "view.live & ~fetches.of_qpn[0] & (view.ahead > 12)"),
-]) + [Broken(RestingPrefetchSpec, "at rest, what is kept is of a list that goes on", [
+]) + [Broken((RestingPrefetchSpec,), "at rest, what is kept is of a list that goes on", [
     ('m.next = "FORGET"', 'm.next = "IDLE"'),
     ("self.i_control.ready.eq(step.ready & ~fetches.of_qpn[1])", "self.i_control.ready.eq(step.ready)"),
 ])]
