@@ -249,6 +249,5 @@ def matcher(spec, m, w):
                          v.cached.eq(v.cached + up - down - retires)]
         back = [(t != 0) & (o == q) for t, o in zip(tags, owner, strict=True)]
         m.d.comb += reads[q].eq(sum(back))
-    return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, looked=looked, victim=victim,
-                           evicting=evicting,
+    return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, victim=victim, evicting=evicting,
                            landing=landing, read_there=read_there, behind=behind)
