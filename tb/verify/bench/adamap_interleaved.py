@@ -84,10 +84,7 @@ class RecoveringQp:
 
 
 def place(qps, rng):
-    """Assign blocks to the nodes of all lists, plus one at the end of each; no two of a list are adjacent.
-
-    Returns the blocks by line.
-    """
+    """Place all nodes, and a block after each list, without neighbors in a list; return the blocks by line."""
     lines = list(range(FIRST_LINE, FIRST_LINE + LINE_STRIDE * sum(len(qp.nodes) + 1 for qp in qps), LINE_STRIDE))
     rng.shuffle(lines)
     blocks = {}

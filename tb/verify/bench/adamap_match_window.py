@@ -35,8 +35,8 @@ async def watch(dut, taken, found):
             found.append(now())
 
 
-async def run_case(room, lists, encoding, qps, generation):
-    """Return latencies and intervals of all packets of ``qps`` QPs."""
+async def run_case(room, lists, encoding, qps, generation, figures):
+    """Add latencies and intervals of all packets of ``qps`` QPs to ``figures``."""
     depth = CACHED // qps
     nodes = depth * BURSTS
     room.cache(depth)
@@ -44,7 +44,6 @@ async def run_case(room, lists, encoding, qps, generation):
     for each in lists:
         await room.create(each.qpn, generation, first_psn=0, end_psn=(nodes + 1) * SPAN, line=each.first_line,
                           nodes=nodes)
-    figures = {"latencies": [], "intervals": []}
     for at in range(0, nodes, depth):
         await room.rest()
         taken, found = [], []
@@ -59,7 +58,6 @@ async def run_case(room, lists, encoding, qps, generation):
         figures["intervals"] += [b - a for a, b in zip(found, found[1:], strict=False)]
     for each in lists:
         await room.destroy(each.qpn, generation)
-    return figures
 
 
 @cocotb.test()
@@ -75,8 +73,7 @@ async def matches(dut):
         figures[qps] = {"latencies": [], "intervals": []}
         for encoding in HOLES:
             generation += 1
-            for name, found in (await run_case(room, lists, encoding, qps, generation)).items():
-                figures[qps][name] += found
+            await run_case(room, lists, encoding, qps, generation, figures[qps])
     leave(figures)
 
 

@@ -2,23 +2,14 @@
 
 The subsystem is elaborated for two sizes of each of its three tables. A bit that grows with the number of QPs belongs
 to every QP. A bit that grows with the open nodes of the builder or the entries of the cache belongs to a QP in
-recovery. The remaining bits are fixed. Therefore no formula is involved, and all storage of the subsystem is counted
-(its queues and pipeline registers are in the fixed part).
+recovery. The remaining bits, among them queues and pipeline registers, are fixed.
 
-**Content**: each bit once, as in the subsystem alone, with a window of 128 bits.
-
-- ``adamap_sram_bytes_per_qp``: window row, posted values, list state, list head, work list: the memory of a QP, in
-  recovery or not.
-- ``adamap_sram_bytes_recovering_qp``: the same plus one open node of the builder and one entry of the cache.
-- ``adamap_sram_total_10k_qps_5pct``: 10 000 QPs, of which 5 % recover at the same time, plus the fixed part.
-- ``adamap_sram_fixed``: the fixed part.
-
-The parts per QP, per open node of the builder (``place``) and per entry of the cache are ``adamap_sram_per_...``, one
-row for each memory, and ``adamap_registers_per_...``, one row for the registers of each block. An open node is stored
-in its encoding with its counters (tag, age and rank are registers). An entry is a node as it was read, one bit for each
-of 64 holes, the number of open holes, and the number of its block (the tag is in registers).
-
-``qp_table_...`` is an entry of the QP table and its fields, outside the subsystem.
+**Content** counts each bit once, as in the subsystem alone, with a window of 128 bits: a QP, in recovery or not (window
+row, posted values, list state, list head, work list); a QP in recovery, with one open node of the builder and one entry
+of the cache; 10 000 QPs, of which 5 % recover at the same time, with the fixed part. The parts per QP, per open node of
+the builder (``place``) and per entry of the cache are ``adamap_sram_per_...``, one row for each memory, and
+``adamap_registers_per_...``, one row for the registers of each block. ``qp_table_...`` is an entry of the QP table and
+its fields, outside the subsystem.
 
 **Cost in an FPGA** (``..._default``) adds a copy of each memory for every read port after the first, the QP table with
 its read ports, and the cache entries that a QP in recovery uses at the default prefetch depth. Suffixes name presets;

@@ -8,23 +8,15 @@ HERE = "weft.tb.verify.bench"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Function that measures, with its description.
+    """Function that measures: ``function(progress)`` of a module returns rows.
 
-    Attributes
-    ----------
-    about : str
-        Description in one sentence.
-    module, function : str
-        ``function(progress)`` of ``module``, a name below :data:`HERE` or, with a dot, below ``weft.tb``, returns rows.
-        Meanwhile it may append JSON lines ``{"phase", "done", "total"}`` to the file ``progress``.
-    conditions : str
-        Conditions of every row that has none.
+    Meanwhile it may append JSON lines ``{"phase", "done", "total"}`` to the file ``progress``.
     """
 
-    about: str
-    module: str
+    about: str                      # description in one sentence
+    module: str                     # name below `HERE` or, with a dot, below `weft.tb`
     function: str = "measure"
-    conditions: str = ""
+    conditions: str = ""            # of every row that has none
 
     def measure(self, progress):
         """Run the benchmark; return its rows, each with its conditions."""

@@ -7,6 +7,7 @@ from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
+from weft.tb.sim.flow.bench import leave
 from weft.tb.sim.flow.progress import tell
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.rtl_pair import RtlPair
@@ -19,21 +20,9 @@ SILENCE_NS = 1_000_000     # a transfer without a completion for this time has f
 
 
 class Lab(RtlPair):
-    """Two cards brought up for measurements, and the figures measured on them.
+    """Two cards brought up for measurements; in an ``async with`` block, whose end leaves the ``figures``.
 
-    Parameters
-    ----------
-    dut
-    settings : dict
-    host : HostConfig, optional
-    straddle : bool
-        Setting of the cards (``CardParams.straddle``).
-
-    Attributes
-    ----------
-    figures : dict
-    ring_log2 : dict of side
-        Logarithms of the rings' depths, see ``ContextConfig``.
+    ``ring_log2`` has the logarithms of the rings' depths by side, see ``ContextConfig``.
     """
 
     def __init__(self, dut, settings, host=None, straddle=False):
@@ -47,6 +36,15 @@ class Lab(RtlPair):
     def tell(self, phase, done=0, total=1):
         """Append a line to the progress file."""
         tell(self.settings["progress"], phase, done, total)
+
+    async def __aenter__(self):
+        await self.start()
+        return self
+
+    async def __aexit__(self, failure, *_):
+        if failure is None:
+            self.env.finish()
+            leave(self.figures)
 
     async def start(self):
         self.tell("bringing hosts and cards up")
@@ -62,3 +60,8 @@ class Lab(RtlPair):
         for side in SIDES:
             await self.call(post_receives, ends[side])
         return ends
+
+    async def part(self, ends):
+        """Close the endpoints."""
+        for end in ends.values():
+            await self.call(end.close)

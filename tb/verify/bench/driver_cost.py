@@ -24,16 +24,9 @@ class DriverCost:
     The cost excludes the functional cards and the link, which run between the calls. Where a call writes a register,
     the time of the card's model is subtracted, and so is the time to read the clock, a system call. However, the cards
     evict the driver's code and data from the processor's caches, and the driver has to fetch them again:
-    :attr:`us_per_chunk` includes this effect, :attr:`warm_us_per_chunk` does not.
-
-    Attributes
-    ----------
-    us_per_chunk : float
-        CPU time of both drivers, the minimum over all lists.
-    warm_us_per_chunk : float
-        The same if each call directly follows the same call of two other drivers.
-    doorbells_per_list : float
-        Writes of the send doorbell while a list is posted and handed over.
+    ``us_per_chunk``, the minimum over all lists, includes this effect; ``warm_us_per_chunk``, for which each call
+    directly follows the same call of two other drivers, does not. ``doorbells_per_list`` counts writes of the send
+    doorbell while a list is posted and handed over.
     """
 
     def __init__(self):

@@ -8,7 +8,7 @@ import itertools
 import random
 from collections import Counter
 
-from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.verbs.wr import SendWR
 from weft.hdl.contract import wire
 from weft.tb.sim.flow.figures import Row
@@ -35,20 +35,9 @@ def jain(parts):
 
 
 class Contest:
-    """QPs that compete for the line.
+    """QPs that compete for the line: each has a message length in bytes, ``sizes``, and gets ``parts`` payload bytes.
 
-    Parameters
-    ----------
-    sizes : list of int
-        Message length of each QP in bytes.
-    losses : dict
-        Probability that a data packet is lost, by number of the QP.
-    seed : int
-
-    Attributes
-    ----------
-    parts : list of int
-        Payload bytes of each QP.
+    ``losses`` holds the probability that a data packet is lost, by number of the QP.
     """
 
     def __init__(self, sizes, losses=None, *, seed=1, measured_ns=MEASURED_NS):
@@ -83,9 +72,7 @@ class Contest:
 
     def _post(self, qp, size):
         a, b = self.pair.hosts
-        wr = SendWR(0, WROpcode.RDMA_WRITE, sg=[a.sge(0, size)], send_flags=SendFlags.SIGNALED)
-        wr.set_wr_rdma(b.mr.rkey, b.mr.buf)
-        qp.post_send(wr)
+        qp.post_send(SendWR(0, WROpcode.RDMA_WRITE, sg=[a.sge(0, size)], rkey=b.mr.rkey, remote_addr=b.mr.buf))
 
     def _run(self, ns):
         """Run for ``ns``, and replace each completed message by a new one."""

@@ -19,7 +19,7 @@ from cocotb.triggers import Timer, gather
 from cocotb.utils import get_sim_time
 
 from weft.driver.application.file_transfer import Endpoint
-from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.qp import QP, rc_init_attr
@@ -51,13 +51,7 @@ GROWTH = 64                            # allowed growth of a collection in entri
 
 
 class Battle:
-    """Both cards, the honest pair, the victim, and the findings.
-
-    Attributes
-    ----------
-    false, wrong, grown : int
-    drops : dict of kind to Counter
-    """
+    """Both cards, the honest pair, the victim, and the findings."""
 
     def __init__(self, pair, payload, rng):
         self.pair, self.payload, self.rng = pair, payload, rng
@@ -109,10 +103,9 @@ class Battle:
             while todo and len(posted) < WINDOW:
                 at = todo.popleft()
                 length = min(MESSAGE_BYTES, self.payload - at)
-                wr = SendWR(at, sg=[SGE(me.mr.buf + GUARD + at, length, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE,
-                            send_flags=SendFlags.SIGNALED)
-                wr.set_wr_rdma(you.mr.rkey, you.mr.buf + GUARD + at)
-                me.qps[0].post_send(wr)
+                sge = SGE(me.mr.buf + GUARD + at, length, me.mr.lkey)
+                me.qps[0].post_send(SendWR(at, WROpcode.RDMA_WRITE, sg=[sge], rkey=you.mr.rkey,
+                                           remote_addr=you.mr.buf + GUARD + at))
                 posted[at] = length
             for wc in me.cq.wait(16, SILENCE_NS):
                 assert wc.status is WCStatus.SUCCESS, wc
@@ -159,15 +152,14 @@ class Battle:
                 await bridge(self.pair.contexts[side].progress)()
 
     def _kept(self):
-        return {side: sizes(self.pair.contexts[side], (CardDevice, HostBuffer)) for side in SIDES}
+        return {side: sizes(context, (CardDevice, HostBuffer)) for side, context in self.pair.contexts.items()}
 
     def _counters(self):
-        return {side: Counter(self.pair.contexts[side].statistics()) for side in SIDES}
+        return {side: Counter(context.statistics()) for side, context in self.pair.contexts.items()}
 
     def _judge(self, data, sent, after, before):
-        there = {"a": data, "b": data}
+        whole = bytes(GUARD) + data + bytes(GUARD)
         for side in SIDES:
-            whole = bytes(GUARD) + there[side] + bytes(GUARD)
             found = self.ends[side].mr.read(len(whole), 0)
             self.wrong += sum(a != b for a, b in zip(whole, found, strict=True)) if whole != found else 0
             self.wrong += len(self.pair.guards[side].violations)

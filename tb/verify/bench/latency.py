@@ -16,7 +16,7 @@ from cocotb.utils import get_sim_time
 from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract.params import preset
-from weft.tb.sim.flow.bench import given, leave
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
@@ -40,8 +40,7 @@ async def measure_pings(lab):
             await Timer(QUIET_NS, "ns")
             found.append(await ping(lab, ends, flags))
         lab.figures[kind] = {name: statistics.median(ping[name] for ping in found) for name in found[0]}
-    for end in ends.values():
-        await bridge(end.close)()
+    await lab.part(ends)
 
 
 async def ping(lab, ends, flags):
@@ -82,10 +81,9 @@ async def ping(lab, ends, flags):
 
 
 def give(endpoint, offer, times, flags):
-    wr = SendWR(num_sge=1, sg=[SGE(endpoint.mr.buf, PING_BYTES, endpoint.mr.lkey)],
-                opcode=WROpcode.RDMA_WRITE_WITH_IMM, send_flags=SendFlags.SIGNALED | flags)
-    wr.set_wr_rdma(offer.rkey, offer.va)
-    endpoint.qps[0].post_send(wr)
+    endpoint.qps[0].post_send(SendWR(
+        opcode=WROpcode.RDMA_WRITE_WITH_IMM, sg=[SGE(endpoint.mr.buf, PING_BYTES, endpoint.mr.lkey)],
+        send_flags=SendFlags.SIGNALED | flags, rkey=offer.rkey, remote_addr=offer.va))
     wc, = endpoint.cq.wait(1, SILENCE_NS)
     assert wc.status is WCStatus.SUCCESS, wc
     times["acknowledged"] = endpoint.context.device.now_ns()
@@ -102,15 +100,11 @@ def take(endpoint, times):
 @cocotb.test()
 async def pings(dut):
     """Pass the medians to the benchmark."""
-    lab = Lab(dut, given())
-    await lab.start()
-    await measure_pings(lab)
-    lab.env.finish()
-    leave(lab.figures)
+    async with Lab(dut, given()) as lab:
+        await measure_pings(lab)
 
 
 def measure(progress):
-    """Return the rows."""
     figures = run_cards(preset(PRESET), __file__, {"progress": str(progress)}, seed=1)
     return [*_rows(figures["latency"], ""), *_rows(figures["inline"], "inline_")]
 

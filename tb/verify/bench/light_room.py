@@ -20,13 +20,7 @@ LOOKS = 3
 class LightRoom:
     """Driver of the subsystem that accepts and ignores all reports and verdicts.
 
-    Parameters
-    ----------
-    dut
-    read : callable(line)
-        Returns a block of host memory.
-    latency : callable()
-        Returns the cycles of a read.
+    ``read(line)`` returns a block of host memory, and ``latency()`` the cycles of a read.
     """
 
     def __init__(self, dut, read, latency):

@@ -1,5 +1,6 @@
 """Payload rates of two cards in simulated time, measured with :mod:`~weft.tb.verify.bench.meters`."""
 
+import contextlib
 import itertools
 import os
 import statistics
@@ -18,7 +19,7 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
 from weft.model.impairments import FrameKind
-from weft.tb.sim.flow.bench import given, leave
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link import mac
 from weft.tb.sim.pair.sides import PEER
@@ -35,59 +36,25 @@ PROGRESS_NS = 2_000
 
 @dataclass(frozen=True)
 class Transfer:
-    """Settings of one measurement.
+    """Settings of one measurement."""
 
-    Attributes
-    ----------
-    name : str
-        Suffix of the names of the figures.
-    pmtu : int
-    qps : int
-        Number of QPs, which get the messages in turn.
-    loss : float
-        Fraction of the frames that the link loses in each direction.
-    payload : int
-        Bytes in each direction.
-    senders : str
-        ``"ab"``: both at once; ``"a"``: A to B alone.
-    bar : float or None
-        Required fraction of :func:`limit_gbps`.
-    message_bytes : int
-    window : int
-        Messages in flight per QP.
-    from_byte, to_byte : int
-        Offsets of source and destination in a page.
-    line_gbps : float
-        Rate of the MACs.
-    immediates : int
-        One of this number of messages has an immediate, which consumes a receive of the peer's; 0: only the last one.
-    inline : bool
-        Messages are posted inline.
-    split : bool
-        The hosts split read completions at every 64 bytes.
-    straddle : bool
-        The cards have straddle.
-    mac_clock : bool
-        The cards' MACs have separate clocks, see :mod:`weft.tb.sim.pair.two_hosts`.
-    """
-
-    name: str
+    name: str                           # suffix of the names of the figures
     pmtu: int
-    payload: int
-    senders: str = "ab"
-    bar: float | None = None
+    payload: int                        # bytes in each direction
+    senders: str = "ab"                 # "ab": both at once; "a": A to B alone
+    bar: float | None = None            # required fraction of `limit_gbps`
     message_bytes: int = MESSAGE_BYTES
-    window: int = WINDOW
-    from_byte: int = 0
-    to_byte: int = 0
-    line_gbps: float = mac.BITS_PER_SECOND / 1e9
-    qps: int = 1
-    loss: float = 0.0
-    immediates: int = 0
+    window: int = WINDOW                # messages in flight per QP
+    from_byte: int = 0                  # offset of the source in a page
+    to_byte: int = 0                    # offset of the destination in a page
+    line_gbps: float = mac.BITS_PER_SECOND / 1e9        # rate of the MACs
+    qps: int = 1                        # QPs, which get the messages in turn
+    loss: float = 0.0                   # fraction of the frames that the link loses in each direction
+    immediates: int = 0                 # one of this number of messages consumes a receive; 0: only the last one
     inline: bool = False
-    split: bool = False
-    straddle: bool = False
-    mac_clock: bool = False
+    split: bool = False                 # the hosts split read completions at every 64 bytes
+    straddle: bool = False              # the cards have straddle
+    mac_clock: bool = False             # the cards' MACs have separate clocks, see `weft.tb.sim.pair.two_hosts`
 
     @property
     def build(self):
@@ -165,11 +132,9 @@ def exchange(endpoint, offer, job, sends, receives):
             qp = next(qp for qp in turns if free[qp.qp_num])
             at = todo.popleft()
             length = min(job.message_bytes, job.payload - at)
-            wr = SendWR(wr_id=at, num_sge=1, sg=[SGE(source + at, length, endpoint.mr.lkey)],
-                        opcode=WROpcode.RDMA_WRITE_WITH_IMM if last(len(todo)) else WROpcode.RDMA_WRITE,
-                        send_flags=flags, imm_data=1)
-            wr.set_wr_rdma(offer.rkey, destination + at)
-            qp.post_send(wr)
+            qp.post_send(SendWR(at, WROpcode.RDMA_WRITE_WITH_IMM if last(len(todo)) else WROpcode.RDMA_WRITE,
+                                sg=[SGE(source + at, length, endpoint.mr.lkey)], send_flags=flags, imm_data=1,
+                                rkey=offer.rkey, remote_addr=destination + at))
             free[qp.qp_num] -= 1
 
     post()
@@ -193,14 +158,7 @@ async def transfer(lab, job):
     links = {side: lab.env.link(f"{side}_to_{PEER[side]}").impairments for side in SIDES}
     for link in links.values():
         link.config = replace(link.config, loss=job.loss)
-    sent, placed, over, finished = {}, {}, [], set()
-    data = {side: os.urandom(job.payload) for side in job.senders}
-    for side in job.senders:
-        ends[side].mr.write(data[side], offset=job.from_byte)
-        sent[side], end = meter_sent(lab.env, f"{side}_to_{PEER[side]}")
-        placed[side], watch = meter_placed(lab.env.host(PEER[side]), job.pmtu)
-        watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
-        over.append(end)
+    finished = set()
 
     def application(side):
         exchange(ends[side], ends[PEER[side]].offer, job, side in job.senders, PEER[side] in job.senders)
@@ -210,15 +168,13 @@ async def transfer(lab, job):
             lab.contexts[side].wait(PROGRESS_NS)
 
     before = {side: link.counters.sent[FrameKind.RETX] - _lost_data(link) for side, link in links.items()}
-    began_ns, began = get_sim_time("ns"), time.perf_counter()
-    progress = cocotb.start_soon(_follow(lab, job, placed.values()))
-    await gather(*[bridge(application)(side) for side in SIDES])
-    progress.cancel()
-    for end in over:
-        end()
-    cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
+    with metered(lab, ends, job, job.pmtu) as (sent, placed):
+        began_ns, began = get_sim_time("ns"), time.perf_counter()
+        progress = cocotb.start_soon(_follow(lab, job, placed.values()))
+        await gather(*[bridge(application)(side) for side in SIDES])
+        progress.cancel()
+        cycles = (get_sim_time("ns") - began_ns) / CLOCK_PERIOD_NS
     for side in job.senders:
-        assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
         again = links[side].counters.sent[FrameKind.RETX] - _lost_data(links[side]) - before[side]
         assert sent[side].total == job.payload and again == 0, "packets were sent again that were not lost"
         assert not job.loss or links[side].counters.lost[FrameKind.DATA], "nothing was lost"
@@ -228,8 +184,25 @@ async def transfer(lab, job):
         "cycles_per_second": cycles / (time.perf_counter() - began)}
     for link in links.values():
         link.config = replace(link.config, loss=0)
-    for end in ends.values():
-        await bridge(end.close)()
+    await lab.part(ends)
+
+
+@contextlib.contextmanager
+def metered(lab, ends, job, packet):
+    """Fill the sources, yield meters of payload sent and of packets placed, both by sender, and compare the bytes."""
+    data, sent, placed, over = {}, {}, {}, []
+    for side in job.senders:
+        data[side], peer = os.urandom(job.payload), PEER[side]
+        ends[side].mr.write(data[side], offset=job.from_byte)
+        sent[side], end = meter_sent(lab.env, f"{side}_to_{peer}")
+        placed[side], watch = meter_placed(lab.env.host(peer), packet)
+        watch(ends[peer].mr.buffer, job.destination, job.payload)
+        over.append(end)
+    yield sent, placed
+    for end in over:
+        end()
+    for side in job.senders:
+        assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
 
 
 def _lost_data(link):
@@ -249,12 +222,9 @@ async def lab(dut):
     settings = given()
     jobs = [Transfer(**job) for job in settings["transfers"]]
     (split, straddle, _), = {job.build for job in jobs}
-    bench = Lab(dut, settings, HostConfig(split_completions=split), straddle)
-    await bench.start()
-    for job in jobs:
-        await transfer(bench, job)
-    bench.env.finish()
-    leave(bench.figures)
+    async with Lab(dut, settings, HostConfig(split_completions=split), straddle) as bench:
+        for job in jobs:
+            await transfer(bench, job)
 
 
 def run_lab(transfers=(), *, progress, seed=1, verilog=None):

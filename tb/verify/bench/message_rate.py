@@ -4,14 +4,10 @@ Register accesses are the reads and writes of both drivers from the first reques
 messages of both directions. Each register access is a separate PCIe transaction, and a read stalls its processor for
 the round trip. Applications wait for completions, sixteen at a time, and the drivers wait for interrupts.
 
-- ``mmio_per_message``: messages of 64 KiB on 12 QPs, one direction; two in flight on each.
-- ``mmio_per_small_message``: messages of 64 bytes on one QP, both directions, 200 in flight.
-- ``..._message_rate_...``: messages of 64 bytes on one QP, :data:`DEEP_WINDOW` in flight, in the steady middle of the
-  transfer (see :mod:`~weft.tb.verify.bench.meters`), on cards that read as far ahead as ``basic`` and ``full``, with
-  rings of 4096 entries.
-- ``inline_...``: the same with the payload in the descriptors, of which each message takes two entries.
-- ``read_requests_...``: reads of the sender's host memory in these runs, per message.
-- ``overload_...``: messages to a slow host, see :mod:`~weft.tb.verify.bench.overload`.
+Message rates, inline or not, are those of the steady middle of the transfer (see
+:mod:`~weft.tb.verify.bench.meters`), on cards that read as far ahead as ``basic`` and ``full``; an inline message takes
+two entries of the ring. ``read_requests_...`` counts reads of the sender's host memory in these runs, per message. For
+``overload_...`` see :mod:`~weft.tb.verify.bench.overload`.
 """
 
 import os
@@ -21,26 +17,18 @@ import cocotb
 from cocotb.task import bridge
 from cocotb.triggers import gather
 
-from weft.driver.application.file_transfer import Endpoint, post_receives, receive_file, send_file
-from weft.driver.terms.enums import MTU
+from weft.driver.application.file_transfer import post_receives, receive_file, send_file
 from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import FrameKind
-from weft.tb.sim.flow.bench import given, leave
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
+from weft.tb.sim.pair.sides import PEER
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench import overload
 from weft.tb.verify.bench.benchmark import CARDS
-from weft.tb.verify.bench.line_rate import (
-    PEER,
-    PRESET,
-    SILENCE_NS,
-    Lab,
-    Transfer,
-    exchange,
-    meter_placed,
-    meter_sent,
-    steady_gbps,
-)
+from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
+from weft.tb.verify.bench.line_rate import Transfer, exchange, metered
+from weft.tb.verify.bench.meters import steady_gbps
 from weft.tb.verify.bench.register_traffic import RegisterTraffic
 
 LARGE_BYTES, LARGE_QPS, LARGE_PER_QP, LARGE_WINDOW = 64 << 10, 12, 4, 2
@@ -53,25 +41,12 @@ CONDITIONS = (f"{CARDS}; both drivers counted, which wait for interrupts, and lo
 
 @dataclass(frozen=True)
 class Stream:
-    """Settings of a stream of small messages on one QP.
-
-    Attributes
-    ----------
-    name : str
-    senders : str
-        ``"ab"``: both at once; ``"a"``: A to B alone.
-    window : int
-        Messages in flight.
-    messages : int
-        Number in each direction.
-    immediates, inline
-        See :class:`~weft.tb.verify.bench.line_rate.Transfer`.
-    """
+    """Settings of a stream of small messages on one QP; see :class:`~weft.tb.verify.bench.line_rate.Transfer`."""
 
     name: str
     senders: str
     window: int = 200
-    messages: int = 1600
+    messages: int = 1600        # in each direction
     immediates: int = 0
     inline: bool = False
 
@@ -94,6 +69,17 @@ DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways
                 Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1),
                 Stream("inline", "a", DEEP_WINDOW, DEEP_MESSAGES, inline=True))
 STRADDLE_STREAMS = tuple(replace(stream, name=f"{stream.name}_straddle") for stream in DEEP_STREAMS[:2])
+# Name of the figure, stream, bar, conditions.
+RATES = (
+    ("tx_message_rate", "tx", TX_MPPS, "one way"),
+    ("rx_message_rate", "rx_64", TX_MPPS, "one way, a receive completes per 64 messages"),
+    ("rx_message_rate_each", "rx_each", RX_EACH_MPPS, "one way, a receive completes with each"),
+    ("message_rate_both_ways", "both_ways", BOTH_WAYS_MPPS, "each way, both at once"),
+    ("tx_message_rate_straddle", "tx_straddle", TX_MPPS, "one way, PCIe blocks with straddle"),
+    ("message_rate_both_ways_straddle", "both_ways_straddle", BOTH_WAYS_MPPS,
+     "each way, both at once, PCIe blocks with straddle"),
+    ("inline_tx_message_rate", "inline", INLINE_MPPS, "one way, inline"),
+)
 
 
 class MessageLab(Lab):
@@ -119,13 +105,9 @@ class MessageLab(Lab):
         """Transfer a file in large messages over several QPs."""
         self.tell("large messages")
         length = LARGE_BYTES * LARGE_QPS * LARGE_PER_QP
-        ends = {side: await bridge(Endpoint)(self.contexts[side], length, qps=LARGE_QPS, window=LARGE_WINDOW)
-                for side in SIDES}
-        for side in SIDES:
-            await bridge(ends[side].connect)(ends[PEER[side]].connections, path_mtu=MTU.MTU_4096)
+        ends = await self.join(length, 4096, LARGE_WINDOW, LARGE_QPS)
         data = os.urandom(length)
         ends["a"].mr.write(data)
-        await bridge(post_receives)(ends["b"])
         self.clear()
         sent, _ = await gather(
             bridge(lambda: send_file(ends["a"], ends["b"].offer, message_bytes=LARGE_BYTES, timeout_ns=SILENCE_NS))(),
@@ -133,8 +115,7 @@ class MessageLab(Lab):
         assert ends["b"].mr.read(length, 0) == data, "the bytes received differ"
         assert sent["messages"] == LARGE_QPS * LARGE_PER_QP
         self.figures["large"] = self.count(sent["messages"]) | {"gbps": 8 * length / sent["nanoseconds"]}
-        for end in ends.values():
-            await bridge(end.close)()
+        await self.part(ends)
 
     async def stream(self, stream):
         """Transfer small messages."""
@@ -145,34 +126,22 @@ class MessageLab(Lab):
         for _ in range(stream.receives - 1):
             for side in SIDES:
                 await bridge(post_receives)(ends[side])
-        meters, over = [], []
+        messages = stream.messages * len(job.senders)
         links = [self.env.link(f"{side}_to_{PEER[side]}").impairments.counters for side in job.senders]
         before = sum(link.sent[FrameKind.RETX] for link in links)
-        data = {side: os.urandom(job.payload) for side in job.senders}
-        for side in job.senders:
-            ends[side].mr.write(data[side])
-            sent, end = meter_sent(self.env, f"{side}_to_{PEER[side]}")
-            placed, watch = meter_placed(self.env.host(PEER[side]), SMALL_BYTES)     # in any order
-            watch(ends[PEER[side]].mr.buffer, job.destination, job.payload)
-            meters += [sent, placed]
-            over.append(end)
-        self.clear()
-        reads = [self.env.host(side).reads for side in job.senders]
-        await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
-                                        PEER[side] in job.senders) for side in SIDES])
-        for end in over:
-            end()
-        for side in job.senders:
-            assert ends[PEER[side]].mr.read(job.payload, job.destination) == data[side], "the bytes received differ"
+        with metered(self, ends, job, SMALL_BYTES) as (sent, placed):       # in any order
+            self.clear()
+            reads = sum(self.env.host(side).reads for side in job.senders)
+            await gather(*[bridge(exchange)(ends[side], ends[PEER[side]].offer, job, side in job.senders,
+                                            PEER[side] in job.senders) for side in SIDES])
+        meters = [*sent.values(), *placed.values()]
         assert all(meter.total == job.payload for meter in meters), "packets were sent twice"
         again = sum(link.sent[FrameKind.RETX] for link in links) - before
         rate = min(steady_gbps(meters)) / (8 * SMALL_BYTES) * 1000
-        read = sum(self.env.host(side).reads - before for side, before in zip(job.senders, reads, strict=True))
-        self.figures[stream.name] = self.count(stream.messages * len(job.senders)) | {
-            "mpps": rate, "again": again / (stream.messages * len(job.senders)),
-            "reads": read / (stream.messages * len(job.senders))}
-        for end in ends.values():
-            await bridge(end.close)()
+        read = sum(self.env.host(side).reads for side in job.senders) - reads
+        self.figures[stream.name] = self.count(messages) | {
+            "mpps": rate, "again": again / messages, "reads": read / messages}
+        await self.part(ends)
 
 
 @cocotb.test()
@@ -181,26 +150,17 @@ async def messages(dut):
     bench = MessageLab(dut, settings, straddle=settings["straddle"])
     for side, log2 in settings["ring_log2"].items():
         bench.ring_log2[side] = log2
-    await bench.start()
-    if settings["large"]:
-        await bench.large()
-    for stream in settings["streams"]:
-        await bench.stream(Stream(**stream))
-    bench.env.finish()
-    leave(bench.figures)
+    async with bench:
+        if settings["large"]:
+            await bench.large()
+        for stream in settings["streams"]:
+            await bench.stream(Stream(**stream))
 
 
 def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress, seed=1):
     """Run the bench; return its figures: ``"large"`` if selected, and those of each stream by name.
 
-    Parameters
-    ----------
-    deep : bool
-        Use cards that read as far ahead as the real sizes.
-    straddle : bool
-        Use cards with straddle.
-    ring_log2 : (int, int)
-        Logarithms of the rings' depths, of A and B.
+    Cards of ``deep`` read as far ahead as the real sizes; ``ring_log2`` has the rings' depths of A and B.
     """
     card = preset(PRESET).with_(straddle=straddle, **(DEEP if deep else {}))
     settings = {"streams": [vars(stream) for stream in streams], "large": large, "straddle": straddle,
@@ -209,7 +169,6 @@ def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, rin
 
 
 def measure(progress):
-    """Return the rows."""
     figures = run_messages(progress=progress)
     for streams in (DEEP_STREAMS, STRADDLE_STREAMS):
         figures |= run_messages(streams, large=False, deep=True, straddle=streams is STRADDLE_STREAMS,
@@ -223,21 +182,8 @@ def measure(progress):
         Row("mmio_per_message", "", large["mmio"], at_most=MMIO_PER_MESSAGE, conditions=of_large + CONDITIONS),
         Row("mmio_per_small_message", "", both["mmio"], at_most=MMIO_PER_SMALL_MESSAGE,
             conditions=f"both ways, {of_small}{CONDITIONS}"),
-        Row("tx_message_rate_mpps", "M/s", figures["tx"]["mpps"], at_least=TX_MPPS,
-            conditions=f"one way, {of_deep}{CONDITIONS}"),
-        Row("rx_message_rate_mpps", "M/s", figures["rx_64"]["mpps"], at_least=TX_MPPS,
-            conditions=f"one way, a receive completes per 64 messages, {of_deep}{CONDITIONS}"),
-        Row("rx_message_rate_each_mpps", "M/s", figures["rx_each"]["mpps"], at_least=RX_EACH_MPPS,
-            conditions=f"one way, a receive completes with each, {of_deep}{CONDITIONS}"),
-        Row("message_rate_both_ways_mpps", "M/s", figures["both_ways"]["mpps"], at_least=BOTH_WAYS_MPPS,
-            conditions=f"each way, both at once, {of_deep}{CONDITIONS}"),
-        Row("tx_message_rate_straddle_mpps", "M/s", figures["tx_straddle"]["mpps"], at_least=TX_MPPS,
-            conditions=f"one way, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
-        Row("message_rate_both_ways_straddle_mpps", "M/s", figures["both_ways_straddle"]["mpps"],
-            at_least=BOTH_WAYS_MPPS,
-            conditions=f"each way, both at once, PCIe blocks with straddle, {of_deep}{CONDITIONS}"),
-        Row("inline_tx_message_rate_mpps", "M/s", figures["inline"]["mpps"], at_least=INLINE_MPPS,
-            conditions=f"one way, inline, {of_deep}{CONDITIONS}"),
+        *(Row(f"{name}_mpps", "M/s", figures[stream]["mpps"], at_least=bar, conditions=f"{ways}, {of_deep}{CONDITIONS}")
+          for name, stream, bar, ways in RATES),
         *[Row(f"read_requests_per_{name}_message", "", figures[stream]["reads"],
               conditions=f"one way, {'inline, ' * (stream != 'tx')}{of_deep}{CONDITIONS}")
           for name, stream in (("small", "tx"), ("inline", "inline"))],

@@ -1,14 +1,12 @@
 """Timed cards under the real driver: simulation speed, and goodput of the driver over a long path."""
 
 import json
-import shutil
 import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 
 from weft.driver.application.file_transfer import Endpoint
-from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract.params import preset
@@ -38,21 +36,8 @@ LIMIT_NS = 1 << 50
 class Haul:
     """Transfer by writes over a lossy line of 100 Gb/s, from one timed card to another.
 
-    Parameters
-    ----------
-    size : int
-        Bytes to write, a multiple of ``MESSAGE_BYTES``.
-    loss : float
-        Loss in the direction of the data.
-    rtt_ns : int
-    pmtu : int
-    progress : path or None
-
-    Attributes
-    ----------
-    samples : list of (time in ns, bytes in place, new packets sent)
-    seconds : float
-        Processor time of the transfer.
+    ``size`` is the number of bytes, a multiple of ``MESSAGE_BYTES``, and ``loss`` the loss in their direction.
+    Attribute ``samples`` has tuples (time in ns, bytes in place, new packets sent), ``seconds`` the processor time.
     """
 
     def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None):
@@ -90,10 +75,8 @@ class Haul:
             qp = end.qps[0]
             for number in range(messages):
                 at = number * MESSAGE_BYTES % end.length
-                wr = SendWR(wr_id=number, num_sge=1, sg=[SGE(end.mr.buf + at, MESSAGE_BYTES, end.mr.lkey)],
-                            opcode=WROpcode.RDMA_WRITE, send_flags=SendFlags.SIGNALED)
-                wr.set_wr_rdma(offer.rkey, offer.va + at)
-                qp.post_send(wr)
+                sge = SGE(end.mr.buf + at, MESSAGE_BYTES, end.mr.lkey)
+                qp.post_send(SendWR(number, WROpcode.RDMA_WRITE, sg=[sge], rkey=offer.rkey, remote_addr=offer.va + at))
             while messages:
                 for wc in end.cq.wait(16):
                     assert wc.status is WCStatus.SUCCESS, wc.status
@@ -151,9 +134,8 @@ def speed(progress):
 
 
 def _job_seconds(backend):
-    folder = Path(tempfile.mkdtemp(prefix="weft-"))
-    try:
-        job = Job(file=str(run_sim.default_file()), backend=backend, folder=str(folder))
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        job = Job(file=str(run_sim.default_file()), backend=backend, folder=folder)
         if backend == "model":
             run_model(job)
         else:
@@ -161,8 +143,6 @@ def _job_seconds(backend):
         report = json.loads(job.report.read_text())
         assert report["ok"], report["failures"]
         return report["wall_seconds"]
-    finally:
-        shutil.rmtree(folder)
 
 
 def driver(progress):

@@ -20,13 +20,7 @@ KINDS = {"udp": "over UDP and IPv4, as RoCEv2 packets go", "bare": "over the dev
 
 
 def program(folder=BUILD_ROOT / "ns3"):
-    """Return the compiled program, built if necessary.
-
-    Raises
-    ------
-    AssertionError
-        If a dependency is not installed, or the program does not compile.
-    """
+    """Return the compiled program, built if necessary; raise AssertionError if it cannot be built."""
     assert HEADER.exists(), "ns-3 is not installed; on Debian: apt-get install libns3-dev"
     assert shutil.which("g++"), "g++ is not installed; on Debian: apt-get install g++"
     built = folder / "ns3_path"
@@ -49,7 +43,6 @@ def forward(built, kind, packets, x):
 
 
 def measure(progress):
-    """Return the rows."""
     built, x = program(), BASE.with_(loss=LOSS, warmup_rtts=RTTS / 2, measured_rtts=RTTS / 2)
     compile_engine()
     tell(progress, "Adamap", 0, 1 + len(KINDS))

@@ -11,12 +11,9 @@ Goodput counts each message once, when it is in host memory, over the middle of 
 goodput of a sweep: the rate of the path is limited to values from somewhat below to somewhat above the goodput without
 the limit, down to a rate that B receives without loss.
 
-- ``overload_goodput_ratio``: goodput when A sends as fast as the line allows, relative to the ceiling; the worse of
-  both ways.
-- ``overload_sent_again_...``: packets that were retransmitted in that run, per message: at most the excess over the
-  ceiling.
-- ``overload_twice_...``: packets that arrived after their message was already there, per message.
-- ``overload_share_jain_...``: Jain's index of the goodput of eight QPs with equal load.
+``overload_goodput_ratio`` relates goodput when A sends as fast as the line allows to the ceiling, the worse of both
+ways. Packets that were retransmitted (``overload_sent_again_...``) or arrived after their message was already there
+(``overload_twice_...``) are per message. ``overload_share_jain_...`` is for the goodput of eight QPs with equal load.
 """
 
 import itertools
@@ -30,23 +27,22 @@ from cocotb.triggers import gather
 from cocotb.utils import get_sim_time
 from cocotbext.pcie.core.tlp import TlpType
 
-from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import abi, wire
 from weft.hdl.contract.params import DEEP, preset
 from weft.model.impairments import WIRE_OVERHEAD_BYTES, FrameKind
-from weft.tb.sim.flow.bench import given, leave
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link.mac import BITS_PER_SECOND
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench.benchmark import CARDS
+from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.fairness import jain
-from weft.tb.verify.bench.line_rate import PRESET, SILENCE_NS, Lab
 from weft.tb.verify.bench.meters import STEADY_FROM, STEADY_TO
 
 MESSAGE_BYTES, PMTU = 64, 256
-FRAME_BYTES = (wire.header_bytes(wire.Opcode.WRITE_ONLY) + MESSAGE_BYTES + wire.ICRC_BYTES
-               + WIRE_OVERHEAD_BYTES)
+FRAME_BYTES = (wire.header_bytes(wire.Opcode.WRITE_ONLY) + MESSAGE_BYTES + wire.ICRC_BYTES + WIRE_OVERHEAD_BYTES)
 FULL_MPPS = BITS_PER_SECOND / 8e6 / FRAME_BYTES
 RING_LOG2, FEW_LOG2 = 12, 6
 SWEEP = (0.97, 1.02, 1.06)    # of the goodput when A sends as fast as the line allows
@@ -55,29 +51,14 @@ RATIO, MARGIN, TWICE, JAIN = 0.95, 0.05, 0.001, 0.95
 
 @dataclass(frozen=True)
 class Load:
-    """Settings of messages from A to B.
-
-    Attributes
-    ----------
-    name : str
-    qps : int
-        Number of QPs; each takes the next message when its window allows.
-    window : int
-        Messages in flight, sum over all QPs.
-    messages : int
-        Sum over all QPs.
-    mpps : float or None
-        Rate limit of the path, in million messages per second; None: the line.
-    held : float
-        Fraction of the cycles in which B's host accepts no beat of the card's requests.
-    """
+    """Settings of messages from A to B."""
 
     name: str
-    qps: int = 1
-    window: int = 4000
-    messages: int = 6400
-    mpps: float | None = None
-    held: float = 0.0
+    qps: int = 1                    # each takes the next message when its window allows
+    window: int = 4000              # messages in flight, sum over all QPs
+    messages: int = 6400            # sum over all QPs
+    mpps: float | None = None       # rate limit of the path, in million messages per second; None: the line
+    held: float = 0.0               # fraction of the cycles in which B's host accepts no beat of the card's requests
 
 
 HELD = 0.3
@@ -129,10 +110,8 @@ def send(endpoint, offer, load, destination, sender_of):
                     number = todo.popleft()
                     at = number * MESSAGE_BYTES
                     sge = SGE(endpoint.mr.buf + at, MESSAGE_BYTES, endpoint.mr.lkey)
-                    wr = SendWR(wr_id=number, num_sge=1, sg=[sge], opcode=WROpcode.RDMA_WRITE,
-                                send_flags=SendFlags.SIGNALED)
-                    wr.set_wr_rdma(offer.rkey, offer.va + destination + at)
-                    qp.post_send(wr)
+                    qp.post_send(SendWR(number, WROpcode.RDMA_WRITE, sg=[sge], rkey=offer.rkey,
+                                        remote_addr=offer.va + destination + at))
                     sender_of[number] = n
                     free[n] -= 1
 
@@ -189,8 +168,7 @@ class OverloadLab(Lab):
             "dropped": change.get("drop_buffer_full", 0) / load.messages,
             "jain": jain(list(Counter(sender_of[number] for number in numbers).values())),
         }
-        for end in ends.values():
-            await bridge(end.close)()
+        await self.part(ends)
 
 
 @cocotb.test()
@@ -200,32 +178,23 @@ async def overload(dut):
     for side in SIDES:
         bench.ring_log2[side] = dict.fromkeys(abi.Ring, RING_LOG2)
     bench.ring_log2["b"][abi.Ring.META_REPORT] = settings["reports_log2"]
-    await bench.start()
-    for load in settings["loads"]:
-        load = Load(**load)
-        await bench.load(load)
-        for part in SWEEP if load.qps == 1 else ():
-            mpps = part * bench.figures[load.name]["mpps"]
-            if mpps < FULL_MPPS:
-                await bench.load(replace(load, name=f"{load.name} {part:g}", mpps=mpps))
-    bench.env.finish()
-    leave(bench.figures)
+    async with bench:
+        for load in settings["loads"]:
+            load = Load(**load)
+            await bench.load(load)
+            for part in SWEEP if load.qps == 1 else ():
+                mpps = part * bench.figures[load.name]["mpps"]
+                if mpps < FULL_MPPS:
+                    await bench.load(replace(load, name=f"{load.name} {part:g}", mpps=mpps))
 
 
 def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
-    """Run the bench; return the figures of each load by name, those of the sweep under ``<name> <part>``.
-
-    Parameters
-    ----------
-    reports_log2 : int
-        Logarithm of the depth of B's report ring.
-    """
+    """Run the bench with 2^``reports_log2`` entries in B's report ring; return figures by load, or load and part."""
     settings = {"loads": [asdict(load) for load in loads], "reports_log2": reports_log2, "progress": str(progress)}
     return run_cards(preset(PRESET).with_(**DEEP), __file__, settings, seed=seed)
 
 
 def rows(progress):
-    """Return the rows."""
     ratios, found = {}, []
     ways = {"slow_host": f"a receiver whose host takes nothing of it in {HELD:.0%} of all cycles",
             "few_reports": f"a receiver with {1 << FEW_LOG2} entries for reports"}

@@ -8,19 +8,10 @@ _NAME_AT = {register.offset: register.name for register in abi.REGISTERS}
 
 
 class RegisterTraffic:
-    """Counters of a driver's accesses to a device, from construction on.
+    """Counters of a driver's accesses to a device, whose methods are replaced by counting wrappers.
 
-    Parameters
-    ----------
-    device : Device
-        Its methods are replaced by counting wrappers.
-
-    Attributes
-    ----------
-    reads, writes : Counter
-        Accesses by register name.
-    waits : list of (int, int, bool)
-        Start and longest duration of each wait in nanoseconds, and whether an interrupt ended it.
+    ``reads`` and ``writes`` have the accesses by register name; ``waits`` has start and longest duration of each wait
+    in nanoseconds, and whether an interrupt ended it.
     """
 
     def __init__(self, device):

@@ -27,7 +27,6 @@ _LAST = re.compile(r"^host a: .*; (\d+) packets lost, (\d+) sent again$", re.MUL
 
 
 def measure(progress):
-    """Return the rows."""
     build(LIBRARY_FOLDER)
     tell(progress, "what the benchmarks say", 0, 4)
     gbps = verbs.run_operations(progress=progress)[WROpcode.RDMA_WRITE.name]

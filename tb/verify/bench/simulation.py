@@ -51,7 +51,6 @@ def link_frames_per_second():
 
 
 def measure(progress):
-    """Return the rows."""
     figures = {**run_cards(preset("test"), __file__, seed=1), "link_frames_per_second": link_frames_per_second()}
     return [*(Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
               for name, value in figures.items()), *speedup.rows(progress)]

@@ -21,15 +21,8 @@ SHARES = {"1": 1, "8th": 8, "32nd": 32, "0": None}
 def squeezed(blocks, *, seed=1, length=LENGTH, qps=QPS, waiting_runs_max=4096, lookers=(), **link):
     """Run a transfer with a pool of ``blocks`` blocks, over a link with the given ``loss`` and ``delay_ns``.
 
-    Returns
-    -------
-    tuple
-        Statistics of both sides, largest number of blocks used, the pair.
-
-    Raises
-    ------
-    AssertionError
-        If bytes differ, or packets that were not lost were retransmitted although no node was coarsened.
+    Return the statistics of both sides, the largest number of blocks used, and the pair. Raise AssertionError if bytes
+    differ, or packets that were not lost were retransmitted although no node was coarsened.
     """
     config = ContextConfig(extent_bytes=blocks * abi.BLOCK_BYTES, max_extents=1, node_age_ns=500,
                            waiting_runs_max=waiting_runs_max)
@@ -66,7 +59,6 @@ def pools(**options):
 
 
 def measure(_progress):
-    """Return the rows."""
     sizes = pools()
     rows, full = [], None
     for name, blocks in sizes.items():

@@ -18,7 +18,7 @@ from weft.driver.soft.rc.attributes import RcAttr
 from weft.driver.soft.rc.context import SoftContext
 from weft.driver.soft.rc.mr import SoftMR
 from weft.driver.soft.rc.qp import SoftQP
-from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, AccessFlag, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
@@ -146,10 +146,9 @@ class Offload(Rival):
         self.mrs[0].write(DATA)
 
     def post(self, qp, at, size):
-        wr = SendWR(0, sg=[SGE(self.mrs[0].buf + at, size, self.mrs[0].lkey)], opcode=WROpcode.RDMA_WRITE,
-                    send_flags=SendFlags.SIGNALED)
-        wr.set_wr_rdma(self.mrs[1].rkey, self.mrs[1].buf + at)
-        self.own[qp].post_send(wr)
+        mine, theirs = self.mrs
+        self.own[qp].post_send(SendWR(0, WROpcode.RDMA_WRITE, sg=[SGE(mine.buf + at, size, mine.lkey)],
+                                      rkey=theirs.rkey, remote_addr=theirs.buf + at))
 
     def done(self):
         return count_good(self.cqs[0].poll(1024)[1])

@@ -18,13 +18,8 @@ SERIAL = re.compile(r"\$\d+")
 def storage(component, params, *, copies=False, **options):
     """Return bits by module and memory, ``{(module, memory or None): bits}``; None: the module's registers.
 
-    Parameters
-    ----------
-    component : type
-        ``component(params, **options)`` is elaborated, once for the same arguments.
-    copies : bool
-        Count a memory once for each of its read ports, as an FPGA implements it with block RAM that has one write and
-        one read port.
+    ``component(params, **options)`` is elaborated, once for the same arguments. With ``copies`` a memory counts once
+    for each of its read ports, as an FPGA implements it with block RAM that has one write and one read port.
     """
     total = Counter()
     for (module, memory), (bits, ports) in _netlist(component, params, tuple(sorted(options.items()))).items():

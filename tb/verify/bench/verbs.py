@@ -13,7 +13,7 @@ import cocotb
 from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SendWR
 from weft.hdl.contract.params import preset
-from weft.tb.sim.flow.bench import given, leave
+from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.operation_pair import Host, Objects
 from weft.tb.sim.pair.sides import PEER, SIDES
@@ -48,8 +48,7 @@ class VerbsLab(Lab):
         self.done = False
         await self.gather(partial(self._ask, OPCODES[name]), partial(self._answer, OPCODES[name]))
         assert self.ends[target].mr.read(len(data), 0) == data, "the bytes received differ"
-        for end in self.ends.values():
-            await self.call(end.close)
+        await self.part(self.ends)
 
     def _ask(self, opcode):
         """Keep as many requests as possible outstanding."""
@@ -85,12 +84,9 @@ class VerbsLab(Lab):
 
 @cocotb.test()
 async def operations(dut):
-    lab = VerbsLab(dut, given())
-    await lab.start()
-    for name in OPCODES:
-        await lab.stream(name)
-    lab.env.finish()
-    leave(lab.figures)
+    async with VerbsLab(dut, given()) as lab:
+        for name in OPCODES:
+            await lab.stream(name)
 
 
 def run_operations(*, progress, seed=1):
@@ -99,7 +95,6 @@ def run_operations(*, progress, seed=1):
 
 
 def measure(progress):
-    """Return the rows."""
     cost = DriverCost()     # before other code has grown the heap
     gbps = run_operations(progress=progress)
     write = gbps[OPCODES["write"].name]

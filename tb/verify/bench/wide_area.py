@@ -48,20 +48,17 @@ def goodput():
 def rivals():
     """Return the rows that compare the rivals with their known goodput."""
     rows = []
-    for loss, share in IRN.items():
-        x = LARGE.with_(scheme="irn-bdp", loss=loss)
-        got = run(x).goodput
-        rows.append(Row(f"model_irn_bdp_goodput_loss_{loss:g}", "of payload", got, conditions=f"IRN, {path(x)}"))
-        rows.append(Row(f"model_irn_bdp_error_loss_{loss:g}", f"of {share}", abs(got / share - 1), at_most=0.1,
-                        conditions=f"IRN, {path(x)}"))
+    for loss, of_irn in IRN.items():
+        irn = LARGE.with_(scheme="irn-bdp", loss=loss)
         # Enough losses for an average, on a shorter path with equally many losses in a round trip.
-        x = LARGE.with_(scheme="go-back-n", loss=loss, measured_rtts=max(60, round(400 / (loss * LARGE.bdp))))
-        share = (1 - loss) / (1 - loss + loss * x.bdp)
-        got = run(x).goodput
-        rows.append(Row(f"model_go_back_n_goodput_loss_{loss:g}", "of payload", got,
-                        conditions=f"go-back-N, {path(x)}"))
-        rows.append(Row(f"model_go_back_n_error_loss_{loss:g}", f"of {share:.2g}", abs(got / share - 1), at_most=0.25,
-                        conditions=f"go-back-N, {path(x)}"))
+        gbn = LARGE.with_(scheme="go-back-n", loss=loss, measured_rtts=max(60, round(400 / (loss * LARGE.bdp))))
+        of_gbn = (1 - loss) / (1 - loss + loss * gbn.bdp)
+        for name, title, x, share, shown, most in (("irn_bdp", "IRN", irn, of_irn, f"{of_irn}", 0.1),
+                                                   ("go_back_n", "go-back-N", gbn, of_gbn, f"{of_gbn:.2g}", 0.25)):
+            got, about = run(x).goodput, f"{title}, {path(x)}"
+            rows += [Row(f"model_{name}_goodput_loss_{loss:g}", "of payload", got, conditions=about),
+                     Row(f"model_{name}_error_loss_{loss:g}", f"of {shown}", abs(got / share - 1), at_most=most,
+                         conditions=about)]
     return sorted(rows, key=lambda row: row.conditions)
 
 
@@ -120,7 +117,6 @@ PARTS = (goodput, rivals, bursts, outage, many_qps)
 
 
 def measure(progress):
-    """Return the rows."""
     rows = []
     for number, part in enumerate(PARTS):
         tell(progress, part.__name__.replace("_", " "), number, len(PARTS))

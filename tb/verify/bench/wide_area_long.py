@@ -60,7 +60,6 @@ def completion(progress, count=TRANSFERS):
 
 
 def wraps(progress, count=WRAPS):
-    """Return the rows."""
     tell(progress, f"{count} wraps", 0, 4)
     x = FAST.with_(measured_rtts=count * (1 << 24) / FAST.bdp)
     found = run(x)

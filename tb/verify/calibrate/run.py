@@ -25,13 +25,8 @@ CONDITIONS = ("two cards of preset test, the same traffic and losses on the gate
 def run(only=(), scenarios=ALL):
     """Run the scenarios whose names begin with one of ``only``, or all; return the exit status.
 
-    A scenario that already ran on the gateware is not simulated again. Report and figures are written only if ``only``
-    is empty.
-
-    Returns
-    -------
-    int
-        0, 1 if a limit is missed or a scenario had a problem, 2 if no scenario matches.
+    It is 1 if a limit is missed or a scenario had a problem, 2 if no scenario matches. A scenario that already ran on
+    the gateware is not simulated again. Report and figures are written only if ``only`` is empty.
     """
     console = Console()
     if not console.is_terminal:

@@ -24,21 +24,14 @@ MODULES = {
     "cmid": ("cm.cmid",),
     "cm_enums": ("cm.enums",),
     "fork": ("verbs.fork",),
-    "base": (), "dma_util": (), "dmabuf": (), "flow": (), "libibverbs": (),
-    "mem_alloc": (), "spec": (), "wq": (), "xrcd": (),
-    "providers": (), "providers.efa": (), "providers.efa.efa_enums": (), "providers.efa.efadv": (),
-    "providers.mlx5": (), "providers.mlx5.dr_action": (), "providers.mlx5.dr_domain": (),
-    "providers.mlx5.dr_matcher": (), "providers.mlx5.dr_rule": (), "providers.mlx5.dr_table": (),
-    "providers.mlx5.mlx5_enums": (), "providers.mlx5.mlx5dv": (), "providers.mlx5.mlx5dv_crypto": (),
-    "providers.mlx5.mlx5dv_flow": (), "providers.mlx5.mlx5dv_mkey": (), "providers.mlx5.mlx5dv_objects": (),
-    "providers.mlx5.mlx5dv_sched": (),
+    **dict.fromkeys(("base", "dma_util", "dmabuf", "flow", "libibverbs", "mem_alloc", "spec", "wq", "xrcd", "providers",
+                     "providers.efa", "providers.efa.efa_enums", "providers.efa.efadv", "providers.mlx5"), ()),
+    **dict.fromkeys((f"providers.mlx5.{name}" for name in (
+        "dr_action", "dr_domain", "dr_matcher", "dr_rule", "dr_table", "mlx5_enums", "mlx5dv", "mlx5dv_crypto",
+        "mlx5dv_flow", "mlx5dv_mkey", "mlx5dv_objects", "mlx5dv_sched")), ()),
 }
-
-
 NUMBERS = ("IBV_", "_IBV_", "RDMA_", "EFA", "_EFA", "MLX5", "_MLX5")     # prefixes of flags and numbers
 PASSIVE = ("Attr", "AttrEx", "Info", "InitAttr", "ParentDomainContext")  # suffixes of plain attribute classes
-
-
 _bits = itertools.count(40)
 
 

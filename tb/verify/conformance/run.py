@@ -83,13 +83,7 @@ def _unpack(source, target):
 
 
 def judge(source, names=TESTS):
-    """Run rdma-core's tests in folder ``source``.
-
-    Returns
-    -------
-    list of (str, str, list of str)
-        Name of the test; ``pass``, ``skip`` or ``fail``; the last line of the reason.
-    """
+    """Run rdma-core's tests; return (test, ``pass``, ``skip`` or ``fail``, list with the last line of the reason)."""
     with tempfile.TemporaryDirectory() as scratch:
         tests = Path(scratch) / "tests"
         tests.mkdir()

@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import io
 
 from weft.tb.app.report.drawing import picture
 from weft.tb.app.sweep import plan
@@ -26,18 +25,17 @@ def settings():
 def points(root=ROOT):
     """Return ``{(scheme, loss): goodput}`` of the measured points."""
     return {(row["scheme"], float(row["loss"])): float(row["goodput"])
-            for row in csv.DictReader(io.StringIO((root / DATA).read_text(encoding="utf-8")))}
+            for row in csv.DictReader((root / DATA).read_text(encoding="utf-8").splitlines())}
 
 
 def take(rows, root=ROOT):
     """Write the points of :data:`SCHEMES` among the rows of a sweep to :data:`DATA`."""
-    held = io.StringIO()
-    out = csv.writer(held, lineterminator="\n")
-    out.writerow(("scheme", "loss", "goodput"))
     kept = {(row["scheme"], row["loss"]): row["goodput"] for row in rows if row["loss"]}
-    out.writerows((scheme, f"{loss:g}", f"{goodput:.6g}") for scheme in SCHEMES
-                  for (found, loss), goodput in sorted(kept.items()) if found == scheme)
-    (root / DATA).write_text(held.getvalue(), encoding="utf-8")
+    with (root / DATA).open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(("scheme", "loss", "goodput"))
+        out.writerows((scheme, f"{loss:g}", f"{goodput:.6g}") for scheme in SCHEMES
+                      for (found, loss), goodput in sorted(kept.items()) if found == scheme)
 
 
 def digest(root=ROOT):

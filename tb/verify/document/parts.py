@@ -58,13 +58,7 @@ def examples(root=ROOT):
 
 
 def run_example(file):
-    """Run a program and return its output.
-
-    Raises
-    ------
-    RuntimeError
-        If the program fails; the message contains its error output.
-    """
+    """Run a program and return its output, or raise RuntimeError with its error output."""
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, encoding="utf-8",
                           env=os.environ | {"PYTHONIOENCODING": "utf-8"})
     if done.returncode:
@@ -73,13 +67,7 @@ def run_example(file):
 
 
 def make(name, root=ROOT):
-    """Return the text of a part. ``NAME.py`` is an example, ``NAME.out`` its output.
-
-    Raises
-    ------
-    KeyError
-        If there is no such part.
-    """
+    """Return the text of a part, or raise KeyError. ``NAME.py`` is an example, ``NAME.out`` its output."""
     example = (root / EXAMPLES / name).with_suffix(".py")
     if name.endswith(".py"):
         return f"```python\n{example.read_text().strip()}\n```"

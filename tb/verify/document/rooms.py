@@ -82,20 +82,11 @@ class _Ports:
 
 
 def edges(component, outside):
-    """Return the connections between the blocks of a subsystem.
+    """Return the blocks of a subsystem, and the streams and interfaces between them.
 
-    Parameters
-    ----------
-    component : wiring.Component
-        Not elaborated yet. Only the ports of its blocks are made.
-    outside : dict of str to (str, str or None)
-        Neighbor at a port of the component itself, and label of the port, by the start of the port's name.
-
-    Returns
-    -------
-    (list of str, dict, dict)
-        The blocks. Labels of the streams from one block to another, by (from, to). Names of the interfaces with
-        signals in both directions, by (requester, responder).
+    ``outside`` has (neighbor, label or None) of the ports of the component itself, by the start of a port's name. The
+    results are the names of the blocks; the labels of the streams from one block to another, by (from, to); and the
+    names of the interfaces with signals in both directions, by (requester, responder).
     """
     fragment, blocks = shallow(component)
     ports = _Ports()

@@ -38,11 +38,7 @@ def prefetch(node_ns, read_ns=READ_NS):
 
     A read returns as many blocks as there was space for when it was issued, and one read is outstanding at a time.
     During the read the matcher uses the nodes of earlier reads; the result exceeds the requirement by at most one node.
-
-    Returns
-    -------
-    (int, int, int) or None
-        None: no depth hides the reads, since a read returns at most 4 blocks.
+    It is None if no depth hides the reads, since a read returns at most 4 blocks.
     """
     for blocks in range(1, LINES + 1):
         reading = read_ns + (LOOK_CYCLES + 5 * (blocks - 1)) * CLOCK_PERIOD_NS
@@ -78,15 +74,13 @@ def bytes_of(number):
 
 def prefetch_table():
     """Return the table of depth and watermark for retransmissions that arrive back to back."""
+    def cell(holes, pmtu):
+        found = prefetch(holes * packet_ns(pmtu, wire.Opcode.RETX_WRITE))
+        return f"{found[0]} / {found[1]}" if found else "–"
+
     pmtus = list(wire.PMTUS.values())
-    rows = []
-    for holes in (1, 5, abi.LIST_HOLES, 64, abi.NODE_HOLES_MAX):
-        row = [holes]
-        for pmtu in pmtus:
-            found = prefetch(holes * packet_ns(pmtu, wire.Opcode.RETX_WRITE))
-            row.append(f"{found[0]} / {found[1]}" if found else "–")
-        rows.append(row)
-    return table(("holes per node", *(f"PMTU {pmtu}" for pmtu in pmtus)), rows)
+    return table(("holes per node", *(f"PMTU {pmtu}" for pmtu in pmtus)), [
+        (holes, *(cell(holes, pmtu) for pmtu in pmtus)) for holes in (1, 5, abi.LIST_HOLES, 64, abi.NODE_HOLES_MAX)])
 
 
 def holes_table():
@@ -100,14 +94,12 @@ def holes_table():
 
 def pool_table():
     """Return the table of blocks in use on a full link with the default age of a node."""
-    age, rows = ContextConfig.node_age_ns, []
-    for rtt_ms in (0.02, 1, 10, 100):
-        row = [f"{rtt_ms:g} ms"]
-        for loss in LOSSES:
-            blocks = pool_blocks(float(loss), 1024, rtt_ms * 1e6, age)
-            row.append(f"{blocks:,} ({bytes_of(blocks * abi.BLOCK_BYTES)})")
-        rows.append(row)
-    return table(("RTT", *(f"loss {loss}" for loss in LOSSES)), rows)
+    def cell(rtt_ms, loss):
+        blocks = pool_blocks(float(loss), 1024, rtt_ms * 1e6, ContextConfig.node_age_ns)
+        return f"{blocks:,} ({bytes_of(blocks * abi.BLOCK_BYTES)})"
+
+    return table(("RTT", *(f"loss {loss}" for loss in LOSSES)), [
+        (f"{rtt_ms:g} ms", *(cell(rtt_ms, loss) for loss in LOSSES)) for rtt_ms in (0.02, 1, 10, 100)])
 
 
 def psn_table():

@@ -16,10 +16,7 @@ _STATE = re.compile(r'^\s*with m\.State\("(\w+)"\):(?:\s*#\s*(.*))?(?:\n\s*#\s*(
 def transitions(component):
     """Return the state machine of a component: ``[(state, next state), ...]``, reset state first.
 
-    Raises
-    ------
-    ValueError
-        If the component itself, without its blocks, has no state machine, or several.
+    The component itself, without its blocks, must have exactly one state machine; otherwise ValueError is raised.
     """
     text = _MODULE.search(rtlil_text(component, "block"))[1]
     names, machines = {}, {}

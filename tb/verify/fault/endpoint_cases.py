@@ -30,15 +30,7 @@ PARAMS = preset("test")
 
 
 class FaultyRoom(Bench):
-    """Bench with a misbehaving host.
-
-    Attributes
-    ----------
-    injected, failures : Counter
-        Faults and failures by kind.
-    errors : int
-        Groups and requests that ended with an error.
-    """
+    """Bench with a misbehaving host; counts faults and failures by kind, and groups and requests that got an error."""
 
     def __init__(self, dut):
         super().__init__(dut, pause=0.05, read_bytes=READ_BYTES)

@@ -21,32 +21,16 @@ BELOW = (FunctionalDevice, HostMemory)     # not counted as part of the driver; 
 
 @dataclass
 class Outcome:
-    """Outcome of a number of frames.
-
-    Attributes
-    ----------
-    frames : int
-    failures : list of str
-        Each with the seed of its round.
-    kinds : Counter
-        Frames by the method that made them.
-    drops : Counter
-        Frames that the cards dropped, by reason.
-    """
+    """Outcome of a number of frames."""
 
     frames: int = 0
-    failures: list = field(default_factory=list)
-    kinds: Counter = field(default_factory=Counter)
-    drops: Counter = field(default_factory=Counter)
+    failures: list = field(default_factory=list)        # each with the seed of its round
+    kinds: Counter = field(default_factory=Counter)     # frames by the method that made them
+    drops: Counter = field(default_factory=Counter)     # frames that the cards dropped, by reason
 
 
 class Round(Fuzzing):
-    """Round of fuzzing.
-
-    Parameters
-    ----------
-    seed : hashable
-    """
+    """Round of fuzzing."""
 
     def __init__(self, seed):
         pair = make_pair(seed=seed)
@@ -56,16 +40,9 @@ class Round(Fuzzing):
         self.prepare()
 
     def run(self, frames):
-        """Fuzz with ``frames`` frames.
+        """Fuzz with ``frames`` frames; raise an exception if they cause one, or have another effect.
 
-        Returns
-        -------
-        (Counter, Counter)
-            Frames by the method that made them; frames that the cards dropped, by reason.
-
-        Raises
-        ------
-        AssertionError, or any exception that the frames cause
+        Return counters of the frames by the method that made them, and of those that the cards dropped, by reason.
         """
         pair = self.pair
         before = [sizes(context, BELOW) for context in pair.contexts]
@@ -88,19 +65,9 @@ class Round(Fuzzing):
 
 
 def fuzz(frames, seed, tell=lambda done: None):
-    """Fuzz in rounds of :data:`ROUND` frames.
+    """Fuzz in rounds of :data:`ROUND` frames, round ``k`` with seed ``<seed>/<k>``; return the :class:`Outcome`.
 
-    Parameters
-    ----------
-    frames : int
-    seed : hashable
-        Round ``k`` has the seed ``<seed>/<k>``.
-    tell : callable(int)
-        Receives the number of frames done so far.
-
-    Returns
-    -------
-    Outcome
+    ``tell`` receives the number of frames done so far.
     """
     outcome, number = Outcome(), 0
     while outcome.frames < frames:

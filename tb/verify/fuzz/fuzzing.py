@@ -25,22 +25,9 @@ REST = 40                    # steps after the last frame
 class Fuzzing:
     """Endpoints of both hosts, and the victims of the round. The methods block; all must be called from one thread.
 
-    Parameters
-    ----------
-    pair : Pair
-    rng : random.Random
-    step : callable()
-        Advances time.
-    receive : callable(side, frame)
-        Passes a frame to the card of a side.
-    burst : int
-        Frames for each card between two calls of ``settle``.
-    settle : callable()
-        Waits until the cards have taken the frames.
-    victim_timeout : int
-        Time-out of the victims, in the encoding of the verbs.
-    attributes
-        Attributes of the honest connection.
+    ``step()`` advances time, ``receive(side, frame)`` passes a frame to a card, and after ``burst`` frames for each
+    card ``settle()`` waits until the cards have taken them. ``victim_timeout`` is in the encoding of the verbs;
+    ``attributes`` are those of the honest connection.
     """
 
     def __init__(self, pair, rng, *, step, receive, settle, burst, victim_timeout, **attributes):
@@ -77,9 +64,8 @@ class Fuzzing:
         for me, you, qp, peer, sent in zip(self.ends, self.ends[::-1], qps, qps[::-1], data, strict=True):
             me.mr.write(sent)
             peer.post_recv(RecvWR(RECEIVED))
-            wr = SendWR(SENT, sg=[SGE(me.mr.buf, PART, me.mr.lkey)], opcode=WROpcode.RDMA_WRITE_WITH_IMM, imm_data=5)
-            wr.set_wr_rdma(you.mr.rkey, you.mr.buf + LENGTH - PART)
-            qp.post_send(wr)
+            qp.post_send(SendWR(SENT, WROpcode.RDMA_WRITE_WITH_IMM, sg=[SGE(me.mr.buf, PART, me.mr.lkey)], imm_data=5,
+                                rkey=you.mr.rkey, remote_addr=you.mr.buf + LENGTH - PART))
         for _ in range(PATIENCE):
             self.step()
             if all(len(cq) >= 2 for cq in cqs):

@@ -68,10 +68,7 @@ async def fuzz(dut):
 def fuzz_rtl(frames, *, seed=None, timeout_s=3600, progress=None):
     """Feed frames to two RTL cards; return ``{"frames", "kinds", "drops"}``.
 
-    Raises
-    ------
-    AssertionError
-        If a check fails; the message contains the command that repeats the run.
+    If a check fails, the message of the AssertionError contains the command that repeats the run.
     """
     return run_cards(preset("test"), __file__, {"frames": frames, "progress": progress and str(progress)}, seed=seed,
                      timeout_s=timeout_s)

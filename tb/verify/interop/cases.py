@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from types import SimpleNamespace
 
 from weft.driver.terms.enums import MTU
 
@@ -16,17 +17,6 @@ from .guest import GATEWAY, GuestFailed
 TESTS = ("ib_write_bw", "ib_send_bw", "ib_read_bw", "ib_atomic_bw")
 LOSS = 0.01
 PERFTEST_S, GUEST_TIMEOUT = 240, 18     # the latter: perftest's -u, 2^18 * 4.096 µs = 1.07 s
-
-
-class Waiting:
-    """Back end of a case whose peer is another program: only the console is read."""
-
-    def __init__(self, guest):
-        self.guest = guest
-
-    def step(self):
-        """Wait for the console for a moment."""
-        select.select([self.guest], [], [], worlds.MOMENT_S)
 
 
 def endpoint(guest, loss=0.0, seed=0):
@@ -53,11 +43,12 @@ def card(guest, loss=LOSS, seed=0):
 
 def perftest(guest, tests=TESTS, iterations=200, size=16_384):
     """Run perftest's clients in the guest against ``weft soft-server``, which is a separate process."""
-    port = guest.release_port()
+    guest.port.close()
     server = subprocess.Popen(
-        [sys.executable, "-m", "weft.tb.cli", "soft-server", "--qemu", f"127.0.0.1:{port}", "--listen", "0",
+        [sys.executable, "-m", "weft.tb.cli", "soft-server", "--qemu", f"127.0.0.1:{guest.numbers[0]}", "--listen", "0",
          "--clients", str(len(tests))], stdout=subprocess.PIPE, text=True)
-    talk = Talk(Waiting(guest))
+    console = SimpleNamespace(guest=guest, step=lambda: select.select([guest], [], [], worlds.MOMENT_S))
+    talk = Talk(console)        # the peer is another program: only the console is read
     try:
         number = int(server.stdout.readline().rsplit(" ", 1)[1])
         rates = []

@@ -47,13 +47,7 @@ class Remote:
 
 
 class Talk:
-    """Orders to the guest, with progress of the back end in between.
-
-    Parameters
-    ----------
-    world : object
-        Back end with ``guest`` and ``step()``.
-    """
+    """Orders to the guest, with progress of the back end, which has ``guest`` and ``step()``, in between."""
 
     SENT_S = 300
 
@@ -114,15 +108,8 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
                   guest_timeout=16):
     """Run every operation between the software endpoint and rxe, in both directions; return a sentence.
 
-    Parameters
-    ----------
-    world : SoftWorld or CardWorld
-    length : int
-        Bytes of a WRITE and of a READ.
-    sends : tuple of int
-        Bytes of the SENDs.
-    timeout, guest_timeout : int
-        In the encoding of the verbs.
+    ``length`` is that of a WRITE and of a READ, ``sends`` those of the SENDs, in bytes; the time-outs are in the
+    encoding of the verbs.
     """
     rng, talk, soft = random.Random(seed), Talk(world), world.soft
     cq, mr = CQ(soft, 256), SoftMR(PD(soft), 4 * length + 65_536, ALL)
@@ -133,9 +120,8 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
     done, inbox, words = [], 3 * length, 2 * length     # offsets of the inbox and of the atomic words, in both memories
 
     def post(opcode, count, at=0, to=0, add=0, swap=0, imm=0):
-        wr = SendWR(len(done), sg=[SGE(mr.buf + at, count, mr.lkey)] if count else [], opcode=opcode, imm_data=imm)
-        wr.set_wr_atomic(remote.key, remote.address + to, add, swap)
-        qp.post_send(wr)
+        qp.post_send(SendWR(len(done), opcode, sg=[SGE(mr.buf + at, count, mr.lkey)] if count else [], imm_data=imm,
+                            rkey=remote.key, remote_addr=remote.address + to, compare_add=add, swap=swap))
         talk.until(lambda: len(cq))
         [wc] = cq.poll(9)[1]
         assert wc.status is WCStatus.SUCCESS, f"{opcode.name}: {wc.status.name}"
@@ -192,10 +178,7 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
 
 
 def card_writes(world, *, messages=10, length=20_000, seed=0, guest_timeout=16, mtu=MTU.MTU_1024, **attributes):
-    """Write into the guest's memory over the card's hardware path; return a sentence.
-
-    The QP is connected with ``attributes``, which override the default time-outs.
-    """
+    """Write into the guest's memory over the card's hardware path; return a sentence. ``attributes``: of the QP."""
     rng, talk, context = random.Random(seed), Talk(world), world.context
     total = messages * length
     cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)
@@ -210,10 +193,8 @@ def card_writes(world, *, messages=10, length=20_000, seed=0, guest_timeout=16, 
     for number in range(messages):
         last = number == messages - 1
         at = number * length
-        wr = SendWR(number, sg=[SGE(mr.buf + at, length, mr.lkey)], imm_data=0xBEEF,
-                    opcode=W.RDMA_WRITE_WITH_IMM if last else W.RDMA_WRITE)
-        wr.set_wr_rdma(remote.key, remote.address + at)
-        qp.post_send(wr)
+        qp.post_send(SendWR(number, W.RDMA_WRITE_WITH_IMM if last else W.RDMA_WRITE, imm_data=0xBEEF,
+                            sg=[SGE(mr.buf + at, length, mr.lkey)], rkey=remote.key, remote_addr=remote.address + at))
     completions = []
 
     def finished():

@@ -36,11 +36,8 @@ def _free_number():
 def start():
     """Start QEMU; return the process and the TCP ports of the guest's first network card and of its console.
 
-    KVM is not used, so that the guest runs on every host of QEMU. The guest's clock is real time.
-
-    Raises
-    ------
-    NoQemu, NoPackage, NoImage
+    KVM is not used, so that the guest runs on every host of QEMU. The guest's clock is real time. Raises NoQemu,
+    NoPackage or NoImage if something is missing.
     """
     if shutil.which(QEMU) is None:
         raise NoQemu(f"{QEMU} is not installed; on Debian: apt-get install qemu-system-x86")
@@ -58,19 +55,8 @@ def start():
 class Guest:
     """Connection to a guest, held by one program at a time.
 
-    Parameters
-    ----------
-    numbers : (int, int)
-        TCP ports from :func:`start`.
-    process : subprocess.Popen or None
-        QEMU, if this program started it; :meth:`close` ends it.
-
-    Attributes
-    ----------
-    port : QemuSocketPort
-        Port of the guest's first network card.
-    told : list of str
-        Lines that the guest printed to its console.
+    ``numbers`` are the TCP ports from :func:`start`, and ``process`` is QEMU, if this program started it. ``port`` is
+    the port of the guest's first network card; ``told`` has the lines that the guest printed to its console.
     """
 
     def __init__(self, numbers, process=None):
@@ -82,20 +68,15 @@ class Guest:
         """Connect to network card and console (again)."""
         self._console = self._connect(lambda: socket.create_connection(("127.0.0.1", self.numbers[1])))
         self._console.setblocking(False)
-        self.port = self._connect(lambda: QemuSocketPort.connect("127.0.0.1", self.numbers[0]))
+        self.take_port()
 
     def release(self):
         """Disconnect, so that another program can use both until :meth:`take`."""
         self._console.close()
         self.port.close()
 
-    def release_port(self):
-        """Disconnect the network card until :meth:`take_port`, for use by another program; return its TCP port."""
-        self.port.close()
-        return self.numbers[0]
-
     def take_port(self):
-        """Connect to the network card again."""
+        """Connect to the network card (again)."""
         self.port = self._connect(lambda: QemuSocketPort.connect("127.0.0.1", self.numbers[0]))
 
     def _connect(self, how):
@@ -173,11 +154,10 @@ class Guest:
 def booted():
     """Start a guest, wait until it is ready, and return it."""
     process, numbers = start()
-    try:
+    with contextlib.ExitStack() as failed:
+        failed.callback(process.communicate)
+        failed.callback(process.kill)
         guest = Guest(numbers, process)
         guest.boot()
-    except BaseException:
-        process.kill()
-        process.communicate()
-        raise
+        failed.pop_all()
     return guest

@@ -46,12 +46,7 @@ def _compile(where, program):
 
 
 def image(folder=FOLDER):
-    """Return (kernel, initial file system); both are made if they do not exist.
-
-    Raises
-    ------
-    NoPackage, NoImage
-    """
+    """Return (kernel, initial file system); both are made if they do not exist. Raises NoPackage or NoImage."""
     kernel = kernel_package()
     sources = b"".join(path.read_bytes() for path in (HERE / "peer.c", HERE / "init.sh", Path(__file__)))
     name = hashlib.sha256(kernel.encode() + sources).hexdigest()[:12]

@@ -38,12 +38,7 @@ def kernel_package():
 
 
 def unpacked(names, folder):
-    """Fetch packages and unpack them into ``folder``, all into one tree; unpacked packages are kept.
-
-    Raises
-    ------
-    NoPackage
-    """
+    """Fetch packages and unpack them into ``folder``, all into one tree; unpacked packages are kept."""
     archives, root = folder / "archives", folder / "unpacked"
     for path in (archives, root):
         path.mkdir(parents=True, exist_ok=True)

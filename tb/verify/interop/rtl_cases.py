@@ -6,6 +6,8 @@ measures its time-outs with the simulation's clock, by which the guest answers w
 guest's queue pairs are 2^21 * 4.096 µs = 8.6 s: the simulation needs less for a whole message.
 """
 
+from functools import partial
+
 import cocotb
 from cocotb.task import bridge
 from cocotb.triggers import Timer
@@ -43,16 +45,11 @@ class CardAndGuest(TwoCards):
             await Timer(LOOK_NS, "ns")
 
 
-def soft(world):
-    """Run the endpoint at the Simple NIC."""
-    return soft_exchange(world, length=9_000, sends=(0, 300), seed=1, mtu=MTU.MTU_4096, timeout=TIMEOUT,
-                         guest_timeout=GUEST_TIMEOUT)
-
-
-def hardware(world):
-    """Run WRITEs over the card's hardware path."""
-    return card_writes(world, messages=3, length=5_000, seed=2, timeout=TIMEOUT, guest_timeout=GUEST_TIMEOUT,
-                       probe_timeout_ns=PROBE_NS)
+# The endpoint at the Simple NIC, and WRITEs over the card's hardware path.
+soft = partial(soft_exchange, length=9_000, sends=(0, 300), seed=1, mtu=MTU.MTU_4096, timeout=TIMEOUT,
+               guest_timeout=GUEST_TIMEOUT)
+hardware = partial(card_writes, messages=3, length=5_000, seed=2, timeout=TIMEOUT, guest_timeout=GUEST_TIMEOUT,
+                   probe_timeout_ns=PROBE_NS)
 
 
 def talk(env, device, case):

@@ -18,13 +18,7 @@ MOMENT_S = 0.02
 
 
 class LossyPort:
-    """Port that loses frames at random in both directions.
-
-    Attributes
-    ----------
-    lost : int
-        Number of lost frames.
-    """
+    """Port that loses frames at random in both directions, and counts them."""
 
     def __init__(self, port, loss, seed):
         self._port, self.loss, self._random, self.lost = port, loss, random.Random(seed), 0
@@ -50,12 +44,7 @@ class LossyPort:
 
 
 class SoftWorld:
-    """Software endpoint directly at the guest's link, in real time.
-
-    Attributes
-    ----------
-    soft : SoftContext
-    """
+    """Software endpoint directly at the guest's link, in real time."""
 
     def __init__(self, guest, loss=0.0, seed=0):
         self.guest, self.wire = guest, LossyPort(guest.port, loss, seed)
@@ -68,9 +57,6 @@ class SoftWorld:
         deadline = self._pump.round(now)
         wait = MOMENT_S if deadline is None else max(0, min(MOMENT_S, (deadline - now) / 1e9))
         select.select([self.wire, self.guest], [], [], wait)
-
-    def close(self):
-        """Do nothing: there is nothing to close."""
 
 
 class RealTimeCard(FunctionalDevice):
@@ -95,23 +81,12 @@ class RealTimeCard(FunctionalDevice):
 
 
 class CardWorld:
-    """Card with its driver, and a software endpoint at its Simple NIC.
+    """Card with its driver, and a software endpoint at its Simple NIC; a step waits for ``step_ns`` at most."""
 
-    Parameters
-    ----------
-    guest : Guest
-    device : Device
-    step_ns : int
-        Longest wait of :meth:`step`, by the device's clock.
-    config : dict
-        Arguments of the driver's ContextConfig.
-    """
-
-    def __init__(self, guest, device, step_ns=2_000_000, **config):
+    def __init__(self, guest, device, step_ns=2_000_000):
         rings = {abi.Ring.NIC_RX: 9, abi.Ring.NIC_TX: 7}
         self.guest, self.device, self._step_ns = guest, device, step_ns
-        self.context = Context(device, mac=MAC, ip=IP,
-                               config=ContextConfig(ring_log2=rings, nic_slot_log2=13, **config))
+        self.context = Context(device, mac=MAC, ip=IP, config=ContextConfig(ring_log2=rings, nic_slot_log2=13))
         self.context.host_qpns.claim(*QPNS)
         self.soft = SoftContext(mac=MAC, ip=IP, first_qpn=QPNS[0], max_qp=QPNS[1])
         self._port = SimpleNicPort(self.context, for_host_qpns)

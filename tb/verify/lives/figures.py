@@ -12,7 +12,6 @@ RUNS = 2
 
 
 def measure(progress):
-    """Return the rows."""
     rtl = [live_in_rtl(RTL // RUNS, seed=seed, progress=progress) for seed in range(1, RUNS + 1)]
     sums = live(FUNCTIONAL, seed=1)
     by_level = {

@@ -20,13 +20,7 @@ STALE = tuple(f"drop_{reason.name.lower()}" for reason in (abi.Reason.UNKNOWN_QP
 
 
 class NodeLives(HostSide):
-    """Card, driver and the peers of some QPs.
-
-    Parameters
-    ----------
-    seed, options
-        As for :class:`~weft.tb.verify.lives.host_side.HostSide`.
-    """
+    """Card, driver and the peers of some QPs."""
 
     window_bits, builder_slots = 64, 4
 
@@ -48,8 +42,6 @@ class NodeLives(HostSide):
         self._command(abi.CommandOpcode.EXTENT_SET, extent=index, address=address, length=length)
         done()
 
-    # ------------------------------------------------------------------------------------- lifecycle
-
     def create(self, qpn):
         generation, psn, receiver = self.new_receiver(qpn)
         if receiver is None:
@@ -65,8 +57,6 @@ class NodeLives(HostSide):
         self._command(abi.CommandOpcode.QP_DESTROY, qpn=self._qpn(qpn, self.host[qpn].generation))
         del self._card_life[qpn]
         self.leave(qpn)
-
-    # ------------------------------------------------------------------------------------- card side
 
     def _report(self, entry):
         qpn = abi.REPORT_EVENT.unpack(entry).qpn
@@ -110,8 +100,6 @@ class NodeLives(HostSide):
         else:
             self.packet(qpn, host.next_psn, generation=host.generation, life=host.life, rsn=rsn, kind="PROBE")
 
-    # ------------------------------------------------------------------------------------------ time
-
     def _arrive(self):
         """Deliver the next late packet."""
         at, _, (qpn, generation, life, psn, rsn), flags = heapq.heappop(self._late)
@@ -146,11 +134,6 @@ class NodeLives(HostSide):
             self.take_reports(rng.choice([1, 4, 64]))
         if rng.random() < 0.001:
             self.pace = rng.choice([0.02, 0.3, 0.3])   # a driver that is slow for a while
-
-    @property
-    def count(self):
-        """Number of nodes that were linked and have left again."""
-        return self.sums["retired"] + self.sums["dropped"]
 
     def finish(self):
         """Deliver all packets, destroy the QPs, and check that all blocks are free; return the sums as a mapping."""

@@ -62,23 +62,10 @@ TEST = preset("test")
 
 
 class HostSide:
-    """Driver and the peers of some QPs.
+    """Driver and the peers of some QPs, with extents of ``blocks`` blocks.
 
-    Parameters
-    ----------
-    seed : hashable
-    qps : int
-    blocks : int
-        Blocks of an extent.
-    max_extents : int
-    params : CardParams
-        Parameters of the card.
-
-    Attributes
-    ----------
-    sums : Counter
-        Events by name. ``stale_accepts`` counts reports that the driver assigns to a QP of another incarnation; the
-        harness of a card adds the stale packets and reads that the card accepts.
+    ``sums`` counts events by name. ``stale_accepts`` are reports that the driver assigns to a QP of another
+    incarnation; the harness of a card adds the stale packets and reads that the card accepts.
     """
 
     def __init__(self, *, seed=0, qps=6, blocks=16, max_extents=3, params=TEST):
@@ -108,8 +95,6 @@ class HostSide:
     def in_extent(self, line):
         return any(line in lines for lines in self.extents.values())
 
-    # ------------------------------------------------------------------------------------- lifecycle
-
     def new_receiver(self, qpn):
         """Return generation, first PSN and receiver of the QPN's next incarnation; without a free block no receiver."""
         self.generations[qpn] += 1
@@ -137,8 +122,6 @@ class HostSide:
         self.sums["dropped"] += len(host.receiver.holes.nodes)
         host.receiver.close()
         self.sums["destroyed"] += 1
-
-    # --------------------------------------------------------------------------------------- reports
 
     def reported(self, entry, life):
         """Append an entry of the card to the report ring, tagged with an incarnation."""
@@ -189,6 +172,11 @@ class HostSide:
     def arrives(self, at, host, psn, rsn, **flags):
         """Schedule a packet of the QP's present incarnation; it arrives even if the QPN is reused by then."""
         heapq.heappush(self._late, (at, next(self._number), (host.index, host.generation, host.life, psn, rsn), flags))
+
+    @property
+    def count(self):
+        """Number of nodes that were linked and have left again."""
+        return self.sums["retired"] + self.sums["dropped"]
 
     def leaks(self):
         """Return the number of blocks that are not on the free list after all QPs are destroyed."""

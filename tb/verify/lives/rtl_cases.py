@@ -68,16 +68,7 @@ class RoomQp(HostQp):
 
 
 class RoomLives(HostSide):
-    """Harness of the Adamap subsystem.
-
-    Parameters
-    ----------
-    dut
-    forgetful : bool
-        Model a card that assigns every retransmission to the present incarnation of its QPN.
-    seed, options
-        As for :class:`~weft.tb.verify.lives.host_side.HostSide`.
-    """
+    """Harness of the subsystem; ``forgetful``: retransmissions count for the present incarnation of their QPN."""
 
     def __init__(self, dut, *, forgetful=False, seed=0, **options):
         self.forgetful = forgetful
@@ -100,8 +91,6 @@ class RoomLives(HostSide):
         self.port.configure(reorder_distance=REORDER, retransmit_slack=rng.choice([1, REORDER]),
                             node_age_ns=rng.choice([100, 400, 2000]), prefetch_depth=rng.choice([1, 2, 4]),
                             prefetch_watermark=rng.choice([1, 2, 4]))
-
-    # --------------------------------------------------------------------------------- host memory
 
     def _announce(self, index, address, length, done):
         if length:
@@ -148,8 +137,6 @@ class RoomLives(HostSide):
         memory = self.pool.extents.device.memory
         return [memory.read((line + k) * abi.BLOCK_BYTES, abi.BLOCK_BYTES) for k in range(count)]
 
-    # ------------------------------------------------------------------------------------ lifecycle
-
     async def _begin(self, qpn):
         self._coming.add(qpn)
         generation, psn, receiver = self.new_receiver(qpn)
@@ -168,8 +155,6 @@ class RoomLives(HostSide):
         await self.port.destroy(qpn, host.generation)
         assert not self._reading.pop(host.life, 0), "a read of a destroyed QP is under way"
         self.leave(qpn)
-
-    # ------------------------------------------------------------------------------ packets and answers
 
     def _ask(self, qpn, host, psn, *, rsn=0, generation=None, genuine=True, **flags):
         host.asked += 1
@@ -220,10 +205,7 @@ class RoomLives(HostSide):
             self._ask(qpn, host, psn, rsn=rsn, retransmission=1)
 
     def haunt(self, qpn):
-        """Pass a retransmission of the QPN's previous incarnation through the check, for a hole of the present one.
-
-        The matcher must drop it.
-        """
+        """Pass a retransmission of the previous incarnation for a hole of the present one; the matcher must drop it."""
         host = self.host[qpn]
         if host.receiver.holes.nodes:
             node = self.random.choice(host.receiver.holes.nodes)
@@ -276,8 +258,6 @@ class RoomLives(HostSide):
         else:
             self.port.cum(host.index, host.generation, doorbell.psn)
 
-    # ----------------------------------------------------------------------------------------- time
-
     def act(self):
         """Act on one QP, deliver packets that are due, and sometimes run the driver."""
         rng = self.random
@@ -321,11 +301,6 @@ class RoomLives(HostSide):
         happened = self.sums + self.pool.counts + Counter(stale_reports=self.worker.counts["stale"])
         return {name: happened[name] for name in HAPPENS}
 
-    @property
-    def count(self):
-        """Number of nodes that were linked and have left again."""
-        return self.sums["retired"] + self.sums["dropped"]
-
     async def live(self, count, progress=lambda done: None):
         """Run until ``count`` nodes have left and all of ``HAPPENS`` occurred, then end everything; return the sums."""
         await self.start()
@@ -340,16 +315,13 @@ class RoomLives(HostSide):
         return await self._finish()
 
     async def _finish(self):
-        for qpn in list(self.host):
-            if not self.host[qpn].dying:
-                cocotb.start_soon(self._end(qpn))
         for _ in range(SETTLE_CYCLES):
+            for qpn in list(self.host):    # also QPs created in the meantime
+                if not self.host[qpn].dying:
+                    cocotb.start_soon(self._end(qpn))
             await self.port.pass_cycles(1)
             if not self.host and not self._coming and self.port.idle:
                 break
-            for qpn in list(self.host):    # QPs created in the meantime
-                if not self.host[qpn].dying:
-                    cocotb.start_soon(self._end(qpn))
         else:
             raise AssertionError(f"the subsystem does not become idle: {sorted(self.host)} live")
         self.take_reports()

@@ -65,21 +65,11 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Fate:
-    """Outcome of a mutant.
+    """Outcome of a mutant."""
 
-    Attributes
-    ----------
-    killed_by : str
-        The test that detected the fault; empty if the mutant survived.
-    problem : str
-        Message of the test.
-    seconds : float
-        Processor time of all simulations.
-    """
-
-    killed_by: str
-    problem: str
-    seconds: float
+    killed_by: str      # the test that detected the fault; empty if the mutant survived
+    problem: str        # message of the test
+    seconds: float      # processor time of all simulations
 
 
 def designs(targets):
@@ -144,57 +134,45 @@ def for_all(decide, chosen, jobs, tell):
 
 def judge(mutant):
     """Return the :class:`Fate` of a mutant."""
-    key = _key(mutant.design, mutant.mutation.options)
-    kept = KEPT / "fates" / f"{key}.json"
-    with locked(kept.with_suffix(".lock")):
-        if not kept.exists():
-            kept.write_text(json.dumps(asdict(_judge(mutant, KEPT / "work" / key))))
-    return Fate(**json.loads(kept.read_text()))
+    def fate(where):
+        seconds = 0
+        for seed in SEEDS:
+            runs = _replay(mutant.design, mutant.mutation, where, seed, baseline(mutant.design, seed))
+            seconds, last = seconds + sum(run["seconds"] for run in runs), runs[-1]
+            if last["problem"]:
+                break
+        return asdict(Fate(last["test"] if last["problem"] else "", last["problem"], round(seconds, 1)))
 
-
-def _judge(mutant, where):
-    seconds = 0
-    for seed in SEEDS:
-        runs = _replay(mutant.design, mutant.mutation, where, seed, baseline(mutant.design, seed))
-        seconds, last = seconds + sum(run["seconds"] for run in runs), runs[-1]
-        if last["problem"]:
-            break
-    shutil.rmtree(where, ignore_errors=True)
-    return Fate(last["test"] if last["problem"] else "", last["problem"], round(seconds, 1))
+    return Fate(**_kept("fates", _key(mutant.design, mutant.mutation.options), fate))
 
 
 def proof(mutant):
     """Return the method by which a mutant is proven equivalent; empty if it is not proven."""
     key = _digest(str(PROVER), mutant.design.netlist.digest, mutant.mutation.options)
-    kept = KEPT / "proofs" / f"{key}.json"
-    with locked(kept.with_suffix(".lock")):
-        if not kept.exists():
-            where = KEPT / "work" / f"proof-{key}"
-            kept.write_text(json.dumps(proven_equivalent(mutant.design.netlist, mutant.mutation, where)))
-            shutil.rmtree(where, ignore_errors=True)
-    return json.loads(kept.read_text())
+    return _kept("proofs", key, lambda where: proven_equivalent(mutant.design.netlist, mutant.mutation, where))
 
 
 def baseline(design, seed):
-    """Return limits of processor time by test, from a run of the sound netlist.
+    """Return limits of processor time by test, from a run of the sound netlist; raise BaselineFails if a test fails."""
+    def sound(where):
+        runs = _replay(design, None, where, seed, {simulation.test: SOUND_S for simulation in design.simulations})
+        if runs[-1]["problem"]:
+            raise BaselineFails(f"{runs[-1]['test']} fails with seed {seed} on the netlist without a fault, see "
+                                f"{where}: {runs[-1]['problem']}")
+        return runs
 
-    Raises
-    ------
-    BaselineFails
-        If a test fails on the sound netlist.
-    """
-    key = _key(design, f"sound {seed}")
-    kept = KEPT / "fates" / f"{key}.json"
+    runs = _kept("fates", _key(design, f"sound {seed}"), sound)
+    return {run["test"]: LIMIT_FACTOR * run["seconds"] + LIMIT_S for run in runs}
+
+
+def _kept(kind, key, make):
+    """Return the stored result of a key; if there is none, that of ``make(folder)``, whose folder is then removed."""
+    kept, where = KEPT / kind / f"{key}.json", KEPT / "work" / f"{kind}-{key}"
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
-            where = KEPT / "work" / key
-            runs = _replay(design, None, where, seed, {simulation.test: SOUND_S for simulation in design.simulations})
-            if runs[-1]["problem"]:
-                raise BaselineFails(f"{runs[-1]['test']} fails with seed {seed} on the netlist without a fault, see "
-                                    f"{where}: {runs[-1]['problem']}")
-            kept.write_text(json.dumps(runs))
+            kept.write_text(json.dumps(make(where)))
             shutil.rmtree(where, ignore_errors=True)
-    return {run["test"]: LIMIT_FACTOR * run["seconds"] + LIMIT_S for run in json.loads(kept.read_text())}
+    return json.loads(kept.read_text())
 
 
 def _replay(design, mutation, where, seed, limits):

@@ -35,41 +35,22 @@ class YosysFailed(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """Module of a netlist.
+    """Module of a netlist."""
 
-    Attributes
-    ----------
-    file : str
-        File of its class, relative to the project; empty if unknown.
-    cells : int
-    digest : str
-        Digest of its text without the lines of source.
-    likeness : str
-        See :func:`likeness`.
-    """
-
-    file: str
+    file: str           # file of its class, relative to the project; empty if unknown
     cells: int
-    digest: str
-    likeness: str
+    digest: str         # of its text without the lines of source
+    likeness: str       # see `likeness`
 
 
 @dataclass(frozen=True)
 class Netlist:
-    """Design as cells, in ``folder/design.il``.
-
-    Attributes
-    ----------
-    parts : dict
-        Module name: :class:`Part`.
-    digest : str
-        Digest of the whole text, without the lines of source.
-    """
+    """Design as cells, in ``folder/design.il``."""
 
     folder: Path
     top: str
-    digest: str
-    parts: dict = field(repr=False)
+    digest: str                         # of the whole text, without the lines of source
+    parts: dict = field(repr=False)     # `Part` by name of the module
 
 
 @dataclass(frozen=True)
@@ -101,22 +82,12 @@ class Mutation:
 
 
 def yosys(where, script, seconds=600):
-    """Run Yosys in folder ``where`` with a limit of ``seconds`` of processor time; return its output.
-
-    Raises
-    ------
-    YosysFailed
-    """
+    """Run Yosys in folder ``where`` with a limit of ``seconds`` of processor time; return its output."""
     return limited(tool.yosys(script), where, seconds)
 
 
 def limited(command, where, seconds):
-    """Run a command of :mod:`weft.tb.sim.synth.yosys` with the same limit; return its output.
-
-    Raises
-    ------
-    YosysFailed
-    """
+    """Run a command of :mod:`weft.tb.sim.synth.yosys` with such a limit; return its output, or raise YosysFailed."""
     with subprocess.Popen(command, cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as process:
         resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
@@ -179,10 +150,7 @@ def _mutation(line):
 
 
 def write_faulty(design, mutation, where, file):
-    """Write the netlist to ``where/file``, with the fault unless ``mutation`` is None; return the path.
-
-    The format is Verilog if ``file`` ends in ``.v``, otherwise RTLIL.
-    """
+    """Write the netlist, with any fault, to ``where/file``, as Verilog (``.v``) or else as RTLIL; return the path."""
     where.mkdir(parents=True, exist_ok=True)
     shutil.copy(design.folder / "design.il", where)     # no path in a script: a path may contain spaces
     change = f"mutate {mutation.options}; " if mutation else ""

@@ -26,25 +26,13 @@ class NotRecorded(Exception):
 
 @dataclass(frozen=True)
 class Simulation:
-    """Call of :func:`weft.tb.sim.flow.simulate.simulate` by a test.
+    """Call of :func:`weft.tb.sim.flow.simulate.simulate` by a test, with some of its arguments."""
 
-    Attributes
-    ----------
-    test : str
-        pytest's name of the test.
-    rtlil : str
-        Digest of the elaborated design; :func:`rtlil_of` returns the text.
-    top, sim, tests, env
-        As passed to ``simulate``.
-    module : str
-        The module with the cases.
-    """
-
-    test: str
-    rtlil: str
+    test: str       # pytest's name of the test
+    rtlil: str      # digest of the elaborated design; `rtlil_of` returns the text
     top: str
     sim: str
-    module: str
+    module: str     # the module with the cases
     tests: str | None
     env: tuple
 
@@ -52,15 +40,8 @@ class Simulation:
 def record(keys, where):
     """Store the :class:`Simulation` of tests, and their designs, in folder ``where``.
 
-    Parameters
-    ----------
-    keys : dict
-        Maps pytest's name of a test to a key, with which :func:`is_recorded` compares.
-
-    Raises
-    ------
-    NotRecorded
-        If a test is not found or simulates nothing.
+    ``keys`` maps pytest's name of a test to a key, with which :func:`is_recorded` compares. Raises NotRecorded if a
+    test is not found or simulates nothing.
     """
     where.mkdir(parents=True, exist_ok=True)
     for test in keys:

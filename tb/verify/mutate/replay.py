@@ -19,31 +19,17 @@ FIRST_FAILURE = {"COCOTB_MAX_FAILURES": "1"}    # the first failure decides
 
 @dataclass(frozen=True)
 class Run:
-    """Outcome of a simulation.
-
-    Attributes
-    ----------
-    test : str
-    seconds : float
-        Processor time including the build.
-    problem : str
-        First line of the test's message; empty if it passed.
-    """
+    """Outcome of a simulation."""
 
     test: str
-    seconds: float
-    problem: str
+    seconds: float      # processor time including the build
+    problem: str        # first line of the test's message; empty if it passed
 
 
 def replay(verilog, simulations, seed, limits):
-    """Run ``simulations`` in order, up to the first failure; yield a :class:`Run` for each.
+    """Run ``simulations`` with a Verilog text, in order, up to the first failure; yield a :class:`Run` for each.
 
-    Parameters
-    ----------
-    verilog : str
-        Verilog text, used instead of the design.
-    limits : dict
-        Seconds of processor time by test.
+    ``limits`` has seconds of processor time by test.
     """
     for simulation in simulations:
         limit = limits[simulation["test"]]

@@ -28,21 +28,13 @@ BAR = 0.97
 
 @dataclass(frozen=True)
 class Entry:
-    """Entry of the report.
-
-    Attributes
-    ----------
-    result : str
-        ``killed``, ``equivalent``, ``accepted`` or ``survived``.
-    why : str
-        The test that detected the mutant, the proof, or the line of the file of survivors.
-    """
+    """Entry of the report."""
 
     name: str
     room: str
     place: str
-    result: str
-    why: str
+    result: str     # "killed", "equivalent", "accepted" or "survived"
+    why: str        # the test that detected the mutant, the proof, or the line of the file of survivors
     seconds: float
 
 

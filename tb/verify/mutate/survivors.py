@@ -13,13 +13,7 @@ KINDS = ("equivalent", "accepted")
 
 
 def explained(file=FILE):
-    """Return ``{name: (kind, line)}`` of the file.
-
-    Raises
-    ------
-    ValueError
-        If the format is wrong; the message contains the reason.
-    """
+    """Return ``{name: (kind, line)}`` of the file; raise ValueError with the reason if its format is wrong."""
     tables = tomllib.loads(file.read_text()) if file.exists() else {}
     if extra := set(tables) - set(KINDS):
         raise ValueError(f"{file.name} has tables {', '.join(sorted(extra))}; they are {' and '.join(KINDS)}")

@@ -45,11 +45,5 @@ def _run(pair, count):
 
 
 def run_operations(count, *, seed=None, timeout_s=590):
-    """Simulate ``count`` operations.
-
-    Raises
-    ------
-    AssertionError
-        If an operation is wrong.
-    """
+    """Simulate ``count`` operations; raise AssertionError if one is wrong."""
     run_cards(preset("test"), __file__, count, seed=seed, timeout_s=timeout_s)

@@ -110,20 +110,8 @@ class End:
 class Traffic:
     """Two connected cards under random operations.
 
-    Parameters
-    ----------
-    contexts : list of Context
-        Contexts of both cards.
-    pause : callable(ns)
-        Advances time.
-    seed : hashable
-    qps : int
-        Half of them share receives.
-    longest : int
-        Bytes of the longest message.
-    arena : int
-        Bytes of memory at each end.
-    mtus : list of MTU
+    ``pause(ns)`` advances time. Half of the QPs share receives; ``longest`` is the length of the longest message,
+    ``arena`` that of the memory at each end, in bytes.
     """
 
     def __init__(self, contexts, pause, seed, *, qps, longest, arena, mtus=tuple(MTU)):
@@ -140,8 +128,6 @@ class Traffic:
         self.counts = Counter()
         self.history = [[[] for _ in range(WORDS)] for _ in self.ends]     # (old, new) of each word
         self._wr_id = 0
-
-    # -------------------------------------------------------------------------------------- posting
 
     def _length(self):
         """Return a log-uniform length from 0 on."""
@@ -186,9 +172,9 @@ class Traffic:
         if length <= INLINE_MAX and opcode in KINDS[:4] and rng.random() < 0.3:
             flags |= SendFlags.INLINE
         item = self._item(side, opcode, length, places, here, there, bool(flags & SendFlags.SIGNALED))
+        at = peer.word(item.word) if opcode in ATOMICS else there or 0
         wr = SendWR(item.wr_id, opcode, sg=self._sges(end, places), send_flags=flags, imm_data=item.imm or 0,
-                    compare_add=item.compare_add, swap=item.swap)
-        wr.set_wr_rdma(peer.mr.rkey, peer.mr.buf + (peer.word(item.word) if opcode in ATOMICS else there or 0))
+                    rkey=peer.mr.rkey, remote_addr=peer.mr.buf + at, compare_add=item.compare_add, swap=item.swap)
         end.open[qp].append(item)
         if opcode in RECEIVED:
             peer.coming[qp].append(item)
@@ -245,8 +231,6 @@ class Traffic:
         queue.post_recv(RecvWR(number, sg=self._sges(end, places)))
         if qp is not None:
             end.posted[qp] += 1
-
-    # ---------------------------------------------------------------------------------- completions
 
     def poll(self, side):
         """Check the completions of a host."""
@@ -305,8 +289,6 @@ class Traffic:
         if self.ends[item.where].gather(item.target) != item.data:
             raise WrongTraffic(f"request {item.wr_id}, {item.opcode.name}: other bytes came")
 
-    # ------------------------------------------------------------------------------------------ run
-
     def run(self, operations, tell=lambda posted: None):
         """Post ``operations`` requests, wait for all of them, and check the results of atomics; return the counts."""
         posted, now_ns = 0, self.contexts[0].device.now_ns
@@ -337,11 +319,9 @@ class Traffic:
         for side, end in enumerate(self.ends):
             for qp, items in enumerate(end.open):
                 if items and not items[-1].signaled:
-                    item = Item(self._number(), Op.RDMA_WRITE, b"", side, [], True, None)
+                    item, mr = Item(self._number(), Op.RDMA_WRITE, b"", side, [], True, None), self.ends[1 - side].mr
                     items.append(item)
-                    wr = SendWR(item.wr_id, Op.RDMA_WRITE)
-                    wr.set_wr_rdma(self.ends[1 - side].mr.rkey, self.ends[1 - side].mr.buf)
-                    end.qps[qp].post_send(wr)
+                    end.qps[qp].post_send(SendWR(item.wr_id, Op.RDMA_WRITE, rkey=mr.rkey, remote_addr=mr.buf))
 
     def _check_atomics(self):
         """Check that the old and new values of the atomics on a word form one chain that ends in its present value."""

@@ -30,7 +30,6 @@ _NS = 1e-9
 
 
 def measure(progress):
-    """Return the rows."""
     seed, library = drawn_seed(), build(LIBRARY_FOLDER)
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--preset", "test") as session:
         tell(progress, "post and poll", 0, 1)
@@ -102,11 +101,10 @@ def kills(seed, progress, count=KILLS):
     """Return the rows of killed programs; a separate process runs them, because it gives up root privileges."""
     tell(progress, f"programs that are killed, seed {seed}", 0, 1)
     done = subprocess.run([sys.executable, "-m", "weft.tb.verify.programs.kills", str(count), str(seed)],
-                          capture_output=True,
-                          text=True)
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     killed, told = re.search(r": (\d+) killed; (\d+) others got RETRY_EXC_ERR", done.stdout).groups()
-    conditions = f"SIGKILL at any moment, two network namespaces, no privilege; the daemon lives, nothing is left; " \
-                 f"seed {seed}"
+    conditions = ("SIGKILL at any moment, two network namespaces, no privilege; the daemon lives, nothing is left; "
+                  f"seed {seed}")
     return [Row("serve_kills", "", int(killed), at_least=count, conditions=conditions),
             Row("serve_kills_peers_told", "", int(told), at_least=count // 2, conditions=conditions)]

@@ -42,14 +42,8 @@ def settle(daemon, clients):
 
 def clean(world):
     """Assert that no resources are left on the cards."""
-    for counts in left_over(world).values():
-        assert not any(counts), counts
-
-
-def programs(daemon):
-    """Yield programs with objects of every kind, each connected when it is needed."""
-    while True:
-        yield RawEnd(daemon, "a")
+    for host, counts in left_over(world).items():
+        assert not any(counts), (host, counts)
 
 
 def close_all(files):
@@ -79,9 +73,8 @@ def said_by(rng, end):
 
 def fuzz(daemon, said, count, rng, progress=lambda done: None):
     """Send ``count`` messages; return the numbers of those answered, rejected, and answered by dropping the program."""
-    good, ends = pair(daemon), programs(daemon)
+    good, end = pair(daemon), RawEnd(daemon, "a")
     found = {"answered": 0, "refused": 0, "dropped": 0}
-    end = next(ends)
     for n in range(count):
         if n % TOLD_EVERY == 0:
             progress(n)
@@ -98,7 +91,7 @@ def fuzz(daemon, said, count, rng, progress=lambda done: None):
             found["refused" if head.status else "answered"] += 1
         except Gone:
             found["dropped"] += 1
-            end = next(ends)
+            end = RawEnd(daemon, "a")
     end.close()
     settle(daemon, 2)
     works(*good)

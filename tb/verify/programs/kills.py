@@ -19,8 +19,8 @@ from weft.driver.ibverbs.build import build
 from weft.driver.terms.enums import WCStatus
 from weft.tb.app.serve.environment import LIBRARY_FOLDER, environment_of
 from weft.tb.verify.programs.c_program import compiled
-from weft.tb.verify.programs.hostile import settle
-from weft.tb.verify.programs.local import left_over, local_daemon
+from weft.tb.verify.programs.hostile import clean, settle
+from weft.tb.verify.programs.local import local_daemon
 from weft.tb.verify.programs.namespaces import ADDRESSES, NoNamespaces, namespaces
 
 COMMAND = ".venv/bin/python -m weft.tb.verify.programs.kills {count} {seed}"
@@ -99,11 +99,7 @@ def one(pair, rng, late):
 def campaign(count, seed, library, progress=lambda done: None):
     """Kill ``count`` programs; return a counter of the outcomes of :func:`one`.
 
-    Raises
-    ------
-    AssertionError
-        If resources are left, or another program got another error or none.
-    NoNamespaces
+    Raises AssertionError if resources are left, or another program got another error or none; or NoNamespaces.
     """
     rng, found = random.Random(seed), Counter()
     with tempfile.TemporaryDirectory(prefix="weft-kills-") as folder, namespaces() as spaces, \
@@ -116,8 +112,7 @@ def campaign(count, seed, library, progress=lambda done: None):
             finally:
                 pair.close()
             settle(daemon, 0)
-            for host, counts in left_over(daemon.world).items():
-                assert not any(counts), (host, counts)
+            clean(daemon.world)
             progress(n + 1)
         assert not said, said
     return found

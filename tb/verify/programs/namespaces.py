@@ -37,13 +37,7 @@ class Forbidden(NoNamespaces):
 
 
 class Namespaces:
-    """Network namespaces of hosts a and b, in which programs run.
-
-    Attributes
-    ----------
-    holders : dict of str to str
-        Process ID of a process in each namespace, by name of the host.
-    """
+    """Network namespaces of hosts a and b, in which programs run; each is held by a process, whose ID is known."""
 
     def __init__(self, holders):
         self.holders = holders
@@ -55,12 +49,7 @@ class Namespaces:
 
 @contextlib.contextmanager
 def namespaces():
-    """Yield :class:`Namespaces` that exist during the block.
-
-    Raises
-    ------
-    NoNamespaces
-    """
+    """Yield :class:`Namespaces` that exist during the block, or raise :class:`NoNamespaces`."""
     if absent := [tool for tool in NEEDED if shutil.which(tool) is None]:
         raise NoNamespaces(f"{', '.join(absent)} missing; on Debian: apt-get install util-linux iproute2")
     made = subprocess.Popen(["unshare", "--map-root-user", "--net", "sh", "-c", _SCRIPT], stdin=subprocess.PIPE,

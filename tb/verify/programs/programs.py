@@ -13,33 +13,18 @@ _TYPICAL = r"^ *\d+ +\d+ +[\d.]+ +[\d.]+ +([\d.]+)"
 
 @dataclass(frozen=True)
 class Program:
-    """Program with its options; if it is a pair, run as a server and a client.
-
-    Attributes
-    ----------
-    name, package : str
-        Name of the program, and Debian's package of it.
-    options, brief : tuple of str
-        Options, and further options that shorten the run.
-    figure, unit : str or None
-        Regular expression of the figure in the output, and its unit.
-    pair : bool
-        The program runs as server and client, which connect through a port.
-    roles : tuple of two tuples of str
-        Arguments that select server or client, and give the port and the server's address: ``{port}``, ``{server}``.
-    on_card : bool
-        The port belongs to the server's card, not to TCP.
-    """
+    """Program with its options; if it is a pair, it runs as server and client, which connect through a port."""
 
     name: str
-    package: str
+    package: str                    # of Debian
     options: tuple = ()
-    brief: tuple = ()
-    figure: str | None = None
+    brief: tuple = ()               # further options that shorten the run
+    figure: str | None = None       # regular expression of the figure in the output
     unit: str | None = None
     pair: bool = True
+    # Arguments that select server or client, and give the port and the server's address.
     roles: tuple = (("-p", "{port}"), ("-p", "{port}", "{server}"))
-    on_card: bool = False
+    on_card: bool = False           # the port belongs to the server's card, not to TCP
 
     @property
     def there(self):

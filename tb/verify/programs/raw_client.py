@@ -5,15 +5,8 @@ import mmap
 import os
 import socket
 
-from weft.driver.ibverbs.messages import (
-    ANSWER,
-    FILES_MAX,
-    MESSAGE_BYTES_MAX,
-    MESSAGES,
-    REQUEST,
-    VERSION,
-    Opcode,
-)
+from weft.driver.ibverbs import messages
+from weft.driver.ibverbs.messages import Opcode
 from weft.driver.ibverbs.rings import BELL, RING_HEADER, SEND_SLOT, SGE_SLOT, WC_SLOT
 from weft.driver.terms.enums import QPAttrMask as Mask
 from weft.driver.terms.enums import QPState, QPType, SendFlags, WROpcode
@@ -102,15 +95,10 @@ class RawClient:
             raise Gone from None
 
     def hear(self):
-        """Receive a response; return (ANSWER, its body, file descriptors).
-
-        Raises
-        ------
-        Gone
-        """
+        """Receive a response; return (ANSWER, its body, file descriptors), or raise :class:`Gone`."""
         for _ in range(TURNS_MAX):
             try:
-                data, files, *_ = socket.recv_fds(self.socket, MESSAGE_BYTES_MAX, FILES_MAX)
+                data, files, *_ = socket.recv_fds(self.socket, messages.MESSAGE_BYTES_MAX, messages.FILES_MAX)
             except BlockingIOError:
                 self.daemon.turn()
                 continue
@@ -118,18 +106,13 @@ class RawClient:
                 raise Gone from None
             if not data:
                 raise Gone
-            return ANSWER.unpack(data), data[ANSWER.size_bytes:], files
+            return messages.ANSWER.unpack(data), data[messages.ANSWER.size_bytes:], files
         raise AssertionError("no answer")
 
     def call(self, opcode, *, tail=b"", files=(), **fields):
-        """Send a request; return (fields of the response, file descriptors).
-
-        Raises
-        ------
-        Refused, Gone
-        """
-        asked, answered = MESSAGES[opcode]
-        self.say(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
+        """Send a request; return (fields of the response, file descriptors), or raise Refused or Gone."""
+        asked, answered = messages.MESSAGES[opcode]
+        self.say(messages.REQUEST.pack(version=messages.VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
         head, body, out = self.hear()
         if head.status:
             raise Refused(head.status, body.decode())

@@ -71,8 +71,8 @@ def tests(session, loss):
         ran, skipped = suite.counts(ended) or (0, 0)
         reasons = suite.skips(ended)
         status = verdict(ended) if ran and len(reasons) == skipped else FAILED
-        told = f"{ran - skipped} passed, {skipped} skipped"
-        print(f"{'rdma-core':18} {'test_' + name:24} loss {loss:5} {status:9} {told}", flush=True)
+        print(f"{'rdma-core':18} {'test_' + name:24} loss {loss:5} {status:9} {ran - skipped} passed, "
+              f"{skipped} skipped", flush=True)
         if status != PASSED:
             print(ended.output)
         yield {"program": "rdma-core", "options": f"test_{name}", "backend": "functional", "loss": float(loss),

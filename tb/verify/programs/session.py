@@ -27,12 +27,7 @@ class Ended:
 
 
 class Session:
-    """Running daemon.
-
-    Attributes
-    ----------
-    process : subprocess.Popen
-    """
+    """Running daemon."""
 
     def __init__(self, process, folder, said):
         self.process, self._folder, self._said = process, folder, said
@@ -86,17 +81,7 @@ def ended(process, limit_s):
 
 @contextlib.contextmanager
 def serving(*options):
-    """Yield a :class:`Session`.
-
-    Parameters
-    ----------
-    options : str
-        Arguments of `weft serve`.
-
-    Raises
-    ------
-    CannotServe
-    """
+    """Yield a :class:`Session` of `weft serve` with ``options``, or raise :class:`CannotServe`."""
     with tempfile.TemporaryDirectory(prefix="weft-serve-") as folder:
         said = Path(folder, "said")
         with said.open("w") as out:

@@ -3,34 +3,19 @@
 import importlib.util
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
 
 
 @dataclass
 class Broken:
-    """Changes of a text that a check must detect.
+    """Changes of a text that a check must detect."""
 
-    Parameters
-    ----------
-    specs : type or tuple of type
-        Specification that contains the check, or several.
-    check : str
-        Name of the check.
-    changes : list of (str, str)
-        Old text, new text; or one such pair.
-    of : type or function, optional
-        Class whose file is changed, if it is a part of the block; or a function that adds a part.
-    """
-    specs: type | tuple
+    specs: tuple                # specifications that contain the check
     check: str
-    changes: list
-    of: type | FunctionType | None = field(default=None)
-
-    def __post_init__(self):
-        self.specs = self.specs if isinstance(self.specs, tuple) else (self.specs,)
-        self.changes = [self.changes] if isinstance(self.changes, tuple) else self.changes
+    changes: list               # (old text, new text)
+    of: type | FunctionType | None = None       # class whose file is changed, or function, if it is a part of the block
 
     def spec(self, spec):
         """Return the specification of the faulty copy."""
@@ -39,13 +24,16 @@ class Broken:
         return spec(replaced={self.of: mutant(self.of, *self.changes)})
 
 
+def broken(specs, faults):
+    """Return a :class:`Broken` for each fault: (check, old text, new text), or also the changed part of the block."""
+    specs = specs if isinstance(specs, tuple) else (specs,)
+    return [Broken(specs, check, [(old, new)], *of) for check, old, new, *of in faults]
+
+
 def mutant(block, *changes):
     """Return a faulty copy of a class or function; each ``(old, new)`` replaces a text that occurs once in its file.
 
-    Raises
-    ------
-    ValueError
-        If a text is missing or occurs more than once: the mutation must be rewritten.
+    Raises ValueError if a text is missing or occurs more than once: the mutation must be rewritten.
     """
     module = sys.modules[block.__module__]
     text = getattr(block, "mutated_text", None) or Path(module.__file__).read_text()
@@ -53,10 +41,10 @@ def mutant(block, *changes):
         if text.count(old) != 1:
             raise ValueError(f"{module.__name__} holds {text.count(old)} times {old!r}")
         text = text.replace(old, new)
-    broken = importlib.util.module_from_spec(importlib.util.spec_from_loader(module.__name__, None))
-    broken.__package__, broken.__file__ = module.__package__, module.__file__
-    exec(compile(text, f"{module.__file__} (mutant)", "exec"), broken.__dict__)
-    result = getattr(broken, block.__name__)
+    faulty = importlib.util.module_from_spec(importlib.util.spec_from_loader(module.__name__, None))
+    faulty.__package__, faulty.__file__ = module.__package__, module.__file__
+    exec(compile(text, f"{module.__file__} (mutant)", "exec"), faulty.__dict__)
+    result = getattr(faulty, block.__name__)
     result.mutated_text = text
     return result
 

@@ -23,13 +23,7 @@ class ProofMissing(Exception):
 
 @functools.cache
 def versions():
-    """Return the versions of the model checkers.
-
-    Raises
-    ------
-    ProofMissing
-        If one is not installed.
-    """
+    """Return the versions of the model checkers; raise :class:`ProofMissing` if one is not installed."""
     try:
         return version(yosys.PACKAGE), version("z3-solver")
     except ModuleNotFoundError as error:
@@ -38,11 +32,6 @@ def versions():
 
 def _program(name):
     return str(Path(sys.executable).parent / name)
-
-
-def _yosys(where, script, seconds):
-    """Run Yosys; return its exit status (None after a time-out) and its output."""
-    return output_of(yosys.yosys(script), cwd=where, timeout_s=seconds)
 
 
 def _read(where, spec, text):
@@ -67,7 +56,7 @@ def _prepare(spec):
 
 
 def _run(where, steps):
-    status, said = _yosys(where, "; ".join(steps), 600)
+    status, said = output_of(yosys.yosys("; ".join(steps)), cwd=where, timeout_s=600)
     if status != 0:
         raise AssertionError(f"{where}: Yosys does not read the specification\n{said[-3000:]}")
 
@@ -97,14 +86,8 @@ def write_words(where, spec, text):
 def abc(where, outputs, prop, *, keep=True, simplify=True):
     """Decide with ABC whether outputs of the specification, one or several together, are ever violated.
 
-    A stored result of the same graph is used, unless ``keep`` is false.
-
-    Returns
-    -------
-    verdict : str
-        ``holds``, ``violated`` or ``unknown``.
-    cycle : int or None
-        Cycle of the violation, or last cycle that was checked.
+    A stored result of the same graph is used, unless ``keep`` is false. Return ``holds``, ``violated`` or ``unknown``,
+    and the cycle of the violation, or the last one that was checked, or None.
     """
     name = f"{outputs[0]}-{prop.kind}"
     prune, frames = f"delete -output o:* {_but(outputs)}", None if prop.bound is None else prop.bound + 1
@@ -166,12 +149,7 @@ def seconds_spent():
 def induct(where, outputs, prop, keep=True):
     """Prove all checks together by induction: they hold at first, and a cycle after any state in which they hold.
 
-    Returns
-    -------
-    verdict : str
-        ``holds``, ``violated`` (in a run from the start) or ``unknown``.
-    cycle : int or None
-        Cycle of the violation.
+    Return ``holds``, ``violated`` (in a run from the start) or ``unknown``, and the cycle of the violation or None.
     """
     verdict, cycle = abc(where, outputs, replace(prop, kind="base", bound=BASE), keep=keep)
     if verdict != "holds":

@@ -21,22 +21,14 @@ FLOW = 8    # must be raised when the processing of a specification changes
 
 @dataclass
 class Result:
-    """Outcome of a property, or of a faulty copy.
-
-    Attributes
-    ----------
-    result : str
-        ``proven``, ``reached``, ``failed`` or ``unknown``; of a faulty copy ``caught``, ``not caught`` or ``unknown``.
-    seconds : float
-        CPU seconds.
-    """
+    """Outcome of a property, or of a faulty copy."""
 
     name: str
     property: str
     kind: str
     bound: int | None
-    seconds: float
-    result: str
+    seconds: float           # of CPU time
+    result: str              # proven, reached, failed or unknown; of a faulty copy caught, not caught or unknown
     at: int | None = None    # cycle of the counterexample, or cycle in which the cover was reached
 
     @property

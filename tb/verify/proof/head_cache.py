@@ -7,7 +7,7 @@ from weft.hdl.adamap.cache.cached import cached_record, cached_tag
 from weft.hdl.adamap.cache.chains import CacheChains
 from weft.hdl.adamap.cache.head_cache import HeadCache, TagArray, TagComparator
 from weft.hdl.contract.params import preset
-from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.broken import broken
 from weft.tb.verify.proof.specification import Spec
 
 RSN_BITS, COUNT_BITS, ENTRY_BITS = 4, 2, 2
@@ -95,23 +95,21 @@ class HeadCacheSpec(Spec):
         self.assume(~(fill.release_en & victim.valid & (retire | match.flush_en)))
 
         self.check("the entries hold what the ports were told, every list a chain",
-                   self._chains(copies, begins, peeked), **self.proof)
+                   self._chains(copies, begins, peeked))
         own = [c.valid & (c.qpn == looked.qpn) for c in copies]
         hits = [o & ((looked.rsn - c.rsn)[:RSN_BITS + 2] < c.count) for o, c in zip(own, copies, strict=True)]
-        self.check("a lookup is remembered", self._looked(copies, looked), **self.proof)
-        self.check("it is known where the list spoken of ends", self._ends(copies, spoken_of, known), **self.proof)
-        self.check("no RSN of a list in two entries", sum(hits) <= 1, **self.proof)
-        self.check("a lookup finds the entry that holds the RSN, and no other", match.hit == Cat(hits).any(),
-                   **self.proof)
-        self.check("a list with nodes has one head, where it begins", match.head == Cat(own).any(), **self.proof)
+        self.check("a lookup is remembered", self._looked(copies, looked))
+        self.check("it is known where the list spoken of ends", self._ends(copies, spoken_of, known))
+        self.check("no RSN of a list in two entries", sum(hits) <= 1)
+        self.check("a lookup finds the entry that holds the RSN, and no other", match.hit == Cat(hits).any())
+        self.check("a list with nodes has one head, where it begins", match.head == Cat(own).any())
         self.check("the head is the node with which the list begins",
-                   ~match.head | (copies[match.head_index].rsn == begins[looked.qpn]), **self.proof)
+                   ~match.head | (copies[match.head_index].rsn == begins[looked.qpn]))
         first = copies[match.head_index]
         self.check("the node behind the head is told from others", ~match.hit | match.settles | (
-            match.next == (copies[match.index].rsn == (first.rsn + first.count)[:RSN_BITS + 2])),
-            **self.proof)
+            match.next == (copies[match.index].rsn == (first.rsn + first.count)[:RSN_BITS + 2])))
         self.check("a free entry holds nothing", ~fill.free | ~(
-            copies[fill.free_index].valid | copies[fill.free_index].reserved), **self.proof)
+            copies[fill.free_index].valid | copies[fill.free_index].reserved))
         self.cover("a full cache of one list", Cat(own).all())
         self.cover("the last node of several is turned out",
                    fill.release_en & victim.valid & (sum(own) == entries) & (victim.qpn == looked.qpn))
@@ -210,40 +208,33 @@ class HeadCacheSpec(Spec):
 
 
 SPECS = [HeadCacheSpec]
-BROKEN = [
-    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("one_hot(after_ripe.there, after_ripe.index, n)", "0"), of=CacheChains),
-    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("(fill.fill_en & last)", "0"), of=CacheChains),
-    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("before.there & (fill.release_index == before.of)", "before.there"), of=CacheChains),
-    Broken(HeadCacheSpec, "a lookup is remembered",
-           ("written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
-            "written_match.eq(staying[which])"), of=TagArray),
-    Broken(HeadCacheSpec, "a lookup is remembered",
-           ("written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
-            "written_match.eq(coming[0][which])"), of=TagArray),
-    Broken(HeadCacheSpec, "it is known where the list spoken of ends",
-           ("listed & valid & ~linked", "listed & valid"), of=CacheChains),
-    Broken(HeadCacheSpec, "no RSN of a list in two entries",
-           ("~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn)",
-            "~ended | ~sum_equals(last.rsn, last.count, fill.fill_node.rsn)"), of=CacheChains),
-    Broken(HeadCacheSpec, "a lookup finds the entry that holds the RSN, and no other",
-           ("(slot[:bits] < self.count)", "(slot[:bits] <= self.count)"), of=TagComparator),
-    Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(0)"), of=CacheChains),
-    Broken(HeadCacheSpec, "a list with nodes has one head, where it begins",
-           ("entry_state.after_head.eq(own & entry_state.second)", "entry_state.after_head.eq(0)"), of=CacheChains),
-    Broken(HeadCacheSpec, "the head is the node with which the list begins",
-           ("entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(1)"), of=CacheChains),
-    Broken(HeadCacheSpec, "the node behind the head is told from others",
-           ("(\"next_one\", inside, entry_state.second,", "(\"next_one\", inside, entry_state.head,"), of=CacheChains),
-    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("entry_state.behind_head.eq(behind_head)", "entry_state.behind_head.eq(0)"), of=CacheChains),
-    Broken(HeadCacheSpec, "the entries hold what the ports were told, every list a chain",
-           ("(entry_state.promoted & entry_state.linked).any()", "entry_state.promoted.any()"), of=CacheChains),
-    Broken(HeadCacheSpec, "a free entry holds nothing",
-           ("~valid & ~entry_state.reserved", "~valid"), of=CacheChains),
-    Broken(HeadCacheSpec, "a free entry holds nothing",
-           ("any_free.o & ~fill.reserve_en", "any_free.o"), of=CacheChains),
-]
+BROKEN = broken(HeadCacheSpec, [
+    ("the entries hold what the ports were told, every list a chain",
+     "one_hot(after_ripe.there, after_ripe.index, n)", "0", CacheChains),
+    ("the entries hold what the ports were told, every list a chain", "(fill.fill_en & last)", "0", CacheChains),
+    ("the entries hold what the ports were told, every list a chain",
+     "before.there & (fill.release_index == before.of)", "before.there", CacheChains),
+    ("a lookup is remembered", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
+     "written_match.eq(staying[which])", TagArray),
+    ("a lookup is remembered", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
+     "written_match.eq(coming[0][which])", TagArray),
+    ("it is known where the list spoken of ends", "listed & valid & ~linked", "listed & valid", CacheChains),
+    ("no RSN of a list in two entries", "~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn)",
+     "~ended | ~sum_equals(last.rsn, last.count, fill.fill_node.rsn)", CacheChains),
+    ("a lookup finds the entry that holds the RSN, and no other",
+     "(slot[:bits] < self.count)", "(slot[:bits] <= self.count)", TagComparator),
+    ("a list with nodes has one head, where it begins",
+     "entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(0)", CacheChains),
+    ("a list with nodes has one head, where it begins",
+     "entry_state.after_head.eq(own & entry_state.second)", "entry_state.after_head.eq(0)", CacheChains),
+    ("the head is the node with which the list begins",
+     "entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(1)", CacheChains),
+    ("the node behind the head is told from others",
+     "(\"next_one\", inside, entry_state.second,", "(\"next_one\", inside, entry_state.head,", CacheChains),
+    ("the entries hold what the ports were told, every list a chain",
+     "entry_state.behind_head.eq(behind_head)", "entry_state.behind_head.eq(0)", CacheChains),
+    ("the entries hold what the ports were told, every list a chain",
+     "(entry_state.promoted & entry_state.linked).any()", "entry_state.promoted.any()", CacheChains),
+    ("a free entry holds nothing", "~valid & ~entry_state.reserved", "~valid", CacheChains),
+    ("a free entry holds nothing", "any_free.o & ~fill.reserve_en", "any_free.o", CacheChains),
+])

@@ -23,69 +23,61 @@ def pointers(spec, m, w):
     dut, table, params, lives, reads, qpn, done = w.dut, w.table, w.params, w.lives, w.reads, w.qpn, w.done
     post, issue, caller, copies, fill, match = w.post, w.issue, w.caller, w.copies, w.fill, w.match
     landing = w.landing
-    bound = {"bound": spec.depth, "seconds": 900}
     at, some_lines = dut.o_line.p.line, dut.o_line.p.count
     extents = Cat((at >= b) & (at - b + some_lines <= n)
                  for b, n in zip(dut.extent_base, dut.extent_lines, strict=True))
-    spec.check("no fetch outside the extents", ~dut.o_line.valid | extents.any(), **bound)
-    spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES), **bound)
+    spec.check("no fetch outside the extents", ~dut.o_line.valid | extents.any())
+    spec.check("no read crosses a page", ~dut.o_line.valid | (at[:6] + some_lines <= PAGE_LINES))
     rows = [data.View(ahead_row(params), Cat(spec.inside(f"table.counts[{q}]", params.block_bits),
                                              spec.inside(f"table.places[{q}]", ahead_place(params))))
             for q in range(QPS)]
-    spec.check("the table hears where the node that lands leads",
-               ~fill.fill_en | (dut.step.p.block == w.behind), **bound)
+    spec.check("the table hears where the node that lands leads", ~fill.fill_en | (dut.step.p.block == w.behind))
     # After a doorbell with a block, the check of the block's number suffices: a check below relates it to the line.
     if spec.resting:
         spec.check("what lands was read there", ~fill.fill_en | lives[landing].begins
-                   | (fill.fill_node.base_psn == lives[landing].line), **bound)
+                   | (fill.fill_node.base_psn == lives[landing].line))
     spec.check("a node that landed is known by the number of its block",
-               ~fill.fill_en | (fill.fill_block == lives[landing].block), **bound)
+               ~fill.fill_en | (fill.fill_block == lives[landing].block))
     blocks = [spec.inside(f"cache.chains.blocks[{k}]", params.block_bits) for k in range(spec.entries)]
     spec.check("each node is known by the number of its block",
-               Cat(~c.valid | (c.block == block) for c, block in zip(copies, blocks, strict=True)).all(), **bound,
+               Cat(~c.valid | (c.block == block) for c, block in zip(copies, blocks, strict=True)).all(),
                given=["a node that landed is known by the number of its block"])
-    spec.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive, **bound)
-    spec.check("one fetch in flight per list", ~issue | (reads[caller] == 0), **bound)
-    spec.check("no fetch in flight after a destroy", ~done | ~lives[qpn].alive | (reads[qpn] == 0), **bound)
+    spec.check("no fetch for a dead QP", ~dut.o_line.valid | lives[caller].alive)
+    spec.check("one fetch in flight per list", ~issue | (reads[caller] == 0))
+    spec.check("no fetch in flight after a destroy", ~done | ~lives[qpn].alive | (reads[qpn] == 0))
     spec.check("what lands is of a living QP and generation", ~fill.fill_en | (
-        lives[landing].alive & (fill.fill_node.generation == lives[landing].generation)), **bound)
+        lives[landing].alive & (fill.fill_node.generation == lives[landing].generation)))
     spec.check("entries are taken free and filled when taken", ~(
         fill.reserve_en & (~fill.free | copies[fill.free_index].valid | copies[fill.free_index].reserved)
-        | fill.fill_en & ~copies[fill.fill_index].reserved), **bound)
+        | fill.fill_en & ~copies[fill.fill_index].reserved))
     asked_qpn, asked_rsn = spec.constant(m, 1, "some_qpn"), spec.constant(m, RSN_BITS, "some_rsn")
     hits = [c.valid & (c.qpn == asked_qpn) & ((asked_rsn - c.rsn)[:RSN_BITS] < c.count) for c in copies]
     if spec.resting:
-        spec.check("no RSN of a list in two entries", sum(hits) <= 1, **bound)
+        spec.check("no RSN of a list in two entries", sum(hits) <= 1)
     tags = [spec.inside(f"cache.tags.tag{k}", cached_tag(params)) for k in range(spec.entries)]
     valid, first = (spec.inside(f"cache.chains.entry_state.{name}", spec.entries) for name in ("valid", "head"))
     spec.check("the cache knows each node", Cat((valid[k] == c.valid) & (~c.valid | (
         (tag.qpn == c.qpn) & (tag.rsn == c.rsn) & (tag.count == c.count)))
-        for k, (tag, c) in enumerate(zip(tags, copies, strict=True))).all(), **bound)
+        for k, (tag, c) in enumerate(zip(tags, copies, strict=True))).all())
     spec.check("the cache knows the head of each list",
                Cat(~c.valid | ~lives[c.qpn].alive | (first[k] == (c.rsn == lives[c.qpn].rsn))
-                   for k, c in enumerate(copies)).all(), **bound, given=["the cache knows each node"])
+                   for k, c in enumerate(copies)).all(), given=["the cache knows each node"])
     shown = Signal()
     m.d.comb += match.rsn.eq(asked_rsn)
     m.d.sync += shown.eq(match.qpn == asked_qpn)
     flat = shown & ~lives[asked_qpn].flush
     spec.check("a lookup finds the entry that holds the RSN, and no other",
-               (match.hit == sum(hits).any()) | ~flat | ~lives[asked_qpn].alive, **bound,
-               given=["the cache knows each node"])
+               (match.hit == sum(hits).any()) | ~flat | ~lives[asked_qpn].alive, given=["the cache knows each node"])
     held = [c.valid & (c.qpn == asked_qpn) for c in copies]
     heads = [h & (c.rsn == lives[asked_qpn].rsn) for h, c in zip(held, copies, strict=True)]
     spec.check("the first cached node of a list is its head", ~flat | ~lives[asked_qpn].alive | (
-        (match.head == Cat(held).any()) & (match.head == sum(heads).any())), **bound,
+        (match.head == Cat(held).any()) & (match.head == sum(heads).any())),
                given=["the cache knows each node", "the cache knows the head of each list"])
     some = lives[asked_qpn]
     if spec.resting:
-        spec.check("every node landed is cached or retired, once",
-                   ~some.alive | (sum(held) == some.cached), **bound)
-    quiet = Signal(2)
+        spec.check("every node landed is cached or retired, once", ~some.alive | (sum(held) == some.cached))
     m.d.comb += [table.read_en[1].eq(1), table.read_index[1].eq(asked_qpn)]
-    with m.If(post | w.coming | dut.step.valid):
-        m.d.sync += quiet.eq(0)
-    with m.Else():
-        m.d.sync += quiet.eq(quiet + (quiet != 2))
+    quiet = spec.cycles(m, ~(post | w.coming | dut.step.valid), 2)
     stepped, up, down, whose = Signal(), Signal(), Signal(), Signal(1)      # in the pipeline of the table
     m.d.sync += [stepped.eq(dut.step.valid & dut.step.ready), whose.eq(dut.step.p.qpn),
                  up.eq(dut.step.p.kind == AheadKind.BACK), down.eq(dut.step.p.kind == AheadKind.FILL)]
@@ -94,12 +86,12 @@ def pointers(spec, m, w):
     m.d.comb += ahead.eq(row.count + Mux(table.took & (table.took_qpn == asked_qpn), table.took_nodes, 0)
                          + (stepped & (whose == asked_qpn) & up) - (stepped & (whose == asked_qpn) & down))
     spec.check("the count ahead is what was linked and has not landed",
-               ~some.alive | (ahead == some.left) & ((quiet != 2) | (table.read_data[1].count == some.left)), **bound)
+               ~some.alive | (ahead == some.left) & ((quiet != 2) | (table.read_data[1].count == some.left)))
     spec.check("a node without a successor lands only if it is the last one linked",
-               ~fill.fill_en | (landing != asked_qpn) | (fill.fill_node.next_line != 0) | (some.left == 1), **bound,
+               ~fill.fill_en | (landing != asked_qpn) | (fill.fill_node.next_line != 0) | (some.left == 1),
                given=["the count ahead is what was linked and has not landed"])
     spec.check("no fetch beyond the linked count",
-               ~dut.o_line.valid | (caller != asked_qpn) | (some_lines <= some.left), **bound,
+               ~dut.o_line.valid | (caller != asked_qpn) | (some_lines <= some.left),
                given=["the count ahead is what was linked and has not landed"])
     # A write in progress counts. A list with an error ends before the error is reported, and the list of a QP that is
     # being destroyed ends before the incarnation does.
@@ -109,27 +101,26 @@ def pointers(spec, m, w):
     ends = (w.busy & (qpn == asked_qpn)) | ((spec.inside("dut.broken.fsm_state", 2) != 0) & of_it)
     broke = w.errors.bit_select(asked_qpn, 1)
     spec.check("the table knows where a list goes on, or that it ended", ~some.alive
-               | ((goes_on == some.block) & ~broke) | ((goes_on == dead(params)) & (broke | ends)), **bound,
+               | ((goes_on == some.block) & ~broke) | ((goes_on == dead(params)) & (broke | ends)),
                given=["the table hears where the node that lands leads",
                       "each node is known by the number of its block",
                       "the count ahead is what was linked and has not landed"])
     spec.check("a list is looked at where its last node said, or a doorbell that found none ahead",
-               ~dut.o_line.valid | (caller != asked_qpn) | (w.looked_at.block == some.block), **bound,
+               ~dut.o_line.valid | (caller != asked_qpn) | (w.looked_at.block == some.block),
                given=["the table knows where a list goes on, or that it ended"])
     # The check of the block's number suffices: the check after this one relates it to the line.
     spec.check("a list is read where it was looked at", ~dut.o_line.valid
-               | (caller != asked_qpn) | (at == line_of(params, dut.extent_base, some.block)), **bound,
+               | (caller != asked_qpn) | (at == line_of(params, dut.extent_base, some.block)),
                given=["a list is looked at where its last node said, or a doorbell that found none ahead"])
-    spec.check("the number of a node leads to where it was read",
-               ~fill.fill_en | (landing != asked_qpn) | w.read_there, **bound,
+    spec.check("the number of a node leads to where it was read", ~fill.fill_en | (landing != asked_qpn) | w.read_there,
                given=["what lands was read there"] * spec.resting + ["a list is read where it was looked at"])
     reason = data.View(REPORT_EVENT, dut.o_report.p.entry).reason
     spec.check("a list breaks for a pointer only if one was wrong when it was read",
                ~dut.o_report.valid | (caller != asked_qpn) | (reason != abi.Reason.BAD_POINTER.value)
                | w.cut.bit_select(asked_qpn, 1) | (((some.line != 0) | some.begins) & ~inside(params, dut, some.block)),
-               **bound, given=["the count ahead is what was linked and has not landed",
+               given=["the count ahead is what was linked and has not landed",
                                "the table knows where a list goes on, or that it ended"])
-    return SimpleNamespace(bound=bound, rows=rows, kept_blocks=blocks, kept_tags=tags, kept_valid=valid,
+    return SimpleNamespace(rows=rows, kept_blocks=blocks, kept_tags=tags, kept_valid=valid,
                            kept_heads=first, asked_qpn=asked_qpn, some=some, some_lines=some_lines, stepped=stepped)
 
 
@@ -147,11 +138,7 @@ def rests(spec, m, w):
     dut, table, stage, flushing, dropping = w.dut, w.table, w.stage, w.flushing, w.dropping
     post = w.post | w.coming
     stepped, queued = w.stepped, w.queued
-    calm = Signal(2)
-    with m.If((stage == IDLE) & ~flushing & ~post & ~dut.post_stb & ~dropping):
-        m.d.sync += calm.eq(calm + (calm != 3))
-    with m.Else():
-        m.d.sync += calm.eq(0)
+    calm = spec.cycles(m, (stage == IDLE) & ~flushing & ~post & ~dut.post_stb & ~dropping, 3)
     waits = spec.inside("dut.fsm_state", 4) == 0
     coming = Cat(spec.inside(f"dut.work.{name}_q", 1) for name in ("valid", "scanning", "missed")).any()
     twice = Cat(sum(of) > 1 for of in queued).any()
@@ -162,14 +149,14 @@ def rests(spec, m, w):
 
 def bookkeeping(spec, m, w):
     """Check that lists of destroyed QPs are not live, and that every read has a separate slot."""
-    dut, tags, copies, bound, asked_qpn, some = w.dut, w.tags, w.copies, w.bound, w.asked_qpn, w.some
+    dut, tags, copies, asked_qpn, some = w.dut, w.tags, w.copies, w.asked_qpn, w.some
     was = Signal(2, init=3)     # it exists, or is being created
     m.d.sync += was.eq(Cat(some.alive | (w.busy & (w.qpn == asked_qpn)), was))
-    spec.check("a dead QP's list is not live", was.any() | (w.table.read_data[1].inverse == 0), **bound)
+    spec.check("a dead QP's list is not live", was.any() | (w.table.read_data[1].inverse == 0))
     reserved = sum(c.reserved for c in copies)
     spec.check("no read takes the place of another one",
                ~w.issue | ((Array(tags)[dut.o_line.p.tag] == 0) & ~spec.inside("dut.fetches.valid", spec.entries)
-                           .bit_select(dut.o_line.p.tag, 1)), **bound)
+                           .bit_select(dut.o_line.p.tag, 1)))
     return SimpleNamespace(reserved=reserved)
 
 
@@ -181,32 +168,24 @@ def progress(spec, m, w):
     """
     dut, table, lives, reads, qpn, busy, done = w.dut, w.table, w.lives, w.reads, w.qpn, w.busy, w.done
     post, tags, line, issue, caller, copies, fill = w.post, w.tags, w.line, w.issue, w.caller, w.copies, w.fill
-    match, dropping, victim, evicting, errors, bound = w.match, w.dropping, w.victim, w.evicting, w.errors, w.bound
+    match, dropping, victim, evicting, errors = w.match, w.dropping, w.victim, w.evicting, w.errors
     asked_qpn, some, reserved = w.asked_qpn, w.some, w.reserved
     needed, was_free = Signal(QPS), Signal()
     m.d.sync += was_free.eq(fill.free)
     for q in range(QPS):
         demanded = dut.i_demand.valid & dut.i_demand.ready & (dut.i_demand.payload == q)
-        with m.If((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
-                  | ~lives[q].alive | ~fill.free | ~was_free):
-            m.d.sync += needed[q].eq(0)
-        with m.Elif((table.took & (table.took_qpn == q) & (table.took_nodes != 0)) | demanded):
-            m.d.sync += needed[q].eq(1)
-        with m.If(dut.o_report.valid & (caller == q)):
-            m.d.sync += errors[q].eq(1)
-        with m.If(done & (qpn == q)):
-            m.d.sync += errors[q].eq(0)
-    patience = Signal(5)
+        ends = ((evicting & (copies[fill.release_index].qpn == q)) | (dropping & (victim.qpn == q))
+                | ~lives[q].alive | ~fill.free | ~was_free)
+        linked = table.took & (table.took_qpn == q) & (table.took_nodes != 0)
+        m.d.sync += [needed[q].eq(~ends & (needed[q] | linked | demanded)),
+                     errors[q].eq((errors[q] | (dut.o_report.valid & (caller == q))) & ~(done & (qpn == q)))]
     requester = (some.alive & (some.left != 0) & (some.cached == 0) & (reads[asked_qpn] == 0)
               & Array(needed)[asked_qpn] & ~Array(errors)[asked_qpn] & (reserved == 0)
               & ~Cat(c.valid for c in copies).any())
     undisturbed = (dut.o_line.ready & dut.o_report.ready & dut.o_qp_error.ready & ~busy & ~line.valid & ~post
             & ~Cat(tags).any() & ~match.mark_en & (~dut.exclusive | dut.granted)
             & (~dut.o_force.valid | dut.o_force.ready))
-    with m.If(requester & undisturbed & ~issue):
-        m.d.sync += patience.eq(patience + (patience != 31))
-    with m.Else():
-        m.d.sync += patience.eq(0)
+    patience = spec.cycles(m, requester & undisturbed & ~issue, 31)
     if spec.resting:
-        spec.check("no deadlock: a requester list fetches or breaks within 20 cycles", patience <= 20, **bound)
+        spec.check("no deadlock: a requester list fetches or breaks within 20 cycles", patience <= 20)
         spec.cover("a requester list waits for looks at the other one", patience == 15)

@@ -18,8 +18,7 @@ def events(spec, m, w):
                      since[q].eq(Mux(issue & (caller == q), 0, since[q] | (fill.fill_en & (landing == q)))),
                      retirements[q].eq(retirements[q] | (dropping & (victim.qpn == q))),
                      evictions[q].eq(evictions[q] | (evicting & (copies[fill.release_index].qpn == q)))]
-    kept = Signal()
-    m.d.sync += kept.eq(kept | spec.inside("dut.fetches.keep_en", 1))
+    kept = spec.once(m, spec.inside("dut.fetches.keep_en", 1))
     # `ended`: the last fill of the list was a node without a successor. `refused`: a node without a successor was read
     # and has not filled an entry since.
     ended, refused = (Array(Signal(name=f"{name}{q}") for q in range(QPS)) for name in ("ended", "refused"))
@@ -34,12 +33,7 @@ def events(spec, m, w):
             m.d.sync += refused[q].eq(0)
         with m.Elif(null & (Array(w.owner)[line.p.tag] == q)):
             m.d.sync += refused[q].eq(1)
-    broke, dying = Signal(), Signal(4)
-    m.d.sync += broke.eq(broke | dut.o_report.valid)
-    with m.If(busy & lives[qpn].alive & (reads[qpn] != 0)):
-        m.d.sync += dying.eq(dying + (dying != 15))
-    with m.Else():
-        m.d.sync += dying.eq(0)
+    broke, dying = spec.once(m, dut.o_report.valid), spec.cycles(m, busy & lives[qpn].alive & (reads[qpn] != 0), 15)
     spec.cover("a node lands", fill.fill_en)
     spec.cover("a bad node breaks its list", dut.o_report.valid)
     spec.cover("a doorbell of a former life", post & (posted < QPS) & receiver.alive & (more != 0)

@@ -105,8 +105,7 @@ def driver(spec, m, w):
     for reader in (dut.qp, table.qp):
         entry = Signal(data.StructLayout({"generation": 2, "state": 3}))
         with m.If(reader.en):
-            m.d.sync += [entry.generation.eq(lives[reader.index].generation),
-                         entry.state.eq(lives[reader.index].state)]
+            m.d.sync += [entry.generation.eq(lives[reader.index].generation), entry.state.eq(lives[reader.index].state)]
         m.d.comb += [reader.entry.generation.eq(entry.generation), reader.entry.state.eq(entry.state)]
     return SimpleNamespace(lives=lives, reads=reads, stage=stage, qpn=qpn, busy=busy, flushing=flushing, done=done)
 
@@ -250,6 +249,5 @@ def matcher(spec, m, w):
                          v.cached.eq(v.cached + up - down - retires)]
         back = [(t != 0) & (o == q) for t, o in zip(tags, owner, strict=True)]
         m.d.comb += reads[q].eq(sum(back))
-    return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, looked=looked, victim=victim,
-                           evicting=evicting,
+    return SimpleNamespace(copies=copies, fill=fill, match=match, dropping=dropping, victim=victim, evicting=evicting,
                            landing=landing, read_there=read_there, behind=behind)

@@ -7,7 +7,7 @@ from weft.hdl.adamap.cache.cached import line_of
 from weft.hdl.adamap.match.retire import RetireLane
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import REPORT_RETIRE
-from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.broken import broken
 from weft.tb.verify.proof.specification import Spec
 
 PARAMS = preset("test").with_(cache_entries=4, knit_extents=2, block_bits=9)
@@ -28,6 +28,7 @@ class RetireSpec(Spec):
 
     name = "retire"
     block = RetireLane
+    proof = {"kind": "unbounded", "seconds": 120}
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PARAMS)
@@ -64,32 +65,29 @@ class RetireSpec(Spec):
             m.d.sync += known.eq(0)
 
         report = data.View(REPORT_RETIRE, dut.o_report.p.entry)
-        forever = {"kind": "unbounded", "seconds": 120}
-        self.check("reports come in order, each once",
-                   ~dut.o_report.valid | (report.rsn[:NUMBER_BITS] == reported), **forever)
-        self.check("no report without an order", ~dut.o_report.valid | (ordered != reported), **forever)
+        self.check("reports come in order, each once", ~dut.o_report.valid | (report.rsn[:NUMBER_BITS] == reported))
+        self.check("no report without an order", ~dut.o_report.valid | (ordered != reported))
         self.check("a report names the block that its entry held",
                    ~(dut.o_report.valid & known & (reported == followed)) | (
                        report.line == line_of(PARAMS, dut.extent_base, number(block))), bound=15)
-        self.check("orders that wait fit the queue", (ordered - reported)[:NUMBER_BITS] <= 8, **forever)
+        self.check("orders that wait fit the queue", (ordered - reported)[:NUMBER_BITS] <= 8)
         patience = Signal(4)
         with m.If((ordered != reported) & ~dut.o_report.valid):
             m.d.sync += patience.eq(patience + 1)
         with m.Else():
             m.d.sync += patience.eq(0)
-        self.check("no deadlock: a report within 5 cycles of its order", patience <= 5, **forever)
+        self.check("no deadlock: a report within 5 cycles of its order", patience <= 5)
         self.cover("no room", ~dut.space)
         self.cover("a report of a later order", dut.o_report.valid & (reported == 9))
 
 
 SPECS = [RetireSpec]
-BROKEN = [
-    Broken(RetireSpec, "reports come in order, each once",
-           ("report.rsn.eq(node.rsn)", "report.rsn.eq(self.cache.read_node.rsn)")),
-    Broken(RetireSpec, "no report without an order", ("(valids << 1) | self.op_en)", "(valids << 1) | 1)")),
-    Broken(RetireSpec, "a report names the block that its entry held",
-           ("self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)")),
-    Broken(RetireSpec, "orders that wait fit the queue", ("REPORTS - UNDER_WAY - 1", "REPORTS - 1")),
-    Broken(RetireSpec, "no deadlock: a report within 5 cycles of its order",
-           ("reports.i.valid.eq(valids[2]),", "reports.i.valid.eq(valids[2] & self.op_en),")),
-]
+BROKEN = broken(RetireSpec, [
+    ("reports come in order, each once", "report.rsn.eq(node.rsn)", "report.rsn.eq(self.cache.read_node.rsn)"),
+    ("no report without an order", "(valids << 1) | self.op_en)", "(valids << 1) | 1)"),
+    ("a report names the block that its entry held",
+     "self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)"),
+    ("orders that wait fit the queue", "REPORTS - UNDER_WAY - 1", "REPORTS - 1"),
+    ("no deadlock: a report within 5 cycles of its order",
+     "reports.i.valid.eq(valids[2]),", "reports.i.valid.eq(valids[2] & self.op_en),"),
+])

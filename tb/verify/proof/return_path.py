@@ -15,7 +15,7 @@ from weft.hdl.part.arbiter import Arbiter
 from weft.hdl.part.layouts import BEAT_BITS
 from weft.hdl.part.ticket import EXTENDED_TICKET_WIDTH
 from weft.hdl.report import Reporter
-from weft.tb.verify.proof.broken import Broken, named
+from weft.tb.verify.proof.broken import broken, named
 from weft.tb.verify.proof.specification import Spec
 
 SOURCE_BITS = 2
@@ -25,20 +25,17 @@ AHEAD_BITS = 3          # largest distance of tickets ahead of the placed one: 2
 LATENCY = 4
 TICKET_BITS = 8
 HALF = 1 << EXTENDED_TICKET_WIDTH - 1
-TOGETHER = {"kind": "induction", "seconds": 200}
 
 
 class ReturnPathSpec(Spec):
     """Numbered reports with tickets up to 7 ahead of the placed one, taken at any time; up to 3 packets per cycle.
 
     A report waits while fewer packets are placed than half the range of its extended ticket: two hours of the smallest
-    packets. The checks are proven together: one of them describes the contents of the path.
-
-    Attributes
-    ----------
-    ticketed : tuple of bool
-        For every source, whether its reports wait for their tickets.
+    packets. The checks are proven together: one of them describes the contents of the path. ``ticketed`` states for
+    every source whether its reports wait for their tickets.
     """
+
+    proof = {"kind": "induction", "seconds": 200}
 
     def specify(self, m):
         m.submodules.dut = dut = self.make()
@@ -62,7 +59,7 @@ class ReturnPathSpec(Spec):
             with m.If(dut.o.valid & dut.o.ready & (source == k)):
                 m.d.sync += left.eq(left + 1)
             self.check(f"reports of source {k} leave in order, each once",
-                       ~dut.o.valid | (source != k) | ((number == left) & (came != left)), **TOGETHER)
+                       ~dut.o.valid | (source != k) | ((number == left) & (came != left)))
             counts.append((came, left, remaining))
         held, idle = Signal(), Signal(range(1 << AHEAD_BITS + 1))
         m.d.comb += held.eq(Cat(came != left for came, left, _ in counts).any())
@@ -72,16 +69,15 @@ class ReturnPathSpec(Spec):
             m.d.sync += idle.eq(idle + (advance != 0))
         self._lie(m, dut, counts, followed, newest, before, idle)
         if len(counts) > 1:
-            self.check("no report of no source", ~dut.o.valid | (source < len(counts)), **TOGETHER)
+            self.check("no report of no source", ~dut.o.valid | (source < len(counts)))
         waited, kept = Signal(), Signal(len(number) + len(source))
         m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), kept.eq(Cat(number, source))]
-        self.check("what is offered stays", ~waited | (dut.o.valid & (kept == Cat(number, source))), **TOGETHER)
+        self.check("what is offered stays", ~waited | (dut.o.valid & (kept == Cat(number, source))))
         counted = Array(Const(ticketed, 1) for ticketed in self.ticketed)[source]
         early = Array(remaining != 0 for _, _, remaining in counts)[source]
-        self.check("no report before its packet was placed",
-                   ~(dut.o.valid & (number == followed) & counted & early), **TOGETHER)
+        self.check("no report before its packet was placed", ~(dut.o.valid & (number == followed) & counted & early))
         self.check("no deadlock: when what it waits for was placed, a report is offered",
-                   idle < (1 << AHEAD_BITS) + LATENCY, **TOGETHER)
+                   idle < (1 << AHEAD_BITS) + LATENCY)
         self.cover("a report waits for its packet", held & ~dut.o.valid & (idle == (1 << AHEAD_BITS) - 1))
         again = Signal(range(PLACES + 2))
         m.d.sync += again.eq(again + ((again <= PLACES) & dut.o.valid & dut.o.ready & (source == 0)))
@@ -132,7 +128,7 @@ class ReturnPathSpec(Spec):
         sane += self.marks(counts)
         waits = Cat(came != left for came, left, _ in counts).any()
         sane.append(~waits | dut.o.valid | Cat(soon).any())
-        self.check("what lies on the way is what came and has not left", sane, **TOGETHER)
+        self.check("what lies on the way is what came and has not left", sane)
 
     def queue(self, k):
         """Return the signals of the queue of a source."""
@@ -156,7 +152,7 @@ class HoldSpec(ReturnPathSpec):
     def newest(self, m, placed, before):
         extended = Signal(EXTENDED_TICKET_WIDTH)
         m.d.comb += extended.eq(self.inside("dut.placed", EXTENDED_TICKET_WIDTH) + before)
-        self.check("tickets are counted as they are placed", extended[:TICKET_BITS] == placed, **TOGETHER)
+        self.check("tickets are counted as they are placed", extended[:TICKET_BITS] == placed)
         return extended
 
     def distance(self, k, at, word, known):
@@ -230,35 +226,32 @@ class ReporterSpec(ReturnPathSpec):
 
 
 SPECS = [HoldSpec, ReporterSpec]
-BROKEN = [
-    Broken(HoldSpec, "reports of source 0 leave in order, each once",
-           ("self.o.ready & self.o.valid)", "self.o.ready)")),
-    Broken(HoldSpec, "what lies on the way is what came and has not left",
-           ("queue.i.valid.eq(self.i.valid)", "queue.i.valid.eq(self.i.valid & ~self.o.valid)")),
-    Broken(HoldSpec, "tickets are counted as they are placed",
-           ("follow(m, self.placed, self.placed_ticket)", "follow(m, self.placed, self.placed_ticket + 1)")),
-    Broken(HoldSpec, "what is offered stays", ("self.o.ready & self.o.valid)", "self.o.valid)")),
-    Broken(HoldSpec, "no report before its packet was placed", ("(due | ~behind[-1])", "1")),
-    Broken(HoldSpec, "no deadlock: when what it waits for was placed, a report is offered",
-           ("due | ~behind[-1]", "due & ~behind[-1]")),
-    Broken(ReporterSpec, "reports of source 0 leave in order, each once",
-           ("queue.o.ready.eq(out.i.ready & first)", "queue.o.ready.eq(out.i.ready)")),
-    Broken(ReporterSpec, "reports of source 1 leave in order, each once",
-           ("others.o.ready.eq(out.i.ready & ~first)", "others.o.ready.eq(out.i.ready)")),
-    Broken(ReporterSpec, "reports of source 1 leave in order, each once",
-           ("queue.o.ready.eq(others.i[k - 1].ready & due)", "queue.o.ready.eq(others.i[k - 1].ready)")),
-    Broken(ReporterSpec, "reports of source 2 leave in order, each once",
-           ("others.i[k - 1].valid.eq(queue.o.valid & due)", "others.i[k - 1].valid.eq(due)")),
-    Broken(ReporterSpec, "what lies on the way is what came and has not left",
-           ("queue.i.valid.eq(source.valid)", "queue.i.valid.eq(source.valid & ~out.o.valid)")),
-    Broken(ReporterSpec, "what lies on the way is what came and has not left",
-           ("ticket + ~self.placed_ticket", "ticket - self.placed_ticket")),
-    Broken(ReporterSpec, "what lies on the way is what came and has not left",
-           ("[at.eq(after), ", "[at.eq(after + 1), ")),
-    Broken(ReporterSpec, "no report of no source",
-           ("others.i[k - 1].payload.eq(queue.o.p)", "others.i[k - 1].payload.eq(queue.o.p | 24)")),
-    Broken(ReporterSpec, "what is offered stays", ("out.o.ready.eq(self.o.ready)", "out.o.ready.eq(1)")),
-    Broken(ReporterSpec, "no report before its packet was placed", ("return due", "return 1")),
-    Broken(ReporterSpec, "no deadlock: when what it waits for was placed, a report is offered",
-           ("out.i.valid.eq(first | others.o.valid)", "out.i.valid.eq(first)")),
-]
+BROKEN = broken(HoldSpec, [
+    ("reports of source 0 leave in order, each once", "self.o.ready & self.o.valid)", "self.o.ready)"),
+    ("what lies on the way is what came and has not left",
+     "queue.i.valid.eq(self.i.valid)", "queue.i.valid.eq(self.i.valid & ~self.o.valid)"),
+    ("tickets are counted as they are placed",
+     "follow(m, self.placed, self.placed_ticket)", "follow(m, self.placed, self.placed_ticket + 1)"),
+    ("what is offered stays", "self.o.ready & self.o.valid)", "self.o.valid)"),
+    ("no report before its packet was placed", "(due | ~behind[-1])", "1"),
+    ("no deadlock: when what it waits for was placed, a report is offered", "due | ~behind[-1]", "due & ~behind[-1]"),
+]) + broken(ReporterSpec, [
+    ("reports of source 0 leave in order, each once",
+     "queue.o.ready.eq(out.i.ready & first)", "queue.o.ready.eq(out.i.ready)"),
+    ("reports of source 1 leave in order, each once",
+     "others.o.ready.eq(out.i.ready & ~first)", "others.o.ready.eq(out.i.ready)"),
+    ("reports of source 1 leave in order, each once",
+     "queue.o.ready.eq(others.i[k - 1].ready & due)", "queue.o.ready.eq(others.i[k - 1].ready)"),
+    ("reports of source 2 leave in order, each once",
+     "others.i[k - 1].valid.eq(queue.o.valid & due)", "others.i[k - 1].valid.eq(due)"),
+    ("what lies on the way is what came and has not left",
+     "queue.i.valid.eq(source.valid)", "queue.i.valid.eq(source.valid & ~out.o.valid)"),
+    ("what lies on the way is what came and has not left",
+     "ticket + ~self.placed_ticket", "ticket - self.placed_ticket"),
+    ("what lies on the way is what came and has not left", "[at.eq(after), ", "[at.eq(after + 1), "),
+    ("no report of no source", "others.i[k - 1].payload.eq(queue.o.p)", "others.i[k - 1].payload.eq(queue.o.p | 24)"),
+    ("what is offered stays", "out.o.ready.eq(self.o.ready)", "out.o.ready.eq(1)"),
+    ("no report before its packet was placed", "return due", "return 1"),
+    ("no deadlock: when what it waits for was placed, a report is offered",
+     "out.i.valid.eq(first | others.o.valid)", "out.i.valid.eq(first)"),
+])

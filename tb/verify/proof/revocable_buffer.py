@@ -5,7 +5,7 @@ from amaranth.lib import data
 
 from weft.hdl.part.layouts import BEAT_BITS
 from weft.hdl.receive.revocable_buffer import RevocableBuffer
-from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.broken import broken
 from weft.tb.verify.proof.specification import Spec
 
 DEPTH, NUMBER_BITS = 4, 4
@@ -19,6 +19,7 @@ class RevocableBufferSpec(Spec):
 
     name = "revocable_buffer"
     block = RevocableBuffer
+    proof = {"kind": "together", "seconds": 300}
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(DEPTH)
@@ -45,28 +46,20 @@ class RevocableBufferSpec(Spec):
             m.d.sync += entered.eq(dut.i.p.empty | last << 6)
         waited, offered = Signal(), Signal(NUMBER_BITS)
         m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), offered.eq(dut.o.p.data)]
-        idle = Signal(2)
-        with m.If(dut.o.valid | (kept == left)):
-            m.d.sync += idle.eq(0)
-        with m.Else():
-            m.d.sync += idle.eq(idle + (idle != 3))
+        idle, out = self.cycles(m, ~dut.o.valid & (kept != left), 3), dut.o.p
 
-        together = {"kind": "together", "seconds": 300}
-        out = dut.o.p
         self.check("the memory holds what came and has not left", self._held(
-            m, dut, number, comes, left, kept, followed, entered) & (self.inside("dut.lost", 1) == ~before), **together)
-        self.check("beats leave in order, each once", ~dut.o.valid | (out.data == left), **together)
-        self.check("nothing leaves that was not kept", ~dut.o.valid | (left != kept), **together)
+            m, dut, number, comes, left, kept, followed, entered) & (self.inside("dut.lost", 1) == ~before))
+        self.check("beats leave in order, each once", ~dut.o.valid | (out.data == left))
+        self.check("nothing leaves that was not kept", ~dut.o.valid | (left != kept))
         self.check("a beat keeps what came with it", ~dut.o.valid | (left != followed) | (
-            (out.empty == entered[:6]) & (out.last == entered[6])), **together)
-        self.check("what has room fits", ~whole | dut.fits, **together)
-        self.check("what does not fit is known until the frame ends", before | ~dut.fits, **together)
-        self.check("what is offered stays", ~waited | (dut.o.valid & (out.data == offered)), **together)
-        self.check("no deadlock: a kept beat is offered within 2 cycles", idle < 2, **together)
-        taken_back, lost, again = Signal(), Signal(), Signal()
-        with m.If(dut.end & ~dut.keep & (fresh != 0)):
-            m.d.sync += taken_back.eq(1)
-        m.d.sync += [lost.eq(lost | ~dut.fits), again.eq(again | (lost & dut.keep))]
+            (out.empty == entered[:6]) & (out.last == entered[6])))
+        self.check("what has room fits", ~whole | dut.fits)
+        self.check("what does not fit is known until the frame ends", before | ~dut.fits)
+        self.check("what is offered stays", ~waited | (dut.o.valid & (out.data == offered)))
+        self.check("no deadlock: a kept beat is offered within 2 cycles", idle < 2)
+        taken_back = self.once(m, dut.end & ~dut.keep & (fresh != 0))
+        again = self.once(m, self.once(m, ~dut.fits) & dut.keep)
         self.cover("a beat without room", ~dut.fits & dut.i.valid)
         self.cover("a frame is taken back, the next one leaves", taken_back & leaves)
         self.cover("a frame is kept after one that did not fit", again & leaves & (left == DEPTH + 1))
@@ -95,20 +88,16 @@ class RevocableBufferSpec(Spec):
 
 
 SPECS = [RevocableBufferSpec]
-BROKEN = [
-    Broken(RevocableBufferSpec, "the memory holds what came and has not left",
-           ("m.d.sync += [written.eq(committed), full", "m.d.sync += [written.eq(written_next), full")),
-    Broken(RevocableBufferSpec, "beats leave in order, each once",
-           ("written.eq(committed)", "written.eq(written_next)")),
-    Broken(RevocableBufferSpec, "nothing leaves that was not kept",
-           ("m.d.sync += fetched.eq(fetched + read.en)", "m.d.sync += fetched.eq(fetched + 1)")),
-    Broken(RevocableBufferSpec, "a beat keeps what came with it",
-           ("self.i.p.empty, self.i.p.last))", "self.i.p.empty))")),
-    Broken(RevocableBufferSpec, "what has room fits", ("full.eq(~read.en & Mux(", "full.eq(Mux(")),
-    Broken(RevocableBufferSpec, "what does not fit is known until the frame ends",
-           ("lost.eq(~self.fits)", "lost.eq(0)")),
-    Broken(RevocableBufferSpec, "what is offered stays",
-           ("        with m.If(~self.o.valid | self.o.ready):\n", "        with m.If(1):\n")),
-    Broken(RevocableBufferSpec, "no deadlock: a kept beat is offered within 2 cycles",
-           ("(fetched != committed) &", "(fetched != committed) & self.i.valid &")),
-]
+BROKEN = broken(RevocableBufferSpec, [
+    ("the memory holds what came and has not left",
+     "m.d.sync += [written.eq(committed), full", "m.d.sync += [written.eq(written_next), full"),
+    ("beats leave in order, each once", "written.eq(committed)", "written.eq(written_next)"),
+    ("nothing leaves that was not kept",
+     "m.d.sync += fetched.eq(fetched + read.en)", "m.d.sync += fetched.eq(fetched + 1)"),
+    ("a beat keeps what came with it", "self.i.p.empty, self.i.p.last))", "self.i.p.empty))"),
+    ("what has room fits", "full.eq(~read.en & Mux(", "full.eq(Mux("),
+    ("what does not fit is known until the frame ends", "lost.eq(~self.fits)", "lost.eq(0)"),
+    ("what is offered stays", "        with m.If(~self.o.valid | self.o.ready):\n", "        with m.If(1):\n"),
+    ("no deadlock: a kept beat is offered within 2 cycles",
+     "(fetched != committed) &", "(fetched != committed) & self.i.valid &"),
+])

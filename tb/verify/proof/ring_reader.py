@@ -10,12 +10,12 @@ from weft.hdl.ring.doorbell_latch import DoorbellLatch
 from weft.hdl.ring.push_check import PushCheck
 from weft.hdl.ring.reader import RingReader
 from weft.hdl.ring.reorder_buffer import CHECK_BITS, FetchedDescriptor, ReorderBuffer
-from weft.tb.verify.proof.broken import Broken, named
+from weft.tb.verify.proof.broken import broken, named
 from weft.tb.verify.proof.specification import Spec
 
 PREFETCH = 4
 BASE = 0x1000
-MEASURE, CHOOSE, REQUEST = range(3)
+CHOOSE, REQUEST = 1, 2      # states of the reader
 UP = PREFETCH + 3       # cycles from a reset until the ring is running
 NAMED = named(RingReader, "stopped, cleared = Signal(), Signal(range(slots + 1))")   # names to observe
 
@@ -35,7 +35,7 @@ class RingReaderSpec(Spec):
     name = "ring_reader"
     block = NAMED
     log2, calm_bound, anywhere_in_ring, pushed = 2, 22, True, True
-    proofs = ({"kind": "induction", "seconds": 300},) * 2       # of requests, of the other checks
+    proof = of_requests = {"kind": "induction", "seconds": 300}
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PREFETCH, pushed=self.pushed)
@@ -110,47 +110,35 @@ class RingReaderSpec(Spec):
         waiting, offered = Signal(), Signal(width)
         m.d.sync += [waiting.eq(dut.o.valid & ~dut.o.ready), offered.eq(number)]
 
-        kind, deep = self.proofs
         self.check("a request lies inside the ring and one page", ~request.valid | (
             (request.p.count >= 1) & (request.p.count <= REQUEST_LINES_MAX)
-            & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + size)), **kind)
-        self.check("entries are offered until taken", ~waiting | (dut.o.valid & (number == offered)), **deep)
+            & (request.p.line >= BASE >> 6) & (request.p.line + request.p.count <= (BASE >> 6) + size)),
+            **self.of_requests)
+        self.check("entries are offered until taken", ~waiting | (dut.o.valid & (number == offered)))
         self.check("requests follow each other",
-                   ~request.valid | (request.p.line == (BASE >> 6) + fetched[:log2]), **kind)
-        self.check("never fetches past prod", ~request.valid | (request.p.count <= asked), **deep)
-        self.check("delivers each entry once, in order", ~dut.o.valid | (number == delivered), **deep)
-        self.check("cons counts what was retired", (up < UP) | (dut.cons == retired), **deep)
-        self.check("cons <= delivered <= prod <= cons + size",
-                   ((written - dut.cons)[:width] <= size) & (
-                       (delivered - dut.cons)[:width] <= (written - dut.cons)[:width]), **deep)
-        self.check("refuses nothing", ~dut.drop.stb, **deep)
+                   ~request.valid | (request.p.line == (BASE >> 6) + fetched[:log2]), **self.of_requests)
+        self.check("never fetches past prod", ~request.valid | (request.p.count <= asked))
+        self.check("delivers each entry once, in order", ~dut.o.valid | (number == delivered))
+        self.check("cons counts what was retired", (up < UP) | (dut.cons == retired))
+        self.check("cons <= delivered <= prod <= cons + size", ((written - dut.cons)[:width] <= size)
+                   & ((delivered - dut.cons)[:width] <= (written - dut.cons)[:width]))
+        self.check("refuses nothing", ~dut.drop.stb)
         self._kept(m, SimpleNamespace(
             dut=dut, up=up, written=written, repeated=repeated, fetched=fetched, delivered=delivered, retired=retired,
             number=number, requests=list(zip(live, left, first, tags, at, strict=True))))
         # Ranking: if all requests are answered and all entries taken, the next entry arrives in a bounded time.
-        patience = Signal(6)
-        calm = (dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire)
-        with m.If(~calm | dut.o.valid | (delivered == written)):
-            m.d.sync += patience.eq(0)
-        with m.Else():
-            m.d.sync += patience.eq(patience + (patience != 63))
+        calm = dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire
+        patience = self.cycles(m, calm & ~dut.o.valid & (delivered != written), 63)
         self.check("no deadlock: an entry within 12 cycles of calm", patience <= 12, bound=self.calm_bound)
         self.cover("full ring of entries in flight", Cat(live).all())
         if self.pushed:
             self.check("places the next entry, when all before it are fetched",
-                       ~placed | (~request.valid & (asked == 1)), **deep)
-            was_placed = Signal()
-            with m.If(placed):
-                m.d.sync += was_placed.eq(1)
-            self.cover("a pushed entry is not read, the one after it is", was_placed & taken)
-        overtaken = Signal()
-        with m.If(line.valid & (index != delivered) & (delivered == start)):
-            m.d.sync += overtaken.eq(1)
+                       ~placed | (~request.valid & (asked == 1)))
+            self.cover("a pushed entry is not read, the one after it is", self.once(m, placed) & taken)
+        overtaken = self.once(m, line.valid & (index != delivered) & (delivered == start))
         self.cover("answers overtake each other", overtaken & out & (number == (start + 2)[:width]))
         if self.anywhere_in_ring:
-            turned = Signal()
-            with m.If(out & (number == 0)):
-                m.d.sync += turned.eq(1)
+            turned = self.once(m, out & (number == 0))
             self.cover("an entry of the next lap, of either phase", out & turned & (number == 1) & (dut.cons == 0))
             self.cover("a doorbell when all entries of a lap were retired", dut.prod_stb & (dut.cons == size)
                        & (start == size - 2))
@@ -217,8 +205,7 @@ class RingReaderSpec(Spec):
             d.leaving == base[:self.log2], d.phase == ~base[self.log2],
             *(a <= b for a, b in zip(order, [*order[1:], size], strict=True)),
             q.used + q.o__valid == order[2] - order[1], q.next == (q.at + q.used)[:2],
-            ~w.dut.o.valid | (w.number == w.delivered),
-        ], **self.proofs[0])
+            ~w.dut.o.valid | (w.number == w.delivered)])
         pushed = Signal(width, name="pushed")
         m.d.comb += pushed.eq(newest - w.repeated)
         self.check("what was pushed is the next entry, or the newest", [
@@ -226,8 +213,7 @@ class RingReaderSpec(Spec):
             ~p.held | ~p.entry.whole | (self._right(p.entry.data, pushed) & (
                 p.entry.data[:CHECK_BITS] == p.entry.data[-CHECK_BITS:])),
             ~p.held | ~p.compared | ((p.is_next == ~w.repeated) & (p.is_newest == w.repeated)
-                                     & (p.has_space | w.repeated) & (~p.nothing_to_fetch | (d.fetch == d.prod))),
-        ], **self.proofs[0])
+                                     & (p.has_space | w.repeated) & (~p.nothing_to_fetch | (d.fetch == d.prod)))])
         self.check("a request asks for what has a place", [
             d.fsm_state <= REQUEST, (d.fsm_state == REQUEST) == w.dut.o_request.valid,
             (d.fsm_state != CHOOSE) | ((d.to_prod != 0) & (d.to_prod <= asked) & (d.to_end == size - d.position)
@@ -235,8 +221,7 @@ class RingReaderSpec(Spec):
             (d.fsm_state != REQUEST) | (
                 (request.count != 0) & (request.count <= asked) & (request.count <= size - d.position)
                 & (request.count <= size - q.used) & (request.line == (BASE >> 6) + d.position)
-                & (request.tag[:2] == q.next) & (request.tag[2:4] == request.count - 1)),
-        ], **self.proofs[0])
+                & (request.tag[:2] == q.next) & (request.tag[2:4] == request.count - 1))])
 
         its = Signal(2)         # offset of the line that arrives
         m.d.comb += its.eq(q.place - q.at)
@@ -259,7 +244,7 @@ class RingReaderSpec(Spec):
             under_way = [live & (ahead <= j) & (j < ahead + some) for live, ahead, some in spans]
             parts += [(there + (q.valid & (q.place == slot)) + sum(under_way)) == (j < q.used),
                       ~there | (self._sound(held[slot], good[slot], base + j) & (missing[slot] == 0))]
-        self.check("every entry asked for is on its way or in its place", parts, **self.proofs[0])
+        self.check("every entry asked for is on its way or in its place", parts)
 
     def _sound(self, word, good, index):
         """Return whether a stored word is the entry with that index, in its phase, neither damaged nor failed."""
@@ -298,7 +283,7 @@ class LongRingReaderSpec(RingReaderSpec):
     name = "ring_reader_long"
     block = RingReader
     log2, calm_bound, anywhere_in_ring, pushed = 3, 24, False, False
-    proofs = {"kind": "unbounded"}, {"bound": 24, "seconds": 900}
+    proof, of_requests = {"bound": 24, "seconds": 900}, {"kind": "unbounded"}
 
     def _kept(self, m, w):
         """Do nothing: without induction no invariant is required."""
@@ -306,38 +291,32 @@ class LongRingReaderSpec(RingReaderSpec):
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]
 BOTH = (RingReaderSpec, LongRingReaderSpec)
-BROKEN = [
-    Broken(RingReaderSpec, "indices are what happened",
-           ("moved(self.used, -1)", "moved(self.used, 0)"), of=ReorderBuffer),
-    Broken(RingReaderSpec, "a request asks for what has a place", ("tag.tail.eq(count - 1)", "tag.tail.eq(count)")),
-    Broken(RingReaderSpec, "every entry asked for is on its way or in its place",
-           ("came_write.data.eq(~left_there.data)", "came_write.data.eq(left_there.data)"), of=ReorderBuffer),
-    Broken(RingReaderSpec, "every entry asked for is on its way or in its place",
-           ("(came_after.data != left_after.data) | (valid & (place == after))", "came_after.data != left_after.data"),
-           of=ReorderBuffer),
-    Broken(RingReaderSpec, "what was pushed is the next entry, or the newest",
-           ("is_newest.eq(behind == mask)", "is_newest.eq(0)"), of=PushCheck),
-    Broken(RingReaderSpec, "places the next entry, when all before it are fetched",
-           ("nothing_to_fetch.eq(self.fetch == self.prod)", "nothing_to_fetch.eq(1)"), of=PushCheck),
-    Broken(RingReaderSpec, "delivers each entry once, in order", ("entry.whole & nothing_to_fetch", "nothing_to_fetch"),
-           of=PushCheck),
-    Broken(BOTH, "a request lies inside the ring and one page",
-           ("to_prod, to_end, to_page)),", "to_prod, to_page)),")),
-    Broken(BOTH, "entries are offered until taken", ("out.ready.eq(self.o.ready)", "out.ready.eq(1)")),
-    Broken(BOTH, "requests follow each other",
-           ("position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)")),
-    Broken(RingReaderSpec, "indices are what happened",
-           ("with m.If(kept & self.accept & ~self.compared):", "with m.If(kept & self.accept):"), of=DoorbellLatch),
-    Broken(BOTH, "never fetches past prod",
-           ("to_prod, to_end, to_page)", "to_end, to_page)")),
-    Broken(BOTH, "delivers each entry once, in order",
-           ("place.eq(tag.place + self.i_line.p.index)", "place.eq(tag.place)"), of=ReorderBuffer),
-    Broken(LongRingReaderSpec, "delivers each entry once, in order",
-           ("with m.Elif(space):", "with m.Elif(space | 1):")),
-    Broken(BOTH, "cons counts what was retired", ("cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)")),
-    Broken(BOTH, "cons <= delivered <= prod <= cons + size",
-           ("cons.eq((cons + 1) & ring.mask)", "cons.eq((cons + 2) & ring.mask)")),
-    Broken(BOTH, "refuses nothing", ("phase.eq(phase ^ (leaving == ring.last))", "phase.eq(~phase)")),
-    Broken(BOTH, "no deadlock: an entry within 12 cycles of calm",
-           ("with m.Elif(space):", "with m.Elif(space & 0):")),
-]
+BROKEN = broken(RingReaderSpec, [
+    ("indices are what happened", "moved(self.used, -1)", "moved(self.used, 0)", ReorderBuffer),
+    ("a request asks for what has a place", "tag.tail.eq(count - 1)", "tag.tail.eq(count)"),
+    ("every entry asked for is on its way or in its place",
+     "came_write.data.eq(~left_there.data)", "came_write.data.eq(left_there.data)", ReorderBuffer),
+    ("every entry asked for is on its way or in its place",
+     "(came_after.data != left_after.data) | (valid & (place == after))",
+     "came_after.data != left_after.data", ReorderBuffer),
+    ("what was pushed is the next entry, or the newest", "is_newest.eq(behind == mask)", "is_newest.eq(0)", PushCheck),
+    ("places the next entry, when all before it are fetched",
+     "nothing_to_fetch.eq(self.fetch == self.prod)", "nothing_to_fetch.eq(1)", PushCheck),
+    ("delivers each entry once, in order", "entry.whole & nothing_to_fetch", "nothing_to_fetch", PushCheck),
+    ("indices are what happened",
+     "with m.If(kept & self.accept & ~self.compared):", "with m.If(kept & self.accept):", DoorbellLatch),
+]) + broken(BOTH, [
+    ("a request lies inside the ring and one page", "to_prod, to_end, to_page)),", "to_prod, to_page)),"),
+    ("entries are offered until taken", "out.ready.eq(self.o.ready)", "out.ready.eq(1)"),
+    ("requests follow each other",
+     "position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)"),
+    ("never fetches past prod", "to_prod, to_end, to_page)", "to_end, to_page)"),
+    ("delivers each entry once, in order",
+     "place.eq(tag.place + self.i_line.p.index)", "place.eq(tag.place)", ReorderBuffer),
+    ("cons counts what was retired", "cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)"),
+    ("cons <= delivered <= prod <= cons + size", "cons.eq((cons + 1) & ring.mask)", "cons.eq((cons + 2) & ring.mask)"),
+    ("refuses nothing", "phase.eq(phase ^ (leaving == ring.last))", "phase.eq(~phase)"),
+    ("no deadlock: an entry within 12 cycles of calm", "with m.Elif(space):", "with m.Elif(space & 0):"),
+]) + broken(LongRingReaderSpec, [
+    ("delivers each entry once, in order", "with m.Elif(space):", "with m.Elif(space | 1):"),
+])

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal
 from weft.hdl.contract.params import preset
 from weft.hdl.ring.doorbell_latch import DoorbellLatch
 from weft.hdl.ring.writer import RingWriter
-from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.broken import broken
 from weft.tb.verify.proof.specification import Spec
 
 LOG2 = 2
@@ -24,6 +24,7 @@ class RingWriterSpec(Spec):
 
     name = "ring_writer"
     block = RingWriter
+    proof = {"kind": "unbounded"}
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PARAMS, 0, together=TOGETHER, pace=PACE)
@@ -59,19 +60,18 @@ class RingWriterSpec(Spec):
         held = Signal(width)
         m.d.comb += held.eq(entered - consumed)
 
-        forever = {"kind": "unbounded"}
-        self.check("the newest index is looked at", ~compared | kept | (to == index), **forever)
+        self.check("the newest index is looked at", ~compared | kept | (to == index))
         number = dut.o_data.p.data[1:1 + width]
-        self.check("never overwrites an unconsumed entry", held <= SIZE, **forever)
-        self.check("each entry once, in order", ~dut.o_data.valid | (number == written), **forever)
+        self.check("never overwrites an unconsumed entry", held <= SIZE)
+        self.check("each entry once, in order", ~dut.o_data.valid | (number == written))
         self.check("an entry lies where its index says",
-                   ~dut.o_request.valid | (dut.o_request.p.address == BASE + (sent[:LOG2] << 6)), **forever)
+                   ~dut.o_request.valid | (dut.o_request.p.address == BASE + (sent[:LOG2] << 6)))
         self.check("a group has 64 bytes of each entry, and ends where the ring does or before",
                    ~dut.o_request.valid | ((dut.o_request.p.length[:6] == 0) & (count != 0) & (count <= TOGETHER)
-                                           & (sent[:LOG2] + count <= SIZE)), **forever)
+                                           & (sent[:LOG2] + count <= SIZE)))
         self.check("a group's data are as many as it asks for", ~dut.o_data.valid | (
-            dut.o_data.p.last == ((written + 1)[:width] == (sent + count)[:width])), **forever)
-        self.check("the phase turns every lap", ~dut.o_data.valid | (dut.o_data.p.data[0] == ~written[LOG2]), **forever)
+            dut.o_data.p.last == ((written + 1)[:width] == (sent + count)[:width])))
+        self.check("the phase turns every lap", ~dut.o_data.valid | (dut.o_data.p.data[0] == ~written[LOG2]))
         self.check("cons <= prod <= cons + size",
                    ((dut.prod[:width] - consumed)[:width] <= SIZE) & (
                        (dut.prod[:width] - consumed)[:width] <= held), **JOINTLY)
@@ -89,14 +89,10 @@ class RingWriterSpec(Spec):
             (held >= (entered - handed)[:width]), (left != 0) | dut.o_request.valid | (group <= TOGETHER)], **JOINTLY)
         self.check("prod counts entries handed over alone", (up != 3) | (
             (dut.prod[:width] - consumed)[:width] <= (written - consumed)[:width]), **JOINTLY)
-        self.check("free tells the truth", (up != 3) | ~dut.full | (dut.free == 0), **forever)
+        self.check("free tells the truth", (up != 3) | ~dut.full | (dut.free == 0))
         # Ranking: with a ready write engine and space in the ring an entry is taken within two cycles.
-        patience = Signal(3)
         room = (held < SIZE) & (up == 3)
-        with m.If(dut.i.valid & ~dut.i.ready & room & dut.o_data.ready & dut.o_request.ready):
-            m.d.sync += patience.eq(patience + (patience != 7))
-        with m.Else():
-            m.d.sync += patience.eq(0)
+        patience = self.cycles(m, dut.i.valid & ~dut.i.ready & room & dut.o_data.ready & dut.o_request.ready, 7)
         self.check("no deadlock: room in the ring is used within 4 cycles", patience < 4, bound=20)
         self.cover("a group of several", dut.o_request.valid & (count == TOGETHER))
         self.cover("a full ring", dut.full & (up == 3) & (held == SIZE))
@@ -106,24 +102,21 @@ class RingWriterSpec(Spec):
 
 
 SPECS = [RingWriterSpec]
-BROKEN = [
-    Broken(RingWriterSpec, "the newest index is looked at", ("with m.If(self.stb):", "with m.If(self.stb & ~kept):"),
-           of=DoorbellLatch),
-    Broken(RingWriterSpec, "never overwrites an unconsumed entry",
-           ("Mux(load, used == ring.last, used == ring.size)", "used == ring.size")),
-    Broken(RingWriterSpec, "never overwrites an unconsumed entry", ("running | filled", "running & filled")),
-    Broken(RingWriterSpec, "each entry once, in order",
-           ("waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running))", "waiting.o.ready.eq(left != 0)")),
-    Broken(RingWriterSpec, "an entry lies where its index says", ("m.If(self.o_request.ready)", "m.If(1)")),
-    Broken(RingWriterSpec, "a group has 64 bytes of each entry, and ends where the ring does or before",
-           ("Mux(running, most - (grouped & (most - 1)), most)", "most")),
-    Broken(RingWriterSpec, "a group's data are as many as it asks for", ("taken & (left == 1)", "taken & (left != 0)")),
-    Broken(RingWriterSpec, "the phase turns every lap", ("m.If(self.position == ring.last", "m.If(1")),
-    Broken(RingWriterSpec, "cons <= prod <= cons + size", ("loose + load) & ring.mask", "loose + load) | ring.mask")),
-    Broken(RingWriterSpec, "entries are in the group under way, or wait", ("loose.eq(loose + load), rest", "rest")),
-    Broken(RingWriterSpec, "prod counts entries handed over alone", ("prod.eq(grouped)", "prod.eq(grouped + 1)")),
-    Broken(RingWriterSpec, "free tells the truth",
-           ("self.free.eq(Mux(running, ring.size - used, 0))", "self.free.eq(ring.size)")),
-    Broken(RingWriterSpec, "no deadlock: room in the ring is used within 4 cycles",
-           ("~self.full & waiting.i.ready", "(used == 0) & waiting.i.ready")),
-]
+BROKEN = broken(RingWriterSpec, [
+    ("the newest index is looked at", "with m.If(self.stb):", "with m.If(self.stb & ~kept):", DoorbellLatch),
+    ("never overwrites an unconsumed entry", "Mux(load, used == ring.last, used == ring.size)", "used == ring.size"),
+    ("never overwrites an unconsumed entry", "running | filled", "running & filled"),
+    ("each entry once, in order",
+     "waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running))", "waiting.o.ready.eq(left != 0)"),
+    ("an entry lies where its index says", "m.If(self.o_request.ready)", "m.If(1)"),
+    ("a group has 64 bytes of each entry, and ends where the ring does or before",
+     "Mux(running, most - (grouped & (most - 1)), most)", "most"),
+    ("a group's data are as many as it asks for", "taken & (left == 1)", "taken & (left != 0)"),
+    ("the phase turns every lap", "m.If(self.position == ring.last", "m.If(1"),
+    ("cons <= prod <= cons + size", "loose + load) & ring.mask", "loose + load) | ring.mask"),
+    ("entries are in the group under way, or wait", "loose.eq(loose + load), rest", "rest"),
+    ("prod counts entries handed over alone", "prod.eq(grouped)", "prod.eq(grouped + 1)"),
+    ("free tells the truth", "self.free.eq(Mux(running, ring.size - used, 0))", "self.free.eq(ring.size)"),
+    ("no deadlock: room in the ring is used within 4 cycles",
+     "~self.full & waiting.i.ready", "(used == 0) & waiting.i.ready"),
+])

@@ -11,35 +11,7 @@ cover      some run reaches the event, early enough before the bound, so that th
 broken     a faulty copy of the block must violate the named check
 ========== ============================================================================================
 
-Specifications, with their kinds of proof and their subjects (the printed table has the bounds):
-
-===================== ====================== ===========================================================
-specification         kinds                  subject
-===================== ====================== ===========================================================
-ring_writer           unbounded; progress    ring pointers, phase, no entry overwritten or lost (the
-                      bounded                return path's last stage)
-ring_reader           induction; progress    ring pointers, order, no entry fetched twice or lost, progress;
-                      bounded                4 entries, from any lap
-ring_reader_long      requests unbounded,    the same from reset, with 8 entries
-                      the rest bounded
-retire                unbounded; the block's conservation of blocks in the return path: one report for every
-                      number bounded         retired node, with its block; no report into a full queue
-report_hold, reporter induction              the same, downstream: no report lost, duplicated, overtaken in its
-                                             source, sent before its packet was placed, or retained
-work_list             unbounded              no due list is lost, no list is offered twice; after an overflow of
-work_list_few_places  induction              the queue the other lists are scanned for
-head_cache            induction              consecutive nodes, one head: no RSN in two entries
-prefetch              bounded                no fetch outside the extents, beyond the linked count, or for a
-                                             destroyed generation; 4 entries, from reset
-prefetch_rest         bounded                the same, no RSN in two entries, nodes conserved, progress, and
-                                             every rest satisfies the invariant; 2 entries, from any rest
-window                induction              invariant 1: every PSN is received or a hole, exactly once
-unmatched             induction              every header left to the driver is included in the order that
-                                             retires the nodes that it passed over
-wait_queue            unbounded, together    waiting headers: none lost or duplicated, the oldest is tried first
-revocable_buffer      unbounded, together    a kept frame leaves once, in order; a revoked frame never leaves
-splitter              induction              pieces of a DMA request: complete, in order, none too large
-===================== ====================== ===========================================================
+The printed table has the kinds and bounds of each specification; its class describes the subject.
 """
 
 import importlib
@@ -61,11 +33,8 @@ MODULES = ("ring_reader", "ring_writer", "retire", "return_path", "work_list",
 
 def specifications():
     """Return all specifications by name."""
-    return {spec.name: spec for module in _modules() for spec in module.SPECS}
-
-
-def _modules():
-    return [importlib.import_module(f".{name}", __package__) for name in MODULES]
+    modules = [importlib.import_module(f".{name}", __package__) for name in MODULES]
+    return {spec.name: spec for module in modules for spec in module.SPECS}
 
 
 def broken_copies(name):

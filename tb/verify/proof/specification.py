@@ -24,9 +24,9 @@ class Property:
     """Output of a specification: ``bad`` must never be 1; a cover must become 1."""
 
     name: str
-    kind: str
-    bound: int | None    # checked cycles (bounded, cover)
-    seconds: int         # time limit
+    kind: str = "bounded"
+    bound: int | None = None    # checked cycles (bounded, cover)
+    seconds: int = 100          # time limit
     simplify: str = "&dc2"      # ABC's simplification of the graph before a bounded check
     given: tuple = ()           # checks that hold for at least as many cycles, assumed in the runs that are checked
 
@@ -35,18 +35,13 @@ class Spec(wiring.Component):
     """Block with free inputs, assumptions, checks and covers. Subclasses implement :meth:`specify`.
 
     A property counts only while every assumption has held since the start. The clock domain has no reset: the run
-    starts in the registers' initial state, except those named by :meth:`start_anywhere`.
-
-    Parameters
-    ----------
-    block : type, optional
-        Class of the block, for its faulty copies.
-    replaced : dict of type to type
-        Classes of parts of the block, or functions that add parts, with their replacements, for faulty copies, too.
+    starts in the registers' initial state, except those named by :meth:`start_anywhere`. Faulty copies have another
+    class ``block``; ``replaced`` maps classes of parts of the block, or functions that add parts, to replacements.
     """
 
     name = None
     block = None
+    proof = {}          # kind, bound and seconds of every check that states none
     simplify = Property.simplify
     alone = False       # true: no check assumes another one
 
@@ -104,26 +99,43 @@ class Spec(wiring.Component):
         self._assumed.append(~self._first | Value.cast(condition).any())
         self._at_first.add(len(self._assumed) - 1)
 
-    def check(self, name, condition, *, kind="bounded", bound=None, seconds=100, given=()):
+    def check(self, name, condition, *, given=(), **proof):
         """Check that ``condition`` is true in every cycle, or each of a list of conditions, one by one in an induction.
 
-        A bounded check may assume earlier checks, whose names are ``given``: these are proven separately, up to a bound
-        that is no less. A faulty copy must violate the check without this assumption.
+        ``proof`` has kind, bound and seconds, if they differ from those of the specification. A bounded check may
+        assume earlier checks, whose names are ``given``: these are proven separately, up to a bound that is no less. A
+        faulty copy must violate the check without this assumption.
         """
-        assert kind in KINDS
-        assert (bound is None) == (kind != "bounded")
+        prop = Property(name, **(proof or self.proof), simplify=self.simplify, given=tuple(given))
+        assert prop.kind in KINDS
+        assert (prop.bound is None) == (prop.kind != "bounded")
         earlier = {p.name: p for p, _ in self._properties if p.kind == "bounded"}
-        assert all(earlier[one].bound >= bound for one in given)
+        assert all(earlier[one].bound >= prop.bound for one in given)
         several = isinstance(condition, list)
         parts = [~Value.cast(part).any() for part in (condition if several else [condition])]
-        if kind == "induction":
+        if prop.kind == "induction":
             self._parts += parts
-        bad = Cat(parts).any() if several else parts[0]
-        self._properties.append((Property(name, kind, bound, seconds, self.simplify, tuple(given)), bad))
+        self._properties.append((prop, Cat(parts).any() if several else parts[0]))
 
-    def cover(self, name, condition, *, seconds=60):
+    def cover(self, name, condition):
         """Cover ``condition``: it is true in some run, :data:`MARGIN` cycles or more before the bound."""
-        self._properties.append((Property(name, "cover", None, seconds, self.simplify), Value.cast(condition).any()))
+        self._properties.append((Property(name, "cover", None, 60, self.simplify), Value.cast(condition).any()))
+
+    def cycles(self, m, condition, most):
+        """Return the number of cycles in a row, at most ``most``, in which ``condition`` was true until now."""
+        count = Signal(range(most + 1), name="cycles")
+        with m.If(condition):
+            m.d.sync += count.eq(count + (count != most))
+        with m.Else():
+            m.d.sync += count.eq(0)
+        return count
+
+    def once(self, m, condition):
+        """Return a signal that is true in all cycles after one in which ``condition`` was true."""
+        happened = Signal(name="happened")
+        with m.If(condition):
+            m.d.sync += happened.eq(1)
+        return happened
 
     def elaborate(self, platform):
         m = Module()

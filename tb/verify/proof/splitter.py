@@ -5,7 +5,7 @@ from amaranth.hdl import Mux, Signal
 from weft.hdl.part.layouts import DmaRequest
 from weft.hdl.pcie.splitter import Splitter
 from weft.hdl.pcie.tlp import SIZE_MIN_LOG2
-from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.broken import broken
 from weft.tb.verify.proof.specification import Spec
 
 ADDRESS_BITS, LENGTH_BITS, LARGEST = 14, 13, 4096
@@ -19,6 +19,7 @@ class SplitterSpec(Spec):
 
     name = "splitter"
     block = Splitter
+    proof = {"kind": "induction", "seconds": 100}
 
     def specify(self, m):
         m.submodules.dut = dut = self.block()
@@ -44,52 +45,44 @@ class SplitterSpec(Spec):
         waited, offered = Signal(), Signal(64 + LENGTH_BITS + 1)
         m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), offered.eq(out.as_value())]
 
-        together, busy = {"kind": "induction", "seconds": 100}, Signal()
-        with m.If(enters):
-            m.d.sync += busy.eq(1)
-        with m.Elif(leaves & (out.length == due)):
-            m.d.sync += busy.eq(0)
+        busy = Signal()
+        m.d.sync += busy.eq(enters | (busy & ~(leaves & (out.length == due))))
         kept, space, final = (self.inside(f"dut.{name}", shape) for name, shape in (
             ("request", DmaRequest), ("space", LENGTH_BITS), ("final", 1)))
         self.check("what is kept of a request is what is due of it", ~busy | (
             (kept.address == at) & (kept.length == due) & (kept.last == ends) & (due != 0)
-            & (space == largest - offset) & (final == (due <= space))
-            & (at + due <= (1 << ADDRESS_BITS) + LARGEST)), **together)
+            & (space == largest - offset) & (final == (due <= space)) & (at + due <= (1 << ADDRESS_BITS) + LARGEST)))
         self.check("what is known of the size a cycle behind it",
-                   Mux(stood, self.inside("dut.mask", 12) == (largest - 1)[:12], ~busy), **together)
+                   Mux(stood, self.inside("dut.mask", 12) == (largest - 1)[:12], ~busy))
         self.check("a piece has bytes, and not more than are due",
-                   ~dut.o.valid | ((out.length != 0) & (out.length <= due)), **together)
-        self.check("no piece crosses a multiple of the size", ~dut.o.valid | (offset + out.length <= largest),
-                   **together)
-        self.check("pieces follow each other", ~dut.o.valid | (out.address == at), **together)
+                   ~dut.o.valid | ((out.length != 0) & (out.length <= due)))
+        self.check("no piece crosses a multiple of the size", ~dut.o.valid | (offset + out.length <= largest))
+        self.check("pieces follow each other", ~dut.o.valid | (out.address == at))
         self.check("pieces are as large as may be",
-                   ~dut.o.valid | (out.length == due) | (offset + out.length == largest), **together)
+                   ~dut.o.valid | (out.length == due) | (offset + out.length == largest))
         self.check("the last piece of the last request says so",
-                   ~dut.o.valid | (out.last == (ends & (out.length == due))), **together)
-        self.check("a request is cut to its end", ~dut.i.ready | ~dut.o.valid | (leaves & (out.length == due)),
-                   **together)
-        self.check("what is offered stays", ~waited | (dut.o.valid & (out.as_value() == offered)), **together)
-        self.check("no deadlock: a request that was taken is offered, at once", dut.o.valid == busy, **together)
+                   ~dut.o.valid | (out.last == (ends & (out.length == due))))
+        self.check("a request is cut to its end", ~dut.i.ready | ~dut.o.valid | (leaves & (out.length == due)))
+        self.check("what is offered stays", ~waited | (dut.o.valid & (out.as_value() == offered)))
+        self.check("no deadlock: a request that was taken is offered, at once", dut.o.valid == busy)
         self.cover("a third piece of a request", leaves & (number == 2) & out.last)
         self.cover("the largest piece", leaves & (out.length == LARGEST))
         self.cover("a request follows another at once", enters & leaves & (number == 1))
 
 
 SPECS = [SplitterSpec]
-BROKEN = [
-    Broken(SplitterSpec, "what is kept of a request is what is due of it",
-           ("left.eq(request.length - space)", "left.eq(request.length - space + 1)")),
-    Broken(SplitterSpec, "a piece has bytes, and not more than are due",
-           ("Mux(final, request.length, space)", "Mux(final, space, space)")),
-    Broken(SplitterSpec, "no piece crosses a multiple of the size", ("(~self.i.p.address[:12] & mask) + 1", "mask")),
-    Broken(SplitterSpec, "pieces follow each other", ("(request.address | mask) + 1", "request.address + mask + 1")),
-    Broken(SplitterSpec, "what is known of the size a cycle behind it",
-           ("(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << self.size + SIZE_MIN_LOG2) - 2")),
-    Broken(SplitterSpec, "pieces are as large as may be",
-           ("(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << SIZE_MIN_LOG2) - 1")),
-    Broken(SplitterSpec, "the last piece of the last request says so", ("final & request.last", "request.last")),
-    Broken(SplitterSpec, "a request is cut to its end", ("(self.o.ready & final)", "self.o.ready")),
-    Broken(SplitterSpec, "what is offered stays", ("with m.Elif(self.o.ready):", "with m.Else():")),
-    Broken(SplitterSpec, "no deadlock: a request that was taken is offered, at once",
-           ("self.i.p.length <= first_space", "self.i.p.length < first_space")),
-]
+BROKEN = broken(SplitterSpec, [
+    ("what is kept of a request is what is due of it",
+     "left.eq(request.length - space)", "left.eq(request.length - space + 1)"),
+    ("a piece has bytes, and not more than are due", "Mux(final, request.length, space)", "Mux(final, space, space)"),
+    ("no piece crosses a multiple of the size", "(~self.i.p.address[:12] & mask) + 1", "mask"),
+    ("pieces follow each other", "(request.address | mask) + 1", "request.address + mask + 1"),
+    ("what is known of the size a cycle behind it",
+     "(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << self.size + SIZE_MIN_LOG2) - 2"),
+    ("pieces are as large as may be", "(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << SIZE_MIN_LOG2) - 1"),
+    ("the last piece of the last request says so", "final & request.last", "request.last"),
+    ("a request is cut to its end", "(self.o.ready & final)", "self.o.ready"),
+    ("what is offered stays", "with m.Elif(self.o.ready):", "with m.Else():"),
+    ("no deadlock: a request that was taken is offered, at once",
+     "self.i.p.length <= first_space", "self.i.p.length < first_space"),
+])

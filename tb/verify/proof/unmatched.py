@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal
 from weft.hdl.adamap.match.match_entry import SLACK_MAX, SoftwareMatched, passed
 from weft.hdl.adamap.match.wait_queue import MatchItem
 from weft.hdl.contract.params import preset
-from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.broken import broken
 from weft.tb.verify.proof.specification import Spec
 
 LISTS = 2
@@ -22,6 +22,7 @@ class UnmatchedSpec(Spec):
 
     name = "unmatched"
     block = SoftwareMatched
+    proof = {"kind": "induction", "seconds": 100}
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(PARAMS)
@@ -54,33 +55,24 @@ class UnmatchedSpec(Spec):
         with m.Elif(~kept):
             m.d.sync += owed.eq(0)
 
-        together = {"kind": "induction", "seconds": 100}
-        unseen = Signal(3)      # cycles in which no header waits and another order is shown
-        self.check("what is owed lies in one place", self._held(qpn, generation, owed, newest, ticket, unseen),
-                   **together)
+        # Cycles in which no header waits and another order is shown.
+        unseen = self.cycles(m, owed & ~mine & ~(dut.due & ~dut.taken) & ~dut.waiting, 7)
+        self.check("what is owed lies in one place", self._held(qpn, generation, owed, newest, ticket, unseen))
         self.check("what is written is the header, in its list's place or a free one",
-                   self._written(qpn, generation, owed, newest, comes, coming, reach, known), **together)
+                   self._written(qpn, generation, owed, newest, comes, coming, reach, known))
         self.check("how far a header passes over is kept", (self.inside("dut.far", 1) == (slack >= SLACK_MAX)) & (
-            self.inside("dut.beyond", 24) == (1 - Mux(slack == 1, 0, slack))[:24]), **together)
-        self.check("a list with an order is known, no other", ~own | (dut.known == (owed | comes)), **together)
-        self.check("an order is owed", ~mine | owed, **together)
-        self.check("an order goes as far as the newest header", ~mine | (dut.o.rsn == newest), **together)
-        self.check("an order waits for the last packet", ~mine | (dut.o.ticket == ticket), **together)
-        self.check("an order waits for the headers of its list", ~dut.due | ~dut.waiting, **together)
-        self.check("empty means nothing is owed", ~dut.empty | ~(owed | comes), **together)
-        with m.If(~owed | mine | (dut.due & ~dut.taken) | dut.waiting):
-            m.d.sync += unseen.eq(0)
-        with m.Else():
-            m.d.sync += unseen.eq(unseen + (unseen != 7))
-        self.check("an order comes round", unseen < 6, **together)
+            self.inside("dut.beyond", 24) == (1 - Mux(slack == 1, 0, slack))[:24]))
+        self.check("a list with an order is known, no other", ~own | (dut.known == (owed | comes)))
+        self.check("an order is owed", ~mine | owed)
+        self.check("an order goes as far as the newest header", ~mine | (dut.o.rsn == newest))
+        self.check("an order waits for the last packet", ~mine | (dut.o.ticket == ticket))
+        self.check("an order waits for the headers of its list", ~dut.due | ~dut.waiting)
+        self.check("empty means nothing is owed", ~dut.empty | ~(owed | comes))
+        self.check("an order comes round", unseen < 6)
 
-        replaced, was_full = Signal(), Signal()
-        with m.If(comes & owed & ~coming.probe & ~ahead[-1] & (ahead != 0)):
-            m.d.sync += replaced.eq(1)
-        with m.If(dut.full):
-            m.d.sync += was_full.eq(1)
+        replaced = self.once(m, comes & owed & ~coming.probe & ~ahead[-1] & (ahead != 0))
         self.cover("a later header replaces an order", replaced & mine & dut.taken)
-        self.cover("all places are taken, then none is", was_full & dut.empty)
+        self.cover("all places are taken, then none is", self.once(m, dut.full) & dut.empty)
         self.cover("a header comes in the cycle in which its order is taken", mine & dut.taken & dut.i_stb & own)
         self.cover("an order is taken while a header is written into it", mine & dut.taken & comes)
 
@@ -115,28 +107,20 @@ class UnmatchedSpec(Spec):
 
 
 SPECS = [UnmatchedSpec]
-BROKEN = [
-    Broken(UnmatchedSpec, "what is owed lies in one place", ("same.eq(came &", "same.eq(0 &")),
-    Broken(UnmatchedSpec, "what is written is the header, in its list's place or a free one",
-           ("own.eq(owing.bits | Mux(same, place, 0))", "own.eq(owing.bits)")),
-    Broken(UnmatchedSpec, "what is written is the header, in its list's place or a free one",
-           ("free.eq(~held & (held + 1))", "free.eq(~valid & (valid + 1))")),
-    Broken(UnmatchedSpec, "how far a header passes over is kept",
-           ("far.eq(self.slack >= SLACK_MAX)", "far.eq(self.slack > SLACK_MAX)")),
-    Broken(UnmatchedSpec, "a list with an order is known, no other",
-           ("self.known.eq(owing.any | same)", "self.known.eq(owing.any)")),
-    Broken(UnmatchedSpec, "an order is owed",
-           ("m.If(shown[k] & self.taken):", "m.If(shown[k] & self.taken & ~self.i_stb):")),
-    Broken(UnmatchedSpec, "an order goes as far as the newest header",
-           ("place[k] & (~known | ~ahead[-1])", "place[k] & ~known")),
-    Broken(UnmatchedSpec, "an order goes as far as the newest header",
-           ("place[k] & (~known | ~ahead[-1])", "place[k]")),
-    Broken(UnmatchedSpec, "an order waits for the last packet",
-           ("entry.ticket.eq(coming.ticket)", "entry.ticket.eq(Mux(known, entry.ticket, coming.ticket))")),
-    Broken(UnmatchedSpec, "an order waits for the headers of its list",
-           ("order.valid & ~self.waiting &", "order.valid &")),
-    Broken(UnmatchedSpec, "empty means nothing is owed",
-           ("self.empty.eq(~valid.any() & ~came)", "self.empty.eq(~valid.any())")),
-    Broken(UnmatchedSpec, "an order comes round",
-           ("shown.eq(shown.rotate_left(1))", "shown.eq(shown)")),
-]
+BROKEN = broken(UnmatchedSpec, [
+    ("what is owed lies in one place", "same.eq(came &", "same.eq(0 &"),
+    ("what is written is the header, in its list's place or a free one",
+     "own.eq(owing.bits | Mux(same, place, 0))", "own.eq(owing.bits)"),
+    ("what is written is the header, in its list's place or a free one",
+     "free.eq(~held & (held + 1))", "free.eq(~valid & (valid + 1))"),
+    ("how far a header passes over is kept", "far.eq(self.slack >= SLACK_MAX)", "far.eq(self.slack > SLACK_MAX)"),
+    ("a list with an order is known, no other", "self.known.eq(owing.any | same)", "self.known.eq(owing.any)"),
+    ("an order is owed", "m.If(shown[k] & self.taken):", "m.If(shown[k] & self.taken & ~self.i_stb):"),
+    ("an order goes as far as the newest header", "place[k] & (~known | ~ahead[-1])", "place[k] & ~known"),
+    ("an order goes as far as the newest header", "place[k] & (~known | ~ahead[-1])", "place[k]"),
+    ("an order waits for the last packet",
+     "entry.ticket.eq(coming.ticket)", "entry.ticket.eq(Mux(known, entry.ticket, coming.ticket))"),
+    ("an order waits for the headers of its list", "order.valid & ~self.waiting &", "order.valid &"),
+    ("empty means nothing is owed", "self.empty.eq(~valid.any() & ~came)", "self.empty.eq(~valid.any())"),
+    ("an order comes round", "shown.eq(shown.rotate_left(1))", "shown.eq(shown)"),
+])

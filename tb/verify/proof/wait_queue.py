@@ -5,7 +5,7 @@ from amaranth.lib import data
 
 from weft.hdl.adamap.match.wait_queue import MatchItem, WaitQueue, group_of
 from weft.hdl.contract.params import preset
-from weft.tb.verify.proof.broken import Broken
+from weft.tb.verify.proof.broken import broken
 from weft.tb.verify.proof.specification import Spec
 
 PLACES, NUMBER_BITS = 4, 2
@@ -21,6 +21,7 @@ class WaitQueueSpec(Spec):
 
     name = "wait_queue"
     block = WaitQueue
+    proof = {"kind": "together", "seconds": 300}
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(preset("test").with_(qps=2, match_queue=PLACES))
@@ -91,28 +92,26 @@ class WaitQueueSpec(Spec):
         count, counting = Signal(range(PLACES + 1)), Signal()
         m.d.sync += [count.eq(sum(p.valid & (p.qpn == counted) for p in places)), counting.eq(dut.count_en)]
 
-        together = {"kind": "together", "seconds": 300}
         self.check("the headers lie in the order in which they came",
-                   self._kept(places, place, new, asked, woken, shown), **together)
-        self.check("a new header gets a free place", ~dut.insert_en | ~places[where].valid, **together)
-        self.check("the oldest header that is awake is picked", ~picked | (dut.picked_place == expected), **together)
-        self.check("the header picked is the one that lies there", ~picked | (dut.picked.rsn == its), **together)
-        self.check("a header is offered as long as one may be tried", dut.offered == Cat(may).any(), **together)
+                   self._kept(places, place, new, asked, woken, shown))
+        self.check("a new header gets a free place", ~dut.insert_en | ~places[where].valid)
+        self.check("the oldest header that is awake is picked", ~picked | (dut.picked_place == expected))
+        self.check("the header picked is the one that lies there", ~picked | (dut.picked.rsn == its))
+        self.check("a header is offered as long as one may be tried", dut.offered == Cat(may).any())
         older, used = self.inside("dut.older_ones.o", PLACES), self.inside("dut.used", range(PLACES + 1))
         remembered = Cat(older[k] == (before.bit_select(e.place, 1) & (k < used)) for k, e in enumerate(self._line()))
-        self.check("the older headers of the QP are remembered", ~asked.valid | remembered.all(), **together)
+        self.check("the older headers of the QP are remembered", ~asked.valid | remembered.all())
         comes = dut.insert_en & ~asked.queued & (new == asked.qpn)
         goes = Cat(dut.remove_en & (place == k) for k in range(PLACES))
         self.check("an older header of the QP is known", ~asked.valid | (goes & asked.queued.replicate(PLACES)
                    & Cat(asked.place == k for k in range(PLACES))).any() | (
-                       dut.older == ((before & ~goes).any() | comes)), **together)
+                       dut.older == ((before & ~goes).any() | comes)))
         self.check("whose headers wait is known",
-                   dut.waiting[0] == Cat(p.valid & (p.qpn == waits) for p in places).any(), **together)
-        self.check("headers are counted", ~counting | (dut.count == count), **together)
-        self.check("empty means that none waits", dut.empty == ~valid.any(), **together)
-        full, removed = Signal(), Signal()
-        m.d.sync += [full.eq(full | valid.all()), removed.eq(removed | dut.remove_en)]
-        self.cover("all places are taken, then one again", full & removed & valid.all())
+                   dut.waiting[0] == Cat(p.valid & (p.qpn == waits) for p in places).any())
+        self.check("headers are counted", ~counting | (dut.count == count))
+        self.check("empty means that none waits", dut.empty == ~valid.any())
+        self.cover("all places are taken, then one again",
+                   self.once(m, valid.all()) & self.once(m, dut.remove_en) & valid.all())
         self.cover("a header is picked though an older one waits", picked & Cat(
             p.valid & ~p.busy & places[expected].before.bit_select(k, 1) for k, p in enumerate(places)).any())
         self.cover("a header that was put back is picked again", picked & again.bit_select(expected, 1))
@@ -154,25 +153,19 @@ class WaitQueueSpec(Spec):
 
 
 SPECS = [WaitQueueSpec]
-BROKEN = [
-    Broken(WaitQueueSpec, "the headers lie in the order in which they came",
-           ("Mux(same_qp.bits.any(), same_qp_awake,", "Mux(same_qp.bits.any(), 1,")),
-    Broken(WaitQueueSpec, "a new header gets a free place",
-           ("moved(places, place)", "moved(places, 0)")),
-    Broken(WaitQueueSpec, "the oldest header that is awake is picked",
-           ("zip(oldest.values, places, strict=True)", "zip(oldest.values, reversed(places), strict=True)")),
-    Broken(WaitQueueSpec, "the header picked is the one that lies there",
-           ("write.addr.eq(free_place)", "write.addr.eq(used)")),
-    Broken(WaitQueueSpec, "a header is offered as long as one may be tried",
-           ("& ~(self.put_back_en.replicate(n) & here)", "& ~here")),
-    Broken(WaitQueueSpec, "the older headers of the QP are remembered",
-           ("older_mask.passed.eq(shown.o)", "older_mask.passed.eq(shown.o[0].replicate(n))")),
-    Broken(WaitQueueSpec, "an older header of the QP is known", ("bits[k] | (comes & last[k])", "bits[k]")),
-    Broken(WaitQueueSpec, "whose headers wait is known",
-           ("waits.present.eq(there)", "waits.present.eq(there & here)")),
-    Broken(WaitQueueSpec, "headers are counted",
-           ("counted = there & ", "counted = ")),
-    Broken(WaitQueueSpec, "an older header of the QP is known",
-           ("newer.late_en.eq(self.query_en)", "newer.late_en.eq(0)")),
-    Broken(WaitQueueSpec, "empty means that none waits", ("self.empty.eq(~there[0])", "self.empty.eq(~oldest.any)")),
-]
+BROKEN = broken(WaitQueueSpec, [
+    ("the headers lie in the order in which they came",
+     "Mux(same_qp.bits.any(), same_qp_awake,", "Mux(same_qp.bits.any(), 1,"),
+    ("a new header gets a free place", "moved(places, place)", "moved(places, 0)"),
+    ("the oldest header that is awake is picked",
+     "zip(oldest.values, places, strict=True)", "zip(oldest.values, reversed(places), strict=True)"),
+    ("the header picked is the one that lies there", "write.addr.eq(free_place)", "write.addr.eq(used)"),
+    ("a header is offered as long as one may be tried", "& ~(self.put_back_en.replicate(n) & here)", "& ~here"),
+    ("the older headers of the QP are remembered",
+     "older_mask.passed.eq(shown.o)", "older_mask.passed.eq(shown.o[0].replicate(n))"),
+    ("an older header of the QP is known", "bits[k] | (comes & last[k])", "bits[k]"),
+    ("whose headers wait is known", "waits.present.eq(there)", "waits.present.eq(there & here)"),
+    ("headers are counted", "counted = there & ", "counted = "),
+    ("an older header of the QP is known", "newer.late_en.eq(self.query_en)", "newer.late_en.eq(0)"),
+    ("empty means that none waits", "self.empty.eq(~there[0])", "self.empty.eq(~oldest.any)"),
+])

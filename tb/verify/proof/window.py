@@ -12,7 +12,7 @@ from weft.hdl.contract.abi import HOLES_BITS
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import Verdict, WindowRequest
 from weft.hdl.part.logic import thermometer_count
-from weft.tb.verify.proof.broken import Broken, named
+from weft.tb.verify.proof.broken import broken, named
 from weft.tb.verify.proof.specification import Spec
 
 QPS, BITS = 2, 64
@@ -26,7 +26,6 @@ NAMED = named(
     "distance, moves, moved = Signal(24), Signal(), Signal(32)", "slides = Signal()",
     "verdict, mark, insert = [Signal(Verdict), Signal(bits), Signal()]",
     "psn, position, seal = [Signal(32), Signal(range(bits)), Signal()]")
-TOGETHER = {"kind": "induction", "seconds": 300}
 
 
 class WindowSpec(Spec):
@@ -41,6 +40,7 @@ class WindowSpec(Spec):
 
     name = "window"
     block = NAMED
+    proof = {"kind": "induction", "seconds": 300}
 
     def specify(self, m):
         m.submodules.dut = dut = self.block(preset("test").with_(qps=QPS, window_bits=BITS))
@@ -107,16 +107,16 @@ class WindowSpec(Spec):
         self._kept(m, SimpleNamespace(
             dut=dut, rows=rows, qpn=qpn, at=at, has=has, hole=hole, fresh=fresh, own=own, queue=queue, filled=filled,
             last=last, known=known, reorder=reorder, clamped=clamped, newest=newest))
-        self.check("received at most once", ~(accepted & received), **TOGETHER)
-        self.check("never received and a hole", ~(has & hole) & ~(covers & has), **TOGETHER)
-        self.check("a hole at most once", ~(covers & hole), **TOGETHER)
-        self.check("behind the base: received or a hole", ~own | ~passed | has | hole, **TOGETHER)
-        self.check("ahead of the base: no hole", ~own | passed | ~hole, **TOGETHER)
-        self.check("a duplicate was received", ~(own & this & (verdict == Verdict.DUPLICATE)) | received, **TOGETHER)
-        self.check("late means behind the base", ~(own & this & (verdict == Verdict.LATE)) | passed, **TOGETHER)
-        self.check("the base never goes back", ~(own & known) | ((dut.o.p.base - last)[:32] < 1 << 31), **TOGETHER)
-        self.check("the base has not been received itself", ~own | (ahead != 0) | ~has, **TOGETHER)
-        self.check("judgements are as many as requests", ~fresh | (filled != 0), **TOGETHER)
+        self.check("received at most once", ~(accepted & received))
+        self.check("never received and a hole", ~(has & hole) & ~(covers & has))
+        self.check("a hole at most once", ~(covers & hole))
+        self.check("behind the base: received or a hole", ~own | ~passed | has | hole)
+        self.check("ahead of the base: no hole", ~own | passed | ~hole)
+        self.check("a duplicate was received", ~(own & this & (verdict == Verdict.DUPLICATE)) | received)
+        self.check("late means behind the base", ~(own & this & (verdict == Verdict.LATE)) | passed)
+        self.check("the base never goes back", ~(own & known) | ((dut.o.p.base - last)[:32] < 1 << 31))
+        self.check("the base has not been received itself", ~own | (ahead != 0) | ~has)
+        self.check("judgements are as many as requests", ~fresh | (filled != 0))
 
         row_bits = 32 + BITS + HOLES_BITS + 1
         accepts, empty, first = Signal(), Signal(), Signal(init=1)      # of the followed PSN, in this run
@@ -163,23 +163,20 @@ class WindowSpec(Spec):
             ~current | sliding | ((row.base == mem.base) & (row.bitmap == mem.bitmap << 1)),
             ~d.next_full | (d.next_request.qpn[0] != w.qpn) | current
             | ((d.fetched.base == mem.base) & (d.fetched.bitmap == mem.bitmap << 1)),
-            ~w.known | w.own | (w.last == mem.base), ~w.own | (w.dut.o.p.base == mem.base)], **TOGETHER)
-        self.check("requests are judged in their order", [
-            state != CONTROL, (state == CLASSIFY) | d.active,
+            ~w.known | w.own | (w.last == mem.base), ~w.own | (w.dut.o.p.base == mem.base)])
+        self.check("requests are judged in their order", [state != CONTROL, (state == CLASSIFY) | d.active,
             ~d.active | (d.row_known & (d.request.qpn[0] == d.row_index)), ~w.fresh | (state == CLASSIFY),
             w.filled == w.fresh + d.active + d.next_full, ~w.fresh | (w.queue[0] == whose),
             ~d.active | (w.queue.bit_select(w.fresh, 1) == d.row_index),
             ~d.active | (state != CLASSIFY) | (d.distance == (d.request.psn - d.row.base)[:24]),
             ~d.next_full | (w.queue.bit_select(Value.cast(w.fresh + d.active), 1) == d.next_request.qpn[0]),
-            ~d.next_full | (d.same == (d.row_known & (d.row_index == d.next_request.qpn[0]))),
-        ], **TOGETHER)
+            ~d.next_full | (d.same == (d.row_known & (d.row_index == d.next_request.qpn[0])))])
         self.check("a packet does what its place in the window asks for", [
             w.clamped, *((state != SLIDE) | (d.limited[k] == (d.slide > k)) for k in range(STEP)),
             *(~current | (state != EFFECT) | case for case in self._classified(m, d, row, w)),
-            *(~current | (state != SLIDE) | case for case in self._slid(m, d, row, moved, w, its))], **TOGETHER)
+            *(~current | (state != SLIDE) | case for case in self._slid(m, d, row, moved, w, its))])
 
-        self.check("what is known of the lowest bits is so", [
-            ~current | (state != EFFECT) | ~d.slid,
+        self.check("what is known of the lowest bits is so", [~current | (state != EFFECT) | ~d.slid,
             d.ahead[1:] & ~d.ahead[:-1] == 0, (state != SLIDE) | (d.steps[1:] & ~d.steps[:-1] == 0),
             d.end == thermometer_count(d.steps), (state != SLIDE) | d.slid | (d.steps & ~d.limited == 0),
             d.run == Mux(d.some, thermometer_count(d.ahead[:RUN_ON]), 0),
@@ -187,7 +184,7 @@ class WindowSpec(Spec):
             ~sliding | d.slid | ~row.bitmap[0] | d.some,
             *(~current | case for case in self._known(d, row.bitmap[:STEP], (
                 (state == EFFECT), sliding & ~d.slid & d.limited[0], sliding & ~d.slid))),
-            ~sliding | d.slid | Mux(d.inserted, row.bitmap != 0, d.none == (row.bitmap == 0))], **TOGETHER)
+            ~sliding | d.slid | Mux(d.inserted, row.bitmap != 0, d.none == (row.bitmap == 0))])
 
     def _known(self, d, low, when):
         """Return the invariant of the lookahead: exact before and during the slide, then a lower bound of the run."""
@@ -245,36 +242,27 @@ class WindowSpec(Spec):
 
 
 SPECS = [WindowSpec]
-BROKEN = [
-    Broken(WindowSpec, "the row of a QP says what was received",
-           ("same.eq(row_known & (row_index", "same.eq(0 & (row_index")),
-    Broken(WindowSpec, "requests are judged in their order",
-           ("next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)")),
-    Broken(WindowSpec, "a packet does what its place in the window asks for",
-           ("Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)")),
-    Broken(WindowSpec, "received at most once",
-           ("received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)")),
-    Broken(WindowSpec, "received at most once",
-           ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=MarkAndSlide),
-    Broken(WindowSpec, "never received and a hole",
-           ("~again[:k].any() for k", "Const(1, 1) for k"), of=SlideLookahead),
-    Broken(WindowSpec, "what is known of the lowest bits is so",
-           ("low[1:k + 1].all()", "low[1:k].all()"), of=SlideLookahead),
-    Broken(WindowSpec, "a hole at most once", ("run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)")),
-    Broken(WindowSpec, "behind the base: received or a hole",
-           ("moved.eq(row.base + low_bits.run)", "moved.eq(row.base + low_bits.run + 1)")),
-    Broken(WindowSpec, "behind the base: received or a hole",
-           ("with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):", "with m.If(~slid):")),
-    Broken(WindowSpec, "ahead of the base: no hole",
-           ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)")),
-    Broken(WindowSpec, "a duplicate was received",
-           ("received.eq((distance < bits) & (row.bitmap >> place)[0])",
-            "received.eq((distance < bits) & ((row.bitmap >> place) != 0))")),
-    Broken(WindowSpec, "late means behind the base",
-           ("behind.eq(distance < 0)", "behind.eq(distance <= 1)")),
-    Broken(WindowSpec, "the base never goes back",
-           ("self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)")),
-    Broken(WindowSpec, "the base has not been received itself",
-           ("(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run"), of=MarkAndSlide),
-    Broken(WindowSpec, "judgements are as many as requests", ("active.eq(next_full)", "active.eq(1)")),
-]
+BROKEN = broken(WindowSpec, [
+    ("the row of a QP says what was received", "same.eq(row_known & (row_index", "same.eq(0 & (row_index"),
+    ("requests are judged in their order",
+     "next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)"),
+    ("a packet does what its place in the window asks for",
+     "Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)"),
+    ("received at most once", "received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)"),
+    ("received at most once", "(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run", MarkAndSlide),
+    ("never received and a hole", "~again[:k].any() for k", "Const(1, 1) for k", SlideLookahead),
+    ("what is known of the lowest bits is so", "low[1:k + 1].all()", "low[1:k].all()", SlideLookahead),
+    ("a hole at most once", "run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)"),
+    ("behind the base: received or a hole",
+     "moved.eq(row.base + low_bits.run)", "moved.eq(row.base + low_bits.run + 1)"),
+    ("behind the base: received or a hole",
+     "with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):", "with m.If(~slid):"),
+    ("ahead of the base: no hole", "self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)"),
+    ("a duplicate was received", "received.eq((distance < bits) & (row.bitmap >> place)[0])",
+     "received.eq((distance < bits) & ((row.bitmap >> place) != 0))"),
+    ("late means behind the base", "behind.eq(distance < 0)", "behind.eq(distance <= 1)"),
+    ("the base never goes back", "self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)"),
+    ("the base has not been received itself",
+     "(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run", MarkAndSlide),
+    ("judgements are as many as requests", "active.eq(next_full)", "active.eq(1)"),
+])

@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 
 from weft.hdl.adamap.prefetch.work_list import WorkList
 from weft.hdl.contract.params import preset
-from weft.tb.verify.proof.broken import Broken, mutant, named
+from weft.tb.verify.proof.broken import broken, mutant, named
 from weft.tb.verify.proof.specification import Spec
 
 NAMED = mutant(named(
@@ -47,20 +47,15 @@ class WorkListSpec(Spec):
         m.d.sync += forgot.eq(forgot | Mux(dut.forget_en, 1 << dut.forget_qpn, 0))
         # Ranking: a scan visits every QP in two cycles.
         limit = 2 * qps + 5
-        calm = Signal(range(limit + 2))
-        with m.If(enters | dut.o.valid | dut.forget_en):
-            m.d.sync += calm.eq(0)
-        with m.Else():
-            m.d.sync += calm.eq(calm + (calm <= limit))
-        forever = self.proof
-        self.check("no due QP is missing once nothing is offered for a while", (calm < limit) | ~due.any(), **forever)
-        self.check("an empty list owes nothing", ~dut.empty | ~due.any(), **forever)
+        calm = self.cycles(m, ~(enters | dut.o.valid | dut.forget_en), limit + 1)
+        self.check("no due QP is missing once nothing is offered for a while", (calm < limit) | ~due.any())
+        self.check("an empty list owes nothing", ~dut.empty | ~due.any())
         self.check("a QP that was never forgotten is offered once per entry",
-                   ~dut.o.valid | ((due | forgot) >> dut.o.payload)[0], **forever)
+                   ~dut.o.valid | ((due | forgot) >> dut.o.payload)[0])
         offered = Signal(1 + len(which))
         m.d.sync += offered.eq(Cat(dut.o.valid & ~dut.o.ready & ~dut.forget_en, dut.o.payload))
         self.check("an offered QP stays until taken", ~offered[0] | dut.forget_en | (
-            dut.o.valid & (dut.o.payload == offered[1:])), **forever)
+            dut.o.valid & (dut.o.payload == offered[1:])))
         self._marked(m, dut, due, forgot, leaves, offered, calm)
         together = Signal()
         with m.If(leaves & enters & (which == dut.o.payload)):
@@ -68,21 +63,10 @@ class WorkListSpec(Spec):
         self.cover("a QP leaves in the cycle in which it is entered", together & leaves)
         self.cover("all QPs due", due.all())
         if self.places < qps:   # no QP was entered for longer than a queue takes, so that a scan found it
-            idle = Signal(4)
-            with m.If(enters):
-                m.d.sync += idle.eq(0)
-            with m.Else():
-                m.d.sync += idle.eq(idle + (idle != 15))
-            waited = Signal(4)
-            with m.If(enters | dut.o.valid):
-                m.d.sync += waited.eq(0)
-            with m.Else():
-                m.d.sync += waited.eq(waited + (waited != 15))
-            self.cover("a search finds a QP for which there was no place", dut.o.valid & (waited == 5) & (idle > 5))
-            searched = Signal()
-            with m.If(dut.o.valid & (waited == 5) & (idle > 5)):
-                m.d.sync += searched.eq(1)
-            self.cover("a QP is entered during a search", searched & leaves & due.all())
+            idle, waited = self.cycles(m, ~enters, 15), self.cycles(m, ~enters & ~dut.o.valid, 15)
+            found = dut.o.valid & (waited == 5) & (idle > 5)
+            self.cover("a search finds a QP for which there was no place", found)
+            self.cover("a QP is entered during a search", self.once(m, found) & leaves & due.all())
 
     def _marked(self, m, dut, due, forgot, leaves, offered, calm):
         """Check the invariant of the QPs in the list; only a proof by induction requires it."""
@@ -128,32 +112,30 @@ class FewPlacesSpec(WorkListSpec):
             rest = 2 * (q - position) + Mux(looked, 1, 2)
             lap = Mux(scanning, 2 * (qps - position) + 1 - looked, 1) + 2 * q + 2
             soon.append(inside[q] & (holds | (ahead & (calm + rest <= limit)) | (missed & (calm + lap <= limit))))
-        self.check("a QP that is due is in, a QP that is in is in the queue or will be found", parts, **self.proof)
-        self.check("a search comes to its end", (calm == 0) | dut.o.valid | ~due.any() | Cat(soon).any(), **self.proof)
+        self.check("a QP that is due is in, a QP that is in is in the queue or will be found", parts)
+        self.check("a search comes to its end", (calm == 0) | dut.o.valid | ~due.any() | Cat(soon).any())
 
 
 SPECS = [WorkListSpec, FewPlacesSpec]
 BOTH = (WorkListSpec, FewPlacesSpec)
-BROKEN = [
-    Broken(FewPlacesSpec, "a QP that is due is in, a QP that is in is in the queue or will be found",
-           ("enter_write.addr.eq(qpn)", "enter_write.addr.eq(chosen)")),
-    Broken(FewPlacesSpec, "a search comes to its end",
-           ("m.d.sync += [looked.eq(0), position.eq(position + 1)]", "m.d.sync += looked.eq(0)")),
-    Broken(BOTH, "no due QP is missing once nothing is offered for a while",
-           ("self.forget_en | (queue.o.valid & queue.o.ready)", "self.forget_en")),
-    Broken(FewPlacesSpec, "no due QP is missing once nothing is offered for a while",
-           ("        with m.If(enters & passed & ~queue.i.ready):\n", "        with m.If(0):\n")),
-    Broken(FewPlacesSpec, "no due QP is missing once nothing is offered for a while",
-           ("(queue.i.ready & ~(enters & passed))", "queue.i.ready")),
-    Broken(WorkListSpec, "an empty list owes nothing",
-           ("self.empty.eq(~valid & (queue.level == 0)", "self.empty.eq((queue.level == 0)")),
-    Broken(FewPlacesSpec, "an empty list owes nothing", ("& ~scanning & ~missed)", "& ~scanning)")),
-    Broken(BOTH, "a QP that was never forgotten is offered once per entry",
-           ("again.eq(enters & (qpn == chosen))", "again.eq(0)")),
-    Broken(WorkListSpec, "no due QP is missing once nothing is offered for a while",
-           ("again.eq(enters & (qpn == chosen))", "again.eq(valid & (qpn == chosen))")),
-    Broken(FewPlacesSpec, "a QP that was never forgotten is offered once per entry",
-           ("passed.eq(~(scanning | starts) | (qpn <= position))", "passed.eq(1)")),
-    Broken(BOTH, "an offered QP stays until taken",
-           ("queue.o.ready.eq(self.o.ready)", "queue.o.ready.eq(~self.forget_en)")),
-]
+BROKEN = broken(FewPlacesSpec, [
+    ("a QP that is due is in, a QP that is in is in the queue or will be found",
+     "enter_write.addr.eq(qpn)", "enter_write.addr.eq(chosen)"),
+    ("a search comes to its end", "m.d.sync += [looked.eq(0), position.eq(position + 1)]", "m.d.sync += looked.eq(0)"),
+    ("no due QP is missing once nothing is offered for a while",
+     "        with m.If(enters & passed & ~queue.i.ready):\n", "        with m.If(0):\n"),
+    ("no due QP is missing once nothing is offered for a while",
+     "(queue.i.ready & ~(enters & passed))", "queue.i.ready"),
+    ("an empty list owes nothing", "& ~scanning & ~missed)", "& ~scanning)"),
+    ("a QP that was never forgotten is offered once per entry",
+     "passed.eq(~(scanning | starts) | (qpn <= position))", "passed.eq(1)"),
+]) + broken(BOTH, [
+    ("no due QP is missing once nothing is offered for a while",
+     "self.forget_en | (queue.o.valid & queue.o.ready)", "self.forget_en"),
+    ("a QP that was never forgotten is offered once per entry", "again.eq(enters & (qpn == chosen))", "again.eq(0)"),
+    ("an offered QP stays until taken", "queue.o.ready.eq(self.o.ready)", "queue.o.ready.eq(~self.forget_en)"),
+]) + broken(WorkListSpec, [
+    ("an empty list owes nothing", "self.empty.eq(~valid & (queue.level == 0)", "self.empty.eq((queue.level == 0)"),
+    ("no due QP is missing once nothing is offered for a while",
+     "again.eq(enters & (qpn == chosen))", "again.eq(valid & (qpn == chosen))"),
+])

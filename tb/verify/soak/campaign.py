@@ -28,23 +28,13 @@ def digest():
 
 @dataclass
 class Soak:
-    """Sum of the results of many runs.
-
-    Attributes
-    ----------
-    runs, cycles, completed : int
-        ``completed`` is the number of completed requests with correct data.
-    met : Counter
-        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
-    failures : list of str
-        Each with its seed, and the command that repeats it.
-    """
+    """Sum of the results of many runs."""
 
     runs: int = 0
     cycles: int = 0
-    completed: int = 0
-    met: Counter = field(default_factory=Counter)
-    failures: list = field(default_factory=list)
+    completed: int = 0                                  # requests with correct data
+    met: Counter = field(default_factory=Counter)       # counts of `BINS`
+    failures: list = field(default_factory=list)        # each with its seed, and the command that repeats it
 
     def add(self, found):
         self.runs += 1
@@ -94,17 +84,8 @@ class Kept:
 def crew(scheduler=None, jobs=1):
     """Yield an executor and the number of runs to keep outstanding; wait for all of them at the end.
 
-    Parameters
-    ----------
-    scheduler : str or None
-        Address of a Dask scheduler whose workers see this checkout; without it, ``jobs`` threads, each of which waits
-        for a simulator.
-    jobs : int
-
-    Raises
-    ------
-    ImportError
-        If a scheduler is given and Dask is not installed.
+    ``scheduler`` is the address of a Dask scheduler whose workers see this checkout (ImportError without Dask); without
+    it, the executor has ``jobs`` threads, each of which waits for a simulator.
     """
     if scheduler is None:
         with ThreadPoolExecutor(jobs) as executor:
@@ -118,13 +99,9 @@ def crew(scheduler=None, jobs=1):
 
 def soak(*, cycles, first_seed=1, run_cycles=CYCLES, over=lambda: False, tell=lambda so_far: None, run=run_one,
          kept=None, **workers):
-    """Run seed after seed until ``cycles`` cycles have been simulated or ``over()`` holds.
+    """Run seed after seed until ``cycles`` cycles have been simulated or ``over()`` holds; return the :class:`Soak`.
 
     ``workers`` are the arguments of :func:`crew`.
-
-    Returns
-    -------
-    Soak
     """
     kept, total = kept or Kept(run_cycles), Soak()
     seeds, under_way = itertools.count(first_seed), set()

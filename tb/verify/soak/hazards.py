@@ -23,21 +23,8 @@ class BadHost:
     """Host of a side with read faults.
 
     Faults are frequent for reads of page lists, and of payload and nodes of the fragile lane; less frequent for ring
-    entries. Any read may get a harmless fault.
-
-    Parameters
-    ----------
-    host : Host
-    context : Context
-        Context of its card.
-    lanes : list of Lane
-    side : str
-    rng : random.Random
-
-    Attributes
-    ----------
-    met : Counter
-        Number of faults by the names of :data:`~weft.tb.verify.soak.bins.BINS`.
+    entries. Any read may get a harmless fault. ``met`` counts faults by the names of
+    :data:`~weft.tb.verify.soak.bins.BINS`.
     """
 
     def __init__(self, host, context, lanes, side, rng):

@@ -3,7 +3,7 @@
 from collections import deque
 
 from weft.driver.queue.command import CommandError
-from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCOpcode, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, AccessFlag, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
@@ -23,32 +23,13 @@ OPENING, CONNECTING, RUNNING, CLOSING, CLOSED = range(5)
 class Lane:
     """Lane of traffic; it advances by one step at a time, from the thread of either side.
 
-    Parameters
-    ----------
-    number : int
-    contexts : dict of side
-    rng : random.Random
-    met : Counter
-        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
-    eager : tuple of float
-        Each incarnation draws from these its probability of posting a request when it may.
-    harm : str or None
-        :data:`FAILURES`: a hazard makes the QPs fail, and they are opened again. :data:`FORGERIES`: responses are also
-        forged, so that a completion with success does not imply that the data arrived.
-    life_ns : callable() -> float or None
-        Returns the duration of an incarnation. The last incarnation ends after all its requests, the others under
-        traffic.
+    Each incarnation draws from ``eager`` its probability of posting a request when it may, and lasts ``life_ns()``; the
+    last one ends after all its requests, the others under traffic. ``harm`` is :data:`FAILURES` if a hazard makes the
+    QPs fail, which are opened again, and :data:`FORGERIES` if responses are also forged, so that a completion with
+    success does not imply that the data arrived. ``met`` has counts of :data:`~weft.tb.verify.soak.bins.BINS`.
 
-    Attributes
-    ----------
-    completed : int
-        Successful requests whose data was compared.
-    refused : int
-        Memory regions that the card rejected.
-    excused : bool
-        The present incarnation may fail, because its card had an outage.
-    registering : bool
-        A memory region is being registered.
+    ``completed`` counts successful requests whose data was compared, ``refused`` memory regions that the card rejected.
+    An ``excused`` incarnation may fail, because its card had an outage.
     """
 
     def __init__(self, number, contexts, rng, met, *, eager, harm=None, life_ns=lambda: None):
@@ -65,8 +46,6 @@ class Lane:
 
     def __repr__(self):
         return f"lane {self.number}"
-
-    # ----------------------------------------------------------------------------------- called by the run
 
     def excuse(self):
         """Allow the present incarnation to fail, and open the QPs again."""
@@ -95,8 +74,6 @@ class Lane:
         if len(self._done) == len(SIDES):
             self._enter(then)
 
-    # ------------------------------------------------------------------------------------- an incarnation
-
     def _open(self, side, now):
         if self._ending:
             self._enter(CLOSING)
@@ -124,8 +101,7 @@ class Lane:
             return
         finally:
             self.registering = False
-        qp = self.qps[side] = QP(pd, rc_init_attr(cq, max_send_wr=SLOTS, max_recv_wr=2 * SLOTS),
-                                 psn=self.psns[side])
+        qp = self.qps[side] = QP(pd, rc_init_attr(cq, max_send_wr=SLOTS, max_recv_wr=2 * SLOTS), psn=self.psns[side])
         last = self._generations.get((side, qp.index))
         self.met["generation wrap"] += last is not None and qp.generation < last
         self._generations[side, qp.index] = qp.generation
@@ -168,18 +144,16 @@ class Lane:
                 thing.pop(side).close()
         self._finish_step(side, CLOSING, CLOSED if self._ending else OPENING)
 
-    # ---------------------------------------------------------------------------------------- traffic
-
     def _post(self, side, now):
         rng, slot, peer = self.rng, self._free[side].popleft(), PEER[side]
         data = rng.randbytes(rng.choice([1, rng.randint(1, 300), rng.randint(1, SLOT_BYTES)]))
         at = slot * SLOT_BYTES
-        self.mrs[side].write(data, offset=at)
         imm = rng.random() < 0.5
-        wr = SendWR(wr_id=slot, sg=[SGE(self.mrs[side].buf + at, len(data), self.mrs[side].lkey)], imm_data=slot,
-                    opcode=WROpcode.RDMA_WRITE_WITH_IMM if imm else WROpcode.RDMA_WRITE,
-                    send_flags=SendFlags.SIGNALED)
-        wr.set_wr_rdma(self.mrs[peer].rkey, self.mrs[peer].buf + SLOTS * SLOT_BYTES + at)
+        mine, theirs = self.mrs[side], self.mrs[peer]
+        mine.write(data, offset=at)
+        wr = SendWR(slot, WROpcode.RDMA_WRITE_WITH_IMM if imm else WROpcode.RDMA_WRITE, imm_data=slot,
+                    sg=[SGE(mine.buf + at, len(data), mine.lkey)], rkey=theirs.rkey,
+                    remote_addr=theirs.buf + SLOTS * SLOT_BYTES + at)
         if imm and self.qps[peer].engine.receives < SLOTS:
             self.qps[peer].post_recv(RecvWR(wr_id=slot))
         if not self._posted[side]:

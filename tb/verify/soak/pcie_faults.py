@@ -33,14 +33,12 @@ def cards(progress):
             failures += 1
             print(found["failed"], file=sys.stderr)
         else:
-            injected.update({name: n for name, n in found["met"].items() if name in OF_CARDS})
             injected.update({name.removeprefix(OF_READS): n for name, n in found["met"].items()
-                             if name.startswith(OF_READS)})
+                             if name in OF_CARDS or name.startswith(OF_READS)})
     return injected, failures
 
 
 def measure(progress):
-    """Return the rows."""
     runs = [inject(FAULTS // RUNS, seed=seed, progress=progress) for seed in range(1, RUNS + 1)]
     injected = sum((Counter(run["injected"]) for run in runs), Counter())
     failures = sum((Counter(run["failures"]) for run in runs), Counter())

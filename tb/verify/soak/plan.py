@@ -22,35 +22,16 @@ BLOCKS = 64                    # blocks per extent
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a run.
-
-    Attributes
-    ----------
-    seed, cycles : int
-    card : str
-        Key of :data:`CARDS`.
-    hazards : tuple of str
-        From :data:`HAZARDS`.
-    lanes : int
-        Number of pairs of QPs.
-    eager : tuple of float
-        Each incarnation of a lane draws one of them: its probability of posting a request.
-    life_ns : float
-        Approximate duration of an incarnation, for every other lane.
-    rough : bool
-        The link reorders, duplicates and damages frames, and for a while the hard blocks stall their streams.
-    env : EnvConfig
-    context : ContextConfig
-    """
+    """Plan of a run."""
 
     seed: int
     cycles: int
-    card: str
-    hazards: tuple
-    lanes: int
-    eager: tuple
-    life_ns: float
-    rough: bool
+    card: str           # key of `CARDS`
+    hazards: tuple      # from `HAZARDS`
+    lanes: int          # pairs of QPs
+    eager: tuple        # each incarnation of a lane draws one of these probabilities of posting a request
+    life_ns: float      # approximate duration of an incarnation, for every other lane
+    rough: bool         # the link reorders, duplicates and damages frames, and the hard blocks stall for a while
     env: EnvConfig
     context: ContextConfig
 
@@ -69,8 +50,7 @@ def draw(seed, cycles=CYCLES, hazards=None):
         link = MANY_LISTS
     if rough:
         link = replace(link, reorder=0.03, duplicate=0.02, corrupt=0.01)
-    host = HostConfig(read_latency_ns=rng.choice([300, 1_000]), read_jitter=0.5,
-                      split_completions=rng.random() < 0.2)
+    host = HostConfig(read_latency_ns=rng.choice([300, 1_000]), read_jitter=0.5, split_completions=rng.random() < 0.2)
     distance = REORDER_DISTANCE if rough else 1
     return Plan(
         seed, cycles, card, tuple(sorted(drawn if hazards is None else hazards)),

@@ -34,13 +34,7 @@ FRAGILE = 0            # number of the lane that hazards make fail: the first
 
 
 class Run:
-    """Run of a :class:`~weft.tb.verify.soak.plan.Plan`.
-
-    Attributes
-    ----------
-    met : Counter
-        Counts of :data:`~weft.tb.verify.soak.bins.BINS`.
-    """
+    """Run of a :class:`~weft.tb.verify.soak.plan.Plan`; ``met`` has the counts of its bins."""
 
     def __init__(self, dut, plan):
         self.plan, self.rng, self.met = plan, random.Random(f"soak {plan.seed}"), Counter()
@@ -54,10 +48,12 @@ class Run:
         harm = FORGERIES if "hostile frames" in plan.hazards else FAILURES if "PCIe faults" in plan.hazards else None
         self.lanes = [Lane(number, pair.contexts, random.Random(f"{plan.seed}/lane {number}"), self.met,
                            eager=plan.eager, harm=harm if number == FRAGILE else None,
-                           life_ns=self._life if number % 2 else lambda: None) for number in range(plan.lanes)]
-        self.end_ns = self._now() + plan.cycles * CLOCK_PERIOD_NS
+                           life_ns=(lambda: self.rng.uniform(0.2, 1.8) * plan.life_ns) if number % 2 else lambda: None)
+                      for number in range(plan.lanes)]
+        self.end_ns = get_sim_time("ns") + plan.cycles * CLOCK_PERIOD_NS
         self._plan_outages()
-        agents = self._bad_hosts() if "PCIe faults" in plan.hazards else []
+        agents = [BadHost(pair.env.host(side), pair.contexts[side], self.lanes, side, self.rng) for side in SIDES
+                  if "PCIe faults" in plan.hazards]
         for context in pair.contexts:
             context.knitting.calm_ns = CALM_NS
             self._set_generations(context)
@@ -99,23 +95,12 @@ class Run:
         for block in blocks:
             block.stall_no_more()
 
-    @staticmethod
-    def _now():
-        return get_sim_time("ns")
-
-    def _life(self):
-        return self.rng.uniform(0.2, 1.8) * self.plan.life_ns
-
     def _plan_outages(self):
         """Draw time, side and kind of the outages: one or two of each kind."""
         span = self.plan.cycles * CLOCK_PERIOD_NS
-        due = [(self._now() + self.rng.uniform(0.1, 0.5) * span, self.rng.choice(SIDES), kind)
+        due = [(get_sim_time("ns") + self.rng.uniform(0.1, 0.5) * span, self.rng.choice(SIDES), kind)
                for kind in self.plan.hazards if kind in bins.OUTAGES]
         self.outages = {side: sorted(each for each in due if each[1] == side) for side in SIDES}
-
-    def _bad_hosts(self):
-        return [BadHost(self.pair.env.host(side), self.pair.contexts[side], self.lanes, side, self.rng)
-                for side in SIDES]
 
     def _set_generations(self, context):
         """Set the generations of each index to values just before their wrap."""
@@ -124,13 +109,12 @@ class Run:
         for index in range(2, min(64, qps.size)):
             qps._generations[index] = self.rng.choice([lives, 256]) - self.rng.randint(2, 4)
 
-    # ------------------------------------------------------------------ in the thread of a side
-
     def _serve(self, side):
+        """Run the lanes of a side; this method and the following ones run in the thread of the side."""
         context, due = self.pair.contexts[side], self.outages[side]
         entries = CARDS[self.plan.card].cache_entries
         while True:
-            now = self._now()
+            now = get_sim_time("ns")
             span_ns = self.plan.cycles * CLOCK_PERIOD_NS
             if (not (self.finishing or self.away) and now >= self.end_ns - (1 - DRAIN) * span_ns
                     and (self._arrived() or now >= self.end_ns + LATER * span_ns)):
@@ -156,11 +140,11 @@ class Run:
             self._finish()
         for lane in self.lanes:
             lane.excused = True
-        began = self._now()
+        began = get_sim_time("ns")
         self.away.add(side)
         take_away(self.pair.env, side, self.pair.contexts[side], kind)
         self.away.remove(side)
-        self.end_ns += self._now() - began      # otherwise the outage could take up a short run
+        self.end_ns += get_sim_time("ns") - began      # otherwise the outage could take up a short run
         for lane in self.lanes:
             lane.excuse()
         self.met[kind] += 1
@@ -195,8 +179,6 @@ class Run:
         waiting = [tag for tag, read in enumerate(self.pair.env.host(side).device.active_request) if read is not None]
         assert not waiting, f"{side}: the hard block still waits for the reads with tags {waiting}"
 
-    # ------------------------------------------------------------------------------------------------
-
     def _note_links(self, strangers, agents):
         links = [self.pair.env.link(way).counters for way in ("a_to_b", "b_to_a")]
         if self.plan.rough:
@@ -222,10 +204,7 @@ async def soak(dut):
 def run(seed, cycles=CYCLES, hazards=None):
     """Simulate the run of a seed, with ``hazards`` instead of those of its plan if they are given.
 
-    Returns
-    -------
-    dict
-        ``seed``, ``cycles``, ``met``, ``hazards``, ``completed``, ``seconds``; or ``seed`` and the reason ``failed``.
+    Return ``seed``, ``cycles``, ``met``, ``hazards``, ``completed`` and ``seconds``; or ``seed`` and why it ``failed``.
     """
     began = time.monotonic()
     try:

@@ -71,14 +71,7 @@ def turns(rng):
 
 
 def run(budget_s, rng=None):
-    """Start runs until ``budget_s`` seconds are over; return the exit status: 1 after the first failure.
-
-    Parameters
-    ----------
-    budget_s : float
-    rng : random.Random, optional
-        Source of the random choices; by default the system's.
-    """
+    """Start runs until ``budget_s`` seconds are over; return the exit status: 1 after the first failure."""
     rng = rng or random.SystemRandom()
     began, done = time.monotonic(), 0
     drawn = turns(rng)

@@ -94,13 +94,7 @@ def edges():
 
 
 def allowed(source, target):
-    """True if files in folder ``source`` may import from folder ``target``.
-
-    Raises
-    ------
-    KeyError
-        If a folder is missing in :data:`LAYERS`.
-    """
+    """True if files in folder ``source`` may import from folder ``target``; both must be in :data:`LAYERS`."""
     level, part = levels(), source.split("/")[0]
     seen = target.split("/")[0] == part or part not in SEES or target in SEES[part]
     return level[target] < level[source] and seen

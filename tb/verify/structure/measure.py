@@ -84,8 +84,3 @@ def circles():
         return seen
 
     return sorted(name for name in levels() if name in reach(name))
-
-
-def simulators(build):
-    """Return the number of built simulators in folder ``build``."""
-    return sum(1 for ready in Path(build).glob("*/ready"))
