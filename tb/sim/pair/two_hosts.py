@@ -109,8 +109,7 @@ class TwoCards:
         dut, config = self.dut, self.config
         await self._start_clocks()
         for name in SIDES:
-            ticker, mac_clk = Ticker.of(self.clock(name)), self.mac_clock(name)
-            mac_ticker = Ticker.of(mac_clk)
+            ticker, mac_ticker = Ticker.of(self.clock(name)), Ticker.of(self.mac_clock(name))
             rng = random.Random(f"{self.seed}/host {name}")
             direction = "a_to_b" if name == "a" else "b_to_a"
             link = LinkDirection(self._deliver_to("b" if name == "a" else "a"), getattr(config, direction),
@@ -119,8 +118,8 @@ class TwoCards:
             self.sides[name] = Side(
                 name, Host(config.host, rng),
                 HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle),
-                MacTx(Bus(dut, f"{name}_m_axis_tx", mac_ticker), mac_clk, link.send),
-                MacRx(Bus(dut, f"{name}_s_axis_rx", mac_ticker), mac_clk), link)
+                MacTx(Bus(dut, f"{name}_m_axis_tx", mac_ticker), link.send),
+                MacRx(Bus(dut, f"{name}_s_axis_rx", mac_ticker)), link)
         self._hold_back()
         for side in self.sides.values():
             side.host.plug(side.hard_block)

@@ -115,7 +115,7 @@ def _may_be_master(end, allowed):
 
 def _inside_a_packet(end):
     """Return whether a packet is on one of the card's streams, or is about to be."""
-    block, mac = end.hard_block, end.mac_tx.stream
+    block, mac = end.hard_block, end.mac_tx
     return any(int(sink.bus.tvalid.value) for sink in (block.rq_sink, block.cc_sink, mac)) or bool(
         block.rq_sink._content or block.cc_sink._content or not block.rc_source.idle() or block.rc_source._valid
         or not block.cq_source.idle() or block.cq_source._valid or not block.rc_queue.empty()
