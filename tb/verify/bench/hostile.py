@@ -19,6 +19,7 @@ from cocotb.triggers import Timer, gather
 from cocotb.utils import get_sim_time
 
 from weft.driver.application.file_transfer import Endpoint
+from weft.driver.device.device import DmaBuffer
 from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
@@ -37,7 +38,6 @@ from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.card_device import CardDevice
-from weft.tb.sim.pcie.host_memory import HostBuffer
 from weft.tb.verify.bench.meters import meter_placed
 
 PRESET = "test"
@@ -159,7 +159,7 @@ class Battle:
                 await bridge(self.pair.contexts[side].progress)()
 
     def _kept(self):
-        return {side: sizes(self.pair.contexts[side], (CardDevice, HostBuffer)) for side in SIDES}
+        return {side: sizes(self.pair.contexts[side], (CardDevice, DmaBuffer)) for side in SIDES}
 
     def _counters(self):
         return {side: Counter(self.pair.contexts[side].statistics()) for side in SIDES}
