@@ -11,7 +11,7 @@ placed: the estimate serves to compare two netlists, not to predict a frequency.
 import itertools
 import re
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 LUT_NS, MUX_NS, CARRY_BIT_NS, BLOCK_RAM_NS = 0.30, 0.12, 0.02, 0.90
 CONSTANTS = (f"{LUT_NS:.2f} ns a LUT with its route, {MUX_NS:.2f} a MUXF, {CARRY_BIT_NS:.2f} a bit of carry, "
@@ -46,10 +46,6 @@ class Path:
     start: str
     end: str
     via: tuple = ()
-
-    def as_dict(self):
-        """Return the path as a dict for JSON."""
-        return asdict(self) | {"via": [list(step) for step in self.via]}
 
 
 @dataclass

@@ -13,6 +13,7 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from weft.tb.sim.flow.build import tail
 from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
 from weft.tb.sim.synth import mapped, nexus, yosys
 
@@ -66,7 +67,7 @@ def place(modules, tops, finished=lambda top, placed: None):
 
     Raises
     ------
-    mapped.SynthesisFailed
+    SynthesisFailed
     """
     def work(top, goal_mhz=float("inf")):
         inside = {name: text for name, text in modules.items() if f"{name}.".startswith(f"{top}.")}
@@ -107,6 +108,6 @@ def _place(top, text, goal_mhz):
         cells.unlink(missing_ok=True)
     if not results:
         log = nexus.log_of(where, *TRIES[-1])
-        raise mapped.SynthesisFailed(f"{top} could not be placed and routed, see {log}:\n{nexus.end_of(log)}")
+        raise yosys.SynthesisFailed(f"{top} could not be placed and routed, see {log}:\n{tail(log)}")
     best = max(results, key=lambda result: result["mhz"])
     return best | {"seconds": sum(result["seconds"] for result in results)}

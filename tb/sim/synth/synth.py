@@ -11,7 +11,7 @@ for the other presets.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -144,7 +144,7 @@ def _paths(top, digests):
     where = mapped.KEPT / f"paths-{hashlib.sha256(made.encode()).hexdigest()[:16]}.json"
     if not where.exists():
         flat = linked(top, lambda module: mapped.netlist(digests[module]))
-        where.write_text(json.dumps([path.as_dict() for path in worst_paths(flat, PATHS)]))
+        where.write_text(json.dumps([asdict(path) for path in worst_paths(flat, PATHS)]))
     return json.loads(where.read_text())
 
 
@@ -201,21 +201,6 @@ def show_placed(name, placed):
         table.add_row(block, f"{each['mhz']:.1f}", f"{each['ratio']:.2f}", f"{each['routing']:.0%}",
                       f"{each['luts']:,}", f"{each['seconds']}")
     Console().print(table)
-
-
-def figures(found):
-    """Return ``{name: (value, unit)}`` of those figures for which a result of :func:`run` is complete."""
-    rows = {}
-    if {"basic", "full"} <= found.keys():
-        rows["synth_worst_path_ns"] = max(paths[0]["ns"] for name in ("basic", "full")
-                                          for paths in found[name].paths.values() if paths), "ns"
-    if "full" in found:
-        card = found["full"].blocks[""]
-        rows["synth_bram36_full"] = card["bram36"] + card["bram18"] / 2, "block RAMs"
-        rows["synth_uram_full"] = card["uram"], "UltraRAMs"
-    if "basic" in found and "adamap" in found["basic"].blocks:
-        rows["synth_lut_adamap_basic"] = found["basic"].blocks["adamap"]["lut"], "LUT"
-    return rows
 
 
 def _show(console, name, found, depth, shown):

@@ -4,6 +4,8 @@ import fnmatch
 import re
 from dataclasses import dataclass, field
 
+from weft.tb.sim.flow.verilog_text import by_number
+
 _NAME = r"\\\S+|[\w$]+"
 _MODULE = re.compile(rf"^module ({_NAME})\s*\(.*?^endmodule", re.MULTILINE | re.DOTALL)
 _INSTANCE = re.compile(rf"^  ({_NAME})\s+({_NAME})\s*\($", re.MULTILINE)
@@ -76,8 +78,7 @@ class Design:
         if "*" not in pattern:
             return [wires[pattern]] if pattern in wires else []
         found = (wire for name, wire in wires.items() if fnmatch.fnmatchcase(name, pattern) and "$" not in name)
-        return sorted(found, key=lambda wire: [int(part) if part.isdigit() else part
-                                               for part in re.split(r"(\d+)", wire.name)])
+        return sorted(found, key=lambda wire: by_number(wire.name))
 
     def _children(self, module):
         if module not in self._instances:
