@@ -72,6 +72,10 @@ class Pair:
         """Return the simulated time in nanoseconds."""
         raise NotImplementedError
 
+    def advance(self, nanoseconds):
+        """Let simulated time pass, at most so long, in a thread that may block."""
+        raise NotImplementedError
+
     def every(self, nanoseconds, function):
         """Call ``function()`` at intervals of simulated time; return a function that stops the calls."""
         raise NotImplementedError

@@ -7,7 +7,7 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl.contract.params import preset
 from weft.tb.sim.pair.pair import LINGER_NS, Pair
-from weft.tb.sim.pair.sides import SIDES
+from weft.tb.sim.pair.sides import SIDES, WAYS, BySide
 from weft.tb.sim.pair.two_hosts import TwoCards
 
 QUIET_NS = 1_000
@@ -54,8 +54,15 @@ class RtlPair(Pair):
     def window_bits(self, side):
         return self.card.window_bits
 
+    @property
+    def links(self):
+        return BySide(map(self.env.link, WAYS))
+
     def now_ns(self):
         return get_sim_time("ns")
+
+    def advance(self, nanoseconds):
+        self.device(SIDES[0]).wait(nanoseconds)
 
     def every(self, nanoseconds, function):
         async def calls():
