@@ -24,7 +24,6 @@ class LoopPair(Pair):
     ----------
     device_type : type
         Type of the hosts with their cards.
-    context_config : ContextConfig
     seed : hashable
         Seed of cards, links and drivers; with None the drivers draw their random numbers themselves.
     captures : Path or None
@@ -34,8 +33,7 @@ class LoopPair(Pair):
     limit_ns : int
         Limit of the simulated time of :meth:`run`.
     options
-        Passed to :func:`~weft.model.functional.host.connected_pair`: links ``forward`` (A to B) and ``backward``, by
-        default alike, and options of the cards.
+        Passed to :func:`~weft.model.functional.host.connected_pair`.
 
     Attributes
     ----------

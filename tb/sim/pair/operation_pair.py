@@ -18,29 +18,15 @@ CAP = {"max_send_wr": 64, "max_recv_wr": 64, "max_inline_data": 256}
 
 @dataclass(frozen=True)
 class Objects:
-    """Objects of each host.
+    """Objects of each host."""
 
-    Attributes
-    ----------
-    length : int
-        Bytes of the memory region.
-    qps : int
-    cap : dict
-        Capabilities of each QP.
-    cqe : int
-    access, memory_access : AccessFlag
-        Access flags of the QPs, and of the memory region.
-    srq : SrqInitAttr or None
-        Attributes of an SRQ that the QPs of a host share.
-    """
-
-    length: int = 1 << 16
+    length: int = 1 << 16                  # bytes of the memory region
     qps: int = 1
     cap: dict = field(default_factory=lambda: CAP)
     cqe: int = 4096
-    access: AccessFlag = EVERYTHING
+    access: AccessFlag = EVERYTHING        # of the QPs
     memory_access: AccessFlag = EVERYTHING
-    srq: SrqInitAttr | None = None
+    srq: SrqInitAttr | None = None         # of an SRQ that the QPs of a host share
 
 
 class Host:

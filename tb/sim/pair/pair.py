@@ -26,10 +26,8 @@ class Pair:
         Settings of both drivers.
     seed : hashable
         Seed of the drivers' random numbers; None: use those of ``context_config``.
-    guarded : bool
-        Check the addresses of the cards' writes.
-    judged : bool
-        Compare the behaviour of the cards with the functional model.
+    guarded, judged : bool
+        Check the addresses of the cards' writes, and compare the cards with the functional model.
 
     Attributes
     ----------
@@ -144,10 +142,7 @@ class Pair:
     async def close(self):
         """Wait for the last frames, check the scoreboards, and close the endpoints.
 
-        Returns
-        -------
-        (dict, dict, list of str)
-            :attr:`counters`, :attr:`blocks` and :attr:`complaints`.
+        Return :attr:`counters`, :attr:`blocks` and :attr:`complaints`.
         """
         await self._settle()
         for step in (self._judge, self._leave):

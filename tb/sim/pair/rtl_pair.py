@@ -20,18 +20,7 @@ def _call(function, *arguments, **options):
 
 
 class RtlPair(Pair):
-    """:class:`Pair` around module ``two_cards``.
-
-    Parameters
-    ----------
-    dut
-    env_config : EnvConfig
-    context_config : ContextConfig
-    card : str
-        Preset of the cards.
-    seed : int
-    guarded, judged : bool
-        As for :class:`Pair`.
+    """:class:`Pair` around module ``two_cards``, for cards of the preset ``card``.
 
     Attributes
     ----------

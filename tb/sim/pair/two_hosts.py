@@ -38,16 +38,12 @@ class EnvConfig:
 
     Attributes
     ----------
-    a_to_b, b_to_a : LinkConfig
-        The two directions of the link.
     host : HostConfig
         Settings of both hosts.
     mac_idle : float
         Probability after each frame that the sending MAC is idle for the time of up to eight full frames.
-    vectors : int
-        MSI-X vectors of a card (``CardParams.msix_vectors``).
-    straddle : bool
-        The cards' hard blocks have straddle (``CardParams.straddle``).
+    vectors, straddle
+        ``msix_vectors`` and ``straddle`` of the cards' ``CardParams``.
     pcap_folder : Path, optional
         Folder of four captures: ``a_to_b.sent.pcap``, ``a_to_b.arrived.pcap`` and the same for ``b_to_a``.
     """
@@ -77,13 +73,7 @@ class Side:
 class TwoCards:
     """Environment around module ``two_cards``; a bench starts it, runs the applications, and compares.
 
-    Parameters
-    ----------
-    dut
-        Module ``two_cards`` (:func:`weft.tb.sim.pair.two_cards.two_cards_verilog`).
-    config : EnvConfig, optional
-    seed : int
-        Seed of memory placement, latencies and the link.
+    ``config`` is an :class:`EnvConfig`, ``seed`` that of memory placement, latencies and the link.
 
     Examples
     --------
