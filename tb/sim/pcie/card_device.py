@@ -4,6 +4,8 @@ The driver is ordinary blocking Python. It runs in a separate thread through ``c
 stands still while the driver computes, and advances during each blocking call of this module until the call returns.
 """
 
+from collections import Counter
+
 import cocotb
 from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
@@ -25,19 +27,14 @@ class CardDevice(Device):
     Except for :meth:`now_ns` and memory, methods must be called from a bridge thread; benches that are coroutines
     use ``host.bar`` instead.
 
-    Attributes
-    ----------
-    interrupts : dict
-        Number of received interrupts, by vector.
-    interrupted : callable(vector)
-        Called at each interrupt.
+    ``interrupts`` counts the received interrupts by vector; ``interrupted(vector)`` is called at each of them.
     """
 
     pushes = True
 
     def __init__(self, host):
         self.host = host
-        self.interrupts, self.interrupted = {}, lambda vector: None
+        self.interrupts, self.interrupted = Counter(), lambda vector: None
         self._buffers = Buffers()
         self._arrived, self._latched = Event(), False
         for number in range(len(host.function.msi_vectors)):
@@ -45,7 +42,7 @@ class CardDevice(Device):
 
     def _handler(self, number):
         async def arrived():
-            self.interrupts[number] = self.interrupts.get(number, 0) + 1
+            self.interrupts[number] += 1
             self.interrupted(number)
             self._latched = True
             self._arrived.set()

@@ -30,18 +30,8 @@ class FaultAgent:
     Works with either model of the hard block, and emulates functions of the hard block that the models lack: the
     completion time-out, and discontinued packets.
 
-    Parameters
-    ----------
-    host : Host
-        With its card connected.
-    rng : random.Random
-    choose : callable(int) → str or None
-        Returns the fault of a read of this address: one of :data:`READ_FAULTS`, :data:`DAMAGED`, or None.
-
-    Attributes
-    ----------
-    injected : Counter
-        Number of injected faults, by kind.
+    The card of ``host`` must be connected. ``choose(address)`` returns the fault of a read of this address: one of
+    :data:`READ_FAULTS`, :data:`DAMAGED`, or None. ``injected`` counts the injected faults by kind.
     """
 
     def __init__(self, host, rng, choose):
@@ -181,15 +171,9 @@ class FaultAgent:
 
 
 class Weather:
-    """Fault window: assigns faults to parts of a host's memory.
+    """Fault window: assigns faults to a fraction ``share`` of a host's memory.
 
-    Parameters
-    ----------
-    rng : random.Random
-    unit_bytes : int
-        Power of two; no read crosses a multiple of it.
-    share : float
-        Fraction of the memory with faults.
+    Each fault is that of ``unit_bytes``, a power of two; no read crosses a multiple of it.
     """
 
     def __init__(self, rng, unit_bytes, share):

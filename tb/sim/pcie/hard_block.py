@@ -73,14 +73,9 @@ class _Packet:
 
 
 class _PacketSink(Sink):
-    """Sink of RQ or CC: receives packets beat by beat.
+    """Sink of RQ or CC: receives packets beat by beat; beyond ``queue_occupancy_limit_frames``, the card must wait.
 
     Inside a packet, ``tvalid`` must be high in every cycle: otherwise the hard block nullifies the packet (PG213).
-
-    Attributes
-    ----------
-    queue_occupancy_limit_frames : int
-        With more queued packets, the card must wait.
     """
 
     _discontinue = RQ_DISCONTINUE
@@ -142,10 +137,7 @@ class _StraddledRqSink(_PacketSink):
 class _PacketSource(Source):
     """Source of RC or CQ: sends packets, each ``(content, user of each beat)``, one after the other.
 
-    Attributes
-    ----------
-    queue_occupancy_limit_frames : int
-        With more queued packets, :meth:`send` waits.
+    With more than ``queue_occupancy_limit_frames`` queued packets, :meth:`send` waits.
     """
 
     def __init__(self, bus, *_, **__):
@@ -319,18 +311,8 @@ class HardBlock(UltraScalePlusPcieDevice):
     cards. This class does the same work only when there is any. Its four streams are sources and sinks of
     :mod:`weft.tb.sim.stream.bus`.
 
-    Parameters
-    ----------
-    dut
-        The top module.
-    prefix : str
-        Prefix of the card's ports, for example ``"a_"``.
-    ticker : Ticker
-        Ticker of the clock, which the bench drives.
-    vectors : int
-        MSI-X vectors of the card.
-    straddle : bool
-        As in the card's ``CardParams.straddle``.
+    The card's ports in ``dut`` begin with ``prefix``. The bench drives the clock of ``ticker``. ``vectors`` and
+    ``straddle`` are ``msix_vectors`` and ``straddle`` of the card's ``CardParams``.
     """
 
     def __init__(self, dut, prefix, ticker, vectors, *, straddle=False):

@@ -30,19 +30,7 @@ class HostMemory(WatchedMemory):
 
     An access to memory that is not allocated raises an exception, which the root complex turns into an error
     completion and a warning. The neighbouring pages of an allocation are almost always free, so that a DMA beyond the
-    end of a buffer is detected.
-
-    Parameters
-    ----------
-    root_complex : RootComplex
-        The memory is registered in its address space.
-    rng : random.Random
-        Source of addresses.
-
-    Attributes
-    ----------
-    areas : tuple
-        Areas of new pages: :data:`LOW`, :data:`HIGH` or both.
+    end of a buffer is detected. New pages are in the tuple ``areas``: :data:`LOW`, :data:`HIGH` or both.
     """
 
     def __init__(self, root_complex, rng):

@@ -22,16 +22,8 @@ async def reset_function(host, table=None):
     The hard block ends the function's outstanding reads with an error and sends none of its requests; the card signals
     the end of its reset. Then the host restores bus mastering and the MSI-X table.
 
-    Parameters
-    ----------
-    table : list, optional
-        Result of :func:`msix_table`. By default it is read first, which takes time in which outstanding requests may
-        complete.
-
-    Returns
-    -------
-    int
-        Number of reads that were aborted.
+    ``table`` is a result of :func:`msix_table`. By default it is read first, which takes time in which outstanding
+    requests may complete. Return the number of aborted reads.
     """
     host.strict = False              # late completions from memory belong to no request
     block = host.device

@@ -71,17 +71,10 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario(Conditions):
-    """Conditions with a name.
-
-    Attributes
-    ----------
-    name : str
-    judges : bool
-        Its errors count in the verdict. The other scenarios served to choose the model's constants.
-    """
+    """Conditions with a name."""
 
     name: str
-    judges: bool = True
+    judges: bool = True      # its errors count in the verdict; the others served to choose the model's constants
 
 
 def _grid(prefix, judges, **axes):
@@ -153,13 +146,7 @@ ALL = FIT + JUDGE
 class Losses:
     """Selection of the lost packets by PSN and number of transmissions, not by their order on the link.
 
-    Therefore both sides of a comparison lose the same packets, whatever else differs.
-
-    Parameters
-    ----------
-    scenario : Conditions
-    side : str
-        The sender.
+    Therefore both sides of a comparison lose the same packets, whatever else differs. ``side`` is that of the sender.
     """
 
     def __init__(self, scenario, side):

@@ -57,16 +57,6 @@ class UsplusHost(Host):
     configuration with ``lean=False``. It drives ``clk`` and ``rst``. An additional check asserts that ``tvalid`` never
     falls inside a packet, which the model does not check. With straddle, a discontinued completion waits until RC is
     idle, and later completions wait for it, since no TLP begins in a beat with ``discontinue`` (PG213).
-
-    Parameters
-    ----------
-    dut
-    config : HostConfig
-    rng : random.Random
-    vectors : int
-        MSI-X vectors of the function.
-    straddle : bool
-        As in the card's ``CardParams.straddle``.
     """
 
     def __init__(self, dut, config, rng, *, vectors, straddle=False):
