@@ -65,12 +65,9 @@ def _elaborate(component, top):
 def build(text, *, top, name, sim, waves=False, optimize="build", everything=False):
     """Build the simulator of Verilog ``text``, or find the cached build; return its folder.
 
-    Parameters
-    ----------
-    optimize : str
-        ``"build"``: compile fast, for blocks. ``"run"``: simulate fast, for long runs. Verilator only.
-    everything : bool
-        Make every signal visible to the bench, not only the ports of ``top``: several times slower under Verilator.
+    With ``optimize="build"``, Verilator compiles fast, for blocks; with ``"run"`` it simulates fast, for long runs.
+    ``everything`` makes every signal visible to the bench, not only the ports of ``top``: several times slower under
+    Verilator.
     """
     tool = simulators.tool(sim)
     wave_kind = tool.wave_kind() if waves else None

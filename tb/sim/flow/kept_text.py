@@ -29,17 +29,9 @@ _loaded = functools.cache(sources)        # computed on first use: most processe
 def kept(root, name, what, folders, make):
     """Return the text that ``make()`` writes for ``what``, from the cache if it is there.
 
-    If files of ``folders`` have changed since this process began, the version that the text belongs to is unknown, and
-    the text is not cached.
-
-    Parameters
-    ----------
-    root : Path
-        Folder of the builds.
-    what : str
-        Everything that the text depends on besides the files and Amaranth.
-    folders : tuple of str
-        :data:`CARD` or :data:`BENCH`.
+    ``what`` is everything that the text depends on besides the files of ``folders``, :data:`CARD` or :data:`BENCH`, and
+    Amaranth. If files of ``folders`` have changed since this process began, the version that the text belongs to is
+    unknown, and the text is not cached. ``root`` is the folder of the builds.
     """
     loaded = _loaded(*folders)
     if last_change_ns(*folders) > BEGAN_NS:
