@@ -62,6 +62,14 @@ def _elaborate(component, top):
     return text
 
 
+def card_text(params):
+    """Return the Verilog of the card, cached under ``sim_build`` by the text of ``hdl/``: elaboration is slow."""
+    from weft.hdl import verilog
+
+    return kept_text.kept(BUILD_ROOT, f"card-{params.name}", str(params), kept_text.CARD,
+                          lambda: verilog.card_verilog(params))
+
+
 def build(text, *, top, name, sim, waves=False, optimize="build", everything=False):
     """Build the simulator of Verilog ``text``, or find the cached build; return its folder.
 

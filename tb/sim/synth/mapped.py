@@ -129,19 +129,10 @@ def digest(module, modules):
 
 
 def map_modules(groups, finished=lambda group, modules, seconds: None):
-    """Map the modules that are not cached, two groups at a time.
+    """Map the modules that are not cached, two groups at a time; return ``{module: digest}`` for :func:`netlist`.
 
-    Parameters
-    ----------
-    groups : dict
-        ``{group: {module: Verilog}}``: a module finds the ports of its sub-blocks in any group.
-    finished : callable(group, modules, seconds), optional
-        Called after each group with the number of mapped modules and the CPU time.
-
-    Returns
-    -------
-    dict
-        ``{module: digest}``, from which :func:`netlist` loads the netlist.
+    ``groups`` is ``{group: {module: Verilog}}``: a module finds the ports of its sub-blocks in any group. ``finished``
+    is called after each group with the number of mapped modules and the CPU time.
 
     Raises
     ------

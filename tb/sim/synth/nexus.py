@@ -74,12 +74,7 @@ def harness(module, verilog):
 
 
 def map_block(top, text, where):
-    """Map the Verilog ``text`` to cells of the device, and write them as JSON.
-
-    Raises
-    ------
-    SynthesisFailed
-    """
+    """Map the Verilog ``text`` to cells of the device, and write them as JSON; raise ``SynthesisFailed`` on failure."""
     (where / "block.v").write_text(text)
     (where / "pins.pdc").write_text(PINS)
     yosys.run(f"{MAPPING} -json {CELLS}", where, top)

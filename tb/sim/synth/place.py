@@ -30,14 +30,9 @@ CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, best of {len(TRIE
 
 
 def chosen(blocks, rooms):
-    """Return the blocks to place: subsystems, or for a subsystem that is too large, its sub-blocks that are not.
+    """Return the blocks to place: the subsystems ``rooms``, or for one that is too large, its sub-blocks that are not.
 
-    Parameters
-    ----------
-    blocks : dict
-        ``{block: {kind: cells}}`` of :func:`weft.tb.sim.synth.synth.blocks_of`.
-    rooms : list of str
-        Names of the subsystems.
+    ``blocks`` is ``{block: {kind: cells}}`` of :func:`weft.tb.sim.synth.synth.blocks_of`.
     """
     def parts(block):
         counts = blocks[block]
@@ -53,11 +48,7 @@ def chosen(blocks, rooms):
 def place(modules, tops, finished=lambda top, placed: None):
     """Place each module of ``tops`` with everything below it, two at a time; the first one is the reference.
 
-    Parameters
-    ----------
-    modules : dict
-        ``{module: Verilog}`` of :func:`weft.tb.sim.synth.mapped.modules_of`.
-    finished : callable(top, placed), optional
+    ``modules`` is ``{module: Verilog}`` of :func:`weft.tb.sim.synth.mapped.modules_of`.
 
     Returns
     -------

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from weft.hdl.contract.params import preset
-from weft.hdl.verilog import CARD_MODULE, card_verilog
-from weft.tb.sim.flow.kept_text import CARD, kept
+from weft.hdl.verilog import CARD_MODULE
+from weft.tb.sim.flow.build import card_text
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
 from weft.tb.sim.synth import mapped, place, yosys
@@ -103,19 +103,11 @@ def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
 
 
 def placed(name, found, only=(), console=None):
-    """Place the blocks of a preset with nextpnr; return ``{block: {"ratio", ...}}``.
+    """Place the blocks of preset ``name`` with nextpnr; return ``{block: {"ratio", ...}}``.
 
     The other entries are those of :func:`weft.tb.sim.synth.place.place`. ``ratio`` is relative to the frequency of
-    :data:`weft.tb.sim.synth.place.REFERENCE`, which is always placed.
-
-    Parameters
-    ----------
-    name : str
-        Name of the preset.
-    found : Found
-        Result of :func:`run` for that preset.
-    only : tuple of str, optional
-        Subsystems to place; by default all.
+    :data:`weft.tb.sim.synth.place.REFERENCE`, which is always placed. ``found`` is the result of :func:`run` for that
+    preset, ``only`` the subsystems to place; by default all.
     """
     console, modules = console or Console(), mapped.modules_of(verilog(name))
     rooms = only or [block for block in found.blocks if block and "." not in block]
@@ -132,9 +124,8 @@ def placed(name, found, only=(), console=None):
 
 
 def verilog(name, **options):
-    """Return the Verilog of the card of a preset with changed fields of ``CardParams``; cached by content."""
-    card = preset(name).with_(**options)
-    return kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda: card_verilog(card))
+    """Return the Verilog of the card of a preset with changed fields of ``CardParams``."""
+    return card_text(preset(name).with_(**options))
 
 
 def _paths(top, digests):

@@ -31,10 +31,7 @@ class SynthesisFailed(Failure):
 def version():
     """Return the version of the Yosys that lints, proves and synthesizes; another one writes the Verilog.
 
-    Raises
-    ------
-    MissingSimulator
-        If it is not installed.
+    Raise ``MissingSimulator`` if it is not installed.
     """
     try:
         return metadata.version(PACKAGE)

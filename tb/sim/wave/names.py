@@ -26,14 +26,7 @@ class Wire:
 
 
 class Design:
-    """Hierarchy of a Verilog text, parsed on demand.
-
-    Parameters
-    ----------
-    text : str
-    top : str
-        Name of the top module.
-    """
+    """Hierarchy of a Verilog text with top module ``top``, parsed on demand."""
 
     def __init__(self, text, top):
         self.top = top
