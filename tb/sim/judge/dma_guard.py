@@ -42,7 +42,7 @@ class DmaGuard:
     """
 
     def __init__(self, host, context):
-        self._memory, self._context = host.memory, context
+        self._memory = host.memory
         self.writes, self.violations = collections.Counter(), []
         self._pages = collections.defaultdict(list)   # {page number: areas}
         self._areas = collections.defaultdict(list)   # {label: areas}
@@ -61,11 +61,6 @@ class DmaGuard:
         """Fail if the card wrote outside the allowed areas."""
         assert not self.violations, (
             f"{len(self.violations)} DMA writes outside what was allowed: {'; '.join(self.violations[:MAX_TOLD])}")
-
-    def close(self):
-        """Stop monitoring."""
-        self._memory.dma_watchers.remove(self._written)
-        self._context.commands.call, self._context.commands.submit = self._command, self._submitted
 
     # --------------------------------------------------------------------------- allowed areas
 

@@ -1,5 +1,6 @@
 """Scenarios of the calibration."""
 
+import itertools
 import random
 from dataclasses import asdict, dataclass
 from typing import Annotated
@@ -79,10 +80,8 @@ class Scenario(Conditions):
 
 def _grid(prefix, judges, **axes):
     """Yield scenarios over the product of all axes."""
-    found = [{}]
-    for name, values in axes.items():
-        found = [{**point, name: value} for point in found for value in values]
-    for point in found:
+    for values in itertools.product(*axes.values()):
+        point = dict(zip(axes, values, strict=True))
         words = "-".join(f"{name}{value:g}" if not isinstance(value, bool) else name
                          for name, value in point.items() if value is not False and len(axes[name]) > 1)
         yield Scenario(name=f"{prefix}-{words}" if words else prefix, judges=judges, **point)

@@ -78,12 +78,12 @@ def blocks_of(modules, top=CARD_MODULE):
     return blocks
 
 
-def rooms_of(text, top=CARD_MODULE):
-    """Return ``{subsystem: {module: Verilog}}`` of the sub-blocks of ``top``; ``""`` is ``top`` itself."""
+def rooms_of(text):
+    """Return ``{subsystem: {module: Verilog}}`` of the sub-blocks of the card; ``""`` is the card itself."""
     rooms = {}
     for module, verilog in mapped.modules_of(text).items():
         parts = module.split(".")
-        if parts[0] == top:
+        if parts[0] == CARD_MODULE:
             rooms.setdefault(parts[1] if len(parts) > 1 else "", {})[module] = verilog
     return dict(sorted(rooms.items()))
 
