@@ -38,7 +38,6 @@ class LoopPair(Pair):
     Attributes
     ----------
     loop : EventLoop
-    devices, links : BySide
     """
 
     def __init__(self, device_type, context_config, *, seed=0, captures=None, watched=True, limit_ns=LIMIT_NS,
@@ -47,19 +46,10 @@ class LoopPair(Pair):
         self._captures, self.limit_ns = Captures(captures), limit_ns
         self.loop, devices, links = connected_pair(seed=seed, taps=self._captures.taps, device_type=device_type,
                                                    **options)
-        self.devices, self.links = BySide(devices), BySide(links)
+        self.hosts, self.devices, self.links = BySide(devices), BySide(devices), BySide(links)
         for side in SIDES:
             self._open(side)
         self._watch_links()
-
-    def host(self, side):
-        return self.devices[side]
-
-    def device(self, side):
-        return self.devices[side]
-
-    def link(self, way):
-        return self.links[way]
 
     def window_bits(self, side):
         return self.devices[side].card.params.window_bits

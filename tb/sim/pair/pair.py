@@ -31,7 +31,9 @@ class Pair:
 
     Attributes
     ----------
-    contexts : BySide
+    contexts, hosts, devices, links : BySide
+        Driver, object with the ``memory``, :class:`~weft.driver.device.device.Device`, and
+        :class:`~weft.model.link.LinkBase` on which the side sends. The back end sets all but the first.
     guards, scoreboards : dict of side
         A scoreboard that a bench removes is not checked.
     counters, blocks : dict of side
@@ -49,18 +51,6 @@ class Pair:
         self.counters, self.blocks, self.complaints = {}, {}, []
 
     # -------------------------------------------------------------------------- specific to a back end
-
-    def host(self, side):
-        """Return the object with the ``memory`` of a side."""
-        raise NotImplementedError
-
-    def device(self, side):
-        """Return the driver's :class:`~weft.driver.device.device.Device` of a side."""
-        raise NotImplementedError
-
-    def link(self, way):
-        """Return the :class:`~weft.model.link.LinkBase` ``"a_to_b"`` or ``"b_to_a"``."""
-        raise NotImplementedError
 
     def window_bits(self, side):
         """Return the width of a card's bitmap window."""
@@ -107,6 +97,16 @@ class Pair:
         raise NotImplementedError
 
     # ------------------------------------------------------------------------------------------ common
+
+    def host(self, side):
+        return self.hosts[side]
+
+    def device(self, side):
+        return self.devices[side]
+
+    def link(self, way):
+        """Return the link ``"a_to_b"`` or ``"b_to_a"``."""
+        return self.links[way]
 
     def _open(self, side):
         """Open the driver of a side, which brings its card up. Runs in the side's thread."""

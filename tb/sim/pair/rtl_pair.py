@@ -7,7 +7,7 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl.contract.params import preset
 from weft.tb.sim.pair.pair import LINGER_NS, Pair
-from weft.tb.sim.pair.sides import SIDES, WAYS, BySide
+from weft.tb.sim.pair.sides import SIDES, BySide
 from weft.tb.sim.pair.two_hosts import TwoCards
 
 QUIET_NS = 1_000
@@ -31,21 +31,8 @@ class RtlPair(Pair):
         super().__init__(context_config, seed=seed, judged=judged)
         self.env, self.card = TwoCards(dut, env_config, seed=seed), preset(card)
 
-    def host(self, side):
-        return self.env.host(side)
-
-    def device(self, side):
-        return self.env.device(side)
-
-    def link(self, way):
-        return self.env.link(way)
-
     def window_bits(self, side):
         return self.card.window_bits
-
-    @property
-    def links(self):
-        return BySide(map(self.env.link, WAYS))
 
     def now_ns(self):
         return get_sim_time("ns")
@@ -67,6 +54,8 @@ class RtlPair(Pair):
     async def start(self):
         """Enumerate the hosts and bring the cards up, both at the same time."""
         await self.env.start()
+        self.hosts, self.devices, self.links = (
+            BySide(getattr(self.env.sides[side], name) for side in SIDES) for name in ("host", "device", "link"))
         await self.each(self._open)
         self._watch_links()
 
