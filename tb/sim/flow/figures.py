@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.tools import write_whole
 
 REPORT = BUILD_ROOT / "reports/bench.json"
 FILE_WIDTH = 100       # columns of a table that is not printed on a terminal
@@ -121,7 +122,4 @@ def merge_report(rows, command, whole):
                             "command": command, "conditions": row.conditions}
     now = {row.name for row in rows}
     merged = {name: row for name, row in merged.items() if not whole or name in now or row["command"] != command}
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    part = REPORT.with_suffix(".part")
-    part.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
-    part.rename(REPORT)
+    write_whole(REPORT, json.dumps(list(merged.values()), indent=1) + "\n")

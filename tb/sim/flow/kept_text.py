@@ -13,7 +13,7 @@ import time
 from importlib.metadata import version
 
 from weft.tb.sim.flow.sources import last_change_ns, sources
-from weft.tb.sim.flow.tools import locked
+from weft.tb.sim.flow.tools import locked, write_whole
 
 
 class NotPlain(Exception):
@@ -43,9 +43,7 @@ def kept(root, name, what, folders, make):
             return path.read_text()
         text = make()
         if sources(*folders) == loaded:
-            part = path.with_suffix(".part")
-            part.write_text(text)
-            part.rename(path)
+            write_whole(path, text)
     return text
 
 

@@ -22,6 +22,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.sim.synth import yosys
 from weft.tb.sim.synth.path import LUT_NS, MUX_NS
 
@@ -204,8 +205,7 @@ def _map(group, missing, modules, digests):
         kept, file = record(name, found[name], modules), _file(digests[name])
         counts = Counter(kind for kind, _ in kept["cells"])
         file.with_suffix(".cells").write_text(json.dumps([counts, seconds * len(modules[name]) / whole]))
-        file.with_suffix(".part").write_text(json.dumps(kept, separators=(",", ":")))
-        file.with_suffix(".part").rename(file)
+        write_whole(file, json.dumps(kept, separators=(",", ":")))
     return seconds
 
 

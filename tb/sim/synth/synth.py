@@ -21,6 +21,7 @@ from weft.hdl.verilog import CARD_MODULE
 from weft.tb.sim.flow.build import card_text
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.sim.synth import mapped, place, yosys
 from weft.tb.sim.synth.path import CONSTANTS, linked, worst_paths
 
@@ -175,9 +176,8 @@ def run(names, depth=1, only=(), shown=1, console=None, **options):
                     "paths": {room: paths[0] for room, paths in each.paths.items() if paths},
                     "seconds": {room: round(seconds, 1) for room, seconds in each.seconds.items()}}
                    for name, each in found.items()]
-        REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(json.dumps({**reports[0], "yosys": yosys.version(), "others": reports[1:]},
-                                     indent=1) + "\n")
+        text = json.dumps({**reports[0], "yosys": yosys.version(), "others": reports[1:]}, indent=1)
+        write_whole(REPORT, text + "\n")
         console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     return found
 
