@@ -1,10 +1,8 @@
 """``weft verilog``, ``synth``, ``regs``: Verilog, synthesis estimates and register map of the card."""
 
-import shlex
-import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -14,66 +12,76 @@ import typer
 from weft.hdl.contract import params
 from weft.model.settings import PRESET, Setting
 from weft.tb.cli.failures import needs
-from weft.tb.cli.options import refuse
+from weft.tb.cli.options import refuse, typed_command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Card for certain surroundings."""
+
+    preset: Annotated[str, PRESET] = "basic"
+    board: Annotated[str | None, Setting("Write the files of a Vivado project around the card too, in its folder.",
+                                         choices=("u50",))] = None
+    debug: Annotated[bool, Setting("With --board: logic analysers on the streams.")] = False
+    straddle: Annotated[bool, Setting("For a PCIe block with straddle.")] = False
+    mac_clock: Annotated[bool, Setting("For a MAC with a separate clock; with --board always.")] = False
+
+    @property
+    def folder(self):
+        """Return the name of the folder for the Verilog: cards with different ports have different ones."""
+        options = {self.board: self.board, self.preset: True, "debug": self.debug, "straddle": self.straddle,
+                   "mac-clock": self.mac_clock and not self.board}
+        return "-".join(name for name, wanted in options.items() if wanted)
+
+    def __str__(self):
+        return f"preset {self.preset}{', straddle' * self.straddle}{', MAC clock' * self.mac_clock}"
 
 
 def verilog(
-    preset: Annotated[str, PRESET] = "basic",
+    variant: Variant,
     output: Annotated[Path | None, Setting("File of the Verilog.", metavar="PATH",
                                            default_text="sim_build/verilog/PRESET-OPTIONS/weft_card.v")] = None,
     lint: Annotated[bool, Setting("Check the result with Verilator -Wall.")] = True,
     yosys: Annotated[bool, Setting("Check it with Yosys too, as synthesis does.")] = False,
-    board: Annotated[str | None, Setting("Write the files of a Vivado project around the card too, in its folder.",
-                                         choices=("u50",))] = None,
-    debug: Annotated[bool, Setting("With --board: logic analysers on the streams.")] = False,
-    straddle: Annotated[bool, Setting("For a PCIe block with straddle.")] = False,
-    mac_clock: Annotated[bool, Setting("For a MAC with a separate clock; with --board always.")] = False,
 ):
     """Write Verilog of the card for an FPGA, linted; with --board all files that Vivado needs for a bitstream."""
-    if debug and board is None:
+    if variant.debug and variant.board is None:
         refuse("--debug belongs to --board")
-    mac_clock |= board is not None
-    card, start = params.preset(preset).with_(straddle=straddle, mac_clock=mac_clock), time.monotonic()
+    variant = replace(variant, mac_clock=variant.mac_clock or variant.board is not None)
+    card = params.preset(variant.preset).with_(straddle=variant.straddle, mac_clock=variant.mac_clock)
+    start = time.monotonic()
     with needs("hdl"):
         from weft.hdl.verilog import CARD_MODULE, card_verilog
         from weft.hdl.verilog.ports import annotated, instance_text
         text = card_verilog(card)
-    output = output or Path("sim_build/verilog", _folder(preset, board, debug, straddle, mac_clock), f"{CARD_MODULE}.v")
+    output = output or Path("sim_build/verilog", variant.folder, f"{CARD_MODULE}.v")
     output.parent.mkdir(parents=True, exist_ok=True)
-    heading = _heading(f"preset {preset}{', straddle' * straddle}{', MAC clock' * mac_clock}")
+    heading = [f"Weft RDMA network card {version('weft-rnic')}, {variant}", f"made by: {typed_command()}",
+               "SPDX-License-Identifier: Apache-2.0"]
     output.write_text(annotated(text, card, heading))
     output.with_name(f"{output.stem}_inst.v").write_text(instance_text(text, card, heading))
     told = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
     if lint or yosys:
-        with needs("sim"):
-            from weft.tb.sim.synth.lint import verilator_lint, yosys_check
-            start = time.monotonic()
-            for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
-                if wanted:
-                    check(output, CARD_MODULE)
+        start = time.monotonic()
+        _check(output, CARD_MODULE, lint, yosys)
         told += f", lint clean in {time.monotonic() - start:.0f} s"
-    print(f"{output}: module {CARD_MODULE}, preset {preset}{', straddle' * straddle}"
-          f"{', MAC clock' * mac_clock}, {told}")
-    if board is not None:
-        _board(output.parent, card, debug, lint, yosys)
-    elif mac_clock:
+    print(f"{output}: module {CARD_MODULE}, {variant}, {told}")
+    if variant.board is not None:
+        _board(output.parent, card, variant.debug, lint, yosys)
+    elif variant.mac_clock:
         from weft.hdl.mac.crossings import crossings_xdc
         constraints = output.with_suffix(".xdc")
         constraints.write_text(crossings_xdc())
         print(f"{constraints}: constraints between its clocks, to be read after synthesis")
 
 
-def _folder(preset, board, debug, straddle, mac_clock):
-    """Return the name of the folder for Verilog with these options: cards with different ports have different ones."""
-    options = {board: board, preset: True, "debug": debug, "straddle": straddle, "mac-clock": mac_clock and not board}
-    return "-".join(name for name, wanted in options.items() if wanted)
-
-
-def _heading(settings):
-    """Return the comment lines with the origin of a generated file."""
-    given = shlex.join(["weft", *sys.argv[1:]])
-    return [f"Weft RDMA network card {version('weft-rnic')}, {settings}", f"made by: {given}",
-            "SPDX-License-Identifier: Apache-2.0"]
+def _check(path, top, lint, yosys):
+    """Check a Verilog file with Verilator, with Yosys or with both."""
+    with needs("sim"):
+        from weft.tb.sim.synth.lint import verilator_lint, yosys_check
+        for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+            if wanted:
+                check(path, top)
 
 
 def _board(folder, card, debug, lint, yosys):
@@ -86,14 +94,10 @@ def _board(folder, card, debug, lint, yosys):
         (folder / name).write_text(text)
     told = ""
     if lint or yosys:
-        with needs("sim"):
-            from weft.tb.sim.synth.lint import verilator_lint, yosys_check
-            with tempfile.TemporaryDirectory(prefix="weft-lint-") as scratch:
-                whole = Path(scratch, f"{TOP}.v")
-                whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
-                for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
-                    if wanted:
-                        check(whole, TOP)
+        with tempfile.TemporaryDirectory(prefix="weft-lint-") as scratch:
+            whole = Path(scratch, f"{TOP}.v")
+            whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
+            _check(whole, TOP, lint, yosys)
         told = ", lint of the top clean with empty modules for the vendor's blocks"
     print(f"{folder}: {', '.join(texts)}{told}; nothing of it ran through Vivado. There, in this folder: "
           "vivado -mode batch -source build.tcl")

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import shlex
 import sys
 from typing import Annotated
 
@@ -19,6 +20,11 @@ def refuse(sentence):
     """End with one sentence on standard error and exit status 2."""
     print(f"weft: {sentence}", file=sys.stderr)
     raise typer.Exit(BAD_USAGE)
+
+
+def typed_command():
+    """Return the command line of this process."""
+    return shlex.join(["weft", *sys.argv[1:]])
 
 
 def typed(*names):
@@ -74,12 +80,7 @@ def refuse_unknown(settings):
 
 
 def check_names(option, given, known):
-    """Return the names that were given for an option as a list; all of them must be known.
-
-    Raises
-    ------
-    BadSetting
-    """
+    """Return the names that were given for an option as a list; raise ``BadSetting`` unless all of them are known."""
     for name in given or ():
         if name not in known:
             raise BadSetting(option, name, f"choose one of {', '.join(known)}")

@@ -1,7 +1,5 @@
 """``weft write_bw``, ``write_lat`` and so on: tests in the form of linux-rdma's perftest, with its options."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,7 @@ from weft.model.settings import Setting
 from weft.tb.app.perf.options import Options
 from weft.tb.app.stage.stage import BACKEND, Stage
 from weft.tb.cli.failures import needs
-from weft.tb.cli.options import refuse
+from weft.tb.cli.options import refuse, typed_command
 
 ABOUT = {
     "write_bw": "Bandwidth of RDMA WRITE between two cards, as perftest's ib_write_bw.",
@@ -44,8 +42,7 @@ def command(name):
         with needs("sim"):
             from weft.tb.app.perf.run import run as measure
             raise typer.Exit(measure(plan, backend, stage, gbits=report_gbits,
-                                     out_json=out_json_file if out_json else None,
-                                     command=shlex.join(["weft", *sys.argv[1:]])))
+                                     out_json=out_json_file if out_json else None, command=typed_command()))
 
     run.__name__, run.__doc__ = name, ABOUT[name]
     return run

@@ -1,17 +1,14 @@
 """``weft report``: wide-area experiments on one page."""
 
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from weft.model.settings import Setting
-from weft.tb.cli.failures import needs
-from weft.tb.cli.options import refuse
-from weft.tb.cli.sweep import JOBS, SCHEDULER
+from weft.tb.cli.options import typed_command
+from weft.tb.cli.sweep import JOBS, SCHEDULER, sweeping
 
 
 def report(
@@ -27,14 +24,7 @@ def report(
 
     The first run takes minutes.
     """
-    with needs("model"):
+    with sweeping():
         from weft.tb.app.report import run
-        from weft.tb.app.sweep.plan import BadPlan
-        from weft.tb.app.sweep.table import BadTable
-        from weft.tb.app.sweep.workers import Unreachable
-        try:
-            raise typer.Exit(run.report(output, tables, settings or [], scheduler=scheduler,
-                                        jobs=jobs or len(os.sched_getaffinity(0)),
-                                        command=shlex.join(["weft", *sys.argv[1:]])))
-        except (BadPlan, BadTable, Unreachable) as error:
-            refuse(str(error))
+        raise typer.Exit(run.report(output, tables, settings or [], scheduler=scheduler,
+                                    jobs=jobs or len(os.sched_getaffinity(0)), command=typed_command()))

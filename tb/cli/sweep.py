@@ -1,8 +1,7 @@
 """``weft sweep``: runs wide-area experiments, or two cards."""
 
+import contextlib
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from weft.model.settings import Setting, readable_file
 from weft.tb.app.sweep.plans import PLANS
 from weft.tb.cli.failures import needs
-from weft.tb.cli.options import refuse
+from weft.tb.cli.options import refuse, typed_command
 
 SCHEDULER = Setting("A Dask cluster, tcp://HOST:PORT; without one, threads of this process.", metavar="ADDRESS")
 JOBS = Setting("Points at once, without a cluster; 0: one for each processor.", least=0, most=1024)
@@ -20,6 +19,19 @@ JOBS = Setting("Points at once, without a cluster; 0: one for each processor.", 
 def plan_file(text):
     """Return the path of the plan that a user names: a file, or a plan of weft."""
     return PLANS[text] if text in PLANS and not Path(text).exists() else readable_file(text)
+
+
+@contextlib.contextmanager
+def sweeping():
+    """Refuse what a sweep cannot use: its plan, its table or its scheduler."""
+    with needs("model"):
+        from weft.tb.app.sweep.plan import BadPlan
+        from weft.tb.app.sweep.table import BadTable
+        from weft.tb.app.sweep.workers import Unreachable
+        try:
+            yield
+        except (BadPlan, BadTable, Unreachable) as error:
+            refuse(str(error))
 
 
 def sweep(
@@ -40,14 +52,8 @@ def sweep(
 
     The results are a table in Parquet, and a picture if the plan has one.
     """
-    with needs("model"):
-        from weft.tb.app.sweep.plan import BadPlan, read
+    with sweeping():
+        from weft.tb.app.sweep.plan import read
         from weft.tb.app.sweep.run import run
-        from weft.tb.app.sweep.table import BadTable
-        from weft.tb.app.sweep.workers import Unreachable
-        try:
-            wanted = read(plan, settings or [], of)
-            raise typer.Exit(run(wanted, output, command=shlex.join(["weft", *sys.argv[1:]]), scheduler=scheduler,
-                                 jobs=jobs or len(os.sched_getaffinity(0))))
-        except (BadPlan, BadTable, Unreachable) as error:
-            refuse(str(error))
+        raise typer.Exit(run(read(plan, settings or [], of), output, command=typed_command(), scheduler=scheduler,
+                             jobs=jobs or len(os.sched_getaffinity(0))))

@@ -1,9 +1,9 @@
 """Events that stop and continue simulated time: memory writes of cards, and deadlines of the drivers."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
-from weft.driver.device.device import Device, DmaBuffer
+from weft.driver.device.device import Device
 from weft.driver.verbs.context import Context
 from weft.tb.app.serve.functional import dues_of
 
@@ -66,15 +66,11 @@ class Mapping(Device):
         self.program_pages: set[int] = set()
         super().__init__(*arguments, **options)
 
-    def attach(self, *memory: Any) -> DmaBuffer:
-        buffer = super().attach(*memory)
-        self.program_pages.update(self._numbers(buffer))
+    def attach(self, *memory: Any) -> Any:
+        buffer: Any = super().attach(*memory)
+        self.program_pages.update(buffer.frames)
         return buffer
 
-    def detach(self, buffer: DmaBuffer) -> None:
-        self.program_pages.difference_update(self._numbers(buffer))
+    def detach(self, buffer: Any) -> None:
+        self.program_pages.difference_update(buffer.frames)
         super().detach(buffer)
-
-    @staticmethod
-    def _numbers(buffer: Any) -> Iterable[int]:
-        return buffer.frames

@@ -15,7 +15,7 @@ from weft.driver.verbs.context import Context
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.tb.app.serve.capture import CapturesOfCards
 from weft.tb.app.serve.functional import IP, MAC, REST_S, config_for, sentence_of
-from weft.tb.app.serve.notices import PAGE, Mapping, Notices, beginning_after, driver_due_ns, settle
+from weft.tb.app.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
 from weft.tb.sim.pcie.card_device import CardDevice
@@ -27,10 +27,6 @@ STEP_NS = 1_000       # longest simulated time between two checks of programs th
 
 class ServedCardDevice(Mapping, CardDevice):
     """Card of RTL."""
-
-    @staticmethod
-    def _numbers(buffer: Any) -> list[int]:
-        return [address // PAGE for address, _ in buffer.blocks]
 
 
 class ServedCards(TwoCards):

@@ -10,19 +10,9 @@ VARIABLE, RESULT = "WEFT_SETTINGS", "result.json"
 
 
 def run_bench(component=None, *, settings=None, env=None, **options):
-    """Run a bench with :func:`~weft.tb.sim.flow.simulate.simulate`.
+    """Run a bench as :func:`~weft.tb.sim.flow.simulate.simulate` does, with ``settings`` for :func:`given`.
 
-    Parameters
-    ----------
-    settings : object
-        Value that :func:`given` returns in the bench.
-    component, env, options
-        As for ``simulate``.
-
-    Returns
-    -------
-    object
-        Value that the bench passed to :func:`leave`; None if it passed none.
+    Return the value that the bench passed to :func:`leave`; None if it passed none.
     """
     result = simulate(component, env={VARIABLE: json.dumps(settings), **(env or {})}, **options) / RESULT
     return json.loads(result.read_text()) if result.exists() else None

@@ -62,15 +62,20 @@ def _elaborate(component, top):
     return text
 
 
+def card_text(params):
+    """Return the Verilog of the card, cached under ``sim_build`` by the text of ``hdl/``: elaboration is slow."""
+    from weft.hdl import verilog
+
+    return kept_text.kept(BUILD_ROOT, f"card-{params.name}", str(params), kept_text.CARD,
+                          lambda: verilog.card_verilog(params))
+
+
 def build(text, *, top, name, sim, waves=False, optimize="build", everything=False):
     """Build the simulator of Verilog ``text``, or find the cached build; return its folder.
 
-    Parameters
-    ----------
-    optimize : str
-        ``"build"``: compile fast, for blocks. ``"run"``: simulate fast, for long runs. Verilator only.
-    everything : bool
-        Make every signal visible to the bench, not only the ports of ``top``: several times slower under Verilator.
+    With ``optimize="build"``, Verilator compiles fast, for blocks; with ``"run"`` it simulates fast, for long runs.
+    ``everything`` makes every signal visible to the bench, not only the ports of ``top``: several times slower under
+    Verilator.
     """
     tool = simulators.tool(sim)
     wave_kind = tool.wave_kind() if waves else None

@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.tools import write_whole
 
 REPORT = BUILD_ROOT / "reports/bench.json"
 FILE_WIDTH = 100       # columns of a table that is not printed on a terminal
@@ -21,25 +22,14 @@ FILE_WIDTH = 100       # columns of a table that is not printed on a terminal
 
 @dataclass(frozen=True)
 class Row:
-    """Measured figure.
+    """Measured figure. A value beyond ``at_least`` or ``at_most`` fails the benchmark."""
 
-    Attributes
-    ----------
-    name, unit : str
-        The name is one word and the same in every run.
-    value : float
-    at_least, at_most : float or None
-        Limits. A value beyond its limit fails the benchmark.
-    conditions : str
-        Conditions of the measurement and what it counts; empty: those of its :class:`Benchmark`.
-    """
-
-    name: str
+    name: str      # one word, the same in every run
     unit: str
     value: float
     at_least: float | None = None
     at_most: float | None = None
-    conditions: str = ""
+    conditions: str = ""     # of the measurement, and what it counts; empty: those of its Benchmark
 
     @property
     def bar(self):
@@ -55,12 +45,9 @@ class Row:
 
 
 def judged(name, rows, command):
-    """Print the rows that ``command`` measured and merge them into the report; other rows of the report stay.
+    """Print the rows that ``command`` measured, and merge them into the report, whose other rows stay.
 
-    Returns
-    -------
-    int
-        Exit status: 1 if a row misses its limit.
+    Return the exit status: 1 if a row misses its limit.
     """
     if not rows:
         return 0
@@ -84,12 +71,8 @@ def values():
 def judge(console, name, rows, before, command=None):
     """Print rows and merge them into the report; return a sentence for each row that misses its limit.
 
-    Parameters
-    ----------
-    before : dict of str to float
-        Values to compare with.
-    command : str, optional
-        Command that measured part of benchmark ``name``; without it, the rows are the whole benchmark.
+    ``before`` is ``{name: value}`` to compare with. ``command`` measured part of benchmark ``name``; without it, the
+    rows are the whole benchmark.
     """
     show(console, name, rows, before)
     merge_report(rows, command or f"weft bench --only {name}", whole=not command)
@@ -139,7 +122,4 @@ def merge_report(rows, command, whole):
                             "command": command, "conditions": row.conditions}
     now = {row.name for row in rows}
     merged = {name: row for name, row in merged.items() if not whole or name in now or row["command"] != command}
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    part = REPORT.with_suffix(".part")
-    part.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
-    part.rename(REPORT)
+    write_whole(REPORT, json.dumps(list(merged.values()), indent=1) + "\n")

@@ -13,7 +13,7 @@ import time
 from importlib.metadata import version
 
 from weft.tb.sim.flow.sources import last_change_ns, sources
-from weft.tb.sim.flow.tools import locked
+from weft.tb.sim.flow.tools import locked, write_whole
 
 
 class NotPlain(Exception):
@@ -29,17 +29,9 @@ _loaded = functools.cache(sources)        # computed on first use: most processe
 def kept(root, name, what, folders, make):
     """Return the text that ``make()`` writes for ``what``, from the cache if it is there.
 
-    If files of ``folders`` have changed since this process began, the version that the text belongs to is unknown, and
-    the text is not cached.
-
-    Parameters
-    ----------
-    root : Path
-        Folder of the builds.
-    what : str
-        Everything that the text depends on besides the files and Amaranth.
-    folders : tuple of str
-        :data:`CARD` or :data:`BENCH`.
+    ``what`` is everything that the text depends on besides the files of ``folders``, :data:`CARD` or :data:`BENCH`, and
+    Amaranth. If files of ``folders`` have changed since this process began, the version that the text belongs to is
+    unknown, and the text is not cached. ``root`` is the folder of the builds.
     """
     loaded = _loaded(*folders)
     if last_change_ns(*folders) > BEGAN_NS:
@@ -51,9 +43,7 @@ def kept(root, name, what, folders, make):
             return path.read_text()
         text = make()
         if sources(*folders) == loaded:
-            part = path.with_suffix(".part")
-            part.write_text(text)
-            part.rename(path)
+            write_whole(path, text)
     return text
 
 

@@ -15,18 +15,8 @@ GUARD = Path(__file__).with_name("guard.py")
 def run(command, *, cwd, environment=None, out=None, timeout_s=None):
     """Run a command to its end in a new session, under :mod:`weft.tb.sim.flow.guard`.
 
-    If this process ends or is interrupted, everything that the command has started ends too.
-
-    Parameters
-    ----------
-    command : list
-        Program and arguments.
-    cwd : path
-    environment : dict, optional
-        The complete environment; by default that of this process.
-    out : file, optional
-        Destination of standard output and error; by default those of this process.
-    timeout_s : float, optional
+    If this process ends or is interrupted, everything that the command has started ends too. ``environment`` is
+    complete, and file ``out`` receives standard output and error; both are by default those of this process.
 
     Returns
     -------

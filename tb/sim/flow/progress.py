@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import Future
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -28,7 +29,6 @@ def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", t
 
     Parameters
     ----------
-    console : rich.console.Console
     path : Path
         File with the progress of ``work``, written by :func:`tell`.
     first : dict
@@ -36,17 +36,17 @@ def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", t
     about : str
         Prefix of each phase.
     notes : callable(news)
-        Text after the bar.
+        Returns the text after the bar.
     transient : bool
         Remove the bar at the end.
     """
-    outcome = {}
+    outcome = Future()
 
     def working():
         try:
-            outcome["value"] = work()
+            outcome.set_result(work())
         except BaseException as error:
-            outcome["error"] = error
+            outcome.set_exception(error)
 
     thread = threading.Thread(target=working, daemon=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
@@ -59,6 +59,4 @@ def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", t
                 bar.update(task, description=about + news["phase"], completed=news["done"],
                            total=max(news["total"], 1), notes=notes(news))
             thread.join(POLL_S)
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
+    return outcome.result()

@@ -32,13 +32,7 @@ def bench_seed():
 
 
 def module_name(cases):
-    """Return the dotted name of the module in file ``cases``, as the simulator's Python imports it.
-
-    Raises
-    ------
-    ValueError
-        If the file is not below ``weft.tb``.
-    """
+    """Return the dotted name of the module in file ``cases``; raise ``ValueError`` if it is not below ``weft.tb``."""
     try:
         inside = Path(cases).resolve().relative_to(BENCHES)
     except ValueError:
@@ -74,42 +68,18 @@ def run_folder(where, name):
 
 @dataclass(frozen=True)
 class Bench:
-    """Cocotb tests and the settings of their run.
+    """Cocotb tests and the settings of their run."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the build folder.
-    cases : path
-        File with the ``@cocotb.test()`` coroutines; ``__file__`` if they are in the file of the pytest test.
-    top : str
-        Top module.
-    sim : str
-        ``"icarus"`` or ``"verilator"``.
-    seed : int, optional
-        By default ``WEFT_SEED`` of the environment, or a random one; see :func:`bench_seed`.
-    env : dict
-        Additional environment variables for the bench.
-    waves : bool
-        Record waves into ``waves.fst`` or ``waves.vcd`` of the run folder; ``WAVES=1`` in the environment does too.
-    tests : str, optional
-        Regular expression that selects tests of the bench.
-    live : bool
-        Print the bench's log during the run.
-    timeout_s : float
-        Wall-clock limit of the simulation.
-    """
-
-    name: str
-    cases: str | Path
-    top: str = "top"
-    sim: str = "icarus"
-    seed: int | None = None
-    env: dict = field(default_factory=dict)
-    waves: bool = False
-    tests: str | None = None
-    live: bool = False
-    timeout_s: float = 900
+    name: str                                  # of the build folder
+    cases: str | Path                          # file with the coroutines ``@cocotb.test()``
+    top: str = "top"                           # top module
+    sim: str = "icarus"                        # or "verilator"
+    seed: int | None = None                    # None: WEFT_SEED of the environment, or a random one
+    env: dict = field(default_factory=dict)    # additional environment variables
+    waves: bool = False                        # record waves in the run folder; WAVES=1 in the environment does too
+    tests: str | None = None                   # regular expression that selects tests
+    live: bool = False                         # print the log during the run
+    timeout_s: float = 900                     # limit of wall-clock time
 
 
 def run_tests(where, run, bench):

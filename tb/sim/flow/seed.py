@@ -10,10 +10,8 @@ def drawn_seed(name=""):
 
     ``WEFT_SEED`` repeats a run (the first one of a list separated by commas). Without it the seed is random, unless
     ``WEFT_DRAW`` is set, as ``.ci/run`` does: then the seed is a hash of that text and the test, so that the same
-    tree gets the same verdict and the next tree gets other seeds.
-
-    Args:
-        name: Distinguishes tests that draw when their module is imported; pytest's name of the running test is added.
+    tree gets the same verdict and the next tree gets other seeds. ``name`` distinguishes tests that draw when their
+    module is imported; pytest's name of the running test is added.
     """
     given = os.environ.get("WEFT_SEED", "").partition(",")[0]
     if given:

@@ -22,13 +22,7 @@ YES, NO = ("1", "yes", "true"), ("", "0", "no", "false")
 
 
 def waves_wanted():
-    """Return the value of ``WAVES`` in the environment.
-
-    Raises
-    ------
-    ValueError
-        If it is neither yes nor no.
-    """
+    """Return the value of ``WAVES`` in the environment; raise ``ValueError`` if it is neither yes nor no."""
     text = os.environ.get("WAVES", "").strip().lower()
     if text not in YES + NO:
         raise ValueError(f"WAVES is {text!r}; it must be 1 or 0")
@@ -36,24 +30,11 @@ def waves_wanted():
 
 
 def simulate(component=None, *, verilog=None, optimize="build", everything=False, **bench):
-    """Run the cocotb tests of a file on a component; raise ``AssertionError`` unless all pass.
+    """Run the cocotb tests of a file on a component; raise ``AssertionError`` unless all pass; return the run's folder.
 
-    Parameters
-    ----------
-    component : wiring.Component, optional
-        The design under test. The flattened members of its signature, joined by ``__``, are the ports; ``clk`` and
-        ``rst`` are added if it has registers.
-    verilog : str, optional
-        Verilog text instead of ``component``.
-    optimize, everything
-        See :func:`build`.
-    bench
-        Attributes of :class:`~weft.tb.sim.flow.run.Bench`.
-
-    Returns
-    -------
-    Path
-        The run's folder.
+    The flattened members of the component's signature, joined by ``__``, are the ports; ``clk`` and ``rst`` are added
+    if it has registers. ``verilog`` is Verilog text instead of a component. For ``optimize`` and ``everything`` see
+    :func:`build`, for ``bench`` the attributes of :class:`~weft.tb.sim.flow.run.Bench`.
     """
     bench = Bench(**bench)
     if os.environ.get("WEFT_RTL") == "0":

@@ -9,12 +9,8 @@ ROOT = Path(__file__).resolve().parents[3]
 def sources(*places, without=()):
     """Return a digest of Python files, by name and content.
 
-    Parameters
-    ----------
-    places : str
-        Folders (with all files below them) and single files, relative to the root of the checkout.
-    without : tuple of str
-        Files whose names begin with one of these are left out.
+    ``places`` are folders (with all files below them) and single files, relative to the root of the checkout. Files
+    whose names begin with one of the tuple ``without`` are left out.
     """
     digest = hashlib.sha256()
     for file in _files(places):

@@ -34,6 +34,14 @@ def locked(path):
         yield
 
 
+def write_whole(path, text):
+    """Write a file; a reader or an interrupted run finds the old text or the new one, not a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.replace(path)
+
+
 def need(program, package):
     """Raise :class:`MissingSimulator` unless ``program`` is installed."""
     if shutil.which(program) is None:

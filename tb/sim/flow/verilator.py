@@ -15,12 +15,12 @@ import functools
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 from weft.tb.sim.flow.cplusplus import compile_model
+from weft.tb.sim.flow.system import missing_headers
 from weft.tb.sim.flow.tools import MissingSimulator, build_commands, cocotb_environment, need
 from weft.tb.sim.flow.verilog_text import unnamed
 
@@ -82,12 +82,10 @@ class Verilator:
     @staticmethod
     def wave_kind():
         """Return ``"fst"``, or ``"vcd"`` with a printed notice if headers that FST needs are missing (larger files)."""
-        for header, package in (("lz4.h", "liblz4-dev"), ("zlib.h", "zlib1g-dev")):
-            probe = subprocess.run(["g++", "-E", "-x", "c++", "-include", header, "/dev/null"], capture_output=True)
-            if probe.returncode:
-                print(f"waves: VCD instead of FST, because {header} is missing (Debian: apt-get install {package})",
-                      file=sys.stderr)
-                return "vcd"
+        for header, (_, package) in missing_headers().items():
+            print(f"waves: VCD instead of FST, because {header} is missing (Debian: apt-get install {package})",
+                  file=sys.stderr)
+            return "vcd"
         return "fst"
 
     @classmethod

@@ -15,6 +15,11 @@ def top_ports(text, top):
     return {name: (way, int(high or 0) + 1) for way, high, name in _PORT.findall(found[0])}
 
 
+def by_number(name):
+    """Return a sort key that orders ``x_10`` after ``x_9``."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
 def unnamed(text):
     """Return the line ranges of Verilog text that declare unnamed signals, more than half of all signals."""
     ranges = []

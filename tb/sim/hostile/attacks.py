@@ -17,21 +17,11 @@ NOISE = wire.ETH.size_bytes, 300       # range of the length of a noise frame in
 
 @dataclass(frozen=True)
 class Mark:
-    """Attacker's knowledge of a QP: its numbers, its expected PSNs, and memory that it allows writes to.
-
-    Attributes
-    ----------
-    side : str
-        Side of the card.
-    qpn : int
-    psns : range
-        PSNs that may be outstanding during the attack, in either direction.
-    rkey, va : int
-    """
+    """Attacker's knowledge of a QP: its numbers, its expected PSNs, and memory that it allows writes to."""
 
     side: str
     qpn: int
-    psns: range
+    psns: range      # that may be outstanding during the attack, in either direction
     rkey: int
     va: int
 
@@ -41,7 +31,6 @@ class Attacker:
 
     Parameters
     ----------
-    rng : random.Random
     mark : Mark
         QP with an honest peer. Of the frames in that peer's name and for the QP's current incarnation, only those are
         drawn that are dropped for their PSN.

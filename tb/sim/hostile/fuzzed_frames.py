@@ -45,7 +45,6 @@ class FrameFuzzer:
 
     Parameters
     ----------
-    rng : random.Random
     genuine : list of bytes
         Complete RoCEv2 frames for one host from its true peer, of every opcode if possible.
     spared : list of bytes

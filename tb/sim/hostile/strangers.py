@@ -16,15 +16,10 @@ class Strangers:
     Parameters
     ----------
     env : TwoCards
-    rng : random.Random
     victim : callable(side) -> int or None
         Returns the number of the attacked QP.
     spared : callable(side) -> set of int
         Returns the numbers of QPs that get no frame: their peers are honest, and a forged frame could pass as theirs.
-
-    Attributes
-    ----------
-    sent : int
     """
 
     def __init__(self, env, rng, *, victim, spared):

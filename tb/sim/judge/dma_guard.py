@@ -22,19 +22,16 @@ class Area:
     end: int
     label: str
 
+    @property
+    def pages(self):
+        return range(self.start // abi.PAGE_4K, (self.end - 1) // abi.PAGE_4K + 1)
+
 
 class DmaGuard:
     """Monitor of the DMA writes of one card, byte for byte.
 
     An MR that allows remote writes may be written from MR_CREATE on until the response to MR_DESTROY. Create the guard
-    directly after the :class:`~weft.driver.verbs.context.Context`, before any memory is registered.
-
-    Parameters
-    ----------
-    host : Host
-        Host with the monitored memory.
-    context : Context
-        Driver of the card.
+    directly after the :class:`~weft.driver.verbs.context.Context` of the card, before any memory is registered.
 
     Attributes
     ----------
@@ -42,18 +39,10 @@ class DmaGuard:
         Writes by label of their area: ``RESPONSE``, ``META_REPORT``, ``NIC_RX``, ``frames``, ``status block``,
         ``statistics``, ``MR <index>``.
     violations : list of str
-
-    Examples
-    --------
-    ::
-
-        guard = DmaGuard(env.host("b"), context)
-        ...
-        guard.check()
     """
 
     def __init__(self, host, context):
-        self._memory, self._context = host.memory, context
+        self._memory = host.memory
         self.writes, self.violations = collections.Counter(), []
         self._pages = collections.defaultdict(list)   # {page number: areas}
         self._areas = collections.defaultdict(list)   # {label: areas}
@@ -73,11 +62,6 @@ class DmaGuard:
         assert not self.violations, (
             f"{len(self.violations)} DMA writes outside what was allowed: {'; '.join(self.violations[:MAX_TOLD])}")
 
-    def close(self):
-        """Stop monitoring."""
-        self._memory.dma_watchers.remove(self._written)
-        self._context.commands.call, self._context.commands.submit = self._command, self._submitted
-
     # --------------------------------------------------------------------------- allowed areas
 
     def _allow(self, label, start, length):
@@ -85,12 +69,12 @@ class DmaGuard:
             return
         area = Area(start, start + length, label)
         self._areas[label].append(area)
-        for page in range(start // abi.PAGE_4K, (area.end - 1) // abi.PAGE_4K + 1):
+        for page in area.pages:
             self._pages[page].append(area)
 
     def _forbid(self, label):
         for area in self._areas.pop(label, ()):
-            for page in range(area.start // abi.PAGE_4K, (area.end - 1) // abi.PAGE_4K + 1):
+            for page in area.pages:
                 self._pages[page].remove(area)
 
     def _call(self, opcode, **fields):

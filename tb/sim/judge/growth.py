@@ -12,11 +12,7 @@ OTHERS = (str, bytes, int, float, type, types.ModuleType, types.FunctionType, ty
 def sizes(root, stop=()):
     """Count the entries of every growable collection reachable from an object, by class and attribute that hold it.
 
-    Parameters
-    ----------
-    root : object
-    stop : tuple of type
-        Objects of these classes are not searched.
+    Objects of the classes in the tuple ``stop`` are not searched.
     """
     others = OTHERS + stop
     found, seen, stack = collections.Counter(), set(), [(root, type(root).__name__)]
@@ -29,9 +25,8 @@ def sizes(root, stop=()):
             stack.append((thing.__self__, path))
         elif isinstance(thing, COLLECTIONS):
             found[path] += len(thing)
-            inside = [*thing, *thing.values()] if isinstance(thing, dict) else thing
             if not isinstance(thing, bytearray):
-                stack += [(each, path) for each in inside]
+                stack += [(each, path) for each in (*thing, *(thing.values() if isinstance(thing, dict) else ()))]
         elif isinstance(thing, (tuple, frozenset)):
             stack += [(each, path) for each in thing]
         elif hasattr(thing, "__dict__"):

@@ -39,15 +39,6 @@ class Scoreboard:
 
     The time of a report and the distribution of holes over nodes are not checked, because both depend on timing.
 
-    Parameters
-    ----------
-    context : Context
-        Driver of the card.
-    host : Host
-    link : LinkDirection
-        Link on which the card receives.
-    window_bits : int
-
     Attributes
     ----------
     exercised : set of str
@@ -65,11 +56,9 @@ class Scoreboard:
         self.context, self.host, self.window_bits = context, host, window_bits
         self.exercised, self.seen, self.refused = set(), Counter(), Counter()
         self.forbidden = set(FORBIDDEN)
-        self._lives = {}
-        self._forgotten = []
+        self._lives, self._forgotten, self._complaint = {}, [], None
         ring = context.rings[abi.Ring.META_REPORT]
         self._ring_base, self._ring_depth, self._entries = ring.buffer.physical(0), ring.depth, 0
-        self._complaint = None
         host.memory.dma_taps.append(self._guarded(self._written))
         link.arrival_watchers.append(self._guarded(self._arrived))
 
@@ -145,14 +134,8 @@ class Scoreboard:
     def check(self, counters, queries, spans=0):
         """Check the conditions that must hold when all traffic has ended.
 
-        Parameters
-        ----------
-        counters : dict
-            Counters of the card, by name.
-        queries : dict
-            ``{QPN: (window base, holes counted)}``, from QP_QUERY.
-        spans : int
-            PSNs that the driver added to the lost ones when it made spans.
+        ``counters`` are those of the card by name, ``queries`` the results of QP_QUERY, ``{QPN: (window base, holes
+        counted)}``, and ``spans`` the PSNs that the driver added to the lost ones when it made spans.
         """
         assert self._complaint is None, self._complaint
         for life in self._lives.values():

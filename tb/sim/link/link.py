@@ -1,5 +1,9 @@
 """One direction of an Ethernet link inside an RTL simulation."""
 
+import cocotb
+from cocotb.triggers import Timer
+from cocotb.utils import get_sim_time
+
 from weft.model.link import LinkBase
 
 
@@ -8,18 +12,12 @@ class LinkDirection(LinkBase):
 
     @property
     def now_ns(self):
-        from cocotb.utils import get_sim_time
-
         return get_sim_time("ns")
 
     def _carry(self, now, at, arriving):
-        import cocotb
-
         cocotb.start_soon(self._wait(now, at, arriving))
 
     async def _wait(self, now, at, arriving):
-        from cocotb.triggers import Timer
-
         if at > now:
             await Timer(round((at - now) * 1000), "ps")
         self._arrive(at, arriving)

@@ -10,7 +10,6 @@ from collections import deque
 import cocotb
 from cocotb.triggers import Timer
 from cocotb.utils import get_sim_time
-from cocotbext.eth import eth_mac
 
 from weft.tb.sim.stream.bus import BEAT_BYTES, Sink, Source
 
@@ -25,37 +24,48 @@ def wire_ps(count):
     return count * 8 * 10**12 // int(BITS_PER_SECOND)
 
 
-class _TxSink(Sink):
-    """FIFO of the MAC, emptied at line rate.
+class MacTx(Sink):
+    """MAC transmitter of a card: passes each frame to ``deliver`` when its last byte is on the wire.
 
-    Parameters
+    Fails the test if a frame is not sent back to back, since a real MAC would spoil it.
+
+    Attributes
     ----------
-    bus : Bus
-    ends : callable(int)
-        Called in advance with the picosecond at which the frame in transmission ends.
+    frames, spoiled : int
+        Frames sent, and frames aborted by the card (``tuser`` bit 0 in the last beat), which are not delivered.
+    idle_bytes : callable() -> int, optional
+        Returns bytes of idle line after each frame, besides the gap, as of a paused MAC. Never inside a frame.
     """
 
-    def __init__(self, bus, ends):
+    def __init__(self, bus, deliver):
         super().__init__(bus)
-        self._beats, self._frame, self._ends = deque(), None, ends
+        self.frames, self.spoiled, self.idle_bytes = 0, 0, None
+        self._deliver, self._down, self._end = deliver, False, None
+        self._clear()
+
+    def _clear(self):
+        self._beats, self._frame = deque(), None
         self._foreseen = False   # the end of the frame in transmission is known
         self._due_ps = 0         # time at which the next beat is needed, or the next frame may begin
         self._finished = None    # (frame, spoiled) whose last beat is on the wire
         self._inside = False     # inside a frame of the card
-        self.down = False        # in reset
 
-    def reset(self):
-        """Drop all frames."""
-        self._beats.clear()
-        self._frame = self._finished = None
-        self._foreseen = self._inside = False
-        self._due_ps = 0
+    def stop(self):
+        """Enter reset: all frames here, even those on the wire, are lost, and so are beats until :meth:`go_on`."""
+        self._down = True
+        if self._end is not None:
+            self._end.cancel()
+        self._clear()
+
+    def go_on(self):
+        """Leave reset."""
+        self._down = False
 
     def gap(self):
-        assert self.down or not (self._inside and self._ready), "the card left a gap inside a frame"
+        assert self._down or not (self._inside and self._ready), "the card left a gap inside a frame"
 
     def take(self, bits):
-        if self.down:
+        if self._down:
             return
         content, keep, last, user = self.bus.parts(bits)
         self._inside = not last
@@ -69,22 +79,13 @@ class _TxSink(Sink):
             self._begin(self.ticker.now_ps)
 
     def room(self, taking):
-        self.advance(self.ticker.now_ps)
-        return not self.down and len(self._beats) + taking < FIFO_BEATS
+        self._advance(self.ticker.now_ps)
+        return not self._down and len(self._beats) + taking < FIFO_BEATS
 
     def idle(self):
         return not self._beats and self._frame is None
 
-    def finish(self, at_ps):
-        """Return the frame that ends now, and whether it is spoiled."""
-        self.advance(at_ps)
-        return self._finished
-
-    def free(self, at_ps):
-        """Mark the line as free from a time on."""
-        self._finished, self._due_ps = None, at_ps
-
-    def advance(self, now_ps):
+    def _advance(self, now_ps):
         """Transfer the beats that the wire has taken until now."""
         while self._due_ps <= now_ps and self._finished is None:
             if self._frame is not None:
@@ -103,13 +104,13 @@ class _TxSink(Sink):
         self._pop(self._due_ps)
 
     def _foresee(self):
-        """Report the end of the frame in transmission if its last beat is in the FIFO."""
+        """Schedule the end of the frame in transmission if its last beat is in the FIFO."""
         at_ps = self._due_ps
         for content, last, _ in self._beats:
             at_ps += wire_ps(len(content))
             if last:
                 self._foreseen = True
-                self._ends(at_ps)
+                self._end = cocotb.start_soon(self._finish(at_ps))
                 return
 
     def _pop(self, at_ps):
@@ -119,82 +120,62 @@ class _TxSink(Sink):
         if last:
             self._finished, self._frame = (bytes(self._frame), spoiled), None
 
-
-class MacTx(eth_mac.EthMacTx):
-    """MAC transmitter of a card: passes each frame to ``deliver`` when its last byte is on the wire.
-
-    Fails the test if a frame is not sent back to back, since a real MAC would spoil it.
-
-    Parameters
-    ----------
-    bus : Bus
-    clk
-    deliver : callable(bytes)
-
-    Attributes
-    ----------
-    frames, spoiled : int
-        Frames sent, and frames aborted by the card (``tuser`` bit 0 in the last beat), which are not delivered.
-    idle_bytes : callable() -> int, optional
-        Returns bytes of idle line after each frame, besides the gap, as of a paused MAC. Never inside a frame.
-    """
-
-    def __init__(self, bus, clk, deliver):
-        self._deliver, self.frames, self.spoiled, self.idle_bytes, self._end = deliver, 0, 0, None, None
-        eth_mac.AxiStreamSink = lambda bus, *_, **__: _TxSink(bus, self._ends)
-        super().__init__(bus, clk, speed=BITS_PER_SECOND)
-
-    async def _run(self):
-        pass      # done by the sink
-
-    def stop(self):
-        """Enter reset: all frames here, even those on the wire, are lost, and so are beats until :meth:`go_on`."""
-        self.stream.down = True
-        if self._end is not None:
-            self._end.cancel()
-        self.stream.reset()
-
-    def go_on(self):
-        """Leave reset."""
-        self.stream.down = False
-
-    def _ends(self, at_ps):
-        self._end = cocotb.start_soon(self._finish(at_ps))
-
     async def _finish(self, at_ps):
         await Timer(at_ps - round(get_sim_time("ps")), "ps")
-        frame, spoiled = self.stream.finish(at_ps)
+        self._advance(at_ps)
+        frame, spoiled = self._finished
         self.frames += 1
         if spoiled:
             self.spoiled += 1
         else:
             self._deliver(frame)
         idle = self.idle_bytes() if self.idle_bytes else 0
-        self.stream.free(at_ps + wire_ps(FCS_BYTES + GAP_BYTES + idle))
+        self._finished, self._due_ps = None, at_ps + wire_ps(FCS_BYTES + GAP_BYTES + idle)
 
 
-class _RxSource(Source):
-    """Beats of the queued frames, each offered at the first clock edge after its time."""
+class MacRx(Source):
+    """MAC receiver of a card: :meth:`receive` queues a frame, which is passed to the card at line rate.
+
+    Each beat is offered at the first clock edge after its time.
+
+    Attributes
+    ----------
+    waiting : int
+        Frames queued or in transmission.
+    """
 
     def __init__(self, bus):
         super().__init__(bus)
-        self.frames, self.waiting = deque(), 0
-        self._chunks, self._bad, self._at_ps = deque(), False, 0
+        self._down, self._bad, self._at_ps = False, False, 0
         self._free_ps = 0                      # time from which the line is free
-        self._end_ps = None                    # end time of a frame whose beats were all sent
-        self.down = False                      # in reset
+        self._clear()
 
-    def reset(self):
-        """Drop all frames."""
-        self.frames.clear()
-        self._chunks.clear()
-        self.waiting, self._end_ps = 0, None
+    def _clear(self):
+        self._frames, self._chunks, self.waiting = deque(), deque(), 0
+        self._end_ps = None                    # end time of a frame whose beats were all sent
+
+    def stop(self):
+        """Enter reset: all frames here are lost, and so are those received until :meth:`go_on`."""
+        self._down = True
+        self._clear()
+
+    def go_on(self):
+        """Leave reset."""
+        self._down = False
+
+    def receive(self, frame, bad=False):
+        """Queue a frame; ``bad`` marks a frame with a wrong FCS."""
+        if self._down:
+            return
+        self.waiting += 1
+        self._frames.append((frame, bad, round(get_sim_time("ps"))))
+        self.ticker.wake(self._edge)
 
     def next(self):
         now = self.ticker.now_ps
         if self._end_ps is not None and self._end_ps <= now:
             self.waiting, self._end_ps = self.waiting - 1, None
-        if not self._chunks and self._end_ps is None and self.frames:
+        if not self._chunks and self._end_ps is None and self._frames:
             return self._begin(now)
         return self._chunk() if self._chunks and self._at_ps <= now else None
 
@@ -202,11 +183,11 @@ class _RxSource(Source):
         return not self.waiting
 
     def _begin(self, now):
-        frame, self._bad, queued_ps = self.frames[0]
+        frame, self._bad, queued_ps = self._frames[0]
         self._at_ps = max(self._free_ps, queued_ps) + wire_ps(PREAMBLE_BYTES)
         if self._at_ps >= now:
             return None
-        self.frames.popleft()
+        self._frames.popleft()
         self._chunks.extend(frame[at:at + BEAT_BYTES] for at in range(0, len(frame), BEAT_BYTES))
         return self._chunk()
 
@@ -218,43 +199,3 @@ class _RxSource(Source):
             self._end_ps, self._free_ps = self._at_ps, self._at_ps + wire_ps(FCS_BYTES + GAP_BYTES)
         keep = FULL_KEEP if len(chunk) == BEAT_BYTES else (1 << len(chunk)) - 1
         return self.bus.word(chunk, keep, last, int(self._bad and last))
-
-
-class MacRx(eth_mac.EthMacRx):
-    """MAC receiver of a card: :meth:`receive` queues a frame, which is passed to the card at line rate.
-
-    Parameters
-    ----------
-    bus : Bus
-    clk
-    """
-
-    def __init__(self, bus, clk):
-        eth_mac.AxiStreamSource = lambda bus, *_, **__: _RxSource(bus)
-        super().__init__(bus, clk, speed=BITS_PER_SECOND)
-
-    @property
-    def waiting(self):
-        """Return the number of frames queued or in transmission."""
-        return self.stream.waiting
-
-    def stop(self):
-        """Enter reset: all frames here are lost, and so are those received until :meth:`go_on`."""
-        self.stream.down = True
-        self.stream.reset()
-
-    def go_on(self):
-        """Leave reset."""
-        self.stream.down = False
-
-    def receive(self, frame, bad=False):
-        """Queue a frame; ``bad`` marks a frame with a wrong FCS."""
-        stream = self.stream
-        if stream.down:
-            return
-        stream.waiting += 1
-        stream.frames.append((frame, bad, round(get_sim_time("ps"))))
-        stream.ticker.wake(stream._edge)
-
-    async def _run(self):
-        pass      # done by the source

@@ -11,9 +11,7 @@ LIMIT_NS = 10**10
 
 def make_pair(config=None, *, device_type=FunctionalDevice, **options):
     """Return a :class:`LoopPair` of functional cards without guards and scoreboards."""
-    pair = LoopPair(device_type, config or ContextConfig(), watched=False, **options)
-    pair.limit_ns = LIMIT_NS
-    return pair
+    return LoopPair(device_type, config or ContextConfig(), watched=False, limit_ns=LIMIT_NS, **options)
 
 
 def make_endpoints(pair, length, *, qps=1, psns=None, path_mtu=MTU.MTU_1024, window=16, inline=0, **attributes):
@@ -54,6 +52,9 @@ def close_and_check(pair, ends):
     for end in ends:
         end.close()
     for context in pair.contexts:
+        context.engine.departed.end()
+        assert not context.engine.lender.windows.open
+        assert context.mr_indices.free == context.capabilities.max_mr
         assert context.knitting.check() == {"free": context.knitting.total_blocks, "linked": 0}
         assert context.pte_ranges.free_total == context.capabilities.max_pte
         context.close()

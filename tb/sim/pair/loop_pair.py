@@ -24,51 +24,41 @@ class LoopPair(Pair):
     ----------
     device_type : type
         Type of the hosts with their cards.
-    context_config : ContextConfig
-    forward, backward : LinkConfig
-        Links from A to B and from B to A; by default both are alike.
     seed : hashable
         Seed of cards, links and drivers; with None the drivers draw their random numbers themselves.
     captures : Path or None
         Folder of the captures.
     watched : bool
         Makes the :class:`Pair` ``guarded`` and ``judged``.
-    card_options
-        Passed to ``device_type``.
+    limit_ns : int
+        Limit of the simulated time of :meth:`run`.
+    options
+        Passed to :func:`~weft.model.functional.host.connected_pair`.
 
     Attributes
     ----------
-    limit_ns : int
-        Limit of the simulated time of :meth:`run`.
     loop : EventLoop
-    devices, links : BySide
     """
 
-    def __init__(self, device_type, context_config, *, forward=None, backward=None, seed=0, captures=None, watched=True,
-                 **card_options):
+    def __init__(self, device_type, context_config, *, seed=0, captures=None, watched=True, limit_ns=LIMIT_NS,
+                 **options):
         super().__init__(context_config, seed=seed, guarded=watched, judged=watched)
-        self._captures, self.limit_ns = Captures(captures), LIMIT_NS
-        self.loop, devices, links = connected_pair(seed=seed, forward=forward, backward=backward,
-                                                   taps=self._captures.taps, device_type=device_type, **card_options)
-        self.devices, self.links = BySide(devices), BySide(links)
+        self._captures, self.limit_ns = Captures(captures), limit_ns
+        self.loop, devices, links = connected_pair(seed=seed, taps=self._captures.taps, device_type=device_type,
+                                                   **options)
+        self.hosts, self.devices, self.links = BySide(devices), BySide(devices), BySide(links)
         for side in SIDES:
             self._open(side)
         self._watch_links()
-
-    def host(self, side):
-        return self.devices[side]
-
-    def device(self, side):
-        return self.devices[side]
-
-    def link(self, way):
-        return self.links[way]
 
     def window_bits(self, side):
         return self.devices[side].card.params.window_bits
 
     def now_ns(self):
         return self.loop.now_ns
+
+    def advance(self, nanoseconds):
+        self.loop.run(self.loop.now_ns + nanoseconds)
 
     def every(self, nanoseconds, function):
         ended = []
@@ -106,7 +96,7 @@ class LoopPair(Pair):
     async def _settle(self):
         while any(link.in_flight for link in self.links):
             self.loop.step()
-        self.loop.run(self.loop.now_ns + LINGER_NS)
+        self.advance(LINGER_NS)
 
     def _finish(self):
         self._captures.close()

@@ -9,7 +9,7 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.srq import SRQ, SrqInitAttr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
-from weft.tb.sim.pair.functional_pair import make_pair
+from weft.tb.sim.pair.functional_pair import close_and_check, make_pair
 
 LIMIT_NS = 10**8
 EVERYTHING = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
@@ -18,29 +18,15 @@ CAP = {"max_send_wr": 64, "max_recv_wr": 64, "max_inline_data": 256}
 
 @dataclass(frozen=True)
 class Objects:
-    """Objects of each host.
+    """Objects of each host."""
 
-    Attributes
-    ----------
-    length : int
-        Bytes of the memory region.
-    qps : int
-    cap : dict
-        Capabilities of each QP.
-    cqe : int
-    access, memory_access : AccessFlag
-        Access flags of the QPs, and of the memory region.
-    srq : SrqInitAttr or None
-        Attributes of an SRQ that the QPs of a host share.
-    """
-
-    length: int = 1 << 16
+    length: int = 1 << 16                  # bytes of the memory region
     qps: int = 1
     cap: dict = field(default_factory=lambda: CAP)
     cqe: int = 4096
-    access: AccessFlag = EVERYTHING
+    access: AccessFlag = EVERYTHING        # of the QPs
     memory_access: AccessFlag = EVERYTHING
-    srq: SrqInitAttr | None = None
+    srq: SrqInitAttr | None = None         # of an SRQ that the QPs of a host share
 
 
 class Host:
@@ -72,16 +58,10 @@ class Host:
 
 
 class OperationPair:
-    """Two hosts; ``hosts[0]`` is the requester.
+    """Two hosts of a started :class:`~weft.tb.sim.pair.pair.Pair`; ``hosts[0]`` is the requester.
 
-    Parameters
-    ----------
-    length : int
-        Bytes of each memory region.
-    pair : optional
-        Pair of contexts, with loop and links; by default :func:`~weft.tb.sim.pair.functional_pair.make_pair`.
-    connect : bool
-        Bring the QPs to RTS, with those of ``options`` that are not attributes of :class:`Objects`.
+    ``length`` is that of each memory region in bytes. With ``connect``, the QPs are brought to RTS, with those of
+    ``options`` that are not attributes of :class:`Objects`.
     """
 
     def __init__(self, length=1 << 16, *, pair=None, connect=True, **options):
@@ -112,15 +92,14 @@ class OperationPair:
 
     def run_until(self, condition, limit_ns=LIMIT_NS):
         """Run both drivers and the link until ``condition()`` holds; raise ``TimeoutError`` after ``limit_ns``."""
-        loop = self.pair.loop
-        end = loop.now_ns + limit_ns
+        end = self.pair.now_ns() + limit_ns
         while True:
             busy = [context.progress() for context in self.pair.contexts]
             if condition():
                 return
-            if loop.now_ns > end:
+            if self.pair.now_ns() > end:
                 raise TimeoutError(f"not after {limit_ns} ns")
-            loop.run(loop.now_ns + (200 if any(busy) else 2_000))
+            self.pair.advance(200 if any(busy) else 2_000)
 
     def completions(self, end, count):
         """Wait for the next ``count`` completions of a host and return them."""
@@ -139,19 +118,9 @@ class OperationPair:
 
     def settle(self, ns=200_000):
         """Run for some simulated time."""
-        end = self.pair.loop.now_ns + ns
-        self.run_until(lambda: self.pair.loop.now_ns > end)
+        end = self.pair.now_ns() + ns
+        self.run_until(lambda: self.pair.now_ns() > end)
 
     def close(self):
         """Close everything and assert that all resources were freed."""
-        for host in self.hosts:
-            host.close()
-        for context in self.pair.contexts:
-            context.engine.departed.end()
-            assert not context.engine.lender.windows.open
-            assert context.mr_indices.free == context.capabilities.max_mr
-            assert context.pte_ranges.free_total == context.capabilities.max_pte
-            assert context.knitting.check() == {"free": context.knitting.total_blocks, "linked": 0}
-            context.close()
-        for device in self.pair.devices:
-            assert not device.memory._pages, "memory was not given back"
+        close_and_check(self.pair, self.hosts)

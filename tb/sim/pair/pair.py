@@ -26,14 +26,14 @@ class Pair:
         Settings of both drivers.
     seed : hashable
         Seed of the drivers' random numbers; None: use those of ``context_config``.
-    guarded : bool
-        Check the addresses of the cards' writes.
-    judged : bool
-        Compare the behaviour of the cards with the functional model.
+    guarded, judged : bool
+        Check the addresses of the cards' writes, and compare the cards with the functional model.
 
     Attributes
     ----------
-    contexts : BySide
+    contexts, hosts, devices, links : BySide
+        Driver, object with the ``memory``, :class:`~weft.driver.device.device.Device`, and
+        :class:`~weft.model.link.LinkBase` on which the side sends. The back end sets all but the first.
     guards, scoreboards : dict of side
         A scoreboard that a bench removes is not checked.
     counters, blocks : dict of side
@@ -52,24 +52,16 @@ class Pair:
 
     # -------------------------------------------------------------------------- specific to a back end
 
-    def host(self, side):
-        """Return the object with the ``memory`` of a side."""
-        raise NotImplementedError
-
-    def device(self, side):
-        """Return the driver's :class:`~weft.driver.device.device.Device` of a side."""
-        raise NotImplementedError
-
-    def link(self, way):
-        """Return the :class:`~weft.model.link.LinkBase` ``"a_to_b"`` or ``"b_to_a"``."""
-        raise NotImplementedError
-
     def window_bits(self, side):
         """Return the width of a card's bitmap window."""
         raise NotImplementedError
 
     def now_ns(self):
         """Return the simulated time in nanoseconds."""
+        raise NotImplementedError
+
+    def advance(self, nanoseconds):
+        """Let simulated time pass, at most so long, in a thread that may block."""
         raise NotImplementedError
 
     def every(self, nanoseconds, function):
@@ -106,6 +98,16 @@ class Pair:
 
     # ------------------------------------------------------------------------------------------ common
 
+    def host(self, side):
+        return self.hosts[side]
+
+    def device(self, side):
+        return self.devices[side]
+
+    def link(self, way):
+        """Return the link ``"a_to_b"`` or ``"b_to_a"``."""
+        return self.links[way]
+
     def _open(self, side):
         """Open the driver of a side, which brings its card up. Runs in the side's thread."""
         context = self.contexts[side] = Context(self.device(side), mac=MAC[side], ip=IP[side],
@@ -140,10 +142,7 @@ class Pair:
     async def close(self):
         """Wait for the last frames, check the scoreboards, and close the endpoints.
 
-        Returns
-        -------
-        (dict, dict, list of str)
-            :attr:`counters`, :attr:`blocks` and :attr:`complaints`.
+        Return :attr:`counters`, :attr:`blocks` and :attr:`complaints`.
         """
         await self._settle()
         for step in (self._judge, self._leave):

@@ -7,7 +7,7 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl.contract.params import preset
 from weft.tb.sim.pair.pair import LINGER_NS, Pair
-from weft.tb.sim.pair.sides import SIDES
+from weft.tb.sim.pair.sides import SIDES, BySide
 from weft.tb.sim.pair.two_hosts import TwoCards
 
 QUIET_NS = 1_000
@@ -20,42 +20,25 @@ def _call(function, *arguments, **options):
 
 
 class RtlPair(Pair):
-    """:class:`Pair` around module ``two_cards``.
-
-    Parameters
-    ----------
-    dut
-    env_config : EnvConfig
-    context_config : ContextConfig
-    card : str
-        Preset of the cards.
-    seed : int
-    guarded, judged : bool
-        As for :class:`Pair`.
+    """:class:`Pair` around module ``two_cards``, for cards of the preset ``card``.
 
     Attributes
     ----------
     env : TwoCards
     """
 
-    def __init__(self, dut, env_config, context_config, *, card="test", seed=0, guarded=True, judged=True):
-        super().__init__(context_config, seed=seed, guarded=guarded, judged=judged)
+    def __init__(self, dut, env_config, context_config, *, card="test", seed=0, judged=True):
+        super().__init__(context_config, seed=seed, judged=judged)
         self.env, self.card = TwoCards(dut, env_config, seed=seed), preset(card)
-
-    def host(self, side):
-        return self.env.host(side)
-
-    def device(self, side):
-        return self.env.device(side)
-
-    def link(self, way):
-        return self.env.link(way)
 
     def window_bits(self, side):
         return self.card.window_bits
 
     def now_ns(self):
         return get_sim_time("ns")
+
+    def advance(self, nanoseconds):
+        self.device(SIDES[0]).wait(nanoseconds)
 
     def every(self, nanoseconds, function):
         async def calls():
@@ -71,6 +54,8 @@ class RtlPair(Pair):
     async def start(self):
         """Enumerate the hosts and bring the cards up, both at the same time."""
         await self.env.start()
+        self.hosts, self.devices, self.links = (
+            BySide(getattr(self.env.sides[side], name) for side in SIDES) for name in ("host", "device", "link"))
         await self.each(self._open)
         self._watch_links()
 

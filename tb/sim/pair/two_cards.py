@@ -2,8 +2,8 @@
 
 from weft.hdl.mac.edge import AT_MAC
 from weft.tb.sim.flow.bench import run_bench
-from weft.tb.sim.flow.kept_text import CARD, kept
-from weft.tb.sim.flow.simulate import BUILD_ROOT, top_ports
+from weft.tb.sim.flow.build import card_text
+from weft.tb.sim.flow.simulate import top_ports
 from weft.tb.sim.pair.sides import SIDES
 
 TOP = "two_cards"
@@ -99,13 +99,6 @@ def cards_name(params):
     return f"two-cards-{params.name}" + "-straddle" * params.straddle + "-two-clocks" * params.mac_clock
 
 
-def card_text(params):
-    """Return the Verilog of the card, cached under ``sim_build`` by the text of ``hdl/``: elaboration is slow."""
-    from weft.hdl import verilog
-
-    return kept(BUILD_ROOT, f"card-{params.name}", str(params), CARD, lambda: verilog.card_verilog(params))
-
-
 def two_cards_text(params):
     """Return the Verilog of module ``two_cards`` with the real card."""
     from weft.hdl.verilog import CARD_MODULE
@@ -113,19 +106,13 @@ def two_cards_text(params):
     return two_cards_verilog(card_text(params), CARD_MODULE)
 
 
-def run_cards(card, cases, settings=None, *, verilog=None, sim="verilator", **options):
-    """Run a bench of two cards; return its result.
+def run_cards(card, cases, settings=None, *, verilog=None, **options):
+    """Run a bench of two cards as :func:`~weft.tb.sim.flow.bench.run_bench` does; return its result.
 
-    Parameters
-    ----------
-    card : CardParams
-    verilog : str, optional
-        Module ``two_cards``; by default that of :func:`two_cards_text`.
-    cases, settings, sim, options
-        As for :func:`~weft.tb.sim.flow.bench.run_bench`.
+    ``verilog`` is module ``two_cards``; by default that of :func:`two_cards_text` with the parameters ``card``.
     """
     return run_bench(verilog=verilog or two_cards_text(card), top=TOP, name=cards_name(card), cases=cases,
-                     settings=settings, sim=sim, optimize="run", **options)
+                     settings=settings, sim="verilator", optimize="run", **options)
 
 
 def clock_ports(text):

@@ -38,16 +38,12 @@ class EnvConfig:
 
     Attributes
     ----------
-    a_to_b, b_to_a : LinkConfig
-        The two directions of the link.
     host : HostConfig
         Settings of both hosts.
     mac_idle : float
         Probability after each frame that the sending MAC is idle for the time of up to eight full frames.
-    vectors : int
-        MSI-X vectors of a card (``CardParams.msix_vectors``).
-    straddle : bool
-        The cards' hard blocks have straddle (``CardParams.straddle``).
+    vectors, straddle
+        ``msix_vectors`` and ``straddle`` of the cards' ``CardParams``.
     pcap_folder : Path, optional
         Folder of four captures: ``a_to_b.sent.pcap``, ``a_to_b.arrived.pcap`` and the same for ``b_to_a``.
     """
@@ -77,13 +73,7 @@ class Side:
 class TwoCards:
     """Environment around module ``two_cards``; a bench starts it, runs the applications, and compares.
 
-    Parameters
-    ----------
-    dut
-        Module ``two_cards`` (:func:`weft.tb.sim.pair.two_cards.two_cards_verilog`).
-    config : EnvConfig, optional
-    seed : int
-        Seed of memory placement, latencies and the link.
+    ``config`` is an :class:`EnvConfig`, ``seed`` that of memory placement, latencies and the link.
 
     Examples
     --------
@@ -109,8 +99,7 @@ class TwoCards:
         dut, config = self.dut, self.config
         await self._start_clocks()
         for name in SIDES:
-            ticker, mac_clk = Ticker.of(self.clock(name)), self.mac_clock(name)
-            mac_ticker = Ticker.of(mac_clk)
+            ticker, mac_ticker = Ticker.of(self.clock(name)), Ticker.of(self.mac_clock(name))
             rng = random.Random(f"{self.seed}/host {name}")
             direction = "a_to_b" if name == "a" else "b_to_a"
             link = LinkDirection(self._deliver_to("b" if name == "a" else "a"), getattr(config, direction),
@@ -119,8 +108,8 @@ class TwoCards:
             self.sides[name] = Side(
                 name, Host(config.host, rng),
                 HardBlock(dut, f"{name}_", ticker, config.vectors, straddle=config.straddle),
-                MacTx(Bus(dut, f"{name}_m_axis_tx", mac_ticker), mac_clk, link.send),
-                MacRx(Bus(dut, f"{name}_s_axis_rx", mac_ticker), mac_clk), link)
+                MacTx(Bus(dut, f"{name}_m_axis_tx", mac_ticker), link.send),
+                MacRx(Bus(dut, f"{name}_s_axis_rx", mac_ticker)), link)
         self._hold_back()
         for side in self.sides.values():
             side.host.plug(side.hard_block)

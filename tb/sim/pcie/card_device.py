@@ -4,24 +4,21 @@ The driver is ordinary blocking Python. It runs in a separate thread through ``c
 stands still while the driver computes, and advances during each blocking call of this module until the call returns.
 """
 
+from collections import Counter
+
 import cocotb
 from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
 from cocotb.utils import get_sim_time
 
-from weft.driver.device.attached import attached_pages
 from weft.driver.device.buffers import Buffers
 from weft.driver.device.device import Device
-from weft.tb.sim.pcie.host_memory import PAGE_BYTES, HostBuffer
+from weft.hdl.contract.abi import PAGE_2M, PAGE_4K
+from weft.tb.sim.pcie.host_memory import HostBuffer
 
-VA_BASE = 0x7F00_0000_0000
-PAGE_SIZES = (PAGE_BYTES, 1 << 21)
+PAGE_SIZES = (PAGE_4K, PAGE_2M)
 UNANSWERED_NS = 1_000
 LOCK_POLL_NS = 100
-
-
-def _round_up(value, unit):
-    return -(-value // unit) * unit
 
 
 class CardDevice(Device):
@@ -30,28 +27,22 @@ class CardDevice(Device):
     Except for :meth:`now_ns` and memory, methods must be called from a bridge thread; benches that are coroutines
     use ``host.bar`` instead.
 
-    Attributes
-    ----------
-    interrupts : dict
-        Number of received interrupts, by vector.
-    interrupted : callable(vector)
-        Called at each interrupt.
+    ``interrupts`` counts the received interrupts by vector; ``interrupted(vector)`` is called at each of them.
     """
 
     pushes = True
 
     def __init__(self, host):
         self.host = host
-        self.interrupts, self.interrupted = {}, lambda vector: None
+        self.interrupts, self.interrupted = Counter(), lambda vector: None
         self._buffers = Buffers()
         self._arrived, self._latched = Event(), False
-        self._next_va = VA_BASE + host.rng.randrange(1 << 12) * PAGE_SIZES[1]
         for number in range(len(host.function.msi_vectors)):
             host.function.request_irq(number, self._handler(number))
 
     def _handler(self, number):
         async def arrived():
-            self.interrupts[number] = self.interrupts.get(number, 0) + 1
+            self.interrupts[number] += 1
             self.interrupted(number)
             self._latched = True
             self._arrived.set()
@@ -102,47 +93,31 @@ class CardDevice(Device):
 
     # --------------------------------------------------------------------- memory
 
-    def alloc(self, size, *, align=64, contiguous=True, page_bytes=PAGE_BYTES):
+    def alloc(self, size, *, align=64, contiguous=True, page_bytes=PAGE_4K):
         if page_bytes not in PAGE_SIZES:
             raise ValueError(f"pages of {page_bytes} bytes; choose one of {PAGE_SIZES}")
         if size < 1 or align < 1 or align & (align - 1):
             raise ValueError("size must be positive and align a power of two")
-        memory, rng = self.host.memory, self.host.rng
-        whole = _round_up(size, page_bytes)
-        unit = max(align, page_bytes)
+        spare = -size % page_bytes if contiguous else 0
+        buffer = self.host.memory.alloc(size + spare, align, contiguous, page_bytes)
         if contiguous:
-            blocks = [(memory.allocate(whole, unit), whole)]
-            offset = rng.randrange((whole - size) // align + 1) * align
-        else:
-            blocks = [(memory.allocate(page_bytes, page_bytes), page_bytes) for _ in range(whole // page_bytes)]
-            offset = 0
-        return self._buffer(blocks, size, page_bytes, unit, offset)
-
-    def _buffer(self, blocks, size, page_bytes, unit, offset=0):
-        va = _round_up(self._next_va, unit)
-        self._next_va = va + len(blocks) * blocks[0][1] + PAGE_BYTES  # a hole between buffers
-        buffer = HostBuffer(self.host.memory, va + offset, size, page_bytes, blocks, offset)
+            start = self.host.rng.randrange(spare // align + 1) * align
+            buffer = HostBuffer(buffer.memory, buffer.va, size, buffer.frames, page_bytes, start)
         self._buffers.add(buffer)
         return buffer
 
     def attach(self, memory, address, size, va, page_bytes):
-        blocks = [(self.host.memory.allocate(PAGE_BYTES, page=page), PAGE_BYTES)
-                  for page in attached_pages(memory, address, size)]
-        return HostBuffer(self.host.memory, va, size, PAGE_BYTES, blocks)
+        return self.host.memory.attach(memory, address, size, va, page_bytes)
 
     def detach(self, buffer):
-        self._release(buffer)
+        self.host.memory.free(buffer)
 
     def buffer_at(self, va, length):
         return self._buffers.find(va, length)
 
     def free(self, buffer):
         self._buffers.remove(buffer)
-        self._release(buffer)
-
-    def _release(self, buffer):
-        for address, size in buffer.blocks:
-            self.host.memory.release(address, size)
+        self.host.memory.free(buffer)
 
     # ----------------------------------------------------------- interrupts, time
 

@@ -4,12 +4,12 @@ from collections import Counter
 
 from cocotb.triggers import Timer
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpAttr
-from cocotbext.pcie.core.utils import PcieId
 from cocotbext.pcie.xilinx.us import usp_model
 from cocotbext.pcie.xilinx.us.tlp import ErrorCode
 
+from weft.tb.sim.pcie.hard_block import NOBODY, cut_off
+
 RCB_BYTES = 64
-NOBODY = PcieId(0, 0, 0)
 UNUSED_TAGS = range(160, 256)        # above the tags of every preset
 TIMEOUT_NS, STALL_NS = 2_000, 700
 
@@ -18,6 +18,8 @@ ENDS_BADLY = ("unsupported", "aborted", "retry", "poisoned", "lost", "partly los
               "mismatched", "without data", "discontinued", "late")
 HARMLESS = ("split and stalled", "stray", "twice")
 READ_FAULTS = ENDS_BADLY + HARMLESS
+WITHOUT_DATA = {"unsupported": CplStatus.UR, "aborted": CplStatus.CA, "retry": CplStatus.CRS,
+                "without data": CplStatus.SC}
 DAMAGED = "damaged"        # data corrupted in memory: not detectable on the bus
 DAMAGED_BITS = 12          # longest burst of damaged bits
 
@@ -28,18 +30,8 @@ class FaultAgent:
     Works with either model of the hard block, and emulates functions of the hard block that the models lack: the
     completion time-out, and discontinued packets.
 
-    Parameters
-    ----------
-    host : Host
-        With its card connected.
-    rng : random.Random
-    choose : callable(int) → str or None
-        Returns the fault of a read of this address: one of :data:`READ_FAULTS`, :data:`DAMAGED`, or None.
-
-    Attributes
-    ----------
-    injected : Counter
-        Number of injected faults, by kind.
+    The card of ``host`` must be connected. ``choose(address)`` returns the fault of a read of this address: one of
+    :data:`READ_FAULTS`, :data:`DAMAGED`, or None. ``injected`` counts the injected faults by kind.
     """
 
     def __init__(self, host, rng, choose):
@@ -52,6 +44,7 @@ class FaultAgent:
     def remove(self):
         """Stop injecting faults."""
         self.host.agent = None
+        self.device.rc_queue.put_nowait = self._deliver
 
     def _on_rc(self, tlp):
         """Mark a completion as discontinued, if selected, and pass it to RC."""
@@ -66,22 +59,13 @@ class FaultAgent:
         if kind is None:
             return False
         self.injected[kind] += 1
-        await getattr(self, "_" + kind.replace(" ", "_"))(tlp)
+        if kind in WITHOUT_DATA:
+            await self._send(Tlp.create_completion_for_tlp(tlp, NOBODY, status=WITHOUT_DATA[kind]))
+        else:
+            await getattr(self, "_" + kind.replace(" ", "_"))(tlp)
         return True
 
     # ------------------------------------------------------------------ each kind
-
-    async def _unsupported(self, tlp):
-        await self._send(Tlp.create_ur_completion_for_tlp(tlp, NOBODY))
-
-    async def _aborted(self, tlp):
-        await self._send(Tlp.create_ca_completion_for_tlp(tlp, NOBODY))
-
-    async def _retry(self, tlp):
-        await self._send(Tlp.create_crs_completion_for_tlp(tlp, NOBODY))
-
-    async def _without_data(self, tlp):
-        await self._send(Tlp.create_completion_for_tlp(tlp, NOBODY, status=CplStatus.SC))
 
     async def _poisoned(self, tlp):
         answer = await self._completions(tlp)
@@ -96,7 +80,8 @@ class FaultAgent:
         answer = usp_model.Tlp_us((await self._completions(tlp))[0])
         await self._time_out(tlp)
         await Timer(self.rng.randint(1, STALL_NS), "ns")
-        self._show(answer, ErrorCode.INVALID_TAG)
+        answer.error_code = ErrorCode.INVALID_TAG
+        self._show(answer)
 
     async def _partly_lost(self, tlp):
         await self._send(*(await self._completions(tlp, RCB_BYTES))[:-1])
@@ -175,37 +160,24 @@ class FaultAgent:
     async def _time_out(self, tlp):
         """Time a read out as the hard block does: report it to the card and release the tag."""
         await Timer(TIMEOUT_NS, "ns")
-        if self.device.active_request[tlp.tag] is None:
-            return
-        self.device.active_request[tlp.tag] = None
-        end = usp_model.Tlp_us(Tlp.create_completion_for_tlp(tlp, NOBODY, status=CplStatus.SC))
-        end.request_completed = True
-        self._show(end, ErrorCode.TIMEOUT)
+        if self.device.active_request[tlp.tag] is not None:
+            self._show(cut_off(self.device, tlp, ErrorCode.TIMEOUT))
 
-    def _show(self, tlp, code):
+    def _show(self, tlp):
         """Put a completion on RC that the hard block generated, or found erroneous."""
-        tlp.error_code = code
         self.device.rx_buf_cplh_fc_count += 1
         self.device.rx_buf_cpld_fc_count += tlp.get_data_credits() + 1
         self._deliver(tlp)
 
 
 class Weather:
-    """Fault window: assigns faults to parts of a host's memory.
+    """Fault window: assigns faults to a fraction ``share`` of a host's memory.
 
-    Parameters
-    ----------
-    rng : random.Random
-    unit_bytes : int
-        Power of two; no read crosses a multiple of it.
-    share : float
-        Fraction of the memory with faults.
-    kinds : sequence of str
+    Each fault is that of ``unit_bytes``, a power of two; no read crosses a multiple of it.
     """
 
-    def __init__(self, rng, unit_bytes, share, kinds=READ_FAULTS):
-        self._rng, self._unit, self._share, self._kinds = rng, unit_bytes, share, kinds
-        self._faults = {}
+    def __init__(self, rng, unit_bytes, share):
+        self._rng, self._unit, self._share, self._faults = rng, unit_bytes, share, {}
 
     def change(self):
         """Choose new faults at new addresses."""
@@ -215,7 +187,7 @@ class Weather:
         """Return the fault of a read of this address, or None."""
         key = address // self._unit
         if key not in self._faults:
-            self._faults[key] = self._rng.choice(self._kinds) if self._rng.random() < self._share else None
+            self._faults[key] = self._rng.choice(READ_FAULTS) if self._rng.random() < self._share else None
         return self._faults[key]
 
     def ends_badly(self, address, length):

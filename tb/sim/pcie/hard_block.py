@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 from cocotb.queue import Queue
 from cocotb.triggers import Event, RisingEdge
-from cocotbext.pcie.core.tlp import TlpAt, TlpAttr, TlpFmt, TlpTc
+from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpAt, TlpAttr, TlpFmt, TlpTc
 from cocotbext.pcie.core.utils import PcieId
 from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice, usp_model
 from cocotbext.pcie.xilinx.us.tlp import Tlp_us, req_type_to_tlp_type
 
 from weft.hdl.contract import abi
 from weft.tb.sim.stream.bus import BEAT_BYTES, Bus, Sink, Source
+from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 
+NOBODY = PcieId(0, 0, 0)
 DWORD_BYTES = 4
 DESCRIPTOR_BYTES = 16          # of a request; the descriptor of a completion has 12
 BEAT_ENABLES = (1 << BEAT_BYTES) - 1
@@ -31,23 +33,30 @@ CQ_ENABLES, CQ_SOP, CQ_EOP, CQ_EOP_LANE, CQ_DISCONTINUE = 16, 1 << 80, 1 << 86, 
 COMPLETION_HEADERS = 128       # capacity of the completion buffer (PG213)
 NONPOSTED_CREDITS = 15         # saturated value: 15 or more
 IO_AND_MEMORY, BUS_MASTER = 0b011, 1 << 2       # bits of cfg_function_status
+BUSES = {"rq_bus": "m_axis_rq", "rc_bus": "s_axis_rc", "cq_bus": "s_axis_cq", "cc_bus": "m_axis_cc"}
 FROM_CARD = ("cfg_flr_done",)
 TO_CARD = ("cfg_max_payload", "cfg_max_read_req", "cfg_function_status", "cfg_interrupt_msix_enable",
            "cfg_interrupt_msix_mask", "cfg_flr_in_process", "pcie_rq_seq_num0", "pcie_rq_seq_num_vld0",
            "pcie_rq_seq_num1", "pcie_rq_seq_num_vld1", "pcie_tfc_nph_av")
 
 
-def configuration(device):
-    """Return the values of the hard block's configuration ports for the first function."""
-    function = device.functions[0]
+def options(vectors, straddle):
+    """Return the parameters of ``UltraScalePlusPcieDevice`` for a card with these settings of ``CardParams``."""
     return {
-        "cfg_max_payload": function.pcie_cap.max_payload_size,
-        "cfg_max_read_req": function.pcie_cap.max_read_request_size,
-        "cfg_function_status": IO_AND_MEMORY | BUS_MASTER * function.bus_master_enable,
-        "cfg_ext_tag_enable": int(function.pcie_cap.extended_tag_field_enable),
-        "cfg_interrupt_msix_enable": int(function.msix_cap.msix_enable),
-        "cfg_interrupt_msix_mask": int(function.msix_cap.msix_function_mask),
-    }
+        "pcie_generation": 3, "pcie_link_width": 16, "user_clk_frequency": 1e9 / CLOCK_PERIOD_NS,
+        "alignment": "dword", "max_payload_size": 1024, "enable_client_tag": True, "enable_extended_tag": True,
+        "pf0_msix_enable": True, "pf0_msix_table_size": vectors - 1,
+        "pf0_msix_table_bir": 0, "pf0_msix_table_offset": abi.MSIX_TABLE_OFFSET,
+        "pf0_msix_pba_bir": 0, "pf0_msix_pba_offset": abi.MSIX_PBA_OFFSET,
+        "rq_straddle": straddle, "rc_4tlp_straddle": straddle}
+
+
+def cut_off(device, request, code):
+    """Release the tag of a read and return the completion with which the hard block reports an error of it."""
+    device.active_request[request.tag] = None
+    end = usp_model.Tlp_us(Tlp.create_completion_for_tlp(request, NOBODY, status=CplStatus.SC))
+    end.error_code, end.request_completed = code, True
+    return end
 
 
 @dataclass
@@ -64,17 +73,12 @@ class _Packet:
 
 
 class _PacketSink(Sink):
-    """Sink of RQ or CC: receives packets beat by beat.
+    """Sink of RQ or CC: receives packets beat by beat; beyond ``queue_occupancy_limit_frames``, the card must wait.
 
     Inside a packet, ``tvalid`` must be high in every cycle: otherwise the hard block nullifies the packet (PG213).
-
-    Attributes
-    ----------
-    queue_occupancy_limit_frames : int
-        With more queued packets, the card must wait.
     """
 
-    discontinue = None
+    _discontinue = RQ_DISCONTINUE
 
     def __init__(self, bus, *_, **__):
         super().__init__(bus)
@@ -95,17 +99,20 @@ class _PacketSink(Sink):
         if not self._content:
             self._user = user
         self._content += content[:DWORD_BYTES * keep.bit_count()]
-        self._broken = self._broken or bool(user & self.discontinue)
+        self._broken = self._broken or bool(user & self._discontinue)
         if last:
-            self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._broken))
-            self._content, self._broken = bytearray(), False
+            self._end()
+
+    def _end(self):
+        self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._broken))
+        self._content, self._broken = bytearray(), False
 
 
-class _RqSink(_PacketSink):
-    discontinue = RQ_DISCONTINUE
+class _CcSink(_PacketSink):
+    _discontinue = CC_DISCONTINUE
 
 
-class _StraddledRqSink(_RqSink):
+class _StraddledRqSink(_PacketSink):
     """Sink of RQ with straddle: a packet begins in byte 0, or in byte 32 after the end of another packet."""
 
     def take(self, bits):
@@ -113,7 +120,7 @@ class _StraddledRqSink(_RqSink):
         begins = [(user >> RQ_SOP_SLOT + 2 * k & 3, user >> 4 * k & 0xF | (user >> 8 + 4 * k & 0xF) << 8
                    | (user >> RQ_SEQUENCE + 6 * k & 0x3F) << RQ_SEQUENCE) for k in range(2) if user & RQ_SOP << k]
         ends = [user >> RQ_EOP_LANE + 4 * k & 0xF for k in range(2) if user & RQ_EOP << k]
-        self._broken = self._broken or bool(user & self.discontinue)
+        self._broken = self._broken or bool(user & self._discontinue)
         while self._content or begins:
             start = 0
             if not self._content:
@@ -124,21 +131,13 @@ class _StraddledRqSink(_RqSink):
                 assert not begins, f"{self.bus._name}: a packet begins inside another"
                 return
             del ends[0]
-            self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._broken))
-            self._content, self._broken = bytearray(), False
-
-
-class _CcSink(_PacketSink):
-    discontinue = CC_DISCONTINUE
+            self._end()
 
 
 class _PacketSource(Source):
     """Source of RC or CQ: sends packets, each ``(content, user of each beat)``, one after the other.
 
-    Attributes
-    ----------
-    queue_occupancy_limit_frames : int
-        With more queued packets, :meth:`send` waits.
+    With more than ``queue_occupancy_limit_frames`` queued packets, :meth:`send` waits.
     """
 
     def __init__(self, bus, *_, **__):
@@ -312,33 +311,17 @@ class HardBlock(UltraScalePlusPcieDevice):
     cards. This class does the same work only when there is any. Its four streams are sources and sinks of
     :mod:`weft.tb.sim.stream.bus`.
 
-    Parameters
-    ----------
-    dut
-        The top module.
-    prefix : str
-        Prefix of the card's ports, for example ``"a_"``.
-    ticker : Ticker
-        Ticker of the clock, which the bench drives.
-    vectors : int
-        MSI-X vectors of the card.
-    straddle : bool
-        As in the card's ``CardParams.straddle``.
+    The card's ports in ``dut`` begin with ``prefix``. The bench drives the clock of ``ticker``. ``vectors`` and
+    ``straddle`` are ``msix_vectors`` and ``straddle`` of the card's ``CardParams``.
     """
 
     def __init__(self, dut, prefix, ticker, vectors, *, straddle=False):
         usp_model.Clock, usp_model.Tlp_us = _BenchClock, _StraddledTlp if straddle else _Tlp
-        usp_model.RqSink, usp_model.CcSink = _StraddledRqSink if straddle else _RqSink, _CcSink
+        usp_model.RqSink, usp_model.CcSink = _StraddledRqSink if straddle else _PacketSink, _CcSink
         usp_model.RcSource, usp_model.CqSource = _StraddledSource if straddle else _PacketSource, _PacketSource
         super().__init__(
-            pcie_generation=3, pcie_link_width=16, user_clk_frequency=250e6, alignment="dword", pf_count=1,
-            max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
-            pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
-            pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
-            pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
-            rq_straddle=straddle, rc_4tlp_straddle=straddle,
-            user_clk=ticker.clk, **{f"{name[-2:]}_bus": Bus(dut, f"{prefix}{name}", ticker)
-                                    for name in ("m_axis_rq", "s_axis_rc", "s_axis_cq", "m_axis_cc")},
+            **options(vectors, straddle), user_clk=ticker.clk,
+            **{name: Bus(dut, f"{prefix}{stream}", ticker) for name, stream in BUSES.items()},
             **{name: getattr(dut, f"{prefix}{name}") for name in (*FROM_CARD, *TO_CARD)})
         self.rx_buf_cplh_fc_limit = COMPLETION_HEADERS
         if straddle:
@@ -358,21 +341,26 @@ class HardBlock(UltraScalePlusPcieDevice):
             while True:
                 yield rng.random() < chance
 
-        for number, end in enumerate((self.rq_sink, self.rc_source, self.cq_source, self.cc_sink)):
+        for number, end in enumerate(self._streams()):
             end.pause_by(pauses(random.Random(f"{rng.random()}/{number}")))
 
     def stall_no_more(self):
         """Stop the random pauses."""
-        for end in (self.rq_sink, self.rc_source, self.cq_source, self.cc_sink):
+        for end in self._streams():
             end.pause_by(None)
 
-    def configured(self):
-        """Drive the card's configuration ports with the values that the host configured."""
-        for name, level in configuration(self).items():
-            getattr(self, name).value = level
+    def _streams(self):
+        return self.rq_sink, self.rc_source, self.cq_source, self.cc_sink
 
-    async def _run_reset(self):
-        pass  # there is no such pin
+    def configured(self):
+        """Drive the card's configuration ports with the values that the host configured for the first function."""
+        function = self.functions[0]
+        self.cfg_max_payload.value = function.pcie_cap.max_payload_size
+        self.cfg_max_read_req.value = function.pcie_cap.max_read_request_size
+        self.cfg_function_status.value = IO_AND_MEMORY | BUS_MASTER * function.bus_master_enable
+        self.cfg_ext_tag_enable.value = int(function.pcie_cap.extended_tag_field_enable)
+        self.cfg_interrupt_msix_enable.value = int(function.msix_cap.msix_enable)
+        self.cfg_interrupt_msix_mask.value = int(function.msix_cap.msix_function_mask)
 
     async def _run_cq_logic(self):
         edge = RisingEdge(self.user_clk)
@@ -391,14 +379,9 @@ class HardBlock(UltraScalePlusPcieDevice):
                 await edge
                 valid.value = 0
 
-    async def _run_tx_fc_logic(self):
-        pass  # credits are set once: the model's link always has some
+    async def _nothing(self):
+        pass
 
-    async def _run_cfg_status_logic(self):
-        pass  # done by configured()
-
-    async def _run_cfg_ctrl_logic(self):
-        pass  # there are no such pins
-
-    async def _run_cfg_int_logic(self):
-        pass  # MSI-X uses the requester interface
+    # The card has no such pins; credits are set once, since the model's link always has some; configured() drives the
+    # configuration; MSI-X uses the requester interface.
+    _run_reset = _run_cfg_ctrl_logic = _run_tx_fc_logic = _run_cfg_status_logic = _run_cfg_int_logic = _nothing

@@ -61,15 +61,10 @@ class _Watch(logging.Handler):
 class Host(RootComplex):
     """Root complex with memory and a card. It works with either model of the hard block.
 
-    Parameters
-    ----------
-    config : HostConfig
-    rng : random.Random
-        Source of memory addresses and latency variation.
+    ``rng`` is the source of memory addresses and latency variation.
 
     Attributes
     ----------
-    memory : HostMemory
     function : PciDevice
         The enumerated card, after :meth:`start`.
     bar : Window
@@ -99,8 +94,7 @@ class Host(RootComplex):
         self.split_on_all_rcb = self.config.split_completions
         self.memory = HostMemory(self, self.rng)
         self.device = self.function = self.bar = None
-        self.reading, self.overtaken, self.agent, self.unplugged = [], 0, None, Event()
-        self.reads = 0
+        self.reading, self.reads, self.overtaken, self.agent, self.unplugged = [], 0, 0, None, Event()
 
     async def handle_mem_read_tlp(self, tlp):
         # Only this read waits: a delay of the port would hold credits back, and a delay inside a memory region would
@@ -138,10 +132,9 @@ class Host(RootComplex):
 
     async def start(self, vectors=0):
         """Enumerate the card, enable it as bus master and program ``vectors`` MSI-X vectors."""
-        device = self.device
         self.log.setLevel(logging.ERROR)  # scanning absent devices warns
         await self.enumerate(timeout=ENUMERATE_TIMEOUT_NS)
-        function = self.function = self.find_device(device.functions[0].pcie_id)
+        function = self.function = self.find_device(self.device.functions[0].pcie_id)
         assert function is not None, "the card was not found on the bus"
         await function.enable_device()
         await function.set_master()
@@ -150,6 +143,6 @@ class Host(RootComplex):
             granted = await function.alloc_irq_vectors(1, vectors)
             assert granted == vectors, f"{granted} MSI-X vectors granted, {vectors} wanted"
         self.bar = function.bar_window[0]
-        for logger in (self.log, device.log):
+        for logger in (self.log, self.device.log):
             logger.setLevel(logging.WARNING)
             logger.addHandler(_Watch(self))

@@ -1,12 +1,10 @@
 """Outages that a host causes to a working card: function-level reset, loss of bus mastering, hot reset, removal."""
 
 from cocotb.triggers import RisingEdge, Timer
-from cocotbext.pcie.core.tlp import CplStatus, Tlp
-from cocotbext.pcie.core.utils import PcieId
-from cocotbext.pcie.xilinx.us import usp_model
 from cocotbext.pcie.xilinx.us.tlp import ErrorCode
 
 from weft.hdl.contract import abi
+from weft.tb.sim.pcie.hard_block import cut_off
 
 ENTRY_DWORDS = 4
 PATIENCE_CYCLES, AFTER_EDGE_PS = 50_000, 500
@@ -24,53 +22,37 @@ async def reset_function(host, table=None):
     The hard block ends the function's outstanding reads with an error and sends none of its requests; the card signals
     the end of its reset. Then the host restores bus mastering and the MSI-X table.
 
-    Parameters
-    ----------
-    table : list, optional
-        Result of :func:`msix_table`. By default it is read first, which takes time in which outstanding requests may
-        complete.
-
-    Returns
-    -------
-    int
-        Number of reads that were aborted.
+    ``table`` is a result of :func:`msix_table`. By default it is read first, which takes time in which outstanding
+    requests may complete. Return the number of aborted reads.
     """
     host.strict = False              # late completions from memory belong to no request
     block = host.device
-    function, clk = block.functions[0], RisingEdge(block.user_clk)
     table = table or await msix_table(host)
-    function.bus_master_enable = False
-    block.configured()
+    _may_be_master(block, False)
     block.cfg_flr_in_process.value = 1
-    cut_off = [request for request in block.active_request if request is not None]
-    for request in cut_off:
-        block.active_request[request.tag] = None
-        end = usp_model.Tlp_us(Tlp.create_completion_for_tlp(request, PcieId(0, 0, 0), status=CplStatus.SC))
-        end.error_code, end.request_completed = ErrorCode.FLR, True
-        block.rc_queue.put_nowait(end)
+    requests = [request for request in block.active_request if request is not None]
+    for request in requests:
+        block.rc_queue.put_nowait(cut_off(block, request, ErrorCode.FLR))
     for _ in range(PATIENCE_CYCLES):
-        await clk
+        await RisingEdge(block.user_clk)
         if int(block.cfg_flr_done.value) & 1:
             break
     else:
         raise AssertionError("the card does not report the reset of its function")
     block.cfg_flr_in_process.value = 0
-    function.bus_master_enable = True
-    block.configured()
-    for place, word in table:
-        await host.bar.write_dword(place, word)
-    return len(cut_off)
+    await _restore(host, table)
+    return len(requests)
 
 
 async def clear_bus_master(env, side):
     """Disable bus mastering of a side's card; outstanding reads still get their completions."""
     env.host(side).strict = False        # the hard block's contents are dropped with a warning
-    _may_be_master(env.sides[side], False)
+    _may_be_master(env.host(side).device, False)
 
 
 async def set_bus_master(env, side):
     """Enable bus mastering of a side's card."""
-    _may_be_master(env.sides[side], True)
+    _may_be_master(env.host(side).device, True)
 
 
 async def pull_out(env, side):
@@ -97,25 +79,29 @@ async def hot_reset(env, side, down_ns):
     else:
         raise AssertionError("the card never comes to the end of a packet")
     reset.value = 1
-    _may_be_master(end, False)
+    _may_be_master(block, False)
     block.active_request[:] = [None] * len(block.active_request)
     await Timer(down_ns, "ns")
     reset.value = 0
     await clk
     host.unplugged.clear()
-    _may_be_master(end, True)
+    await _restore(host, table)
+
+
+def _may_be_master(block, allowed):
+    block.functions[0].bus_master_enable = allowed
+    block.configured()
+
+
+async def _restore(host, table):
+    _may_be_master(host.device, True)
     for place, word in table:
         await host.bar.write_dword(place, word)
 
 
-def _may_be_master(end, allowed):
-    end.hard_block.functions[0].bus_master_enable = allowed
-    end.hard_block.configured()
-
-
 def _inside_a_packet(end):
     """Return whether a packet is on one of the card's streams, or is about to be."""
-    block, mac = end.hard_block, end.mac_tx.stream
+    block, mac = end.hard_block, end.mac_tx
     return any(int(sink.bus.tvalid.value) for sink in (block.rq_sink, block.cc_sink, mac)) or bool(
         block.rq_sink._content or block.cc_sink._content or not block.rc_source.idle() or block.rc_source._valid
         or not block.cq_source.idle() or block.cq_source._valid or not block.rc_queue.empty()

@@ -13,21 +13,12 @@ ALIKE = ("tx_packets", "tx_retransmissions", "rx_packets", "holes")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Scenario with the results of all back ends that ran it.
-
-    Attributes
-    ----------
-    scenario : Scenario
-    gateware, model : dict
-        Results as :func:`~weft.tb.sim.scenario.play.play` returns them.
-    functional : dict or None
-        Result of functional cards, which take no time: only its counters are compared.
-    """
+    """Scenario with the results of :func:`~weft.tb.sim.scenario.play.play` of all back ends that ran it."""
 
     scenario: object
     gateware: dict
     model: dict
-    functional: dict | None = None
+    functional: dict | None = None      # functional cards take no time: only counters are compared
 
     @property
     def time_error(self):

@@ -24,16 +24,7 @@ ALWAYS_OUT = {"phase", "va"}
 class Recorder:
     """Recorder of the entries written to the META_REPORT ring of a host.
 
-    Parameters
-    ----------
-    memory
-        Memory with ``dma_taps``.
-    context : Context
-
-    Attributes
-    ----------
-    sequences : dict
-        Maps ``"<qp> <source>"`` to the list of reports: one sequence for each QP and each reporting block.
+    ``sequences`` maps ``"<qp> <source>"`` to the list of reports: one sequence for each QP and each reporting block.
     """
 
     def __init__(self, memory, context):

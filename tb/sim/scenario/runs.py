@@ -12,6 +12,7 @@ from weft.model.card.host import TimedDevice, WatchedMemory
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.sim.pair.loop_pair import LoopPair, complete
 from weft.tb.sim.pair.two_cards import run_cards, two_cards_text
 from weft.tb.sim.scenario.play import play
@@ -69,8 +70,5 @@ class Gateware:
         found = self.kept(scenario)
         if found is None:
             found = run_cards(preset("test"), CASES, scenario.as_dict(), seed=scenario.seed, timeout_s=TIMEOUT_S)
-            KEPT.mkdir(parents=True, exist_ok=True)
-            fresh = self._file(scenario).with_suffix(".fresh")
-            fresh.write_text(json.dumps(found))
-            fresh.replace(self._file(scenario))
+            write_whole(self._file(scenario), json.dumps(found))
         return found

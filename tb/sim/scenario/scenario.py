@@ -1,5 +1,6 @@
 """Scenarios of the calibration."""
 
+import itertools
 import random
 from dataclasses import asdict, dataclass
 from typing import Annotated
@@ -71,25 +72,16 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario(Conditions):
-    """Conditions with a name.
-
-    Attributes
-    ----------
-    name : str
-    judges : bool
-        Its errors count in the verdict. The other scenarios served to choose the model's constants.
-    """
+    """Conditions with a name."""
 
     name: str
-    judges: bool = True
+    judges: bool = True      # its errors count in the verdict; the others served to choose the model's constants
 
 
 def _grid(prefix, judges, **axes):
     """Yield scenarios over the product of all axes."""
-    found = [{}]
-    for name, values in axes.items():
-        found = [{**point, name: value} for point in found for value in values]
-    for point in found:
+    for values in itertools.product(*axes.values()):
+        point = dict(zip(axes, values, strict=True))
         words = "-".join(f"{name}{value:g}" if not isinstance(value, bool) else name
                          for name, value in point.items() if value is not False and len(axes[name]) > 1)
         yield Scenario(name=f"{prefix}-{words}" if words else prefix, judges=judges, **point)
@@ -153,13 +145,7 @@ ALL = FIT + JUDGE
 class Losses:
     """Selection of the lost packets by PSN and number of transmissions, not by their order on the link.
 
-    Therefore both sides of a comparison lose the same packets, whatever else differs.
-
-    Parameters
-    ----------
-    scenario : Conditions
-    side : str
-        The sender.
+    Therefore both sides of a comparison lose the same packets, whatever else differs. ``side`` is that of the sender.
     """
 
     def __init__(self, scenario, side):

@@ -1,7 +1,5 @@
 """Cocotb test that runs a scenario on the gateware."""
 
-from functools import partial
-
 import cocotb
 
 from weft.hdl.contract.params import preset
@@ -19,7 +17,7 @@ class _FarDevice(CardDevice):
 
     def __init__(self, host):
         super().__init__(host)
-        host.memory.allocate = partial(host.memory.allocate, areas=(HIGH,))
+        host.memory.areas = (HIGH,)
 
 
 @cocotb.test()

@@ -1,9 +1,10 @@
 """Programs of a scenario as blocking functions: each side sends, receives, or both."""
 
-from weft.driver.application.file_transfer import Endpoint, TransferError, shares
+from weft.driver.application.file_transfer import Endpoint, TransferError, post_receives, shares
 from weft.driver.terms.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
-from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.driver.verbs.wr import SGE, SendWR
 from weft.tb.sim.pair.settings import SERVICE_NS, SILENCE_NS
+from weft.tb.sim.pair.sides import PEER
 
 WINDOW = 16
 
@@ -11,15 +12,7 @@ WINDOW = 16
 class Traffic:
     """Endpoints and programs of both sides.
 
-    Parameters
-    ----------
-    scenario : Scenario
-    contexts : dict of side
-
-    Attributes
-    ----------
-    nanoseconds : dict of side
-        Time from the start to the last acknowledgement, for sides that send.
+    ``nanoseconds`` of each sending side is the time from the start to the last acknowledgement.
     """
 
     def __init__(self, scenario, contexts):
@@ -49,7 +42,7 @@ class Traffic:
 
     def run(self, side):
         """Run the program of a side."""
-        endpoint, peer = self.endpoints[side], self.endpoints["b" if side == "a" else "a"]
+        endpoint, peer = self.endpoints[side], self.endpoints[PEER[side]]
         receives = self.scenario.qps if self._senders != (side,) else 0
         start = endpoint.context.device.now_ns()
         todo = self._messages(endpoint, peer.offer, side) if side in self._senders else {}
@@ -86,8 +79,7 @@ class Traffic:
 
     def post_receives(self, side):
         """Post one receive per QP for the final immediate."""
-        for qp in self.endpoints[side].qps:
-            qp.post_recv(RecvWR(wr_id=qp.qp_num))
+        post_receives(self.endpoints[side])
 
     def _messages(self, endpoint, offer, side):
         """Return an iterator over the requests of each QP."""
@@ -111,9 +103,5 @@ class Traffic:
 
     def problems(self):
         """Return a sentence for each side whose data did not arrive."""
-        found = []
-        for side in self._senders:
-            peer = "b" if side == "a" else "a"
-            if self.endpoints[peer].mr.read(self.scenario.bytes, self._offset(side)) != self._data(side):
-                found.append(f"what {side} sent is not what {peer} has")
-        return found
+        return [f"what {side} sent is not what {PEER[side]} has" for side in self._senders
+                if self.endpoints[PEER[side]].mr.read(self.scenario.bytes, self._offset(side)) != self._data(side)]

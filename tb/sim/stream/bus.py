@@ -15,15 +15,7 @@ BEAT_BYTES = DATA_BITS // 8
 
 
 class Bus:
-    """Handles of one stream of module ``two_cards``, and the bit positions of the fields of its beat.
-
-    Parameters
-    ----------
-    dut
-    prefix : str
-        For example ``"a_m_axis_rq"``.
-    ticker : Ticker
-    """
+    """Handles of one stream of module ``two_cards``, such as ``a_m_axis_rq``, and positions of its beat's fields."""
 
     def __init__(self, dut, prefix, ticker):
         self.ticker, self._entity, self._name = ticker, dut, prefix      # cocotbext-* use the names in their logs
@@ -48,12 +40,7 @@ class Bus:
 
 
 class End:
-    """Base class of sources and sinks: random pauses.
-
-    Parameters
-    ----------
-    bus : Bus
-    """
+    """Base class of sources and sinks: random pauses."""
 
     def __init__(self, bus):
         self.bus, self.ticker = bus, bus.ticker
@@ -65,7 +52,6 @@ class End:
         self.ticker.wake(self._edge)      # and never sleep again: a pause may come in any cycle
 
     def _draw(self):
-        """Return whether this cycle is a pause."""
         paused = self._paused
         if self._pauses is not None:
             self._paused = next(self._pauses)

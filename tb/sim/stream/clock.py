@@ -5,7 +5,6 @@ import json
 import os
 from pathlib import Path
 
-import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, Timer
 
@@ -17,10 +16,10 @@ def ports():
     return {name: tuple(port) for name, port in json.loads(Path(os.environ["WEFT_PORTS"]).read_text()).items()}
 
 
-def _quiet_inputs(dut, known):
+def quiet_inputs(dut):
     """Set every input to zero."""
     gc.freeze()     # existing objects are permanent: scanning them for garbage took a tenth of a run
-    for name, (way, _) in known.items():
+    for name, (way, _) in ports().items():
         if way == "input":
             getattr(dut, name).value = 0
 
@@ -34,19 +33,13 @@ def phase_ps(rng, period_ps, *, odd):
     return 2 * rng.randrange(1, period_ps // 2) + odd
 
 
-async def start_clocks(dut, clocks, resets, reset_cycles=40):
-    """Start asynchronous clocks and apply reset; compare :func:`start_clock`.
+async def start_clocks(dut, clocks, resets):
+    """Start asynchronous clocks and hold the ports ``resets`` high for 40 cycles of the slowest one.
 
+    ``clocks`` is ``{port: (period, phase)}``, both in picoseconds; periods are even, phases come from :func:`phase_ps`.
     The inputs get a value before the first edge, because toggles without a reset would stay unknown.
-
-    Parameters
-    ----------
-    clocks : dict
-        ``{port: (period, phase)}``, both in picoseconds; periods are even, phases come from :func:`phase_ps`.
-    resets : tuple of str
-        Ports that are high for ``reset_cycles`` cycles of the slowest clock.
     """
-    _quiet_inputs(dut, ports())
+    quiet_inputs(dut)
     for name in resets:
         getattr(dut, name).value = 1
     passed = 0
@@ -55,29 +48,27 @@ async def start_clocks(dut, clocks, resets, reset_cycles=40):
             await Timer(phase - passed, "ps")
         Clock(getattr(dut, name), period, unit="ps").start()
         passed = phase
-    await ClockCycles(getattr(dut, max(clocks, key=lambda name: clocks[name][0])), reset_cycles)
+    await ClockCycles(getattr(dut, max(clocks, key=lambda name: clocks[name][0])), 40)
     for name in resets:
         getattr(dut, name).value = 0
 
 
-async def start_clock(dut, period_ns=CLOCK_PERIOD_NS, reset_cycles=4):
-    """Set every input to zero, start the clock on ``dut.clk`` and hold ``dut.rst`` for ``reset_cycles`` cycles.
+async def start_clock(dut):
+    """Set every input to zero, start the clock on ``dut.clk`` and hold ``dut.rst`` for four cycles; return its task.
 
     Returns just after a rising edge with the reset released. A component without registers has no clock: then only
     the inputs are set.
     """
+    quiet_inputs(dut)
     known = ports()
-    _quiet_inputs(dut, known)
     if "clk" not in known:
-        await Timer(period_ns, "ns")
+        await Timer(CLOCK_PERIOD_NS, "ns")
         return None
     if "rst" in known:
         dut.rst.value = 1
-    clock = Clock(dut.clk, period_ns, unit="ns")
-    task = clock.start()
-    await ClockCycles(dut.clk, reset_cycles)
+    task = Clock(dut.clk, CLOCK_PERIOD_NS, unit="ns").start()
+    await ClockCycles(dut.clk, 4)
     if "rst" in known:
         dut.rst.value = 0
         await ClockCycles(dut.clk, 1)
-    cocotb.log.debug("clock of %d ns started", period_ns)
     return task

@@ -51,12 +51,8 @@ class _End:
 class StreamSource(_End):
     """Source of values for the stream input ``prefix`` of ``dut``.
 
-    Parameters
-    ----------
-    pause : float
-        Probability per cycle of holding back the next value; may be changed at any time. An offered value stays.
-    rng : random.Random, optional
-        Source of the pauses, and of the random payload while ``valid`` is low.
+    In each cycle it holds the next value back with probability ``pause``, which may be changed at any time. An offered
+    value stays; while ``valid`` is low, the payload is random.
 
     Attributes
     ----------
@@ -117,14 +113,8 @@ class StreamSource(_End):
 class StreamSink(_End):
     """Sink of values from the stream output ``prefix`` of ``dut``.
 
-    Fails the test if an offered value is withdrawn or changed before it is taken.
-
-    Parameters
-    ----------
-    pause : float
-        Probability per cycle of ``ready`` being low; may be changed at any time.
-    rng : random.Random, optional
-        Source of the pauses.
+    ``ready`` is low with probability ``pause`` per cycle, which may be changed at any time. Fails the test if an
+    offered value is withdrawn or changed before it is taken.
 
     Attributes
     ----------

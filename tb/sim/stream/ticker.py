@@ -13,11 +13,7 @@ class Ticker:
     """Caller of registered functions at each rising edge of a clock while they are awake.
 
     A separate task for each function would cost several times as much. There is no callback while all of them sleep.
-
-    Attributes
-    ----------
-    now_ps : int
-        Time of the edge, during the calls.
+    During the calls, ``now_ps`` is the time of the edge.
     """
 
     def __init__(self, clk):

@@ -18,9 +18,18 @@ SINCE = {"synth_lut_adamap_basic": f"; half of the {ADAMAP_LUT:,} that it took b
 
 
 def rows(found):
-    """Return the rows for a result of :func:`weft.tb.sim.synth.synth.run`."""
-    return [Row(name, unit, value, at_most=BARS.get(name), conditions=CONDITIONS + SINCE.get(name, ""))
-            for name, (value, unit) in synth.figures(found).items()]
+    """Return the rows for which a result of :func:`weft.tb.sim.synth.synth.run` is complete."""
+    values = []
+    if found.keys() >= set(PRESETS):
+        values.append(("synth_worst_path_ns", "ns", max(
+            paths[0]["ns"] for name in PRESETS for paths in found[name].paths.values() if paths)))
+    if "full" in found:
+        card = found["full"].blocks[""]
+        values += [("synth_bram36_full", "block RAMs", card["bram36"] + card["bram18"] / 2),
+                   ("synth_uram_full", "UltraRAMs", card["uram"])]
+    if "basic" in found and "adamap" in found["basic"].blocks:
+        values.append(("synth_lut_adamap_basic", "LUT", found["basic"].blocks["adamap"]["lut"]))
+    return [Row(*each, at_most=BARS.get(each[0]), conditions=CONDITIONS + SINCE.get(each[0], "")) for each in values]
 
 
 def placed_rows(placed):

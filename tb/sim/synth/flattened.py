@@ -51,7 +51,7 @@ def measure(form, top, modules):
 
     Raises
     ------
-    mapped.SynthesisFailed
+    SynthesisFailed
     """
     apart, text = boundaries(form, top, modules), "\n".join(modules[name] for name in sorted(modules))
     way = f"{mapped.command(text)} -flatten".replace("-top holder", f"-top \\{top}")

@@ -38,13 +38,7 @@ def built_clean(where):
 
 
 def yosys(path, script):
-    """Run a Yosys script in the folder of the Verilog file ``path`` and return its output.
-
-    Raises
-    ------
-    LintFailed
-        With the end of the output.
-    """
+    """Run a Yosys script in the folder of the Verilog file ``path``; return its output or raise :class:`LintFailed`."""
     yosys_tool.version()
     status, said = process.output_of(yosys_tool.yosys(script), cwd=Path(path).parent)
     if status:

@@ -21,9 +21,8 @@ import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from weft.tb.sim.flow import process
-from weft.tb.sim.flow.failure import Failure
 from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.sim.synth import yosys
 from weft.tb.sim.synth.path import LUT_NS, MUX_NS
 
@@ -62,10 +61,6 @@ def luts():
             text.append(f"(* abc9_lut={area} *) module {name}(output O, input {ports}); parameter INIT = 0;"
                         f" specify{paths} endspecify endmodule\n")
     return "".join(text)
-
-
-class SynthesisFailed(Failure):
-    """Yosys ended early. The message has the end of its output."""
 
 
 def modules_of(text):
@@ -135,19 +130,10 @@ def digest(module, modules):
 
 
 def map_modules(groups, finished=lambda group, modules, seconds: None):
-    """Map the modules that are not cached, two groups at a time.
+    """Map the modules that are not cached, two groups at a time; return ``{module: digest}`` for :func:`netlist`.
 
-    Parameters
-    ----------
-    groups : dict
-        ``{group: {module: Verilog}}``: a module finds the ports of its sub-blocks in any group.
-    finished : callable(group, modules, seconds), optional
-        Called after each group with the number of mapped modules and the CPU time.
-
-    Returns
-    -------
-    dict
-        ``{module: digest}``, from which :func:`netlist` loads the netlist.
+    ``groups`` is ``{group: {module: Verilog}}``: a module finds the ports of its sub-blocks in any group. ``finished``
+    is called after each group with the number of mapped modules and the CPU time.
 
     Raises
     ------
@@ -158,12 +144,12 @@ def map_modules(groups, finished=lambda group, modules, seconds: None):
 
     def work(group):
         with locked(BUILD_ROOT / ".locks" / f"synth-{group}"):
-            missing, seen = [], set()
+            missing = {}
             for name in groups[group]:
-                if digests[name] not in seen and not _file(digests[name]).exists():
-                    missing.append(name)
-                    seen.add(digests[name])
-            seconds = sum(_map(group, part, everything, digests) for part in _parts(missing, everything))
+                if not _file(digests[name]).exists():
+                    missing.setdefault(digests[name], name)
+            parts = _parts(list(missing.values()), everything)
+            seconds = sum(_map(group, part, everything, digests) for part in parts)
         finished(group, len(missing), seconds)
 
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -219,8 +205,7 @@ def _map(group, missing, modules, digests):
         kept, file = record(name, found[name], modules), _file(digests[name])
         counts = Counter(kind for kind, _ in kept["cells"])
         file.with_suffix(".cells").write_text(json.dumps([counts, seconds * len(modules[name]) / whole]))
-        file.with_suffix(".part").write_text(json.dumps(kept, separators=(",", ":")))
-        file.with_suffix(".part").rename(file)
+        write_whole(file, json.dumps(kept, separators=(",", ":")))
     return seconds
 
 
@@ -228,18 +213,14 @@ def synthesize(name, text, way, where, keep=""):
     """Map the Verilog of design ``name`` in folder ``where``.
 
     ``way`` is the command of :func:`command`; ``keep`` runs before it. Return the modules as in Yosys' ``write_json``,
-    and the CPU seconds. Raise :class:`SynthesisFailed` if Yosys fails.
+    and the CPU seconds. Raise ``SynthesisFailed`` if Yosys fails.
     """
     where.mkdir(parents=True, exist_ok=True)
     (where / "design.v").write_text(text)
     (where / "luts.v").write_text(luts())
-    script = (f"read_verilog design.v; {keep}{way} -run begin:map_luts; read_verilog -overwrite -lib -specify luts.v; "
-              f"scratchpad -set synth_xilinx.abc9.W 0; {way} -run map_luts:; write_json netlist.json")
-    with open(where / "yosys.log", "wb") as log:
-        status = process.run(yosys.yosys(script, "spent"), cwd=where, out=log)
-    if status:
-        raise SynthesisFailed(f"{name}: Yosys ended with status {status} and its output ends with\n"
-                              + (where / "yosys.log").read_text(errors="replace")[-2000:])
+    yosys.run(f"read_verilog design.v; {keep}{way} -run begin:map_luts; read_verilog -overwrite -lib -specify luts.v; "
+              f"scratchpad -set synth_xilinx.abc9.W 0; {way} -run map_luts:; write_json netlist.json",
+              where, name, "spent")
     found = json.loads((where / "netlist.json").read_text())["modules"]
     (where / "netlist.json").unlink()                       # tens of megabytes
     return found, float((where / "spent").read_text())
@@ -254,7 +235,7 @@ def record(name, module, modules):
             blocks.append([instance, "@" + kind.removeprefix(name), cell["connections"]])
         elif kind != "$scopeinfo":
             if kind.startswith("$"):
-                raise SynthesisFailed(f"{name}: the library has nothing for {kind}")
+                raise yosys.SynthesisFailed(f"{name}: the library has nothing for {kind}")
             cells.append([kind, cell["connections"]])
             outputs.setdefault(kind, [pin for pin, way in cell["port_directions"].items() if way == "output"])
     return {"cells": cells, "blocks": blocks, "outputs": outputs,

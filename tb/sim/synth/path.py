@@ -11,7 +11,7 @@ placed: the estimate serves to compare two netlists, not to predict a frequency.
 import itertools
 import re
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 LUT_NS, MUX_NS, CARRY_BIT_NS, BLOCK_RAM_NS = 0.30, 0.12, 0.02, 0.90
 CONSTANTS = (f"{LUT_NS:.2f} ns a LUT with its route, {MUX_NS:.2f} a MUXF, {CARRY_BIT_NS:.2f} a bit of carry, "
@@ -29,27 +29,15 @@ _DISTRIBUTED = re.compile(r"RAM\d+")
 class Path:
     """Longest path.
 
-    Attributes
-    ----------
-    ns : float
-    levels : int
-        LUTs on the path.
-    start, end : str
-        Names of the nets that the register or memory drives there, or of a port. An end without a name is named after
-        the nearest named net on the path.
-    via : tuple of (str, float)
-        Named nets from first to last, each with its arrival time in ns.
+    ``start`` and ``end`` are names of the nets that the register or memory drives there, or of a port. An end without a
+    name is named after the nearest named net on the path.
     """
 
     ns: float
-    levels: int
+    levels: int          # LUTs on the path
     start: str
     end: str
-    via: tuple = ()
-
-    def as_dict(self):
-        """Return the path as a dict for JSON."""
-        return asdict(self) | {"via": [list(step) for step in self.via]}
+    via: tuple = ()      # (named net, arrival time in ns) from first to last
 
 
 @dataclass
@@ -111,10 +99,7 @@ def linked(top, netlist):
 def worst_paths(flat, most=1):
     """Return the longest paths, worst first, one per kind: paths whose ends differ only in numbers are of one kind.
 
-    Raises
-    ------
-    ValueError
-        If there is a combinational loop.
+    Raise ``ValueError`` if there is a combinational loop.
     """
     arcs, starts, ends = _timing(flat)
     arrival, before = _arrivals(arcs, starts)

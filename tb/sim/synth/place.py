@@ -13,6 +13,7 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from weft.tb.sim.flow.build import tail
 from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
 from weft.tb.sim.synth import mapped, nexus, yosys
 
@@ -29,14 +30,9 @@ CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, best of {len(TRIE
 
 
 def chosen(blocks, rooms):
-    """Return the blocks to place: subsystems, or for a subsystem that is too large, its sub-blocks that are not.
+    """Return the blocks to place: the subsystems ``rooms``, or for one that is too large, its sub-blocks that are not.
 
-    Parameters
-    ----------
-    blocks : dict
-        ``{block: {kind: cells}}`` of :func:`weft.tb.sim.synth.synth.blocks_of`.
-    rooms : list of str
-        Names of the subsystems.
+    ``blocks`` is ``{block: {kind: cells}}`` of :func:`weft.tb.sim.synth.synth.blocks_of`.
     """
     def parts(block):
         counts = blocks[block]
@@ -52,11 +48,7 @@ def chosen(blocks, rooms):
 def place(modules, tops, finished=lambda top, placed: None):
     """Place each module of ``tops`` with everything below it, two at a time; the first one is the reference.
 
-    Parameters
-    ----------
-    modules : dict
-        ``{module: Verilog}`` of :func:`weft.tb.sim.synth.mapped.modules_of`.
-    finished : callable(top, placed), optional
+    ``modules`` is ``{module: Verilog}`` of :func:`weft.tb.sim.synth.mapped.modules_of`.
 
     Returns
     -------
@@ -66,7 +58,7 @@ def place(modules, tops, finished=lambda top, placed: None):
 
     Raises
     ------
-    mapped.SynthesisFailed
+    SynthesisFailed
     """
     def work(top, goal_mhz=float("inf")):
         inside = {name: text for name, text in modules.items() if f"{name}.".startswith(f"{top}.")}
@@ -107,6 +99,6 @@ def _place(top, text, goal_mhz):
         cells.unlink(missing_ok=True)
     if not results:
         log = nexus.log_of(where, *TRIES[-1])
-        raise mapped.SynthesisFailed(f"{top} could not be placed and routed, see {log}:\n{nexus.end_of(log)}")
+        raise yosys.SynthesisFailed(f"{top} could not be placed and routed, see {log}:\n{tail(log)}")
     best = max(results, key=lambda result: result["mhz"])
     return best | {"seconds": sum(result["seconds"] for result in results)}

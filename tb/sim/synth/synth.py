@@ -11,16 +11,17 @@ for the other presets.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from weft.hdl.contract.params import preset
-from weft.hdl.verilog import CARD_MODULE, card_verilog
-from weft.tb.sim.flow.kept_text import CARD, kept
+from weft.hdl.verilog import CARD_MODULE
+from weft.tb.sim.flow.build import card_text
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.sim.synth import mapped, place, yosys
 from weft.tb.sim.synth.path import CONSTANTS, linked, worst_paths
 
@@ -78,12 +79,12 @@ def blocks_of(modules, top=CARD_MODULE):
     return blocks
 
 
-def rooms_of(text, top=CARD_MODULE):
-    """Return ``{subsystem: {module: Verilog}}`` of the sub-blocks of ``top``; ``""`` is ``top`` itself."""
+def rooms_of(text):
+    """Return ``{subsystem: {module: Verilog}}`` of the sub-blocks of the card; ``""`` is the card itself."""
     rooms = {}
     for module, verilog in mapped.modules_of(text).items():
         parts = module.split(".")
-        if parts[0] == top:
+        if parts[0] == CARD_MODULE:
             rooms.setdefault(parts[1] if len(parts) > 1 else "", {})[module] = verilog
     return dict(sorted(rooms.items()))
 
@@ -103,19 +104,11 @@ def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
 
 
 def placed(name, found, only=(), console=None):
-    """Place the blocks of a preset with nextpnr; return ``{block: {"ratio", ...}}``.
+    """Place the blocks of preset ``name`` with nextpnr; return ``{block: {"ratio", ...}}``.
 
     The other entries are those of :func:`weft.tb.sim.synth.place.place`. ``ratio`` is relative to the frequency of
-    :data:`weft.tb.sim.synth.place.REFERENCE`, which is always placed.
-
-    Parameters
-    ----------
-    name : str
-        Name of the preset.
-    found : Found
-        Result of :func:`run` for that preset.
-    only : tuple of str, optional
-        Subsystems to place; by default all.
+    :data:`weft.tb.sim.synth.place.REFERENCE`, which is always placed. ``found`` is the result of :func:`run` for that
+    preset, ``only`` the subsystems to place; by default all.
     """
     console, modules = console or Console(), mapped.modules_of(verilog(name))
     rooms = only or [block for block in found.blocks if block and "." not in block]
@@ -132,9 +125,8 @@ def placed(name, found, only=(), console=None):
 
 
 def verilog(name, **options):
-    """Return the Verilog of the card of a preset with changed fields of ``CardParams``; cached by content."""
-    card = preset(name).with_(**options)
-    return kept(BUILD_ROOT, f"card-{name}", repr(card), CARD, lambda: card_verilog(card))
+    """Return the Verilog of the card of a preset with changed fields of ``CardParams``."""
+    return card_text(preset(name).with_(**options))
 
 
 def _paths(top, digests):
@@ -144,7 +136,7 @@ def _paths(top, digests):
     where = mapped.KEPT / f"paths-{hashlib.sha256(made.encode()).hexdigest()[:16]}.json"
     if not where.exists():
         flat = linked(top, lambda module: mapped.netlist(digests[module]))
-        where.write_text(json.dumps([path.as_dict() for path in worst_paths(flat, PATHS)]))
+        where.write_text(json.dumps([asdict(path) for path in worst_paths(flat, PATHS)]))
     return json.loads(where.read_text())
 
 
@@ -184,9 +176,8 @@ def run(names, depth=1, only=(), shown=1, console=None, **options):
                     "paths": {room: paths[0] for room, paths in each.paths.items() if paths},
                     "seconds": {room: round(seconds, 1) for room, seconds in each.seconds.items()}}
                    for name, each in found.items()]
-        REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(json.dumps({**reports[0], "yosys": yosys.version(), "others": reports[1:]},
-                                     indent=1) + "\n")
+        text = json.dumps({**reports[0], "yosys": yosys.version(), "others": reports[1:]}, indent=1)
+        write_whole(REPORT, text + "\n")
         console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     return found
 
@@ -201,21 +192,6 @@ def show_placed(name, placed):
         table.add_row(block, f"{each['mhz']:.1f}", f"{each['ratio']:.2f}", f"{each['routing']:.0%}",
                       f"{each['luts']:,}", f"{each['seconds']}")
     Console().print(table)
-
-
-def figures(found):
-    """Return ``{name: (value, unit)}`` of those figures for which a result of :func:`run` is complete."""
-    rows = {}
-    if {"basic", "full"} <= found.keys():
-        rows["synth_worst_path_ns"] = max(paths[0]["ns"] for name in ("basic", "full")
-                                          for paths in found[name].paths.values() if paths), "ns"
-    if "full" in found:
-        card = found["full"].blocks[""]
-        rows["synth_bram36_full"] = card["bram36"] + card["bram18"] / 2, "block RAMs"
-        rows["synth_uram_full"] = card["uram"], "UltraRAMs"
-    if "basic" in found and "adamap" in found["basic"].blocks:
-        rows["synth_lut_adamap_basic"] = found["basic"].blocks["adamap"]["lut"], "LUT"
-    return rows
 
 
 def _show(console, name, found, depth, shown):

@@ -8,6 +8,9 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from weft.tb.sim.flow import process
+from weft.tb.sim.flow.build import tail
+from weft.tb.sim.flow.failure import Failure
 from weft.tb.sim.flow.tools import MissingSimulator
 
 PACKAGE = "pyosys"
@@ -21,13 +24,14 @@ for file in sys.argv[2:]:
 """
 
 
+class SynthesisFailed(Failure):
+    """A synthesis tool ended early. The message has the end of its output."""
+
+
 def version():
     """Return the version of the Yosys that lints, proves and synthesizes; another one writes the Verilog.
 
-    Raises
-    ------
-    MissingSimulator
-        If it is not installed.
+    Raise ``MissingSimulator`` if it is not installed.
     """
     try:
         return metadata.version(PACKAGE)
@@ -38,6 +42,20 @@ def version():
 def yosys(script, spent=None):
     """Return the command that runs a Yosys script; it writes its CPU seconds, children included, to file ``spent``."""
     return [sys.executable, "-c", _RUN, script, *([spent] if spent else [])]
+
+
+def run(script, where, design, spent=None):
+    """Run a Yosys script on ``design`` in folder ``where``, which gets the output as ``yosys.log``.
+
+    Raises
+    ------
+    SynthesisFailed
+    """
+    log = where / "yosys.log"
+    with open(log, "wb") as out:
+        status = process.run(yosys(script, spent), cwd=where, out=out)
+    if status:
+        raise SynthesisFailed(f"{design}: Yosys ended with status {status} and its output ends with\n{tail(log)}")
 
 
 def abc(script):

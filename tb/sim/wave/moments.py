@@ -29,11 +29,6 @@ def first_loss(captures):
 
     They are the transmission of the lost packet, the arrival of the next one, and the arrival of the first
     retransmission. The list is empty if no packet was lost.
-
-    Parameters
-    ----------
-    captures : Path
-        Folder.
     """
     try:
         sent, arrived = (read_pcap(captures / f"a_to_b.{what}.pcap") for what in ("sent", "arrived"))
@@ -71,14 +66,7 @@ def shown(moments, waves, root):
     """Return the moments, with those of arrivals moved to the time when the packet's header appears in card B.
 
     The captures hold the time of a frame's arrival at the MAC; the card reads its header later, after those of earlier
-    frames.
-
-    Parameters
-    ----------
-    moments : list of Moment
-    waves : Path
-    root : str
-        Instance of card B.
+    frames. ``root`` is the instance of card B in the file ``waves``.
     """
     import pywellen
 

@@ -4,6 +4,8 @@ import fnmatch
 import re
 from dataclasses import dataclass, field
 
+from weft.tb.sim.flow.verilog_text import by_number
+
 _NAME = r"\\\S+|[\w$]+"
 _MODULE = re.compile(rf"^module ({_NAME})\s*\(.*?^endmodule", re.MULTILINE | re.DOTALL)
 _INSTANCE = re.compile(rf"^  ({_NAME})\s+({_NAME})\s*\($", re.MULTILINE)
@@ -24,14 +26,7 @@ class Wire:
 
 
 class Design:
-    """Hierarchy of a Verilog text, parsed on demand.
-
-    Parameters
-    ----------
-    text : str
-    top : str
-        Name of the top module.
-    """
+    """Hierarchy of a Verilog text with top module ``top``, parsed on demand."""
 
     def __init__(self, text, top):
         self.top = top
@@ -76,8 +71,7 @@ class Design:
         if "*" not in pattern:
             return [wires[pattern]] if pattern in wires else []
         found = (wire for name, wire in wires.items() if fnmatch.fnmatchcase(name, pattern) and "$" not in name)
-        return sorted(found, key=lambda wire: [int(part) if part.isdigit() else part
-                                               for part in re.split(r"(\d+)", wire.name)])
+        return sorted(found, key=lambda wire: by_number(wire.name))
 
     def _children(self, module):
         if module not in self._instances:

@@ -46,7 +46,6 @@ class Trace:
         count = 1 < self.width <= DECIMAL_BITS and self.label.split()[-1] not in HEXADECIMAL
         return "dec" if count else "hex"
 
-
     @property
     def color(self):
         """Return the color, which highlights named values and events."""
@@ -58,12 +57,7 @@ class Trace:
 def traces(design, root, lines, *, ready=True):
     """Return the traces of the ``lines`` of a group (see :mod:`~weft.tb.sim.wave.layout`) below instance ``root``.
 
-    Also return the missing signals. Without ``ready``, streams are shown without that signal.
-
-    Returns
-    -------
-    tuple
-        List of :class:`Trace`, list of ``"instance: signal"``.
+    Also return the missing signals, ``"instance: signal"``. Without ``ready``, streams are shown without that signal.
     """
     found, missing = [], []
     instances = {line.partition(": ")[0] for line in lines}
@@ -112,17 +106,10 @@ def _signals(items, ready):
 
 
 class SaveFile:
-    """Save file with groups of traces.
+    """Save file with groups of traces, written to the open ``file``.
 
-    Parameters
-    ----------
-    file
-        File open for writing; the files with names of values are in the folder ``names``.
-    waves : Path
-    design : Design
-    names : Path
-    escaped : bool
-        In the waves, names that are not Verilog identifiers begin with a backslash, as Icarus writes them.
+    The files with names of values are in the folder ``names``. If ``escaped``, names that are not Verilog identifiers
+    begin with a backslash in the waves, as Icarus writes them.
     """
 
     def __init__(self, file, waves, *, design, names, escaped):
@@ -146,11 +133,9 @@ class SaveFile:
                     self._trace(trace)
 
     def moments(self, moments):
-        """Set markers A, B, ... at these moments, in order of time, and zoom so that all are visible.
+        """Set markers A, B, ... at these :class:`~weft.tb.sim.wave.moments.Moment`, and zoom so that all are visible.
 
-        Parameters
-        ----------
-        moments : list of weft.tb.sim.wave.moments.Moment
+        They are in order of time.
         """
         times = [round(moment.time_ns * PS_PER_NS) for moment in moments]
         letters = "abc"[:len(times)]

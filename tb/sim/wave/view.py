@@ -19,16 +19,8 @@ from weft.tb.sim.wave.save import SaveFile
 def write(run, captures=None):
     """Write the save file beside the waves of the run folder ``run``.
 
-    Parameters
-    ----------
-    run : Path
-    captures : Path, optional
-        Captures of that run, in which the first lost packet is found.
-
-    Returns
-    -------
-    tuple of Path
-        Waves and save file; None if there are no waves.
+    The first lost packet is found in the folder ``captures`` of that run. Return the paths of waves and save file; None
+    if there are no waves.
     """
     waves = next((path for path in (run / "waves.fst", run / "waves.vcd") if path.exists()), None)
     if waves is None:

@@ -10,7 +10,6 @@ from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.operation_pair import OperationPair
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.test.driver.operation.error_table import TABLE, check, failed_card, no_room_to_read, no_room_to_receive
 
@@ -22,53 +21,30 @@ CASES = [case for case in TABLE if case[2] not in LEFT_OUT]
 CAP = {"max_send_wr": 4, "max_recv_wr": 4}
 
 
-class _Loop:
-    """Simulated time with the interface of the functional cards' loop."""
-
-    def __init__(self, device):
-        self._device = device
-
-    @property
-    def now_ns(self):
-        return self._device.now_ns()
-
-    def run(self, until_ns):
-        self._device.wait(max(1, until_ns - self.now_ns))
-
-
-class _Hosts:
-    """The interface of two hosts that :class:`~weft.tb.sim.pair.operation_pair.OperationPair` needs."""
-
-    def __init__(self, pair):
-        self.contexts = [pair.contexts[side] for side in SIDES]
-        self.loop = _Loop(self.contexts[0].device)
-        self.links = [pair.link(direction) for direction in ("a_to_b", "b_to_a")]
-
-
 @cocotb.test(timeout_time=50, timeout_unit="ms")
 async def errors(dut):
     link = LinkConfig(delay_ns=DELAY_NS)
     pair = RtlPair(dut, EnvConfig(link, link), ContextConfig(ring_log2=7, probe_timeout_ns=10_000), seed=bench_seed(),
                    judged=False)
     await pair.start()
-    await bridge(_run)(_Hosts(pair))
+    await bridge(_run)(pair)
     for guard in pair.guards.values():
         guard.check()
     pair.env.finish()
 
 
-def _run(hosts):
+def _run(pair):
     """Drive both hosts from one thread; each case has separate QPs and memory, and releases all of it."""
-    free = [(context.mr_indices.free, context.pte_ranges.free_total) for context in hosts.contexts]
-    delivers = [link.deliver for link in hosts.links]
+    free = [(context.mr_indices.free, context.pte_ranges.free_total) for context in pair.contexts]
+    delivers = [link.deliver for link in pair.links]
     for sender, receiver, provoke in CASES:
-        began = hosts.loop.now_ns
-        operations = OperationPair(4096, cap=CAP, cqe=16, pair=hosts, **FAST)
+        began = pair.now_ns()
+        operations = OperationPair(4096, cap=CAP, cqe=16, pair=pair, **FAST)
         check(operations, sender, receiver, provoke)
-        for link, deliver in zip(hosts.links, delivers, strict=True):
+        for link, deliver in zip(pair.links, delivers, strict=True):
             link.drop, link.deliver = None, deliver
         for host in operations.hosts:
             host.close()
-        cocotb.log.info("%s: %s, %d us", provoke.__name__, sender.name, (hosts.loop.now_ns - began) / 1000)
-        assert free == [(context.mr_indices.free, context.pte_ranges.free_total) for context in hosts.contexts]
-        assert not any(context.engine.lender.windows.open for context in hosts.contexts), provoke.__name__
+        cocotb.log.info("%s: %s, %d us", provoke.__name__, sender.name, (pair.now_ns() - began) / 1000)
+        assert free == [(context.mr_indices.free, context.pte_ranges.free_total) for context in pair.contexts]
+        assert not any(context.engine.lender.windows.open for context in pair.contexts), provoke.__name__

@@ -64,7 +64,7 @@ class MacResets:
         for turn in rounds(seen, ["found"], least=RESETS, most=RESETS_MAX, times=RESETS + 1):
             await Timer(self.rng.randrange(*APART_NS), "ns")
             side = env.sides[SIDES[turn % len(SIDES)]]
-            seen["found"] += (not side.mac_tx.stream.idle()) + side.mac_rx.waiting
+            seen["found"] += (not side.mac_tx.idle()) + side.mac_rx.waiting
             await env.reset_mac(side.name)
         self.over = True
 

@@ -204,13 +204,14 @@ def test_default_file_is_a_megabyte():
 
 
 def test_cards_with_different_ports_have_folders_of_their_own():
-    from weft.tb.cli.card import _folder
+    from weft.tb.cli.card import Variant
 
+    names = ("preset", "board", "debug", "straddle", "mac_clock")
     options = itertools.product(["test", "basic"], [None, "u50"], [False, True], [False, True], [False, True])
     wanted = {given for given in options if given[1] or not given[2]}                 # --debug belongs to --board
     wanted = {(*given[:4], given[4] or given[1] is not None) for given in wanted}     # --board has the MAC clock
-    assert len({_folder(*given) for given in wanted}) == len(wanted)
-    assert _folder("basic", None, False, False, False) == "basic"
+    assert len({Variant(**dict(zip(names, given, strict=True))).folder for given in wanted}) == len(wanted)
+    assert Variant(preset="basic").folder == "basic"
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])

@@ -19,6 +19,7 @@ from cocotb.triggers import Timer, gather
 from cocotb.utils import get_sim_time
 
 from weft.driver.application.file_transfer import Endpoint
+from weft.driver.device.device import DmaBuffer
 from weft.driver.terms.enums import MTU, WCStatus, WROpcode
 from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.cq import CQ
@@ -37,7 +38,6 @@ from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.sim.pcie.card_device import CardDevice
-from weft.tb.sim.pcie.host_memory import HostBuffer
 from weft.tb.verify.bench.meters import meter_placed
 
 PRESET = "test"
@@ -152,7 +152,7 @@ class Battle:
                 await bridge(self.pair.contexts[side].progress)()
 
     def _kept(self):
-        return {side: sizes(context, (CardDevice, HostBuffer)) for side, context in self.pair.contexts.items()}
+        return {side: sizes(context, (CardDevice, DmaBuffer)) for side, context in self.pair.contexts.items()}
 
     def _counters(self):
         return {side: Counter(context.statistics()) for side, context in self.pair.contexts.items()}

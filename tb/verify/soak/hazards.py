@@ -72,7 +72,7 @@ class BadHost:
             return "page lists"
         fragile = self._lanes[0]
         mr, qp = fragile.mrs.get(self._side), fragile.qps.get(self._side)
-        if mr is not None and any(start <= address < start + size for start, size in mr.buffer.blocks):
+        if mr is not None and address // abi.PAGE_4K in mr.buffer.frames:
             return PAYLOAD
         if qp is not None and qp.receiver is not None and any(
                 node.line == address // abi.BLOCK_BYTES for node in qp.receiver.holes.nodes):

@@ -24,14 +24,8 @@ def now():
 class LineMemory:
     """Memory that responds to requests on ``o_line`` with lines on ``i_line``.
 
-    Parameters
-    ----------
-    dut
-    read : callable(line)
-        Returns the 64 bytes of a line.
-    latency : callable()
-        Returns the cycles from a request to the first line of its response. The lines of one response are contiguous;
-        responses may overtake each other.
+    ``read(line)`` returns the 64 bytes of a line, ``latency()`` the cycles from a request to the first line of its
+    response. The lines of one response are contiguous; responses may overtake each other.
     """
 
     def __init__(self, dut, read, latency):
@@ -85,13 +79,7 @@ async def open_extent(dut):
 
 async def operate(dut, port, kind, **fields):
     """Perform one control operation on a block."""
-    getattr(dut, f"{port}__payload").value = pack(ControlOp, kind=kind, **fields)
-    valid, ready = getattr(dut, f"{port}__valid"), getattr(dut, f"{port}__ready")
-    valid.value = 1
-    await RisingEdge(dut.clk)
-    while not int(ready.value):
-        await RisingEdge(dut.clk)
-    valid.value = 0
+    await StreamSource(dut, port, dut.clk).send(pack(ControlOp, kind=kind, **fields))
     await RisingEdge(dut.clk)
 
 

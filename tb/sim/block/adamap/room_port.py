@@ -40,7 +40,6 @@ class RoomPort:
     Parameters
     ----------
     dut
-    rng : random.Random
     on_judgement : callable(record, Verdict)
         Called with each verdict of :meth:`judge`, in order.
     on_report : callable(bytes)
@@ -56,8 +55,6 @@ class RoomPort:
     ----------
     now : int
         Current time in cycles.
-    asked : int
-        Number of packets that wait for their verdict.
     placed : int
         Ticket of the newest packet whose payload has been placed.
     """
@@ -87,6 +84,7 @@ class RoomPort:
 
     @property
     def asked(self):
+        """Return the number of packets that wait for their verdict."""
         return len(self._asked)
 
     @property

@@ -13,14 +13,9 @@ from weft.hdl.table.kinds import QP_STATES
 
 
 class WithQpTable(wiring.Component):
-    """``part`` with its ``qp`` read ports connected to a table.
+    """``part``, which has ``params`` and an array ``qp`` of read ports, with a table at these ports.
 
     Its ports are the other ports of ``part``, and ``qp_write``.
-
-    Parameters
-    ----------
-    part : wiring.Component
-        Has ``params`` and an array ``qp`` of read ports.
     """
 
     def __init__(self, part):

@@ -14,13 +14,14 @@ from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import DmaRequest, LineData, LineRequest
 from weft.hdl.pcie.endpoint import Endpoint
 from weft.hdl.pcie.usplus import connect_hard_block, hard_block_members
+from weft.model.functional.memory import PAGE
 from weft.tb.sim.block.pcie.straddle import STRADDLE, environment
 from weft.tb.sim.block.pcie.usplus_host import UsplusHost
 from weft.tb.sim.flow.bench import run_bench
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pcie.host import HostConfig
-from weft.tb.sim.pcie.host_memory import HIGH, LOW, HostBuffer
-from weft.tb.sim.stream.clock import ports
+from weft.tb.sim.pcie.host_memory import HIGH, LOW
+from weft.tb.sim.stream.clock import quiet_inputs
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
 
@@ -114,13 +115,10 @@ class Bench:
 
     def __init__(self, dut, *, pause=0.0, payload_bytes=512, read_bytes=512, split_all=False, take_packets=True):
         self.dut, self.rng = dut, random.Random(bench_seed())
-        for name, (way, _) in ports().items():
-            if way == "input":
-                getattr(dut, name).value = 0
+        quiet_inputs(dut)
         config = HostConfig(max_payload_bytes=payload_bytes, max_read_bytes=read_bytes, split_completions=split_all,
                             check_tlps=True, lean=False)
-        self.host = UsplusHost(dut, config, self.rng, vectors=preset("test").msix_vectors,
-                               straddle=STRADDLE)
+        self.host = UsplusHost(dut, config, self.rng, vectors=preset("test").msix_vectors, straddle=STRADDLE)
         rng, clk = self.rng, dut.clk
         self.bulk = [StreamSource(dut, f"i_bulk__{k}", clk, pause, rng) for k in range(BULKS)]
         self.packets = [StreamSink(dut, f"o_bulk__{k}", clk, pause, rng) for k in range(BULKS if take_packets else 0)]
@@ -137,9 +135,8 @@ class Bench:
             region.write(0, self.rng.randbytes(HALF))
 
     def _region(self, area):
-        memory = self.host.memory
-        block = memory.allocate(REGION_BYTES, areas=[area]), REGION_BYTES
-        return HostBuffer(memory, 0, REGION_BYTES, REGION_BYTES, [block])
+        self.host.memory.areas = (area,)
+        return self.host.memory.alloc(REGION_BYTES, PAGE, contiguous=True, page_bytes=PAGE)
 
     def piece(self, low, high):
         """Return a random (region, offset, length) within two offsets."""

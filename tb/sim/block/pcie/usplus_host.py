@@ -7,12 +7,9 @@ from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice
 
 from weft.hdl.contract import abi
 from weft.hdl.pcie.rq import RequestUser
-from weft.tb.sim.pcie.hard_block import COMPLETION_HEADERS, FROM_CARD, NONPOSTED_CREDITS, TO_CARD
+from weft.tb.sim.pcie.hard_block import BUSES, COMPLETION_HEADERS, FROM_CARD, NONPOSTED_CREDITS, TO_CARD, options
 from weft.tb.sim.pcie.host import Host
-from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.sim.stream.payload import unpack
-
-BUSES = {"rq_bus": "m_axis_rq", "rc_bus": "s_axis_rc", "cq_bus": "s_axis_cq", "cc_bus": "m_axis_cc"}
 
 
 async def without_gaps(dut, prefix, straddle=False):
@@ -60,36 +57,20 @@ class UsplusHost(Host):
     configuration with ``lean=False``. It drives ``clk`` and ``rst``. An additional check asserts that ``tvalid`` never
     falls inside a packet, which the model does not check. With straddle, a discontinued completion waits until RC is
     idle, and later completions wait for it, since no TLP begins in a beat with ``discontinue`` (PG213).
-
-    Parameters
-    ----------
-    dut
-    config : HostConfig
-    rng : random.Random
-    vectors : int
-        MSI-X vectors of the function.
-    straddle : bool
-        As in the card's ``CardParams.straddle``.
     """
 
-    def __init__(self, dut, config, rng, *, vectors=8, bar_bytes=1 << 16, straddle=False):
+    def __init__(self, dut, config, rng, *, vectors, straddle=False):
         super().__init__(config, rng)
         self.dut = dut
         buses = {name: AxiStreamBus.from_prefix(dut, prefix, bus_separator="__") for name, prefix in BUSES.items()}
         device = UltraScalePlusPcieDevice(
-            pcie_generation=3, pcie_link_width=16, user_clk_frequency=1e9 / CLOCK_PERIOD_NS, alignment="dword",
-            max_payload_size=1024, enable_client_tag=True, enable_extended_tag=True,
-            pf0_msix_enable=True, pf0_msix_table_size=vectors - 1,
-            pf0_msix_table_bir=0, pf0_msix_table_offset=abi.MSIX_TABLE_OFFSET,
-            pf0_msix_pba_bir=0, pf0_msix_pba_offset=abi.MSIX_PBA_OFFSET,
-            rq_straddle=straddle, rc_4tlp_straddle=straddle,
-            user_clk=dut.clk, user_reset=dut.rst, **buses,
+            **options(vectors, straddle), user_clk=dut.clk, user_reset=dut.rst, **buses,
             **{name: getattr(dut, name) for name in (*FROM_CARD, *TO_CARD)})
         device.rx_buf_cplh_fc_limit = COMPLETION_HEADERS
         if straddle:
             _give_up_alone(device.rc_source)
         dut.pcie_tfc_nph_av.value = NONPOSTED_CREDITS
-        device.functions[0].configure_bar(0, bar_bytes)
+        device.functions[0].configure_bar(0, abi.BAR_BYTES)
         self.plug(device)
         for prefix in ("m_axis_rq", "m_axis_cc"):
             cocotb.start_soon(without_gaps(dut, prefix, straddle and prefix == "m_axis_rq"))

@@ -12,8 +12,8 @@ from weft.hdl.board.u50 import TOP, U50, card_block, stubs_text
 from weft.hdl.board.vendor import BLOCKS, CMAC
 from weft.hdl.contract.params import preset
 from weft.hdl.verilog import CARD_MODULE, rtlil_text, verilog_text
+from weft.tb.sim.flow.build import card_text
 from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
-from weft.tb.sim.pair.two_cards import card_text
 from weft.tb.sim.synth import lint, yosys
 
 SCRIPT = ("read_verilog {files}; hierarchy -check -top {top}; proc -noopt; flatten; opt_expr; opt_clean; opt_dff; "

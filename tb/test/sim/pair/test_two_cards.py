@@ -5,7 +5,7 @@ import pytest
 from weft.hdl import verilog
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow import kept_text
-from weft.tb.sim.flow.simulate import build
+from weft.tb.sim.flow.build import build, card_text
 from weft.tb.sim.pair import two_cards
 from weft.tb.sim.synth import lint
 
@@ -17,11 +17,11 @@ from weft.tb.sim.synth import lint
 def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypatch, name, value):
     """A process that began before an edit elaborates the code that it has read, not the current files."""
     made = []
-    monkeypatch.setattr(two_cards, "BUILD_ROOT", tmp_path)
+    monkeypatch.setattr("weft.tb.sim.flow.build.BUILD_ROOT", tmp_path)
     monkeypatch.setattr(verilog, "card_verilog", lambda params: made.append(params) or f"text {len(made)}")
-    assert [two_cards.card_text(preset("test")) for _ in range(2)] == ["text 1", "text 1"]
+    assert [card_text(preset("test")) for _ in range(2)] == ["text 1", "text 1"]
     monkeypatch.setattr(kept_text, name, value)
-    assert [two_cards.card_text(preset("basic")) for _ in range(2)] == ["text 2", "text 3"]
+    assert [card_text(preset("basic")) for _ in range(2)] == ["text 2", "text 3"]
     assert len(list(tmp_path.rglob("*.v"))) == 1
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.tb.sim.synth import flattened, mapped
+from weft.tb.sim.synth import flattened, yosys
 
 TOP = "top"
 MODULES = {
@@ -32,5 +32,5 @@ def test_what_crosses_a_boundary_is_mapped_together_without_it(tmp_path, monkeyp
     blocks, flat = (flattened.measure(form, TOP, MODULES) for form in ("blocks", "flat"))
     assert (blocks["blocks"], flat["blocks"]) == (3, 1) and blocks["ff"] == flat["ff"] == 1
     assert flat["lut"] < blocks["lut"] and flat["ns"] <= blocks["ns"]
-    monkeypatch.setattr(mapped.process, "run", None)      # cached results are not mapped again
+    monkeypatch.setattr(yosys.process, "run", None)      # cached results are not mapped again
     assert flattened.measure("flat", TOP, MODULES) == flat

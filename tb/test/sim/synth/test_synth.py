@@ -6,7 +6,9 @@ from collections import Counter
 import pytest
 
 from weft.tb.sim.synth import mapped, nexus, place, synth
+from weft.tb.sim.synth.figures import rows
 from weft.tb.sim.synth.synth import Found
+from weft.tb.sim.synth.yosys import SynthesisFailed
 
 # An array at a port, driven by a sub-block: the element `o[1]` and the second bit of `o` have one name for ABC.
 DESIGN = r"""
@@ -108,7 +110,7 @@ def test_the_mapper_counts_as_the_estimate_does(kept):
 
 def test_what_yosys_says_last_is_told(kept):
     rooms = synth.rooms_of(DESIGN.replace("b << 1", "b <<"))
-    with pytest.raises(mapped.SynthesisFailed, match="room: Yosys ended .*(?s:.*)syntax error"):
+    with pytest.raises(SynthesisFailed, match="room: Yosys ended .*(?s:.*)syntax error"):
         synth.synthesise({"room": rooms["room"]})
 
 
@@ -204,11 +206,14 @@ def test_figures_of_synthesis():
         return Found({"": {"bram36": 3, "bram18": bram18, "uram": 2, "lut": 9}, "adamap": {"lut": lut}},
                      {room: [{"ns": ns}, {"ns": 0.1}] for room, ns in paths.items()} | {"empty": []}, {})
 
+    def figures(presets):
+        return {row.name: (row.value, row.unit) for row in rows(presets)}
+
     basic, full = found(7, adamap=3.0), found(8, bram18=5, adamap=4.0, csr=5.5)
-    assert synth.figures({"test": found(1, csr=9.0)}) == {}
-    assert synth.figures({"basic": basic}) == {"synth_lut_adamap_basic": (7, "LUT")}
-    assert not synth.figures({"basic": Found({"": {}, "rings": {"lut": 3}}, {}, {})}), "some rooms alone"
-    assert synth.figures({"basic": basic, "full": full, "test": found(1, csr=9.0)}) == {
+    assert figures({"test": found(1, csr=9.0)}) == {}
+    assert figures({"basic": basic}) == {"synth_lut_adamap_basic": (7, "LUT")}
+    assert not figures({"basic": Found({"": {}, "rings": {"lut": 3}}, {}, {})}), "some rooms alone"
+    assert figures({"basic": basic, "full": full, "test": found(1, csr=9.0)}) == {
         "synth_worst_path_ns": (5.5, "ns"), "synth_bram36_full": (5.5, "block RAMs"),
         "synth_uram_full": (2, "UltraRAMs"), "synth_lut_adamap_basic": (7, "LUT")}
 
@@ -313,5 +318,5 @@ def test_blocks_are_placed_until_one_try_is_fast_enough(tmp_path, monkeypatch):
     monkeypatch.setattr(place, "TRIES", ((1, 4), (2, 8)))
     monkeypatch.setattr(nexus, "LIMIT_S", 0.01)
     assert place.place(modules, ["count", "long"]) == placed
-    with pytest.raises(mapped.SynthesisFailed, match="wide could not be placed and routed, see .*nextpnr-2-8.log"):
+    with pytest.raises(SynthesisFailed, match="wide could not be placed and routed, see .*nextpnr-2-8.log"):
         place.place({"wide": modules["count"].replace("count", "wide").replace("11", "12")}, ["wide"])
