@@ -13,7 +13,6 @@ import typer
 
 from weft.hdl.contract import params
 from weft.model.settings import PRESET, Setting
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse
 
 
@@ -21,7 +20,8 @@ def verilog(
     preset: Annotated[str, PRESET] = "basic",
     output: Annotated[Path | None, Setting("File of the Verilog.", metavar="PATH",
                                            default_text="sim_build/verilog/PRESET-OPTIONS/weft_card.v")] = None,
-    lint: Annotated[bool, Setting("Check the result with Verilator -Wall.")] = True,
+    lint: Annotated[bool, Setting("Check the result with Verilator -Wall, without the warnings that "
+                                  "docs/integration.md waives.")] = True,
     yosys: Annotated[bool, Setting("Check it with Yosys too, as synthesis does.")] = False,
     board: Annotated[str | None, Setting("Write the files of a Vivado project around the card too, in its folder.",
                                          choices=("u50",))] = None,
@@ -34,10 +34,9 @@ def verilog(
         refuse("--debug belongs to --board")
     mac_clock |= board is not None
     card, start = params.preset(preset).with_(straddle=straddle, mac_clock=mac_clock), time.monotonic()
-    with needs("hdl"):
-        from weft.hdl.verilog import CARD_MODULE, card_verilog
-        from weft.hdl.verilog.ports import annotated, instance_text
-        text = card_verilog(card)
+    from weft.hdl.verilog import CARD_MODULE, card_verilog
+    from weft.hdl.verilog.ports import annotated, instance_text
+    text = card_verilog(card)
     output = output or Path("sim_build/verilog", _folder(preset, board, debug, straddle, mac_clock), f"{CARD_MODULE}.v")
     output.parent.mkdir(parents=True, exist_ok=True)
     heading = _heading(f"preset {preset}{', straddle' * straddle}{', MAC clock' * mac_clock}")
@@ -45,12 +44,11 @@ def verilog(
     output.with_name(f"{output.stem}_inst.v").write_text(instance_text(text, card, heading))
     told = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
     if lint or yosys:
-        with needs("sim"):
-            from weft.tb.sim.synth.lint import verilator_lint, yosys_check
-            start = time.monotonic()
-            for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
-                if wanted:
-                    check(output, CARD_MODULE)
+        from weft.tb.sim.synth.lint import verilator_lint, yosys_check
+        start = time.monotonic()
+        for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+            if wanted:
+                check(output, CARD_MODULE)
         told += f", lint clean in {time.monotonic() - start:.0f} s"
     print(f"{output}: module {CARD_MODULE}, preset {preset}{', straddle' * straddle}"
           f"{', MAC clock' * mac_clock}, {told}")
@@ -78,22 +76,20 @@ def _heading(settings):
 
 def _board(folder, card, debug, lint, yosys):
     """Write the files of the board next to the card's Verilog, and check the top with empty modules below it."""
-    with needs("hdl"):
-        from weft.hdl.board.project import files
-        from weft.hdl.board.u50 import TOP, stubs_text
-        texts = files(card, debug=debug)
+    from weft.hdl.board.project import files
+    from weft.hdl.board.u50 import TOP, stubs_text
+    texts = files(card, debug=debug)
     for name, text in texts.items():
         (folder / name).write_text(text)
     told = ""
     if lint or yosys:
-        with needs("sim"):
-            from weft.tb.sim.synth.lint import verilator_lint, yosys_check
-            with tempfile.TemporaryDirectory(prefix="weft-lint-") as scratch:
-                whole = Path(scratch, f"{TOP}.v")
-                whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
-                for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
-                    if wanted:
-                        check(whole, TOP)
+        from weft.tb.sim.synth.lint import verilator_lint, yosys_check
+        with tempfile.TemporaryDirectory(prefix="weft-lint-") as scratch:
+            whole = Path(scratch, f"{TOP}.v")
+            whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
+            for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+                if wanted:
+                    check(whole, TOP)
         told = ", lint of the top clean with empty modules for the vendor's blocks"
     print(f"{folder}: {', '.join(texts)}{told}; nothing of it ran through Vivado. There, in this folder: "
           "vivado -mode batch -source build.tcl")
@@ -119,10 +115,9 @@ def synth(
         if wanted and (place or not only):
             refuse(f"{name} belongs to --only, without --place")
     presets = preset or ["test"]
-    with needs("dev"):
-        from weft.tb.sim.flow.figures import judged
-        from weft.tb.sim.synth import synth as synthesis
-        from weft.tb.sim.synth.figures import PLACED, placed_rows, rows
+    from weft.tb.sim.flow.figures import judged
+    from weft.tb.sim.synth import synth as synthesis
+    from weft.tb.sim.synth.figures import PLACED, placed_rows, rows
     try:
         found = synthesis.run(presets, depth, only or (), paths, straddle=straddle, mac_clock=mac_clock)
     except synthesis.NoSuchRoom as error:

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from weft.model.settings import Setting
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse
 from weft.tb.cli.sweep import JOBS, SCHEDULER
 
@@ -27,14 +26,13 @@ def report(
 
     The first run takes minutes.
     """
-    with needs("model"):
-        from weft.tb.app.report import run
-        from weft.tb.app.sweep.plan import BadPlan
-        from weft.tb.app.sweep.table import BadTable
-        from weft.tb.app.sweep.workers import Unreachable
-        try:
-            raise typer.Exit(run.report(output, tables, settings or [], scheduler=scheduler,
-                                        jobs=jobs or len(os.sched_getaffinity(0)),
-                                        command=shlex.join(["weft", *sys.argv[1:]])))
-        except (BadPlan, BadTable, Unreachable) as error:
-            refuse(str(error))
+    from weft.tb.app.report import run
+    from weft.tb.app.sweep.plan import BadPlan
+    from weft.tb.app.sweep.table import BadTable
+    from weft.tb.app.sweep.workers import Unreachable
+    try:
+        raise typer.Exit(run.report(output, tables, settings or [], scheduler=scheduler,
+                                    jobs=jobs or len(os.sched_getaffinity(0)),
+                                    command=shlex.join(["weft", *sys.argv[1:]])))
+    except (BadPlan, BadTable, Unreachable) as error:
+        refuse(str(error))

@@ -10,7 +10,6 @@ import typer
 
 from weft.model.settings import Setting, readable_file
 from weft.tb.app.sweep.plans import PLANS
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse
 
 SCHEDULER = Setting("A Dask cluster, tcp://HOST:PORT; without one, threads of this process.", metavar="ADDRESS")
@@ -40,14 +39,13 @@ def sweep(
 
     The results are a table in Parquet, and a picture if the plan has one.
     """
-    with needs("model"):
-        from weft.tb.app.sweep.plan import BadPlan, read
-        from weft.tb.app.sweep.run import run
-        from weft.tb.app.sweep.table import BadTable
-        from weft.tb.app.sweep.workers import Unreachable
-        try:
-            wanted = read(plan, settings or [], of)
-            raise typer.Exit(run(wanted, output, command=shlex.join(["weft", *sys.argv[1:]]), scheduler=scheduler,
-                                 jobs=jobs or len(os.sched_getaffinity(0))))
-        except (BadPlan, BadTable, Unreachable) as error:
-            refuse(str(error))
+    from weft.tb.app.sweep.plan import BadPlan, read
+    from weft.tb.app.sweep.run import run
+    from weft.tb.app.sweep.table import BadTable
+    from weft.tb.app.sweep.workers import Unreachable
+    try:
+        wanted = read(plan, settings or [], of)
+        raise typer.Exit(run(wanted, output, command=shlex.join(["weft", *sys.argv[1:]]), scheduler=scheduler,
+                             jobs=jobs or len(os.sched_getaffinity(0))))
+    except (BadPlan, BadTable, Unreachable) as error:
+        refuse(str(error))

@@ -1,7 +1,6 @@
 """Run of a test on a back end, with its table on the terminal and its JSON file."""
 
 import json
-import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from weft.tb.app.perf import bandwidth, latency, table
 from weft.tb.app.perf.endpoint import TestFailed
 from weft.tb.app.stage.host import PeerFailed, ProgramFailed
 from weft.tb.app.stage.stage import BACKENDS, play
-from weft.tb.sim.flow.failure import INTERRUPTED, Failure
+from weft.tb.sim.flow.failure import Failure
 from weft.tb.sim.flow.progress import beside_bar
 
 
@@ -33,7 +32,7 @@ def about(backend, stage):
 
 
 def run(plan, backend, stage, *, gbits=False, out_json=None, command=""):
-    """Run the test and print its results; return the exit status: 0, 1 if it failed, 130 if it was stopped.
+    """Run the test and print its results; return the exit status 0.
 
     Parameters
     ----------
@@ -55,9 +54,6 @@ def run(plan, backend, stage, *, gbits=False, out_json=None, command=""):
         try:
             rows = beside_bar(Console(stderr=True), progress, lambda: measure(plan, backend, stage, progress),
                               {"phase": "starting; a simulator is built once, which takes minutes"}, transient=True)
-        except KeyboardInterrupt:
-            print("weft: stopped", file=sys.stderr)
-            return INTERRUPTED
         except (ProgramFailed, TestFailed, PeerFailed, AssertionError) as error:
             raise Failure(str(error)) from None
     rows = [table.told(row, gbits) for row in rows]
