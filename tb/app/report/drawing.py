@@ -11,13 +11,15 @@ STYLE = {"svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-se
          "axes.grid": True, "grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}
 
 
-def picture(draw, *, xlabel, ylabel, log="", legend=None):
+def picture(draw, *, xlabel, ylabel, log="", legend=None, title=""):
     """Return the SVG of ``draw(axes)``; ``log``: the logarithmic axes, "x", which includes 0, and "y"."""
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(7.2, 4.2), layout="constrained")
         draw(axes)
         scale(axes, log)
         axes.set(xlabel=xlabel, ylabel=ylabel)
+        if title:
+            axes.set_title(title, fontsize=10)
         if legend is not None:
             axes.legend(title=legend or None, fontsize=8, framealpha=0.8)
         held = io.StringIO()
