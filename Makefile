@@ -31,7 +31,10 @@ GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$
 UNKNOWN := $(strip $(foreach name,$(filter-out $(PARAMETERS) $(FLAGS) $(OTHERS),$(GIVEN)),\
   $(if $(filter sim wave,$(MAKECMDGOALS))$(filter $(PARAMETERS) $(FLAGS) $(OTHERS),$(shell tr a-z A-Z <<< '$(name)')),$(name))))
 ifneq ($(UNKNOWN),)
-  $(error $(UNKNOWN) is no parameter; they are $(PARAMETERS) $(FLAGS) $(OTHERS))
+  MEANT := $(shell $(PYTHON) -c 'import difflib, sys; known, given = (text.split() for text in sys.argv[1:]); \
+    print(*{name: 0 for one in given for name in difflib.get_close_matches(one.upper(), known, 1)}, sep=" and ")' \
+    '$(PARAMETERS) $(FLAGS) $(OTHERS)' '$(UNKNOWN)' 2> /dev/null)
+  $(error $(UNKNOWN) is no parameter; they are $(PARAMETERS) $(FLAGS) $(OTHERS)$(if $(MEANT),; did you mean $(MEANT)?))
 endif
 $(foreach flag,$(FLAGS),$(if $(filter-out 0 1 no yes false true,$($(flag))),\
   $(error $(flag) is '$($(flag))'; it must be 0 or 1)))

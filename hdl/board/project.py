@@ -4,6 +4,7 @@ from ..contract.abi import BAR_BYTES, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
 from ..mac.crossings import crossings_xdc
 from ..mac.rx_crossing import FRAME_BYTES
 from ..verilog import CARD_MODULE, rtlil_text, verilog_text
+from ..verilog.state_names import without_enums
 from .constraints import PART, pins_xdc
 from .crossings import CROSSINGS
 from .u50 import ILA_CARD, ILA_MAC, PROBES, TOP, U50
@@ -34,6 +35,29 @@ def pcie_settings(params):
     }
 
 
+VIVADO = (2022, 2)
+CHECKS = "\n".join([
+    r"regexp {^(\d+)\.(\d+)} [version -short] found year release",
+    f"if {{$year * 10 + $release < {VIVADO[0] * 10 + VIVADO[1]}}} {{ "
+    f'error "Vivado {VIVADO[0]}.{VIVADO[1]} or later is needed; this is [version -short]" }}',
+    f"if {{[llength [get_parts -quiet {PART}]] == 0}} {{ "
+    f'error "this Vivado has no part {PART}: add the Alveo cards to its installation" }}', ""])
+PROGRAM = """\
+# Loads the bitstream of build.tcl into the first Alveo U50 of hw_server, until the next power cycle. In this folder:
+#   vivado -mode batch -source program.tcl
+# The host must enumerate its PCIe devices again afterwards: a warm reboot, or remove the device and rescan. Never run.
+set bitstream [glob -nocomplain weft_u50/weft_u50.runs/impl_1/*.bit]
+if {[llength $bitstream] != 1} { error "no bitstream: run build.tcl first" }
+open_hw_manager
+connect_hw_server
+open_hw_target
+set devices [get_hw_devices -quiet xcu50*]
+if {[llength $devices] == 0} { error "no Alveo U50 at this hw_server: it shows [get_hw_devices -quiet]" }
+current_hw_device [lindex $devices 0]
+set_property PROGRAM.FILE [lindex $bitstream 0] [current_hw_device]
+program_hw_devices [current_hw_device]
+puts "programmed: [current_hw_device]"
+"""
 CMAC_SETTINGS = {
     "CMAC_CAUI4_MODE": "1", "NUM_LANES": "4x25", "GT_REF_CLK_FREQ": "161.1328125", "USER_INTERFACE": "AXIS",
     "GT_DRP_CLK": "100.00", "TX_FLOW_CONTROL": "0", "RX_FLOW_CONTROL": "0", "INCLUDE_RS_FEC": "1",
@@ -60,8 +84,10 @@ def script(params, *, debug=False):
             "C_NUM_OF_PROBES": len(PROBES[name]), "C_DATA_DEPTH": 2048,
             **{f"C_PROBE{k}_WIDTH": width for k, width in enumerate(PROBES[name])}}) for name in (ILA_CARD, ILA_MAC)]
     return "\n".join([
-        f"# Makes the project weft_u50 for {PART} and builds its bitstream. Written for Vivado 2022.2 and later.",
-        "# A setting that this version of a block does not know stops the script: send the message back.",
+        f"# Makes the project weft_u50 for {PART} and builds its bitstream.",
+        "# A setting that this version of a block does not know stops the script: send the message back. CMAC needs a",
+        "# licence, which AMD issues without charge; without one, the last step fails.",
+        CHECKS,
         f"create_project -force weft_u50 ./weft_u50 -part {PART}",
         f"add_files [list {CARD_MODULE}.v {TOP}.v]",
         "add_files -fileset constrs_1 [list pins.xdc crossings.xdc]",
@@ -90,6 +116,6 @@ def script(params, *, debug=False):
 
 def files(params, *, debug=False):
     """Return ``{name: text}`` of all files but the card itself."""
-    top = verilog_text(rtlil_text(U50(debug=debug), TOP))
+    top = without_enums(verilog_text(rtlil_text(U50(debug=debug), TOP)))
     return {f"{TOP}.v": top, "pins.xdc": pins_xdc(), "crossings.xdc": crossings_xdc(CROSSINGS),
-            "build.tcl": script(params, debug=debug)}
+            "build.tcl": script(params, debug=debug), "program.tcl": PROGRAM}

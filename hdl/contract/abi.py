@@ -99,8 +99,9 @@ MSIX_PBA_OFFSET = 0xC000
 
 NODE_AGE_MAX_NS = 1 << 23
 REGISTERS = [
-    Register("magic", 0x000, _RO, "`WEFT` in ASCII."),
-    Register("version", 0x004, _RO, "Interface version: major in bits 31:24, minor in 23:16, patch in 15:0."),
+    Register("magic", 0x000, _RO, "`WEFT` in ASCII.", reset=MAGIC),
+    Register("version", 0x004, _RO, "Interface version: major in bits 31:24, minor in 23:16, patch in 15:0.",
+             reset=VERSION[0] << 24 | VERSION[1] << 16 | VERSION[2]),
     Register("cap_tables", 0x008, _RO, "log2 of QPs in bits 7:0, of MRs in 15:8, of page-table entries in 23:16."),
     Register("cap_adamap", 0x00C, _RO, "Window bits in 15:0, head-cache entries in 31:16."),
     Register("cap_misc", 0x010, _RO,

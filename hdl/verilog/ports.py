@@ -6,6 +6,7 @@ from amaranth.hdl import Shape
 from amaranth.lib.wiring import Out
 
 from ..card import card_signature
+from .state_names import without_enums
 from .text import CARD_MODULE
 
 ABOUT = {
@@ -77,7 +78,7 @@ def _list(text):
 
 
 def annotated(text, params, heading):
-    """Return Verilog text of the card with a heading, and its ports in order, each with its purpose.
+    """Return Verilog text of the card with a heading, without enums, and its ports in order, each with its purpose.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def annotated(text, params, heading):
     """
     ports = ",\n".join(f"  // {ABOUT[port.name]}\n  " + ", ".join(name for name, _, _ in port.signals)
                        for port in card_ports(text, params))
-    return _comment(heading) + text.replace(_list(text), f"module {CARD_MODULE}(\n{ports}\n", 1)
+    return _comment(heading) + without_enums(text).replace(_list(text), f"module {CARD_MODULE}(\n{ports}\n", 1)
 
 
 def instance_text(text, params, heading):

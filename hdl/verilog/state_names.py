@@ -1,5 +1,14 @@
 """Names of state-machine states for readers of the Verilog or its waves."""
 
+import re
+
+_ENUM = re.compile(r"^ *\(\* enum_(?:base_type|value_[01]+) = \"[^\"]*\" \*\)\n", re.MULTILINE)
+
+
+def without_enums(text):
+    """Return Verilog text without the names of enum values and states, which vendor tools do not read."""
+    return _ENUM.sub("", text)
+
 
 def name_states(fragment):
     """Attach to each state register of an elaborated design the names of its states.

@@ -77,12 +77,14 @@ def rtlil_text(component, name, *, emit_src=False):
     from amaranth.hdl import Fragment, Signal, Value
 
     from . import lean_netlist
+    from .synchronizers import mark_synchronizers
 
     members = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
     # Constants (`ready` of an always-ready stream) make no port.
     ports = [value for value in members if isinstance(value, Signal)]
     design = Fragment.get(component, None).prepare(ports, hierarchy=(name,))
     name_states(design.fragment)
+    mark_synchronizers(design.fragment)
     with lean_netlist.in_place():
         return rtlil.convert_fragment(design, name=name, emit_src=emit_src)[0]
 

@@ -1,5 +1,6 @@
 """Command line ``weft``: thin commands that import their modules when they run."""
 
+import codecs
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -18,6 +19,7 @@ from weft.tb.cli.simulation import sim
 from weft.tb.cli.soft import interop, soft_server
 from weft.tb.cli.sweep import sweep
 from weft.tb.cli.tools import counters, devinfo
+from weft.tb.cli.usage import Commands
 from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
 
 COMMANDS = (
@@ -42,16 +44,27 @@ COMMANDS = (
 )
 
 
+IN_ASCII = {"µ": "u", "–": "-", "…": "...", "±": "+-", "²": "^2"}
+
+
+def _in_ascii(error):
+    """Replace characters that an encoding lacks: by those of :data:`IN_ASCII`, or by question marks."""
+    return "".join(IN_ASCII.get(one, "?") for one in error.object[error.start:error.end]), error.end
+
+
+codecs.register_error("weft", _in_ascii)
+
+
 class CommandLine(typer.Typer):
-    """Commands for a terminal of any locale: characters that its encoding lacks are shown as question marks."""
+    """Commands for a terminal of any locale: characters that its encoding lacks are replaced, see :data:`IN_ASCII`."""
 
     def __call__(self, *arguments, **options):
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="weft")
         return super().__call__(*arguments, **options)
 
 
-app = CommandLine(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+app = CommandLine(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   context_settings={"help_option_names": ["-h", "--help"]})
 
 

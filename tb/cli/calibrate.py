@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from weft.model.settings import Setting
-from weft.tb.cli.failures import needs
 
 
 def calibrate(
@@ -13,6 +12,5 @@ def calibrate(
                                               metavar="NAME")] = None,
 ):
     """Compare gateware and timing model under the same traffic and losses: time, stalls and sequences."""
-    with needs("sim"):
-        from weft.tb.verify.calibrate.run import run
-        raise typer.Exit(run(only or []))
+    from weft.tb.verify.calibrate.run import run
+    raise typer.Exit(run(only or []))

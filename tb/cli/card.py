@@ -11,7 +11,6 @@ import typer
 
 from weft.hdl.contract import params
 from weft.model.settings import PRESET, Setting
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse, typed_command
 
 
@@ -41,7 +40,8 @@ def verilog(
     variant: Variant,
     output: Annotated[Path | None, Setting("File of the Verilog.", metavar="PATH",
                                            default_text="sim_build/verilog/PRESET-OPTIONS/weft_card.v")] = None,
-    lint: Annotated[bool, Setting("Check the result with Verilator -Wall.")] = True,
+    lint: Annotated[bool, Setting("Check the result with Verilator -Wall, without the warnings that "
+                                  "docs/integration.md waives.")] = True,
     yosys: Annotated[bool, Setting("Check it with Yosys too, as synthesis does.")] = False,
 ):
     """Write Verilog of the card for an FPGA, linted; with --board all files that Vivado needs for a bitstream."""
@@ -50,10 +50,9 @@ def verilog(
     variant = replace(variant, mac_clock=variant.mac_clock or variant.board is not None)
     card = params.preset(variant.preset).with_(straddle=variant.straddle, mac_clock=variant.mac_clock)
     start = time.monotonic()
-    with needs("hdl"):
-        from weft.hdl.verilog import CARD_MODULE, card_verilog
-        from weft.hdl.verilog.ports import annotated, instance_text
-        text = card_verilog(card)
+    from weft.hdl.verilog import CARD_MODULE, card_verilog
+    from weft.hdl.verilog.ports import annotated, instance_text
+    text = card_verilog(card)
     output = output or Path("sim_build/verilog", variant.folder, f"{CARD_MODULE}.v")
     output.parent.mkdir(parents=True, exist_ok=True)
     heading = [f"Weft RDMA network card {version('weft-rnic')}, {variant}", f"made by: {typed_command()}",
@@ -77,19 +76,17 @@ def verilog(
 
 def _check(path, top, lint, yosys):
     """Check a Verilog file with Verilator, with Yosys or with both."""
-    with needs("sim"):
-        from weft.tb.sim.synth.lint import verilator_lint, yosys_check
-        for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
-            if wanted:
-                check(path, top)
+    from weft.tb.sim.synth.lint import verilator_lint, yosys_check
+    for wanted, check in ((lint, verilator_lint), (yosys, yosys_check)):
+        if wanted:
+            check(path, top)
 
 
 def _board(folder, card, debug, lint, yosys):
     """Write the files of the board next to the card's Verilog, and check the top with empty modules below it."""
-    with needs("hdl"):
-        from weft.hdl.board.project import files
-        from weft.hdl.board.u50 import TOP, stubs_text
-        texts = files(card, debug=debug)
+    from weft.hdl.board.project import files
+    from weft.hdl.board.u50 import TOP, stubs_text
+    texts = files(card, debug=debug)
     for name, text in texts.items():
         (folder / name).write_text(text)
     told = ""
@@ -123,10 +120,9 @@ def synth(
         if wanted and (place or not only):
             refuse(f"{name} belongs to --only, without --place")
     presets = preset or ["test"]
-    with needs("dev"):
-        from weft.tb.sim.flow.figures import judged
-        from weft.tb.sim.synth import synth as synthesis
-        from weft.tb.sim.synth.figures import PLACED, placed_rows, rows
+    from weft.tb.sim.flow.figures import judged
+    from weft.tb.sim.synth import synth as synthesis
+    from weft.tb.sim.synth.figures import PLACED, placed_rows, rows
     try:
         found = synthesis.run(presets, depth, only or (), paths, straddle=straddle, mac_clock=mac_clock)
     except synthesis.NoSuchRoom as error:

@@ -1,14 +1,12 @@
 """Failures of a command: one sentence on standard error, exit status 1."""
 
-import contextlib
 import errno
 import functools
 import sys
 
 import typer
 
-from weft.tb.sim.flow.failure import Failure, how_to_install
-from weft.tb.sim.flow.sources import ROOT
+from weft.tb.sim.flow.failure import INTERRUPTED, Failure
 
 FAILED = 1
 ELSEWHERE = "or name another folder in WEFT_BUILD"
@@ -39,7 +37,10 @@ def sentence_of(error):
 
 
 def told(command):
-    """Wrap ``command`` so that failures which the user can correct end with one sentence instead of a traceback."""
+    """Wrap ``command`` so that failures which the user can correct end with one sentence instead of a traceback.
+
+    An interrupted command ends with a sentence, too.
+    """
     @functools.wraps(command)
     def run(*arguments, **options):
         try:
@@ -50,22 +51,7 @@ def told(command):
             fail(failure)
         except OSError as error:
             fail(sentence_of(error))
+        except KeyboardInterrupt:
+            print("weft: stopped", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
     return run
-
-
-def needs_checkout(command):
-    """End with one sentence unless the tests, which ``command`` runs, exist: the installed package has none."""
-    if not (ROOT / "tb/test").is_dir():
-        fail(f"weft {command} runs the project's tests, which the installed package does not contain; run it in a "
-             "checkout of the project")
-
-
-@contextlib.contextmanager
-def needs(extra):
-    """End with a sentence about the extra to install when an import fails that the extra would provide."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("weft"):
-            raise
-        fail(f"this command needs the Python package {error.name!r}; {how_to_install(extra)}")

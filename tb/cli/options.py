@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from weft.model.settings import BadSetting, BadSettings, Field, fields, unknown
+from weft.tb.cli.needs import check_needs
 
 BAD_USAGE = 2
+NUMBER = {int: "INTEGER", float: "NUMBER"}
 FROM_MAKE = "WEFT_MAKE"     # set by the Makefile: the user then types make variables
 
 
@@ -39,7 +41,8 @@ def with_options(function):
 
     A parameter that is annotated with a dataclass of settings becomes an option for each of its fields; a parameter
     that is annotated ``Annotated[type, Setting(…)]`` becomes one option. Other parameters are typer's. A
-    :class:`BadSetting` becomes one sentence that names the option, and exit status 2.
+    :class:`BadSetting` becomes one sentence that names the option, and exit status 2. Missing prerequisites of the
+    command become one sentence and exit status 1.
     """
     groups, found, parameters = {}, {}, []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
@@ -54,10 +57,12 @@ def with_options(function):
 
     @functools.wraps(function)
     def command(**given):
+        options = dict(given)
         try:
             made = {name: kind(**{field: given.pop(field) for field in fields(kind)}) for name, kind in groups.items()}
             for settings in made.values():
                 refuse_unknown(settings)
+            check_needs(function.__name__, options)
             return function(**given, **made)
         except BadSetting as error:
             name = typed(*found[error.name].names) if error.name in found else error.name
@@ -93,14 +98,14 @@ def _parameter(field):
     kind = str if setting.read else field.kind
     if kind is bool:
         names = [f"{names[0]}/--no-{names[0].strip('-')}"] if field.default else names
-        option = typer.Option(*names, help=setting.about)
+        option = typer.Option(*names, help=setting.about, metavar="")
     else:
         numeric = kind in (int, float) and not setting.choices
         option = typer.Option(
             *names, help=setting.about, parser=_parser(field),
             show_default=setting.default_text or field.default not in (None, ""),
-            **{"min": setting.least, "max": setting.most} if numeric else {
-                "metavar": "|".join(map(str, setting.choices)) or setting.metavar})
+            metavar=NUMBER[kind] if numeric else "|".join(map(str, setting.choices)) or setting.metavar,
+            **{"min": setting.least, "max": setting.most} if numeric else {})
     kind = list[kind] if field.many else kind
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
                              annotation=Annotated[kind | None if field.optional else kind, option])

@@ -8,7 +8,6 @@ import typer
 from weft.model.settings import Setting
 from weft.tb.app.perf.options import Options
 from weft.tb.app.stage.stage import BACKEND, Stage
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse, typed_command
 
 ABOUT = {
@@ -39,10 +38,9 @@ def command(name):
         plan = options.plan(name, backend, stage)
         if out_json and not out_json_file.parent.is_dir():
             refuse(f"--out_json_file is {str(out_json_file)!r}, but {str(out_json_file.parent)!r} is no folder")
-        with needs("sim"):
-            from weft.tb.app.perf.run import run as measure
-            raise typer.Exit(measure(plan, backend, stage, gbits=report_gbits,
-                                     out_json=out_json_file if out_json else None, command=typed_command()))
+        from weft.tb.app.perf.run import run as measure
+        raise typer.Exit(measure(plan, backend, stage, gbits=report_gbits,
+                                 out_json=out_json_file if out_json else None, command=typed_command()))
 
     run.__name__, run.__doc__ = name, ABOUT[name]
     return run

@@ -13,7 +13,6 @@ import typer
 from weft.model.settings import BadSetting, Setting
 from weft.tb.app.serve.environment import FOLDER, LIBRARY_FOLDER, environment_of
 from weft.tb.app.serve.settings import Settings
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse
 
 SOCKET_BYTES_MAX = 107
@@ -31,9 +30,8 @@ def serve(settings: Settings):
     settings.peer()     # rejects an unknown host before anything is built
     if settings.capture is not None:
         settings = replace(settings, capture=str(Path(settings.capture).resolve()))
-    with needs("sim"):
-        from weft.driver.ibverbs.build import CannotBuild, build
-        from weft.tb.app.serve.served import serve_here
+    from weft.driver.ibverbs.build import CannotBuild, build
+    from weft.tb.app.serve.served import serve_here
     try:
         build(LIBRARY_FOLDER)
     except CannotBuild as problem:

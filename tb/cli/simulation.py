@@ -10,13 +10,13 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.model.settings import BadSetting, Setting
 from weft.tb.app.job.job_settings import JobSettings
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse, refuse_unknown
 
 
 def sim(
     settings: JobSettings,
     view: Annotated[bool, Setting("Open the waves in GTKWave afterwards.")] = False,
+    verbose: Annotated[bool, Setting("Print the whole report.", names=("-v", "--verbose"))] = False,
 ):
     """Send a file over a lossy link between two cards, simulated RTL or timing model, and print a report.
 
@@ -24,15 +24,14 @@ def sim(
     """
     if settings.file:
         _check_size(settings)
-    with needs("sim"):
-        from weft.tb.app.job.run import run
-        from weft.tb.sim.flow.simulate import waves_wanted
+    from weft.tb.app.job.run import run
+    from weft.tb.sim.flow.simulate import waves_wanted
     try:
         settings = replace(settings, waves=settings.waves or view or waves_wanted())
     except ValueError as error:
         refuse(str(error))
     refuse_unknown(settings)
-    raise typer.Exit(run(settings, view=view))
+    raise typer.Exit(run(settings, view=view, verbose=verbose))
 
 
 def _check_size(settings):

@@ -9,7 +9,6 @@ import typer
 
 from weft.model.settings import Setting, readable_file
 from weft.tb.app.sweep.plans import PLANS
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse, typed_command
 
 SCHEDULER = Setting("A Dask cluster, tcp://HOST:PORT; without one, threads of this process.", metavar="ADDRESS")
@@ -24,14 +23,13 @@ def plan_file(text):
 @contextlib.contextmanager
 def sweeping():
     """Refuse what a sweep cannot use: its plan, its table or its scheduler."""
-    with needs("model"):
-        from weft.tb.app.sweep.plan import BadPlan
-        from weft.tb.app.sweep.table import BadTable
-        from weft.tb.app.sweep.workers import Unreachable
-        try:
-            yield
-        except (BadPlan, BadTable, Unreachable) as error:
-            refuse(str(error))
+    from weft.tb.app.sweep.plan import BadPlan
+    from weft.tb.app.sweep.table import BadTable
+    from weft.tb.app.sweep.workers import Unreachable
+    try:
+        yield
+    except (BadPlan, BadTable, Unreachable) as error:
+        refuse(str(error))
 
 
 def sweep(

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from weft.model.settings import PRESET, Setting, readable_file
 from weft.tb.app.stage.stage import BACKEND, Stage, play
-from weft.tb.cli.failures import needs
 from weft.tb.cli.options import refuse
 
 
@@ -15,9 +14,8 @@ def devinfo(
     preset: Annotated[str, PRESET] = "test",
 ):
     """Show a card and its port in the form of ibv_devinfo."""
-    with needs("sim"):
-        from weft.tb.app.device import devinfo as tool
-        print(tool.text(play((tool.query, tool.rest), backend=backend, stage=Stage(preset=preset))[0], verbose=verbose))
+    from weft.tb.app.device import devinfo as tool
+    print(tool.text(play((tool.query, tool.rest), backend=backend, stage=Stage(preset=preset))[0], verbose=verbose))
 
 
 def counters(
@@ -29,12 +27,11 @@ def counters(
     backend: Annotated[str, BACKEND] = "functional",
 ):
     """Show counters of both cards after a run, with the names of rdma statistic and of ethtool -S."""
-    with needs("sim"):
-        from weft.tb.app.device import counters as tool
-        from weft.tb.app.device import short_run
-        from weft.tb.app.stage.host import PeerFailed, ProgramFailed
-        from weft.tb.sim.flow.failure import Failure
-        from weft.tb.sim.pair.settings import timeout
+    from weft.tb.app.device import counters as tool
+    from weft.tb.app.device import short_run
+    from weft.tb.app.stage.host import PeerFailed, ProgramFailed
+    from weft.tb.sim.flow.failure import Failure
+    from weft.tb.sim.pair.settings import timeout
     if report is not None:
         try:
             sides = tool.of_report(report)

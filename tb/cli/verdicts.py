@@ -1,12 +1,10 @@
 """``weft bench``, ``formal``, ``mutants``, ``coverage``, ``soak``: benchmarks, proofs, test quality, long runs."""
 
-import contextlib
 from typing import Annotated
 
 import typer
 
 from weft.model.settings import SEED_MAX, Setting
-from weft.tb.cli.failures import needs, needs_checkout
 from weft.tb.cli.options import check_names
 from weft.tb.verify.mutate.rooms import COUNT, SEED
 
@@ -17,13 +15,12 @@ def bench(
     names: Annotated[bool, Setting("Name the benchmarks and end.", names=("--list",))] = False,
 ):
     """Run benchmarks: a table, and JSON in sim_build/reports/bench.json; fails when a figure misses its bar."""
-    with needs("sim"):
-        from weft.tb.verify.bench.benchmark import BENCHMARKS
-        from weft.tb.verify.bench.run import print_list, run
-        if names:
-            print_list()
-            raise typer.Exit(0)
-        raise typer.Exit(run(check_names("only", only, BENCHMARKS)))
+    from weft.tb.verify.bench.benchmark import BENCHMARKS
+    from weft.tb.verify.bench.run import print_list, run
+    if names:
+        print_list()
+        raise typer.Exit(0)
+    raise typer.Exit(run(check_names("only", only, BENCHMARKS)))
 
 
 def formal(
@@ -33,12 +30,11 @@ def formal(
     anew: Annotated[bool, Setting("Decide what is known already, too.")] = False,
 ):
     """Run formal proofs, and faulty copies that they must catch: a table, and JSON in sim_build/reports/formal.json."""
-    with needs("formal"):
-        from weft.tb.verify.proof.run import run, specifications
-        if names:
-            print("\n".join(specifications()))
-            raise typer.Exit(0)
-        raise typer.Exit(run(check_names("only", only, specifications()), not anew))
+    from weft.tb.verify.proof.run import run, specifications
+    if names:
+        print("\n".join(specifications()))
+        raise typer.Exit(0)
+    raise typer.Exit(run(check_names("only", only, specifications()), not anew))
 
 
 def mutants(
@@ -53,22 +49,18 @@ def mutants(
 
     The first run takes an hour or two. Results are cached, and a run continues where another one was stopped.
     """
-    with needs("dev"):
-        from weft.tb.verify.mutate.rooms import ROOMS
-        from weft.tb.verify.mutate.run import run
-        if names:
-            print("\n".join(ROOMS))
-            raise typer.Exit(0)
-        needs_checkout("mutants")
-        raise typer.Exit(run(check_names("only", only, ROOMS), count, seed, jobs))
+    from weft.tb.verify.mutate.rooms import ROOMS
+    if names:
+        print("\n".join(ROOMS))
+        raise typer.Exit(0)
+    from weft.tb.verify.mutate.run import run
+    raise typer.Exit(run(check_names("only", only, ROOMS), count, seed, jobs))
 
 
 def coverage():
     """Measure lines and toggles that the block benches reach, by subsystem; JSON in sim_build/reports/coverage.json."""
-    needs_checkout("coverage")
-    with needs("dev"):
-        from weft.tb.verify.mutate.coverage import run
-        raise typer.Exit(run())
+    from weft.tb.verify.mutate.coverage import run
+    raise typer.Exit(run())
 
 
 def soak(
@@ -87,9 +79,6 @@ def soak(
         raise typer.Exit(repeat(seed))
     if cards or scheduler:
         from weft.tb.verify.soak.report import report
-        with needs("dask") if scheduler else contextlib.nullcontext():
-            raise typer.Exit(report(budget, first_seed=first, jobs=jobs, scheduler=scheduler))
-    needs_checkout("soak")
-    with needs("dev"):
-        from weft.tb.verify.soak.runs import run
-        raise typer.Exit(run(budget))
+        raise typer.Exit(report(budget, first_seed=first, jobs=jobs, scheduler=scheduler))
+    from weft.tb.verify.soak.runs import run
+    raise typer.Exit(run(budget))

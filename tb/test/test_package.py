@@ -1,6 +1,7 @@
 """Tests of the distribution: the wheel holds modules and data files but no test; commands run without a checkout."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,61 @@ def test_interop_runs_from_the_wheel(unpacked):
 
 def test_mutants_of_the_wheel_need_the_tests_of_a_checkout(unpacked):
     assert weft(unpacked, "mutants")[1].startswith("weft: weft mutants runs the project's tests, which the installed")
+
+
+RUN_ALL = """
+import json
+from typer.testing import CliRunner
+from weft.tb.cli import app
+done = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[2])]
+print(json.dumps([[one.exit_code, one.output] for one in done]))
+"""
+# Commands, and the extra without which they end at once.
+EXTRAS = {
+    "sim --backend model": "sim", "verilog": "sim", "verilog --no-lint": "hdl", "synth": "formal", "calibrate": "sim",
+    "synth --place": "dev", "bench": "dev", "bench --only latency": "sim", "bench --only model": "sim,model",
+    "sweep loss=0": "model", "sweep --of cards": "sim,model", "report": "model", "formal": "formal", "interop": "sim",
+    "serve --backend rtl --time sim": "sim", "soak --cards": "sim", "soak --scheduler tcp://x:1": "sim,dask",
+    "write_bw --backend rtl": "sim", "devinfo --backend rtl": "sim", "counters --backend rtl": "sim"}
+CORE_ALONE = ("write_bw -n 5", "write_lat -n 5 --backend model", "devinfo", "counters", "regs", "bench --list",
+              "mutants --list")
+
+
+def core_packages(folder):
+    """Link the packages that the project requires without any extra, and those that they require, into ``folder``."""
+    wanted, seen = list(settings()["project"]["dependencies"]), set()
+    while wanted:
+        name, = re.findall(r"^[\w.-]+", wanted.pop())
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            continue    # of another platform or version of Python
+        if found.name in seen:
+            continue
+        seen.add(found.name)
+        wanted += [one for one in found.requires or () if "extra ==" not in one]
+        for top in {file.parts[0] for file in found.files if file.parts[0] not in ("..", "__pycache__")}:
+            (folder / top).symlink_to(found.locate_file(top))
+
+
+def test_a_command_without_its_extra_names_it_before_any_work(unpacked):
+    core, empty = unpacked / "core", unpacked / "empty"
+    core.mkdir()
+    empty.mkdir()
+    core_packages(core)
+    words = [line.split() for line in (*EXTRAS, *CORE_ALONE, "mutants", "coverage", "soak")]
+    done = subprocess.run([sys.executable, "-S", "-c", f"import sys\n{RUN_ALL}", "", json.dumps(words)], cwd=empty,
+                          capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": f"{unpacked / 'wheel'}{os.pathsep}{core}"})
+    assert done.returncode == 0, done.stderr[-3000:]
+    ended = dict(zip((*EXTRAS, *CORE_ALONE, "mutants", "coverage", "soak"), json.loads(done.stdout), strict=True))
+    for line, extra in EXTRAS.items():
+        assert ended[line][0] == 1 and re.fullmatch(
+            r"weft: this command needs the Python package '[\w.-]+'; install Weft again from where it came, with its "
+            rf"extra \[{extra}\]\n", ended[line][1]), (line, ended[line])
+    for line in ("mutants", "coverage", "soak"):
+        assert ended[line][0] == 1 and ended[line][1].startswith(f"weft: weft {line} runs the project's tests")
+    assert [(line, ended[line]) for line in CORE_ALONE if ended[line][0]] == []
 
 
 def test_driver_and_model_import_without_the_hardware_language(unpacked):

@@ -88,6 +88,7 @@ hdl/adamap/test_window.py::test_verdicts_and_holes_agree_with_the_model[verilato
 hdl/board/test_crossings.py::test_all_crossings_are_known[card]
 hdl/board/test_crossings.py::test_all_known_crossings_are_there[card]
 hdl/board/test_crossings.py::test_no_logic_crosses[card]
+hdl/board/test_crossings.py::test_registers_of_synchronisers_have_their_attribute[card]
 hdl/mac/test_pause_crossing.py::test_pause_crossing[icarus]
 hdl/part/test_stream_parts.py::test_stream_parts[icarus]
 hdl/pcie/test_dma_read.py::test_reads_return_the_bytes_asked_for[icarus]

@@ -30,10 +30,17 @@ def _layout(layout: Layout) -> str:
     return f"### {layout.name}\n\n{layout.doc}\n\n{table(('bits', 'field', 'meaning'), rows)}"
 
 
+def _reset(register: abi.Register) -> str:
+    """Return the value of a register after a reset; that of a capability is the preset's."""
+    if register.name.startswith("cap_"):
+        return "preset"
+    return f"{register.reset:#x}" if register.reset else "0"
+
+
 def registers_markdown() -> str:
     """Return the whole text, ending with a line feed."""
-    registers = [(f"`0x{r.offset:04X}`", f"`{r.name}`", r.width, _ACCESS[r.access], f"{r.reset:#x}" if r.reset else "0",
-                  r.doc) for r in sorted(abi.REGISTERS, key=lambda r: r.offset)]
+    registers = [(f"`0x{r.offset:04X}`", f"`{r.name}`", r.width, _ACCESS[r.access], _reset(r), r.doc)
+                 for r in sorted(abi.REGISTERS, key=lambda r: r.offset)]
     counters = [(f"`0x{abi.COUNTER_BASE + 8 * i:04X}`", f"`{name}`", doc) for i, (name, doc) in enumerate(abi.COUNTERS)]
     reasons = [(reason.value, reason.name) for reason in abi.Reason]
     parts = [

@@ -1,7 +1,8 @@
 """Results of the last run of the main job under fixed names: ``reports/sim.json`` and ``captures/``.
 
-A run writes into a separate folder. At its end all of its results move to the fixed names together, so that concurrent
-runs do not mix their results. The names hold the results of the run that ends last.
+A run writes into a separate folder, where its results stay until another run uses it. At its end all of them get the
+fixed names together, so that concurrent runs do not mix their results. The names hold the results of the run that ends
+last.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ TIMELINE = BUILD_ROOT / "reports/timeline.json"
 
 
 def publish(report: Path, captures: Path, timeline: Path) -> None:
-    """Move the files and the folder of a run to the fixed names, and remove older results without a successor."""
+    """Give the fixed names to a run's report, captures and timeline; remove older results without a successor."""
     with locked(BUILD_ROOT / ".locks/published"):
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         old = CAPTURES.with_name(f".{CAPTURES.name}.old")
@@ -25,13 +26,20 @@ def publish(report: Path, captures: Path, timeline: Path) -> None:
         if CAPTURES.exists():
             CAPTURES.rename(old)
         if captures.exists():
-            captures.rename(CAPTURES)
+            shutil.copytree(captures, CAPTURES, copy_function=_link)
         for left, name in ((report, REPORT), (timeline, TIMELINE)):
+            name.unlink(missing_ok=True)
             if left.exists():
-                os.replace(left, name)
-            else:
-                name.unlink(missing_ok=True)
+                _link(left, name)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    """Give a file a second name; copy it where the file system cannot do that."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def withdraw() -> None:

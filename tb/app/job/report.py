@@ -8,19 +8,41 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+BRIEF = ("packets_sent", "packets_lost", "packets_retransmitted", "spurious_retransmissions", "goodput_gbps")
+UNITS = ("bytes", "KiB", "MiB")
 
-def print_report(console: Console, path: Path) -> bool:
-    """Print the report; return whether the run passed."""
+
+def headline(report: dict[str, Any]) -> str:
+    """Return a sentence about the result of a run: bytes, losses, retransmissions."""
+    size, unit = report["bytes"], 0
+    while size >= 1024 and unit < len(UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    intact = report["sha256_sent"] == report["sha256_received"]
+    spurious = report["spurious_retransmissions"]
+    return (f"{size:,.3g} {UNITS[unit]} {'arrived intact' if intact else 'did not arrive intact'}; of "
+            f"{report['packets_sent']:,} packets {report['packets_lost']:,} were lost, "
+            f"{report['packets_retransmitted']:,} retransmitted"
+            + ("" if spurious is None else f", {f'{spurious:,}' if spurious else 'none'} spuriously"))
+
+
+def print_report(console: Console, path: Path, *, brief: bool = False) -> bool:
+    """Print the report; return whether the run passed.
+
+    With ``brief``, print a sentence and the figures :data:`BRIEF`. Lines are not wrapped at any width, so that digests
+    and the command can be copied.
+    """
     if not path.exists():
         console.print("The bench left no report.", style="red")
         return False
     report = json.loads(path.read_text())
+    if "sha256_sent" in report and "packets_sent" in report:
+        line(console, Text(headline(report), style="bold"))
     shown = {name.replace("_", " "): _shown(value) for name, value in report.items()
-             if not isinstance(value, (dict, list)) and name != "ok"}
+             if not isinstance(value, (dict, list)) and name != "ok" and (name in BRIEF or not brief)}
     width = max(map(len, shown), default=0)
     for name, text in shown.items():
         line(console, Text.assemble((name.ljust(width), "cyan"), "  ", text))
-    for direction, counters in report.get("link", {}).items():
+    for direction, counters in ({} if brief else report.get("link", {})).items():
         console.print(_link_table(direction, counters))
     for failure in report.get("failures", []):
         line(console, Text(failure, style="red"))

@@ -17,8 +17,7 @@ from weft.tb.app.job.main_job import run_model
 from weft.tb.app.job.report import line, print_report
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build
-from weft.tb.sim.flow.failure import INTERRUPTED
-from weft.tb.sim.flow.progress import beside_bar
+from weft.tb.sim.flow.progress import beside_bar, stage
 from weft.tb.sim.flow.run import Bench, run_folder, run_name, run_tests
 from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
 from weft.tb.sim.wave import view as wave
@@ -47,8 +46,8 @@ def program() -> str:
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def run(settings: JobSettings, *, view: bool = False) -> int:
-    """Run the job; return the exit status: 0 passed, 1 failed, 130 interrupted.
+def run(settings: JobSettings, *, view: bool = False, verbose: bool = False) -> int:
+    """Run the job; return the exit status: 0 passed, 1 failed. A run that ends with an exception leaves no results.
 
     Parameters
     ----------
@@ -56,37 +55,35 @@ def run(settings: JobSettings, *, view: bool = False) -> int:
         An empty ``file`` stands for :func:`default_file`.
     view
         Open the waves after the run.
+    verbose
+        Print all figures of the report.
     """
     try:
-        return _run(Console(), replace(settings, file=settings.file or str(default_file())), view)
-    except KeyboardInterrupt:
-        publish.withdraw()
-        print("weft: stopped", file=sys.stderr)
-        return INTERRUPTED
+        return _run(Console(), replace(settings, file=settings.file or str(default_file())), view, not verbose)
     except BaseException:
         publish.withdraw()
         raise
 
 
-def _run(console: Console, settings: JobSettings, view: bool) -> int:
+def _run(console: Console, settings: JobSettings, view: bool, brief: bool) -> int:
     model = settings.backend == "model"
     if not model:
         simulators.tool(settings.sim).check()
     line(console, f"{settings.file} ({Path(settings.file).stat().st_size:,} bytes) crosses a link with loss "
          f"{settings.loss:g}, RTT {settings.rtt_us:g} µs, seed {settings.seed}")
     if model:
-        return _run_model(console, settings)
+        return _run_model(console, settings, brief)
     card = card_preset(settings.preset).with_(straddle=settings.straddle, mac_clock=settings.mac_clock)
     names = {"top": TOP, "name": cards_name(card), "sim": settings.sim, "waves": settings.waves}
-    with console.status("Elaborating the card") as status:
+    with stage(console, "elaborating the card"):
         text = two_cards_text(card)
-        status.update(f"Building the simulator ({settings.sim}; minutes the first time, then kept)")
-        try:
+    try:
+        with stage(console, f"building the simulator ({settings.sim}; minutes the first time, then kept)"):
             where = build(text, optimize="run", **names)
-        except AssertionError as error:
-            publish.withdraw()
-            print(f"weft: {error}", file=sys.stderr)
-            return 1
+    except AssertionError as error:
+        publish.withdraw()
+        print(f"weft: {error}", file=sys.stderr)
+        return 1
     with run_folder(where, run_name(CASES)) as folder:
         job = _job(settings, folder)
         problem: AssertionError | None = None
@@ -95,28 +92,28 @@ def _run(console: Console, settings: JobSettings, view: bool) -> int:
                 cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names)))
         except AssertionError as error:
             problem = error
-        passed = print_report(console, job.report) and problem is None
+        passed = print_report(console, job.report, brief=brief) and problem is None
         written = wave.write(folder, job.captures) if settings.waves else None
         publish.publish(job.report, job.captures, job.timeline_file)
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
     line(console, f"log {folder / 'sim.log'}", "dim")
-    _tell_places(console, job.timeline)
+    _tell_places(console, job)
     if settings.waves:
         wave.tell(folder, written, view)
     return 0 if passed else 1
 
 
-def _run_model(console: Console, settings: JobSettings) -> int:
+def _run_model(console: Console, settings: JobSettings, brief: bool) -> int:
     """Run the job over timed cards, without a build and without waves."""
     where = BUILD_ROOT / "model-cards"
     where.mkdir(parents=True, exist_ok=True)
     with run_folder(where, run_name(CASES)) as folder:
         job = _job(settings, folder)
         _beside_bar(console, job, lambda: run_model(job))
-        passed = print_report(console, job.report)
+        passed = print_report(console, job.report, brief=brief)
         publish.publish(job.report, job.captures, job.timeline_file)
-    _tell_places(console, job.timeline)
+    _tell_places(console, job)
     return 0 if passed else 1
 
 
@@ -129,10 +126,11 @@ def _beside_bar(console: Console, job: Job, work: Callable[[], object]) -> None:
     beside_bar(console, job.progress, work, first, notes=_notes)
 
 
-def _tell_places(console: Console, timeline: bool) -> None:
-    line(console, f"captures {publish.CAPTURES}\nreport {publish.REPORT}", "dim")
-    if timeline:
-        line(console, f"timeline {publish.TIMELINE}; open it in https://ui.perfetto.dev", "dim")
+def _tell_places(console: Console, job: Job) -> None:
+    """Print the places of the results of this run; those of the last run have fixed names, too."""
+    line(console, f"captures {job.captures}\nreport {job.report}", "dim")
+    if job.timeline:
+        line(console, f"timeline {job.timeline_file}; open it in https://ui.perfetto.dev", "dim")
 
 
 def _notes(news: dict[str, Any]) -> str:

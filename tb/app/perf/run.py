@@ -1,7 +1,6 @@
 """Run of a test on a back end, with its table on the terminal and its JSON file."""
 
 import json
-import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from weft.tb.app.perf.plan import Plan
 from weft.tb.app.perf.table import Row
 from weft.tb.app.stage.host import PeerFailed, Program, ProgramFailed
 from weft.tb.app.stage.stage import BACKENDS, Stage, play
-from weft.tb.sim.flow.failure import INTERRUPTED, Failure
+from weft.tb.sim.flow.failure import Failure
 from weft.tb.sim.flow.progress import beside_bar
 
 
@@ -36,7 +35,7 @@ def about(backend: str, stage: Stage) -> list[tuple[str, str]]:
 
 def run(plan: Plan, backend: str, stage: Stage, *, gbits: bool = False, out_json: Path | None = None,
         command: str = "") -> int:
-    """Run the test and print its results; return the exit status: 0, or 130 if stopped. Raises Failure if it failed.
+    """Run the test and print its results; return the exit status 0.
 
     Parameters
     ----------
@@ -55,9 +54,6 @@ def run(plan: Plan, backend: str, stage: Stage, *, gbits: bool = False, out_json
         try:
             rows = beside_bar(Console(stderr=True), progress, lambda: measure(plan, backend, stage, progress),
                               {"phase": "starting; a simulator is built once, which takes minutes"}, transient=True)
-        except KeyboardInterrupt:
-            print("weft: stopped", file=sys.stderr)
-            return INTERRUPTED
         except (ProgramFailed, TestFailed, PeerFailed, AssertionError) as error:
             raise Failure(str(error)) from None
     rows = [table.told(row, gbits) for row in rows]

@@ -16,13 +16,15 @@ STYLE: dict[Any, Any] = {
 
 
 def picture(draw: Callable[[Axes], object], *, xlabel: str, ylabel: str, log: str = "",
-            legend: str | None = None) -> str:
+            legend: str | None = None, title: str = "") -> str:
     """Return the SVG of ``draw(axes)``; ``log``: the logarithmic axes, "x", which includes 0, and "y"."""
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(7.2, 4.2), layout="constrained")
         draw(axes)
         scale(axes, log)
         axes.set(xlabel=xlabel, ylabel=ylabel)
+        if title:
+            axes.set_title(title, fontsize=10)
         if legend is not None:
             axes.legend(title=legend or None, fontsize=8, framealpha=0.8)
         held = io.StringIO()

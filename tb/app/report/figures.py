@@ -16,6 +16,7 @@ from weft.tb.sim.scenario.compare import COMMAND, TIME_MAX
 CARD_SCHEMES = "adamap", "irn-128", "irn-512", "irn-bdp", "melo", "dcp", "go-back-n"
 CARD_QPS = 1, 10, 100, 1000, 10_000
 NOT_ZERO = 1e-6     # stands for 0 on a logarithmic axis
+CONDITIONS = {"rate_gbps": "{:g} Gb/s", "rtt_ms": "RTT {:g} ms", "pmtu": "PMTU {}", "qps": "QPs {}"}
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,16 @@ class Compared:
     mismatches: int
 
 
+def conditions(rows: list[Row]) -> str:
+    """Return the path and load that all rows share, as the title of a picture."""
+    values = {name: {row[name] for row in rows} for name in CONDITIONS}
+    return ", ".join(text.format(*values[name]) for name, text in CONDITIONS.items() if len(values[name]) == 1)
+
+
 def goodput(rows: list[Row], command: str) -> Figure:
     body = picture(lambda axes: lines(axes, rows, "loss", lambda row: row["goodput"], "scheme"),
-                   xlabel="loss", ylabel="goodput, share of the payload rate", log="x", legend="")
+                   xlabel="loss", ylabel="goodput, share of the payload rate", log="x", legend="",
+                   title=conditions(rows))
     return Figure("goodput", "Goodput against loss", "What is placed for the first time, after warm-up, as a share of "
                   "what the line carries without loss; every scheme meets the same losses. The best possible is "
                   "1 - loss.", body, command)
@@ -63,7 +71,8 @@ def completion(rows: list[Row], command: str) -> Figure:
     return Figure("completion", "How long a transfer takes", "Share of the transfers of 128 MiB that are complete "
                   "after so long, each with losses of its own. Dotted: the sender notices only by a silence that its "
                   "last packets were lost; drawn through: it asks as soon as nothing more is to be sent.",
-                  picture(inside, xlabel="completion, ms", ylabel="share of transfers", legend=""), command)
+                  picture(inside, xlabel="completion, ms", ylabel="share of transfers", legend="",
+                          title=conditions(rows)), command)
 
 
 def memory(rows: list[Row], command: str) -> Figure:
@@ -76,14 +85,14 @@ def memory(rows: list[Row], command: str) -> Figure:
 
     return Figure("memory", "Memory of card and host", "On the card: for the receive window, estimates for the rivals. "
                   "In the host: the most that the knitting buffer had in use at once.",
-                  picture(inside, xlabel="QPs", ylabel="bytes", log="xy", legend=""), command)
+                  picture(inside, xlabel="QPs", ylabel="bytes", log="xy", legend="", title=conditions(rows)), command)
 
 
 def stalls(rows: list[Row], command: str) -> Figure:
     named = [row | {"read": f"{row['dma_us']:g} µs"} for row in sorted(rows, key=lambda row: row["dma_us"])]
     body = picture(lambda axes: lines(axes, named, "depth", lambda row: max(NOT_ZERO, choose.stalled(row)), "read"),
                    xlabel="nodes of a list cached, n", ylabel="retransmissions that waited", log="y",
-                   legend="a read of host memory")
+                   legend="a read of host memory", title=conditions(rows))
     return Figure("stalls", "Waiting for a node", "Share of the retransmissions whose node was not on the card when "
                   f"they came; {NOT_ZERO:g} stands for none.", body, command)
 

@@ -21,18 +21,23 @@ UNITS = {"goodput": "goodput, share of the payload rate", "goodput_gbps": "goodp
          "depth": "nodes cached n", "skew_us": "longest path behind the shortest, µs"}
 COMMAND_COLUMNS = 170
 MARKERS = "osD^vP*X<>hd"
+OURS = "adamap"
 
 
 def lines(axes: Axes, rows: Iterable[Row], x: str, y: Callable[[Row], float], line: str, *, style: str = "-") -> None:
-    """Draw a line of ``y(row)`` over ``row[x]`` for each value of ``row[line]``; points with equal x are averaged."""
+    """Draw a line of ``y(row)`` over ``row[x]`` for each value of ``row[line]``; points with equal x are averaged.
+
+    Lines that coincide stay visible, and :data:`OURS` is in front of all others.
+    """
     found: dict[Any, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         found[row[line]][row[x]].append(y(row))
     for number, (name, points) in enumerate(found.items()):
         places = sorted(points)
-        axes.plot(places, [fmean(points[place]) for place in places], style, label=f"{name}", markersize=4,
-                  marker=MARKERS[number % len(MARKERS)],
-                  linewidth=1 + 3 * (len(found) - number - 1) / len(found))   # lines that coincide stay visible
+        ours = name == OURS
+        axes.plot(places, [fmean(points[place]) for place in places], style, markersize=4,
+                  label=f"{name}{' (Weft)' * ours}", marker=MARKERS[number % len(MARKERS)], zorder=3 if ours else 2,
+                  linewidth=2 if ours else 1.5 + 4 * (len(found) - number - 1) / len(found))
 
 
 def scale(axes: Axes, log: str | list[str]) -> None:

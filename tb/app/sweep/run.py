@@ -1,7 +1,6 @@
 """``weft sweep``: runs the points that are not finished, saves each, and draws the picture of the plan."""
 
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,8 @@ from weft.tb.app.sweep import table
 from weft.tb.app.sweep.plan import Plan
 from weft.tb.app.sweep.subject import Row, Subject
 from weft.tb.app.sweep.workers import client, results
-from weft.tb.sim.flow.failure import INTERRUPTED
+from weft.tb.sim.flow.failure import stop
+from weft.tb.sim.flow.progress import Lines
 
 SAVE_EVERY_S = 5
 SHOWN_MAX = 60
@@ -64,23 +64,26 @@ def _run_points(dask: Client, subject: Subject, missing: list[Any], rows: list[R
                 total: int) -> list[str]:
     """Append a row for each point; return sentences about problems. Finished rows are saved even after an error."""
     console, problems, saved = Console(stderr=True), [], time.monotonic()
-    columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    lines = Lines(console)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=total, completed=total - len(missing))
+        task = bar.add_task("compiling, then points", total=total, completed=total - len(missing))
         try:
-            for x, found in results(dask, subject, missing):
+            for done, (x, found) in enumerate(results(dask, subject, missing), 1):
                 if isinstance(found, str):
                     problems.append(f"{getattr(x, subject.picture['line'])} at loss {x.loss:g}: {found}")
                 else:
                     rows.append(dataclasses.asdict(x) | found)
-                bar.advance(task)
+                bar.update(task, advance=1, description="points")
+                if not console.is_terminal:
+                    lines.show(f"running {len(missing)} of {total} points", done / len(missing))
                 if time.monotonic() - saved > SAVE_EVERY_S:
                     save()
                     saved = time.monotonic()
         except KeyboardInterrupt:
             save()
-            print("weft: stopped; the table has what was finished", file=sys.stderr, flush=True)
-            os._exit(INTERRUPTED)      # Dask would wait for the points that its threads compute: half a minute or more
+            stop("; the table has what was finished")      # Dask would wait for its threads: half a minute or more
         finally:
             save()
     return problems

@@ -1,12 +1,15 @@
 """Progress of a long run: lines of JSON, appended to a file that another process or thread reads."""
 
+import contextlib
 import json
 import threading
+import time
 from concurrent.futures import Future
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 POLL_S = 0.2
+FIRST_S, EVERY_S = 5, 30     # after which a phase is named, and named again, where output is no terminal
 
 
 def tell(path, phase, done=0, total=1, **numbers):
@@ -24,8 +27,56 @@ def latest(path):
     return json.loads(lines[-1]) if lines else None
 
 
+class Lines:
+    """Progress for output that is no terminal: a line for each phase of five seconds or more, and every half minute.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+    """
+
+    def __init__(self, console):
+        self._console, self._phase, self._began, self._due = console, None, 0, 0
+
+    def show(self, phase, share=None):
+        """Print phase, share of the work, and seconds since the phase began, if that is due."""
+        now = time.monotonic()
+        if phase != self._phase:
+            self._phase, self._began, self._due = phase, now, now + FIRST_S
+        if now < self._due:
+            return
+        self._due = now + EVERY_S
+        done = "" if share is None else f"{share:.0%}, "
+        self._console.print(f"{phase}: {done}{now - self._began:.0f} s", soft_wrap=True, markup=False, highlight=False)
+
+
+@contextlib.contextmanager
+def stage(console, phase):
+    """Show a phase whose end is unknown: a spinner with the elapsed time, or :class:`Lines`."""
+    if console.is_terminal:
+        with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console,
+                      transient=True) as bar:
+            bar.add_task(phase, total=None)
+            yield
+        return
+    lines, ended = Lines(console), threading.Event()
+    lines.show(phase)
+
+    def show():
+        while not ended.wait(POLL_S):
+            lines.show(phase)
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", transient=False):
-    """Run ``work()`` beside a progress bar, if the console is a terminal; return its result or raise its exception.
+    """Run ``work()`` beside a progress bar, or :class:`Lines`; return its result or raise its exception.
 
     Parameters
     ----------
@@ -53,10 +104,14 @@ def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", t
                TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[notes]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=transient, disable=not console.is_terminal) as bar:
         task = bar.add_task(first["phase"], total=first.get("total"), notes="")
+        lines = Lines(console)
         thread.start()
         while thread.is_alive():
             if news := latest(path):
                 bar.update(task, description=about + news["phase"], completed=news["done"],
                            total=max(news["total"], 1), notes=notes(news))
+            if not console.is_terminal:
+                lines.show(about + news["phase"] if news else first["phase"],
+                           news["done"] / max(news["total"], 1) if news else None)
             thread.join(POLL_S)
     return outcome.result()

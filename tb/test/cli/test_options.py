@@ -53,6 +53,7 @@ def test_every_number_has_a_range_or_a_reason():
 def test_help_shows_range_and_choices():
     shown = " ".join(CliRunner().invoke(app, ["sim", "--help"], env={"COLUMNS": "200"}).stdout.split())
     assert "0<=x<=1" in shown and "verilator|icarus" in shown and "in microseconds" in shown
+    assert "range>" not in shown and shown.count("<bool>") <= 1      # that of typer's --help
 
 
 @pytest.mark.parametrize(("command", "field"), [one for one in ONCE if one[1].ranged],
@@ -94,6 +95,19 @@ def test_a_refusal_across_options_names_them_as_they_were_typed():
         assert (done.exit_code, done.stderr) == (2, f"weft: {names[0]} is not possible with back end model, which has "
                                                     f"no straddle; use {names[1]}\n")
     assert typed("-s", "--size") == "-s/--size"
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--bogus"], "No such option: --bogus"), (["sim", "--los", "0.1"], "No such option: --los"),
+    (["sin"], "No such command 'sin'"), (["sim", "--loss"], "--loss"), (["run"], "Missing argument"),
+    (["write_bw", "localhost"],
+     "(localhost); weft write_bw takes neither a server nor a device, because both hosts run in one process"),
+    (["read_lat", "-d", "mlx5_0"], "No such option: -d; weft read_lat takes neither a server nor a device"),
+])
+def test_usage_that_typer_refuses_is_one_sentence_too(words, said):
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("weft: ") and done.stderr.count("\n") == 1 and said in done.stderr
 
 
 def drawn_job(rng, file):

@@ -7,10 +7,11 @@ from weft.tb.app.report.drawing import picture
 from weft.tb.app.sweep import plan
 from weft.tb.app.sweep.plans import PLANS
 from weft.tb.verify.document.parts import ROOT
+from weft.tb.verify.document.tables import GOODPUT as DATA
 
 PLAN = "goodput"
 TABLE = "sim_build/reports/goodput.parquet"     # output of `weft sweep --plan goodput --output` this file
-DATA, PICTURE = "docs/goodput.csv", "docs/goodput.svg"
+PICTURE = "docs/goodput.svg"
 SCHEMES = {"adamap": ("Weft", "C0", "o"), "irn-bdp": ("IRN, window of one bandwidth-delay product", "C1", "^"),
            "irn-512": ("IRN, window of 512 packets", "C2", "v"), "go-back-n": ("go-back-N", "C3", "s")}
 

@@ -40,7 +40,7 @@ PARTS = {
     "default-pool": sizing.default_pool, "presets": sizing.preset_table,
     "qp-entry": sizing.qp_entry_table,
     "raw-header": tables.raw_header,
-    "variables": tables.variables,
+    "variables": tables.variables, "goodput-table": tables.goodput, "waivers": tables.waivers,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
     "board-registers": tables.board_registers, "folders": tables.folder_table,
     "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),

@@ -1,6 +1,7 @@
-"""Tables of the documents: registers of the board, header of raw RDMA, variables of ``make sim``, folders."""
+"""Tables of the documents: registers of the board, header of raw RDMA, variables, folders, measured goodput."""
 
 import ast
+import csv
 import itertools
 import re
 from pathlib import Path
@@ -11,9 +12,11 @@ from weft.hdl.board.registers import CONTROL, CONTROL_BITS, COUNTERS, ID, MAGIC,
 from weft.model.settings import fields
 from weft.tb.app.device.registers import table
 from weft.tb.app.job.job_settings import JobSettings
+from weft.tb.sim.flow.verilator import WAIVERS
 
 ROOT = Path(__file__).resolve().parents[3]
 TOP = ("hdl", "model", "driver", "tb")
+GOODPUT = "docs/goodput.csv"
 
 
 def board_registers():
@@ -31,6 +34,20 @@ def raw_header():
         (HEADER.offset_of(field.name) // 8, field.width // 8,
          "zero" if field.name.startswith("_") else f"`{field.name}`",
          field.doc or ("`Opcode`" if field.enum else "")) for field in HEADER.fields])
+
+
+def waivers():
+    """Return the table of Verilator's warnings that the lint of the card ignores, each with its reason."""
+    return table(("warning", "reason"), [(f"`{name}`", reason) for name, reason in WAIVERS.items()])
+
+
+def goodput(root=ROOT):
+    """Return the table of goodput by loss and scheme, of the measured points in :data:`GOODPUT`."""
+    with open(root / GOODPUT, encoding="utf-8") as file:
+        found = {(row["loss"], row["scheme"]): float(row["goodput"]) for row in csv.DictReader(file)}
+    losses, schemes = (dict.fromkeys(key[part] for key in found) for part in (0, 1))
+    return table(("loss", *(f"`{scheme}`" for scheme in schemes)),
+                 [(loss, *(f"{found[loss, scheme]:.3g}" for scheme in schemes)) for loss in losses])
 
 
 def variables():

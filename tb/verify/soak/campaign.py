@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.failure import stop
 from weft.tb.sim.flow.sources import sources
 from weft.tb.verify.soak.bins import BINS
 from weft.tb.verify.soak.plan import CYCLES
@@ -85,16 +86,21 @@ def crew(scheduler=None, jobs=1):
     """Yield an executor and the number of runs to keep outstanding; wait for all of them at the end.
 
     ``scheduler`` is the address of a Dask scheduler whose workers see this checkout (ImportError without Dask); without
-    it, the executor has ``jobs`` threads, each of which waits for a simulator.
+    it, the executor has ``jobs`` threads, each of which waits for a simulator. SIGINT ends the process at once, with a
+    sentence: a run may take minutes.
     """
-    if scheduler is None:
-        with ThreadPoolExecutor(jobs) as executor:
+    with contextlib.ExitStack() as stack:
+        if scheduler is None:
+            executor = stack.enter_context(ThreadPoolExecutor(jobs))
+        else:
+            from distributed import Client
+            client = stack.enter_context(Client(scheduler))
+            executor, jobs = client.get_executor(pure=False), max(1, sum(client.nthreads().values()))
+            stack.enter_context(executor)
+        try:
             yield executor, jobs
-        return
-    from distributed import Client
-
-    with Client(scheduler) as client, client.get_executor(pure=False) as executor:
-        yield executor, max(1, sum(client.nthreads().values()))
+        except KeyboardInterrupt:
+            stop()
 
 
 def soak(*, cycles, first_seed=1, run_cycles=CYCLES, over=lambda: False, tell=lambda so_far: None, run=run_one,

@@ -8,7 +8,10 @@ from typer.testing import CliRunner
 
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
+from weft.model.functional.card import FunctionalCard
+from weft.model.loop import EventLoop
 from weft.tb.app.device.counters import RDMA
+from weft.tb.app.device.registers import registers_markdown
 from weft.tb.cli import app
 from weft.tb.sim.flow.seed import drawn_seed
 
@@ -29,6 +32,14 @@ def test_devinfo_names_what_ibv_devinfo_names(card):
     assert (int(found["max_mr"]), int(found["max_qp"])) == (preset(card).mrs, preset(card).qps - 2)
     assert found["max_mtu"] == "4096 (5)" and found["active_width"] == "4X (2)" and found["phys_state"] == "LINK_UP (5)"
     assert found["GID[  0]"].endswith("ffff:0a00:0001, RoCE v2") and found["link_layer"] == "Ethernet"
+
+
+def test_the_register_map_shows_the_constants_that_a_card_has():
+    card = FunctionalCard(None, EventLoop(), None, None)
+    for name in ("magic", "version"):
+        register = abi.REGISTER[name]
+        assert register.reset == card.read(register.offset) > 0
+        assert f"| `{name}` | 32 | read only | {register.reset:#x} |" in registers_markdown()
 
 
 def views(text):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from weft.tb.app.job.report import print_report
+from weft.tb.app.job.report import headline, print_report
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.process import hear_interrupts
 from weft.tb.sim.link.pcap import read_pcap
@@ -66,18 +66,46 @@ def test_odd_names_and_surroundings(tmp_path, own_root):
     file = some_file(tmp_path / "[red]two  µ[/], it's", 3000)
     odd = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "COCOTB_TEST_FILTER": "none",
            "COCOTB_TESTCASE": "none", "COLUMNS": "40"}
-    with weft(*sim_words(file), WEFT_BUILD=str(own_root), **odd) as process:
+    with weft(*sim_words(file), "-v", WEFT_BUILD=str(own_root), **odd) as process:
         status, output, errors = ended(process)
     assert status == 0, output + errors
-    assert "[red]two  " in output and "RTT 2 ?s" in output and "PASSED" in output
+    assert "[red]two  " in output and "RTT 2 us" in output and "PASSED" in output
     report = json.loads((own_root / "reports/sim.json").read_text())
     assert line(output, "sha256 received") == report["sha256_received"]
     assert line(output, "command").isascii() and report["ok"]
-    again = subprocess.run(["sh", "-c", report["command"]], capture_output=True, encoding="utf-8",
+    again = subprocess.run(["sh", "-c", f"{report['command']} -v"], capture_output=True, encoding="utf-8",
                            stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONUTF8": "1"})
     assert again.returncode == 0, again.stdout + again.stderr
     assert line(again.stdout, "command") == report["command"]
     assert shlex.split(report["command"])[3] == str(file)
+
+
+def test_what_is_printed_is_short(tmp_path):
+    """A sentence, five figures, the verdict and the places of the results; the JSON has everything."""
+    file = some_file(tmp_path / "file", 20_000)
+    with weft(*sim_words(file), "--backend", "model", WEFT_BUILD=str(tmp_path)) as process:
+        status, output, errors = ended(process)
+    assert status == 0, output + errors
+    report = json.loads((tmp_path / "reports/sim.json").read_text())
+    _, sentence, *figures, verdict, captures, place = output.splitlines()
+    lost = report["packets_lost"]
+    assert lost > 0 and sentence == (f"19.5 KiB arrived intact; of {report['packets_sent']} packets {lost} were lost, "
+                                     f"{lost} retransmitted, none spuriously")
+    assert len(figures) == 5 and line(output, "packets lost") == str(lost)
+    assert verdict == "PASSED" and captures.startswith("captures ") and place.startswith("report ")
+    assert "sha256" not in output and report["sha256_sent"] == report["sha256_received"]
+
+
+@pytest.mark.parametrize(("more", "sentence"), [
+    ({}, "1 MiB arrived intact; of 1,030 packets 6 were lost, 6 retransmitted, none spuriously"),
+    ({"bytes": 700, "packets_retransmitted": 8, "spurious_retransmissions": 2},
+     "700 bytes arrived intact; of 1,030 packets 6 were lost, 8 retransmitted, 2 spuriously"),
+    ({"sha256_received": "b", "spurious_retransmissions": None},
+     "1 MiB did not arrive intact; of 1,030 packets 6 were lost, 6 retransmitted")])
+def test_the_headline_is_a_sentence(more, sentence):
+    report = {"bytes": 1 << 20, "sha256_sent": "a", "sha256_received": "a", "packets_sent": 1030, "packets_lost": 6,
+              "packets_retransmitted": 6, "spurious_retransmissions": 0}
+    assert headline(report | more) == sentence
 
 
 def test_runs_at_the_same_time_do_not_mix(tmp_path, own_root):
@@ -86,9 +114,11 @@ def test_runs_at_the_same_time_do_not_mix(tmp_path, own_root):
     place = {"WEFT_BUILD": str(own_root)}
     with (weft(*sim_words(files[0]), **place) as one,
           weft(*sim_words(files[1], **{"--pmtu": "1024"}), **place) as other):
-        for process in (one, other):
+        for process, file in zip((one, other), files, strict=True):
             status, output, errors = ended(process)
             assert status == 0, output + errors
+            assert json.loads(Path(line(output, "report")).read_text())["file"] == str(file)
+            assert (Path(line(output, "captures")) / "a_to_b.sent.pcap").exists()
     report = json.loads((own_root / "reports/sim.json").read_text())
     assert report["ok"] and Path(report["file"]) in files
     pieces = {}

@@ -103,7 +103,8 @@ def test_the_same_seed_is_the_same_run(tmp_path):
 def test_the_command_line_runs_it_and_names_a_command_that_does_it_again(tmp_path):
     file = some_file(tmp_path / "file", 20_000)
     build = tmp_path / "build"      # separate, because other runs publish at the same time
-    with weft("sim", "--file", str(file), "--backend", "model", "--rtt-us", "5", WEFT_BUILD=str(build)) as process:
+    words = ["sim", "--file", str(file), "--backend", "model", "--rtt-us", "5", "-v"]
+    with weft(*words, WEFT_BUILD=str(build)) as process:
         status, output, errors = ended(process)
     assert status == 0, output + errors
     report = json.loads((build / "reports/sim.json").read_text())

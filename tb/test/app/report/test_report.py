@@ -5,10 +5,12 @@ import re
 import subprocess
 
 import pytest
+from matplotlib import pyplot
 
 from weft.model.wan.experiment import Experiment
 from weft.tb.app.report.figures import calibration
 from weft.tb.app.report.run import build
+from weft.tb.app.sweep.picture import lines
 from weft.tb.app.sweep.plan import BadPlan
 from weft.tb.app.sweep.table import BadTable
 from weft.tb.sim.flow.system import need
@@ -47,6 +49,21 @@ def test_the_page_has_every_figure_its_command_and_nothing_from_elsewhere(page):
     assert text.count("weft sweep --plan ") == 4
     assert "a &lt;short&gt; path" in text
     assert not re.findall(r'(?:src|href)="(?!#|data:)', text) and "<script" not in text and "url(http" not in text
+
+
+def test_pictures_have_their_conditions_and_ours_in_front(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.count("100 Gb/s, RTT 0.05 ms, PMTU 4096, QPs 1<") == 1      # goodput; the other plans differ
+    assert text.count(">100 Gb/s, RTT 0.05 ms, PMTU 1024<") == 1            # memory, over QPs
+    assert "adamap (Weft)" in text
+    rows = [{"loss": loss, "scheme": scheme, "goodput": 1.0}
+            for scheme in ("adamap", "oracle", "dcp") for loss in (0, 1)]
+    _, axes = pyplot.subplots()
+    lines(axes, rows, "loss", lambda row: row["goodput"], "scheme")
+    ours, *others = axes.get_lines()
+    pyplot.close()
+    assert ours.get_label() == "adamap (Weft)" and all(ours.get_zorder() > other.get_zorder() for other in others)
+    assert any(ours.get_linewidth() < other.get_linewidth() for other in others)      # an equal line stays visible
 
 
 def test_the_calibration_is_told_in_numbers(page):

@@ -1,7 +1,9 @@
 """Tests of the container example without a container runtime: its commands run in two namespaces."""
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,8 +46,8 @@ def test_each_container_does_a_step_and_has_no_privilege():
     assert all(package in dockerfile for package in NEEDED.values())
 
 
-def test_the_workflow_runs_the_composition_for_three_minutes_at_most_and_keeps_the_captures():
-    (job,) = parsed("workflow.yml")["jobs"].values()
+def test_the_workflow_of_this_repository_runs_the_composition_for_three_minutes_at_most_and_keeps_the_captures():
+    (job,) = parsed("composition.yml")["jobs"].values()
     steps = job["steps"]
     (up,) = (step for step in steps if " up " in step.get("run", ""))
     assert up["run"].startswith("docker compose --file examples/containers/compose.yaml up")
@@ -53,6 +55,41 @@ def test_the_workflow_runs_the_composition_for_three_minutes_at_most_and_keeps_t
     (kept,) = (step["with"]["path"] for step in steps if "upload" in step.get("uses", ""))
     volumes = parsed("compose.yaml")["services"]["cards"]["volumes"]
     assert any((FOLDER / volume.partition(":")[0]).resolve() == FOLDER.parents[1] / kept for volume in volumes)
+
+
+def commands(name):
+    """Return the commands of the workflow's only job, in order."""
+    (job,) = parsed(name)["jobs"].values()
+    return [step["run"] for step in job["steps"] if "run" in step]
+
+
+def test_the_files_for_another_project_need_no_file_of_this_one():
+    recipe = (FOLDER / "program.Dockerfile").read_text()
+    for text in ("\n".join(commands("workflow.yml")), recipe):
+        assert "pip install git+https://github.com/OWNER/weft" in text
+        assert "examples/" not in text and "constraints.txt" not in text and "--editable" not in text
+        assert {"gcc", "libibverbs-dev"} <= set(re.search(r"apt-get install(.*)", text.replace("\\\n", ""))[1].split())
+    assert "weft.driver.ibverbs.install /usr/local" in recipe
+    assert "pip install git+https://github.com/OWNER/weft\n" in (FOLDER.parents[1] / "docs/serve.md").read_text()
+
+
+def test_the_workflow_for_another_project_serves_hosts_and_runs_programs(library, tmp_path):
+    if shutil.which("ib_write_bw") is None and not tools_expected():
+        pytest.skip("ib_write_bw is missing; on Debian: apt-get install perftest")
+    script = "\n".join(one for one in commands("workflow.yml") if "weft run" in one or "weft serve" in one)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(["bash", "-e", "-c", script], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT,
+                                   env=os.environ | {"PATH": path, "WEFT_BUILD": str(LIBRARY_FOLDER.parent.absolute())},
+                                   start_new_session=True)
+        try:
+            status = process.wait(LIMIT_S)
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+    said = (tmp_path / "log").read_text()
+    assert status == 0 and said.count("BW average") == 2, said
+    assert {file.name for file in (tmp_path / "captures").iterdir()} == {
+        f"{host}.{kind}.pcap" for host in "ab" for kind in ("sent", "arrived")}
 
 
 def test_the_steps_run_in_two_namespaces_and_the_captures_say_what_was_lost(prefix, tmp_path, needs_namespaces):

@@ -13,6 +13,7 @@ from weft.tb.app.sweep import run
 from weft.tb.app.sweep.plan import read
 from weft.tb.app.sweep.plans import PLANS
 from weft.tb.cli import app
+from weft.tb.sim.flow import failure
 from weft.tb.test.model.wan.ready import compile_engine
 
 SMALL = ["rtt_ms=0.05", "warmup_rtts=2", "measured_rtts=4", "scheme=adamap,oracle"]
@@ -75,7 +76,8 @@ def test_an_interrupt_ends_at_once_and_keeps_what_is_finished(tmp_path, monkeypa
 
     compile_engine()
     monkeypatch.setattr(run, "results", interrupted)
-    monkeypatch.setattr(run.os, "_exit", end)
+    monkeypatch.setattr(failure.os, "_exit", end)
+    monkeypatch.setattr(failure.signal, "signal", lambda *_: None)      # this process continues
     file = tmp_path / "points.parquet"
     with pytest.raises(Ended, match="130"):
         run.run(read(None, [*SMALL, "loss=0,0.01"], None), file, command="weft sweep", scheduler=None, jobs=1)

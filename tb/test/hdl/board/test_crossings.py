@@ -1,5 +1,7 @@
 """Tests that every clock-domain crossing is known, has no logic in it, and has its constraints."""
 
+import re
+
 import pytest
 
 from weft.hdl.board.crossings import BOARD_CROSSINGS, CROSSINGS
@@ -17,6 +19,21 @@ def known(found, crossing):
     sinks = (crossing.sink, crossing.sink.removesuffix("0") + "1") if crossing.kind is Kind.RESET else (crossing.sink,)
     return (crossing.source in found.source and found.sink & set(sinks)
             and (found.write, found.read) == (crossing.write, crossing.read))
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name == "card" else name
+                                  for name in DESIGNS])
+def test_registers_of_synchronisers_have_their_attribute(name):
+    """Synthesis reads the attribute in the Verilog; constraints with names of registers come after it."""
+    pytest.importorskip("pyosys")
+    netlist, crossings, *_ = DESIGNS[name]
+    _, nets, _ = netlist()
+    marked = {net.replace(".", "/"): net_found["bits"] for net, net_found in nets.items()
+              if "ASYNC_REG" in net_found["attributes"]}
+    wanted = {one.sink for one in crossings if one.kind not in (Kind.HELD, Kind.STATIC)}
+    assert wanted | {sink.removesuffix("0") + "1" for sink in wanted} <= set(marked)
+    stages = {bit for net, bits in marked.items() if re.search(r"/stage\d+$", net) for bit in bits}
+    assert {bit for bits in marked.values() for bit in bits} <= stages      # further names of the same registers
 
 
 @pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.slow) if name == "card" else name

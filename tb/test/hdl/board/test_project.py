@@ -1,13 +1,15 @@
 """Tests of the Vivado project: every port has a pin, every block its settings, and the top is clean Verilog."""
 
 import re
+import shutil
+import subprocess
 from importlib.util import find_spec
 
 import pytest
 
-from weft.hdl.board.constraints import PINS, pins_xdc
+from weft.hdl.board.constraints import PART, PINS, pins_xdc
 from weft.hdl.board.crossings import CROSSINGS
-from weft.hdl.board.project import CMAC_SETTINGS, files, pcie_settings
+from weft.hdl.board.project import CHECKS, CMAC_SETTINGS, files, pcie_settings
 from weft.hdl.board.u50 import SIGNATURE, TOP, stubs_text
 from weft.hdl.card import Card
 from weft.hdl.contract.abi import BAR_BYTES
@@ -57,6 +59,38 @@ def test_settings_agree_with_the_card(texts):
     assert all(f"CONFIG.{key} {{{value}}}" in script for key, value in {**settings, **CMAC_SETTINGS}.items())
     for opening, closing in ("{}", "[]"):
         assert script.count(opening) == script.count(closing)
+
+
+def test_prerequisites_are_checked_first(texts):
+    lines = texts["build.tcl"].splitlines()
+    created = next(at for at, line in enumerate(lines) if line.startswith("create_project"))
+    checks = [line for line in lines[:created] if "error" in line]
+    assert "$year * 10 + $release < 20222" in checks[0] and "Vivado 2022.2 or later" in checks[0]
+    assert f"get_parts -quiet {PART}" in checks[1] and len(checks) == 2
+    assert r"regexp {^(\d+)\.(\d+)} [version -short] found year release" in lines[:created]
+
+
+def test_the_card_is_programmed_with_the_bitstream_that_was_built(texts):
+    script = texts["program.tcl"]
+    bitstream = "weft_u50/weft_u50.runs/impl_1/*.bit"
+    assert bitstream in script and bitstream in texts["build.tcl"]
+    assert script.index("error") < script.index("open_hw_manager") < script.index("program_hw_devices")
+    for opening, closing in ("{}", "[]"):
+        assert script.count(opening) == script.count(closing)
+
+
+@pytest.mark.skipif(shutil.which("tclsh") is None, reason="tclsh is not installed")
+@pytest.mark.parametrize(("version", "parts", "said"), [
+    ("2022.1", PART, "Vivado 2022.2 or later is needed; this is 2022.1"), ("2019.2.1", PART, "Vivado 2022.2 or later"),
+    ("2022.2", "", f"this Vivado has no part {PART}"), ("2023.1_AR1", PART, "reached"), ("2022.2", PART, "reached")])
+def test_the_checks_run(version, parts, said):
+    stubs = f'proc version args {{ return "{version}" }}\nproc get_parts args {{ return "{parts}" }}\n'
+    done = subprocess.run(["tclsh"], input=f"{stubs}{CHECKS}error reached\n", capture_output=True, text=True)
+    assert said in done.stderr
+
+
+def test_the_files_for_a_vendor_name_no_enums(texts):
+    assert "enum_value" not in texts[f"{TOP}.v"] and "ASYNC_REG" in texts[f"{TOP}.v"]
 
 
 def test_straddle_is_set_where_the_card_has_it():

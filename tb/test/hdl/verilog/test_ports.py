@@ -36,6 +36,13 @@ def test_ports_are_listed_in_order_with_their_purpose(params):
     assert text.endswith(f"\n);\n{REST}")
 
 
+def test_names_of_enum_values_are_left_out():
+    text = text_of(names(CARDS["test"])).replace(
+        "  wire x;\n", '  (* enum_base_type = "Kind" *)\n  (* enum_value_01 = "DATA" *)\n  (* keep = 1 *)\n  wire x;\n')
+    assert annotated(text, CARDS["test"], HEADING).endswith(
+        "  (* keep = 1 *)\n  wire x;\nendmodule\nmodule other(a);\nendmodule\n")
+
+
 @PRESETS
 def test_the_template_connects_every_port(params):
     text = instance_text(text_of(names(params)), params, HEADING)

@@ -164,6 +164,16 @@ def test_part_of_an_entry_is_a_range_of_bits(tmp_path):
     assert "?red?QP_ERROR" in names
 
 
+def test_reasons_are_not_red(tmp_path):
+    """A reason keeps its value while nothing is dropped."""
+    design = Design("module top(\n  why);\n  output [4:0] why;\n  wire [4:0] why;\nendmodule\n", "top")
+    with open(tmp_path / "waves.gtkw", "w") as file:
+        out = wave_save.SaveFile(file, tmp_path / "waves.fst", design=design, names=tmp_path / "names", escaped=False)
+        out.group("drops", "", [".: why:Reason"])
+    names = (tmp_path / "names/Reason-5.txt").read_text()
+    assert f"{abi.Reason.DUPLICATE:05b} DUPLICATE\n" in names and "?red?" not in names
+
+
 def test_all_that_the_layout_names_is_in_the_card():
     design = Design(two_cards_text(preset("test")), TOP)
     groups = [(title, inside(side), lines) for title, side, lines in OVERVIEW]

@@ -87,6 +87,12 @@ def test_files_that_are_named_exist(document):
         assert (ROOT / name).exists(), f"{document} names {name}"
 
 
+def test_contents_of_the_programming_page_list_every_section():
+    contents, _, text = text_of("docs/programming.md").partition("\n## A first program\n")
+    sections = ["A first program", *re.findall(r"^## (.*)$", text, re.MULTILINE)]
+    assert sorted(re.findall(r"\[([^\]]+)\]\(#", contents)) == sorted(sections)
+
+
 def _commands(kind):
     """Return (document, arguments) of every command in code that starts with ``kind``."""
     for document in DOCUMENTS:

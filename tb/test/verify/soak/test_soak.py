@@ -1,8 +1,15 @@
-"""A short soak test: two runs of RTL cards, and the sums of many runs."""
+"""A short soak test: two runs of RTL cards, the sums of many runs, and an interrupted soak."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from weft.tb.sim.flow.process import hear_interrupts
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.soak import campaign
 from weft.tb.verify.soak.bins import AREAS, BINS, OUTAGES
@@ -119,3 +126,30 @@ def test_every_bin_counts():
     total = Soak()
     total.add({"seed": 1, "cycles": 5, "completed": 1, "met": dict.fromkeys(BINS, 1)})
     assert not total.missing and len(set(BINS)) == len(BINS)
+
+
+WAITING = """
+from pathlib import Path
+from weft.tb.sim.flow import process
+from weft.tb.verify.soak.campaign import Kept, soak
+
+def run(seed, cycles):
+    process.run(["sh", "-c", "echo $$; exec sleep 120"], cwd=".")
+
+soak(cycles=1, run=run, kept=Kept(1, root=Path.cwd()), jobs=2)
+"""
+
+
+def test_an_interrupted_soak_ends_at_once(tmp_path):
+    """SIGINT to the parent alone: it does not wait for its simulators, which end, too."""
+    with subprocess.Popen([sys.executable, "-c", WAITING], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+                          stderr=subprocess.PIPE, preexec_fn=hear_interrupts) as process:
+        simulator = Path("/proc", process.stdout.readline().strip())
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+        assert (process.wait(), errors) == (130, "weft: stopped\n")
+        assert time.monotonic() - began < 2
+    while simulator.exists():
+        assert time.monotonic() - began < 5, os.listdir(simulator)
+        time.sleep(0.05)
