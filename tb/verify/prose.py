@@ -133,7 +133,8 @@ def findings(paths):
     """Return the findings in files and below folders, as Git lists them, in the order of the files."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *map(str, paths)],
                             capture_output=True, text=True, check=True)
-    files = [file for file in map(Path, listed.stdout.splitlines()) if file.suffix in (".py", ".md", *COMMENT)]
+    files = [file for file in map(Path, listed.stdout.splitlines()) if file.suffix in (".py", ".md", *COMMENT)
+             and file.is_file()]
     with ProcessPoolExecutor() as pool:
         return sorted(set().union(*pool.map(_findings, files, chunksize=16)))
 
