@@ -53,7 +53,7 @@ help:
 	@echo 'make check     ruff, types, prose, and the tests that need no RTL: minutes'
 	@echo 'make test      every module and feature at least once, both simulators'
 	@echo 'make test-all  all tests; with WEFT_LONG=1 in the environment, more random draws in some'
-	@echo 'make soak      more seeds than the tests have, then seeds drawn anew, for BUDGET= seconds;'
+	@echo 'make soak      more seeds than the tests have, then new random seeds, for BUDGET= seconds;'
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
 	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'
 	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card'
@@ -149,7 +149,7 @@ ifneq ($(MOVED),)
 $(VENV)/.sim $(VENV)/.dev: moved
 endif
 moved: | tools
-	@echo 'The checkout was moved or copied: making $(VENV) anew'
+	@echo 'The checkout was moved or copied: making $(VENV) again'
 	@$(PYTHON) -m venv --clear $(VENV)
 
 $(VENV)/.sim: pyproject.toml constraints.txt | tools $(VENV)/bin/python

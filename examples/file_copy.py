@@ -2,9 +2,9 @@
 
     python examples/file_copy.py [FILE] [--rtl]
 
-Two programs run here, one on each host, as on two machines. With ``tell`` and ``hear`` they exchange the data that two
-processes exchange over TCP before a connection exists: QP numbers and memory addresses. The cards are functional; with
-``--rtl`` they are the gateware in a simulator, under the same programs.
+Two programs run here, one on each host, as on two machines. With ``send`` and ``receive`` they exchange the data that
+two processes exchange over TCP before a connection exists: QP numbers and memory addresses. The cards are functional;
+with ``--rtl`` they are the gateware in a simulator, under the same programs.
 """
 
 import argparse
@@ -25,34 +25,34 @@ OUTSTANDING = 16         # requests
 
 def server(host, path):
     """Offer memory, wait until the file is in it, and return its digest."""
-    (size,) = host.hear()
+    (size,) = host.receive()
     with PD(host.context) as pd, CQ(host.context, 1) as cq:
         mr = MR(pd, size, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE)
         qp = QP(pd, rc_init_attr(cq, max_recv_wr=1))
-        host.tell(vars(qp.connection), mr.buf, mr.rkey)
-        (peer,) = host.hear()
+        host.send(vars(qp.connection), mr.buf, mr.rkey)
+        (peer,) = host.receive()
         qp.connect(QPConnection(**peer))
         qp.post_recv(RecvWR())         # the last write has an immediate, and that takes a receive
-        host.tell("ready")
+        host.send("ready")
         [wc] = cq.wait()               # everything before it is placed as well
         assert wc.status is WCStatus.SUCCESS and wc.imm_data == size % (1 << 32)
         digest = hashlib.sha256(mr.read(size, 0)).hexdigest()
-        host.hear()                    # an earlier end may leave the client without its last acknowledgement
+        host.receive()                    # an earlier end may leave the client without its last acknowledgement
         return digest
 
 
 def client(host, path):
     """Write the file, 16 pieces at a time, and return its digest."""
     data = Path(path).read_bytes()
-    host.tell(len(data))
-    peer, address, rkey = host.hear()
+    host.send(len(data))
+    peer, address, rkey = host.receive()
     with PD(host.context) as pd, CQ(host.context, OUTSTANDING) as cq:
         mr = MR(pd, len(data), AccessFlag.LOCAL_WRITE)
         mr.write(data)
         qp = QP(pd, rc_init_attr(cq, max_send_wr=OUTSTANDING))
-        host.tell(vars(qp.connection))
+        host.send(vars(qp.connection))
         qp.connect(QPConnection(**peer))
-        host.hear()
+        host.receive()
         outstanding = 0
         for at in range(0, len(data), CHUNK):
             length = min(CHUNK, len(data) - at)
@@ -67,7 +67,7 @@ def client(host, path):
                 for wc in cq.wait(OUTSTANDING):
                     assert wc.status is WCStatus.SUCCESS, wc
                     outstanding -= 1
-        host.tell("done")
+        host.send("done")
     return hashlib.sha256(data).hexdigest()
 
 

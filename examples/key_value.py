@@ -9,7 +9,7 @@ The store is an open-addressed hash table in the server's memory. An entry has 6
 which is one line of memory, so it is read at once. A reader READs it, again while the version is odd. A writer takes
 it by an atomic COMPARE AND SWAP of the version, from even to odd, WRITEs key and value, and releases it by a FETCH
 AND ADD, to the next even number; so no reader sees half of a value, and two writers do not mix. The
-programs exchange addresses with ``tell`` and ``hear``, once, as they would over TCP.
+programs exchange addresses with ``send`` and ``receive``, once, as they would over TCP.
 """
 
 import argparse
@@ -93,27 +93,27 @@ def server(host, words):
     with PD(host.context) as pd, CQ(host.context, 1) as cq:
         mr = MR(pd, ENTRIES * ENTRY, AccessFlag.LOCAL_WRITE | REMOTE)
         qp = QP(pd, rc_init_attr(cq))
-        host.tell(vars(qp.connection), mr.buf, mr.rkey)
-        (peer,) = host.hear()
+        host.send(vars(qp.connection), mr.buf, mr.rkey)
+        (peer,) = host.receive()
         qp.connect(QPConnection(**peer), qp_access_flags=REMOTE, max_dest_rd_atomic=1)
-        host.tell("ready")
-        host.hear()                          # the client is done
+        host.send("ready")
+        host.receive()                          # the client is done
         return sum(mr.read(KEY, at + 8) != EMPTY for at in range(0, ENTRIES * ENTRY, ENTRY))
 
 
 def client(host, words):
     """Puts all words, changes some of them, and gets them all."""
-    store = Store(host.context, *host.hear())
+    store = Store(host.context, *host.receive())
     with store.pd, store.cq:
-        host.tell(vars(store.qp.connection))
-        host.hear()
+        host.send(vars(store.qp.connection))
+        host.receive()
         store.connect()
         for word in words:
             store.put(word, word.upper())
         for word in words[::3]:
             store.put(word, f"{word} twice")
         found = {word: store.get(word) for word in [*words, "nobody"]}
-    host.tell("done")
+    host.send("done")
     return found
 
 

@@ -148,7 +148,7 @@ class LinkCounters:
                 for name, counter in vars(self).items()}
 
 
-class _Held:
+class _DelayedFrame:
     """Frame that ``left`` later frames may still overtake; ``frame`` is None after its delivery."""
 
     __slots__ = ("frame", "left")
@@ -158,7 +158,7 @@ class _Held:
         self.left = left
 
 
-Arriving = Frame | _Held
+Arriving = Frame | _DelayedFrame
 Deliveries = list[tuple[float, Arriving]]
 
 
@@ -187,7 +187,7 @@ class Impairments:
         self._rng = {name: random.Random(f"{seed}/{name}") for name in (*CHANCES, "hold", "copy", "bit", "model")}
         self._chances = [self._rng[name].random for name in CHANCES]
         self._drop_when: list[Callable[[bytes, FrameKind], object]] = []
-        self._held: list[_Held] = []
+        self._held: list[_DelayedFrame] = []
         self._busy_until = 0.0     # of the bottleneck
         self._loses: Loses | None = None
         self._config = LinkConfig()
@@ -214,7 +214,7 @@ class Impairments:
         self._drop_when.append(predicate)
         return lambda: self._drop_when.remove(predicate)
 
-    def fate(self, frame: Frame, time_ns: float) -> Deliveries:
+    def outcome(self, frame: Frame, time_ns: float) -> Deliveries:
         """Return the deliveries of a frame sent at ``time_ns``: ``[(time_ns, arriving), ...]``, empty if it is lost.
 
         :meth:`released` makes a frame of ``arriving`` at the time of delivery. The list also has the frames that were
@@ -255,7 +255,7 @@ class Impairments:
         if reorder < config.reorder:
             count.reordered[kind] += 1
             if distance:
-                self._held.append(_Held(arriving, hold))
+                self._held.append(_DelayedFrame(arriving, hold))
                 deliveries = [(arrival + config.reorder_max_ns, self._held[-1])]
             else:
                 arrival += hold
@@ -269,7 +269,7 @@ class Impairments:
     @staticmethod
     def released(arriving: Arriving) -> Frame | None:
         """Return the frame of a delivery at its time, or None if it was delivered before."""
-        if isinstance(arriving, _Held):
+        if isinstance(arriving, _DelayedFrame):
             arriving.left, frame, arriving.frame = 0, arriving.frame, None
             return frame
         return arriving

@@ -67,7 +67,7 @@ class LinkBase:
         if self._sent_tap:
             frame = bytes(frame)
             self._sent_tap(now, frame)
-        for at, arriving in self.impairments.fate(frame, now):
+        for at, arriving in self.impairments.outcome(frame, now):
             self.in_flight += 1
             self._carry(now, at, arriving)
 

@@ -133,9 +133,9 @@ class Field:
             return f"choose one of {', '.join(map(str, setting.choices))}"
         if self.kind is bool:
             return "it must be true or false"
-        what = "a whole number" if self.kind is int else "a number"
+        subject = "a whole number" if self.kind is int else "a number"
         of = f" of {setting.unit}" if setting.unit else ""
-        return f"it must be {what}{of} from {setting.least} to {setting.most}"
+        return f"it must be {subject}{of} from {setting.least} to {setting.most}"
 
     def read(self, text: str) -> Any:
         """Convert a text to a value.

@@ -68,13 +68,13 @@ class AsyncConnection:
     def private_data(self) -> bytes:
         return self._identifier.private_data
 
-    async def _until(self, what: str, wanted: EventType) -> None:
+    async def _until(self, subject: str, wanted: EventType) -> None:
         while True:
             record = await self._events.next()
             if record.type is wanted:
                 return
             if record.type not in (EventType.ESTABLISHED, EventType.TIMEWAIT_EXIT):
-                raise ConnectionFailed(what, record)
+                raise ConnectionFailed(subject, record)
 
     async def disconnect(self) -> None:
         """Disconnect. Outstanding requests fail."""

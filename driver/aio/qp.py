@@ -79,8 +79,8 @@ class AsyncQP:
         """Receive a message into scatter-gather entries, or only its immediate."""
         return await self._carry_out(self._receives, self.qp.post_recv, RecvWR(sg=list(sg)))
 
-    async def _carry_out(self, room: asyncio.Semaphore, post: Callable[[Request], None], wr: Request) -> WC:
-        async with room:
+    async def _carry_out(self, space: asyncio.Semaphore, post: Callable[[Request], None], wr: Request) -> WC:
+        async with space:
             wr.wr_id = next(self._numbers)
             done = self._waiting[wr.wr_id] = asyncio.get_running_loop().create_future()
             try:

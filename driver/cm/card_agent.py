@@ -50,7 +50,7 @@ class CardAgent:
     def __init__(self, card: Card) -> None:
         self.card, self.engine = card, card.engine
         self.agent = Agent(ip=card.ip, guid=guid_of(card.mac), random=card.config.random, send=self._send,
-                           patience=card.config.cm_patience)
+                           timeout=card.config.cm_timeout)
         self._own: collections.deque[bytes] = collections.deque()     # datagrams of this card to itself
         # key -> (IP, deadline, function to call with the result)
         self._wanted: dict[Hashable, tuple[int, int, Callable[[bool], object]]] = {}

@@ -34,8 +34,8 @@ class ConnectionFailed(PyverbsRDMAError):
     ``event`` is the :class:`Record` with the cause.
     """
 
-    def __init__(self, what: str, record: Record) -> None:
-        super().__init__(f"{what}: {record.type.name}, status {record.status}",
+    def __init__(self, subject: str, record: Record) -> None:
+        super().__init__(f"{subject}: {record.type.name}, status {record.status}",
                          _CODES.get(record.type, errno.EPROTO))
         self.event = record
 
@@ -152,22 +152,22 @@ class CMID(Work, Closing):
         """Find the route, which on Ethernet is known as soon as the neighbour is. Event: ROUTE_RESOLVED."""
         if not self.identifier.peer_ip:
             raise InvalidValue("Failed to Resolve Route: the address was not resolved")
-        self.identifier.tell(EventType.ROUTE_RESOLVED)
+        self.identifier.notify(EventType.ROUTE_RESOLVED)
         self._finish("Failed to Resolve Route", EventType.ROUTE_RESOLVED)
 
-    def _finish(self, what: str, *wanted: EventType) -> None:
+    def _finish(self, subject: str, *wanted: EventType) -> None:
         """Wait for one of the events ``wanted``, if calls of this CMID wait."""
         if self._sync:
-            self._wait(what, *wanted)
+            self._wait(subject, *wanted)
 
-    def _wait(self, what: str, *wanted: EventType) -> Record:
+    def _wait(self, subject: str, *wanted: EventType) -> Record:
         """Wait for one of the events ``wanted`` and return it."""
         while True:
             record = self.identifier.channel.take()
             if record.type in wanted:
                 return record
             if record.type not in (EventType.TIMEWAIT_EXIT, EventType.ESTABLISHED):
-                raise ConnectionFailed(what, record)
+                raise ConnectionFailed(subject, record)
 
     # ---------------------------------------------------------------------------------- connections
 

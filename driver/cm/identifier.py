@@ -4,7 +4,7 @@ import errno
 from dataclasses import replace
 
 from ..connection.agent import Listener, Tell
-from ..connection.connection import Connection, News, State
+from ..connection.connection import CmNotice, Connection, State
 from ..engine.card_engine import CardEngine
 from ..engine.card_lock import CardLock
 from ..terms.enums import QPAttrMask, QPState
@@ -18,12 +18,12 @@ from .card_agent import CardAgent
 from .conn_param import ConnParam
 from .enums import EventType
 from .events import CMEventChannel, Record
-from .held import Held, hold
 from .qp_attributes import connection_attr, init_attr, offers
+from .shared_context import SharedContext, hold
 
-EVENTS = {News.RESPONSE: EventType.CONNECT_RESPONSE, News.ESTABLISHED: EventType.ESTABLISHED,
-          News.REJECTED: EventType.REJECTED, News.UNREACHABLE: EventType.UNREACHABLE,
-          News.DISCONNECTED: EventType.DISCONNECTED, News.TIMEWAIT_EXIT: EventType.TIMEWAIT_EXIT}
+EVENTS = {CmNotice.RESPONSE: EventType.CONNECT_RESPONSE, CmNotice.ESTABLISHED: EventType.ESTABLISHED,
+          CmNotice.REJECTED: EventType.REJECTED, CmNotice.UNREACHABLE: EventType.UNREACHABLE,
+          CmNotice.DISCONNECTED: EventType.DISCONNECTED, CmNotice.TIMEWAIT_EXIT: EventType.TIMEWAIT_EXIT}
 
 
 class Identifier:
@@ -37,7 +37,7 @@ class Identifier:
 
     Attributes
     ----------
-    held : Held or None
+    held : SharedContext or None
         Device and protection domain, once the identifier is bound to them.
     connection : Connection or None
     listener : Listener or None
@@ -50,7 +50,7 @@ class Identifier:
 
     def __init__(self, channel: CMEventChannel, pd: PD | None = None) -> None:
         self.channel, self._own_pd = channel, pd
-        self.held: Held | None = None
+        self.held: SharedContext | None = None
         self.agent: CardAgent | None = None
         self.connection: Connection | None = None
         self.listener: Listener | None = None
@@ -78,8 +78,8 @@ class Identifier:
         """State of the connection, or None if there is none."""
         return self.connection.state if self.connection is not None else None
 
-    def tell(self, event_type: EventType, status: int = 0, private_data: bytes = b"",
-             connection: Connection | None = None) -> Record:
+    def notify(self, event_type: EventType, status: int = 0, private_data: bytes = b"",
+               connection: Connection | None = None) -> Record:
         """Put an event into the channel and return its :class:`Record`."""
         record = Record(event_type, self, status, private_data, connection)
         self.channel.records.append(record)
@@ -92,7 +92,7 @@ class Identifier:
         if self.held is None:
             self.take_held(hold(ip, self._own_pd))
 
-    def take_held(self, held: Held) -> None:
+    def take_held(self, held: SharedContext) -> None:
         """Bind to a device."""
         self.held = held
         with self.lock:
@@ -102,7 +102,7 @@ class Identifier:
 
     def _device_gone(self) -> None:
         self.connection = self.listener = None
-        self.tell(EventType.DEVICE_REMOVAL)
+        self.notify(EventType.DEVICE_REMOVAL)
 
     def resolve(self, ip: int, port: int, timeout_ns: int) -> None:
         """Find the route to a peer. Event: ADDR_RESOLVED or ADDR_ERROR."""
@@ -112,7 +112,7 @@ class Identifier:
             agent.resolve(self, ip, timeout_ns, self._resolved)
 
     def _resolved(self, found: bool) -> None:
-        self.tell(EventType.ADDR_RESOLVED if found else EventType.ADDR_ERROR, 0 if found else -errno.ETIMEDOUT)
+        self.notify(EventType.ADDR_RESOLVED if found else EventType.ADDR_ERROR, 0 if found else -errno.ETIMEDOUT)
 
     # ---------------------------------------------------------------------------------- connections
 
@@ -129,14 +129,14 @@ class Identifier:
             self.src_port = self.listener.port
 
     def _requested(self, connection: Connection) -> Tell:
-        return self.tell(EventType.CONNECT_REQUEST, 0, connection.private_data, connection).dropped
+        return self.notify(EventType.CONNECT_REQUEST, 0, connection.private_data, connection).dropped
 
     def adopt(self, connection: Connection) -> None:
         """Become the end of a requested connection."""
-        self.connection, connection.tell, self.private_data = connection, self._on_news, connection.private_data
+        self.connection, connection.notify, self.private_data = connection, self._on_notice, connection.private_data
         self.peer_ip, self.peer_port = connection.peer_ip, connection.peer_port
         if connection.state is State.CLOSED:
-            self._on_news(connection, News.UNREACHABLE)
+            self._on_notice(connection, CmNotice.UNREACHABLE)
 
     def child(self, channel: CMEventChannel, connection: Connection) -> "Identifier":
         """Return a new identifier for a connection that was requested from this listener."""
@@ -152,12 +152,12 @@ class Identifier:
         with self.lock:
             held, agent = self._check_device()
             if self.connection is not None or not self.peer_ip:
-                raise InvalidValue("Failed to Connect: " + ("it was asked for already" if self.peer_ip
+                raise InvalidValue("Failed to Connect: " + ("it was requested already" if self.peer_ip
                                                            else "the peer's address was not resolved"))
             param = param or ConnParam.most()
             offer = offers(self, param, mtu=held.context.query_port(1).active_mtu)
             self.connection = agent.agent.connect(
-                self.peer_ip, self.peer_port, offer, param.private_data, agent.now(), self._on_news,
+                self.peer_ip, self.peer_port, offer, param.private_data, agent.now(), self._on_notice,
                 src_port=self.src_port)
 
     def accept_request(self, param: ConnParam | None) -> None:
@@ -208,23 +208,23 @@ class Identifier:
                 self.qp.modify(QPAttr(qp_state=QPState.ERR), QPAttrMask.STATE)
             self.connection.disconnect(self.agent.now())
 
-    def _on_news(self, connection: Connection, news: News) -> None:
-        if news in (News.RESPONSE, News.REJECTED):
+    def _on_notice(self, connection: Connection, notice: CmNotice) -> None:
+        if notice in (CmNotice.RESPONSE, CmNotice.REJECTED):
             self.private_data = connection.private_data
-        self.tell(EVENTS[news], connection.status, connection.private_data)
+        self.notify(EVENTS[notice], connection.status, connection.private_data)
 
-    def _check_device(self) -> tuple[Held, CardAgent]:
+    def _check_device(self) -> tuple[SharedContext, CardAgent]:
         """Return the device and its agent."""
         if self.closed or self.held is None or self.agent is None:
             raise InvalidValue("the CMID is closed" if self.closed else "the CMID has no device: bind or resolve first")
         return self.held, self.agent
 
-    def _check_state(self, what: str, *states: State) -> tuple[Connection, CardAgent]:
+    def _check_state(self, subject: str, *states: State) -> tuple[Connection, CardAgent]:
         """Return the connection, which must be in one of ``states``, and the agent."""
         _, agent = self._check_device()
         if self.connection is None or self.connection.state not in states:
-            state = self.connection.state.name if self.connection is not None else "not asked for"
-            raise InvalidValue(f"{what}: the connection is {state}")
+            state = self.connection.state.name if self.connection is not None else "not requested"
+            raise InvalidValue(f"{subject}: the connection is {state}")
         return self.connection, agent
 
     # ------------------------------------------------------------------------------------------- QP

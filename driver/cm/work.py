@@ -47,9 +47,9 @@ class Work:
             mr.close()
         self._mrs = ()
 
-    def _own_qp(self, what: str) -> QP:
+    def _own_qp(self, subject: str) -> QP:
         if self.qp is None:
-            raise InvalidValue(f"Failed to {what}: the CMID has no QP")
+            raise InvalidValue(f"Failed to {subject}: the CMID has no QP")
         return self.qp
 
     def post_recv(self, mr: MR, length: int | None = None) -> None:
@@ -68,11 +68,11 @@ class Work:
         """Write the contents of a region into the peer's memory."""
         self._post("Post Write", WROpcode.RDMA_WRITE, mr, length, flags, rkey=rkey, remote_addr=remote_addr)
 
-    def _post(self, what: str, opcode: WROpcode, mr: MR, length: int, flags: int, *, rkey: int = 0,
+    def _post(self, subject: str, opcode: WROpcode, mr: MR, length: int, flags: int, *, rkey: int = 0,
               remote_addr: int = 0) -> None:
         sg = [SGE(mr.buf, length, mr.lkey)]
-        self._own_qp(what).post_send(SendWR(opcode=opcode, sg=sg, send_flags=SendFlags(flags), rkey=rkey,
-                                            remote_addr=remote_addr))
+        self._own_qp(subject).post_send(SendWR(opcode=opcode, sg=sg, send_flags=SendFlags(flags), rkey=rkey,
+                                               remote_addr=remote_addr))
 
     def get_recv_comp(self, timeout_ns: int | None = None) -> WC:
         """Wait for the completion of a receive and return it."""

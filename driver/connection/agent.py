@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 from weft.hdl.contract import wire
 
-from .connection import Connection, News, Offer, Patience, State, ignore
-from .messages import LAYOUTS, Answered, Attribute, RejectReason, build, parse
+from .connection import CmNotice, Connection, Offer, ResponseTimeout, State, ignore
+from .messages import LAYOUTS, Attribute, ReferredMessage, RejectReason, build, parse
 from .service import gid_of, header, parse_header, service_id
 
 BACKLOG_MAX = 1024
@@ -25,7 +25,7 @@ RATE_100_GBPS = 18      # packet rate, as in path records
 PORT_MAX = (1 << 16) - 1
 
 
-Tell = Callable[[Connection, News], object]
+Tell = Callable[[Connection, CmNotice], object]
 
 
 class Listener:
@@ -71,7 +71,7 @@ class Listener:
                 connection = next(iter(self.waiting))
                 del self.waiting[connection]
                 self.pending[connection] = None
-                connection.tell = self.on_request(connection)
+                connection.notify = self.on_request(connection)
         finally:
             self._handing = False
 
@@ -94,7 +94,7 @@ class Agent:
         Source of unpredictable numbers.
     send : callable(ip, mac, datagram)
         ``mac`` is the source address of the peer's last message, or None.
-    patience : Patience
+    timeout : ResponseTimeout
 
     Attributes
     ----------
@@ -107,9 +107,9 @@ class Agent:
     """
 
     def __init__(self, *, ip: int, guid: int, random: Random, send: Callable[[int, int | None, bytes], object],
-                 patience: Patience | None = None) -> None:
+                 timeout: ResponseTimeout | None = None) -> None:
         self.ip, self.guid, self._random, self._send = ip, guid, random, send
-        self.patience = patience or Patience()
+        self.timeout = timeout or ResponseTimeout()
         self.listeners: dict[int, Listener] = {}
         self.connections: dict[int, Connection] = {}
         self.counts: collections.Counter[str] = collections.Counter()
@@ -123,7 +123,7 @@ class Agent:
     def listen(self, port: int, backlog: int, on_request: Callable[[Connection], Tell]) -> Listener:
         """Listen on a port, or on any free port if ``port`` is 0, and return the :class:`Listener`.
 
-        Each request calls ``on_request(connection)``, which returns the callable for further :class:`News` of the
+        Each request calls ``on_request(connection)``, which returns the callable for further :class:`CmNotice` of the
         connection.
 
         Raises
@@ -139,10 +139,10 @@ class Agent:
         self.listeners[port] = listener = Listener(self, port, backlog, on_request)
         return listener
 
-    def connect(self, peer_ip: int, port: int, offer: Offer, private_data: bytes, now: int, tell: Tell, *,
+    def connect(self, peer_ip: int, port: int, offer: Offer, private_data: bytes, now: int, notify: Tell, *,
                 src_port: int = 0) -> Connection:
-        """Request a connection to a port; ``tell(connection, News)`` is called with each outcome."""
-        connection = self._new(peer_ip, self._random.getrandbits(64), self.patience, tell)
+        """Request a connection to a port; ``notify(connection, CmNotice)`` is called with each outcome."""
+        connection = self._new(peer_ip, self._random.getrandbits(64), self.timeout, notify)
         connection.service_id = service_id(port)
         connection.request(
             offer, header(self.ip, src_port, peer_ip) + private_data, now, service_id=connection.service_id,
@@ -150,9 +150,9 @@ class Agent:
             packet_rate=RATE_100_GBPS, hop_limit=64)
         return connection
 
-    def _new(self, peer_ip: int, tid: int, patience: Patience, tell: Tell) -> Connection:
+    def _new(self, peer_ip: int, tid: int, timeout: ResponseTimeout, notify: Tell) -> Connection:
         local_id = next(n for n in iter(lambda: self._random.getrandbits(32), None) if n and n not in self.connections)
-        connection = self.connections[local_id] = Connection(self, peer_ip, local_id, tid, patience, tell)
+        connection = self.connections[local_id] = Connection(self, peer_ip, local_id, tid, timeout, notify)
         return connection
 
     # ------------------------------------------------------------------------------ the connections' side
@@ -201,7 +201,7 @@ class Agent:
         else:
             connection = self._find(message, src_ip)
             if connection is None:
-                self._answer_stranger(message, src_ip, src_mac)
+                self._answer_unknown_peer(message, src_ip, src_mac)
             else:
                 connection.peer_mac = src_mac
                 connection.on_message(message, now)
@@ -216,16 +216,16 @@ class Agent:
         unknown = connection.state is State.REQ_SENT
         return connection if unknown or message.local_id == connection.remote_id else None
 
-    def _answer_stranger(self, message: SimpleNamespace, src_ip: int, src_mac: int) -> None:
+    def _answer_unknown_peer(self, message: SimpleNamespace, src_ip: int, src_mac: int) -> None:
         """Answer a message of a connection that does not exist, or that is another peer's."""
         self.counts[f"stray_{message.kind.name}"] += 1
         ids = {"local_id": message.remote_id, "remote_id": message.local_id}
         if message.kind is Attribute.DREQ and message.remote_id not in self.connections:
             self._send(src_ip, src_mac, build(Attribute.DREP, message.tid, **ids))
         elif message.kind is Attribute.REP:
-            self._refuse(message.tid, ids, Answered.REP, RejectReason.INVALID_COMM_ID, src_ip, src_mac)
+            self._refuse(message.tid, ids, ReferredMessage.REP, RejectReason.INVALID_COMM_ID, src_ip, src_mac)
 
-    def _refuse(self, tid: int, ids: dict[str, int], answered: Answered, reason: RejectReason, src_ip: int,
+    def _refuse(self, tid: int, ids: dict[str, int], answered: ReferredMessage, reason: RejectReason, src_ip: int,
                 src_mac: int) -> None:
         self.counts[f"refused_{reason.name}"] += 1
         self._send(src_ip, src_mac, build(Attribute.REJ, tid, b"", answered=answered, reason=reason, **ids))
@@ -235,21 +235,21 @@ class Agent:
         if known is not None and known.repeated_by(message):
             known.on_request_again(now)
             return
-        said, listener = parse_header(message.private_data), self.listeners.get(message.service_id & PORT_MAX)
-        reason = self._objection(message, said, listener, src_ip)
+        header, listener = parse_header(message.private_data), self.listeners.get(message.service_id & PORT_MAX)
+        reason = self._objection(message, header, listener, src_ip)
         stale = self._stale(known, src_ip, message.qpn) if reason is None else None
         if stale is not None:
             reason = RejectReason.STALE_CONN
         if reason is not None:
-            self._refuse(message.tid, {"remote_id": message.local_id}, Answered.REQ, reason, src_ip, src_mac)
+            self._refuse(message.tid, {"remote_id": message.local_id}, ReferredMessage.REQ, reason, src_ip, src_mac)
             if stale is not None:
                 stale.end_stale(now)
             return
-        assert listener is not None and said is not None
+        assert listener is not None and header is not None
         if len(listener.pending) >= listener.backlog:
             self.counts["backlog_full"] += 1
         if not listener.full:      # else there is no answer: the peer will repeat the request
-            self._take(listener, message, said, src_ip, src_mac, now)
+            self._take(listener, message, header, src_ip, src_mac, now)
 
     def _stale(self, known: Connection | None, src_ip: int, qpn: int) -> Connection | None:
         """Return the connection that a request contradicts, or None.
@@ -265,27 +265,27 @@ class Agent:
         other = self._by_qp.get((peer_ip, qpn))
         return other if other is not None and other.state not in (State.TIMEWAIT, State.REQ_RCVD) else None
 
-    def _objection(self, message: SimpleNamespace, said: SimpleNamespace | None, listener: Listener | None,
+    def _objection(self, message: SimpleNamespace, header: SimpleNamespace | None, listener: Listener | None,
                    src_ip: int) -> RejectReason | None:
         """Return the reason to reject a request without the program, or None."""
         if listener is None or message.service_id != service_id(listener.port):
             return RejectReason.INVALID_SERVICE_ID
         if message.transport or message.extended_transport:
             return RejectReason.INVALID_TRANSPORT_TYPE
-        if said is None or message.rdc_exists or not message.local_id:
+        if header is None or message.rdc_exists or not message.local_id:
             return RejectReason.UNSUPPORTED
-        if said.src_ip != src_ip or said.dst_ip != self.ip or message.local_gid != gid_of(src_ip):
+        if header.src_ip != src_ip or header.dst_ip != self.ip or message.local_gid != gid_of(src_ip):
             return RejectReason.INVALID_GID
         if message.mtu not in wire.PMTUS:
             return RejectReason.INVALID_MTU
         return None
 
-    def _take(self, listener: Listener, message: SimpleNamespace, said: SimpleNamespace, src_ip: int, src_mac: int,
+    def _take(self, listener: Listener, message: SimpleNamespace, header: SimpleNamespace, src_ip: int, src_mac: int,
               now: int) -> None:
         timeout = min(max(1, message.local_timeout, message.remote_timeout), RESPONSE_TIMEOUT_MAX)
-        connection = self._new(src_ip, message.tid, Patience(timeout, message.max_cm_retries), ignore)
-        connection.remote_id, connection.peer_mac, connection.peer_port = message.local_id, src_mac, said.src_port
-        connection.service_id, connection.private_data = message.service_id, said.private_data
+        connection = self._new(src_ip, message.tid, ResponseTimeout(timeout, message.max_cm_retries), ignore)
+        connection.remote_id, connection.peer_mac, connection.peer_port = message.local_id, src_mac, header.src_port
+        connection.service_id, connection.private_data = message.service_id, header.private_data
         connection.peers = Offer(message.qpn, message.psn, message.responder_resources, message.initiator_depth,
                                  message.rnr_retry_count, message.srq, message.mtu, message.ack_timeout,
                                  message.retry_count)

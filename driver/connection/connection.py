@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from ..protocol.timer import ack_timeout_ns
-from .messages import Answered, Attribute, RejectReason
+from .messages import Attribute, ReferredMessage, RejectReason
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -31,7 +31,7 @@ class State(enum.Enum):
     CLOSED = enum.auto()
 
 
-class News(enum.Enum):
+class CmNotice(enum.Enum):
     """Notification for the owner of a connection."""
 
     RESPONSE = enum.auto()
@@ -43,7 +43,7 @@ class News(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Patience:
+class ResponseTimeout:
     """Response time-out of the peer, 4.096 µs · 2^``response_timeout``, and number of retries."""
 
     response_timeout: int = 14
@@ -77,7 +77,7 @@ _WAITING = {State.REQ_SENT: Attribute.REQ, State.REP_SENT: Attribute.REP, State.
 _LIVE = {State.REP_SENT, State.REP_RCVD, State.ESTABLISHED}
 
 
-def ignore(connection: "Connection", news: News) -> None:
+def ignore(connection: "Connection", notice: CmNotice) -> None:
     """Ignore a notification."""
 
 
@@ -90,8 +90,8 @@ class Connection:
         Has ``send(connection, kind, private_data, **fields)``, ``wake(connection)``, ``forget(connection)`` and
         ``connected(peer_ip, qpn)``.
     peer_ip, local_id, tid : int
-    patience : Patience
-    tell : callable(connection, News)
+    timeout : ResponseTimeout
+    notify : callable(connection, CmNotice)
 
     Attributes
     ----------
@@ -109,10 +109,10 @@ class Connection:
         Time of the next call of :meth:`progress`.
     """
 
-    def __init__(self, agent: "Agent", peer_ip: int, local_id: int, tid: int, patience: Patience,
-                 tell: Callable[["Connection", News], object]) -> None:
-        self.agent, self.peer_ip, self.local_id, self.tid, self.tell = agent, peer_ip, local_id, tid, tell
-        self.patience = patience
+    def __init__(self, agent: "Agent", peer_ip: int, local_id: int, tid: int, timeout: ResponseTimeout,
+                 notify: Callable[["Connection", CmNotice], object]) -> None:
+        self.agent, self.peer_ip, self.local_id, self.tid, self.notify = agent, peer_ip, local_id, tid, notify
+        self.timeout = timeout
         self.state, self.remote_id = State.IDLE, 0
         self.peer_mac: int | None = None
         self.mine: Offer | None = None
@@ -120,31 +120,31 @@ class Connection:
         self.asked = False
         self.status, self.private_data, self.peer_port, self.service_id = 0, b"", 0, 0
         self.deadline: int | None = None
-        self._said: tuple[Attribute, bytes, dict[str, int]] | None = None
+        self._sent_message: tuple[Attribute, bytes, dict[str, int]] | None = None
         self._left = self._extensions = 0
         self._peer_rests_until = self._pause = 0
 
     @property
     def _interval(self) -> int:
-        return ack_timeout_ns(self.patience.response_timeout)
+        return ack_timeout_ns(self.timeout.response_timeout)
 
-    def _say(self, kind: Attribute, private_data: bytes = b"", **fields: int) -> None:
+    def _send_message(self, kind: Attribute, private_data: bytes = b"", **fields: int) -> None:
         self.agent.send(self, kind, private_data, **fields)
 
     def _ask(self, state: State, kind: Attribute, private_data: bytes, now: int, **fields: int) -> None:
         """Send a message that requires an answer, and start its timer."""
-        self.state, self._said = state, (kind, private_data, fields)
-        self._left = self._extensions = self.patience.retries
-        self._say(kind, private_data, **fields)
+        self.state, self._sent_message = state, (kind, private_data, fields)
+        self._left = self._extensions = self.timeout.retries
+        self._send_message(kind, private_data, **fields)
         self._wait(now + self._interval)
 
     def _wait(self, deadline: int) -> None:
         self.deadline = deadline
         self.agent.wake(self)
 
-    def _news(self, news: News, status: int = 0, private_data: bytes = b"") -> None:
+    def _notice(self, notice: CmNotice, status: int = 0, private_data: bytes = b"") -> None:
         self.status, self.private_data = status, private_data
-        self.tell(self, news)
+        self.notify(self, notice)
 
     # ------------------------------------------------------------------------------- calls of the owner
 
@@ -154,8 +154,8 @@ class Connection:
         self._ask(State.REQ_SENT, Attribute.REQ, private_data, now, qpn=offer.qpn, psn=offer.psn,
                   responder_resources=offer.responder_resources, initiator_depth=offer.initiator_depth,
                   rnr_retry_count=offer.rnr_retry_count, srq=offer.srq, mtu=offer.mtu, ack_timeout=offer.ack_timeout,
-                  retry_count=offer.retry_count, remote_timeout=self.patience.response_timeout,
-                  local_timeout=self.patience.response_timeout, max_cm_retries=self.patience.retries, **fields)
+                  retry_count=offer.retry_count, remote_timeout=self.timeout.response_timeout,
+                  local_timeout=self.timeout.response_timeout, max_cm_retries=self.timeout.retries, **fields)
 
     def accept(self, offer: Offer, private_data: bytes, now: int, **fields: int) -> None:
         """Accept the peer's request: REQ_RCVD to REP_SENT."""
@@ -172,10 +172,10 @@ class Connection:
         after the time of the MRA, so RTU is repeated meanwhile: after one interval, two more, four more ...
         """
         self.state = State.ESTABLISHED
-        self._said = (Attribute.RTU, private_data, {})
-        self._tell_ready(now, self._interval)
+        self._sent_message = (Attribute.RTU, private_data, {})
+        self._notify_ready(now, self._interval)
 
-    def _tell_ready(self, now: int, pause: int) -> None:
+    def _notify_ready(self, now: int, pause: int) -> None:
         self._repeat()
         self._pause, self.deadline = pause, None
         if now + pause < self._peer_rests_until:
@@ -183,8 +183,9 @@ class Connection:
 
     def reject(self, reason: RejectReason = RejectReason.CONSUMER_DEFINED, private_data: bytes = b"") -> None:
         """Reject the request, or cancel it before it is established."""
-        about = {State.REQ_RCVD: Answered.REQ, State.REP_RCVD: Answered.REP}.get(self.state, Answered.OTHER)
-        self._say(Attribute.REJ, private_data, answered=about, reason=reason)
+        about = {State.REQ_RCVD: ReferredMessage.REQ, State.REP_RCVD: ReferredMessage.REP}.get(self.state,
+                                                                                               ReferredMessage.OTHER)
+        self._send_message(Attribute.REJ, private_data, answered=about, reason=reason)
         self._end()
 
     def disconnect(self, now: int) -> None:
@@ -196,7 +197,7 @@ class Connection:
 
     def abandon(self, now: int) -> None:
         """Detach the owner: the connection ends without further notifications."""
-        self.tell = ignore
+        self.notify = ignore
         if self.state is State.IDLE:
             self._end()
         else:
@@ -220,7 +221,7 @@ class Connection:
     def on_request_again(self, now: int) -> None:
         """Process a repeated REQ: the answer was lost, or the program has not answered yet."""
         if self.state is State.REQ_RCVD:
-            self._say(Attribute.MRA, answered=Answered.REQ, timeout=SERVICE_TIMEOUT)
+            self._send_message(Attribute.MRA, answered=ReferredMessage.REQ, timeout=SERVICE_TIMEOUT)
             self._expect_program(now, ack_timeout_ns(SERVICE_TIMEOUT))
         elif self.state is State.REP_SENT:
             self._repeat()
@@ -242,24 +243,24 @@ class Connection:
         self._expect_program(now, 0)
 
     def _expect_program(self, now: int, extra: int) -> None:
-        self._wait(now + extra + (self.patience.retries + 1) * self._interval)
+        self._wait(now + extra + (self.timeout.retries + 1) * self._interval)
 
     def _on_rep(self, message: SimpleNamespace, now: int) -> None:
         if self.state is State.REQ_SENT and (stale := self.agent.connected(self.peer_ip, message.qpn)) is not None:
             self.remote_id = message.local_id
-            self._say(Attribute.REJ, answered=Answered.REP, reason=RejectReason.STALE_CONN)
+            self._send_message(Attribute.REJ, answered=ReferredMessage.REP, reason=RejectReason.STALE_CONN)
             self._end()
             stale.end_stale(now)
-            self._news(News.REJECTED, RejectReason.STALE_CONN)
+            self._notice(CmNotice.REJECTED, RejectReason.STALE_CONN)
         elif self.state is State.REQ_SENT:
             self.remote_id = message.local_id
             self.peers = Offer(message.qpn, message.psn, message.responder_resources, message.initiator_depth,
                                message.rnr_retry_count, message.srq)
             self.state = State.REP_RCVD
             self._expect_program(now, 0)
-            self._news(News.RESPONSE, 0, message.private_data)
+            self._notice(CmNotice.RESPONSE, 0, message.private_data)
         elif self.state is State.REP_RCVD:
-            self._say(Attribute.MRA, answered=Answered.REP, timeout=SERVICE_TIMEOUT)
+            self._send_message(Attribute.MRA, answered=ReferredMessage.REP, timeout=SERVICE_TIMEOUT)
             self._expect_program(now, ack_timeout_ns(SERVICE_TIMEOUT))
             self._peer_rests_until = now + ack_timeout_ns(SERVICE_TIMEOUT)
         elif self.state is State.ESTABLISHED:
@@ -267,19 +268,19 @@ class Connection:
 
     def _on_rtu(self, message: SimpleNamespace, now: int) -> None:
         if self.state is State.REP_SENT:
-            self.state, self.deadline, self._said = State.ESTABLISHED, None, None
-            self._news(News.ESTABLISHED, 0, message.private_data)
+            self.state, self.deadline, self._sent_message = State.ESTABLISHED, None, None
+            self._notice(CmNotice.ESTABLISHED, 0, message.private_data)
 
     def _on_rej(self, message: SimpleNamespace, now: int) -> None:
         if self.state in (State.REQ_SENT, State.REQ_RCVD, State.REP_SENT, State.REP_RCVD):
             self._end()
-            self._news(News.REJECTED, message.reason, message.private_data)
+            self._notice(CmNotice.REJECTED, message.reason, message.private_data)
         elif self.state is State.ESTABLISHED:
             self._rest(now)
-            self._news(News.DISCONNECTED)
+            self._notice(CmNotice.DISCONNECTED)
 
     def _on_mra(self, message: SimpleNamespace, now: int) -> None:
-        asked = {State.REQ_SENT: Answered.REQ, State.REP_SENT: Answered.REP}.get(self.state)
+        asked = {State.REQ_SENT: ReferredMessage.REQ, State.REP_SENT: ReferredMessage.REP}.get(self.state)
         if message.answered is asked and asked is not None and self._extensions:
             self._extensions -= 1
             self._wait(now + ack_timeout_ns(min(message.timeout, SERVICE_TIMEOUT_MAX)) + self._interval)
@@ -288,21 +289,21 @@ class Connection:
         if self.mine is None or message.remote_qpn != self.mine.qpn:
             return
         if self.state in _LIVE or self.state is State.DREQ_SENT:
-            self._say(Attribute.DREP)
+            self._send_message(Attribute.DREP)
             self._rest(now)
-            self._news(News.DISCONNECTED, 0, message.private_data)
+            self._notice(CmNotice.DISCONNECTED, 0, message.private_data)
         elif self.state is State.TIMEWAIT:
-            self._say(Attribute.DREP)
+            self._send_message(Attribute.DREP)
 
     def _on_drep(self, message: SimpleNamespace, now: int) -> None:
         if self.state is State.DREQ_SENT:
             self._rest(now)
-            self._news(News.DISCONNECTED, 0, message.private_data)
+            self._notice(CmNotice.DISCONNECTED, 0, message.private_data)
 
     def _repeat(self) -> None:
-        if self._said is not None:
-            kind, private_data, fields = self._said
-            self._say(kind, private_data, **fields)
+        if self._sent_message is not None:
+            kind, private_data, fields = self._sent_message
+            self._send_message(kind, private_data, **fields)
 
     # ------------------------------------------------------------------------------------------- time
 
@@ -316,12 +317,12 @@ class Connection:
             self._wait(now + self._interval)
         elif self.state in (State.REQ_SENT, State.REP_SENT, State.REQ_RCVD, State.REP_RCVD):
             self.reject(RejectReason.TIMEOUT)
-            self._news(News.UNREACHABLE, -errno.ETIMEDOUT)
+            self._notice(CmNotice.UNREACHABLE, -errno.ETIMEDOUT)
         elif self.state is State.ESTABLISHED:
-            self._tell_ready(now, 2 * self._pause)
+            self._notify_ready(now, 2 * self._pause)
         elif self.state is State.DREQ_SENT:
             self._rest(now)
-            self._news(News.DISCONNECTED)
+            self._notice(CmNotice.DISCONNECTED)
         elif self.state is State.TIMEWAIT:
             self._end()
-            self._news(News.TIMEWAIT_EXIT)
+            self._notice(CmNotice.TIMEWAIT_EXIT)

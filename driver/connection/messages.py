@@ -25,7 +25,7 @@ class Attribute(enum.IntEnum):
     DREP = 0x16
 
 
-class Answered(enum.IntEnum):
+class ReferredMessage(enum.IntEnum):
     """Message to which a REJ or an MRA refers."""
 
     REQ = 0
@@ -74,9 +74,9 @@ REP = _layout("REP", "It is accepted.", 36, *_IDS, ("qkey", 32), ("qpn", 24), ("
               ("ack_delay", 5), ("failover", 2), ("flow_control", 1), ("rnr_retry_count", 3), ("srq", 1),
               ("_resv3", 4), ("ca_guid", 64))
 RTU = _layout("RTU", "The requester is ready to use it.", 8, *_IDS)
-REJ = _layout("REJ", "It is refused, or given up.", 84, *_IDS, ("answered", 2, "", Answered), ("_resv0", 6),
+REJ = _layout("REJ", "It is refused, or given up.", 84, *_IDS, ("answered", 2, "", ReferredMessage), ("_resv0", 6),
               ("info_length", 7), ("_resv1", 1), ("reason", 16), ("_info", 72 * 8))
-MRA = _layout("MRA", "The message has come, its answer takes longer.", 10, *_IDS, ("answered", 2, "", Answered),
+MRA = _layout("MRA", "The message has come, its answer takes longer.", 10, *_IDS, ("answered", 2, "", ReferredMessage),
               ("_resv0", 6), ("timeout", 5, "It comes within."), ("_resv1", 3))
 DREQ = _layout("DREQ", "Request to end a connection.", 12, *_IDS, ("remote_qpn", 24, "Of the receiver."), ("_resv", 8))
 DREP = _layout("DREP", "It is ended.", 8, *_IDS)

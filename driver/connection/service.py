@@ -34,8 +34,8 @@ def parse_header(private_data: bytes) -> SimpleNamespace | None:
     The result has the attributes ``src_ip, src_port, dst_ip, private_data``. It is None if the data does not begin with
     a header for IPv4.
     """
-    said = HEADER.unpack(private_data)
-    if said.major != CM_VERSION or said.ip_version != IP_VERSION or (said.src_ip | said.dst_ip) >> 32:
+    header = HEADER.unpack(private_data)
+    if header.major != CM_VERSION or header.ip_version != IP_VERSION or (header.src_ip | header.dst_ip) >> 32:
         return None
-    return SimpleNamespace(src_ip=said.src_ip, src_port=said.src_port, dst_ip=said.dst_ip,
+    return SimpleNamespace(src_ip=header.src_ip, src_port=header.src_port, dst_ip=header.dst_ip,
                            private_data=private_data[HEADER.size_bytes:])

@@ -30,28 +30,28 @@ def fatal_reason(device: Device) -> str | None:
     return DMA_LOST if status & STATUS_DMA_LOST else None
 
 
-class SilenceWatch:
+class Watchdog:
     """Watchdog for a card without reports: a failed card may be unable to report its failure.
 
     Parameters
     ----------
     device : Device
-    patience_ns : int
+    timeout_ns : int
         Time without reports after which the card's status is read, and interval of the reads.
     """
 
-    def __init__(self, device: Device, patience_ns: int) -> None:
-        self._device, self._patience_ns = device, patience_ns
-        self.due = device.now_ns() + patience_ns
+    def __init__(self, device: Device, timeout_ns: int) -> None:
+        self._device, self._timeout_ns = device, timeout_ns
+        self.due = device.now_ns() + timeout_ns
 
-    def heard(self, now: int) -> None:
+    def received(self, now: int) -> None:
         """Restart the time-out after a report of the card."""
-        self.due = now + self._patience_ns
+        self.due = now + self._timeout_ns
 
     def look(self) -> str | None:
         """Return the reason for which the card is unusable, if the time-out expired, else None."""
         now = self._device.now_ns()
         if now < self.due:
             return None
-        self.heard(now)
+        self.received(now)
         return fatal_reason(self._device)

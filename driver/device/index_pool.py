@@ -2,7 +2,7 @@
 
 import collections
 
-from ..terms.errors import NoRoom
+from ..terms.errors import OutOfResources
 
 
 class IndexPool:
@@ -11,12 +11,12 @@ class IndexPool:
     Parameters
     ----------
     size : int
-    what : str
+    subject : str
         Name of the indexed objects, for error messages.
     """
 
-    def __init__(self, size: int, what: str) -> None:
-        self.size, self.what = size, what
+    def __init__(self, size: int, subject: str) -> None:
+        self.size, self.subject = size, subject
         self._free = collections.deque(range(size))
 
     def take(self) -> int:
@@ -28,7 +28,7 @@ class IndexPool:
             If there is none.
         """
         if not self._free:
-            raise NoRoom(f"all {self.size} {self.what} are in use")
+            raise OutOfResources(f"all {self.size} {self.subject} are in use")
         return self._free.popleft()
 
     @property
@@ -36,6 +36,6 @@ class IndexPool:
         """Number of free indices."""
         return len(self._free)
 
-    def give(self, index: int) -> None:
+    def release(self, index: int) -> None:
         """Free an index."""
         self._free.append(index)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from weft.hdl.contract import abi
 
-from ..terms.errors import InvalidValue, NoRoom
+from ..terms.errors import InvalidValue, OutOfResources
 from .device import DmaBuffer
 
 
@@ -69,7 +69,7 @@ class RangeAllocator:
             if length >= count:
                 self._free[i:i + 1] = [(start + count, length - count)] if length > count else []
                 return start
-        raise NoRoom(f"no {count} consecutive page-table entries of {self.size} are free")
+        raise OutOfResources(f"no {count} consecutive page-table entries of {self.size} are free")
 
     def free(self, start: int, count: int) -> None:
         i = bisect.bisect(self._free, (start, 0))

@@ -8,24 +8,24 @@ from weft.hdl.contract import abi, wire
 
 from ..device.bringup import come_to_rest
 from ..device.capabilities import write_register
-from ..device.health import DeviceFatal, SilenceWatch
+from ..device.health import DeviceFatal, Watchdog
 from ..protocol.arp import is_arp
 from ..queue.command import CommandQueue
 from ..queue.control_frames import parse_control
 from ..queue.host_qpns import HostQpns
 from ..queue.meta_report import ReportWorker
-from ..queue.ring import PHASE, CardToHostRing, HostToCardRing, with_news
+from ..queue.ring import PHASE, CardToHostRing, HostToCardRing, rings_with_entries
 from ..queue.simple_nic import SimpleNic
 from ..queue.status import unpack_status
 from ..queue.transmit_turns import SEND_CONS, TransmitTurns, enough_bytes
 from ..terms.enums import WCStatus
 from ..terms.errors import QueueFull, TimedOut
 from .card_lock import CardLock
-from .departed import Departed
 from .loopback import Loopback
 from .neighbours import Neighbours
 from .qp_table import QpTable
 from .table_mirror import TableMirror
+from .time_wait import TimeWait
 
 Ring = abi.Ring
 _NAME = {opcode: opcode.name for opcode in wire.Opcode}
@@ -55,9 +55,9 @@ class CardEngine:
     qps : QpTable
         Of :class:`~weft.driver.engine.qp_engine.QpEngine`.
     reports : ReportWorker
-    lender : Lender
+    lender : MailboxMemory
         Memory for operations; the owner of the registered memory sets it.
-    departed : Departed
+    time_wait : TimeWait
     neighbours : Neighbours
     lock : CardLock
     loopback : Loopback
@@ -103,13 +103,13 @@ class CardEngine:
         self.balancers, self.raw_frame_handlers, self.fatal_handlers, self.services = [], [], [], []
         self.fatal, self.stopped = None, False
         self.listeners = 0      # programs that wait for an asynchronous event, such as a failure of the card
-        self._watch = SilenceWatch(device, config.silence_ns)
+        self._watch = Watchdog(device, config.silence_ns)
         self.counts = collections.Counter()
         self.lock, self._waiting = CardLock(device), 0
         self.tables, self.loopback = TableMirror(self.qps.index_bits), Loopback(self)
         self.commands.observers.append(self.tables.on_command)
         self.commands.pause = self._pause
-        self.departed = Departed(self, min(config.departed_qps, max_qp // 4))
+        self.time_wait = TimeWait(self, min(config.time_wait_qps, max_qp // 4))
         self.neighbours = Neighbours(mac, ip, send=self._send_arp, found=self._neighbour_found,
                                      missing=self._neighbour_missing)
         self._turns = TransmitTurns(self.rings, self.qps.watch, enough_bytes=enough_bytes(config.tx_poll_ns))
@@ -122,7 +122,7 @@ class CardEngine:
 
     def start(self):
         """Configure the rings of a card that is out of reset, and start the host's QPNs and the Simple NIC."""
-        self._watch.heard(self.device.now_ns())
+        self._watch.received(self.device.now_ns())
         self.nic.start()
         self.host_qpns.start()
         for ring in self.rings.values():
@@ -134,7 +134,7 @@ class CardEngine:
         The oldest request of each QP completes with ``status``.
         """
         self.fatal, self.stopped, self.commands.fatal = None, False, None
-        self.departed.forget()
+        self.time_wait.forget()
         for qp in self.qps:
             qp.on_card_reset(status)
             self.qps.remove(qp)
@@ -169,7 +169,7 @@ class CardEngine:
     @property
     def _awaited(self):
         return self.fatal is None and bool(
-            len(self.qps) > len(self.departed) or self.commands.waiting or self.listeners)
+            len(self.qps) > len(self.time_wait) or self.commands.waiting or self.listeners)
 
     def _while_waiting(self):
         """Collect reports and check the card; called during the wait for a command's response."""
@@ -212,9 +212,9 @@ class CardEngine:
                 return False
         status, taken = bytes(self._status_view), self._status_taken
         if status != taken:
-            last, (before, behind) = self._last_cons, self._around
+            last, (before, after) = self._last_cons, self._around
             if (last is None or taken is None or status[SEND_CONS] == last
-                    or not (status.startswith(before) and status.endswith(behind))):
+                    or not (status.startswith(before) and status.endswith(after))):
                 return False
         return self.device.now_ns() < self._round_due
 
@@ -222,12 +222,12 @@ class CardEngine:
         """Run one round, unless the card failed. Return true if something happened."""
         if self.fatal is not None:
             return False
-        now, news = self.device.now_ns(), with_news(self._to_host)
+        now, entries = self.device.now_ns(), rings_with_entries(self._to_host)
         busy = self._take_status(now)
-        if (news or self.reports.collected or any(self._unanswered)) and self._take_news(news, now):
+        if (entries or self.reports.collected or any(self._unanswered)) and self._take_reports(entries, now):
             busy = True
         if busy:
-            self._watch.heard(now)
+            self._watch.received(now)
         elif now >= self._watch.due:
             self._look_after_card()
         if self.fatal is not None:
@@ -268,12 +268,12 @@ class CardEngine:
         elif qp.sender.has_work:
             self.neighbours.want(qp.path.ip, now)
 
-    def _take_news(self, news, now):
-        """Process responses, reports and frames of the rings in ``news``. Return true if there were any."""
-        busy = (any(self._unanswered) or self.rings[Ring.RESPONSE] in news) and self.commands.progress()
-        if (self.reports.collected or self.reports.ring in news) and self.reports.progress():
+    def _take_reports(self, entries, now):
+        """Process responses, reports and frames of the rings in ``entries``. Return true if there were any."""
+        busy = (any(self._unanswered) or self.rings[Ring.RESPONSE] in entries) and self.commands.progress()
+        if (self.reports.collected or self.reports.ring in entries) and self.reports.progress():
             busy = True
-        if self.nic.rx in news:
+        if self.nic.rx in entries:
             for entry, frame in self.nic.poll():
                 busy = True
                 self._take_frame(entry, frame, now)
@@ -290,7 +290,7 @@ class CardEngine:
 
     def _take_frame(self, entry, frame, now):
         control = parse_control(frame) if entry.roce else None
-        qp = self.qps.find_life(control.dest_qp) if control else None
+        qp = self.qps.find_incarnation(control.dest_qp) if control else None
         if qp is not None:
             qp.on_control(control, now)
             return
@@ -383,7 +383,7 @@ class CardEngine:
         """Schedule ``qp`` for the next :meth:`progress`."""
         self.qps.mark_active(qp)
 
-    def find_way(self, qp):
+    def find_header_template(self, qp):
         """Resolve the peer's MAC address of ``qp``. Until it is known, work waits and control frames are dropped."""
         mac = self.neighbours.find(qp.path.ip)
         if mac is None:
@@ -439,7 +439,7 @@ class CardEngine:
             self.counts["control_frames_dropped"] += 1
             return
         try:
-            self.nic.send(qp.way.frames.build(frame), qp)
+            self.nic.send(qp.header_template.frames.build(frame), qp)
             self.counts[_NAME[frame.opcode]] += 1
         except BufferError:
             self.counts["control_frames_dropped"] += 1

@@ -67,7 +67,7 @@ class Loopback:
 
     def _peer(self, qp):
         """Return the peer of a QP, or None."""
-        peer = self.card.qps.find_life(qp.path.qpn)
+        peer = self.card.qps.find_incarnation(qp.path.qpn)
         return peer if peer is not None and peer.path.ip == self.card.ip else None
 
     def _do(self, qp, work):
@@ -142,7 +142,7 @@ class Loopback:
         """Deliver the control frames that were sent before this call."""
         for _ in range(len(self.frames)):
             sender, qpn, frame = self.frames.popleft()
-            peer = self.card.qps.find_life(qpn)
+            peer = self.card.qps.find_incarnation(qpn)
             if peer is None or peer.path.ip != self.card.ip:
                 continue
             if frame.opcode is wire.Opcode.PROBE:

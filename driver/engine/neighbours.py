@@ -58,19 +58,19 @@ class Neighbours:
         """Handle an ARP frame from the network."""
         if (reply := arp.answer(frame, self.mac, self.ip)) is not None:
             self._send(reply)
-        said = arp.parse(frame, self.mac)
-        if said is None or said.spa == self.ip:
+        packet = arp.parse(frame, self.mac)
+        if packet is None or packet.spa == self.ip:
             return
-        known = self._known.get(said.spa)
+        known = self._known.get(packet.spa)
         if known is None:
-            if said.tpa == self.ip and said.spa in self.asked:
-                self.add(said.spa, said.sha)
-        elif said.sha == known:
-            if said.tpa == self.ip and said.spa in self._claims:
-                del self._claims[said.spa], self.asked[said.spa]
-        elif said.spa in self._claims or len(self._claims) < CLAIMS_MAX:
-            self._claims[said.spa] = said.sha
-            self.asked.setdefault(said.spa, [0, 0])
+            if packet.tpa == self.ip and packet.spa in self.asked:
+                self.add(packet.spa, packet.sha)
+        elif packet.sha == known:
+            if packet.tpa == self.ip and packet.spa in self._claims:
+                del self._claims[packet.spa], self.asked[packet.spa]
+        elif packet.spa in self._claims or len(self._claims) < CLAIMS_MAX:
+            self._claims[packet.spa] = packet.sha
+            self.asked.setdefault(packet.spa, [0, 0])
 
     @property
     def deadline(self):

@@ -10,7 +10,7 @@ from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
 from ..receive.receiver import CumDoorbell
 from ..terms.enums import EventType, WCStatus
-from .way import Way
+from .header_template import HeaderTemplate
 
 _OF_PACKETS = frozenset({
     abi.ReportKind.MESSAGE_END, abi.ReportKind.PROGRESS, abi.ReportKind.PROBE, abi.ReportKind.ERROR,
@@ -38,7 +38,7 @@ class QpEngine:
         Protection domain.
     rights : callable
         See :class:`~weft.driver.operation.resources.Resources`.
-    tell : callable(EventType)
+    notify : callable(EventType)
         Receives asynchronous events.
     start_answering : callable(psn)
         Called in RTR for a request of the peer whose response needs a sender, which must begin with this PSN.
@@ -60,7 +60,7 @@ class QpEngine:
     in_error : bool
         All posted operations are flushed, and so are later ones. The card is notified, and drops the peer's packets.
         A lost NAK is repeated when the peer probes.
-    told_card : PendingCommand or None
+    card_notified : PendingCommand or None
         Command that notifies the card of the error.
     leaving : bool
         The QP is about to be destroyed on the card, which needs no notification of an error.
@@ -70,17 +70,17 @@ class QpEngine:
         No new request starts, and some that were started are incomplete.
     """
 
-    def __init__(self, card, queues, *, pd, rights, tell, start_answering):
+    def __init__(self, card, queues, *, pd, rights, notify, start_answering):
         self.card, self.queues, self.qp_num = card, queues, queues.qp_num
         self.index, self.generation = card.qps.parts(self.qp_num)
-        self._life = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
+        self._incarnation = int.from_bytes(abi.CUM_DOORBELL.pack(qpn=self.index, generation=self.generation), "little")
         self._mark_active = card.qps.mark_active
-        self.path = self.receiver = self.sender = self._way = None
+        self.path = self.receiver = self.sender = self._header_template = None
         self.on_card = self.in_error = self.leaving = self.draining = self.looped = False
-        self._tell, self._tell_drained, self._heard = tell, False, False
-        self.told_card = None
-        self._news = True        # the receiver got a report since it last settled
-        queues.wake, queues.tell = self.wake, lambda event_type: self._tell(event_type)
+        self._notify, self._notify_drained, self._received = notify, False, False
+        self.card_notified = None
+        self._reported = True        # the receiver got a report since it last settled
+        queues.wake, queues.notify = self.wake, lambda event_type: self._notify(event_type)
         self._resources = Resources(self.index, pd, card.lender, rights, card.inline_bytes)
         self.operations = Connection(self._resources, queues, card.lender, wake=self.wake, fail=self.fail,
                                      start_answering=start_answering)
@@ -94,7 +94,7 @@ class QpEngine:
         self.receiver = self._resources.receiver = receiver
         self.looped = self.card.loopback.serves(self)
         self.card.qps.add(self)
-        self.card.find_way(self)
+        self.card.find_header_template(self)
 
     def start_sending(self, sender):
         """Start to send."""
@@ -102,10 +102,10 @@ class QpEngine:
         sender.in_turn = self.operations.fail_in_turn
         self.wake()
 
-    def drain(self, tell):
-        """Stop starting requests. With ``tell``, SQ_DRAINED is raised when those that were started are complete."""
+    def drain(self, notify):
+        """Stop starting requests. With ``notify``, SQ_DRAINED is raised when those that were started are complete."""
         self.operations.requester.closed = self.draining = True
-        self._tell_drained = tell
+        self._notify_drained = notify
         self._mark_active(self)
 
     def resume(self):
@@ -129,7 +129,7 @@ class QpEngine:
         """
         self.card.stop_sending(self)
         self.sender = self._resources.sender = None
-        self.in_error, self._tell = True, lambda event_type: None
+        self.in_error, self._notify = True, lambda event_type: None
         self.queues.forget_receives()
 
     def wake(self):
@@ -190,18 +190,18 @@ class QpEngine:
         if kind in _OF_PACKETS and report.src_ip != self.path.ip:
             self.card.counts["reports_of_strangers"] += 1
             return
-        if kind in _OF_PACKETS and not self._heard:
-            self._heard = True
+        if kind in _OF_PACKETS and not self._received:
+            self._received = True
             if self.sender is None:
-                self._tell(EventType.COMM_EST)
+                self._notify(EventType.COMM_EST)
         self._mark_active(self)
-        self._news = True
+        self._reported = True
         if kind is abi.ReportKind.TX_ERROR:
             self._on_refused(report)
             return
         self.receiver.on_report(kind, report)
         if kind is abi.ReportKind.QP_ERROR:
-            self._tell(EventType.QP_FATAL)
+            self._notify(EventType.QP_FATAL)
             self.fail(WCStatus.FATAL_ERR)
 
     def _on_refused(self, report):
@@ -255,9 +255,9 @@ class QpEngine:
         receiver, sender, requester = self.receiver, self.sender, self.operations.requester
         if receiver.holes.waits_for_blocks:
             receiver.link_waiting()
-            self._news = True
-        if self._news and not self.in_error and not self.leaving:
-            self._news = False
+            self._reported = True
+        if self._reported and not self.in_error and not self.leaving:
+            self._reported = False
             self._take_messages()
         self.operations.pump()
         self._acknowledge()
@@ -286,7 +286,7 @@ class QpEngine:
         if receiver.actions:
             self._carry_out(receiver.actions)
         if receiver.nak_sent and not self.in_error:
-            self._tell(_REFUSED.get(receiver.nak[1], EventType.QP_FATAL))
+            self._notify(_REFUSED.get(receiver.nak[1], EventType.QP_FATAL))
             self.fail(WCStatus.WR_FLUSH_ERR)
 
     def _progress_sender(self, now):
@@ -305,8 +305,8 @@ class QpEngine:
             sender.await_peer(bool(requester.open) or mailbox.awaits_peer, now)
         if self.draining and not self.in_error and not requester.open:
             self.draining = False
-            if self._tell_drained:
-                self._tell(EventType.SQ_DRAINED)
+            if self._notify_drained:
+                self._notify(EventType.SQ_DRAINED)
 
     def _take_sent(self, completions):
         """Complete the messages that the peer received, and drop those that failed."""
@@ -322,28 +322,28 @@ class QpEngine:
                 self._doorbell(_LINK, action.nodes, action.block)
             elif isinstance(action, CumDoorbell):
                 self._doorbell(_CUM, action.psn & 0xFFFF_FFFF)
-            elif isinstance(action, ControlFrame) and self._may_say(action):
+            elif isinstance(action, ControlFrame) and self._may_send(action):
                 self.card.send_control(self, action)
 
-    def _may_say(self, frame):
+    def _may_send(self, frame):
         """Return true if the frame may be sent: in ERR, only acknowledgements, that is NAKs and a repeated last ACK."""
         return not self.in_error or frame.opcode is _ACKNOWLEDGE
 
     def _doorbell(self, register, value, block=0):
         """Write a doorbell word of this QP."""
         if not self.looped:     # the card has no receive state of a QP in loopback
-            self.card.device.write64(register, self._life | value << _VALUE_SHIFT | block << _BLOCK_SHIFT)
+            self.card.device.write64(register, self._incarnation | value << _VALUE_SHIFT | block << _BLOCK_SHIFT)
 
     @property
-    def way(self):
+    def header_template(self):
         """Header template of everything that the QP sends; renewed when :attr:`path` changes."""
-        if self._way is None or self._way.path is not self.path:
-            self._way = Way(self.path, self.card, self.index, self.sport)
-        return self._way
+        if self._header_template is None or self._header_template.path is not self.path:
+            self._header_template = HeaderTemplate(self.path, self.card, self.index, self.sport)
+        return self._header_template
 
     def descriptors(self, works):
         """Pack the WORK descriptors of several :class:`~weft.driver.protocol.segment.Work` as ring entries."""
-        return self.way.descriptors.pack(works)
+        return self.header_template.descriptors.pack(works)
 
     def own_memory(self, key):
         """Return the driver's memory that a key of this QP refers to, as a buffer. None for memory of the program."""
@@ -371,11 +371,11 @@ class QpEngine:
 
     def _enter_error(self):
         if self.on_card and not self.in_error and not self.leaving:
-            self.tell_card()
+            self.notify_card()
         self.in_error = True
 
-    def tell_card(self):
-        """Notify the card that the QP is in ERR. See :attr:`told_card`."""
-        self.told_card = PendingCommand(abi.CommandOpcode.QP_MODIFY)
-        self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, self.told_card, qpn=self.qp_num,
+    def notify_card(self):
+        """Notify the card that the QP is in ERR. See :attr:`card_notified`."""
+        self.card_notified = PendingCommand(abi.CommandOpcode.QP_MODIFY)
+        self.card.commands.submit(abi.CommandOpcode.QP_MODIFY, self.card_notified, qpn=self.qp_num,
                                   qp_state=abi.QpState.ERR)

@@ -7,7 +7,7 @@ import math
 
 from weft.hdl.contract import abi, wire
 
-from ..terms.errors import NoRoom
+from ..terms.errors import OutOfResources
 
 FIRST_INDEX = 2  # QPNs 0 and 1 are special on InfiniBand
 
@@ -65,25 +65,25 @@ class QpTable:
             If all indices are in use, or all numbers of the next one are reserved.
         """
         if not self._free:
-            raise NoRoom(f"all {self.most} QPs are in use")
-        number = self._next_life(self._free[0])
+            raise OutOfResources(f"all {self.most} QPs are in use")
+        number = self._next_incarnation(self._free[0])
         self._free.popleft()
         return number
 
     def next_number(self, qpn):
         """Return the QPN of the next incarnation of the same QP."""
-        return self._next_life(self.parts(qpn)[0])
+        return self._next_incarnation(self.parts(qpn)[0])
 
-    def _next_life(self, index):
-        lives = (1 << wire.QPN_BITS - self.index_bits) - 1     # without all ones, part of the multicast QPN
+    def _next_incarnation(self, index):
+        generations = (1 << wire.QPN_BITS - self.index_bits) - 1     # without all ones, part of the multicast QPN
         last = self._generations.get(index)
-        first = self._random.randrange(lives) if last is None else (last + 1) % lives
-        for generation in itertools.chain(range(first, lives), range(first)):
+        first = self._random.randrange(generations) if last is None else (last + 1) % generations
+        for generation in itertools.chain(range(first, generations), range(first)):
             qpn = abi.make_qpn(index, generation, self.index_bits)
             if qpn not in self.reserved:
                 self._generations[index] = generation
                 return qpn
-        raise NoRoom(f"every number of the QP with index {index} is reserved")
+        raise OutOfResources(f"every number of the QP with index {index} is reserved")
 
     @property
     def numbers(self):
@@ -117,7 +117,7 @@ class QpTable:
         qp = self._qps.get(index)
         return qp if qp is not None and qp.generation == generation else None
 
-    def find_life(self, qpn):
+    def find_incarnation(self, qpn):
         """Return the QP with exactly this number, or None."""
         qp = self._qps.get(qpn & self._index_mask)
         return qp if qp is not None and qp.qp_num == qpn else None

@@ -139,7 +139,7 @@ static int take(struct cq *cq, int count, struct ibv_wc *wc) {
  * Return -1 if the daemon is gone. */
 int poll_locked(struct cq *cq, int count, struct ibv_wc *wc) {
     struct context *c = context_of(cq->ibv.context);
-    uint32_t told = LOAD(c->bell->told);
+    uint32_t notified = LOAD(c->bell->notified);
     int n = take(cq, count, wc);
     if (n || count <= 0 || ++cq->empty_polls <= SIMULATED_PATIENCE) return n;
     if (!time_is_simulated()) {
@@ -147,7 +147,7 @@ int poll_locked(struct cq *cq, int count, struct ibv_wc *wc) {
         cq->empty_polls = 0;
     }
     pthread_mutex_unlock(&cq->lock);
-    int served = nap(c, told);
+    int served = nap(c, notified);
     pthread_mutex_lock(&cq->lock);
     n = take(cq, count, wc);
     return n || served ? n : -1;

@@ -160,7 +160,7 @@ MESSAGES = {
         ("dgid", 128, "Likewise."), *ADDRESSES, ("paths", 32), ("mtu", 32))),
     Opcode.LISTEN: (_layout("listen", _ID, ("backlog", 32)), NOTHING),
     Opcode.CONNECT: (_layout("connect", _ID, *CONN_PARAM), NOTHING),
-    Opcode.ACCEPT: (_layout("accept", ("user", 64), _ID, ("valid", 32, "0: there is nothing to be said."), *CONN_PARAM,
+    Opcode.ACCEPT: (_layout("accept", ("user", 64), _ID, ("valid", 32, "0: no parameters."), *CONN_PARAM,
                             ("_reserved", 32)), NOTHING),
     Opcode.REJECT: (_layout("reject", _ID, ("reason", 32), ("private_data_len", 32), _PRIVATE), NOTHING),
     Opcode.DISCONNECT: (HANDLE, NOTHING),

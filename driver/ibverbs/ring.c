@@ -53,18 +53,18 @@ void ring_bell(struct context *c) {
 /* Return true if the program's clock is simulated time, which advances only while the program sleeps. */
 int time_is_simulated(void) { return weft_clock_ns && weft_clock_ns(); }
 
-/* Yield the processor for a moment, or until the daemon's count of reports differs from `told`; return 0 if the daemon
+/* Yield the processor briefly, or until the daemon's count of reports differs from `notified`; return 0 if the daemon
  * is gone. */
-int nap(struct context *c, uint32_t told) {
+int nap(struct context *c, uint32_t notified) {
     struct pollfd wake = { .fd = c->wake, .events = POLLIN };
     char woken[64];
     int served = 1;
     int simulated = say_time(c) > 0;
     __atomic_add_fetch(&c->bell->waiting, 1, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&c->bell->waited, told, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&c->bell->waited, notified, __ATOMIC_SEQ_CST);
     /* Simulated time advances only when no program has anything to do. */
     if (simulated && __atomic_exchange_n(&c->bell->asleep, 0, __ATOMIC_SEQ_CST)) eventfd_write(c->doorbell, 1);
-    if (__atomic_load_n(&c->bell->told, __ATOMIC_SEQ_CST) == told
+    if (__atomic_load_n(&c->bell->notified, __ATOMIC_SEQ_CST) == notified
         && poll(&wake, 1, simulated ? SIMULATED_NAP_MS : NAP_MS) > 0)
         served = read(c->wake, woken, sizeof woken) != 0;
     __atomic_sub_fetch(&c->bell->waiting, 1, __ATOMIC_SEQ_CST);

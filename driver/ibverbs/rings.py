@@ -18,11 +18,11 @@ def _alone(name, doc):
 
 BELL = Layout("bell", "One for each open context.", [
     *_alone("posted", "Counts what the program posted to any ring, and rings it emptied."),
-    *_alone("asleep", "The daemon sleeps: it wants its doorbell written, by whoever makes this 0."),
-    *_alone("told", "Counts what the daemon wrote into any completion queue."),
-    *_alone("waiting", "A thread of the program sleeps: it wants its own doorbell written."),
-    *_alone("waited", "What ``told`` was when a thread last went to sleep: until it changes, the program waits."),
-    Field("clock_ns", 64, "The program's own time when it last posted or went to sleep, in simulated time; else 0."),
+    *_alone("asleep", "The daemon sleeps: the program that clears this field rings its doorbell."),
+    *_alone("notified", "Number of completions that the daemon wrote into any queue."),
+    *_alone("waiting", "A thread of the program sleeps, until its doorbell is written."),
+    *_alone("waited", "Value of ``notified`` when a thread last went to sleep: the program waits until it changes."),
+    Field("clock_ns", 64, "Time of the program when it last posted or went to sleep, in simulated time; else 0."),
     Field("_clock_ns", CACHE_LINE_BITS - 64),
 ], size_bytes=384)
 

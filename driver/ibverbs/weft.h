@@ -121,7 +121,7 @@ int ring_map(struct ring *ring, int file, uint32_t slots, uint32_t slot_bytes);
 void ring_unmap(struct ring *ring);
 void ring_bell(struct context *c);
 int time_is_simulated(void);
-int nap(struct context *c, uint32_t told);
+int nap(struct context *c, uint32_t notified);
 static inline void *ring_slot(struct ring *ring, uint32_t number) {
     return ring->first + (size_t)(number & (ring->slots - 1)) * ring->slot_bytes;
 }

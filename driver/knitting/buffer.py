@@ -159,8 +159,8 @@ class KnittingBuffer:
         """Return true if the chain may get one more block now."""
         if not chain.lines:
             return True
-        spare = len(self._free) - self._owed
-        return spare > 0 and len(chain.lines) < self.alpha * spare
+        unreserved = len(self._free) - self._owed
+        return unreserved > 0 and len(chain.lines) < self.alpha * unreserved
 
     def take(self, chain):
         """Return a block for ``chain``, at the next address if possible, or None if the chain must wait for a block."""
@@ -177,9 +177,9 @@ class KnittingBuffer:
             self.low_water = len(self._free)
         return line
 
-    def give(self, chain, line):
+    def release(self, chain, line):
         """Free a block of ``chain``."""
-        self._free.give(line)
+        self._free.release(line)
         if not chain.lines:
             self._owed += 1
 

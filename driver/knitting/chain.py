@@ -17,7 +17,7 @@ class Chain:
         self.lines = collections.deque()
 
     @property
-    def has_room(self):
+    def has_space(self):
         """True if :meth:`link` gets a block."""
         return self._pool.may_take(self)
 
@@ -42,7 +42,7 @@ class Chain:
         """
         if not self.lines or self.lines[0] != line:
             raise RuntimeError(f"the card retired block {line:#x}, which is not the list's head")
-        self._pool.give(self, self.lines.popleft())
+        self._pool.release(self, self.lines.popleft())
 
     def number(self, line):
         """Return the card's number of a block."""

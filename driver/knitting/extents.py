@@ -40,7 +40,7 @@ class Extents:
         self.blocks = 0
         self._at_page = {}      # page number of a line -> Extent
         self._order = itertools.count()
-        self._told = {}   # order -> callback of an announcement without a response
+        self._unconfirmed = {}   # order -> callback of an announcement without a response
 
     def __len__(self):
         return len(self._known)
@@ -51,7 +51,7 @@ class Extents:
     @property
     def changing(self):
         """True if an announcement has no response yet."""
-        return bool(self._told)
+        return bool(self._unconfirmed)
 
     @property
     def can_add(self):
@@ -77,7 +77,7 @@ class Extents:
                 self._at_page[line // abi.PAGE_LINES] = extent
             then(extent)
 
-        self._tell(extent, self.extent_bytes, known)
+        self._announce_extent(extent, self.extent_bytes, known)
 
     def remove(self, extent, then):
         """Free an unused extent, and call ``then()``, when the card does not have it any more."""
@@ -90,23 +90,23 @@ class Extents:
             self.device.free(extent.buffer)
             then()
 
-        self._tell(extent, 0, forgotten)
+        self._announce_extent(extent, 0, forgotten)
 
-    def _tell(self, extent, length, then):
+    def _announce_extent(self, extent, length, then):
         order = next(self._order)
-        self._told[order] = then
+        self._unconfirmed[order] = then
         self.announce(extent.index, extent.base * abi.BLOCK_BYTES if length else 0, length,
                       lambda: self._answered(order))
 
     def _answered(self, order):
-        self._told.pop(order)()
+        self._unconfirmed.pop(order)()
 
     def announce_again(self):
         """Announce all extents again after a reset of the card. Pending announcements count as executed."""
-        while self._told:
-            self._answered(min(self._told))
+        while self._unconfirmed:
+            self._answered(min(self._unconfirmed))
         for extent in self:
-            self._tell(extent, self.extent_bytes, lambda: None)
+            self._announce_extent(extent, self.extent_bytes, lambda: None)
 
     def write(self, line, fields):
         """Fill a block with NODE ``fields``, without a successor. Return its 64 bytes."""

@@ -36,7 +36,7 @@ class _Strips:
         else:
             self.partial.pop(strip, None)
 
-    def give(self, at):
+    def release(self, at):
         strip = at // STRIP
         self._mask[strip] |= 1 << at % STRIP
         self.free += 1
@@ -132,7 +132,7 @@ class FreeList:
         self.count -= 1
         return strips.base + at
 
-    def give(self, line):
+    def release(self, line):
         """Free a block.
 
         Raises
@@ -147,7 +147,7 @@ class FreeList:
         strips = self._find(line)
         if strips is None or strips.is_free(line - strips.base):
             raise RuntimeError(f"block {line:#x} came back, but it was not in use")
-        strips.give(line - strips.base)
+        strips.release(line - strips.base)
 
     def splice(self, lines):
         """Free a deque of blocks in constant time. The deque belongs to the free list from now on."""

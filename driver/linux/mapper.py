@@ -45,11 +45,11 @@ class PhysicalMapper:
         """Do nothing: there are no resources."""
 
 
-def refused(what, va, length, error):
+def refused(subject, va, length, error):
     """Return the exception for an error of the kernel's IOMMU interfaces."""
     reasons = {errno.ENOMEM: "; this process may lock too little memory (ulimit -l)",
                errno.EEXIST: "; part of it is mapped already",
                errno.EFAULT: "; it is no memory of this process",
                errno.EINVAL: "; the IOMMU has fewer address bits than the process"}
-    return PyverbsRDMAError(f"{what} refused to map {length} bytes at {va:#x}: {error.strerror}"
+    return PyverbsRDMAError(f"{subject} refused to map {length} bytes at {va:#x}: {error.strerror}"
                             + reasons.get(error.errno, ""), error.errno)

@@ -12,7 +12,7 @@ import os
 
 from ..device.buffers import Buffers
 from ..terms.checks import between
-from ..terms.errors import InvalidValue, NoRoom, PyverbsRDMAError
+from ..terms.errors import InvalidValue, OutOfResources, PyverbsRDMAError
 from .buffer import LinuxBuffer
 from .libc import PAGE
 from .pieces import Pieces
@@ -47,7 +47,7 @@ class LinuxMemory:
 
         Raises
         ------
-        NoRoom, PyverbsRDMAError
+        OutOfResources, PyverbsRDMAError
             The message names the missing resource.
         """
         between("size", size, 1, _LARGEST)
@@ -57,7 +57,8 @@ class LinuxMemory:
         if page_bytes == PAGE and not scattered:
             return self._from_region(size, align)
         if not scattered and size > HUGE:
-            raise NoRoom(f"{size} contiguous bytes; a card without an IOMMU finds {HUGE} of them in a huge page")
+            raise OutOfResources(
+                f"{size} contiguous bytes; a card without an IOMMU finds {HUGE} of them in a huge page")
         length = -(-size // page_bytes) * page_bytes
         slack = max(0, align - page_bytes)
         mapping = map_huge(length + slack) if page_bytes == HUGE else mmap.mmap(-1, length + slack)
@@ -69,10 +70,10 @@ class LinuxMemory:
         with contextlib.ExitStack() as back:
             back.callback(mapping.close)
             pieces = self._pieces.take(va, -(-size // page_bytes) * page_bytes)
-            back.callback(self._pieces.give, pieces)
-            return self._hand_out(LinuxBuffer(va, size, _pages(pieces), page_bytes), back)
+            back.callback(self._pieces.release, pieces)
+            return self._allocate(LinuxBuffer(va, size, _pages(pieces), page_bytes), back)
 
-    def _hand_out(self, buffer, back):
+    def _allocate(self, buffer, back):
         self._owned.add(buffer)
         back.callback(buffer.close)
         back.callback(self._owned.remove, buffer)
@@ -81,11 +82,11 @@ class LinuxMemory:
 
     def _from_region(self, size, align):
         for region in (*self._given, *self._regions):
-            with contextlib.suppress(NoRoom, MemoryError):
+            with contextlib.suppress(OutOfResources, MemoryError):
                 return self._in_region(region, size, align)
         if size > HUGE:
-            raise NoRoom(f"{size} contiguous bytes; a card without an IOMMU finds {HUGE} of them in a huge page, or "
-                         "more in a u-dma-buf")
+            raise OutOfResources(f"{size} contiguous bytes; a card without an IOMMU finds {HUGE} of them in a huge "
+                                 "page, or more in a u-dma-buf")
         mapping = map_huge(HUGE)
         try:
             pages = self.mapper.map(address_of(mapping), HUGE)
@@ -102,7 +103,7 @@ class LinuxMemory:
             first, count = va // PAGE, -(-size // PAGE)
             start = region.physical + va - region.va
             pages = {first + n: start + n * PAGE for n in range(count)}
-            buffer = self._hand_out(LinuxBuffer(va, size, pages), back)
+            buffer = self._allocate(LinuxBuffer(va, size, pages), back)
             buffer.write(0, bytes(size))
             return buffer
 
@@ -156,7 +157,7 @@ class LinuxMemory:
         """Release a buffer of :meth:`pin`."""
         pieces = self._pins.pop(buffer)
         buffer.close()
-        self._pieces.give(pieces)
+        self._pieces.release(pieces)
 
     def buffer_at(self, va, length):
         """As :meth:`weft.driver.device.device.Device.buffer_at`."""

@@ -60,7 +60,7 @@ class Pieces:
                 taken.append(piece)
                 at = piece.end
         except BaseException:
-            self.give(taken)
+            self.release(taken)
             raise
         return taken
 
@@ -85,7 +85,7 @@ class Pieces:
         self._pieces.insert(at, piece)
         return piece
 
-    def give(self, pieces):
+    def release(self, pieces):
         """Decrement the reference counts of pieces, and unmap those without users."""
         for piece in pieces:
             piece.users -= 1

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from ..device.page_table import RangeAllocator
-from ..terms.errors import InvalidValue, NoRoom, PyverbsRDMAError
+from ..terms.errors import InvalidValue, OutOfResources, PyverbsRDMAError
 from .libc import HUGE_2M, MAP_HUGETLB, PAGE
 
 HUGE = 2 << 20
@@ -25,7 +25,7 @@ def map_huge(size):
 
     Raises
     ------
-    NoRoom
+    OutOfResources
         With the number of free huge pages.
     """
     size = -(-size // HUGE) * HUGE
@@ -36,8 +36,8 @@ def map_huge(size):
             free = (HUGE_STATE / "free_hugepages").read_text().strip()
         except OSError:
             free = "no"
-        raise NoRoom(f"{size // HUGE} huge pages of 2 MiB are needed, {free} are free ({error.strerror}); "
-                     f"root reserves them by a number in {HUGE_STATE / 'nr_hugepages'}") from None
+        raise OutOfResources(f"{size // HUGE} huge pages of 2 MiB are needed, {free} are free ({error.strerror}); "
+                             f"root reserves them by a number in {HUGE_STATE / 'nr_hugepages'}") from None
 
 
 class Region:
@@ -59,9 +59,9 @@ class Region:
         return self._pages.free_total == self.size // PAGE
 
     def alloc(self, size, align):
-        """Return the virtual address of ``size`` free bytes. Raise NoRoom if there is no such range."""
+        """Return the virtual address of ``size`` free bytes. Raise OutOfResources if there is no such range."""
         if align > PAGE and align > (self.va | self.physical) & -(self.va | self.physical):
-            raise NoRoom(f"an alignment of {align} bytes")
+            raise OutOfResources(f"an alignment of {align} bytes")
         more = max(0, align // PAGE - 1)
         count = -(-size // PAGE)
         first = self._pages.alloc(count + more)
@@ -89,10 +89,10 @@ def open_u_dma_buf(name=None, *, listed=U_DMA_BUF, devices=Path("/dev")):
     names = sorted(path.name for path in listed.glob("*")) if name is None else [name]
     if not names or not (listed / names[0]).exists():
         raise PyverbsRDMAError(f"there is no u-dma-buf in {listed}: is its kernel module loaded?", errno.ENODEV)
-    said = listed / names[0]
-    size, physical = int((said / "size").read_text(), 0), int((said / "phys_addr").read_text(), 0)
+    entry = listed / names[0]
+    size, physical = int((entry / "size").read_text(), 0), int((entry / "phys_addr").read_text(), 0)
     if physical % PAGE or size < PAGE:
-        raise InvalidValue(f"{said} states {size} bytes at {physical:#x}, which are no pages")
+        raise InvalidValue(f"{entry} states {size} bytes at {physical:#x}, which are no pages")
     try:
         file = os.open(devices / names[0], os.O_RDWR | os.O_SYNC)
     except OSError as error:

@@ -86,7 +86,7 @@ def open_container(group, *, ioctl=fcntl.ioctl, container=CONTAINER, groups=GROU
         files.append(step(f"the card's IOMMU group cannot be opened, {path}: is it bound to vfio-pci, and yours?",
                           os.open, path, os.O_RDWR))
         status = bytearray(GROUP_STATUS.pack(argsz=GROUP_STATUS.size_bytes))
-        step(f"the IOMMU group {group} tells no status", ioctl, files[1], GROUP_GET_STATUS, status)
+        step(f"the IOMMU group {group} reports no status", ioctl, files[1], GROUP_GET_STATUS, status)
         need(GROUP_STATUS.unpack(bytes(status)).flags & GROUP_VIABLE,
              f"the IOMMU group {group} has devices that are not bound to vfio-pci", errno.EBUSY)
         step(f"the IOMMU group {group} is in use", ioctl, files[1], GROUP_SET_CONTAINER,

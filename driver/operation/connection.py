@@ -20,7 +20,7 @@ class Connection:
     ----------
     resources : Resources
     queues : Queues
-    lender : Lender
+    lender : MailboxMemory
         Memory of the card.
     wake : callable()
         Called when an operation may continue in the next round.

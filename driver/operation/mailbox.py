@@ -90,7 +90,7 @@ class Mailbox:
         try:
             self._ptes = (lender.pte_ranges.alloc(pages), pages)
         except MemoryError:
-            lender.indices.give(index)
+            lender.indices.release(index)
             raise
         self._index, self.key = index, abi.make_key(index, lender.tags.new(index))
         self._buffer = lender.device.alloc(size + -(-pages * abi.PTE_BYTES // abi.BLOCK_BYTES) * abi.BLOCK_BYTES,
@@ -136,7 +136,7 @@ class Mailbox:
     def _give_back(self):
         """Free everything except the memory, which is returned."""
         buffer, self._buffer, self.ready = self._buffer, None, None
-        self._lender.indices.give(self._index)
+        self._lender.indices.release(self._index)
         self._lender.pte_ranges.free(*self._ptes)
         return buffer
 
@@ -151,7 +151,7 @@ class Mailbox:
         """Return true if both ends know the other mailbox, or will before the next message; else request the peer's."""
         if self.peer_key is None and self.ready and not self._asked:
             self._asked = True
-            self._tell(Kind.MAILBOX_ASK)
+            self._notify(Kind.MAILBOX_ASK)
         return self.peer_key is not None and not self.owes_answer
 
     @property
@@ -184,9 +184,9 @@ class Mailbox:
         """Send the response to MAILBOX_ASK if it is due and the memory is registered."""
         if self.owes_answer and self.ready:
             self.owes_answer = False
-            self._tell(Kind.MAILBOX)
+            self._notify(Kind.MAILBOX)
 
-    def _tell(self, kind):
+    def _notify(self, kind):
         self._post(MessageEnd(kind, length=self.own_slots, argument=self.key))
 
     # ----------------------------------------------------------------------------------------- slots

@@ -5,7 +5,7 @@ from weft.hdl.contract.abi import KEY_TAG_BITS, AccessFlag
 from ..terms.errors import InvalidValue
 
 
-class Refused(Exception):
+class AccessError(Exception):
     """Access error: the access is not permitted, or the memory does not exist."""
 
 
@@ -44,14 +44,14 @@ class Memory:
         Refused
         """
         if need & ~granted:
-            raise Refused
+            raise AccessError
         return self._find(pd, va, length, rkey, need) if length else None
 
     def _find(self, pd, va, length, key, need):
         mr = self.mrs.get(key >> KEY_TAG_BITS)
         if (mr is None or mr.closed or mr.rkey != key or mr.pd.handle != pd or need & ~mr.access
                 or va < mr.buf or va + length > mr.buf + mr.length):
-            raise Refused
+            raise AccessError
         return mr
 
     def gather(self, sges):

@@ -23,13 +23,13 @@ class Queues:
     ----------
     wake : callable()
         Called when a missing receive request was posted.
-    tell : callable(EventType)
+    notify : callable(EventType)
         Called when a QP with shared receive requests consumes no more of them.
     """
 
     def __init__(self, qp_num, scq, rcq, receives, *, shared):
         self.qp_num, self.scq, self.rcq, self.receives = qp_num, scq, rcq, receives
-        self.wake = self.tell = None
+        self.wake = self.notify = None
         self._shared, self._left = shared, False
 
     def complete_sends(self, ops, status):
@@ -60,7 +60,7 @@ class Queues:
         self.leave()
         if not self._left:
             self._left = True
-            self.tell(EventType.QP_LAST_WQE_REACHED)
+            self.notify(EventType.QP_LAST_WQE_REACHED)
 
     def leave(self):
         """Cancel the wait for a receive request."""

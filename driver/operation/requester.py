@@ -9,9 +9,9 @@ from ..protocol.message_end import SEQUENCE_BITS, Kind, MessageEnd, place
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus, WROpcode
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets
-from .memory import Refused, cut
+from .memory import AccessError, cut
 from .operation import ATOMIC_BYTES, ATOMIC_KIND, FETCHES, SENDS, WRITES
-from .returns import Returns
+from .window_revocation import WindowRevocation
 
 _SEQUENCES = 1 << SEQUENCE_BITS
 RESERVE = SGES_MAX     # MR indices reserved for receives: a response may depend on one
@@ -67,7 +67,7 @@ class Requester:
         self._answers = {}       # sequence mod 2^24 -> operation that waits for a response
         self._fetches = self._ungranted = 0
         self._unheard = 0        # packets so far of the message that the last plain write belongs to
-        self._returns = Returns(resources.windows, wake)
+        self._returns = WindowRevocation(resources.windows, wake)
         self._blocked = False    # an operation will fail in its turn: no later one is started
         self._slots, self._grants = set(), set()     # in use
 
@@ -209,7 +209,7 @@ class Requester:
         try:
             found = [(res.memory.local(res.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
                      for sge in cut(op.sges, op.length)]
-        except Refused:
+        except AccessError:
             op.status = WCStatus.LOC_PROT_ERR
             return True
         if op.opcode is WROpcode.RDMA_READ:
@@ -218,7 +218,7 @@ class Requester:
                 self._wake()
 
             try:
-                if not res.windows.room(len(found), self._wake, RESERVE):
+                if not res.windows.space(len(found), self._wake, RESERVE):
                     op.unready = None
                     return False
             except MemoryError:
@@ -246,7 +246,7 @@ class Requester:
         try:
             for sge in op.sges:
                 self._resources.memory.local(self._resources.pd, *sge)
-        except Refused:
+        except AccessError:
             op.status = WCStatus.LOC_PROT_ERR
         if op.opcode in ATOMIC_KIND and op.length != ATOMIC_BYTES:
             op.status = WCStatus.LOC_LEN_ERR
@@ -341,7 +341,7 @@ class Requester:
         del self._answers[end.sequence]
         try:
             self._resources.memory.store(self._resources.pd, op.sges, end.value.to_bytes(ATOMIC_BYTES, "little"))
-        except Refused:
+        except AccessError:
             op.status = WCStatus.LOC_PROT_ERR
             return True
         op.answered = True

@@ -10,7 +10,7 @@ class Resources:
         Of the QP.
     pd : int
         Protection domain.
-    lender : Lender
+    lender : MailboxMemory
         Memory of the card.
     rights : callable
         Returns an object with the current ``qp_access_flags``, ``max_rd_atomic``, ``max_dest_rd_atomic`` and

@@ -11,9 +11,9 @@ from ..protocol.message_end import ATOMICS, SEQUENCE_BITS, Kind, MessageEnd, pla
 from ..protocol.segment import Request
 from ..terms.enums import WCStatus
 from .mailbox import ATOMIC_ETH, EAGER_BYTES, SGES_MAX, fit, pack_targets, unpack_targets
-from .memory import Refused, cut, total
+from .memory import AccessError, cut, total
 from .operation import ATOMIC_BYTES
-from .returns import Returns
+from .window_revocation import WindowRevocation
 
 _SEQUENCES = 1 << SEQUENCE_BITS
 _TAKES_RECEIVE = frozenset({Kind.WRITE_IMM, Kind.SEND, Kind.SEND_REQUEST})
@@ -80,7 +80,7 @@ class Responder:
         self._by_sequence = {}   # sends with windows, granted or soon granted
         self._promised = 0       # incomplete SEND_REQUESTs
         self._fetches = 0        # reads and atomics that have not started
-        self._returns = Returns(resources.windows, wake)
+        self._returns = WindowRevocation(resources.windows, wake)
 
     def __len__(self):
         return len(self.entries)
@@ -206,7 +206,7 @@ class Responder:
                 return self._make_windows(entry)
             else:
                 self._take_data(entry)
-        except Refused:
+        except AccessError:
             entry.syndrome, entry.status = OPERATIONAL, WCStatus.LOC_PROT_ERR
         except MemoryError:
             entry.syndrome, entry.status = OPERATIONAL, WCStatus.LOC_QP_OP_ERR
@@ -224,7 +224,7 @@ class Responder:
         res, end = self._resources, entry.end
         places = [(res.memory.local(res.pd, *sge, AccessFlag.LOCAL_WRITE), sge)
                   for sge in cut(entry.wr.sges, end.length)]
-        if not res.windows.room(len(places), self._wake):
+        if not res.windows.space(len(places), self._wake):
             return False
 
         def ready():
@@ -258,7 +258,7 @@ class Responder:
         self._fetches -= 1
         try:
             syndrome = (self._read if entry.end.kind is Kind.READ else self._atomic)(entry)
-        except (Refused, MemoryFault):
+        except (AccessError, MemoryFault):
             syndrome = ACCESS
         entry.syndrome, entry.done = syndrome, syndrome is None
         return True
@@ -276,17 +276,17 @@ class Responder:
 
     def _atomic(self, entry):
         res, end = self._resources, entry.end
-        what = ATOMIC_ETH.unpack(self._mailbox.read_request(end.slot, ATOMIC_ETH.size_bytes))
-        if what.va % ATOMIC_BYTES or end.length != ATOMIC_BYTES:
+        subject = ATOMIC_ETH.unpack(self._mailbox.read_request(end.slot, ATOMIC_ETH.size_bytes))
+        if subject.va % ATOMIC_BYTES or end.length != ATOMIC_BYTES:
             return INVALID
-        mr = res.memory.remote(res.pd, what.va, ATOMIC_BYTES, what.rkey, AccessFlag.REMOTE_ATOMIC,
+        mr = res.memory.remote(res.pd, subject.va, ATOMIC_BYTES, subject.rkey, AccessFlag.REMOTE_ATOMIC,
                                res.rights().qp_access_flags)
-        old = int.from_bytes(mr.read(ATOMIC_BYTES, what.va - mr.buf), "little")
+        old = int.from_bytes(mr.read(ATOMIC_BYTES, subject.va - mr.buf), "little")
         if end.kind is Kind.FETCH_AND_ADD:
-            new = (old + what.swap_or_add) % (1 << 64)
+            new = (old + subject.swap_or_add) % (1 << 64)
         else:
-            new = what.swap_or_add if old == what.compare else old
-        mr.write(new.to_bytes(ATOMIC_BYTES, "little"), ATOMIC_BYTES, what.va - mr.buf)
+            new = subject.swap_or_add if old == subject.compare else old
+        mr.write(new.to_bytes(ATOMIC_BYTES, "little"), ATOMIC_BYTES, subject.va - mr.buf)
         self._answer(entry, [], [], MessageEnd(Kind.ATOMIC_RESULT, end.sequence, ATOMIC_BYTES, old >> 32,
                                                old & 0xFFFF_FFFF))
         return None

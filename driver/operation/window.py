@@ -81,7 +81,7 @@ class WindowTable:
             raise RuntimeError(f"the card refused a window: {response.status!r}")
         ready()
 
-    def room(self, count, wake, reserve=0):
+    def space(self, count, wake, reserve=0):
         """Return true if ``count`` indices are free, and ``reserve`` beyond them.
 
         Otherwise ``wake()`` is called when a window is removed.
@@ -120,7 +120,7 @@ class WindowTable:
     def _gone(self, window):
         del self.open[window]
         window.gone = True
-        self.indices.give(window.index)
+        self.indices.release(window.index)
         window.done()
         waiting, self._waiting = self._waiting, {}
         for wake in waiting:
@@ -130,7 +130,7 @@ class WindowTable:
         """Remove all windows: the card was reset and has none."""
         for window in self.open:
             window.gone = True
-            self.indices.give(window.index)
+            self.indices.release(window.index)
         self.open.clear()
 
 

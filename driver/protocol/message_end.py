@@ -30,14 +30,14 @@ ATOMICS = frozenset({Kind.FETCH_AND_ADD, Kind.COMPARE_AND_SWAP})
 SEQUENCE_BITS = 24
 
 MESSAGE_END = Layout("MESSAGE_END", "End of a message: address, key and immediate of a write without payload.", [
-    Field("kind", 4, "What ends.", Kind), Field("solicited", 1, "The receiver's event was asked for."),
+    Field("kind", 4, "Kind of message.", Kind), Field("solicited", 1, "The receiver's event was requested."),
     Field("has_imm", 1, "`imm` is the program's."), Field("_r0", 2),
     Field("sequence", SEQUENCE_BITS, "Number of the request among those of its sender; answers have that of theirs."),
     Field("length", 32, "Bytes of the message."),
     Field("argument", 32, "Of MAILBOX and MAILBOX_ASK the key; of ATOMIC_RESULT the high half of the value; else the "
           "slot of the mailbox in bits 15:0, and how many targets are in it in 31:16."),
     Field("imm", 32, "Immediate; of ATOMIC_RESULT the low half of the value; of MAILBOX_ASK the first PSN that its "
-          "sender receives, for a peer that was not told before.")], size_bytes=16, byteorder="big")
+          "sender receives, for a peer that was not notified before.")], size_bytes=16, byteorder="big")
 _FIELDS = [f.name for f in MESSAGE_END.fields if not f.name.startswith("_")]
 
 

@@ -20,7 +20,7 @@ class RoundTrip:
     ----------
     smoothed_ns : int or None
         None before the first response.
-    patience_ns : int
+    timeout_ns : int
         Two round trips and a margin.
     opened : int or None
         Time of the first probe without a response.
@@ -32,7 +32,7 @@ class RoundTrip:
 
     def __init__(self, least_ns):
         self.least_ns = least_ns
-        self.smoothed_ns, self.patience_ns = None, least_ns
+        self.smoothed_ns, self.timeout_ns = None, least_ns
         self.clear_at = self.quiet_ns = 0
         self._variation_ns = 0
         self.opened = None
@@ -75,4 +75,4 @@ class RoundTrip:
         else:
             self._variation_ns += (abs(sample_ns - self.smoothed_ns) - self._variation_ns) // 4
             self.smoothed_ns += (sample_ns - self.smoothed_ns) // 8
-        self.patience_ns = max(self.least_ns, 2 * self.smoothed_ns + 4 * self._variation_ns)
+        self.timeout_ns = max(self.least_ns, 2 * self.smoothed_ns + 4 * self._variation_ns)

@@ -155,14 +155,14 @@ class Request(Piece):
     def writes(self):
         """Yield (local va, lkey, remote va, rkey, length) of the non-empty writes."""
         targets = iter(self.targets if self.targets is not None else [(self.remote_va, self.rkey, self.length)])
-        at, rkey, room = 0, 0, 0
+        at, rkey, space = 0, 0, 0
         for va, left, lkey in self.sges:
             while left:
-                while not room:
-                    at, rkey, room = next(targets)
-                count = min(left, room)
+                while not space:
+                    at, rkey, space = next(targets)
+                count = min(left, space)
                 yield va, lkey, at, rkey, count
-                va, at, left, room = va + count, at + count, left - count, room - count
+                va, at, left, space = va + count, at + count, left - count, space - count
 
 
 def split(request, psn, pmtu):

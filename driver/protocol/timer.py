@@ -76,7 +76,7 @@ class ProgressTimer:
     @property
     def probe_ns(self):
         """Time without progress before the first probe."""
-        return min(self.round_trip.patience_ns, self._longest_ns)
+        return min(self.round_trip.timeout_ns, self._longest_ns)
 
     @property
     def running(self):
@@ -95,7 +95,7 @@ class ProgressTimer:
         """Delay the next probe: something was retransmitted or requested, which is not progress by itself."""
         self._asked = None
         self._at_once = False
-        interval = self.round_trip.patience_ns
+        interval = self.round_trip.timeout_ns
         self._interval = interval = interval if interval < self._longest_ns else self._longest_ns
         self.deadline = now + (self._spread(interval) if self.probes else interval)
 
@@ -160,9 +160,9 @@ class ProgressTimer:
     @property
     def _end(self):
         """Time at which the timer is exhausted."""
-        patience = (self.retry_cnt + 1) * self.timeout_ns
-        stall = patience * (1 if self._lost > self.retry_cnt else self.STALL_FACTOR)
-        return min(self._asked + patience, self._stalled + stall)
+        longest = (self.retry_cnt + 1) * self.timeout_ns
+        stall = longest * (1 if self._lost > self.retry_cnt else self.STALL_FACTOR)
+        return min(self._asked + longest, self._stalled + stall)
 
     def _spread(self, interval):
         """Return the interval plus a variation, with a period of eight probes. The first probe of a QP has none."""

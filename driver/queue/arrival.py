@@ -12,7 +12,7 @@ _WORDS = words(_LAYOUT, ("phase", 32), ("qpn", 32), "psn", "base", ("holes", 32)
 _KIND_SHIFT, _KIND_MASK = place(_LAYOUT, "phase", 32, "kind")
 _KINDS = {int(kind): kind for kind in abi.ReportKind}
 _IMM_SHIFT, _ = place(_LAYOUT, "phase", 32, "has_imm")
-LIFE_SHIFT, _ = place(_LAYOUT, "qpn", 32, "generation")
+GENERATION_SHIFT, _ = place(_LAYOUT, "qpn", 32, "generation")
 QPN_MASK = place(_LAYOUT, "qpn", 32, "qpn")[1]
 
 
@@ -20,7 +20,7 @@ class Arrival(NamedTuple):
     """Words of a ``REPORT_EVENT``. Fields that share a word are extracted on access."""
 
     head: int
-    life: int
+    tagged_qpn: int
     psn: int
     base: int
     holes: int
@@ -36,11 +36,11 @@ class Arrival(NamedTuple):
 
     @property
     def qpn(self):
-        return self.life & QPN_MASK
+        return self.tagged_qpn & QPN_MASK
 
     @property
     def generation(self):
-        return self.life >> LIFE_SHIFT
+        return self.tagged_qpn >> GENERATION_SHIFT
 
     @property
     def has_imm(self):

@@ -56,7 +56,7 @@ class PendingCommand:
 
 
 @dataclass
-class _Given:
+class _Submission:
     """A command without a response."""
 
     opcode: abi.CommandOpcode
@@ -119,7 +119,7 @@ class CommandQueue:
         """
         if self.fatal is not None:
             raise DeviceFatal(self.fatal)
-        self._backlog.append(_Given(opcode, fields, done))
+        self._backlog.append(_Submission(opcode, fields, done))
         self._push()
 
     @property
@@ -133,7 +133,7 @@ class CommandQueue:
         return self._waiting, self._backlog
 
     def _push(self):
-        while self._backlog and self.ring.room and len(self._waiting) < min(self.ring.depth, self.responses.depth):
+        while self._backlog and self.ring.space and len(self._waiting) < min(self.ring.depth, self.responses.depth):
             given = self._backlog.pop(0)
             given.times += 1
             self._tag = (self._tag + 1) % (1 << 16)
@@ -159,7 +159,7 @@ class CommandQueue:
                 self.fail(f"the card answered a command with tag {response.tag}, which none has")
                 return True
             while next(iter(self._waiting), response.tag) != response.tag:
-                self._give_again()
+                self._submit_again()
             if self.fatal is not None:
                 return True
             given = self._retire()
@@ -181,7 +181,7 @@ class CommandQueue:
         self.ring.advance(self.ring.cons + 1)
         return self._waiting.pop(next(iter(self._waiting)))
 
-    def _give_again(self):
+    def _submit_again(self):
         """Submit the oldest command again, which the card could not read."""
         given = self._retire()
         self._backlog.append(given)
@@ -199,7 +199,7 @@ class CommandQueue:
         elif now - self._passed_at >= self.OVERDUE_NS:
             self._passed_at = None
             while self._waiting and self.ring.finished(self.card_cons()):
-                self._give_again()
+                self._submit_again()
             self._push()
 
     def call(self, opcode, **fields):

@@ -4,7 +4,7 @@ import collections
 
 from weft.hdl.contract import abi
 
-from .arrival import LIFE_SHIFT, QPN_MASK, arrival
+from .arrival import GENERATION_SHIFT, QPN_MASK, arrival
 
 _KIND_AT, _REASON_AT = (abi.REPORT_EVENT.offsets[name] for name in ("kind", "reason"))
 _KIND_MASK = (1 << abi.REPORT_EVENT.by_name["kind"].width) - 1
@@ -20,7 +20,7 @@ def _kind(entry):
     return entry[0] >> _KIND_AT & _KIND_MASK
 
 
-def _tells_of_refusal(entry):
+def _reports_drop(entry):
     """Return true if an entry reports a dropped packet."""
     kind = _kind(entry)
     return kind == abi.ReportKind.ERROR or (kind == abi.ReportKind.PROBE and entry[_REASON_AT // 8])
@@ -65,7 +65,7 @@ class ReportWorker:
         if not entries:
             return False
         refusals = not _ARRIVED.issuperset([entry[0] & _KIND_BITS for entry in entries]) and any(
-            map(_tells_of_refusal, entries))
+            map(_reports_drop, entries))
         if len(self.collected) >= self.COLLECTED_MAX:
             kept = [entry for entry in entries if _kind(entry) != abi.ReportKind.ERROR]
             self.counts["errors_dropped"] += len(entries) - len(kept)
@@ -79,10 +79,10 @@ class ReportWorker:
 
         The first exception that a report raises is raised again after all others are dispatched.
         """
-        handed, error, collected = 0, None, self.collected
-        while handed < self.ROUND_MAX and (collected or self._take()):
-            while collected and handed < self.ROUND_MAX:
-                handed += 1
+        delivered, error, collected = 0, None, self.collected
+        while delivered < self.ROUND_MAX and (collected or self._take()):
+            while collected and delivered < self.ROUND_MAX:
+                delivered += 1
                 try:
                     self._dispatch(collected.popleft())
                 except Exception as raised:
@@ -90,7 +90,7 @@ class ReportWorker:
                     error = error or raised
         if error is not None:
             raise error
-        return handed > 0
+        return delivered > 0
 
     def forget(self):
         """Drop all collected reports: the card was reset."""
@@ -105,7 +105,7 @@ class ReportWorker:
         report = decode(entry)
         self.counts[name] += 1
         if decode is arrival:
-            qp = self.find_qp(report.life & QPN_MASK, report.life >> LIFE_SHIFT)
+            qp = self.find_qp(report.tagged_qpn & QPN_MASK, report.tagged_qpn >> GENERATION_SHIFT)
         else:
             qp = self.find_qp(report.qpn, report.generation)
         if qp is None:

@@ -97,7 +97,7 @@ class HostToCardRing(_Ring):
         self._rung = self._parts = self._new = 0
 
     @property
-    def room(self):
+    def space(self):
         return self.depth - self.prod + self.cons
 
     def push(self, entry, cookie=None):
@@ -109,8 +109,8 @@ class HostToCardRing(_Ring):
             If the ring has too little space.
         """
         while len(entry) > abi.BLOCK_BYTES:
-            if self.room < len(entry) // abi.BLOCK_BYTES:
-                raise BufferError(f"{self.ring.name} has {self.room} free slots")
+            if self.space < len(entry) // abi.BLOCK_BYTES:
+                raise BufferError(f"{self.ring.name} has {self.space} free slots")
             self._pushed.append(entry[:abi.BLOCK_BYTES])
             self._cookies.append(_PART)
             self._parts += 1
@@ -131,8 +131,8 @@ class HostToCardRing(_Ring):
             for descriptor, cookie in zip(descriptors, cookies, strict=True):
                 self.push(descriptor, cookie)
             return
-        if len(descriptors) > self.room:
-            raise BufferError(f"{self.ring.name} has {self.room} free slots")
+        if len(descriptors) > self.space:
+            raise BufferError(f"{self.ring.name} has {self.space} free slots")
         self._pushed.extend(descriptors)
         self._cookies.extend(cookies)
         self._new += len(descriptors)
@@ -266,14 +266,14 @@ class CardToHostRing(_Ring):
         An armed interrupt that was not raised yet suffices. If an entry is there nevertheless, another waiting thread
         may have received the interrupt for another ring.
         """
-        if self._armed and not with_news((self,)):
+        if self._armed and not rings_with_entries((self,)):
             return
         self._armed = True
         self.cons = self.prod
         self.device.write32(self.registers["cons"], self._wrap(self.cons) | 1 << abi.ARM_BIT)
 
 
-def with_news(rings):
+def rings_with_entries(rings):
     """Return those of several :class:`CardToHostRing` that have an entry that was not polled."""
     found = []
     for ring in rings:

@@ -13,7 +13,7 @@ _NIC_RX = words(abi.NIC_RX, ("phase", 8), "length", "time_ns")
 _ROCE, _HOST = (place(abi.NIC_RX, "phase", 8, name)[0] for name in ("roce", "host"))
 
 
-class Arrived(NamedTuple):
+class ReceivedFrame(NamedTuple):
     """Fields of a received frame's NIC_RX entry."""
 
     roce: int
@@ -86,7 +86,7 @@ class SimpleNic:
         """Pass queued frames to the card as far as the ring has space."""
         if not self.queue:
             return
-        while self.queue and self.tx.room:
+        while self.queue and self.tx.space:
             owner, frame = self.queue.popleft()
             self._waiting[owner] -= 1
             if not self._waiting[owner]:
@@ -97,7 +97,7 @@ class SimpleNic:
         self.tx.ring_doorbell()
 
     def poll(self):
-        """Return the frames that arrived, as (:class:`Arrived`, bytes)."""
+        """Return the frames that arrived, as (:class:`ReceivedFrame`, bytes)."""
         first, entries = self.rx.prod, self.rx.poll()
         if not entries:
             return entries
@@ -105,7 +105,7 @@ class SimpleNic:
         for i, entry in enumerate(entries, first):
             flags, length, time_ns = _NIC_RX.unpack(entry)
             frame = self.rx_slots.read(i % depth * self.slot_bytes, length)
-            frames.append((Arrived(flags >> _ROCE & 1, flags >> _HOST & 1, length, time_ns), frame))
+            frames.append((ReceivedFrame(flags >> _ROCE & 1, flags >> _HOST & 1, length, time_ns), frame))
         self.rx.release()
         return frames
 

@@ -139,14 +139,14 @@ class TransmitTurns:
         if self._turn and self._in_card < self.enough_bytes:
             send = self.rings[Ring.SEND]
             most = 2 * self.enough_bytes if self._in_card else math.inf
-            while self._turn and send.room >= ENTRIES_MAX and self._in_card < most:
+            while self._turn and send.space >= ENTRIES_MAX and self._in_card < most:
                 self._serve(self._turn[0], send, most)
             send.ring_doorbell()
         return bool(self._turn or self._again)
 
     def _repeat(self):
         send, retransmit = self.rings[Ring.SEND], self.rings[Ring.RETRANSMIT]
-        while (self._again and retransmit.room >= ENTRIES_MAX
+        while (self._again and retransmit.space >= ENTRIES_MAX
                and not (self._ahead >= AHEAD_BYTES and send.prod != send.cons)):
             qp = self._again.popleft()
             if work := qp.sender.next_retransmission():
@@ -166,8 +166,8 @@ class TransmitTurns:
             return
         sender, self._served = qp.sender, qp
         in_card = self._in_card
-        while (credit > 0 or alone) and send.room >= ENTRIES_MAX and in_card < most:
-            works = sender.next_work(send.room - ENTRIES_MAX + 1 if alone else 1, most - in_card)
+        while (credit > 0 or alone) and send.space >= ENTRIES_MAX and in_card < most:
+            works = sender.next_work(send.space - ENTRIES_MAX + 1 if alone else 1, most - in_card)
             if not works:
                 break
             cookies = []

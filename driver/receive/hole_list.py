@@ -143,7 +143,7 @@ class HoleList:
     def link_waiting(self):
         """Link the waiting holes as far as blocks are free."""
         linked = 0
-        while self._waiting and self._chain.has_room:
+        while self._waiting and self._chain.has_space:
             linked += self._link(*self._waiting.take_node())
         if self._waiting:
             self.counts["pool_waits"] += 1
@@ -152,11 +152,11 @@ class HoleList:
     def _announce(self, count):
         """Announce the last ``count`` nodes: to the card, then to the peer."""
         if count:
-            news = [self.nodes[i] for i in range(-count, 0)]
+            new_nodes = [self.nodes[i] for i in range(-count, 0)]
             for at in range(0, count, _DOORBELL_NODES):
-                some = news[at:at + _DOORBELL_NODES]
+                some = new_nodes[at:at + _DOORBELL_NODES]
                 self.actions.append(LinkDoorbell(len(some), self._chain.number(some[0].line)))
-            for node in news:
+            for node in new_nodes:
                 self._report(node)
 
     def _report(self, node):

@@ -93,8 +93,8 @@ class Receiver:
         self._cum_posted = psn
         self._delivered_any = False
         self._probed = False
-        self._said = None           # every older PSN was acknowledged; None before the first acknowledgement
-        self._says_again, self._answers_left = False, LAST_ANSWERS_MAX
+        self._acknowledged = None           # every older PSN was acknowledged; None before the first acknowledgement
+        self._repeats, self._answers_left = False, LAST_ANSWERS_MAX
 
     # ------------------------------------------------------------------------------ from the card
 
@@ -184,13 +184,13 @@ class Receiver:
         """
         self.nak_sent = False
         if self._answers_left and self.all_acknowledged and near(psn, self.cum, wire.PSN_BITS) <= self.cum:
-            self._says_again = True
+            self._repeats = True
             self._answers_left -= 1
 
     @property
     def all_acknowledged(self):
         """True if everything that arrived is complete and acknowledged."""
-        return self._said == self.cum and self.holes.oldest is None and self.nak is None and not self.held
+        return self._acknowledged == self.cum and self.holes.oldest is None and self.nak is None and not self.held
 
     def on_message_end(self, report):
         """Handle a MESSAGE_END report. Every message has one."""
@@ -273,8 +273,8 @@ class Receiver:
         if self._probed and waiting is not None:
             self._acknowledge(waiting, rnr_syndrome(self.rnr_timer))
         if self._delivered_any or self._probed:
-            self._said = self.messages[0].psn if self.messages else self.cum
-            self._acknowledge(self._said - 1, wire.Syndrome.ACK)
+            self._acknowledged = self.messages[0].psn if self.messages else self.cum
+            self._acknowledge(self._acknowledged - 1, wire.Syndrome.ACK)
             self._delivered_any = self._probed = False
         if may_refuse:
             self.repeat_last()
@@ -287,9 +287,9 @@ class Receiver:
         if self.nak and self.cum >= self.nak[0] and not self.nak_sent:
             self.nak_sent = True
             self._acknowledge(*self.nak)
-        elif self._says_again:
-            self._says_again = False
-            self._acknowledge(self._said - 1, wire.Syndrome.ACK)
+        elif self._repeats:
+            self._repeats = False
+            self._acknowledge(self._acknowledged - 1, wire.Syndrome.ACK)
 
     def close(self):
         """Free all blocks: the QP is destroyed, and the card no longer refers to them."""

@@ -6,7 +6,7 @@ import struct
 import time
 from pathlib import Path
 
-from .client import CLOCK, POSTED, TOLD, WAITED, WAITING
+from .client import CLOCK, NOTIFIED, POSTED, WAITED, WAITING
 
 SILENCE_NS = 1_000_000      # inactivity after which the program polls memory or waits for others
 AHEAD_NS_MAX = 10**10       # limit of a program's own clock ahead of the session; later values are not trusted
@@ -86,7 +86,7 @@ class Program:
     @property
     def waits(self):
         """True if a thread of the program sleeps in the library and no report was made since."""
-        return any(client.bell[WAITING] and client.bell[WAITED] == client.bell[TOLD] for client in self.clients)
+        return any(client.bell[WAITING] and client.bell[WAITED] == client.bell[NOTIFIED] for client in self.clients)
 
     @property
     def clock_ns(self):

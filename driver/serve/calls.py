@@ -18,7 +18,7 @@ from ..verbs.srq import SrqAttr, SrqInitAttr
 from .client import EventPipe
 from .completion_queue import ServedCQ
 from .program_memory import Place, ProgramMemory, ServedMR
-from .quota import What
+from .quota import ResourceKind
 from .ring import Violation
 from .work_queues import ServedQP, ServedSRQ
 
@@ -39,7 +39,8 @@ def hello(client, _request, _tail, _files):
     card = client.open().card
     return ({"node_guid": guid_of(card.mac), "gid": field_of(GID.of_ipv4(card.ip)), "index": 0,
              "name": int.from_bytes(NAME, "little")},
-            [client.bell_file.give(), os.dup(client.doorbell), client.wake.give(), client.async_events.theirs.give()])
+            [client.bell_file.release(), os.dup(client.doorbell), client.wake.release(),
+             client.async_events.theirs.release()])
 
 
 def query_device(client, _request, _tail, _files):
@@ -51,7 +52,8 @@ def query_device(client, _request, _tail, _files):
             "max_pkeys", "local_ca_ack_delay", "phys_port_cnt")
     of_port = ("max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags")
     most = client.account.most
-    at_most = {"max_mr_size": most[What.MEMORY], **dict.fromkeys(("max_cq", "max_pd", "max_srq"), most[What.OBJECTS])}
+    at_most = {"max_mr_size": most[ResourceKind.MEMORY],
+               **dict.fromkeys(("max_cq", "max_pd", "max_srq"), most[ResourceKind.OBJECTS])}
     return ({name: min(int(getattr(device, name)), at_most.get(name, ANY)) for name in same}
             | {name: int(getattr(port, name)) for name in of_port}
             | {"version": major << 16 | minor << 8 | patch}), []
@@ -66,7 +68,7 @@ def alloc_pd(client, _request, _tail, _files):
 def share(client, _request, _tail, files):
     if len(files) != 1:
         raise Violation(f"{len(files)} files where one is shared")
-    amounts = {What.DESCRIPTORS: 1}
+    amounts = {ResourceKind.DESCRIPTORS: 1}
     client.account.check(amounts)
     return {"handle": client.add(Kind.MEMORY, ProgramMemory(files[0], client.end), amounts)}, []
 
@@ -74,7 +76,7 @@ def share(client, _request, _tail, files):
 def _place(client, request):
     """Return the :class:`Place` of a region, and its cost."""
     place = Place(client.find(Kind.MEMORY, request.memory), request.address, request.length, request.iova)
-    return place, {What.MEMORY: place.size}
+    return place, {ResourceKind.MEMORY: place.size}
 
 
 def _keys(handle, mr):
@@ -103,15 +105,15 @@ def rereg_mr(client, request, _tail, _files):
 # -------------------------------------------------------------------------------------------------- completions
 
 def create_channel(client, _request, _tail, _files):
-    amounts = {What.DESCRIPTORS: 1}
+    amounts = {ResourceKind.DESCRIPTORS: 1}
     client.account.check(amounts)
     channel = EventPipe(client)
-    return {"handle": client.add(Kind.CHANNEL, channel, amounts)}, [channel.theirs.give()]
+    return {"handle": client.add(Kind.CHANNEL, channel, amounts)}, [channel.theirs.release()]
 
 
-def _slots(asked, what):
+def _slots(asked, subject):
     if not 0 <= asked <= 1 << Limit.SLOTS_LOG2:
-        raise InvalidValue(f"{what} is {asked}; {1 << Limit.SLOTS_LOG2} at most are possible")
+        raise InvalidValue(f"{subject} is {asked}; {1 << Limit.SLOTS_LOG2} at most are possible")
     return asked
 
 
@@ -119,21 +121,22 @@ def create_cq(client, request, _tail, _files):
     channel = client.find(Kind.CHANNEL, request.channel) if request.channel else None
     cq = ServedCQ(client.open(), _slots(request.cqe, "cqe"), client=client, user=request.user, channel=channel,
                   comp_vector=request.comp_vector)
-    return {"handle": client.add(Kind.CQ, cq, cq.ring.amounts), "slots": cq.ring.slots}, [cq.ring.file.give()]
+    return {"handle": client.add(Kind.CQ, cq, cq.ring.amounts), "slots": cq.ring.slots}, [cq.ring.file.release()]
 
 
 def resize_cq(client, request, _tail, _files):
     cq = client.find(Kind.CQ, request.handle)
     cq.resize(_slots(request.cqe, "cqe"), lambda ring: client.recharge(Kind.CQ, request.handle, ring.amounts))
-    return {"handle": request.handle, "slots": cq.ring.slots}, [cq.ring.file.give()]
+    return {"handle": request.handle, "slots": cq.ring.slots}, [cq.ring.file.release()]
 
 
 # ------------------------------------------------------------------------------------------------------- queues
 
 def _of_requests(*rings):
     """Return the cost of rings of work requests."""
-    return {What.RINGS: sum(ring.amounts[What.RINGS] for ring in rings), What.MAPPINGS: len(rings),
-            What.REQUESTS: sum(ring.slots for ring in rings)}
+    return {ResourceKind.RINGS: sum(ring.amounts[ResourceKind.RINGS] for ring in rings),
+            ResourceKind.MAPPINGS: len(rings),
+            ResourceKind.REQUESTS: sum(ring.slots for ring in rings)}
 
 
 def create_srq(client, request, _tail, _files):
@@ -141,7 +144,7 @@ def create_srq(client, request, _tail, _files):
     srq = ServedSRQ(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
     handle = client.add(Kind.SRQ, srq, _of_requests(srq.ring))
     return {"handle": handle, "number": srq.get_srq_num(), "slots": srq.ring.slots,
-            "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.give()]
+            "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.release()]
 
 
 def modify_srq(client, request, _tail, _files):
@@ -150,7 +153,7 @@ def modify_srq(client, request, _tail, _files):
     resized = bool(request.mask & SrqAttrMask.MAX_WR)
     attr = SrqAttr(max_wr=_slots(request.max_wr, "max_wr") if resized else 0, srq_limit=request.srq_limit)
     srq.modify(attr, request.mask, lambda ring: client.recharge(Kind.SRQ, request.handle, _of_requests(ring)))
-    return {"slots": srq.ring.slots, "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.give()] if resized else []
+    return {"slots": srq.ring.slots, "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.release()] if resized else []
 
 
 def query_srq(client, request, _tail, _files):
@@ -174,7 +177,7 @@ def create_qp(client, request, _tail, _files):
     return ({"handle": handle, "qp_num": qp.qp_num, "send_slots": qp.sends.slots,
              "send_slot_bytes": qp.sends.slot_bytes, "recv_slots": qp.receives.slots,
              "recv_slot_bytes": qp.receives.slot_bytes} | {name: getattr(qp.cap, name) for name in _CAPS},
-            [qp.sends.file.give(), qp.receives.file.give()])
+            [qp.sends.file.release(), qp.receives.file.release()])
 
 
 _PLAIN = ("cur_qp_state", "path_mtu", "path_mig_state", "qkey", "rq_psn", "sq_psn", "dest_qp_num", "qp_access_flags",

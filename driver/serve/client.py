@@ -8,16 +8,16 @@ import socket
 from ..ibverbs.messages import Kind
 from ..ibverbs.rings import ASYNC_EVENT, BELL
 from ..terms.enums import WCOpcode
-from ..terms.errors import InvalidValue, NoRoom
+from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.context import Context
-from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, What
+from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, ResourceKind
 from .ring import Ended, Violation
-from .shared_memory import Given, create, ordered, words_of
+from .shared_memory import OwnedDescriptor, create, ordered, words_of
 
-POSTED, ASLEEP, TOLD, WAITING, WAITED, CLOCK = (
-    BELL.offset_of(name) // 32 for name in ("posted", "asleep", "told", "waiting", "waited", "clock_ns"))
-_AN_EVENT = {What.EVENTS: 1}
-_OF_ITSELF = {What.PROGRAMS: 1, What.DESCRIPTORS: DESCRIPTORS_OF_PROGRAM, What.MAPPINGS: 1}
+POSTED, ASLEEP, NOTIFIED, WAITING, WAITED, CLOCK = (
+    BELL.offset_of(name) // 32 for name in ("posted", "asleep", "notified", "waiting", "waited", "clock_ns"))
+_AN_EVENT = {ResourceKind.EVENTS: 1}
+_OF_ITSELF = {ResourceKind.PROGRAMS: 1, ResourceKind.DESCRIPTORS: DESCRIPTORS_OF_PROGRAM, ResourceKind.MAPPINGS: 1}
 _RECEIVES = frozenset({WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM})
 
 
@@ -37,7 +37,7 @@ class EventPipe:
 
     Attributes
     ----------
-    theirs : Given
+    theirs : OwnedDescriptor
         The program's end of the socket pair.
     users : int
         Number of objects that report events here.
@@ -46,11 +46,11 @@ class EventPipe:
     def __init__(self, client):
         self._client, self._account = client, client.account
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.theirs, self.users = Given(theirs.detach()), 0
+        self.theirs, self.users = OwnedDescriptor(theirs.detach()), 0
         self._ours.setblocking(False)
         self._waiting = collections.deque()
 
-    def tell(self, event):
+    def notify(self, event):
         """Queue an event, and send as many as the socket takes.
 
         Raises
@@ -60,7 +60,7 @@ class EventPipe:
         """
         try:
             self._account.take(_AN_EVENT)
-        except NoRoom as problem:
+        except OutOfResources as problem:
             raise Violation(str(problem)) from None
         self._waiting.append(event)
         self.flush()
@@ -72,10 +72,10 @@ class EventPipe:
             while self._waiting:
                 self._ours.send(self._waiting[0])
                 self._waiting.popleft()
-                self._account.give(_AN_EVENT)
+                self._account.release(_AN_EVENT)
 
     def close(self):
-        self._account.give({What.EVENTS: len(self._waiting)})
+        self._account.release({ResourceKind.EVENTS: len(self._waiting)})
         self._waiting.clear()
         self._ours.close()
         self.theirs.close()
@@ -100,12 +100,12 @@ class Client:
         Function to call before an event is reported to the client, which may read the clock then.
     violated : Exception or None
         Reason to serve the client no longer.
-    news : bool
+    has_events : bool
         Completions were added since the last report.
 
     Raises
     ------
-    NoRoom
+    OutOfResources
     """
 
     def __init__(self, connection, name, whole):
@@ -115,20 +115,20 @@ class Client:
         with contextlib.ExitStack() as undo:
             undo.callback(self.account.close)
             file, self._bell_mapping = create("weft-bell", BELL.size_bytes)
-            self.bell_file = Given(file)
+            self.bell_file = OwnedDescriptor(file)
             undo.callback(self.bell_file.close)
             self.bell = words_of(self._bell_mapping)
             self.doorbell = _eventfd(undo)
             theirs, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             undo.callback(os.close, self._wake)
-            self.wake = Given(theirs)
+            self.wake = OwnedDescriptor(theirs)
             undo.callback(self.wake.close)
             self.async_events = EventPipe(self)
             undo.pop_all()
         self.objects, self._charges = {kind: {} for kind in Kind}, {}
         self.qps = {}           # by number
         self._handles, self._posted = 0, 0
-        self.violated, self.news = None, False
+        self.violated, self.has_events = None, False
 
     def open(self):
         """Return the :class:`Context`; open it if this is its first use."""
@@ -147,17 +147,17 @@ class Client:
     # ------------------------------------------------------------------------------------- objects
 
     def add(self, kind, thing, amounts=None):
-        """Return the handle of a new object, which costs the ``amounts``, by :class:`What`.
+        """Return the handle of a new object, which costs the ``amounts``, by :class:`ResourceKind`.
 
         Raises
         ------
-        NoRoom
+        OutOfResources
             If that exceeds the quota. The object is closed then.
         """
-        amounts = {What.OBJECTS: 1} | (amounts or {})
+        amounts = {ResourceKind.OBJECTS: 1} | (amounts or {})
         try:
             self.account.take(amounts)
-        except NoRoom:
+        except OutOfResources:
             thing.close()
             raise
         self._handles += 1
@@ -168,21 +168,21 @@ class Client:
     def remove(self, kind, handle):
         """Remove an object that is closed, and return its cost to the account."""
         del self.objects[kind][handle]
-        self.account.give(self._charges.pop((kind, handle)))
+        self.account.release(self._charges.pop((kind, handle)))
 
     def recharge(self, kind, handle, amounts):
         """Change the cost of an object.
 
         Raises
         ------
-        NoRoom
+        OutOfResources
             The cost is unchanged.
         """
-        before, amounts = self._charges[kind, handle], {What.OBJECTS: 1} | amounts
-        self.account.give(before)
+        before, amounts = self._charges[kind, handle], {ResourceKind.OBJECTS: 1} | amounts
+        self.account.release(before)
         try:
             self.account.take(amounts)
-        except NoRoom:
+        except OutOfResources:
             self.account.take(before)
             raise
         self._charges[kind, handle] = amounts
@@ -226,13 +226,13 @@ class Client:
         elif qp is not None:
             qp.retired_send()
 
-    def tell(self):
+    def notify(self):
         """Report completions and events to the program."""
         if self.violated is not None:
             raise self.violated
-        if self.news:
-            self.news = False
-            self.bell[TOLD] = self.bell[TOLD] + 1 & 0xFFFF_FFFF
+        if self.has_events:
+            self.has_events = False
+            self.bell[NOTIFIED] = self.bell[NOTIFIED] + 1 & 0xFFFF_FFFF
             if self.bell[WAITING]:
                 with contextlib.suppress(BlockingIOError, BrokenPipeError):
                     os.write(self._wake, b"\1")
@@ -241,7 +241,7 @@ class Client:
             while events:
                 event = events.popleft()
                 user = getattr(event.element, "user", 1)      # events of the device: port 1
-                self.async_events.tell(ASYNC_EVENT.pack(user=user, event_type=event.event_type))
+                self.async_events.notify(ASYNC_EVENT.pack(user=user, event_type=event.event_type))
         self.async_events.flush()
         for kind in (Kind.CHANNEL, Kind.CM_CHANNEL):
             for channel in self.objects[kind].values():

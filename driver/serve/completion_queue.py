@@ -2,7 +2,7 @@
 
 from ..ibverbs.rings import COMP_EVENT, WC_SLOT
 from ..terms.enums import WCStatus
-from ..terms.errors import InvalidValue, NoRoom
+from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.cq import CQ
 from .ring import ARMED, DONE, SharedRing, Violation
 from .shared_memory import compiled, fence
@@ -31,7 +31,7 @@ class ServedCQ(CQ):
         self.client, self.user, self.served_channel = client, user, channel
         try:
             self.ring = self._ring(self.cqe)
-        except NoRoom:
+        except OutOfResources:
             super().close()
             raise
         self.cqe = self.ring.slots
@@ -58,11 +58,11 @@ class ServedCQ(CQ):
         _WC.pack_into(ring.mapping, ring.place(ring.own), wc.wr_id, wc.status, wc.opcode, wc.vendor_err, wc.byte_len,
                       wc.imm_data or 0, wc.qp_num, wc.wc_flags)
         ring.put()
-        self.client.news = True
+        self.client.has_events = True
         fence()
         armed = ring.words[ARMED]
         if armed != ring.words[DONE] and (not armed & 1 or solicited or wc.status is not WCStatus.SUCCESS):
-            self._tell()
+            self._notify()
 
     def push_all(self, wcs):
         for wc in wcs:
@@ -71,21 +71,21 @@ class ServedCQ(CQ):
     def forget(self, qp_num):
         """Do nothing: the program removes the completions from its memory."""
 
-    def _tell(self):
+    def _notify(self):
         self.ring.words[DONE] = self.ring.words[ARMED]
         if self.served_channel is not None:
-            self.served_channel.tell(COMP_EVENT.pack(user=self.user))
+            self.served_channel.notify(COMP_EVENT.pack(user=self.user))
 
     def resize(self, cqe, allow=lambda ring: None):
         """Replace the ring, and keep the completions that the program has not taken.
 
-        ``allow(ring)`` may raise NoRoom to reject the new ring.
+        ``allow(ring)`` may raise OutOfResources to reject the new ring.
 
         Raises
         ------
         InvalidValue
             If the queue holds more completions, or overran.
-        NoRoom
+        OutOfResources
         """
         size, old = self._size(cqe), self.ring
         if self.overrun or old.waiting > size:
@@ -93,7 +93,7 @@ class ServedCQ(CQ):
         new = self._ring(size)
         try:
             allow(new)
-        except NoRoom:
+        except OutOfResources:
             new.close()
             raise
         for number in range(old.own - old.waiting, old.own):

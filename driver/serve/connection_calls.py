@@ -11,17 +11,17 @@ from ..verbs.device_list import guid_of
 from .calls import field_of, qp_attr_fields
 from .connection_channel import ConnectionChannel
 from .connection_ids import ConnectionId
-from .quota import What
+from .quota import ResourceKind
 
 ACK_TIMEOUT_MAX = 31
 REASONS = (0, 35)      # consumer defined; vendor option not supported
 
 
 def create_channel(client, _request, _tail, _files):
-    amounts = {What.DESCRIPTORS: 1}
+    amounts = {ResourceKind.DESCRIPTORS: 1}
     client.account.check(amounts)
     channel = ConnectionChannel(client)
-    return {"handle": client.add(Kind.CM_CHANNEL, channel, amounts)}, [channel.theirs.give()]
+    return {"handle": client.add(Kind.CM_CHANNEL, channel, amounts)}, [channel.theirs.release()]
 
 
 def get_event(client, request, _tail, _files):

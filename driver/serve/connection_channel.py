@@ -2,9 +2,9 @@
 
 import collections
 
-from ..terms.errors import NoRoom
+from ..terms.errors import OutOfResources
 from .client import EventPipe
-from .quota import What
+from .quota import ResourceKind
 from .ring import Violation
 
 TOKEN = b"\1"      # announces an event, which the program then requests
@@ -26,10 +26,10 @@ class ConnectionChannel(EventPipe):
     def put(self, owner, child=None, **fields):
         """Queue an event of ``owner``; a program with too many events is served no longer."""
         try:
-            self.client.account.take({What.EVENTS: 1})
+            self.client.account.take({ResourceKind.EVENTS: 1})
             self._events.append((owner, child, fields))
-            self.tell(TOKEN)
-        except (NoRoom, Violation) as problem:
+            self.notify(TOKEN)
+        except (OutOfResources, Violation) as problem:
             self.client.violated = Violation(str(problem))
 
     def take(self):
@@ -37,7 +37,7 @@ class ConnectionChannel(EventPipe):
         if not self._events:
             return None
         owner, _, fields = self._events.popleft()
-        self.client.account.give({What.EVENTS: 1})
+        self.client.account.release({ResourceKind.EVENTS: 1})
         owner.reported += 1
         return fields
 
@@ -45,7 +45,7 @@ class ConnectionChannel(EventPipe):
         """Remove the events of ``owner`` that were not taken, and return them: ``[(owner, child, fields)]``."""
         dropped = [event for event in self._events if event[0] is owner]
         self._events = collections.deque(event for event in self._events if event[0] is not owner)
-        self.client.account.give({What.EVENTS: len(dropped)})
+        self.client.account.release({ResourceKind.EVENTS: len(dropped)})
         return dropped
 
     def move(self, owner, channel):

@@ -12,12 +12,12 @@ from ..cm.enums import EventType
 from ..cm.identifier import EVENTS
 from ..cm.qp_attributes import ACK_TIMEOUT, state_attr
 from ..connection.agent import PORT_MAX, Listener
-from ..connection.connection import News, Offer, State
+from ..connection.connection import CmNotice, Offer, State
 from ..connection.messages import Attribute, RejectReason, private_bytes
 from ..connection.service import HEADER
 from ..ibverbs.messages import CM_PRIVATE_BYTES_MAX, Kind
 from ..terms.enums import QPState
-from ..terms.errors import InvalidValue, NoRoom, PyverbsRDMAError
+from ..terms.errors import InvalidValue, OutOfResources, PyverbsRDMAError
 from ..verbs.qp_attr import RD_ATOMIC_MAX
 from .ports import Ports
 
@@ -71,7 +71,7 @@ class ConnectionId:
         self.reported = self.handle = 0
         channel.ids[self] = None
 
-    def tell(self, kind, status=0, child=None, **fields):
+    def notify(self, kind, status=0, child=None, **fields):
         """Report an event, with fields of CM_EVENT."""
         if self.user:
             self.channel.put(self, child, there=1, user=self.user, id=child.handle if child else self.handle,
@@ -118,17 +118,17 @@ class ConnectionId:
     def _resolved(self, found):
         self.resolved = found
         if found:
-            self.tell(EventType.ADDR_RESOLVED)
+            self.notify(EventType.ADDR_RESOLVED)
         else:
             self.dst_ip = self.dst_port = 0
-            self.tell(EventType.ADDR_ERROR, -errno.ETIMEDOUT)
+            self.notify(EventType.ADDR_ERROR, -errno.ETIMEDOUT)
 
     def resolve_route(self):
         """Select the only route. Event: ROUTE_RESOLVED, at once."""
         if not self.resolved or self.routed:
             raise InvalidValue("the peer's address is not resolved, or the route is known")
         self.routed = True
-        self.tell(EventType.ROUTE_RESOLVED)
+        self.notify(EventType.ROUTE_RESOLVED)
 
     # ---------------------------------------------------------------------------------- connections
 
@@ -156,10 +156,10 @@ class ConnectionId:
         child.adopt(connection, self.src_port)
         try:
             child.handle = self.client.add(Kind.CM_ID, child)
-        except NoRoom:
+        except OutOfResources:
             return _unheard       # the quota is exhausted, and the connection was rejected
-        self.tell(EventType.CONNECT_REQUEST, child=child, **_said(connection, Attribute.REQ))
-        return child.on_news
+        self.notify(EventType.CONNECT_REQUEST, child=child, **_fields_of(connection, Attribute.REQ))
+        return child.on_notice
 
     def adopt(self, connection, port):
         """Become the end of a requested connection."""
@@ -176,12 +176,12 @@ class ConnectionId:
     def connect(self, param):
         """Request a connection. Event: CONNECT_RESPONSE, REJECTED or UNREACHABLE."""
         if not self.routed or self.connection:
-            raise InvalidValue("the route is not known, or the connection was asked for")
+            raise InvalidValue("the route is not known, or the connection was requested")
         data = private_data(param, private_bytes(Attribute.REQ) - HEADER.size_bytes)
         timeout = ACK_TIMEOUT if self.ack_timeout is None else self.ack_timeout
         offer = self._offer(param, mtu=self.client.context.query_port(1).active_mtu, ack_timeout=timeout)
         self.connection = self.agent.agent.connect(
-            self.dst_ip, self.dst_port, offer, data, self.agent.now(), self.on_news, src_port=self.src_port)
+            self.dst_ip, self.dst_port, offer, data, self.agent.now(), self.on_notice, src_port=self.src_port)
 
     def accept(self, param, user):
         """Accept the request. Event: ESTABLISHED, REJECTED or UNREACHABLE."""
@@ -218,20 +218,20 @@ class ConnectionId:
 
     def _check(self, *states):
         if self.connection is None or self.connection.state not in states:
-            state = self.connection.state.name if self.connection is not None else "not asked for"
+            state = self.connection.state.name if self.connection is not None else "not requested"
             raise InvalidValue(f"the connection is {state}")
 
-    def on_news(self, connection, news):
+    def on_notice(self, connection, notice):
         """Report a notification of the connection as an event."""
-        self.client.guarded(self._report, connection, news)
+        self.client.guarded(self._report, connection, notice)
 
-    def _report(self, connection, news):
-        said = {News.RESPONSE: Attribute.REP, News.REJECTED: Attribute.REJ}.get(news)
-        self.tell(EVENTS[news], connection.status, **(_said(connection, said) if said else {}))
+    def _report(self, connection, notice):
+        attribute = {CmNotice.RESPONSE: Attribute.REP, CmNotice.REJECTED: Attribute.REJ}.get(notice)
+        self.notify(EVENTS[notice], connection.status, **(_fields_of(connection, attribute) if attribute else {}))
 
     def _device_gone(self):
         self.connection = self.listener = None
-        self.tell(EventType.DEVICE_REMOVAL)
+        self.notify(EventType.DEVICE_REMOVAL)
 
     # ------------------------------------------------------------------------------------- closing
 
@@ -267,7 +267,7 @@ class ConnectionId:
             self.client.remove(Kind.CM_ID, self.handle)
 
 
-def _unheard(connection, news):
+def _unheard(connection, notice):
     """Ignore a notification."""
 
 
@@ -284,7 +284,7 @@ def private_data(param, most):
     return param.private_data.to_bytes(CM_PRIVATE_BYTES_MAX, "little")[: param.private_data_len]
 
 
-def _said(connection, kind):
+def _fields_of(connection, kind):
     """Return fields of CM_EVENT: the peer's QP parameters, from the view of this end, and its private data."""
     fields = {"private_data": int.from_bytes(connection.private_data, "little"),
               "private_data_len": len(connection.private_data)}

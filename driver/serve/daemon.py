@@ -21,7 +21,7 @@ from ..ibverbs.messages import (
     Opcode,
 )
 from ..queue.command import CommandError, CommandTimeout
-from ..terms.errors import NoRoom, PyverbsRDMAError
+from ..terms.errors import OutOfResources, PyverbsRDMAError
 from ..verbs.device_list import open_card
 from . import calls, connection_calls
 from .client import Client
@@ -35,7 +35,7 @@ ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), 
 CALLS = calls.CALLS | connection_calls.CALLS
 
 
-class World:
+class ServeBackend:
     """Base class of the back ends that the daemon serves.
 
     Attributes
@@ -63,12 +63,12 @@ class Daemon:
 
     Parameters
     ----------
-    world : World
+    backend : ServeBackend
     folder : path
         Folder for a socket ``NAME.sock`` of each host.
-    say : callable(sentence)
+    report : callable(sentence)
         Function for messages to the operator.
-    most : dict of What to int, optional
+    most : dict of ResourceKind to int, optional
         Quota of all programs together; default :func:`~weft.driver.serve.quota.of_this_process`.
 
     Attributes
@@ -81,15 +81,15 @@ class Daemon:
         Resources of all clients.
     """
 
-    def __init__(self, world, folder, say=lambda sentence: None, most=None):
-        self.world, self.say = world, say
+    def __init__(self, backend, folder, report=lambda sentence: None, most=None):
+        self.backend, self.report = backend, report
         self.account = Account(of_this_process() if most is None else most)
         self.clients, self._listeners, self.contained = {}, {}, 0
         self._poll = select.epoll()
         self.paths = {}
-        for file in world.files:
+        for file in backend.files:
             self._poll.register(file, select.EPOLLIN)
-        for host in world.hosts:
+        for host in backend.hosts:
             self.paths[host] = os.path.join(folder, f"{host}.sock")
             self._listen(host, self.paths[host])
 
@@ -110,9 +110,9 @@ class Daemon:
         busy = self._calls(0)
         for client in list(self.clients.values()):
             busy |= self._with(client, client.take_work)
-        busy |= self.world.progress()
+        busy |= self.backend.progress()
         for client in list(self.clients.values()):
-            self._with(client, client.tell)
+            self._with(client, client.notify)
         if not busy:
             self._sleep()
 
@@ -137,7 +137,7 @@ class Daemon:
             client.fall_asleep()
         fence()
         if not any(client.has_work for client in clients):
-            self._calls(self.world.rest_s())
+            self._calls(self.backend.rest_s())
         for client in clients:
             if client.socket.fileno() in self.clients:
                 client.wake_up()
@@ -155,16 +155,16 @@ class Daemon:
     # ------------------------------------------------------------------------------------- programs
 
     def _accept(self, listener, host):
-        for name in self.world.hosts.values():
+        for name in self.backend.hosts.values():
             CardAgent.of(open_card(name))      # so that a host without programs rejects connections
         with contextlib.suppress(BlockingIOError, ConnectionError):
             connection = listener.accept()[0]
             connection.setblocking(False)
             try:
-                client = Client(connection, self.world.hosts[host], self.account)
-            except (NoRoom, OSError) as problem:
+                client = Client(connection, self.backend.hosts[host], self.account)
+            except (OutOfResources, OSError) as problem:
                 connection.close()
-                self.say(f"a program on {host} was turned away: {problem}")
+                self.report(f"a program on {host} was turned away: {problem}")
                 return
             self.clients[connection.fileno()] = client
             self._poll.register(connection.fileno(), select.EPOLLIN)
@@ -175,14 +175,14 @@ class Daemon:
         if self.clients.pop(client.socket.fileno(), None) is None:
             return
         if why:
-            self.say(f"a program on {client.name} {why}")
+            self.report(f"a program on {client.name} {why}")
         self._poll.unregister(client.socket.fileno())
         self._poll.unregister(client.doorbell)
         try:
             client.close()
         except Exception as problem:
             self.contained += 1
-            self.say(f"resources of a program on {client.name} were not freed: {problem!r}")
+            self.report(f"resources of a program on {client.name} were not freed: {problem!r}")
 
     def _serve(self, client):
         """Answer a call of a client."""

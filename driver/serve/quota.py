@@ -8,10 +8,10 @@ rejected: a program that exceeds its quota of events is dropped.
 import enum
 import resource
 
-from ..terms.errors import NoRoom
+from ..terms.errors import OutOfResources
 
 
-class What(enum.Enum):
+class ResourceKind(enum.Enum):
     """Kind of resource."""
 
     PROGRAMS = "open contexts"
@@ -27,17 +27,20 @@ class What(enum.Enum):
 DESCRIPTORS_KEPT = 64       # for the daemon itself
 DESCRIPTORS_OF_PROGRAM = 4  # connection, two doorbells, asynchronous events
 
-OF_ONE = {What.PROGRAMS: 1, What.OBJECTS: 1 << 16, What.MEMORY: 4 << 30, What.RINGS: 1 << 30, What.REQUESTS: 1 << 21,
-          What.MAPPINGS: 1 << 14, What.DESCRIPTORS: 1 << 10, What.EVENTS: 1 << 13}
-OF_ALL = {What.PROGRAMS: 1 << 12, What.OBJECTS: 1 << 18, What.MEMORY: 16 << 30, What.RINGS: 4 << 30,
-          What.REQUESTS: 1 << 22, What.MAPPINGS: 1 << 15, What.DESCRIPTORS: 1 << 20, What.EVENTS: 1 << 17}
+OF_ONE = {ResourceKind.PROGRAMS: 1, ResourceKind.OBJECTS: 1 << 16, ResourceKind.MEMORY: 4 << 30,
+          ResourceKind.RINGS: 1 << 30, ResourceKind.REQUESTS: 1 << 21,
+          ResourceKind.MAPPINGS: 1 << 14, ResourceKind.DESCRIPTORS: 1 << 10, ResourceKind.EVENTS: 1 << 13}
+OF_ALL = {ResourceKind.PROGRAMS: 1 << 12, ResourceKind.OBJECTS: 1 << 18, ResourceKind.MEMORY: 16 << 30,
+          ResourceKind.RINGS: 4 << 30,
+          ResourceKind.REQUESTS: 1 << 22, ResourceKind.MAPPINGS: 1 << 15, ResourceKind.DESCRIPTORS: 1 << 20,
+          ResourceKind.EVENTS: 1 << 17}
 
 
 def of_this_process():
     """Return :data:`OF_ALL`, with as many descriptors as this process can open beyond those of the daemon itself."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = OF_ALL[What.DESCRIPTORS] if limit == resource.RLIM_INFINITY else max(0, limit - DESCRIPTORS_KEPT)
-    return OF_ALL | {What.DESCRIPTORS: min(OF_ALL[What.DESCRIPTORS], most)}
+    most = OF_ALL[ResourceKind.DESCRIPTORS] if limit == resource.RLIM_INFINITY else max(0, limit - DESCRIPTORS_KEPT)
+    return OF_ALL | {ResourceKind.DESCRIPTORS: min(OF_ALL[ResourceKind.DESCRIPTORS], most)}
 
 
 class Account:
@@ -45,26 +48,26 @@ class Account:
 
     Parameters
     ----------
-    most : dict of What to int
+    most : dict of ResourceKind to int
     whole : Account or None
         Account that contains this one.
 
     Attributes
     ----------
-    has : dict of What to int
+    has : dict of ResourceKind to int
     """
 
     def __init__(self, most, whole=None):
         self.most, self.whole = most, whole
-        self.has = dict.fromkeys(What, 0)
+        self.has = dict.fromkeys(ResourceKind, 0)
 
     def check(self, amounts):
-        """Raise NoRoom if ``amounts``, by :class:`What`, exceed a limit."""
-        for what, amount in amounts.items():
-            if self.has[what] + amount > self.most[what]:
-                who = "a program has" if self.whole else "all programs together have"
-                raise NoRoom(f"{amount} {what.value} more than {self.has[what]} are asked for; {who} "
-                             f"{self.most[what]} at most")
+        """Raise OutOfResources if ``amounts``, by :class:`ResourceKind`, exceed a limit."""
+        for kind, amount in amounts.items():
+            if self.has[kind] + amount > self.most[kind]:
+                owner = "a program has" if self.whole else "all programs together have"
+                raise OutOfResources(f"{amount} {kind.value} more than {self.has[kind]} are asked for; {owner} "
+                                     f"{self.most[kind]} at most")
         if self.whole is not None:
             self.whole.check(amounts)
 
@@ -73,22 +76,22 @@ class Account:
 
         Raises
         ------
-        NoRoom
+        OutOfResources
         """
         self.check(amounts)
         self._add(amounts, 1)
 
-    def give(self, amounts):
+    def release(self, amounts):
         """Subtract ``amounts`` from the resources in use."""
         self._add(amounts, -1)
 
     def _add(self, amounts, sign):
-        for what, amount in amounts.items():
-            self.has[what] += sign * amount
-            assert self.has[what] >= 0, what
+        for kind, amount in amounts.items():
+            self.has[kind] += sign * amount
+            assert self.has[kind] >= 0, kind
         if self.whole is not None:
             self.whole._add(amounts, sign)
 
     def close(self):
         """Return all resources."""
-        self.give({what: amount for what, amount in self.has.items() if amount})
+        self.release({kind: amount for kind, amount in self.has.items() if amount})

@@ -2,8 +2,8 @@
 
 from ..ibverbs.rings import RING_HEADER
 from ..terms.errors import PyverbsError
-from .quota import What
-from .shared_memory import Given, create, ordered, words_of
+from .quota import ResourceKind
+from .shared_memory import OwnedDescriptor, create, ordered, words_of
 
 PROD, CONS, DONE, ARMED = (RING_HEADER.offset_of(name) // 32 for name in ("prod", "cons", "done", "armed"))
 _MASK = (1 << 32) - 1
@@ -22,7 +22,7 @@ class SharedRing:
 
     Attributes
     ----------
-    file : Given
+    file : OwnedDescriptor
         File for the program.
     own : int
         Index of this side, ``prod`` or ``cons``. The copy in shared memory is not trusted.
@@ -32,14 +32,14 @@ class SharedRing:
         self.slots = max(2, 1 << (least - 1).bit_length())
         self.slot_bytes = -(-slot_bytes // 16) * 16
         file, self.mapping = create(name, RING_HEADER.size_bytes + self.slots * self.slot_bytes)
-        self.file = Given(file)
+        self.file = OwnedDescriptor(file)
         self.words = words_of(self.mapping)
         self.own = 0
 
     @property
     def amounts(self):
-        """Cost of the ring, by :class:`What`."""
-        return {What.RINGS: len(self.mapping), What.MAPPINGS: 1}
+        """Cost of the ring, by :class:`ResourceKind`."""
+        return {ResourceKind.RINGS: len(self.mapping), ResourceKind.MAPPINGS: 1}
 
     def place(self, number):
         """Return the offset of slot ``number``."""

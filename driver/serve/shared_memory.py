@@ -19,7 +19,7 @@ import struct
 import sys
 import threading
 
-from ..terms.errors import NoRoom
+from ..terms.errors import OutOfResources
 
 _FORMATS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 _fence = threading.Lock()
@@ -76,7 +76,7 @@ def create(name, size):
 
     Raises
     ------
-    NoRoom
+    OutOfResources
     """
     file = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -85,23 +85,23 @@ def create(name, size):
         return file, mmap.mmap(file, size)
     except OSError as error:
         os.close(file)
-        raise NoRoom(f"no {size} bytes for {name}: {error.strerror}") from None
+        raise OutOfResources(f"no {size} bytes for {name}: {error.strerror}") from None
 
 
-class Given:
+class OwnedDescriptor:
     """Descriptor for a program; :meth:`close` closes it unless it was handed over."""
 
     def __init__(self, file):
         self._file = file
 
-    def give(self):
+    def release(self):
         """Return the descriptor, once; the caller closes it."""
         file, self._file = self._file, None
         return file
 
     def close(self):
         if self._file is not None:
-            os.close(self.give())
+            os.close(self.release())
 
 
 def words_of(mapping):

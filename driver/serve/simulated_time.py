@@ -29,7 +29,7 @@ STRETCH_S = 0.002                         # longest wall-clock time between two 
 class SimulatedDaemon(Daemon):
     """Daemon in simulated time; see the module.
 
-    Its ``world`` is a :class:`~weft.driver.serve.simulated_world.SimulatedWorld`.
+    Its ``backend`` is a :class:`~weft.driver.serve.simulated_backend.SimulatedBackend`.
 
     Attributes
     ----------
@@ -37,15 +37,15 @@ class SimulatedDaemon(Daemon):
         By process number, or by a number below 0 if the process number is unknown.
     """
 
-    def __init__(self, world, folder, say=lambda sentence: None, **options):
+    def __init__(self, backend, folder, report=lambda sentence: None, **options):
         self.programs, self._skew_ns, self._rest_s = {}, START_NS, REST_S
-        self._pages = [ClockPage(os.path.join(folder, f"{host}.clock")) for host in world.hosts]
-        self._news_ns, self._glimpse_ns = 0, 0
+        self._pages = [ClockPage(os.path.join(folder, f"{host}.clock")) for host in backend.hosts]
+        self._progress_ns, self._glimpse_ns = 0, 0
         self._prepared = self._rests = False
         self._beginnings, self._held_ns = 0, None
-        super().__init__(world, folder, say, **options)
-        world.notices.before = self._show
-        world.introduce()
+        super().__init__(backend, folder, report, **options)
+        backend.notices.before = self._show
+        backend.introduce()
         self._show()
 
     @property
@@ -53,7 +53,7 @@ class SimulatedDaemon(Daemon):
         """Simulated time of the session: that of the back end, plus the skipped intervals without events."""
         if self._held_ns is not None:
             return self._held_ns
-        return round(self.world.now_ns) + self._skew_ns
+        return round(self.backend.now_ns) + self._skew_ns
 
     def _show(self):
         now = self.now_ns
@@ -63,7 +63,7 @@ class SimulatedDaemon(Daemon):
     @contextlib.contextmanager
     def _preparing(self):
         """Return a context manager that stops the session's time, unless a program waits for a posted request."""
-        if self.world.working:
+        if self.backend.working:
             yield
             return
         self._held_ns = now = self.now_ns
@@ -109,8 +109,8 @@ class SimulatedDaemon(Daemon):
         if self._calls(0):
             self._rest_s = REST_S
             with self._preparing():
-                self.world.settle()
-            self._tell_all()
+                self.backend.settle()
+            self._notify_all()
             return
         states = {program: program.state() for program in self.programs.values()}
         if State.RUNS in states.values():
@@ -118,11 +118,11 @@ class SimulatedDaemon(Daemon):
             return
         self._come_to_rest()
         later_ns = self._take()
-        if self._tell_all():
+        if self._notify_all():
             return
         spinning = [program for program, state in states.items() if state is State.SPINS]
         waiting = [program for program, state in states.items() if state is State.WAITS]
-        if self.world.due_ns is not None:
+        if self.backend.due_ns is not None:
             self._rest_s = REST_S
             self._go_on(later_ns, spinning, waiting)
         elif later_ns is not None:
@@ -152,51 +152,51 @@ class SimulatedDaemon(Daemon):
                 continue
             program.due_ns = None
             program.peeks |= program.glimpsed
-            self._prepared &= not self.world.working
+            self._prepared &= not self.backend.working
             self._come_to_rest()
             self._rests = False
             for client in list(program.clients):
                 self._with(client, client.take_work)
-            self._hear_news()
-            self.world.settle()
-            if self._prepared and self.world.working:
+            self._receive_events()
+            self.backend.settle()
+            if self._prepared and self.backend.working:
                 self._prepared = False
                 self._beginnings += 1
         return min(later, default=None)
 
     def _come_to_rest(self):
         """Bring the back end to rest after preparations, before a program posts a request and waits for it."""
-        if self._prepared and not self._rests and not self.world.working:
+        if self._prepared and not self._rests and not self.backend.working:
             with self._preparing():
-                self.world.rest(self._beginnings)
+                self.backend.rest(self._beginnings)
             self._rests = True
 
-    def _tell_all(self):
+    def _notify_all(self):
         """Report news to the programs; return true if there were any."""
         self._show()
-        told = False
+        notified = False
         for program in list(self.programs.values()):
-            if self._has_news(program):
-                told, program.glimpsed = True, False
-                self._tell(program)
-        if told:
-            self._hear_news()
-        return told
+            if self._has_events(program):
+                notified, program.glimpsed = True, False
+                self._notify(program)
+        if notified:
+            self._receive_events()
+        return notified
 
     @staticmethod
-    def _has_news(program):
-        return any(client.news or client.violated or client.context is not None and client.context.async_events
+    def _has_events(program):
+        return any(client.has_events or client.violated or client.context is not None and client.context.async_events
                    for client in program.clients)
 
-    def _tell(self, program):
+    def _notify(self, program):
         """Wake all contexts of a program: a thread may wait in any of them."""
         for client in list(program.clients):
-            client.news = True
-            self._with(client, client.tell)
+            client.has_events = True
+            self._with(client, client.notify)
         program.restart()
 
-    def _hear_news(self):
-        self._news_ns, self._glimpse_ns = self.now_ns, self.now_ns + GLIMPSE_NS
+    def _receive_events(self):
+        self._progress_ns, self._glimpse_ns = self.now_ns, self.now_ns + GLIMPSE_NS
 
     # ----------------------------------------------------------------------------------------- time
 
@@ -208,9 +208,9 @@ class SimulatedDaemon(Daemon):
         if waiting:
             limit_ns = min(limit_ns, max(self._glimpse_ns, self.now_ns))
         stretch_end, hit = time.monotonic() + STRETCH_S, False
-        while not hit and self.now_ns < limit_ns and self.world.due_ns is not None:
-            hit = self.world.advance(limit_ns - self._skew_ns, watched)
-            if any(map(self._has_news, self.programs.values())) or time.monotonic() > stretch_end:
+        while not hit and self.now_ns < limit_ns and self.backend.due_ns is not None:
+            hit = self.backend.advance(limit_ns - self._skew_ns, watched)
+            if any(map(self._has_events, self.programs.values())) or time.monotonic() > stretch_end:
                 break
         self._show()
         if hit:
@@ -220,7 +220,7 @@ class SimulatedDaemon(Daemon):
         if waiting and self.now_ns >= self._glimpse_ns:
             self._glimpse(waiting)
             now = self.now_ns
-            self._glimpse_ns = now + max(GLIMPSE_NS, (now - self._news_ns) // GLIMPSE_PART)
+            self._glimpse_ns = now + max(GLIMPSE_NS, (now - self._progress_ns) // GLIMPSE_PART)
 
     def _limit(self, later_ns, spinning):
         """Return the time up to which the back end may advance."""
@@ -239,7 +239,7 @@ class SimulatedDaemon(Daemon):
     def _glimpse(self, programs):
         for program in programs:
             program.glimpsed = True
-            self._tell(program)
+            self._notify(program)
 
     def _stand_still(self, waiting):
         """Sleep while nothing is outstanding, and wake waiting programs periodically.
@@ -251,7 +251,7 @@ class SimulatedDaemon(Daemon):
         elif not self._doze(self._rest_s):
             self._rest_s = min(2 * self._rest_s, REST_S_MAX)
             for program in waiting:
-                self._tell(program)
+                self._notify(program)
 
     def _doze(self, timeout_s):
         """Sleep until a program does something, but at most ``timeout_s``; return true if one did."""
@@ -260,13 +260,13 @@ class SimulatedDaemon(Daemon):
         for client in clients:
             client.fall_asleep()
         fence()
-        heard = before != [program.mark for program in self.programs.values()] or self._calls(timeout_s)
+        handled = before != [program.mark for program in self.programs.values()] or self._calls(timeout_s)
         for client in clients:
             if client.socket.fileno() in self.clients:
                 client.wake_up()
-        if heard:
+        if handled:
             self._rest_s = REST_S
-        return heard
+        return handled
 
     def close(self):
         super().close()

@@ -6,7 +6,7 @@ from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from ..operation.operation import FETCHES, Operation
 from ..operation.receives import Receive
 from ..terms.enums import SrqAttrMask, WCStatus
-from ..terms.errors import InvalidValue, NoRoom
+from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.qp import QP
 from ..verbs.requests import FLAGS, OPCODES, operation_of
 from ..verbs.srq import SRQ
@@ -65,18 +65,18 @@ class ServedSRQ(SRQ):
     def modify(self, attr, comp_mask, allow=lambda ring: None):
         """Change attributes as :meth:`SRQ.modify` does. A new capacity comes with a new, empty ring.
 
-        ``allow(ring)`` may raise NoRoom to reject the new ring.
+        ``allow(ring)`` may raise OutOfResources to reject the new ring.
 
         Raises
         ------
-        InvalidValue, NoRoom
+        InvalidValue, OutOfResources
         """
         mask, new = self._wanted(attr, comp_mask)
         if mask & SrqAttrMask.MAX_WR:
             ring, old = self._ring(self.context, new.max_wr, new.max_sge), self.ring
             try:
                 allow(ring)
-            except NoRoom:
+            except OutOfResources:
                 ring.close()
                 raise
             ring.begin(len(self.receives))
@@ -114,8 +114,8 @@ class ServedQP(QP):
             super().__init__(creator, init_attr)
             undo.pop_all()
 
-    def _begin_life(self, qp_num, psn=None):
-        super()._begin_life(qp_num, psn)
+    def _begin_incarnation(self, qp_num, psn=None):
+        super()._begin_incarnation(qp_num, psn)
         self.engine.on_unexpected = self._drop_client
 
     def _drop_client(self, problem):
@@ -186,7 +186,7 @@ class ServedQP(QP):
             self.receives.done(self.engine.receives)
 
     def reset(self):
-        """Reset the QP as :meth:`QPLife.reset` does, and discard the requests that were posted and not taken."""
+        """Reset the QP as :meth:`QPIncarnation.reset` does, and discard the requests that were posted and not taken."""
         super().reset()
         self.sends.drop()
         self.receives.drop()

@@ -28,8 +28,8 @@ local raw_opcodes = {raw_opcodes}
 local nack_reasons = {nack_reasons}
 local raw_header = {raw_header}
 local raw_payload = ProtoField.bytes("{raw}.payload", "payload")
-local raw_short = ProtoExpert.new("{raw}.short", "shorter than it says", expert.group.MALFORMED, expert.severity.ERROR)
-raw.fields = {{ {raw_names}, raw_payload }}
+local raw_short = ProtoExpert.new("{raw}.short", "shorter than its length field", expert.group.MALFORMED,
+expert.severity.ERROR) raw.fields = {{ {raw_names}, raw_payload }}
 raw.experts = {{ raw_short }}
 local with_payload = {with_payload}
 

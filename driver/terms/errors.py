@@ -63,7 +63,7 @@ class QueueFull(PyverbsRDMAError, BufferError):
     code = errno.ENOMEM
 
 
-class NoRoom(PyverbsRDMAError, MemoryError):
+class OutOfResources(PyverbsRDMAError, MemoryError):
     """The card or the host has no resources for another object."""
 
     code = errno.ENOMEM

@@ -18,7 +18,7 @@ from ..device.page_table import RangeAllocator
 from ..engine.card_engine import CardEngine
 from ..engine.card_lock import CardLock
 from ..knitting.buffer import KnittingBuffer
-from ..operation.lender import Lender
+from ..operation.mailbox_memory import MailboxMemory
 from ..operation.memory import Memory
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.checks import unsigned
@@ -95,9 +95,9 @@ class Card:
         self.mr_indices = IndexPool(can.max_mr, "memory regions")
         self.pte_ranges = RangeAllocator(can.max_pte)
         self.key_tags, self.local_keys = KeyTags(config.random), LocalKeys(config.random)
-        self.engine.lender = Lender(device, self.engine.commands, Memory(self.mrs, self.local_keys),
-                                    indices=self.mr_indices, tags=self.key_tags, pte_ranges=self.pte_ranges,
-                                    kept=self.kept)
+        self.engine.lender = MailboxMemory(device, self.engine.commands, Memory(self.mrs, self.local_keys),
+                                           indices=self.mr_indices, tags=self.key_tags, pte_ranges=self.pte_ranges,
+                                           kept=self.kept)
         self._start()
         self.knitting = KnittingBuffer(
             device,

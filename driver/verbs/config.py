@@ -6,7 +6,7 @@ from typing import Annotated
 
 from weft.hdl.contract import abi, wire
 
-from ..connection.connection import Patience
+from ..connection.connection import ResponseTimeout
 from ..knitting.buffer import EXTENT_BYTES, QUOTA_ALPHA
 from ..protocol.segment import CHUNK_BYTES
 from ..receive.hole_list import WAITING_RUNS_MAX
@@ -49,11 +49,11 @@ class ContextConfig:
         pause from its peer when its receive buffer runs full, and pauses when the peer requests it. None: neither.
     pfc_quanta : int
         Pause time of one request, in units of 512 bit times.
-    departed_qps : int
+    time_wait_qps : int
         Number of the most recently destroyed QPs that stay on the card, so that their peers can still obtain the last
         acknowledgement if it was lost; at most a quarter of all QPs. See
-        :class:`~weft.driver.engine.departed.Departed`.
-    cm_patience : Patience
+        :class:`~weft.driver.engine.time_wait.TimeWait`.
+    cm_timeout : ResponseTimeout
         Response time-out of connection management, and number of retries.
     random : random.Random
         Source of first PSNs and key tags; by default the system's, which is unpredictable.
@@ -76,10 +76,10 @@ class ContextConfig:
     silence_ns: Annotated[int, Range(1, _LONG)] = 10_000_000
     reset: bool = True
     keep_qp_num: bool = False
-    departed_qps: Annotated[int, Range(0, _WORD)] = 0
+    time_wait_qps: Annotated[int, Range(0, _WORD)] = 0
     pfc_priority: int | None = None
     pfc_quanta: Annotated[int, Range(1, 0xFFFF)] = 0xFFFF
-    cm_patience: Patience = Patience()
+    cm_timeout: ResponseTimeout = ResponseTimeout()
     random: Random = field(default_factory=SystemRandom)
 
     def check(self) -> None:
@@ -89,8 +89,8 @@ class ContextConfig:
             between("pfc_priority", self.pfc_priority, 0, wire.PRIORITIES - 1)
         if self.extent_bytes % abi.BLOCK_BYTES:
             raise InvalidValue(f"extent_bytes is {self.extent_bytes}, no multiple of {abi.BLOCK_BYTES}")
-        between("cm_patience.response_timeout", self.cm_patience.response_timeout, 1, 31)
-        between("cm_patience.retries", self.cm_patience.retries, 0, 15)
+        between("cm_timeout.response_timeout", self.cm_timeout.response_timeout, 1, 31)
+        between("cm_timeout.retries", self.cm_timeout.retries, 0, 15)
         if not self.knitting_alpha > 0:
             raise InvalidValue(f"knitting_alpha is {self.knitting_alpha}, not more than 0")
 

@@ -29,9 +29,9 @@ from ..terms.checks import instance
 from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, PyverbsUserError
 from .card import Card
+from .closing_order import abandon_all, end_all, end_mine
 from .config import ContextConfig
 from .device_list import open_card
-from .ending import abandon_all, end_all, end_mine
 from .events import AsyncEvent
 from .queries import Queries
 

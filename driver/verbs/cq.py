@@ -147,7 +147,7 @@ class CQ(Closing):
             return
         self._queue.append(wc)
         if self._notify and (solicited or not self._solicited_only or wc.status is not WCStatus.SUCCESS):
-            self._tell()
+            self._signal()
 
     def push_all(self, wcs: Sequence[WC]) -> None:
         """Add completions that request no solicited event."""
@@ -162,11 +162,11 @@ class CQ(Closing):
             return
         self.overrun = True
         self.context.async_events.append(AsyncEvent(EventType.CQ_ERR, self))
-        self._tell()
+        self._signal()
         for qp in list(self.qps):
             qp.engine.fail(WCStatus.WR_FLUSH_ERR)
 
-    def _tell(self) -> None:
+    def _signal(self) -> None:
         self._notify = False
         if self.comp_channel is not None:
             self.comp_channel.events.append(self)

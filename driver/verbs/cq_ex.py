@@ -82,7 +82,7 @@ class CQEX(CQ):
         if attr is not None:
             instance("attr", attr, PollCqAttr)
             if attr.comp_mask:
-                raise InvalidValue(f"Failed to poll: comp_mask is {attr.comp_mask!r}, and nothing can be asked for")
+                raise InvalidValue(f"Failed to poll: comp_mask is {attr.comp_mask!r}, and no field can be requested")
         return self._look()
 
     def poll_next(self) -> int:

@@ -10,7 +10,7 @@ from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.closing import Closing
 from ..terms.enums import AccessFlag, ReregFlag
-from ..terms.errors import InvalidValue, NoRoom, NotSupported, PyverbsUserError
+from ..terms.errors import InvalidValue, NotSupported, OutOfResources, PyverbsUserError
 from .locking import locked, made_locked
 from .pd import PD
 from .requests import ADDRESS_BITS
@@ -63,7 +63,7 @@ class MR(Closing):
             self._place(lent, buffer, address, length)
             own = lent.enter_context(contextlib.ExitStack())
             self.index = self.context.mr_indices.take()
-            own.callback(self.context.mr_indices.give, self.index)
+            own.callback(self.context.mr_indices.release, self.index)
             self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
             self.lkey = self.context.local_keys.new(self.index, self.rkey)
             own.callback(self.context.local_keys.pop, self.lkey)
@@ -94,7 +94,8 @@ class MR(Closing):
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
         pages, ranges = -(-between("length", size, 1, _LENGTH_MAX) // page_bytes), self.context.pte_ranges
         if pages > ranges.free_total:      # checked before the host allocates what may be all of its memory
-            raise NoRoom(f"{size} bytes take {pages} page-table entries; {ranges.free_total} of {ranges.size} are free")
+            raise OutOfResources(f"{size} bytes take {pages} page-table entries; "
+                                 f"{ranges.free_total} of {ranges.size} are free")
         buffer = self.context.device.alloc(size, contiguous=False, page_bytes=page_bytes)
         lent.callback(self.context.device.free, buffer)
         return buffer
@@ -144,7 +145,7 @@ class MR(Closing):
 
         Raises
         ------
-        InvalidValue, NotSupported, NoRoom
+        InvalidValue, NotSupported, OutOfResources
             The region is unchanged.
         CommandError, CommandTimeout
             If the card does not confirm the change. The region can only be closed then.

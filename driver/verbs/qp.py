@@ -18,8 +18,8 @@ from .addr import GID, AHAttr, GlobalRoute
 from .locking import locked, made_locked
 from .pd import PD
 from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
+from .qp_incarnation import QPIncarnation
 from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
-from .qp_life import QPLife
 from .qp_states import necessary
 from .requests import receive_request, send_operation
 from .wr import RecvWR, SendWR, chain, note_bad
@@ -44,7 +44,7 @@ def connected_attr(peer: QPConnection, **attributes: Any) -> QPAttr:
     return QPAttr(**given | _USUAL | attributes)
 
 
-class QP(QPLife, Closing):
+class QP(QPIncarnation, Closing):
     """Reliable connection.
 
     Parameters
@@ -162,25 +162,25 @@ class QP(QPLife, Closing):
             queued, and its fields are copied to ``bad_wr``.
         QueueFull
             If ``max_send_wr`` requests are outstanding.
-        NoRoom
+        OutOfResources
             If the card has no space for the resources that the first operation other than a write needs.
         """
         cap, memory, signal_all = self.cap, self.engine.card.lender.memory, bool(self.init_attr.sq_sig_all)
         posted: list[Operation] = []
-        room = 0
+        space = 0
         try:
             for one in chain(wr, SendWR):
                 try:
-                    if not room:
+                    if not space:
                         self._check_able()
                     operation = send_operation(one, cap, memory, signal_all=signal_all)
-                    room = room or self._room_behind(posted)
+                    space = space or self._space_after(posted)
                     if not operation.plain:
                         self._prepare(operation)
                     elif not operation.single:
                         self.engine.check_list(operation)
                     posted.append(operation)
-                    room -= 1
+                    space -= 1
                 except Exception:
                     note_bad(one, bad_wr)
                     raise
@@ -198,14 +198,14 @@ class QP(QPLife, Closing):
         if self.engine.sender is None or self.qp_state is QPState.RTR:
             raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
 
-    def _room_behind(self, posted: list[Operation]) -> int:
+    def _space_after(self, posted: list[Operation]) -> int:
         """Post ``posted``, clear it, and return the free space of the send queue."""
         self.engine.post_send(posted)
         posted.clear()
-        room = self.cap.max_send_wr - self.engine.outstanding
-        if room <= 0:
+        space = self.cap.max_send_wr - self.engine.outstanding
+        if space <= 0:
             raise QueueFull(f"{self.cap.max_send_wr} send requests are outstanding")
-        return room
+        return space
 
     @locked
     def post_recv(self, wr: RecvWR, bad_wr: RecvWR | None = None) -> None:
@@ -241,7 +241,7 @@ class QP(QPLife, Closing):
     def close(self) -> None:
         """Destroy the QP: when the call returns, none of its packets is in flight and none of its writes is pending.
 
-        Its blocks are free, unless the QP enters TIME-WAIT: see ``departed_qps`` of
+        Its blocks are free, unless the QP enters TIME-WAIT: see ``time_wait_qps`` of
         :class:`~weft.driver.verbs.config.ContextConfig`.
         """
         if self.closed:

@@ -94,9 +94,9 @@ class Queries:
     def query_rt_values_ex(self, comp_mask: int = 1) -> NoReturn:
         raise NotSupported("Failed to query real time values: the card has no clock that can be read")
 
-    def _check_port(self, port_num: int, what: str, index: int = 0, most: int = 1) -> None:
+    def _check_port(self, port_num: int, subject: str, index: int = 0, most: int = 1) -> None:
         self.check_open()
         for name, value in (("port_num", port_num), ("index", index)):
             instance(name, value, int)
         if not 1 <= port_num <= PORTS or not 0 <= index < most:
-            raise InvalidValue(what)
+            raise InvalidValue(subject)

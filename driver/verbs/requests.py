@@ -171,5 +171,5 @@ def _sge(sge: SGE) -> tuple[int, int, int]:
                 unsigned("lkey", sge.lkey, WORD_BITS))
 
 
-def _raise_end(what: str, va: int, length: int) -> NoReturn:
-    raise InvalidValue(f"{what} of {length} bytes at {va:#x} ends beyond the last address")
+def _raise_end(subject: str, va: int, length: int) -> NoReturn:
+    raise InvalidValue(f"{subject} of {length} bytes at {va:#x} ends beyond the last address")

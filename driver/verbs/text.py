@@ -13,9 +13,9 @@ _TEXT: dict[str, dict[int, object]] = {
 }
 
 
-def _with_number(what: str, value: int) -> str:
-    known = _TEXT[what]
-    return f"{known[value]} ({int(value)})" if value in known else f"Invalid {what} ({value})"
+def _with_number(subject: str, value: int) -> str:
+    known = _TEXT[subject]
+    return f"{known[value]} ({int(value)})" if value in known else f"Invalid {subject} ({value})"
 
 
 def port_state_to_str(state: int) -> str:

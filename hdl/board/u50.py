@@ -28,13 +28,14 @@ PROBES = {ILA_CARD: (1, 6, 6, 6, 6, len(LEVELS)), ILA_MAC: (1, 4, 4, len(LEVELS)
 
 def card_block():
     """Return the card as a block: its ports by their names in Verilog."""
-    ways = {In: {}, Out: {}}
+    directions = {In: {}, Out: {}}
     for path, member, value in SIGNATURE.flatten(SIGNATURE.create()):
         if path != ("s_axis_rx", "tready"):                # a constant of the card, which makes no port
-            ways[member.flow]["__".join(map(str, path))] = len(Value.cast(value))
-    return Block(inputs=ways[In], outputs=ways[Out], clock="sync",
+            directions[member.flow]["__".join(map(str, path))] = len(Value.cast(value))
+    return Block(inputs=directions[In], outputs=directions[Out], clock="sync",
                  asynchronous=frozenset(("clk", "rst", "mac_clk", "mac_rst")),
-                 clocks={port: "mac" for way in ways.values() for port in way if port.startswith(AT_MAC)})
+                 clocks={port: "mac" for direction in directions.values() for port in direction
+                         if port.startswith(AT_MAC)})
 
 
 def stubs_text(*, debug=False):
@@ -43,8 +44,8 @@ def stubs_text(*, debug=False):
     if debug:
         blocks |= {name: ila(widths) for name, widths in PROBES.items()}
     quiet = [f"/* verilator lint_{{}} {warning} */".format for warning in ("UNDRIVEN", "UNUSEDPARAM")]
-    return "\n".join([*(say("off") for say in quiet), *(stub(name, block) for name, block in blocks.items()),
-                      *(say("on") for say in quiet), ""])
+    return "\n".join([*(declare("off") for declare in quiet), *(stub(name, block) for name, block in blocks.items()),
+                      *(declare("on") for declare in quiet), ""])
 
 
 class U50(wiring.Component):

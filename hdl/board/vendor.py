@@ -115,8 +115,8 @@ def ila(probes):
 
 def stub(name, block):
     """Return Verilog of an empty module with the ports of ``block``, for lint: a black box to Yosys."""
-    def port(way, port, width):
-        return f"  {way} {f'[{width - 1}:0] ' if width > 1 else ''}{port}"
+    def port(direction, port, width):
+        return f"  {direction} {f'[{width - 1}:0] ' if width > 1 else ''}{port}"
 
     ports = [*(port("input", *item) for item in block.inputs.items()),
              *(port("input", item, width) for item, (width, _) in block.constants.items()),

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from ..part.counter_ports import count_outputs
 from ..part.interfaces import DropReportState
 
-ON_WAY_WIDTH = 6    # of the number of reports between here and the ring: more than fit there
+OUTSTANDING_WIDTH = 6    # of the number of reports between here and the ring: more than fit there
 
 
 class DropReports(wiring.Component):
@@ -53,23 +53,23 @@ class DropReports(wiring.Component):
         read = memory.read_port(transparent_for=[write])
 
         dropped_q, index = Signal(), Signal(self.params.qpn_width)
-        any_reported, on_way = Signal(), Signal(ON_WAY_WIDTH)
+        any_reported, outstanding_reports = Signal(), Signal(OUTSTANDING_WIDTH)
         clearing, at = Signal(init=1), Signal(self.params.qpn_width)
         full, half = Signal(), Signal()
         m.d.comb += [
             read.en.eq(self.dropped), read.addr.eq(self.index[:self.params.qpn_width]),
-            full.eq(on_way.all()),
+            full.eq(outstanding_reports.all()),
             self.report.eq(dropped_q & ~read.data & ~clearing & ~half & ~full),
             self.count_reports_coalesced.eq(dropped_q & ~self.report),
             write.en.eq(self.report | clearing), write.addr.eq(Mux(clearing, at, index)), write.data.eq(~clearing),
         ]
         m.d.sync += [
             dropped_q.eq(self.dropped), index.eq(self.index), half.eq(self.reports.half),
-            on_way.eq(on_way + self.report - self.reports.written),
+            outstanding_reports.eq(outstanding_reports + self.report - self.reports.written),
         ]
         with m.If(self.report):
             m.d.sync += any_reported.eq(1)
-        with m.Elif(any_reported & (on_way == 0) & ~self.reports.unread):
+        with m.Elif(any_reported & (outstanding_reports == 0) & ~self.reports.unread):
             m.d.sync += [any_reported.eq(0), clearing.eq(1)]
         with m.If(clearing):
             m.d.sync += at.eq(at + 1)

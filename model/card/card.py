@@ -12,7 +12,7 @@ from .interrupts import Interrupts
 from .pcie import Pcie
 from .receive import TimedReceivePath
 from .rings import TimedRings
-from .second_level import SecondLevel, TimedLife
+from .second_level import SecondLevel, TimedIncarnation
 from .timing import CYCLE_NS, TIMING
 from .transmit import TimedTransmitPath
 from .write_engine import NEVER, RINGS, STATUS
@@ -35,7 +35,8 @@ class TimedCard(FunctionalCard):
         Seed of the host's latencies.
     """
 
-    rings_type, transmit_type, receive_type, life_type = TimedRings, TimedTransmitPath, TimedReceivePath, TimedLife
+    rings_type, transmit_type, receive_type = TimedRings, TimedTransmitPath, TimedReceivePath
+    incarnation_type = TimedIncarnation
 
     def __init__(self, memory, loop, send_frame, interrupt, *, host=None, timing=TIMING, seed=0, **options):
         self.timing, self._host, self._seed, self.interrupts, self.pcie = timing, host, seed, None, None
@@ -133,7 +134,7 @@ class TimedCard(FunctionalCard):
         """Release the entry of a raw frame after the write engine took the last beat of the frame."""
         self.release(NIC_ENTRIES, entry, last + CYCLE_NS)
 
-    def tell_status(self):
+    def report_status(self):
         """Schedule a write of the status block; it includes changes until then."""
         if self._status_busy:
             self._status_changed = True
@@ -152,7 +153,7 @@ class TimedCard(FunctionalCard):
             pcie.writes.then(packet, self.memory.write, address, data)
             self._status_busy, self._status_free = False, max(last + CYCLE_NS, paced)
             if self._status_changed:
-                self.tell_status()
+                self.report_status()
 
         pcie.writes.ask(STATUS, self.loop.now_ns + CYCLE_NS, address, len(data), granted)
 
@@ -161,7 +162,7 @@ class TimedCard(FunctionalCard):
     def _pump(self):
         for ring in abi.HOST_TO_CARD:
             self.rings.fetch(ring)
-        while self.backlog and self.rings.room(Ring.META_REPORT):
+        while self.backlog and self.rings.space(Ring.META_REPORT):
             self.rings.put(Ring.META_REPORT, self.backlog.popleft())
         self.receive_path.go_on()
         self.commands.go_on()
@@ -175,6 +176,6 @@ class TimedCard(FunctionalCard):
 
     def _link(self, word):
         super()._link(word)
-        life = self._life(word.qpn, word.generation)
-        if life:
-            self.second_level.look(life)
+        incarnation = self._incarnation(word.qpn, word.generation)
+        if incarnation:
+            self.second_level.look(incarnation)

@@ -25,7 +25,7 @@ class Commands:
     def go_on(self):
         """Start the next command, if there is one and the response ring has space."""
         rings, timing = self._card.rings, self._card.timing
-        if self._busy or rings.peek(Ring.COMMAND) is None or not rings.room(Ring.RESPONSE):
+        if self._busy or rings.peek(Ring.COMMAND) is None or not rings.space(Ring.RESPONSE):
             return
         self._busy = True
         command = abi.COMMAND.unpack(rings.take(Ring.COMMAND))
@@ -42,9 +42,9 @@ class Commands:
         self._busy = False
         before = dict(card.qps)
         card.rings.put(Ring.RESPONSE, card.tables.command(command))
-        for index, life in before.items():
-            if card.qps.get(index) is not life:
-                card.second_level.forget(life)
+        for index, incarnation in before.items():
+            if card.qps.get(index) is not incarnation:
+                card.second_level.forget(incarnation)
         card.loop.call_in(card.timing.command_done, self._finish)
         self.go_on()
 

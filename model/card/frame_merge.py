@@ -40,12 +40,12 @@ class FrameMerge:
     loop : EventLoop
     passed : callable(job, time_ns)
         Called ahead of time with the time at which the last beat of a frame passes.
-    lives : callable
+    is_current : callable
         Returns whether the card has not been reset since.
     """
 
-    def __init__(self, loop, passed, lives):
-        self._loop, self._passed, self._lives = loop, passed, lives
+    def __init__(self, loop, passed, is_current):
+        self._loop, self._passed, self._is_current = loop, passed, is_current
         self._waiting = deque(), deque()        # by PAYLOAD and RAW
         self._holds, self._turn = None, RAW     # the granted frame; the kind of the last grant
         self._free, self._next = 0.0, NEVER
@@ -68,7 +68,7 @@ class FrameMerge:
             self._loop.call_at(at, self._look, at)
 
     def _look(self, at):
-        if at != self._next or not self._lives():
+        if at != self._next or not self._is_current():
             return
         self._next = NEVER
         which = 1 - self._turn

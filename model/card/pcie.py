@@ -91,13 +91,13 @@ class Pcie:
         for at in range(1, len(lines)):
             if lines[at][0] > time:
                 break
-            if self._behind(lines[at][1]) < self._behind(client):
+            if self._after(lines[at][1]) < self._after(client):
                 first, client = at, lines[at][1]
         self._client, read = client, lines[first][2]
         del lines[first]
         return read
 
-    def _behind(self, client):
+    def _after(self, client):
         return (client - self._client - 1) % LINE_CLIENTS
 
     def wanted(self, time_ns):
@@ -120,7 +120,7 @@ class Pcie:
             return
         if at < self._request_free:
             self._turn_at(self._request_free)
-        elif self._room(self._held, at):
+        elif self._space(self._held, at):
             read, self._held = self._held, None
             before = self.writes.read_out
             self.writes.let_pass(max(at, before + self._pace))
@@ -148,7 +148,7 @@ class Pcie:
             self._turn_at(first)
         return False
 
-    def _room(self, read, at):
+    def _space(self, read, at):
         """Return whether the completion buffer has space for the completions of a read."""
         used, freed = self.used, self._freed
         while freed and freed[0][0] <= at:
@@ -204,7 +204,7 @@ class Pcie:
             for unit in range(1, len(UNIT_LINES)):
                 long[unit] += beats >= LONG_BEATS[unit]
         self._down_late = max(0.0, self._down_free - now - self._crossing(read))
-        self._freed.append((edge(done + timing.room), read.needed, long))
+        self._freed.append((edge(done + timing.space), read.needed, long))
         if self._held is not None and len(self._freed) == 1:
             self._turn_at(max(self._freed[0][0], self._request_free))
         read.answered(done)

@@ -39,7 +39,7 @@ class TimedReceivePath(ReceivePath):
         self._asked = 0.0       # time at which the newest translation request was taken
         self._stood = deque()   # (from, until) of results that waited for their packets and delayed all later requests
         self._window_free = 0.0     # end of the window's current operation
-        self._behind = deque()      # frames that wait for it
+        self._waiting_frames = deque()      # frames that wait for it
         self._waiting, self._beats = deque(), 0     # frames that wait for space in the report ring, and their beats
         self._sheds_until = 0.0     # time from which new packets are accepted again if no more packets arrive
         self.ticket = 0         # of the newest packet
@@ -75,9 +75,9 @@ class TimedReceivePath(ReceivePath):
         """Process a frame at the window."""
         if self.card.receive_path is not self:
             return
-        if self._behind or self.card.loop.now_ns < self._window_free:
-            self._behind.append(frame)
-            if len(self._behind) == 1:
+        if self._waiting_frames or self.card.loop.now_ns < self._window_free:
+            self._waiting_frames.append(frame)
+            if len(self._waiting_frames) == 1:
                 self.card.loop.call_at(self._window_free, self._judge_next)
         else:
             self._judge(frame)
@@ -85,14 +85,14 @@ class TimedReceivePath(ReceivePath):
     def _judge_next(self):
         """Process a frame that waited for the window."""
         if self.card.receive_path is self:
-            self._judge(self._behind.popleft())
-            if self._behind:
+            self._judge(self._waiting_frames.popleft())
+            if self._waiting_frames:
                 self.card.loop.call_at(self._window_free, self._judge_next)
 
     def _judge(self, frame):
         self._window_free = self.card.loop.now_ns + WINDOW
         beats = -(-len(frame) // BEAT_BYTES)
-        waiting = self._beats + self.card.pcie.writes.behind_ns * self.card.line_gbps / 8 / BEAT_BYTES
+        waiting = self._beats + self.card.pcie.writes.backlog_ns * self.card.line_gbps / 8 / BEAT_BYTES
         if waiting + beats > self.card.params.rx_buffer_beats or self._sheds(waiting) and self._is_new(frame):
             self.card.counters["rx_frames"] += 1
             self.card.refuse(Reason.BUFFER_FULL)
@@ -171,22 +171,22 @@ class TimedReceivePath(ReceivePath):
 
     # ---------------------------------------------------------------------------------------- second level
 
-    def _room(self, life):
-        return self.card.second_level.room(life)
+    def _space(self, incarnation):
+        return self.card.second_level.space(incarnation)
 
-    def _match(self, header, life, judged, merge):
-        self.card.second_level.match(header, life, judged)
+    def _match(self, header, incarnation, judged, merge):
+        self.card.second_level.match(header, incarnation, judged)
 
-    def _match_probe(self, header, life, merge):
-        self.card.second_level.probe(header, life, self._window_free - WINDOW - self.card.loop.now_ns)
+    def _match_probe(self, header, incarnation, merge):
+        self.card.second_level.probe(header, incarnation, self._window_free - WINDOW - self.card.loop.now_ns)
 
-    def _pass_over(self, header, life, merge):
-        self.card.second_level.unmatched(header, life)
+    def _pass_over(self, header, incarnation, merge):
+        self.card.second_level.unmatched(header, incarnation)
 
-    def retire(self, life, lag, ticket):
+    def retire(self, incarnation, lag, ticket):
         """Report the nodes that retire after ``lag``, after the packet with this ticket."""
         merge = ReportMerge(None)
-        self._retire(life, merge)
+        self._retire(incarnation, merge)
         for _, entry in merge.drain():
             self.reporter.keep(RETIRE, self.card.loop.now_ns + lag + self.card.timing.retire_report, ticket, entry)
 
@@ -202,7 +202,7 @@ class TimedReceivePath(ReceivePath):
             self._builder_free, self._node_at = begin + SEAL_OLDEST, begin + self.card.timing.aged_report
         super()._age(key, draft)
 
-    def _record(self, life, judged, merge, header):
+    def _record(self, incarnation, judged, merge, header):
         """Record the runs of a packet, which the builder takes one at a time."""
         if judged.verdict == PROBE:
             self._ask(self._verdict(judged), [])
@@ -214,7 +214,7 @@ class TimedReceivePath(ReceivePath):
         if judged.seal:
             begin = max(run + (MARK * CYCLE_NS if judged.lost else -CYCLE_NS), self._builder_free)
             self._builder_free, self._node_at = begin + SEAL, begin + self.card.timing.node_report
-        super()._record(life, judged, merge, header)
+        super()._record(incarnation, judged, merge, header)
 
     def _emit(self, merge):
         """Emit reports: events wait for their packets, nodes do not, since they describe no received packet."""

@@ -44,14 +44,14 @@ class Reporter:
         if self._gone:
             return
         loop, queue, timing = self.card.loop, self._kept[source], self.card.timing
-        behind = timing.placed if source == EVENT else timing.placed_retire
+        delay = timing.placed if source == EVENT else timing.placed_retire
         while queue:
             time_ns, ticket, entry = queue[0]
             placed = self.card.pcie.writes.placed(ticket)
             if placed is None:
                 loop.call_at(self.card.pcie.writes.again, self._look, source)
                 return
-            at = max(time_ns, placed + behind)
+            at = max(time_ns, placed + delay)
             if at > loop.now_ns:
                 loop.call_at(at, self._look, source)
                 return

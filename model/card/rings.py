@@ -117,10 +117,10 @@ class TimedRings(CardRings):
         self._offer(ring)
         return entry
 
-    def tell(self):
+    def notify(self):
         """Schedule a write of the status block."""
         if self.card.registers["status_block"]:
-            self.card.tell_status()
+            self.card.report_status()
 
     # ----------------------------------------------------------------------------------- card to host
 
@@ -128,16 +128,16 @@ class TimedRings(CardRings):
         """Write an entry; that of a raw frame waits until its frame is written."""
         self._storing[ring] += 1
         time = NEVER if ring is Ring.NIC_RX else self.card.loop.now_ns
-        self.newest = self.card.post(_CLIENT[ring], address, data, time, lambda last: self._on_its_way(ring, last))
+        self.newest = self.card.post(_CLIENT[ring], address, data, time, lambda last: self._in_flight(ring, last))
 
-    def _on_its_way(self, ring, last):
+    def _in_flight(self, ring, last):
         """Send the interrupt that an entry caused after the write engine took the entry."""
         self._storing[ring] -= 1
         self._taken[ring].append(last)
         if ring in self._owed:
-            self._tell_host(ring, max(last, self._owed.pop(ring)))
+            self._notify_host(ring, max(last, self._owed.pop(ring)))
 
-    def _tell_host(self, ring, time_ns):
+    def _notify_host(self, ring, time_ns):
         self.card.interrupts.pend(abi.VECTOR[ring], time_ns + self.card.timing.interrupt)
 
     def doorbell(self, name, value):
@@ -159,4 +159,4 @@ class TimedRings(CardRings):
                 self._owed[ring] = armed
             else:
                 first = taken[-ahead] if ahead <= len(taken) else now
-                self._tell_host(ring, max(armed, first))
+                self._notify_host(ring, max(armed, first))

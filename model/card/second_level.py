@@ -6,7 +6,7 @@ from weft.hdl.contract import abi
 
 from ..functional.matcher import SLACK_MAX
 from ..functional.node_list import NodeList
-from ..functional.qp_life import QpLife
+from ..functional.qp_incarnation import QpIncarnation
 from .prefetch import Prefetcher
 from .timing import CYCLE_NS
 
@@ -34,7 +34,7 @@ class TimedList(NodeList):
         self.read = None            # the outstanding or kept read
         self.adjacent = False       # the successor of the newest node is in the next block
         self.ended = []             # finished nodes that have no order to retire yet
-        self.dead = False
+        self.destroyed = False
 
     def fetch(self):
         """Do nothing: the prefetcher fetches."""
@@ -79,8 +79,8 @@ class TimedList(NodeList):
         self._next, self.adjacent = line, adjacent
 
 
-class TimedLife(QpLife):
-    """:class:`QpLife` with a :class:`TimedList`."""
+class TimedIncarnation(QpIncarnation):
+    """:class:`QpIncarnation` with a :class:`TimedList`."""
 
     list_type = TimedList
 
@@ -101,53 +101,53 @@ class SecondLevel:
         self._newest = 0        # ticket of the newest header that was tried
         self._passed = 0        # number of nodes that it passed
 
-    def look(self, life):
+    def look(self, incarnation):
         """Schedule a check of a list after nodes were linked."""
-        self.prefetcher.look(life, first=self.card.timing.linked)
+        self.prefetcher.look(incarnation, first=self.card.timing.linked)
 
     # --------------------------------------------------------------------------------------- arriving headers
 
-    def room(self, life):
+    def space(self, incarnation):
         """Return whether a retransmission of this QP may wait for its node."""
-        free, nodes = self.card.params.match_queue - self._queued, life.matcher
+        free, nodes = self.card.params.match_queue - self._queued, incarnation.matcher
         return free > 0 and len(nodes.waiting) < SHARE * free and nodes.order is None
 
-    def match(self, header, life, judged):
-        self._enter(life, header.rsn, judged.psn, self.card.receive_path.ticket)
+    def match(self, header, incarnation, judged):
+        self._enter(incarnation, header.rsn, judged.psn, self.card.receive_path.ticket)
 
-    def probe(self, header, life, lag):
+    def probe(self, header, incarnation, lag):
         """Process a probe; ``lag`` is the additional time in the window of a probe that slides over holes."""
-        self._enter(life, header.rsn, None, self.card.receive_path.ticket, lag)
+        self._enter(incarnation, header.rsn, None, self.card.receive_path.ticket, lag)
 
-    def unmatched(self, header, life):
+    def unmatched(self, header, incarnation):
         """Process a header without a match queue entry: nodes that it passes retire after the waiting headers."""
-        slack, nodes = max(1, self.card.registers["retransmit_slack"]), life.matcher
+        slack, nodes = max(1, self.card.registers["retransmit_slack"]), incarnation.matcher
         if slack <= SLACK_MAX // 2:
             end = (header.rsn + 1 - (slack if slack > 1 else 0)) % (1 << 24)
             if nodes.order is None or not (end - nodes.order) >> 23 & 1:
                 nodes.order = end
-            self._give_order(life)
+            self._place_order(incarnation)
 
-    def _give_order(self, life):
-        nodes = life.matcher
+    def _place_order(self, incarnation):
+        nodes = incarnation.matcher
         if nodes.order is not None and not nodes.waiting and self._queued < self.card.params.match_queue - 1:
             rsn, nodes.order = nodes.order, None
-            self._enter(life, rsn, None, self._newest)
+            self._enter(incarnation, rsn, None, self._newest)
 
-    def _enter(self, life, rsn, psn, ticket, lag=0.0):
-        self.card.loop.call_in(lag + self.card.timing.match, self._try_new, life, rsn, psn, ticket)
+    def _enter(self, incarnation, rsn, psn, ticket, lag=0.0):
+        self.card.loop.call_in(lag + self.card.timing.match, self._try_new, incarnation, rsn, psn, ticket)
 
-    def _try_new(self, life, rsn, psn, ticket):
-        nodes = life.matcher
+    def _try_new(self, incarnation, rsn, psn, ticket):
+        nodes = incarnation.matcher
         self._newest = max(self._newest, ticket)
         if nodes.waiting:
-            self._queue(life, rsn, psn)
-        elif not self._try(life, rsn, psn, new=True):
-            self._queue(life, rsn, psn, self._passing)
-            self._missed(life)
+            self._queue(incarnation, rsn, psn)
+        elif not self._try(incarnation, rsn, psn, new=True):
+            self._queue(incarnation, rsn, psn, self._passing)
+            self._missed(incarnation)
 
-    def _queue(self, life, rsn, psn, lag=0.0):
-        life.matcher.waiting.append((rsn, psn))
+    def _queue(self, incarnation, rsn, psn, lag=0.0):
+        incarnation.matcher.waiting.append((rsn, psn))
         self._wait(1, lag)
         self.card.counters["cache_misses"] += psn is not None
 
@@ -163,58 +163,58 @@ class SecondLevel:
 
     # ---------------------------------------------------------------------------------------- waiting headers
 
-    def _node_came(self, life):
-        if life.matcher.waiting:
-            self.card.loop.call_in(self.card.timing.wake, self._wake, life)
+    def _node_came(self, incarnation):
+        if incarnation.matcher.waiting:
+            self.card.loop.call_in(self.card.timing.wake, self._wake, incarnation)
 
-    def _wake(self, life):
+    def _wake(self, incarnation):
         """Try the waiting headers of a list again, in order."""
-        nodes = life.matcher
+        nodes = incarnation.matcher
         nodes.woken = nodes.trying
         if not nodes.trying:
             nodes.trying = True
-            self._try_waiting(life)
+            self._try_waiting(incarnation)
 
-    def _try_waiting(self, life):
-        nodes = life.matcher
+    def _try_waiting(self, incarnation):
+        nodes = incarnation.matcher
         nodes.trying = bool(nodes.waiting)
         if not nodes.waiting:
             return
-        if self._try(life, *nodes.waiting[0], new=False):
+        if self._try(incarnation, *nodes.waiting[0], new=False):
             nodes.waiting.popleft()
             self._wait(-1)
-            self._give_order(life)
-            self.card.loop.call_in(TRY, self._try_waiting, life)
+            self._place_order(incarnation)
+            self.card.loop.call_in(TRY, self._try_waiting, incarnation)
         else:
-            self._missed(life)
+            self._missed(incarnation)
 
     @property
     def _passing(self):
         """Time that the last tried header needed to pass nodes."""
         return CYCLE_NS + (self._passed - 1) * NEXT if self._passed else 0.0
 
-    def _missed(self, life):
+    def _missed(self, incarnation):
         """Let the oldest header of a list wait after it has passed all nodes that it may."""
         if self._passed:
-            life.matcher.trying = True
-            self.card.loop.call_in(self._passing, self._sleep, life)
+            incarnation.matcher.trying = True
+            self.card.loop.call_in(self._passing, self._sleep, incarnation)
         else:
-            self._sleep(life)
+            self._sleep(incarnation)
 
-    def _sleep(self, life):
+    def _sleep(self, incarnation):
         """Let the oldest header of a list wait for another node, or for the retirement of the head."""
-        nodes = life.matcher
+        nodes = incarnation.matcher
         if nodes.nodes and len(nodes.nodes) >= self._depth:
             nodes.trying = True
             head = nodes.nodes[0]
-            self.card.loop.call_in(FORCED, self._force, life, head)
-            self.card.loop.call_in(TRY_AGAIN, self._try_waiting, life)
+            self.card.loop.call_in(FORCED, self._force, incarnation, head)
+            self.card.loop.call_in(TRY_AGAIN, self._try_waiting, incarnation)
         elif nodes.woken:
             nodes.woken, nodes.trying = False, True
-            self.card.loop.call_in(TRY, self._try_waiting, life)
+            self.card.loop.call_in(TRY, self._try_waiting, incarnation)
         else:
             nodes.trying = False
-            self.prefetcher.look(life)
+            self.prefetcher.look(incarnation)
 
     # --------------------------------------------------------------------------------------------- matching
 
@@ -222,9 +222,9 @@ class SecondLevel:
     def _depth(self):
         return max(1, self.card.registers["prefetch_depth"])
 
-    def _try(self, life, rsn, psn, new):
+    def _try(self, incarnation, rsn, psn, new):
         """Match a header; return false if it must wait."""
-        nodes, slack = life.matcher, self.card.registers["retransmit_slack"]
+        nodes, slack = incarnation.matcher, self.card.registers["retransmit_slack"]
         ahead = 0.0 if new else CYCLE_NS
         if psn is None:
             nodes.probe(rsn)
@@ -232,16 +232,16 @@ class SecondLevel:
             nodes.pass_over(rsn, slack)
         self._pass_ended(nodes, psn, rsn, slack)
         self._passed = len(nodes.retired)
-        self._leave(life, PASSED - ahead)
+        self._leave(incarnation, PASSED - ahead)
         hit = psn is not None and nodes.holds(rsn)
-        if not hit and not nodes.dead and nodes.waits(rsn) and (psn is not None or not nodes.nodes):
+        if not hit and not nodes.destroyed and nodes.waits(rsn) and (psn is not None or not nodes.nodes):
             return False
         if psn is not None:
             self.card.counters["cache_hits"] += hit and new
             self.card.receive_path.refuse_match(nodes.match(psn, rsn, slack))
             while nodes.retired:
                 nodes.ended.append(nodes.retired.popleft())
-                self.card.loop.call_in(ENDED - ahead, self._ripe, life, nodes.ended[-1])
+                self.card.loop.call_in(ENDED - ahead, self._ripe, incarnation, nodes.ended[-1])
         return True
 
     @staticmethod
@@ -253,37 +253,37 @@ class SecondLevel:
         for node in passed:
             nodes.ended.remove(node)
 
-    def _ripe(self, life, node):
+    def _ripe(self, incarnation, node):
         """Retire a finished node."""
-        if node in life.matcher.ended:
-            life.matcher.ended.remove(node)
-            life.matcher.retired.append(node)
-            self._leave(life, 0.0)
+        if node in incarnation.matcher.ended:
+            incarnation.matcher.ended.remove(node)
+            incarnation.matcher.retired.append(node)
+            self._leave(incarnation, 0.0)
 
-    def _force(self, life, head=None):
+    def _force(self, incarnation, head=None):
         """Retire the head of a list; if ``head`` is given, only that node."""
-        nodes = life.matcher
+        nodes = incarnation.matcher
         if nodes.nodes and head in (None, nodes.nodes[0]):
             nodes.force()
-            self._leave(life, 0.0)
+            self._leave(incarnation, 0.0)
 
-    def _leave(self, life, lag):
+    def _leave(self, incarnation, lag):
         """Report the nodes with an order to retire after ``lag``, and free their entries."""
-        retired = life.matcher.retired
+        retired = incarnation.matcher.retired
         if retired:
             gone = self.card.loop.now_ns + lag + GONE
             self.prefetcher.left((node, gone + k * NEXT) for k, node in enumerate(retired))
-            self.card.receive_path.retire(life, lag, self._newest)
-            self.prefetcher.look(life, lag + GONE)
+            self.card.receive_path.retire(incarnation, lag, self._newest)
+            self.prefetcher.look(incarnation, lag + GONE)
 
-    def forget(self, life):
+    def forget(self, incarnation):
         """Drop the nodes and waiting headers of a destroyed QP."""
-        nodes = life.matcher
+        nodes = incarnation.matcher
         now = self.card.loop.now_ns
         self.prefetcher.left((node, now) for node in (*nodes.nodes, *nodes.ended))
         nodes.ended.clear()
-        self.prefetcher.forget(life)
+        self.prefetcher.forget(incarnation)
         self._wait(-len(nodes.waiting))
         nodes.waiting.clear()
         nodes.nodes.clear()
-        nodes.dead = True
+        nodes.destroyed = True

@@ -54,7 +54,7 @@ class Timing:
         From the beginning on the link to the card; of a whole read.
     register_pace
         Between register writes in a burst.
-    room : float
+    space : float
         From a read's last completion to the request that waited for its space in the completion buffer.
     pcie_bytes_per_ns
         Rate of the link, Gen3 x16.
@@ -124,7 +124,7 @@ class Timing:
     register_write: float = 16.4
     register_pace: float = 12.0
     register_read: float = 52.0
-    room: float = 28.0
+    space: float = 28.0
     pcie_bytes_per_ns: float = 15.754
     pcie_hop: float = 10.0
     write_header_bytes: int = 24

@@ -20,8 +20,8 @@ Ring = abi.Ring
 CHOSEN_MAX = 14
 AHEAD = 2                   # packets that may wait for the translation
 TRANSLATE = 2 * CYCLE_NS    # between two packets that enter the translation
-BEHIND = 6                  # payload packets between translation and bulk reader that an empty packet does not wait for
-THROUGH = 2 * CYCLE_NS      # translation of a packet without payload, once `BEHIND` or fewer packets are ahead of it
+OVERTAKING = 6                  # payload packets after the translation that an empty packet does not wait for
+THROUGH = 2 * CYCLE_NS      # translation of a packet without payload, once at most `OVERTAKING` packets are ahead of it
 TAKEN = CYCLE_NS            # from a read on RQ until a packet that waited for it moves up
 HEADER = 15 * CYCLE_NS      # from the choice of a packet until its headers are in the framer
 MERGED = CYCLE_NS           # from the framer to the merge
@@ -105,7 +105,7 @@ class TimedTransmitPath(TransmitPath):
         self._merge = FrameMerge(card.loop, self._merged, lambda: card.transmit_path is self)
         self._raw_read = self._raw_passed = 0.0     # newest raw frame: end of its read; end of its merge
         self._raw_from = 0.0        # time from which another one may be taken
-        self._raw_behind = deque()  # beats of raw frames that were read and have not passed the merge
+        self._raw_after = deque()  # beats of raw frames that were read and have not passed the merge
         self._buffered = deque()    # (begins to leave the send buffer, has left it, beats), oldest first
         self._beats = 0
         self._woken = 0.0           # time of the next call of start()
@@ -195,7 +195,7 @@ class TimedTransmitPath(TransmitPath):
             lane.asking.append(job)
             if lane.asking[0] is job:
                 self._want(lane)
-        elif len(lane.asking) > BEHIND:
+        elif len(lane.asking) > OVERTAKING:
             lane.empty.append(lane.asked + len(lane.asking))
         if lane.jobs[0] is job and lane is self._data:
             self._frame()
@@ -237,7 +237,7 @@ class TimedTransmitPath(TransmitPath):
             lane.asked += 1
             if self._full:
                 self._wake_at(self.card.loop.now_ns + TAKEN)
-            if lane.empty and lane.empty[0] - lane.asked == BEHIND:
+            if lane.empty and lane.empty[0] - lane.asked == OVERTAKING:
                 self.card.loop.call_in(THROUGH, self._through, lane)
         return read
 
@@ -318,13 +318,13 @@ class TimedTransmitPath(TransmitPath):
     def _read_raw(self):
         """Send the first raw frame to the merge, where a few beats of raw frames may wait."""
         job = self._raw.jobs[0]
-        if job.merging or job.open or sum(self._raw_behind) + job.beats > max(RAW_MERGED / CYCLE_NS, job.beats):
+        if job.merging or job.open or sum(self._raw_after) + job.beats > max(RAW_MERGED / CYCLE_NS, job.beats):
             return
         begin = max(self._raw_read + CYCLE_NS, self._raw_passed)
         for done, _ in job.slots:
             begin = max(begin, edge(done + self.card.timing.raw_payload))
         self._raw_read = begin + (job.beats - 1) * CYCLE_NS
-        self._raw_behind.append(job.beats)
+        self._raw_after.append(job.beats)
         job.merging = Frame(begin + RAW_MERGED, 0.0, job.beats, job)
         self._merge.enter(RAW, job.merging)
         self.card.loop.call_at(self._raw_read, self._raw_framed, job)
@@ -348,7 +348,7 @@ class TimedTransmitPath(TransmitPath):
         """Send a frame to the line."""
         self._line(job.frame, job.length, time_ns + self.card.timing.send, job.beats)
         if job.lane is self._raw:
-            self._raw_behind.popleft()
+            self._raw_after.popleft()
             self._raw_passed = time_ns
             if job.lane.jobs:
                 self._read_raw()

@@ -99,7 +99,7 @@ class WriteEngine:
         self._tickets = [(0, 0.0)] * TICKETS        # (ticket, time of placement), by ticket modulo their count
         self._placed, self._placed_at = 0, 0.0      # the newest of them
         self._answers = deque()     # [time of an acknowledgement of the host's port, its kinds], oldest first
-        self._told = []             # (granted, last, packet) of groups whose clients are not notified yet
+        self._granted_groups = []             # (granted, last, packet) of groups whose clients are not notified yet
 
     # ---------------------------------------------------------------------------------------------- clients
 
@@ -144,7 +144,7 @@ class WriteEngine:
 
     # ------------------------------------------------------------------ acknowledgements of the host's port
 
-    def _heard(self, time_ns, kind):
+    def _arrives(self, time_ns, kind):
         """Schedule the host's acknowledgement of a request, with credits; one covers several requests."""
         answers = self._answers
         if answers and time_ns <= answers[-1][0]:
@@ -171,7 +171,7 @@ class WriteEngine:
         return max(self._free, self._loop.now_ns + CYCLE_NS)
 
     @property
-    def behind_ns(self):
+    def backlog_ns(self):
         """Time until the requested groups of the stream are taken."""
         return max(0.0, self._last - self._loop.now_ns) + self.backlog
 
@@ -186,8 +186,8 @@ class WriteEngine:
             return
         self._next = NEVER
         self.advance()
-        told, self._told = self._told, []
-        for granted, last, packet in told:
+        granted_groups, self._granted_groups = self._granted_groups, []
+        for granted, last, packet in granted_groups:
             granted(last, packet)
         waiting = [group.at for group in self._asking if group]
         waiting += [group.at for group in self._stream if group.granted]
@@ -242,7 +242,7 @@ class WriteEngine:
             self.backlog -= group.beats * CYCLE_NS
             self._note(group.ticket, last)
         if group.granted:
-            self._told.append((group.granted, last, self._packets[-1]))
+            self._granted_groups.append((group.granted, last, self._packets[-1]))
 
     def _write(self, granted, segments, client):
         """Write a group; return the time at which its last beat is taken."""
@@ -265,7 +265,7 @@ class WriteEngine:
                 self.up_free = max(self.up_free, self._rq_free - CYCLE_NS) + cost
                 packet = self._packets[-1]
                 packet[2], packet[3] = self.up_free, cost
-                self._heard(self.up_free + timing.pcie_hop, WRITTEN)
+                self._arrives(self.up_free + timing.pcie_hop, WRITTEN)
         self._free, self._last = moved, beat
         return beat
 
@@ -306,14 +306,14 @@ class WriteEngine:
                 at = end
             wrote = end
         free, left = at + self._pace, max(self._link_was, self.read_left)
-        self.read_out, behind = at, False
+        self.read_out, after = at, False
         for packet in packets:
             begin, end, was, cost = packet
             if begin < at:
                 left = max(left, was)
                 continue
-            if not behind:
-                behind, left = True, self._read_leaves(left, at)
+            if not after:
+                after, left = True, self._read_leaves(left, at)
             moves = begin < free
             if moves:
                 packet[0], packet[1] = free, free + end - begin
@@ -324,13 +324,13 @@ class WriteEngine:
                 break
             packet[2] = left
             self.up_free = max(self.up_free, left)
-        if not behind:
+        if not after:
             self.up_free = max(self.up_free, self._read_leaves(left, at))
 
     def _read_leaves(self, left, at):
         """Send the read over the link after the packets before it."""
         self.read_left = max(left, at) + READ_BYTES_ON_LINK / self._timing.pcie_bytes_per_ns
-        self._heard(self.read_left + self._timing.pcie_hop, READ)
+        self._arrives(self.read_left + self._timing.pcie_hop, READ)
         return self.read_left
 
     def _forget(self):

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from weft.hdl.contract import abi, params
 
 from .builder import NodeBuilder
-from .qp_life import QpLife
+from .qp_incarnation import QpIncarnation
 from .receive_path import ReceivePath
 from .rings import CardRings
 from .tables import Tables
@@ -43,7 +43,7 @@ class FunctionalCard:
         Losses that only a probe revealed: holes of a window, and residue of nodes.
     """
 
-    rings_type, transmit_type, receive_type, life_type = CardRings, TransmitPath, ReceivePath, QpLife
+    rings_type, transmit_type, receive_type, incarnation_type = CardRings, TransmitPath, ReceivePath, QpIncarnation
 
     def __init__(self, memory, loop, send_frame, interrupt, *, preset="test", line_gbps=100.0, seed=None):
         self.params = params.preset(preset)
@@ -60,7 +60,7 @@ class FunctionalCard:
         self.rings = self.rings_type(self)
         self.tables = Tables(self)
         self.builder = NodeBuilder(self.params.builder_slots)
-        self.qps = {}  # qpn -> QpLife
+        self.qps = {}  # qpn -> QpIncarnation
         self.mac = self.ip = 0
         self.transmit_path, self.receive_path = self.transmit_type(self), self.receive_type(self)
         self.backlog = deque()  # reports that wait for space in the ring
@@ -104,10 +104,10 @@ class FunctionalCard:
             self._link(abi.LINK_DOORBELL.unpack(value.to_bytes(8, "little")))
         elif name == "cum_doorbell":
             word = abi.CUM_DOORBELL.unpack(value.to_bytes(8, "little"))
-            life = self._life(word.qpn, word.generation)
-            if life:
-                cum = life.window.cum
-                life.window.cum = cum + (word.psn - cum + (1 << 31)) % (1 << 32) - (1 << 31)
+            incarnation = self._incarnation(word.qpn, word.generation)
+            if incarnation:
+                cum = incarnation.window.cum
+                incarnation.window.cum = cum + (word.psn - cum + (1 << 31)) % (1 << 32) - (1 << 31)
         elif name in self.registers:
             self.registers[name] = value
             self.rings.written(name, value)
@@ -115,15 +115,15 @@ class FunctionalCard:
             self.rings.doorbell(name, value)
         self._pump()
 
-    def _life(self, qpn, generation):
-        life, entry = self.qps.get(qpn), self.tables.qps.get(qpn)
-        return life if life and entry.generation % (1 << abi.GENERATION_BITS) == generation else None
+    def _incarnation(self, qpn, generation):
+        incarnation, entry = self.qps.get(qpn), self.tables.qps.get(qpn)
+        return incarnation if incarnation and entry.generation % (1 << abi.GENERATION_BITS) == generation else None
 
     def _link(self, word):
-        life = self._life(word.qpn, word.generation)
-        if life:
+        incarnation = self._incarnation(word.qpn, word.generation)
+        if incarnation:
             self.counters["nodes_linked"] += word.nodes
-            life.matcher.link(word.nodes, self.tables.line(word.block))
+            incarnation.matcher.link(word.nodes, self.tables.line(word.block))
 
     @property
     def enabled(self):
@@ -132,11 +132,11 @@ class FunctionalCard:
     def _pump(self):
         """Process the pending work of the rings."""
         while (command := self.rings.peek(Ring.COMMAND)) is not None:
-            if not self.rings.room(Ring.RESPONSE):
+            if not self.rings.space(Ring.RESPONSE):
                 break
             self.rings.put(Ring.RESPONSE, self.tables.command(abi.COMMAND.unpack(command)))
             self.rings.finish(Ring.COMMAND)
-        while self.backlog and self.rings.room(Ring.META_REPORT):
+        while self.backlog and self.rings.space(Ring.META_REPORT):
             self.rings.put(Ring.META_REPORT, self.backlog.popleft())
         if self.enabled:
             self.transmit_path.start()
@@ -154,7 +154,7 @@ class FunctionalCard:
     def report(self, entry, mark=False):
         """Write a META_REPORT entry, or keep it until the ring has space; for ``mark`` see :meth:`CardRings.put`."""
         self.counters["reports"] += 1
-        if self.backlog or not self.rings.room(Ring.META_REPORT):
+        if self.backlog or not self.rings.space(Ring.META_REPORT):
             self.backlog.append(entry)
         else:
             self.rings.put(Ring.META_REPORT, entry, mark)

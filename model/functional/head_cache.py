@@ -136,7 +136,7 @@ class HeadCache:
                 if entry.state is State.VALID and entry.node.head and not entry.node.left]
 
     @property
-    def spare(self):
+    def candidate(self):
         """Eviction candidates: untouched last nodes of lists that are not heads; the card shows the first of them."""
         return [index for index, entry in enumerate(self.entries) if entry.state is State.VALID
                 and not entry.node.head and not entry.node.touched and self.last(index)]
@@ -158,14 +158,14 @@ class HeadCache:
         own = self.nodes(node.qpn).values()
         return not own or (any(n.next_rsn == node.rsn for n in own) and all(n.rsn != node.rsn for n in own))
 
-    def behind(self, index):
+    def after(self, index):
         """Return the entry of the next node of the list, or None."""
         node = self.entries[index].node
         return next((k for k, other in self.nodes(node.qpn).items() if other.rsn == node.next_rsn), None)
 
     def last(self, index):
         """Return whether a cached node is the last cached one of its list."""
-        return self.behind(index) is None
+        return self.after(index) is None
 
     # ------------------------------------------------------------------------------------------------- changes
 
@@ -179,9 +179,9 @@ class HeadCache:
 
     def retire(self, index):
         """Remove a head; the next node becomes the head."""
-        self.entries[index].state, behind = State.FREE, self.behind(index)
-        if behind is not None:
-            self.entries[behind].node.head = True
+        self.entries[index].state, after = State.FREE, self.after(index)
+        if after is not None:
+            self.entries[after].node.head = True
 
     def flush(self, qpn):
         """Remove all nodes of a list. Entries that are reserved for it stay reserved."""

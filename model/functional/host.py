@@ -206,17 +206,17 @@ def run_apps(loop: EventLoop, apps: Iterable[tuple[FunctionalDevice, Callable[[]
 
 def connected_pair(*, seed: int | str = 0, forward: LinkConfig | None = None, backward: LinkConfig | None = None,
                    device_type: type[FunctionalDevice] = FunctionalDevice,
-                   taps: Callable[[str], Iterable[Tap | None]] = lambda way: (),
+                   taps: Callable[[str], Iterable[Tap | None]] = lambda direction: (),
                    **card_options: Any) -> tuple[EventLoop, list[FunctionalDevice], list[Link]]:
     """Return (loop, devices, links) of two hosts with connected cards; ``links[i]`` carries the frames of host i.
 
-    ``taps(way)`` returns the taps of the link ``"a_to_b"`` or ``"b_to_a"``.
+    ``taps(direction)`` returns the taps of the link ``"a_to_b"`` or ``"b_to_a"``.
     """
     loop = EventLoop()
     devices = [device_type(loop, seed=f"{seed}/{side}", **card_options) for side in "ab"]
     configs = (forward or LinkConfig(), backward or forward or LinkConfig())
-    links = [Link(loop, peer.card.receive, config, f"{seed}/{way}", *taps(way))
-             for peer, config, way in zip(devices[::-1], configs, ("a_to_b", "b_to_a"), strict=True)]
+    links = [Link(loop, peer.card.receive, config, f"{seed}/{direction}", *taps(direction))
+             for peer, config, direction in zip(devices[::-1], configs, ("a_to_b", "b_to_a"), strict=True)]
     for device, link in zip(devices, links, strict=True):
         device.transmit = link.send
     return loop, devices, links

@@ -26,7 +26,7 @@ class ReceivePath:
     def __init__(self, card):
         self.card = card
         self._event_time = 0   # time of the newest event report
-        self._told = set()     # indices of QPs with a report of a dropped packet that the driver has not read yet
+        self._drop_reported = set()     # indices of QPs with an unread report of a dropped packet
 
     def receive(self, frame):
         """Process a frame from the line."""
@@ -82,7 +82,7 @@ class ReceivePath:
             self.card.refuse(Reason.FRAME_TOO_LONG)
             return
         rings = self.card.rings
-        if not rings.room(Ring.NIC_RX) or (rings.half_taken(Ring.NIC_RX) and not header.roce):
+        if not rings.space(Ring.NIC_RX) or (rings.half_taken(Ring.NIC_RX) and not header.roce):
             self.card.refuse(Reason.NIC_RING_FULL)
             return
         self.card.counters["rx_raw_frames"] += 1
@@ -103,8 +103,8 @@ class ReceivePath:
         if entry.state not in (abi.QpState.RTR, abi.QpState.RTS):
             self.card.refuse(Reason.UNKNOWN_QP)
             if header.kind == "PROBE" and header.src_ip == entry.peer_ip:
-                self._tell(header.dest_qp,
-                           self._event(ReportKind.PROBE, header, generation, reason=Reason.UNKNOWN_QP))
+                self._report_drop(header.dest_qp,
+                                  self._event(ReportKind.PROBE, header, generation, reason=Reason.UNKNOWN_QP))
             return None
         if header.src_ip != entry.peer_ip:
             self.card.refuse(Reason.WRONG_PEER)
@@ -114,16 +114,16 @@ class ReceivePath:
     def _refuse(self, header, reason, entry):
         """Drop a packet of a faulty peer, and report it to the driver."""
         self.card.refuse(reason)
-        self._tell(header.dest_qp, self._event(ReportKind.ERROR, header, entry.generation, reason=reason))
+        self._report_drop(header.dest_qp, self._event(ReportKind.ERROR, header, entry.generation, reason=reason))
 
-    def _tell(self, index, report):
+    def _report_drop(self, index, report):
         """Report a dropped packet of a QP, unless an earlier report of the QP is unread or the ring is half full."""
         if not self.card.rings.marked[Ring.META_REPORT]:
-            self._told.clear()
-        if index in self._told or self.card.rings.half_taken(Ring.META_REPORT):
+            self._drop_reported.clear()
+        if index in self._drop_reported or self.card.rings.half_taken(Ring.META_REPORT):
             self.card.counters["reports_coalesced"] += 1
             return
-        self._told.add(index)
+        self._drop_reported.add(index)
         self.card.report(report, mark=True)
 
     def _data(self, header, payload, entry):
@@ -137,13 +137,13 @@ class ReceivePath:
         if result.reason is not Reason.OK:
             self._refuse(header, result.reason, entry)
             return
-        life = self.card.qps[header.dest_qp]
-        judged = life.window.judge(
+        incarnation = self.card.qps[header.dest_qp]
+        judged = incarnation.window.judge(
             header.psn,
             retransmission=header.retransmission,
             ack_req=header.ack_req,
             reorder=self.card.registers["reorder_distance"],
-            room=self._room(life),
+            space=self._space(incarnation),
             guard=entry.psn_guard,
         )
         if judged.verdict in (judge.ACCEPT, judge.LATE, judge.MATCH, judge.UNMATCHED):
@@ -156,40 +156,42 @@ class ReceivePath:
         if judged.verdict == judge.LATE:
             self.card.counters["rx_late_originals"] += 1
         elif header.ack_req:
-            merge.add("event", self._judged_event(ReportKind.MESSAGE_END, header, life, judged))
+            merge.add("event", self._judged_event(ReportKind.MESSAGE_END, header, incarnation, judged))
         if judged.verdict == judge.MATCH:
             self.card.counters["rx_retransmissions"] += 1
-            self._match(header, life, judged, merge)
+            self._match(header, incarnation, judged, merge)
         elif judged.verdict == judge.UNMATCHED:
-            self._not_matched(header, life, judged, merge)
-        self._record(life, judged, merge, header)
+            self._not_matched(header, incarnation, judged, merge)
+        self._record(incarnation, judged, merge, header)
         self._emit(merge)
 
-    def _room(self, life):
+    def _space(self, incarnation):
         """Return whether the matcher can accept a retransmission; in this model, always."""
         return True
 
-    def _match(self, header, life, judged, merge):
+    def _match(self, header, incarnation, judged, merge):
         """Match a retransmission with its node."""
         slack = self.card.registers["retransmit_slack"]
-        self.refuse_match(self._walk(header, life, lambda: life.matcher.match(judged.psn, header.rsn, slack)))
-        self._retire(life, merge)
+        self.refuse_match(self._walk(header, incarnation,
+                                     lambda: incarnation.matcher.match(judged.psn, header.rsn, slack)))
+        self._retire(incarnation, merge)
 
     def refuse_match(self, reason):
         if reason not in (None, Reason.OK):
             self.card.refuse(reason)
 
-    def _not_matched(self, header, life, judged, merge):
+    def _not_matched(self, header, incarnation, judged, merge):
         """Report a retransmission to the driver that finds no free entry in the match queue."""
         self.card.counters["rx_retransmissions"] += 1
         self.card.counters["rx_unmatched"] += 1
-        merge.add("event", self._judged_event(ReportKind.UNMATCHED, header, life, judged))
-        self._pass_over(header, life, merge)
+        merge.add("event", self._judged_event(ReportKind.UNMATCHED, header, incarnation, judged))
+        self._pass_over(header, incarnation, merge)
 
-    def _pass_over(self, header, life, merge):
+    def _pass_over(self, header, incarnation, merge):
         """Apply to the list a retransmission that is left to the driver."""
-        self._walk(header, life, lambda: life.matcher.not_matched(header.rsn, self.card.registers["retransmit_slack"]))
-        self._retire(life, merge)
+        self._walk(header, incarnation,
+                   lambda: incarnation.matcher.not_matched(header.rsn, self.card.registers["retransmit_slack"]))
+        self._retire(incarnation, merge)
 
     def _place(self, segments, payload, judged):
         self.card.counters["rx_bytes"] += len(payload)
@@ -199,42 +201,43 @@ class ReceivePath:
             done += n
 
     def _probe(self, header, entry):
-        life, merge = self.card.qps[header.dest_qp], ReportMerge(self.card.random)
-        judged = life.window.judge(header.psn, probe=True, guard=entry.psn_guard)
+        incarnation, merge = self.card.qps[header.dest_qp], ReportMerge(self.card.random)
+        judged = incarnation.window.judge(header.psn, probe=True, guard=entry.psn_guard)
         if judged.verdict in REFUSAL:
             self.card.refuse(REFUSAL[judged.verdict])
             return
-        merge.add("event", self._judged_event(ReportKind.PROBE, header, life, judged))
-        self._record(life, judged, merge, header)
+        merge.add("event", self._judged_event(ReportKind.PROBE, header, incarnation, judged))
+        self._record(incarnation, judged, merge, header)
         self.card.found_by_probe += [(header.dest_qp, psn, n) for psn, n in judged.lost]
-        self._match_probe(header, life, merge)
+        self._match_probe(header, incarnation, merge)
         self._emit(merge)
 
-    def _match_probe(self, header, life, merge):
+    def _match_probe(self, header, incarnation, merge):
         """Apply a probe to the list."""
-        self._walk(header, life, lambda: life.matcher.probe(header.rsn))
+        self._walk(header, incarnation, lambda: incarnation.matcher.probe(header.rsn))
         self.card.found_by_probe += [
             (header.dest_qp, psn, 1)
-            for node in life.matcher.retired for psn in node.open_psns
+            for node in incarnation.matcher.retired for psn in node.open_psns
         ]
-        self._retire(life, merge)
+        self._retire(incarnation, merge)
 
-    def _walk(self, header, life, action):
+    def _walk(self, header, incarnation, action):
         try:
             return action()
         except BrokenList as broken:
-            self.broken(life, broken)
+            self.broken(incarnation, broken)
 
-    def broken(self, life, broken):
+    def broken(self, incarnation, broken):
         """Stop the QP of an invalid list."""
-        self.card.tables.set_state(life.matcher.qpn, abi.QpState.ERR)
+        self.card.tables.set_state(incarnation.matcher.qpn, abi.QpState.ERR)
         self.card.refuse(broken.reason)
         self.card.report(abi.REPORT_EVENT.pack(
-            kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=life.matcher.qpn, generation=life.matcher.generation))
+            kind=ReportKind.QP_ERROR, reason=broken.reason, qpn=incarnation.matcher.qpn,
+            generation=incarnation.matcher.generation))
 
-    def _record(self, life, judged, merge, header):
+    def _record(self, incarnation, judged, merge, header):
         """Pass holes to the builder, and report sealed nodes and owed progress to the host."""
-        key = life.matcher.qpn, life.matcher.generation
+        key = incarnation.matcher.qpn, incarnation.matcher.generation
         for psn, length in judged.lost:
             self.card.counters["holes"] += length
             for node in self.card.builder.run(*key, psn, length, False):
@@ -245,7 +248,7 @@ class ReceivePath:
         elif judged.lost and key in self.card.builder.open:
             self.card.loop.call_in(self._node_age(), self._age, key, self.card.builder.open[key])
         if judged.progress:
-            merge.add("event", self._judged_event(ReportKind.PROGRESS, header, life, judged))
+            merge.add("event", self._judged_event(ReportKind.PROGRESS, header, incarnation, judged))
 
     def _node_age(self):
         return min(self.card.registers["node_age_ns"], abi.NODE_AGE_MAX_NS)
@@ -260,9 +263,9 @@ class ReceivePath:
             self._seal(self.card.builder.seal(key), merge)
             self._emit(merge)
 
-    def _retire(self, life, merge):
-        while life.matcher.retired:
-            node = life.matcher.retired.popleft()
+    def _retire(self, incarnation, merge):
+        while incarnation.matcher.retired:
+            node = incarnation.matcher.retired.popleft()
             self.card.counters["nodes_retired"] += 1
             self.card.counters["nodes_residue"] += bool(node.open)
             merge.add(
@@ -270,8 +273,8 @@ class ReceivePath:
                 abi.REPORT_RETIRE.pack(
                     kind=ReportKind.RETIRE,
                     line=node.line,
-                    qpn=life.matcher.qpn,
-                    generation=life.matcher.generation,
+                    qpn=incarnation.matcher.qpn,
+                    generation=incarnation.matcher.generation,
                     residue=node.left,
                     rsn=node.rsn,
                     next_rsn=node.next_rsn,
@@ -287,10 +290,11 @@ class ReceivePath:
             "generation": generation % (1 << abi.GENERATION_BITS), "psn": header.psn, "va": header.va,
             "key": header.rkey, "length": header.dma_length, "rsn": header.rsn, "src_ip": header.src_ip, **more})
 
-    def _judged_event(self, kind, header, life, judged):
+    def _judged_event(self, kind, header, incarnation, judged):
         """Return the event report of a packet with the result of the window."""
         return self._event(
-            kind, header, life.matcher.generation, has_imm=header.has_imm, imm=header.imm, psn=judged.psn % (1 << 32),
+            kind, header, incarnation.matcher.generation, has_imm=header.has_imm, imm=header.imm,
+            psn=judged.psn % (1 << 32),
             base=judged.base % (1 << 32), holes=judged.holes % (1 << abi.HOLES_BITS))
 
     def _emit(self, merge):

@@ -100,9 +100,9 @@ class CardRings:
     def finish(self, ring):
         """Finish the oldest descriptor and update the status block."""
         self.cons[ring] = (self.cons[ring] + 1) % self._wrap(ring)
-        self.tell()
+        self.notify()
 
-    def tell(self):
+    def notify(self):
         """Write the status block."""
         if address := self.card.registers["status_block"]:
             self.card.memory.write(address, self.status())
@@ -111,7 +111,7 @@ class CardRings:
         """Return the contents of the status block."""
         return abi.STATUS_BLOCK.pack(**{name: self.cons[ring] for ring, name in _CONS.items()})
 
-    def room(self, ring):
+    def space(self, ring):
         """Return the number of free entries of a card-to-host ring."""
         return (
             (1 << self._log2(ring)) - (self.prod[ring] - self.cons[ring]) % self._wrap(ring)
@@ -121,14 +121,14 @@ class CardRings:
 
     def half_taken(self, ring):
         """Return whether half of the entries of a card-to-host ring are in use, or it is not enabled."""
-        return 2 * self.room(ring) <= 1 << self._log2(ring)
+        return 2 * self.space(ring) <= 1 << self._log2(ring)
 
     def slot(self, ring):
         return self.prod[ring] % (1 << self._log2(ring))
 
     def put(self, ring, entry, mark=False):
         """Write an entry to the host; :attr:`marked` is 0 again when the host has consumed those with ``mark``."""
-        assert self.room(ring), f"{ring.name} overflows"
+        assert self.space(ring), f"{ring.name} overflows"
         data = bytes([entry[0] & ~1 | self._phase(ring, self.prod[ring])]) + entry[1:]
         self.store(ring, self._address(ring, self.prod[ring]), data)
         self.prod[ring] = (self.prod[ring] + 1) % self._wrap(ring)

@@ -51,7 +51,7 @@ class Tables:
         if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS):
             return Status.BAD_VALUE
         self.qps[index] = QpEntry(c.qp_state, generation, c.pd, int(c.access), c.ip, c.psn_guard)
-        self.card.qps[index] = self.card.life_type(
+        self.card.qps[index] = self.card.incarnation_type(
             self.card.params.window_bits, self.card.memory, self.in_extent, qpn=index,
             generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn)
         return None
@@ -125,9 +125,11 @@ class Tables:
     def _qp_query(self, c, results):
         if (index := self._live(c.qpn)) is None:
             return Status.BAD_INDEX
-        life = self.card.qps[index]
-        results |= {"result0": life.window.base % (1 << 32), "result1": life.window.holes % (1 << abi.HOLES_BITS),
-                    "result2": life.matcher.linked - life.matcher.fetched, "result3": len(life.matcher.nodes)}
+        incarnation = self.card.qps[index]
+        results |= {"result0": incarnation.window.base % (1 << 32),
+                    "result1": incarnation.window.holes % (1 << abi.HOLES_BITS),
+                    "result2": incarnation.matcher.linked - incarnation.matcher.fetched,
+                    "result3": len(incarnation.matcher.nodes)}
         return None
 
     def _statistics(self, c, _):

@@ -14,7 +14,7 @@ def signed24(value):
 
 
 @dataclass(slots=True)
-class Judged:
+class WindowVerdict:
     """Verdict of the window for a packet, and the holes found."""
 
     verdict: int
@@ -43,7 +43,7 @@ class Window:
         self.holes = 0
         self.owed = False
 
-    def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, room=True, reorder=1, guard=0):
+    def judge(self, psn, *, retransmission=False, probe=False, ack_req=False, space=True, reorder=1, guard=0):
         """Return the verdict for a packet with 24-bit ``psn``.
 
         Internal PSNs are unbounded integers from ``base`` on. ``guard`` is the number of high bits, of the 23 bits of a
@@ -63,7 +63,7 @@ class Window:
             if at >= self.base:
                 verdict = STALE
             else:
-                verdict = MATCH if room else UNMATCHED
+                verdict = MATCH if space else UNMATCHED
         elif at < self.base:
             verdict = LATE
         elif at in self.received:
@@ -80,7 +80,7 @@ class Window:
             empty = not self.received
             progress = self.owed and empty
             self.owed = (self.owed or (ack_req and not probe)) and not empty
-        return Judged(verdict, at, self.base, self.holes, progress, lost, seal)
+        return WindowVerdict(verdict, at, self.base, self.holes, progress, lost, seal)
 
     def _slide(self, end):
         """Move the base to ``end`` if that is ahead, and past received PSNs; return the missing runs."""

@@ -12,7 +12,7 @@ from ..machine_code import compiled, entries
 from .path.loss import start as start_losses
 from .path.queue import BACK, due, pop
 from .path.sender import send, wake
-from .scheme.dispatch import arrive, expired, hear, own_time, sent
+from .scheme.dispatch import arrive, expired, handle_control, own_time, sent
 
 entry = entries((file for file in sorted(Path(__file__).parent.rglob("*.py"))
                  if b"import compiled" in file.read_bytes() or b"import inlined" in file.read_bytes()), nogil=True)
@@ -44,7 +44,7 @@ def run(w: Any, until: int) -> None:
         at = due(w, BACK)
         while at >= 0:
             pop(w, BACK)
-            hear(w, w.entry[at])
+            handle_control(w, w.entry[at])
             at = due(w, BACK)
         qp = s.now % s.qps
         if w.qp[qp].deadline <= s.now and w.qp[qp].una < w.qp[qp].next:

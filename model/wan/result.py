@@ -12,7 +12,7 @@ from . import engine
 from .experiment import Experiment
 from .path.queue import NAMES
 from .schemes import card_bytes
-from .world import COUNTS, World, make
+from .simulation_state import COUNTS, SimulationState, make
 
 TRANSFER_RTTS, TRANSFER_LINES = 10_000, 1000   # time limit of a transfer: in round trips, plus in transmission times
 
@@ -104,21 +104,21 @@ def compile_engine() -> None:
     engine.run(make(Experiment(scheme="go-back-n", rtt_ms=0.05, transfer_mib=0.01)), 1)
 
 
-def _advance(w: World, until: int) -> None:
+def _advance(w: SimulationState, until: int) -> None:
     engine.run(w, until)
     if reason := int(w.s["overflow"]):
         raise Unmeasured(f"no space for more {NAMES[reason - 1]}; have more knitting blocks, less loss, or a shorter "
                          "round trip")
 
 
-def measure(x: Experiment, world: World | None = None) -> Result:
+def measure(x: Experiment, simulation_state: SimulationState | None = None) -> Result:
     """Run an experiment and return its results.
 
     Raises
     ------
     Unmeasured
     """
-    w = make(x) if world is None else world
+    w = make(x) if simulation_state is None else simulation_state
     compile_engine()
     began = time.thread_time()
     if x.packets:
@@ -135,7 +135,7 @@ def measure(x: Experiment, world: World | None = None) -> Result:
     return _result(x, w, before, start, time.thread_time() - began)
 
 
-def _result(x: Experiment, w: World, before: np.void, start: int, seconds: float) -> Result:
+def _result(x: Experiment, w: SimulationState, before: np.void, start: int, seconds: float) -> Result:
     n = w.s
     slots = int(n["now"]) - start
     packets = int(n["originals"] + n["retransmissions"])

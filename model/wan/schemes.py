@@ -6,7 +6,7 @@ from .adamap import node
 from .experiment import Experiment
 from .scheme import dispatch
 
-MIN_PATIENCE_US = 50          # the driver's default probe_timeout_ns
+MIN_TIMEOUT_US = 50          # the driver's default probe_timeout_ns
 ACK_EVERY = 64                # packets, or a part of the window
 DUE_RTTS = 3                  # deadline of packets of timer-only, and of messages of DCP
 LANES = 8
@@ -62,7 +62,7 @@ def configuration(x: Experiment) -> dict[str, Any]:
         "qps": x.qps, "window": limit, "message_packets": x.message_packets,
         "ack_every": max(1, min(ACK_EVERY, limit // 8 if limit else ACK_EVERY)),
         "delay": rtt - rtt // 2, "back_delay": rtt // 2,
-        "patience": max(2 * rtt + rtt // 8, x.slots(us=MIN_PATIENCE_US)), "marker": x.marker or x.scheme == "oracle",
+        "time_out": max(2 * rtt + rtt // 8, x.slots(us=MIN_TIMEOUT_US)), "marker": x.marker or x.scheme == "oracle",
         "due_slots": DUE_RTTS * rtt,
         "loss": x.loss, "drift_loss": x.drift_loss, "drift_slots": x.slots(ms=x.drift_ms),
         "burst_enter": enter, "burst_leave": 1 / x.burst,

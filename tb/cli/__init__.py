@@ -9,7 +9,7 @@ import typer
 
 from weft.tb.cli.calibrate import calibrate
 from weft.tb.cli.card import regs, synth, verilog
-from weft.tb.cli.failures import told
+from weft.tb.cli.failures import with_messages
 from weft.tb.cli.options import with_options
 from weft.tb.cli.perf import COMMANDS as TESTS
 from weft.tb.cli.perf import PANEL
@@ -81,6 +81,6 @@ def _weft(_version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 
 for command in COMMANDS:
-    app.command()(told(with_options(command)))
+    app.command()(with_messages(with_options(command)))
 for test in TESTS:
-    app.command(test.__name__, rich_help_panel=PANEL)(told(with_options(test)))
+    app.command(test.__name__, rich_help_panel=PANEL)(with_messages(with_options(test)))

@@ -59,12 +59,12 @@ def verilog(
                "SPDX-License-Identifier: Apache-2.0"]
     output.write_text(annotated(text, card, heading))
     output.with_name(f"{output.stem}_inst.v").write_text(instance_text(text, card, heading))
-    told = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
+    size = f"{len(text) / 1e6:.1f} MB in {time.monotonic() - start:.0f} s"
     if lint or yosys:
         start = time.monotonic()
         _check(output, CARD_MODULE, lint, yosys)
-        told += f", lint clean in {time.monotonic() - start:.0f} s"
-    print(f"{output}: module {CARD_MODULE}, {variant}, {told}")
+        size += f", lint clean in {time.monotonic() - start:.0f} s"
+    print(f"{output}: module {CARD_MODULE}, {variant}, {size}")
     if variant.board is not None:
         _board(output.parent, card, variant.debug, lint, yosys)
     elif variant.mac_clock:
@@ -89,14 +89,14 @@ def _board(folder, card, debug, lint, yosys):
     texts = files(card, debug=debug)
     for name, text in texts.items():
         (folder / name).write_text(text)
-    told = ""
+    size = ""
     if lint or yosys:
         with tempfile.TemporaryDirectory(prefix="weft-lint-") as scratch:
             whole = Path(scratch, f"{TOP}.v")
             whole.write_text(texts[f"{TOP}.v"] + stubs_text(debug=debug))
             _check(whole, TOP, lint, yosys)
-        told = ", lint of the top clean with empty modules for the vendor's blocks"
-    print(f"{folder}: {', '.join(texts)}{told}; nothing of it ran through Vivado. There, in this folder: "
+        size = ", lint of the top clean with empty modules for the vendor's blocks"
+    print(f"{folder}: {', '.join(texts)}{size}; nothing of it ran through Vivado. There, in this folder: "
           "vivado -mode batch -source build.tcl")
 
 
@@ -125,7 +125,7 @@ def synth(
     from weft.tb.sim.synth.figures import PLACED, placed_rows, rows
     try:
         found = synthesis.run(presets, depth, only or (), paths, straddle=straddle, mac_clock=mac_clock)
-    except synthesis.NoSuchRoom as error:
+    except synthesis.NoSuchSubsystem as error:
         refuse(str(error))
     figures = rows(found)
     if place:

@@ -11,8 +11,8 @@ from weft.tb.sim.flow.failure import INTERRUPTED, Failure
 FAILED = 1
 ELSEWHERE = "or name another folder in WEFT_BUILD"
 ON_DISK = {
-    errno.ENOSPC: "the disk{of} is full; make room, " + ELSEWHERE,
-    errno.EDQUOT: "the disk quota{of} is used up; make room, " + ELSEWHERE,
+    errno.ENOSPC: "the disk{of} is full; free space, " + ELSEWHERE,
+    errno.EDQUOT: "the disk quota{of} is used up; free space, " + ELSEWHERE,
     errno.ENOTDIR: "{path} cannot be made, because a part of it is not a folder; move that away, " + ELSEWHERE,
     errno.EEXIST: "{path} is not a folder; move it away, " + ELSEWHERE,
     errno.EROFS: "{path} cannot be written, because the disk is read-only; work on another one, " + ELSEWHERE,
@@ -36,7 +36,7 @@ def sentence_of(error):
     return ON_DISK.get(error.errno, f"{{path}}: {error.strerror or error}").format(path=path, of=of)
 
 
-def told(command):
+def with_messages(command):
     """Wrap ``command`` so that failures which the user can correct end with one sentence instead of a traceback.
 
     An interrupted command ends with a sentence, too.

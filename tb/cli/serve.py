@@ -38,11 +38,11 @@ def serve(settings: Settings):
         refuse(str(problem))
     if settings.backend == "rtl":
         from weft.tb.app.serve.rtl_cases import serve_rtl
-        serve_rtl(settings, _say, _on_end)
+        serve_rtl(settings, _report, _on_end)
     else:
         ended = []
         _on_end(lambda *_: ended.append(True))
-        serve_here(settings, _say, ended)
+        serve_here(settings, _report, ended)
 
 
 def _answers(path):
@@ -60,7 +60,7 @@ def _on_end(function):
         signal.signal(which, function)
 
 
-def _say(sentence):
+def _report(sentence):
     print(sentence, flush=True)
 
 

@@ -36,7 +36,7 @@ def sim(
 
 def _check_size(settings):
     """Check that the page table of the card can map the whole file."""
-    size, room = Path(settings.file).stat().st_size, preset(settings.preset).ptes * abi.PAGE_4K
-    if size > room:
+    size, most = Path(settings.file).stat().st_size, preset(settings.preset).ptes * abi.PAGE_4K
+    if size > most:
         raise BadSetting("file", settings.file, f"it has {size:,} bytes, and a card of preset {settings.preset!r} maps "
-                                                f"at most {room:,}")
+                                                f"at most {most:,}")

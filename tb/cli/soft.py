@@ -91,4 +91,4 @@ def interop(
             cases.run(guest, chosen)
             print(GO_BACK_N)
         except AssertionError as error:
-            fail(f"after {len(guest.told)} lines of the guest's console: {error}")
+            fail(f"after {len(guest.output)} lines of the guest's console: {error}")

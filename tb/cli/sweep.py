@@ -25,10 +25,10 @@ def sweeping():
     """Refuse what a sweep cannot use: its plan, its table or its scheduler."""
     from weft.tb.app.sweep.plan import BadPlan
     from weft.tb.app.sweep.table import BadTable
-    from weft.tb.app.sweep.workers import Unreachable
+    from weft.tb.app.sweep.workers import SchedulerUnreachable
     try:
         yield
-    except (BadPlan, BadTable, Unreachable) as error:
+    except (BadPlan, BadTable, SchedulerUnreachable) as error:
         refuse(str(error))
 
 

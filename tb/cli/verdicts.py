@@ -6,7 +6,8 @@ import typer
 
 from weft.model.settings import SEED_MAX, Setting
 from weft.tb.cli.options import check_names
-from weft.tb.verify.mutate.rooms import COUNT, SEED
+from weft.tb.sim.flow.aliases import option_names
+from weft.tb.verify.mutate.subsystems import COUNT, SEED
 
 
 def bench(
@@ -15,26 +16,27 @@ def bench(
     names: Annotated[bool, Setting("Name the benchmarks and end.", names=("--list",))] = False,
 ):
     """Run benchmarks: a table, and JSON in sim_build/reports/bench.json; fails when a figure misses its bar."""
+    from weft.tb.sim.flow.aliases import BENCHMARKS as FORMER
     from weft.tb.verify.bench.benchmark import BENCHMARKS
     from weft.tb.verify.bench.run import print_list, run
     if names:
         print_list()
         raise typer.Exit(0)
-    raise typer.Exit(run(check_names("only", only, BENCHMARKS)))
+    raise typer.Exit(run(check_names("only", [FORMER.get(name, name) for name in only or ()], BENCHMARKS)))
 
 
 def formal(
     only: Annotated[list[str] | None, Setting("Prove this specification alone; may be given several times.",
                                               metavar="NAME")] = None,
     names: Annotated[bool, Setting("Name the specifications and end.", names=("--list",))] = False,
-    anew: Annotated[bool, Setting("Decide what is known already, too.")] = False,
+    fresh: Annotated[bool, Setting("Repeat cached proofs.", names=option_names("--fresh"))] = False,
 ):
     """Run formal proofs, and faulty copies that they must catch: a table, and JSON in sim_build/reports/formal.json."""
     from weft.tb.verify.proof.run import run, specifications
     if names:
         print("\n".join(specifications()))
         raise typer.Exit(0)
-    raise typer.Exit(run(check_names("only", only, specifications()), not anew))
+    raise typer.Exit(run(check_names("only", only, specifications()), not fresh))
 
 
 def mutants(
@@ -49,12 +51,12 @@ def mutants(
 
     The first run takes an hour or two. Results are cached, and a run continues where another one was stopped.
     """
-    from weft.tb.verify.mutate.rooms import ROOMS
+    from weft.tb.verify.mutate.subsystems import SUBSYSTEMS
     if names:
-        print("\n".join(ROOMS))
+        print("\n".join(SUBSYSTEMS))
         raise typer.Exit(0)
     from weft.tb.verify.mutate.run import run
-    raise typer.Exit(run(check_names("only", only, ROOMS), count, seed, jobs))
+    raise typer.Exit(run(check_names("only", only, SUBSYSTEMS), count, seed, jobs))
 
 
 def coverage():

@@ -13,7 +13,7 @@ os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
 
 HERE = Path(__file__).parent
 # Folders in which most tests simulate two whole cards, all with one simulator that takes long to build.
-CARDS = {"cards", "job", "lives", "bench"}
+CARDS = {"cards", "job", "churn", "bench"}
 
 
 def name_of(item):

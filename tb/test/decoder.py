@@ -174,7 +174,7 @@ def decode(frame):
         body = _extension(packet, name, body)
     _need(len(body) % 4 == 0, f"{len(body)} bytes of payload and padding are not whole words")
     pad = packet.pad_count
-    _need(len(body) >= pad, f"{pad} bytes of padding, but {len(body)} bytes behind the headers")
+    _need(len(body) >= pad, f"{pad} bytes of padding, but {len(body)} bytes after the headers")
     packet.payload = body[:len(body) - pad]
     _need(not any(body[len(body) - pad:]), "the padding is not zero")
     _need(len(packet.payload) <= MAX_PAYLOAD, f"{len(packet.payload)} bytes exceed the largest path MTU")

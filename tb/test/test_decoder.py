@@ -34,7 +34,7 @@ def random_frame(rng, opcode=None):
 
 
 @pytest.mark.parametrize("opcode", list(wire.EXTENSIONS))
-def test_decoder_reads_what_the_contract_builds(opcode):
+def test_decoder_reads_packets_of_the_contract(opcode):
     rng = random.Random(int(opcode))
     for _ in range(12):
         frame, values = random_frame(rng, opcode)
@@ -44,7 +44,7 @@ def test_decoder_reads_what_the_contract_builds(opcode):
         assert got == values
 
 
-def test_every_bit_flip_is_noticed():
+def test_every_bit_flip_is_detected():
     frame, _ = random_frame(random.Random(3), wire.Opcode.LOSS_REPORT)
     free = {*range(12), 46}  # addresses of the link; the byte with the congestion bits
     for at in set(range(len(frame))) - free:

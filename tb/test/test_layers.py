@@ -11,7 +11,7 @@ def found():
     return edges()
 
 
-def test_every_folder_has_one_place():
+def test_every_folder_is_listed_once():
     listed = [name for line in LAYERS for name in line.split()]
     assert len(listed) == len(set(listed))
     files = modules().values()
@@ -27,11 +27,11 @@ def test_every_import_points_upwards_in_the_table(found):
         assert allowed(source, target), f"no import {source} -> {target}: {'; '.join(sorted(files))}"
 
 
-def test_nothing_imports_tests(found):
+def test_no_module_imports_tests(found):
     assert not [source for source, target in found if target == "tb/test"]
 
 
-def test_an_import_is_seen_wherever_it_stands():
+def test_import_is_found_anywhere():
     known = {"weft.tb.sim.stream.stream": None, "weft.driver.verbs.qp": None, "weft.driver.terms.wc": None}
     text = ("def f():\n    from weft.tb.sim.stream import stream\nfrom ..verbs.qp import QP\n"
             "import weft.driver.terms.wc\n")

@@ -175,29 +175,29 @@ def weft(unpacked, *words):
 
 
 def test_sweep_of_a_plan_runs_from_the_wheel(unpacked):
-    status, said = weft(unpacked, "sweep", "--plan", "goodput", "--output", "table.parquet", *SMALL)
-    assert status == 0, said
+    status, output = weft(unpacked, "sweep", "--plan", "goodput", "--output", "table.parquet", *SMALL)
+    assert status == 0, output
     assert (unpacked / "empty/table.parquet").stat().st_size > 1000
 
 
 def test_report_runs_from_the_wheel(unpacked):
-    status, said = weft(unpacked, "report", "--output", "page.html", "--tables", "tables", *SMALL)
-    assert status == 0, said
+    status, output = weft(unpacked, "report", "--output", "page.html", "--tables", "tables", *SMALL)
+    assert status == 0, output
     assert "<svg" in (unpacked / "empty/page.html").read_text(encoding="utf-8")
 
 
 def test_formal_runs_from_the_wheel(unpacked):
-    status, said = weft(unpacked, "formal", "--only", "splitter")
-    assert status == 0, said
+    status, output = weft(unpacked, "formal", "--only", "splitter")
+    assert status == 0, output
 
 
 def test_interop_runs_from_the_wheel(unpacked):
     need("qemu-system-x86_64")
-    status, said = weft(unpacked, "interop", "--short")
-    assert status == 0, said
+    status, output = weft(unpacked, "interop", "--short")
+    assert status == 0, output
 
 
-def test_mutants_of_the_wheel_need_the_tests_of_a_checkout(unpacked):
+def test_mutants_need_a_checkout(unpacked):
     assert weft(unpacked, "mutants")[1].startswith("weft: weft mutants runs the project's tests, which the installed")
 
 

@@ -7,7 +7,7 @@ import pytest
 from weft.tb.test.rounds import rounds
 
 
-def test_rounds_go_on_until_everything_has_occurred():
+def test_rounds_continue_until_everything_occurred():
     seen, numbers = Counter(), []
     for number in rounds(seen, iter("ab"), least=2, times=2, most=9):
         numbers.append(number)
@@ -17,7 +17,7 @@ def test_rounds_go_on_until_everything_has_occurred():
     assert list(rounds(seen, "ab", least=2, most=9)) == [0, 1]
 
 
-def test_what_does_not_occur_fails_the_test_by_name():
+def test_missing_event_fails_the_test_by_name():
     seen, numbers = Counter(a=5), []
 
     def go():

@@ -5,9 +5,9 @@ import pytest
 from weft.tb.test.volume import LONG, volume
 
 
-@pytest.mark.parametrize(("said", "tried"), [(None, 3), ("", 3), ("0", 3), ("1", 40)])
-def test_more_is_tried_where_that_is_asked_for(monkeypatch, said, tried):
+@pytest.mark.parametrize(("setting", "tried"), [(None, 3), ("", 3), ("0", 3), ("1", 40)])
+def test_volume_grows_on_request(monkeypatch, setting, tried):
     monkeypatch.delenv(LONG, raising=False)
-    if said is not None:
-        monkeypatch.setenv(LONG, said)
+    if setting is not None:
+        monkeypatch.setenv(LONG, setting)
     assert volume(3, 40) == tried

@@ -12,13 +12,13 @@ class MemoryPort(Inbox):
         Function that takes sent frames.
     depth : int
         See :class:`Inbox`.
-    room : int
+    space : int
         Number of frames that it takes in a round; may be changed at any time.
     """
 
-    def __init__(self, carry, *, depth=1024, room=1024):
+    def __init__(self, carry, *, depth=1024, space=1024):
         super().__init__(depth)
-        self._carry, self.room = carry, room
+        self._carry, self.space = carry, space
 
     def send(self, frame):
         """Hand a frame to the function."""

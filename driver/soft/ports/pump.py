@@ -10,7 +10,7 @@ class Pump:
         ``receive(frame, now)`` takes a frame; ``process(now)`` does everything that is due and returns the latest time
         of the next call, or None; ``take_frames(most)`` returns frames to send.
     port : object
-        ``receive()`` returns the received frames; ``room`` is the number of frames that ``send(frame)`` can take now.
+        ``receive()`` returns the received frames; ``space`` is the number of frames that ``send(frame)`` can take now.
     """
 
     def __init__(self, endpoint, port):
@@ -21,7 +21,7 @@ class Pump:
         for frame in self.port.receive():
             self.endpoint.receive(frame, now)
         deadline = self.endpoint.process(now)
-        while self.port.room and (frames := self.endpoint.take_frames(self.port.room)):
+        while self.port.space and (frames := self.endpoint.take_frames(self.port.space)):
             for frame in frames:
                 self.port.send(frame)
             deadline = self.endpoint.process(now)

@@ -65,7 +65,7 @@ class QemuSocketPort:
         return frames
 
     @property
-    def room(self):
+    def space(self):
         """Number of frames that the port takes now."""
         return 0 if self.closed or len(self._waiting) >= self.depth else 64
 

@@ -32,10 +32,10 @@ class SimpleNicPort(Inbox):
             self.arrive(bytes(frame))
 
     @property
-    def room(self):
+    def space(self):
         """Number of frames that the NIC_TX ring takes now, 0 if frames are queued in software."""
         nic = self.context.engine.nic
-        return 0 if nic.busy else nic.tx.room
+        return 0 if nic.busy else nic.tx.space
 
     def send(self, frame):
         """Hand a frame to the card."""

@@ -32,7 +32,7 @@ class TapPort:
         If this kernel has no TAP device, or another program uses the interface.
     """
 
-    room = 64      # frames that it takes now; an interface that is full drops them, as any link does
+    space = 64      # frames that it takes now; an interface that is full drops them, as any link does
 
     def __init__(self, name):
         if not 1 <= len(name.encode()) < _NAME_BYTES:
@@ -61,7 +61,7 @@ class TapPort:
         """Return the received frames, oldest first."""
         frames = []
         try:
-            while len(frames) < self.room:
+            while len(frames) < self.space:
                 frames.append(os.read(self._file, FRAME_MAX))
         except BlockingIOError:
             pass

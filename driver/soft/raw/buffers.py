@@ -21,7 +21,7 @@ class BufferPool:
         self.used += 1
         return True
 
-    def give(self):
+    def release(self):
         """Free a buffer."""
         self.used -= 1
 
@@ -64,7 +64,7 @@ class TransmitQueue:
         """Return and remove up to ``most`` frames for the NIC, oldest first."""
         frames = [self._frames.popleft() for _ in range(min(most, len(self._frames)))]
         for _ in frames:
-            self.buffers.give()
+            self.buffers.release()
         return frames
 
     def __len__(self):

@@ -29,7 +29,7 @@ class CompletionQueue:
         self._queue = collections.deque()
 
     @property
-    def room(self):
+    def space(self):
         """Number of entries that are neither used nor reserved."""
         return self.size - len(self._queue) - self.reserved
 

@@ -152,7 +152,7 @@ class Endpoint:
             return -errno.EINVAL
         if qp.state in (State.RESET, State.INIT):
             return -errno.ENOTCONN
-        if qp.posted >= qp.sq_size or qp.cq.room <= 0:
+        if qp.posted >= qp.sq_size or qp.cq.space <= 0:
             self.counts["post_again"] += 1
             return -errno.EAGAIN
         qp.cq.reserve()

@@ -51,13 +51,13 @@ REQUESTS = frozenset({Opcode.WRITE, Opcode.READ})
 REPLIES = frozenset({Opcode.READ_RESP, Opcode.ACK, Opcode.NACK})
 WITH_PAYLOAD = frozenset({Opcode.WRITE, Opcode.READ_RESP, Opcode.PING, Opcode.PONG})
 
-HEADER = Layout("RDMA", "Header behind the Ethernet header of a packet of EtherType 0x8915.", [
+HEADER = Layout("RDMA", "Header after the Ethernet header of a packet of EtherType 0x8915.", [
     Field("opcode", 8, "", Opcode), Field("flags", 8, "Flag of a request, NackReason of a NACK."),
     Field("src_qp", 16, "QP that sent it."), Field("dst_qp", 16, "QP it is for; of DISCOVER: that is looked for."),
     Field("seq", 32, "Sequence number; of a reply, of what it answers; of DISCOVER and PING, their number."),
     Field("local_mr_id", 32, "MR of the sender."), Field("remote_mr_id", 32, "MR of the receiver."),
     Field("remote_addr", 64, "Address in the remote MR, or offset if it is below its first address."),
-    Field("length", 32, "Bytes of payload; of a READ: bytes asked for."),
+    Field("length", 32, "Bytes of payload; of a READ: bytes requested."),
     Field("remote_key", 32, "Key of the remote MR."),
     Field("_pad", 16), Field("checksum", 32, "CRC-32 (zlib) of header and payload with this field zero."),
 ], size_bytes=40, byteorder="big")
@@ -70,8 +70,8 @@ class Fault(enum.Enum):
     """Error of a received frame."""
 
     FOREIGN = "other EtherType"
-    TRUNCATED = "shorter than it says"
-    LENGTH = "longer than it says"
+    TRUNCATED = "shorter than its length field"
+    LENGTH = "longer than its length field"
     OPCODE = "unknown opcode"
     CHECKSUM = "wrong checksum"
 

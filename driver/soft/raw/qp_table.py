@@ -29,7 +29,7 @@ class QpTable:
 
     def remove(self, number):
         """Remove a queue pair, free its number, and return its ``(Requester, Responder)``."""
-        self._numbers.give(number)
+        self._numbers.release(number)
         return self._sides.pop(number)
 
     def get(self, number):

@@ -76,7 +76,7 @@ class RegionTable:
     def remove(self, region):
         """Remove a region and free its id."""
         del self._regions[region.id]
-        self._ids.give(region.id)
+        self._ids.release(region.id)
 
     def __len__(self):
         return len(self._regions)

@@ -65,7 +65,7 @@ class Requester:
             return False
         for _ in range(MAX_BATCH_SIZE):
             work = None if self._failing else self._present()
-            if work is None or not self._room():
+            if work is None or not self._space():
                 return False
             self._send_next(work, now)
         self.counts["full_batches"] += 1
@@ -88,7 +88,7 @@ class Requester:
         work.region.uses += 1
         return work
 
-    def _room(self):
+    def _space(self):
         """Return true if the window and the transmit queue have space for another packet."""
         inflight = self.qp.inflight
         if inflight and seq_distance(self.qp.tx_seq, next(iter(inflight))) >= MAX_INFLIGHT:

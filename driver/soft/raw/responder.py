@@ -68,7 +68,7 @@ class Responder:
             qp.rx_expected_seq = (qp.rx_expected_seq + 1) % (1 << SEQ_BITS)
             packet = qp.ooo_queue.pop(qp.rx_expected_seq, None)
             if packet is not None:
-                self.buffers.give()
+                self.buffers.release()
 
     def _carry_out(self, packet):
         return self._write(packet) if packet.opcode is Opcode.WRITE else self._read(packet)
@@ -90,7 +90,7 @@ class Responder:
         if place is None:
             return False
         last = not packet.flags & Flag.MORE
-        if last and qp.cq.room <= 0:
+        if last and qp.cq.space <= 0:
             self.counts["cq_full"] += 1
             self._refuse(packet, NackReason.NO_MEMORY)
             return False
@@ -132,5 +132,5 @@ class Responder:
     def forget(self):
         """Free the buffers of the out-of-order queue of a destroyed QP."""
         for _ in self.qp.ooo_queue:
-            self.buffers.give()
+            self.buffers.release()
         self.qp.ooo_queue.clear()

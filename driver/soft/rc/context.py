@@ -75,7 +75,7 @@ class SoftContext:
         """Remove a queue pair and free its number."""
         del self.qps[qp.qp_num]
         self._turns.remove(qp)
-        self._numbers.give(qp.qp_num - self.first_qpn)
+        self._numbers.release(qp.qp_num - self.first_qpn)
 
     # ---------------------------------------------------------------------------- frames and time
 

@@ -10,7 +10,7 @@ from ...terms.enums import AccessFlag, WCStatus
 from .opcodes import ENDS, SENDS, STARTS, WRITES
 
 
-class Refusal(Exception):
+class Rejection(Exception):
     """Rejection of a packet; if a receive is affected, it completes with ``status``."""
 
     def __init__(self, syndrome, receive=None, status=WCStatus.WR_FLUSH_ERR):
@@ -58,9 +58,9 @@ class Message:
         if packet.opcode in SENDS:
             return cls(SENDS)
         if packet.dma_length > MESSAGE_BYTES_MAX:
-            raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
+            raise Rejection(wire.Syndrome.NAK_INVALID_REQUEST)
         if packet.dma_length and qp.remote_view(packet, packet.dma_length, AccessFlag.REMOTE_WRITE) is None:
-            raise Refusal(wire.Syndrome.NAK_REMOTE_ACCESS)
+            raise Rejection(wire.Syndrome.NAK_REMOTE_ACCESS)
         return cls(WRITES, packet.va, packet.rkey, packet.dma_length)
 
     def continues(self, packet):
@@ -75,7 +75,7 @@ class Message:
             left = self.length - self.done
             right = right and (size == left if last else size < left)
         if not right:
-            raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
+            raise Rejection(wire.Syndrome.NAK_INVALID_REQUEST)
 
     def view(self, qp, packet):
         """Return the destination of the payload of a WRITE packet.
@@ -90,5 +90,5 @@ class Message:
             return memoryview(bytearray())
         view = qp.memory.view(qp.pd, self.rkey, self.va + self.done, size, AccessFlag.REMOTE_WRITE)
         if view is None:
-            raise Refusal(wire.Syndrome.NAK_REMOTE_ACCESS)
+            raise Rejection(wire.Syndrome.NAK_REMOTE_ACCESS)
         return view

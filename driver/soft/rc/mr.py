@@ -86,7 +86,7 @@ class MemoryTable:
     def remove(self, key):
         """Invalidate a key."""
         del self._regions[key]
-        self._indices.give(key >> TAG_BITS)
+        self._indices.release(key >> TAG_BITS)
 
     def view(self, pd, key, va, length, access):
         """Return bytes as a memoryview; None unless the key is of ``pd``, allows ``access`` and covers them."""

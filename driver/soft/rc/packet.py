@@ -15,7 +15,7 @@ class Fault(enum.Enum):
 
     FOREIGN = "not RoCEv2"
     OTHER_HOST = "for another address"
-    TRUNCATED = "shorter than it says"
+    TRUNCATED = "shorter than its length field"
     LENGTH = "lengths that do not agree"
     ICRC = "wrong ICRC"
     HEADER = "wrong IP checksum, version or partition"

@@ -117,7 +117,7 @@ class SoftQP:
         if self.qp_state is QPState.ERR:
             self._flush_receives()
         elif self.qp_state is QPState.RTS and len(self.receives) == 1 and self.attr.end_to_end_credits:
-            self.responder.tell_credits()
+            self.responder.announce_credits()
 
     # ------------------------------------------------------------------------------ for the context
 

@@ -10,7 +10,7 @@ from weft.hdl.contract import wire
 
 from ...terms.enums import AccessFlag
 from .credits import UNLIMITED, credit_code
-from .message import Refusal
+from .message import Rejection
 from .opcodes import RcOpcode, response_opcode
 from .packet import RcPacket
 
@@ -69,14 +69,14 @@ class Replies:
                 break
         self._queue.append(Reply(psn, syndrome, msn))
 
-    def check_room(self):
+    def check_space(self):
         """Raise Refusal if the peer exceeds its limit of outstanding READs and atomics."""
         if sum(reply.resource is not None for reply in self._queue) >= self.qp.attr.max_dest_rd_atomic:
-            raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
+            raise Rejection(wire.Syndrome.NAK_INVALID_REQUEST)
 
     def read(self, psn, request, msn):
         """Queue the answer to a READ, and return the number of its PSNs."""
-        self.check_room()
+        self.check_space()
         packets = max(1, -(-request.dma_length // self.qp.pmtu))
         self._add(Resource(psn, packets, request, msn))
         return packets

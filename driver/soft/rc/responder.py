@@ -10,7 +10,7 @@ from ...protocol.segment import MESSAGE_BYTES_MAX
 from ...protocol.wrap import near
 from ...terms.enums import AccessFlag, WCFlags, WCOpcode, WCStatus
 from ...terms.wc import WC
-from .message import Message, Refusal
+from .message import Message, Rejection
 from .opcodes import ATOMICS, ENDS, SENDS, STARTS, WITH_IMM, RcOpcode
 from .replies import Replies
 from .request import LocalError, gather
@@ -53,7 +53,7 @@ class Responder:
         else:
             try:
                 self._take(packet)
-            except Refusal as refusal:
+            except Rejection as refusal:
                 self._refuse(refusal)
 
     def _take(self, packet):
@@ -65,9 +65,9 @@ class Responder:
         """
         opcode, packets = packet.opcode, 1
         if self._message is not None and not self._message.continues(packet):
-            raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
+            raise Rejection(wire.Syndrome.NAK_INVALID_REQUEST)
         if self._message is None and opcode not in STARTS and opcode not in ATOMICS | {RcOpcode.READ_REQUEST}:
-            raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
+            raise Rejection(wire.Syndrome.NAK_INVALID_REQUEST)
         if opcode is RcOpcode.READ_REQUEST:
             packets = self._read(packet)
         elif opcode in ATOMICS:
@@ -84,7 +84,7 @@ class Responder:
     def _acknowledge(self):
         self.replies.acknowledge(self.epsn - 1, None, self.msn)
 
-    tell_credits = _acknowledge
+    announce_credits = _acknowledge
 
     # ---------------------------------------------------------------------------- SEND and WRITE
 
@@ -93,7 +93,7 @@ class Responder:
         message = self._message
         takes = opcode in SENDS and opcode in STARTS or opcode in WITH_IMM and opcode not in SENDS
         if takes and not qp.receives:
-            raise Refusal(rnr_syndrome(qp.attr.min_rnr_timer))
+            raise Rejection(rnr_syndrome(qp.attr.min_rnr_timer))
         if message is None:
             message = Message.of(packet, qp)
         message.check_length(packet, qp.pmtu)
@@ -114,11 +114,11 @@ class Responder:
     def _scatter(self, receive, message, payload):
         sges = [(sge.addr, sge.length, sge.lkey) for sge in receive.sg]
         if message.done + len(payload) > sum(length for _, length, _ in sges):
-            raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST, receive, WCStatus.LOC_LEN_ERR)
+            raise Rejection(wire.Syndrome.NAK_INVALID_REQUEST, receive, WCStatus.LOC_LEN_ERR)
         try:
             views = gather(sges, message.done, len(payload), self.qp.memory, self.qp.pd, AccessFlag.LOCAL_WRITE)
         except LocalError:
-            raise Refusal(wire.Syndrome.NAK_REMOTE_OPERATIONAL, receive, WCStatus.LOC_PROT_ERR) from None
+            raise Rejection(wire.Syndrome.NAK_REMOTE_OPERATIONAL, receive, WCStatus.LOC_PROT_ERR) from None
         at = 0
         for view in views:
             view[:] = payload[at:at + len(view)]
@@ -135,19 +135,19 @@ class Responder:
     def _read(self, packet):
         """Queue the response to a READ, and return the number of its PSNs."""
         if packet.dma_length > MESSAGE_BYTES_MAX:
-            raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
+            raise Rejection(wire.Syndrome.NAK_INVALID_REQUEST)
         if packet.dma_length and self.qp.remote_view(packet, packet.dma_length, AccessFlag.REMOTE_READ) is None:
-            raise Refusal(wire.Syndrome.NAK_REMOTE_ACCESS)
+            raise Rejection(wire.Syndrome.NAK_REMOTE_ACCESS)
         self.msn += 1
         return self.replies.read(self.epsn, packet, self.msn)
 
     def _atomic(self, packet):
         if packet.va % 8:
-            raise Refusal(wire.Syndrome.NAK_INVALID_REQUEST)
+            raise Rejection(wire.Syndrome.NAK_INVALID_REQUEST)
         view = self.qp.remote_view(packet, 8, AccessFlag.REMOTE_ATOMIC)
         if view is None:
-            raise Refusal(wire.Syndrome.NAK_REMOTE_ACCESS)
-        self.replies.check_room()
+            raise Rejection(wire.Syndrome.NAK_REMOTE_ACCESS)
+        self.replies.check_space()
         original = int.from_bytes(view, "little")
         if packet.opcode is RcOpcode.FETCH_ADD:
             view[:] = ((original + packet.swap_add) % (1 << 64)).to_bytes(8, "little")

@@ -37,14 +37,14 @@ class _Watched:
     def receive(self):
         frames = self._port.receive()
         for frame in filter(arp.is_arp, frames):
-            said = arp.parse(frame, self._mac)
-            if said is not None and said.spa == self.wanted:
-                self.found = said.sha
+            packet = arp.parse(frame, self._mac)
+            if packet is not None and packet.spa == self.wanted:
+                self.found = packet.sha
         return frames
 
     @property
-    def room(self):
-        return self._port.room
+    def space(self):
+        return self._port.space
 
     def send(self, frame):
         self._port.send(frame)
@@ -59,7 +59,7 @@ class SoftServer:
     Parameters
     ----------
     port : object
-        Has ``receive``, ``room``, ``send`` and ``fileno``.
+        Has ``receive``, ``space``, ``send`` and ``fileno``.
     mac, ip : int
         Addresses of the host.
     tcp_port : int
@@ -96,9 +96,9 @@ class SoftServer:
             self._client.setblocking(False)     # a client that does not read the answers is dropped
             self._handshake = Handshake(self._connect)
         elif self._client in ready:
-            self._hear()
+            self._receive()
 
-    def _hear(self):
+    def _receive(self):
         try:
             data = self._client.recv(4096)
             answer = self._handshake.feed(data) if data else None
@@ -135,7 +135,7 @@ class SoftServer:
         if self._wanted is None:
             return
         if self._watched.found is None:
-            if (now := time.monotonic()) >= self._asked + MOMENT_S and self._watched.room:
+            if (now := time.monotonic()) >= self._asked + MOMENT_S and self._watched.space:
                 self._asked = now
                 self._watched.send(arp.question(self.soft.mac, self.soft.ip, self._watched.wanted))
             return

@@ -140,14 +140,14 @@ def tag_match_layout(params):
         "own", "inside", "before_head", "passed", "touched", "done", "flushed", "listed")})
 
 
-def dead(params: CardParams):
+def null_block(params: CardParams):
     """Return the null block number: the list was abandoned, or there is none."""
     return (1 << params.block_bits) - 1
 
 
 def stray(params: CardParams):
     """Return the block number of a pointer outside the extents."""
-    return dead(params) - 1
+    return null_block(params) - 1
 
 
 def extent_member(params: CardParams):

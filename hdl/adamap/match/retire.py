@@ -14,7 +14,7 @@ from ...part.ticket import EXTENDED_TICKET_WIDTH
 from ..cache.cached import Pending, index_width, line_of, retire_port
 from .mark_lane import MarkBypass
 
-UNDER_WAY = 3       # retirements between the order and the queue
+OUTSTANDING = 3       # retirements between the order and the queue
 REPORTS = 8
 
 
@@ -75,13 +75,13 @@ class RetireLane(wiring.Component):
         shape = retirement(self.params)
         m.submodules.forward = forward = MarkBypass(self.params)
         m.submodules.reports = reports = Fifo(LongReport, REPORTS)
-        stages = [Signal(shape, name=f"stage{k}") for k in range(UNDER_WAY)]
-        valids = Signal(UNDER_WAY)
+        stages = [Signal(shape, name=f"stage{k}") for k in range(OUTSTANDING)]
+        valids = Signal(OUTSTANDING)
         m.d.sync += valids.eq((valids << 1) | self.op_en)
         for stage, before in zip(stages, (self.op, *stages), strict=False):
             m.d.sync += stage.eq(before)
 
-        nodes = [Signal.like(self.cache.read_node, name=f"node{k}") for k in range(1, UNDER_WAY)]
+        nodes = [Signal.like(self.cache.read_node, name=f"node{k}") for k in range(1, OUTSTANDING)]
         for node, before in zip(nodes, (self.cache.read_node, *nodes), strict=False):
             m.d.sync += node.eq(before)
 
@@ -102,7 +102,7 @@ class RetireLane(wiring.Component):
             reports.i.p.entry.eq(report), reports.i.p.ticket.eq(stages[-1].ticket), reports.i.valid.eq(valids[2]),
             self.o_report.payload.eq(reports.o.payload), self.o_report.valid.eq(reports.o.valid),
             reports.o.ready.eq(self.o_report.ready),
-            self.space.eq(~greater_than(reports.level, REPORTS - UNDER_WAY - 1)),
+            self.space.eq(~greater_than(reports.level, REPORTS - OUTSTANDING - 1)),
             self.count_nodes_retired.eq(valids[2]), self.count_nodes_residue.eq(valids[2] & (left.left != 0)),
             self.busy.eq(valids.any()), self.idle.eq(~valids.any() & ~reports.o.valid),
         ]

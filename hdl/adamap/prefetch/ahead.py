@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from ...contract.abi import LINK_DOORBELL
 from ...contract.params import CardParams
 from ...table.kinds import QP_STATES
-from ..cache.cached import dead, stray
+from ..cache.cached import null_block, stray
 from ..window.cum import DoorbellCheck
 
 NODES_BITS = LINK_DOORBELL.by_name["nodes"].width       # width of the count in a doorbell
@@ -122,7 +122,7 @@ class AheadTable(wiring.Component):
         m.d.sync += [
             post.stb.eq(self.post_stb), post.qpn.eq(self.post_qpn), post.generation.eq(self.post_generation),
             post.nodes.eq(self.post_nodes),
-            post.block.eq(Mux(self.post_block >= dead(params), stray(params), self.post_block)),
+            post.block.eq(Mux(self.post_block >= null_block(params), stray(params), self.post_block)),
             ready.eq(~self.post_stb & ~same),
         ]
 

@@ -92,7 +92,7 @@ class Fill(wiring.Component):
     no_entry : Out(1)
         No entry for the first block, which will be kept.
     finished : Out(1)
-        The read is finished. ``dead``: its list does not exist any more; ``reason``: why it breaks, or 0.
+        The read is finished. ``destroyed``: its list does not exist any more; ``reason``: why it breaks, or 0.
     """
 
     def __init__(self, params: CardParams):
@@ -105,7 +105,7 @@ class Fill(wiring.Component):
             "may_take": In(1), "free_index": In(index), "reserve_en": Out(1), "release_en": Out(1), "entry": Out(index),
             "follows": In(1), "fill_ready": In(1), "step_ready": In(1),
             "fill_request": Out(1), "fills": Out(1), "found": Out(block),
-            "no_entry": Out(1), "finished": Out(1), "dead": Out(1), "reason": Out(8),
+            "no_entry": Out(1), "finished": Out(1), "destroyed": Out(1), "reason": Out(8),
         })
 
     def elaborate(self, platform):
@@ -118,9 +118,9 @@ class Fill(wiring.Component):
         final = Signal()                    # the block is the read's last one
         more = Signal()                     # it has a successor according to the list's row
         # Inputs are registered a cycle before the decision.
-        m.d.comb += self.dead.eq(~of.live | (of.generation != fetch.generation))
+        m.d.comb += self.destroyed.eq(~of.live | (of.generation != fetch.generation))
         m.d.sync += [
-            other.eq(self.dead | (of.block != (fetch.block + part)[:self.params.block_bits])),
+            other.eq(self.destroyed | (of.block != (fetch.block + part)[:self.params.block_bits])),
             final.eq(part + 1 == fetch.lines), more.eq(of.ahead != part + 1),
             self.found.eq(self.pointed), ends.eq(self.verdict.ends), bad.eq(self.verdict.bad | ~self.follows),
         ]

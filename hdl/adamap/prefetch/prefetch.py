@@ -125,10 +125,10 @@ class Prefetch(wiring.Component):
                      waked.eq(self._fill.fills | ended), waked_qpn.eq(self._qpn),
                      self.wake_stb.eq(waked), self.wake_qpn.eq(waked_qpn)]
         # IDLE chooses a list; ROW reads its row; then follows the state of its use (`ListStateUse`), and IDLE again.
-        dying = Signal()    # the QP being destroyed has no list any more; some of its fetches are in flight
+        destroying = Signal()    # the QP being destroyed has no list any more; some of its fetches are in flight
         with m.FSM():
-            self._choose_list(m, dying)
-            self._control_list(m, dying)
+            self._choose_list(m, destroying)
+            self._control_list(m, destroying)
             self._look_at_list(m)
             self._fill_cache(m)
             self._evict(m)
@@ -242,7 +242,7 @@ class Prefetch(wiring.Component):
         wiring.connect(m, broken.o_qp_error, wiring.flipped(self.o_qp_error))
         m.d.sync += self._line.eq(budget.line)
 
-    def _choose_list(self, m, dying):
+    def _choose_list(self, m, destroying):
         """Build the states that choose a list, and read its row."""
         work, row, fetches, fill, eviction = self._work, self._row, self._fetches, self._fill, self._eviction
         qpn, op = self._qpn, self.i_control.p
@@ -251,7 +251,7 @@ class Prefetch(wiring.Component):
                 fetches.quiet & work.empty & ~self.i_demand.valid & ~self.post_stb & ~work.i[0].valid
             )]
             m.d.sync += self._filling.eq(0)
-            with m.If(self.i_control.valid & ~(dying & fetches.of_qpn[1])):
+            with m.If(self.i_control.valid & ~(destroying & fetches.of_qpn[1])):
                 m.d.comb += row.start.eq(1)
                 m.d.sync += [qpn.eq(op.qpn), self._job.eq(ListStateUse.CONTROL)]
                 m.next = "ROW"
@@ -273,7 +273,7 @@ class Prefetch(wiring.Component):
                         with m.Case(case):
                             m.next = case.name
 
-    def _control_list(self, m, dying):
+    def _control_list(self, m, destroying):
         """Build the state that executes a control operation."""
         work, fetches, step, op = self._work, self._fetches, self.step, self.i_control.p
         with m.State("CONTROL"):  # creates, destroys or queries a list
@@ -286,7 +286,7 @@ class Prefetch(wiring.Component):
                     m.d.sync += [self.query_ahead.eq(self.ahead.count), self.query_cached.eq(self.cache.cached)]
                 with m.Default():
                     m.d.comb += [step.valid.eq(1), self.i_control.ready.eq(step.ready & ~fetches.of_qpn[1])]
-                    m.d.sync += [dying.eq(fetches.of_qpn[1]), self._slot.eq(fetches.kept_slot)]
+                    m.d.sync += [destroying.eq(fetches.of_qpn[1]), self._slot.eq(fetches.kept_slot)]
                     with m.If(~step.ready):
                         m.next = "CONTROL"
                     with m.Elif(fetches.kept):
@@ -340,7 +340,7 @@ class Prefetch(wiring.Component):
                     m.next = "EVICT"
             with m.If(fill.finished):
                 m.d.sync += [self._filling.eq(1), self._job.eq(ListStateUse.LOOK)]
-                with m.If(fill.dead):
+                with m.If(fill.destroyed):
                     m.next = "IDLE"
                 with m.Elif(fill.reason != 0):
                     m.d.comb += broken.start.eq(1)

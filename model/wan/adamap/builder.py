@@ -13,7 +13,7 @@ COUNTS = [("holes", "i8"), ("nodes_sealed", "i8")]
 
 
 @compiled
-def hand_over(w, at):
+def submit(w, at):
     """Send a node to the driver."""
     s, e = w.s, w.entry[push(w, SEALED)]
     e.at, e.a = s.now + s.host_slots, at
@@ -28,7 +28,7 @@ def seal(w, window):
         at, win.open = win.open, -1
         w.s.open_nodes -= 1
         w.node[at].serial += 1
-        hand_over(w, at)
+        submit(w, at)
 
 
 @compiled

@@ -24,7 +24,7 @@ QP = [("list_head", "i4"), ("list_tail", "i4"), ("list_nodes", "i4"), ("cached",
 CONFIG = [("depth", "i8"), ("watermark", "i8"), ("fetch_blocks", "i8"), ("cache_entries", "i8"), ("dma_slots", "i8"),
           ("resident", "i8")]
 STATE = [("cache_used", "i8"), ("cached_lists", "i8"), ("reads_held", "i8"), ("reads_kept", "i8"), ("hand", "i8")]
-COUNTS = [("reads", "i8"), ("turned_out", "i8"), ("cache_peak", "i8")]
+COUNTS = [("reads", "i8"), ("evicted", "i8"), ("cache_peak", "i8")]
 
 
 @inlined
@@ -64,7 +64,7 @@ def _look_later(w, qp):
 
 
 @compiled
-def _turn_out(w, qp, first):
+def _evict(w, qp, first):
     """Evict the last cached node of another list without waiting headers; return false if there is none.
 
     With ``first``, that node may be the first one of its list.
@@ -79,7 +79,7 @@ def _turn_out(w, qp, first):
             if other.kept > 0:
                 _finish(w, other)
             leave(w, other, 1)
-            s.turned_out += 1
+            s.evicted += 1
             _look_later(w, s.hand)
             return True
     return False
@@ -98,24 +98,24 @@ def _place(w, needed):
 
 
 @compiled
-def _land(w, qp, count):
+def _fill(w, qp, count):
     """Fill entries with the nodes of a read, or keep the nodes."""
     s, q = w.s, w.qp[qp]
-    wanted, landed, found = q.wait_head >= 0, 0, True
+    wanted, filled, found = q.wait_head >= 0, 0, True
     s.reads_kept -= q.kept > 0
     q.kept = 0
-    while landed < count and found:
+    while filled < count and found:
         free = s.cache_entries - s.cache_used
         if free > 0 and (wanted or q.cached == 0 or free > s.cache_entries // 8):
             _enter(w, q)
-            landed += 1
+            filled += 1
         else:
-            found = landed == 0 and (wanted or q.cached == 0) and (
-                _turn_out(w, qp, False) or (wanted and _turn_out(w, qp, True)))
-    if landed == 0 and count > 0 and wanted:    # the card would retire another list's head early; here: an extra entry
+            found = filled == 0 and (wanted or q.cached == 0) and (
+                _evict(w, qp, False) or (wanted and _evict(w, qp, True)))
+    if filled == 0 and count > 0 and wanted:    # the card would retire another list's head early; here: an extra entry
         _enter(w, q)
-        landed = 1
-    if landed > 0 or count <= 0:
+        filled = 1
+    if filled > 0 or count <= 0:
         _finish(w, q)
     else:
         q.kept = count
@@ -141,7 +141,7 @@ def prefetch(w, qp):
     """Schedule a list: fill entries from its kept nodes, and start a read if one is due."""
     s, q = w.s, w.qp[qp]
     if q.kept > 0:
-        _land(w, qp, _still(q, q.kept))
+        _fill(w, qp, _still(q, q.kept))
     wanted, depth = q.wait_head >= 0, max(s.depth, 1)
     if q.fetching > 0 or q.kept > 0 or q.cached >= min(q.list_nodes, depth):
         return
@@ -150,8 +150,8 @@ def prefetch(w, qp):
     if not _place(w, wanted or q.cached == 0):
         _look_later(w, qp)
         return
-    spare = max(1, s.cache_entries - s.cache_used - s.cache_entries // 8)
-    q.fetching = min(min(s.fetch_blocks, min(depth, q.list_nodes) - q.cached), spare)
+    unreserved = max(1, s.cache_entries - s.cache_used - s.cache_entries // 8)
+    q.fetching = min(min(s.fetch_blocks, min(depth, q.list_nodes) - q.cached), unreserved)
     s.reads_held += 1
     s.reads += 1
     e = w.entry[push(w, FETCHES)]
@@ -187,4 +187,4 @@ def fetched(w, qp):
     """Process the response to a read: cache or keep its nodes, except those that left the list meanwhile."""
     q = w.qp[qp]
     count, q.fetching = _still(q, q.fetching), 0
-    _land(w, qp, count)
+    _fill(w, qp, count)

@@ -20,8 +20,8 @@ def link(w, at):
     s, node = w.s, w.node[at]
     qp = node.window // s.lanes
     q = w.qp[qp]
-    spare = s.blocks_free - s.blocks_owed
-    if q.blocks > 0 and (spare <= 0 or q.blocks >= s.alpha * spare):
+    unreserved = s.blocks_free - s.blocks_owed
+    if q.blocks > 0 and (unreserved <= 0 or q.blocks >= s.alpha * unreserved):
         return False
     s.blocks_free -= 1
     s.blocks_owed -= q.blocks == 0

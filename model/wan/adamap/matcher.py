@@ -5,7 +5,7 @@ queue is full, the hole is left to the driver, which excludes it from the residu
 """
 
 from ...machine_code import compiled
-from .builder import hand_over
+from .builder import submit
 from .cache import leave, prefetch
 from .node import FILLED, OPEN, UNMATCHED, free_node, new_node, take_hole
 
@@ -26,7 +26,7 @@ def _leave_residue(w, node):
             w.s.residue += 1
             psn = node.first + node.offset[slot]
             if at >= 0 and not take_hole(w.node[at], psn):
-                hand_over(w, at)
+                submit(w, at)
                 at = -1
             elif at >= 0:
                 continue
@@ -35,7 +35,7 @@ def _leave_residue(w, node):
                 return
             take_hole(w.node[at], psn)
     if at >= 0:
-        hand_over(w, at)
+        submit(w, at)
 
 
 @compiled

@@ -16,7 +16,7 @@ OFFSETS = 1 << abi.OFFSET_BITS
 OPEN, FILLED, UNMATCHED = range(3)
 
 NODE = [("first", "i8"), ("rsn", "i8"), ("serial", "i8"), ("window", "i4"), ("next", "i4"), ("count", "i4"),
-        ("left", "i4"), ("runs", "i4"), ("last", "i4"), ("fits", "u1"), ("told", "u1"), ("linked", "u1"),
+        ("left", "i4"), ("runs", "i4"), ("last", "i4"), ("fits", "u1"), ("notified", "u1"), ("linked", "u1"),
         ("offset", "i4", (HOLES,)), ("state", "u1", (HOLES,))]
 CONFIG = [("encodings", "i8")]
 STATE = [("node_free", "i8"), ("node_fresh", "i8"), ("nodes_used", "i8")]
@@ -38,7 +38,7 @@ def new_node(w, window, first):
     node = w.node[at]
     s.nodes_used += 1
     node.window, node.first, node.next = window, first, -1
-    node.count = node.left = node.runs = node.told = node.linked = 0
+    node.count = node.left = node.runs = node.notified = node.linked = 0
     node.last = -2
     node.fits = w.s.encodings
     return at

@@ -9,7 +9,7 @@ import numpy as np
 from ...machine_code import compiled, inlined
 from .back import ACK, answer
 
-QP = [("cum", "i8"), ("cum_told", "i8")]
+QP = [("cum", "i8"), ("cum_reported", "i8")]
 CONFIG = [("seen_log2", "i8"), ("ack_every", "i8")]
 COUNTS = [("placed", "i8"), ("placed_again", "i8"), ("in_order", "i8"), ("span_peak", "i8")]
 _ONE = np.uint64(1)
@@ -49,6 +49,6 @@ def place(w, qp, psn):
 def acknowledge(w, qp, at_once):
     """Send the cumulative PSN to the sender: ``at_once``, or when ``ack_every`` packets arrived since the last one."""
     q = w.qp[qp]
-    if at_once or q.cum - q.cum_told >= w.s.ack_every or (q.cum == q.total and q.cum_told < q.cum):
-        q.cum_told = q.cum
+    if at_once or q.cum - q.cum_reported >= w.s.ack_every or (q.cum == q.total and q.cum_reported < q.cum):
+        q.cum_reported = q.cum
         answer(w, qp, ACK, q.cum, 0, False)

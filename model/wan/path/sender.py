@@ -11,7 +11,7 @@ from .queue import PROBES, READY, RESENDS, front, pop, push
 QP = [("next", "i8"), ("fresh", "i8"), ("una", "i8"), ("total", "i8"), ("sent_at", "i8"), ("deadline", "i8"),
       ("done_at", "i8"), ("again_count", "i8"), ("ready", "u1"), ("probe_due", "u1"), ("in_probes", "u1")]
 CONFIG = [("qps", "i8"), ("outstanding_max", "i8"), ("message_packets", "i8"),
-          ("patience", "i8"), ("marker", "i8")]
+          ("time_out", "i8"), ("marker", "i8")]
 STATE = [("now", "i8"), ("done", "i8")]
 COUNTS = [("idle_slots", "i8"), ("limited", "i8"), ("expiries", "i8"), ("not_needed", "i8")]
 
@@ -69,7 +69,7 @@ def acknowledged(w, qp, cum):
         return
     q.una = cum
     q.next = max(q.next, cum)
-    q.deadline = s.now + w.s.patience
+    q.deadline = s.now + w.s.time_out
     if cum == q.total and q.done_at < 0:
         q.done_at = s.now
         s.done += 1
@@ -79,7 +79,7 @@ def acknowledged(w, qp, cum):
 @inlined
 def _sent(w, qp):
     q = w.qp[qp]
-    q.deadline = w.s.now + w.s.patience
+    q.deadline = w.s.now + w.s.time_out
     if w.s.marker and not q.ready and q.again_count == 0:
         probe(w, qp)
 
@@ -113,7 +113,7 @@ def _send_probe(w):
         if q.probe_due and q.una < q.next:
             q.probe_due = 0
             transmit(w, qp, q.next, q.rsn_sent, PROBE, 0)
-            q.deadline = w.s.now + w.s.patience
+            q.deadline = w.s.now + w.s.time_out
             return True
     return False
 

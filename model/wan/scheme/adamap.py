@@ -43,18 +43,18 @@ def arrive(w, p):
             adapt(w, window, verdict)
         if p.last and verdict == ACCEPT:
             seal(w, window)
-    _told(w, qp)
+    _notified(w, qp)
 
 
 @compiled
-def _told(w, qp):
+def _notified(w, qp):
     """Send an acknowledgement if it is due; the windows on the card get the acknowledged PSN, too."""
     s, q = w.s, w.qp[qp]
-    before = q.cum_told
+    before = q.cum_reported
     acknowledge(w, qp, False)
-    if q.cum_told != before:
+    if q.cum_reported != before:
         for lane in range(s.lanes):
-            w.window[qp * s.lanes + lane].cum = (q.cum_told - lane + s.lanes - 1) // s.lanes
+            w.window[qp * s.lanes + lane].cum = (q.cum_reported - lane + s.lanes - 1) // s.lanes
 
 
 @compiled
@@ -84,7 +84,7 @@ def host(w):
 
 
 @compiled
-def hear(w, m):
+def handle_control(w, m):
     """Process a message at the sender: reports take effect in order of their RSNs, a missing one is requested."""
     q = w.qp[m.qp]
     if m.kind == ACK:
@@ -92,14 +92,14 @@ def hear(w, m):
         return
     if m.b < q.rsn_sent:
         return
-    w.node[m.a].told = 1
+    w.node[m.a].notified = 1
     if m.b > q.rsn_sent:
         if w.s.now >= q.ask_at:
-            q.ask_at = w.s.now + w.s.patience
+            q.ask_at = w.s.now + w.s.time_out
             ask(w, m.qp, q.rsn_sent)
         return
     at = m.a
-    while at >= 0 and w.node[at].linked and w.node[at].told:
+    while at >= 0 and w.node[at].linked and w.node[at].notified:
         node = w.node[at]
         for slot in range(node.count):
             send_again(w, m.qp, hole_psn(w, node, slot), node.rsn + slot)

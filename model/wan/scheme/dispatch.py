@@ -48,15 +48,15 @@ def own_time(w):
 
 
 @compiled
-def hear(w, m):
+def handle_control(w, m):
     """Process a message at the sender."""
     scheme = w.s.scheme
     if scheme == ADAMAP:
-        adamap.hear(w, m)
+        adamap.handle_control(w, m)
     elif scheme == GO_BACK_N:
-        go_back_n.hear(w, m)
+        go_back_n.handle_control(w, m)
     else:
-        selective.hear(w, m)
+        selective.handle_control(w, m)
 
 
 @inlined
@@ -74,7 +74,7 @@ def expired(w, qp):
     """Process the time-out of a QP without new acknowledgements."""
     scheme = w.s.scheme
     w.s.expiries += 1
-    w.qp[qp].deadline = w.s.now + w.s.patience
+    w.qp[qp].deadline = w.s.now + w.s.time_out
     if scheme == GO_BACK_N:
         go_back_n.go_back(w, qp)
     elif scheme in (IRN, MELO):

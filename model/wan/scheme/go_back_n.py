@@ -32,7 +32,7 @@ def arrive(w, p):
 
 
 @compiled
-def hear(w, m):
+def handle_control(w, m):
     """Process a message at the sender."""
     q = w.qp[m.qp]
     if m.kind == ACK:
@@ -48,5 +48,5 @@ def go_back(w, qp):
     q = w.qp[qp]
     q.next = q.una
     q.rsn_sent += 1
-    q.deadline = w.s.now + w.s.patience
+    q.deadline = w.s.now + w.s.time_out
     wake(w, qp)

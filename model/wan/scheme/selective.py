@@ -6,7 +6,7 @@ from ..path.sender import acknowledged, send_again
 
 
 @compiled
-def hear(w, m):
+def handle_control(w, m):
     """Process a message at the sender."""
     q = w.qp[m.qp]
     if m.kind == ACK:
@@ -19,5 +19,5 @@ def hear(w, m):
 def expired(w, qp):
     """Send the oldest packet again after a time-out."""
     q = w.qp[qp]
-    q.deadline = w.s.now + w.s.patience
+    q.deadline = w.s.now + w.s.time_out
     send_again(w, qp, q.una, 0)

@@ -18,13 +18,13 @@ def program(host: Host, messages: int, timeout: int) -> dict[str, int]:
     pd, cq = PD(host.context), CQ(host.context, 4 * messages)
     mr = MR(pd, 2 * BYTES, ACCESS)
     qp = QP(pd, rc_init_attr(cq, max_send_wr=messages, max_recv_wr=messages))
-    host.tell(vars(qp.connection), mr.buf, mr.rkey)
-    peer, address, rkey = host.hear()
+    host.send(vars(qp.connection), mr.buf, mr.rkey)
+    peer, address, rkey = host.receive()
     qp.connect(QPConnection(**peer), qp_access_flags=ACCESS, timeout=timeout, min_rnr_timer=1)
     for n in range(messages):
         qp.post_recv(RecvWR(n, sg=[SGE(mr.buf, BYTES, mr.lkey)]))
-    host.tell("ready")
-    host.hear()
+    host.send("ready")
+    host.receive()
     for kind in KINDS if host.side == "a" else ():
         for n in range(messages):
             length = 8 if kind is WROpcode.ATOMIC_FETCH_AND_ADD else BYTES
@@ -37,8 +37,8 @@ def program(host: Host, messages: int, timeout: int) -> dict[str, int]:
                 if wc.status is not WCStatus.SUCCESS:
                     raise ProgramFailed(f"a request ended with {wc.status.name}")
                 done += 1
-    host.tell("done")
-    host.hear()
+    host.send("done")
+    host.receive()
     counters = host.context.statistics()
     pd.close()
     cq.close()

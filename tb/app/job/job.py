@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from weft.model.impairments import LinkConfig
 from weft.model.settings import words
 from weft.tb.app.job.job_settings import JobSettings
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.aliases import with_former_fields
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.pair import settings
 from weft.tb.sim.pcie.host import HostConfig
 
@@ -93,14 +94,15 @@ class Job(JobSettings):
         """Return the time-out exponent of the verbs."""
         return settings.timeout(self.rtt_us)
 
-    def tell(self, phase: str, *, done: int = 0, total: int = 0, time_ns: float = 0, **numbers: float) -> None:
+    def report_progress(self, phase: str, *, done: int = 0, total: int = 0, time_ns: float = 0,
+                        **numbers: float) -> None:
         """Append a line of progress: phase, bytes done and in total, simulated time, and further numbers to show."""
-        tell(self.progress, phase, done, total, time_ns=time_ns, **numbers)
+        report_progress(self.progress, phase, done, total, time_ns=time_ns, **numbers)
 
     def write_report(self, report: dict[str, Any]) -> None:
         """Write the report, an object that JSON can represent."""
         self.report.parent.mkdir(parents=True, exist_ok=True)
-        self.report.write_text(json.dumps(report, indent=1) + "\n")
+        self.report.write_text(json.dumps(with_former_fields("sim", report), indent=1) + "\n")
 
     def judge_spurious(self, count: int) -> tuple[list[str], list[str]]:
         """Classify ``count`` retransmissions of packets that the link had not lost.

@@ -9,7 +9,7 @@ from weft.tb.app.job.job import Job
 from weft.tb.app.job.outcome import outcome
 from weft.tb.app.job.programs import Programs
 from weft.tb.app.job.timeline import Timeline
-from weft.tb.sim.pair.sides import SIDES, WAYS
+from weft.tb.sim.pair.sides import DIRECTIONS, SIDES
 
 if TYPE_CHECKING:
     from weft.tb.sim.pair.pair import Pair
@@ -26,7 +26,7 @@ class MainJob:
     async def run(self) -> dict[str, Any]:
         """Run the whole job; write and return the report."""
         job, pair, programs, size = self.job, self.pair, self.programs, len(self.programs.data)
-        job.tell("bringing hosts and cards up", total=size)
+        job.report_progress("bringing hosts and cards up", total=size)
         await pair.start()
         timeline = self._timeline() if job.timeline else None
         ends = {side: await pair.call(Endpoint, pair.contexts[side], size, qps=job.qps) for side in SIDES}
@@ -34,7 +34,7 @@ class MainJob:
         await pair.connect(ends, path_mtu=MTU[f"MTU_{job.pmtu}"], timeout=job.wr_timeout())
         sender.mr.write(programs.data)
         await pair.call(post_receives, receiver)
-        end_progress = pair.every(PROGRESS_NS[job.backend], lambda: programs.tell_progress(
+        end_progress = pair.every(PROGRESS_NS[job.backend], lambda: programs.report_progress(
             pair.link("a_to_b").counters, pair.now_ns()))
         started_ns, started = pair.now_ns(), time.perf_counter()
         sent, _ = await pair.gather(lambda: programs.send(sender, receiver.offer), lambda: programs.receive(receiver))
@@ -42,7 +42,7 @@ class MainJob:
         nanoseconds = (sent or {}).get("nanoseconds") or pair.now_ns() - started_ns
         wall = time.perf_counter() - started
         received = receiver.mr.read(size, 0)
-        job.tell("closing", done=size, total=size, time_ns=pair.now_ns())
+        job.report_progress("closing", done=size, total=size, time_ns=pair.now_ns())
         await pair.close()
         if timeline:
             timeline.write(job.timeline_file)
@@ -55,8 +55,8 @@ class MainJob:
         for side, context in pair.contexts.items():
             timeline.watch_host(side, pair.device(side), pair.host(side).memory.dma_taps, context)
             pair.on_interrupt(side, lambda vector, side=side: timeline.interrupt(side, vector))
-        for way in WAYS:
-            timeline.watch_link(way, pair.link(way).impairments)
+        for direction in DIRECTIONS:
+            timeline.watch_link(direction, pair.link(direction).impairments)
         return timeline
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weft.model.card.timing import CYCLE_NS
 from weft.tb.app.job.programs import Programs
 from weft.tb.sim.judge.blocks import missing_blocks
-from weft.tb.sim.pair.sides import WAYS
+from weft.tb.sim.pair.sides import DIRECTIONS
 
 if TYPE_CHECKING:
     from weft.tb.sim.pair.pair import Pair
@@ -25,7 +25,7 @@ def outcome(pair: "Pair", programs: Programs, received: bytes, nanoseconds: floa
     Figures that need a complete transfer (``goodput_gbps``, ``spurious_retransmissions``) are None after a failure.
     """
     job, data, counters = programs.job, programs.data, pair.counters
-    links = {way: pair.link(way).counters for way in WAYS}
+    links = {direction: pair.link(direction).counters for direction in DIRECTIONS}
     link, counters_a, counters_b = links["a_to_b"], counters["a"], counters["b"]
     lost = link.destroyed_data
     retransmitted = counters_a["tx_retransmissions"]
@@ -53,7 +53,7 @@ def outcome(pair: "Pair", programs: Programs, received: bytes, nanoseconds: floa
         "nodes_linked": counters_b["nodes_linked"], "nodes_retired": counters_b["nodes_retired"],
         "cache_hits": counters_b["cache_hits"], "cache_misses": counters_b["cache_misses"],
         "match_stall_cycles": counters_b["match_stall_cycles"],
-        **({} if job.pfc is None else {"pauses_asked": counters_b["tx_pauses"],
+        **({} if job.pfc is None else {"pauses_requested": counters_b["tx_pauses"],
                                        "cycles_paused": counters_a["pause_cycles"]}),
         "blocks_missing": missing,
         "seed": job.seed, "command": job.command,

@@ -50,9 +50,10 @@ class Programs:
         except Exception as error:  # both sides end before the report names the failure
             self.failures.append(f"{name}: {type(error).__name__}: {error}")
 
-    def tell_progress(self, counters: LinkCounters, now_ns: float) -> None:
+    def report_progress(self, counters: LinkCounters, now_ns: float) -> None:
         """Report the progress, from the counters of the link from A to B."""
         sent, lost = counters.sent, counters.destroyed.total()
         arrived = sent[FrameKind.DATA] + sent[FrameKind.RETX] - lost
-        self.job.tell("transferring", done=min(max(arrived, 0) * self.job.pmtu, len(self.data)), total=len(self.data),
-                      time_ns=now_ns, lost=lost, retransmitted=sent[FrameKind.RETX])
+        self.job.report_progress("transferring", done=min(max(arrived, 0) * self.job.pmtu, len(self.data)),
+                                 total=len(self.data),
+                                 time_ns=now_ns, lost=lost, retransmitted=sent[FrameKind.RETX])

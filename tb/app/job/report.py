@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from weft.tb.sim.flow.aliases import current_fields
+
 BRIEF = ("packets_sent", "packets_lost", "packets_retransmitted", "spurious_retransmissions", "goodput_gbps")
 UNITS = ("bytes", "KiB", "MiB")
 
@@ -34,7 +36,7 @@ def print_report(console: Console, path: Path, *, brief: bool = False) -> bool:
     if not path.exists():
         console.print("The bench left no report.", style="red")
         return False
-    report = json.loads(path.read_text())
+    report = current_fields("sim", json.loads(path.read_text()))
     if "sha256_sent" in report and "packets_sent" in report:
         line(console, Text(headline(report), style="bold"))
     shown = {name.replace("_", " "): _shown(value) for name, value in report.items()
@@ -65,8 +67,8 @@ def _link_table(direction: str, counters: dict[str, dict[str, int]]) -> Table:
     kinds = list(counters["sent"])
     for kind in kinds:
         table.add_column(kind.replace("_", " "), justify="right")
-    for fate, by_kind in counters.items():
-        table.add_row(fate, *(f"{by_kind.get(kind, 0):,}" for kind in kinds))
+    for outcome, by_kind in counters.items():
+        table.add_row(outcome, *(f"{by_kind.get(kind, 0):,}" for kind in kinds))
     return table
 
 

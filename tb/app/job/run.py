@@ -98,9 +98,9 @@ def _run(console: Console, settings: JobSettings, view: bool, brief: bool) -> in
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
     line(console, f"log {folder / 'sim.log'}", "dim")
-    _tell_places(console, job)
+    _print_places(console, job)
     if settings.waves:
-        wave.tell(folder, written, view)
+        wave.print_summary(folder, written, view)
     return 0 if passed else 1
 
 
@@ -113,7 +113,7 @@ def _run_model(console: Console, settings: JobSettings, brief: bool) -> int:
         _beside_bar(console, job, lambda: run_model(job))
         passed = print_report(console, job.report, brief=brief)
         publish.publish(job.report, job.captures, job.timeline_file)
-    _tell_places(console, job)
+    _print_places(console, job)
     return 0 if passed else 1
 
 
@@ -126,15 +126,15 @@ def _beside_bar(console: Console, job: Job, work: Callable[[], object]) -> None:
     beside_bar(console, job.progress, work, first, notes=_notes)
 
 
-def _tell_places(console: Console, job: Job) -> None:
+def _print_places(console: Console, job: Job) -> None:
     """Print the places of the results of this run; those of the last run have fixed names, too."""
     line(console, f"captures {job.captures}\nreport {job.report}", "dim")
     if job.timeline:
         line(console, f"timeline {job.timeline_file}; open it in https://ui.perfetto.dev", "dim")
 
 
-def _notes(news: dict[str, Any]) -> str:
+def _notes(progress: dict[str, Any]) -> str:
     """Return the text after phase and bytes of the progress line."""
-    notes = "  ".join(f"{name} {value}" for name, value in news.items()
+    notes = "  ".join(f"{name} {value}" for name, value in progress.items()
                       if name not in ("phase", "done", "total", "time_ns"))
-    return f"{news['time_ns'] / 1000:,.0f} µs simulated  {notes}"
+    return f"{progress['time_ns'] / 1000:,.0f} µs simulated  {notes}"

@@ -81,20 +81,20 @@ class Timeline:
 
     def watch_link(self, name: str, impairments: Impairments) -> None:
         """Record a direction of the link: each frame from its first byte on the line to its arrival or loss."""
-        decide = impairments.fate
+        decide = impairments.outcome
 
-        def fate(frame: Frame, time_ns: float) -> Deliveries:
+        def outcome(frame: Frame, time_ns: float) -> Deliveries:
             frame, deliveries = bytes(frame), decide(frame, time_ns)
-            what, facts = _frame_name(frame)
+            subject, facts = _frame_name(frame)
             begin = time_ns - (PREAMBLE_BYTES + len(frame)) * 8 / BITS_PER_NS
-            self.add(f"link {name}", LINE, what, begin, time_ns - begin, bytes=len(frame), **facts)
+            self.add(f"link {name}", LINE, subject, begin, time_ns - begin, bytes=len(frame), **facts)
             if not deliveries:
-                self.add(f"link {name}", "lost", what, time_ns, **facts)
+                self.add(f"link {name}", "lost", subject, time_ns, **facts)
             for at, _ in deliveries:
-                self.add(f"link {name}", "arrived", what, at, **facts)
+                self.add(f"link {name}", "arrived", subject, at, **facts)
             return deliveries
 
-        impairments.fate = fate     # type: ignore[method-assign]
+        impairments.outcome = outcome     # type: ignore[method-assign]
 
     def _access(self, host: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def access(offset: int, *value: int) -> Any:

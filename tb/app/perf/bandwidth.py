@@ -48,8 +48,8 @@ def compare(end: Endpoint, size: int) -> None:
 
     if plan.verb == "atomic":
         return
-    host.tell(bytes_of("source") if "source" in end.mrs else None)
-    (sent,) = host.hear()
+    host.send(bytes_of("source") if "source" in end.mrs else None)
+    (sent,) = host.receive()
     if "target" in end.mrs and bytes_of("target") != sent:
         raise TestFailed(f"host {host.side} got other bytes than were sent")
 
@@ -78,11 +78,11 @@ class Stream:
 
     def run(self) -> None:
         """Run until both hosts are done."""
-        told = False
-        while not (told and self._host.heard):
-            if not told and not self._open:
-                self._host.tell("done")
-                told = True
+        done = False
+        while not (done and self._host.has_values):
+            if not done and not self._open:
+                self._host.send("done")
+                done = True
             posted = self._asks and self._post()
             received = self._end.received
             requests = self._end.poll()
@@ -92,7 +92,7 @@ class Stream:
                 self.completed.append((sum(self._done), self._host.now_ns))
             if not (posted or requests or self._end.received > received):
                 self._end.rest(POLL_NS)
-        self._host.hear()
+        self._host.receive()
 
     @property
     def _more(self) -> bool:

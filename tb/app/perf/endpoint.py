@@ -50,13 +50,13 @@ class Endpoint:
         self.index = {qp.qp_num: i for i, qp in enumerate(self.qps)}
         self._pd = pd
         self.posted = self.completed = self.received = 0      # total requests and receives
-        self._news_ns = host.now_ns
+        self._progress_ns = host.now_ns
 
     def connect(self) -> None:
         """Bring all QPs to RTS, with the addresses that the two programs exchange."""
-        self.host.tell([vars(qp.connection) for qp in self.qps],
+        self.host.send([vars(qp.connection) for qp in self.qps],
                        {name: (mr.buf, mr.rkey) for name, mr in self.mrs.items()})
-        connections, self.peer = self.host.hear()
+        connections, self.peer = self.host.receive()
         for qp, other in zip(self.qps, connections, strict=True):
             qp.connect(QPConnection(**other), path_mtu=MTU[f"MTU_{self.plan.mtu}"], qp_access_flags=ACCESS,
                        timeout=self.plan.timeout, max_rd_atomic=self.plan.outs, min_rnr_timer=1)
@@ -64,9 +64,9 @@ class Endpoint:
 
     def meet(self) -> None:
         """Wait until the other program reaches the same point."""
-        self.host.tell("here")
-        self.host.hear()
-        self.news()
+        self.host.send("here")
+        self.host.receive()
+        self.wait_for_change()
 
     def request(self, n: int, size: int, wr_id: int, *, signaled: bool, next_wr: SendWR | None = None) -> SendWR:
         """Return a send work request of QP ``n``."""
@@ -87,7 +87,7 @@ class Endpoint:
         """Poll completions: repost receives at once, and return completions of requests. Raises TestFailed."""
         requests = []
         for wc in self.cq.poll(POLL_MAX)[1]:
-            self.news()
+            self.wait_for_change()
             if wc.status is not WCStatus.SUCCESS:
                 raise TestFailed(f"a request of host {self.host.side} ended with {wc.status.name}")
             if wc.opcode & WCOpcode.RECV:
@@ -103,15 +103,15 @@ class Endpoint:
 
         The interval is ``interval_ns``, or a hundredth of the time since the last event if that is longer.
         """
-        self.host.look(max(interval_ns, (self.host.now_ns - self._news_ns) // 100))
+        self.host.look(max(interval_ns, (self.host.now_ns - self._progress_ns) // 100))
 
-    def news(self) -> None:
+    def wait_for_change(self) -> None:
         """Note that data arrived or a request was posted."""
-        self._news_ns = self.host.now_ns
+        self._progress_ns = self.host.now_ns
 
     def rest(self, interval_ns: int) -> None:
         """Advance time after an unsuccessful poll. Raises TestFailed if nothing has completed for too long."""
-        if self.host.now_ns > self._news_ns + self.host.silence_ns + self.plan.duration_ns:
+        if self.host.now_ns > self._progress_ns + self.host.silence_ns + self.plan.duration_ns:
             raise TestFailed(f"nothing completes at host {self.host.side} any more")
         if self.channel is None:
             self.look(interval_ns)

@@ -49,12 +49,12 @@ def ask(end: Endpoint, ping: Step, size: int, iterations: int) -> Row:
         over = host.now_ns - began >= plan.duration_ns if plan.duration_ns else n >= iterations
         if n > 0 and over:
             break
-        host.tell("next")
+        host.send("next")
         start = host.now_ns
         ping(end, size, n + WARM)
         if n >= 0:
             taken_ns.append((host.now_ns - start) / (1 if plan.fetches else 2))
-    host.tell("over")
+    host.send("over")
     return {"MsgSize": size, "n_iterations": len(taken_ns)} | summary([ns / 1000 for ns in taken_ns])
 
 
@@ -69,10 +69,10 @@ def summary(taken: list[float]) -> Row:
 def answer(end: Endpoint, pong: Step | None, size: int) -> None:
     """Answer messages until the other host sends the end of the test."""
     for n in range(1 << 62):
-        while not end.host.heard:
+        while not end.host.has_values:
             end.look(POLL_NS)
-        end.news()
-        if end.host.hear() == ("over",):
+        end.wait_for_change()
+        if end.host.receive() == ("over",):
             return
         if pong:
             pong(end, size, n)
@@ -85,7 +85,7 @@ def pattern(size: int, n: int) -> bytes:
 
 def post(end: Endpoint, size: int, n: int) -> None:
     end.posted += 1
-    end.news()
+    end.wait_for_change()
     end.qps[0].post_send(end.request(0, size, n, signaled=True))
 
 
@@ -119,7 +119,7 @@ def await_pattern(end: Endpoint, size: int, n: int) -> None:
     wanted, target = pattern(size, n), end.mrs["target"]
     while target.read(1, size - 1) != wanted[-1:] or target.read(size, 0) != wanted:
         end.look(POLL_NS)
-    end.news()
+    end.wait_for_change()
 
 
 def send(end: Endpoint, size: int, n: int) -> None:

@@ -105,13 +105,13 @@ class Options:
                 (atomic and (self.size or self.every), "-s and -a", "atomics have 8 bytes"),
                 (self.size and self.every, "-s with -a", "-a is all sizes"),
                 (self.every and self.duration, "-a with -D", "a duration is of one size, as in perftest"),
-                (self.iters and self.duration, "-n with -D", "one of them says when the test ends"),
+                (self.iters and self.duration, "-n with -D", "one of them ends the test"),
                 (self.bidirectional and not bandwidth, "-b", "a test of latency goes to and fro by itself"),
                 (self.rx_depth and verb != "send", "-r", "only sends take receives"),
                 (self.atomic_type and not atomic, "-A", "only the tests of atomics have types"),
-                (self.outs and not fetches, "-o", "only reads and atomics have a limit of their own"),
+                (self.outs and not fetches, "-o", "only reads and atomics have a separate limit"),
                 (self.inline_size is not None and fetches, "-I", "what is fetched has no data that could be inline"),
-                *((getattr(self, key) and not bandwidth, short, "a test of latency has one message under way")
+                *((getattr(self, key) and not bandwidth, short, "a test of latency has one outstanding message")
                   for key, short in (("qp", "-q"), ("tx_depth", "-t"), ("post_list", "-l"), ("cq_mod", "-Q"))),
                 ((self.post_list or 1) > 1 and self.cq_mod, "-Q with -l", "a posted list has one completion")):
             if wrong:
@@ -128,6 +128,6 @@ class Options:
 def _check_memory(plan: "Plan", card: CardParams) -> None:
     """Check that the card can map the memory of the test; operations map it a second time."""
     needed = plan.qps * plan.slot_bytes * (len(plan.memory("a")) + (plan.verb in ("send", "read")))
-    if needed > (room := card.ptes * abi.PAGE_4K):
+    if needed > (mapped := card.ptes * abi.PAGE_4K):
         raise BadSettings(f"{plan.qps} QPs with messages of {max(plan.sizes):,} bytes take {needed:,} bytes of mapped "
-                          f"memory; a card of preset {card.name!r} maps {room:,}; choose a larger one with --preset")
+                          f"memory; a card of preset {card.name!r} maps {mapped:,}; choose a larger one with --preset")

@@ -13,7 +13,7 @@ CQ_MODERATION, MODERATED_BYTES = 100, 8192    # longer messages have one complet
 ATOMICS = dict(zip(ATOMIC_TYPES, (WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP), strict=True))
 OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND, "read": WROpcode.RDMA_READ}
 TITLES = {"write": "RDMA_Write", "send": "Send", "read": "RDMA_Read", "atomic": "Atomic"}
-COMMANDS = tuple(f"{verb}_{what}" for verb in TITLES for what in ("bw", "lat"))
+COMMANDS = tuple(f"{verb}_{subject}" for verb in TITLES for subject in ("bw", "lat"))
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def run(plan: Plan, backend: str, stage: Stage, *, gbits: bool = False, out_json
                               {"phase": "starting; a simulator is built once, which takes minutes"}, transient=True)
         except (ProgramFailed, TestFailed, PeerFailed, AssertionError) as error:
             raise Failure(str(error)) from None
-    rows = [table.told(row, gbits) for row in rows]
+    rows = [table.in_units(row, gbits) for row in rows]
     for row in rows:
         print(table.line(row))
     print(table.RULE)

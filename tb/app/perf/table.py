@@ -38,7 +38,7 @@ def head(plan: Plan, gbits: bool) -> str:
     return BANDWIDTH.format("Gb/sec" if gbits else "MiB/sec") if plan.is_bandwidth else LATENCY
 
 
-def told(row: Row, gbits: bool) -> Row:
+def in_units(row: Row, gbits: bool) -> Row:
     """Return a row of figures in the units of the output."""
     unit = GBIT if gbits else MIB
     return {name: value * 1e9 / unit if name.startswith("BW") else value for name, value in row.items()}
@@ -52,7 +52,7 @@ def rate(value: float) -> str:
 
 
 def line(row: Row) -> str:
-    """Format a row of :func:`told` as text."""
+    """Format a row of :func:`in_units` as text."""
     if "BW_peak" in row:
         return (f" {row['MsgSize']:<7}    {row['n_iterations']:<10}       {rate(row['BW_peak']):<7}            "
                 f"{rate(row['BW_average']):<7}             {row['MsgRate']:<7.6f}")

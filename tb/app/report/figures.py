@@ -25,7 +25,7 @@ class Figure:
 
     name: str
     title: str
-    says: str
+    text: str
     body: str
     command: str
 
@@ -69,7 +69,7 @@ def completion(rows: list[Row], command: str) -> Figure:
                       label=f"loss {loss:g}{'' if marker else ', probe after a silence'}")
 
     return Figure("completion", "How long a transfer takes", "Share of the transfers of 128 MiB that are complete "
-                  "after so long, each with losses of its own. Dotted: the sender notices only by a silence that its "
+                  "after so long, each with separate losses. Dotted: the sender detects only by a silence that its "
                   "last packets were lost; drawn through: it asks as soon as nothing more is to be sent.",
                   picture(inside, xlabel="completion, ms", ylabel="share of transfers", legend="",
                           title=conditions(rows)), command)
@@ -105,11 +105,11 @@ def sequence(command: str) -> Figure:
 
 def calibration(compared: list[Compared] | None) -> Figure:
     """Return the figure of a calibration; None: no comparison has run."""
-    title, says = "How exact the card in time is", (
-        "Scenarios on the RTL and in the model of a card in time: how much longer or shorter the model took. Those "
+    title, text = "Accuracy of the timing model", (
+        "Scenarios on the RTL and in the timing model: relative difference of the model's time. Those "
         "that judge were not looked at to choose the model's constants; dashed: what they may differ by. ")
     if compared is None:
-        return Figure("calibration", title, f"{says}None were compared here yet: run the command.",
+        return Figure("calibration", title, f"{text}None were compared here yet: run the command.",
                       "<p>No figure yet.</p>", COMMAND)
     judging = [one for one in compared if one.judges]
 
@@ -122,7 +122,7 @@ def calibration(compared: list[Compared] | None) -> Figure:
         for bar in (-TIME_MAX, TIME_MAX):
             axes.plot(ends, [100 * bar] * len(ends), "C3--", linewidth=1)
 
-    return Figure("calibration", title, f"{says}Of {len(judging)} that judge the worst is "
+    return Figure("calibration", title, f"{text}Of {len(judging)} that judge the worst is "
                   f"{max((abs(one.time_error) for one in judging), default=0):.2%} off in time and "
                   f"{max((abs(one.stall_error) for one in judging), default=0):.2%} in cycles of waiting; "
                   f"{sum(one.mismatches for one in judging)} of their sequences of reports and matches differ.",

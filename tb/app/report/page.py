@@ -24,7 +24,7 @@ footer { margin-top: 3rem; font-size: .8rem; color: #555; }
 def page(figures: Iterable[Figure], *, version: str, command: str) -> str:
     """Return the HTML of Figures."""
     parts = "\n".join(
-        f'<section id="{figure.name}"><h2>{escape(figure.title)}</h2><p>{escape(figure.says)}</p>\n'
+        f'<section id="{figure.name}"><h2>{escape(figure.title)}</h2><p>{escape(figure.text)}</p>\n'
         f"<figure>{figure.body}</figure><code>{escape(figure.command)}</code></section>" for figure in figures)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -37,8 +37,8 @@ def page(figures: Iterable[Figure], *, version: str, command: str) -> str:
 </head>
 <body>
 <h1>Weft over wide-area paths</h1>
-<p>What a packet-level model says of Adamap and of other ways to recover from loss. Time goes in packets on the line;
-there is no congestion control. How each scheme is treated, and what is left out, is in docs/wan.md.</p>
+<p>Results of a packet-level model for Adamap and other schemes of loss recovery. Time is counted in packets on the
+line; there is no congestion control. How each scheme is treated, and what is left out, is in docs/wan.md.</p>
 {parts}
 <footer>Version {escape(version)}, made by <code>{escape(command)}</code></footer>
 </body>

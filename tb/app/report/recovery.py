@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from weft.model.wan import engine
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.path.line import AGAIN
-from weft.model.wan.world import make
+from weft.model.wan.simulation_state import make
 from weft.tb.app.report.drawing import picture
 
 PATH = Experiment(rate_gbps=10, rtt_ms=0.2, pmtu=1024, loss=0.01, outage_ms=0.05, outage_at_rtts=1.5,

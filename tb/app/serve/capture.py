@@ -6,20 +6,20 @@ from pathlib import Path
 from weft.model.impairments import Frame
 from weft.model.link import Tap
 from weft.model.loop import EventLoop
-from weft.tb.app.serve.functional import FunctionalWorld
+from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.sim.link.pcap import Captures
 
 
-def capture(world: FunctionalWorld, folder: str | Path | None) -> Captures:
+def capture(backend: FunctionalBackend, folder: str | Path | None) -> Captures:
     """Capture the frames of all hosts from now on: ``HOST.sent.pcap`` and ``HOST.arrived.pcap`` in ``folder``."""
     captures = Captures(folder)
     if folder is None:
         return captures
-    ports = world.switch.ports
-    for host, device, mac in zip(world.hosts, world.devices, ports, strict=True):
+    ports = backend.switch.ports
+    for host, device, mac in zip(backend.hosts, backend.devices, ports, strict=True):
         sent, arrived = captures.taps(host)
-        device.transmit = _through(world.loop, sent, device.transmit)
-        ports[mac] = _through(world.loop, arrived, ports[mac])
+        device.transmit = _through(backend.loop, sent, device.transmit)
+        ports[mac] = _through(backend.loop, arrived, ports[mac])
     return captures
 
 
@@ -39,6 +39,6 @@ class CapturesOfCards:
         self._taps = {side: captures.taps(name) for side, name in names.items()}
         self.close = captures.close
 
-    def taps(self, way: str) -> tuple[Tap | None, Tap | None]:
+    def taps(self, direction: str) -> tuple[Tap | None, Tap | None]:
         """Return the taps of a link, ``"a_to_b"`` or ``"b_to_a"``; see :meth:`Captures.taps`."""
-        return self._taps[way[0]][0], self._taps[way[-1]][1]
+        return self._taps[direction[0]][0], self._taps[direction[-1]][1]

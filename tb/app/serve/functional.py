@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.driver.engine.card_engine import CardEngine
-from weft.driver.serve.daemon import World
+from weft.driver.serve.daemon import ServeBackend
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.model.functional.host import FunctionalDevice
@@ -29,7 +29,7 @@ def dues_of(engine: CardEngine) -> tuple[float | None, ...]:
 
 def config_for(delay_ns: int) -> ContextConfig:
     """Return the driver configuration for cards with this delay between them."""
-    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, departed_qps=64)
+    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, time_wait_qps=64)
 
 
 def sentence_of(host: str, counters: LinkCounters) -> str:
@@ -38,7 +38,7 @@ def sentence_of(host: str, counters: LinkCounters) -> str:
             f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
 
 
-class FunctionalWorld(World):
+class FunctionalBackend(ServeBackend):
     """Functional cards on a switch; subclasses set another ``device_type`` on the event loop.
 
     Parameters
@@ -79,7 +79,7 @@ class FunctionalWorld(World):
     def progress(self) -> bool:
         happened = False
         for frame in self._uplink.frames() if self._uplink else ():
-            self.switch.hand_out(frame)
+            self.switch.deliver(frame)
             happened = True
         for context in self.contexts:
             happened |= context.progress()

@@ -11,7 +11,7 @@ from weft.driver.ibverbs.messages import ANSWER, FILES_MAX, MESSAGE_BYTES_MAX, M
 from weft.driver.serve.ports import LISTENS
 from weft.driver.terms.enums import QPType
 
-LISTENING, NOBODY = "0A", 0xFFFF_FFFF
+LISTENING, ANY_ADDRESS = "0A", 0xFFFF_FFFF
 
 
 def at_tcp(port: int) -> bool:
@@ -31,19 +31,19 @@ def at_card(host: str | Path, port: int) -> bool:
     The check binds the port with an address that no host has. The request always fails, so it takes no port, but its
     error names a listener.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
-        asker.connect(str(host))
-        channel = _ask(asker, Opcode.CREATE_CM_CHANNEL)
-        one = _ask(asker, Opcode.CREATE_ID, channel=channel.handle, user=1, port_space=PortSpace.TCP,
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as requester:
+        requester.connect(str(host))
+        channel = _ask(requester, Opcode.CREATE_CM_CHANNEL)
+        one = _ask(requester, Opcode.CREATE_ID, channel=channel.handle, user=1, port_space=PortSpace.TCP,
                    qp_type=QPType.RC)
-        return LISTENS in _ask(asker, Opcode.BIND_ADDR, handle=one.handle, ip=NOBODY, port=port)
+        return LISTENS in _ask(requester, Opcode.BIND_ADDR, handle=one.handle, ip=ANY_ADDRESS, port=port)
 
 
-def _ask(asker: socket.socket, opcode: Opcode, **fields: int) -> Any:
+def _ask(requester: socket.socket, opcode: Opcode, **fields: int) -> Any:
     """Return the response: its sentence if it is an error, None if it is empty."""
     asked, answered = MESSAGES[opcode]
-    asker.send(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields))
-    data, files, *_ = socket.recv_fds(asker, MESSAGE_BYTES_MAX, FILES_MAX)
+    requester.send(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields))
+    data, files, *_ = socket.recv_fds(requester, MESSAGE_BYTES_MAX, FILES_MAX)
     for file in files:
         os.close(file)
     body = data[ANSWER.size_bytes:]

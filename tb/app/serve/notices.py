@@ -38,7 +38,7 @@ class Notices:
         self.driver = self.program = False                  # a write occurred since the last `clear`
         self.watched: Collection[str] = frozenset()         # devices whose writes to memory of programs count
         self.before: Callable[[], object] = lambda: None    # called before such a write, which programs see at once
-        self.heard: Callable[[], object] = lambda: None     # called for each write
+        self.wake: Callable[[], object] = lambda: None     # called for each write
 
     def watch(self, memory: Any, name: str, pages: set[int]) -> None:
         """Watch all writes to a host's memory, of which ``pages`` belong to programs."""
@@ -48,7 +48,7 @@ class Notices:
             elif name in self.watched:
                 self.before()
                 self.program = True
-            self.heard()
+            self.wake()
         memory.dma_watchers.append(writes)
 
     def clear(self, watched: Collection[str] = frozenset()) -> None:

@@ -18,7 +18,7 @@ from cocotb.task import bridge
 
 from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
-from weft.tb.app.serve.rtl_world import RtlWorld, ServedCards
+from weft.tb.app.serve.rtl_backend import RtlBackend, ServedCards
 from weft.tb.app.serve.served import serve
 from weft.tb.app.serve.settings import Settings
 from weft.tb.sim.flow.bench import given
@@ -36,7 +36,7 @@ class Line:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
 
-    def say(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         with contextlib.suppress(ConnectionError):
             self._socket.sendall(sentence.encode() + b"\n")
 
@@ -52,12 +52,12 @@ class Line:
 class _Relay(threading.Thread):
     """Thread that passes sentences on, and closes the socket when the service must end."""
 
-    def __init__(self, path: str, say: Callable[[str], None]) -> None:
+    def __init__(self, path: str, report: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(path)
         self._listener.listen()
-        self._say, self._ended = say, False
+        self._report, self._ended = report, False
         self._line: socket.socket | None = None
 
     def run(self) -> None:
@@ -68,7 +68,7 @@ class _Relay(threading.Thread):
                 self.end()
             with line.makefile() as sentences:
                 for sentence in sentences:
-                    self._say(sentence.rstrip("\n"))
+                    self._report(sentence.rstrip("\n"))
 
     def end(self, *_: object) -> None:
         self._ended = True
@@ -77,11 +77,12 @@ class _Relay(threading.Thread):
                 self._line.shutdown(socket.SHUT_WR)
 
 
-def serve_rtl(settings: Settings, say: Callable[[str], None], on_end: Callable[[Callable[..., None]], object]) -> None:
+def serve_rtl(settings: Settings, report: Callable[[str], None],
+              on_end: Callable[[Callable[..., None]], object]) -> None:
     """Serve hosts; pass a function that ends the service to ``on_end``. Raises Failure if the simulation failed."""
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         path = str(Path(folder, "line"))
-        relay = _Relay(path, say)
+        relay = _Relay(path, report)
         relay.start()
         on_end(relay.end)
         settings = replace(settings, folder=str(Path(settings.folder).resolve()))
@@ -108,9 +109,9 @@ async def served(dut: Any) -> None:
     await env.start()
 
     def until_the_end() -> None:
-        world = RtlWorld(env, settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed,
-                         first=settings.first)
-        serve(world, settings, line.say, line)
+        backend = RtlBackend(env, settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed,
+                             first=settings.first)
+        serve(backend, settings, line.report, line)
 
     await bridge(until_the_end)()
     env.finish()

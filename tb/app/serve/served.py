@@ -7,39 +7,40 @@ from typing import TYPE_CHECKING
 from weft.driver.serve.daemon import Daemon
 from weft.driver.serve.simulated_time import SimulatedDaemon
 from weft.tb.app.serve.capture import capture
-from weft.tb.app.serve.functional import FunctionalWorld
+from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
-from weft.tb.app.serve.simulated import LoopWorld, ModelWorld, WallModelWorld
+from weft.tb.app.serve.simulated import LoopBackend, ModelBackend, WallClockModelBackend
 from weft.tb.app.serve.udp_link import UdpLink
 
 if TYPE_CHECKING:
-    from weft.tb.app.serve.rtl_world import RtlWorld
+    from weft.tb.app.serve.rtl_backend import RtlBackend
 
-WORLDS: dict[tuple[str, str], type[FunctionalWorld]] = {
-    ("functional", "wall"): FunctionalWorld, ("functional", "sim"): LoopWorld,
-    ("model", "wall"): WallModelWorld, ("model", "sim"): ModelWorld}
+BACKENDS: dict[tuple[str, str], type[FunctionalBackend]] = {
+    ("functional", "wall"): FunctionalBackend, ("functional", "sim"): LoopBackend,
+    ("model", "wall"): WallClockModelBackend, ("model", "sim"): ModelBackend}
 
 
-def serve_here(settings: Settings, say: Callable[[str], None], ended: object) -> None:
+def serve_here(settings: Settings, report: Callable[[str], None], ended: object) -> None:
     """Serve cards in Python with :func:`serve`."""
     peer = settings.peer()
-    world = WORLDS[settings.backend, settings.time](
+    backend = BACKENDS[settings.backend, settings.time](
         settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
         first=settings.first, uplink=UdpLink(*peer) if peer else None)
-    captures = capture(world, settings.capture)
-    serve(world, settings, say, ended)
+    captures = capture(backend, settings.capture)
+    serve(backend, settings, report, ended)
     captures.close()
 
 
-def serve(world: "FunctionalWorld | RtlWorld", settings: Settings, say: Callable[[str], None], ended: object) -> None:
+def serve(backend: "FunctionalBackend | RtlBackend", settings: Settings, report: Callable[[str], None],
+          ended: object) -> None:
     """Serve a back end until ``ended`` is true; then report the numbers of its frames."""
     Path(settings.folder).mkdir(parents=True, exist_ok=True)
-    daemon = (SimulatedDaemon if settings.time == "sim" else Daemon)(world, settings.folder, say)
-    say(f"hosts {', '.join(settings.hosts)} are served below {settings.folder}; programs: weft run --host "
-        f"{settings.hosts[0]} -- PROGRAM")
+    daemon = (SimulatedDaemon if settings.time == "sim" else Daemon)(backend, settings.folder, report)
+    report(f"hosts {', '.join(settings.hosts)} are served below {settings.folder}; programs: weft run --host "
+           f"{settings.hosts[0]} -- PROGRAM")
     while not ended:
         daemon.turn()
     daemon.close()
-    world.close()
-    for sentence in world.summary():
-        say(sentence)
+    backend.close()
+    for sentence in backend.summary():
+        report(sentence)

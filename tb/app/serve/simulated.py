@@ -3,11 +3,11 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from weft.driver.serve.simulated_world import SimulatedWorld
+from weft.driver.serve.simulated_backend import SimulatedBackend
 from weft.model.card.host import TimedDevice, WatchedMemory
 from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
-from weft.tb.app.serve.functional import FunctionalWorld
+from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
 
 QUIET_NS = 5_000             # no work is outstanding if the next event is later than this
@@ -29,7 +29,7 @@ class ServedTimedDevice(Mapping, TimedDevice):
     """Timed card."""
 
 
-class LoopWorld(FunctionalWorld, SimulatedWorld):
+class LoopBackend(FunctionalBackend, SimulatedBackend):
     """Functional cards whose simulated time the daemon controls."""
 
     device_type: type[FunctionalDevice] = ServedDevice
@@ -80,7 +80,7 @@ class LoopWorld(FunctionalWorld, SimulatedWorld):
         return notices.program
 
 
-class ModelWorld(LoopWorld):
+class ModelBackend(LoopBackend):
     """Timed cards whose simulated time the daemon controls."""
 
     device_type = ServedTimedDevice
@@ -89,7 +89,7 @@ class ModelWorld(LoopWorld):
         return [("link", self.links[name].impairments), ("pcie", device.card.pcie.random)]
 
 
-class WallModelWorld(FunctionalWorld):
+class WallClockModelBackend(FunctionalBackend):
     """Timed cards whose simulated time never overtakes wall-clock time."""
 
     device_type = TimedDevice

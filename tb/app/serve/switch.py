@@ -26,9 +26,9 @@ class Switch:
         """Pass a frame to its destination; drop it if there is none."""
         if self.uplink is not None and bytes(frame)[:6] not in self.ports:
             self.uplink(frame)
-        self.hand_out(frame)
+        self.deliver(frame)
 
-    def hand_out(self, frame: Frame) -> None:
+    def deliver(self, frame: Frame) -> None:
         """Pass a frame to the local ports only."""
         data = frame if isinstance(frame, bytes) else bytes(frame)
         to, source = data[:6], data[6:12]

@@ -31,18 +31,18 @@ class Host:
     ----------
     side
         ``"a"`` or ``"b"``.
-    told : callable(phase, done, total)
+    report : callable(phase, done, total)
         Receives the progress that the program reports.
     rtt_us
         Round trip time of the link, of which the time-out ``silence_ns`` of a wait for the peer depends.
     """
 
-    # Set by `perform`. Programs use it only through `tell` and `hear`, which exchange values out of band, like two
+    # Set by `perform`. Programs use it only through `send` and `receive`, which exchange values out of band, like two
     # processes over TCP.
     peer: "Host"
 
-    def __init__(self, side: str, context: "Context", told: Callable[..., None], rtt_us: float) -> None:
-        self.side, self.context, self.progress = side, context, told
+    def __init__(self, side: str, context: "Context", report: Callable[..., None], rtt_us: float) -> None:
+        self.side, self.context, self.progress = side, context, report
         self.silence_ns = SILENCE_NS + round(SILENCE_ROUND_TRIPS * rtt_us * 1000)
         self.error: Exception | None = None     # ended the program
         self.ended = False
@@ -53,16 +53,16 @@ class Host:
         """Simulated time."""
         return self.context.device.now_ns()
 
-    def tell(self, *values: Any) -> None:
+    def send(self, *values: Any) -> None:
         """Send values to the program of the other host."""
         self.peer._inbox.append(values)
 
     @property
-    def heard(self) -> bool:
+    def has_values(self) -> bool:
         """True if values of the other program are waiting."""
         return bool(self._inbox)
 
-    def hear(self) -> tuple[Any, ...]:
+    def receive(self) -> tuple[Any, ...]:
         """Return the next values of the other program; the driver serves the peer. Raises PeerFailed or TimedOut."""
         deadline = self.now_ns + self.silence_ns
         while not self._inbox:
@@ -104,10 +104,10 @@ class Host:
         return result
 
 
-async def perform(pair: "Pair", programs: Sequence[Program], arguments: dict[str, Any], told: Callable[..., None],
+async def perform(pair: "Pair", programs: Sequence[Program], arguments: dict[str, Any], report: Callable[..., None],
                   rtt_us: float) -> tuple[list[Host], list[Any]]:
     """Play a program on each host of a :class:`~weft.tb.sim.pair.pair.Pair`; return the hosts and the results."""
-    hosts = [Host(side, context, told, rtt_us) for side, context in pair.contexts.items()]
+    hosts = [Host(side, context, report, rtt_us) for side, context in pair.contexts.items()]
     for host, peer in (hosts, hosts[::-1]):
         host.peer = peer
     return hosts, await pair.gather(*(partial(host.play, program, arguments)

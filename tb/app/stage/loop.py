@@ -9,7 +9,7 @@ from weft.model.functional.host import FunctionalDevice
 from weft.model.link import LinkConfig
 from weft.tb.app.stage.host import Program, perform, raise_first
 from weft.tb.app.stage.stage import Stage
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.sim.pair.loop_pair import complete
 from weft.tb.sim.pair.settings import context_config
@@ -24,7 +24,8 @@ def play_loop(stage: Stage, programs: Sequence[Program], arguments: dict[str, An
                      device_type=DEVICE_TYPES[backend],
                      forward=LinkConfig(delay_ns=round(stage.rtt_us * 500), loss=stage.loss))
     try:
-        hosts, results = complete(perform(pair, programs, arguments, lambda *news: tell(progress, *news), stage.rtt_us))
+        hosts, results = complete(perform(pair, programs, arguments,
+                                          lambda *numbers: report_progress(progress, *numbers), stage.rtt_us))
         raise_first(hosts)
     finally:
         for context in pair.contexts:

@@ -16,7 +16,7 @@ from weft.model.impairments import LinkConfig
 from weft.tb.app.stage.host import Program, ProgramFailed, perform
 from weft.tb.app.stage.stage import Stage
 from weft.tb.sim.flow.bench import given, leave
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.settings import context_config
 from weft.tb.sim.pair.two_cards import run_cards
@@ -59,16 +59,16 @@ async def stage(dut: Any) -> None:
     settings = given()
     wanted = settings["stage"]
 
-    def told(*news: Any) -> None:
-        tell(settings["progress"], *news)
+    def progress(*numbers: Any) -> None:
+        report_progress(settings["progress"], *numbers)
 
-    told("bringing hosts and cards up")
+    progress("bringing hosts and cards up")
     link = LinkConfig(delay_ns=wanted["rtt_us"] * 500, loss=wanted["loss"])
     config = EnvConfig(link, link, vectors=preset(wanted["preset"]).msix_vectors)
     pair = RtlPair(dut, config, context_config(wanted["rtt_us"]), seed=wanted["seed"], judged=False)
     await pair.start()
     programs = [_found(*program) for program in settings["programs"]]
-    hosts, results = await perform(pair, programs, settings["arguments"], told, wanted["rtt_us"])
+    hosts, results = await perform(pair, programs, settings["arguments"], progress, wanted["rtt_us"])
     errors = [f"{type(host.error).__name__}: {host.error}" for host in hosts if host.error is not None]
     leave({"results": results, "error": "; ".join(errors)})
     if errors:

@@ -18,7 +18,7 @@ from matplotlib import pyplot
 UNITS = {"goodput": "goodput, share of the payload rate", "goodput_gbps": "goodput, Gb/s",
          "completion_ms": "completion, ms", "loss": "loss", "host_bytes": "host memory, bytes",
          "card_bytes": "card memory, bytes", "qps": "QPs",
-         "depth": "nodes cached n", "skew_us": "longest path behind the shortest, µs"}
+         "depth": "nodes cached n", "skew_us": "longest minus shortest path, µs"}
 COMMAND_COLUMNS = 170
 MARKERS = "osD^vP*X<>hd"
 OURS = "adamap"

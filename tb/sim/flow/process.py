@@ -43,7 +43,7 @@ def run(command, *, cwd, environment=None, out=None, timeout_s=None):
         os.close(held)
 
 
-def hear_interrupts():
+def watch_interrupts():
     """Restore the default action of SIGINT in a child before it begins (``preexec_fn``).
 
     A shell starts background jobs with SIGINT ignored, and children inherit that.
@@ -61,5 +61,5 @@ def output_of(command, *, cwd, environment=None, timeout_s=None):
 
 def cpu_seconds():
     """Return the CPU time of this process and of its finished children."""
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    spent = [resource.getrusage(owner) for owner in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in spent)

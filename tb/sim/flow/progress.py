@@ -12,7 +12,7 @@ POLL_S = 0.2
 FIRST_S, EVERY_S = 5, 30     # after which a phase is named, and named again, where output is no terminal
 
 
-def tell(path, phase, done=0, total=1, **numbers):
+def report_progress(path, phase, done=0, total=1, **numbers):
     """Append ``{"phase", "done", "total", ...}`` to the file ``path``; do nothing if ``path`` is empty."""
     if path:
         with open(path, "a") as file:
@@ -75,13 +75,13 @@ def stage(console, phase):
         thread.join()
 
 
-def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", transient=False):
+def beside_bar(console, path, work, first, *, about="", notes=lambda progress: "", transient=False):
     """Run ``work()`` beside a progress bar, or :class:`Lines`; return its result or raise its exception.
 
     Parameters
     ----------
     path : Path
-        File with the progress of ``work``, written by :func:`tell`.
+        File with the progress of ``work``, written by :func:`report_progress`.
     first : dict
         Shown before the first line of the file: ``phase``, and ``total`` if it is known.
     about : str
@@ -107,11 +107,11 @@ def beside_bar(console, path, work, first, *, about="", notes=lambda news: "", t
         lines = Lines(console)
         thread.start()
         while thread.is_alive():
-            if news := latest(path):
-                bar.update(task, description=about + news["phase"], completed=news["done"],
-                           total=max(news["total"], 1), notes=notes(news))
+            if progress := latest(path):
+                bar.update(task, description=about + progress["phase"], completed=progress["done"],
+                           total=max(progress["total"], 1), notes=notes(progress))
             if not console.is_terminal:
-                lines.show(about + news["phase"] if news else first["phase"],
-                           news["done"] / max(news["total"], 1) if news else None)
+                lines.show(about + progress["phase"] if progress else first["phase"],
+                           progress["done"] / max(progress["total"], 1) if progress else None)
             thread.join(POLL_S)
     return outcome.result()

@@ -16,7 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from weft.tb.sim.flow import process, simulators
-from weft.tb.sim.flow.build import check_room, tail
+from weft.tb.sim.flow.build import check_space, tail
 from weft.tb.sim.flow.tools import surroundings
 
 BENCHES = Path(__file__).resolve().parents[2]
@@ -100,7 +100,7 @@ def run_tests(where, run, bench):
                              out=None if bench.live else out, timeout_s=bench.timeout_s)
     problems = _problems(log, results, status, bench.timeout_s)
     if problems:
-        check_room(run)
+        check_space(run)
         raise AssertionError("\n".join([
             f"{bench.name} under {bench.sim}: {'; '.join(problems)}", f"--- end of {log}", tail(log), "---",
             f"seed {bench.seed}; run it again: {_again(bench.seed, run)}"]))

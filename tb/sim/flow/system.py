@@ -19,13 +19,13 @@ HEADERS = {
 
 def missing():
     """Return the programs and headers that this system lacks: ``{name: (consequence, package)}``."""
-    lacking = {name: told for name, told in PROGRAMS.items() if shutil.which(name) is None}
+    lacking = {name: hint for name, hint in PROGRAMS.items() if shutil.which(name) is None}
     return lacking | (missing_headers() if shutil.which("g++") else {})
 
 
 def missing_headers():
     """Return the headers that the compiler does not find, in the form of :func:`missing`."""
-    return {name: told for name, told in HEADERS.items() if subprocess.run(
+    return {name: hint for name, hint in HEADERS.items() if subprocess.run(
         ["g++", "-E", "-x", "c++", "-include", name, os.devnull], capture_output=True).returncode}
 
 

@@ -12,7 +12,7 @@ def top_ports(text, top):
     found = re.search(rf"^module \\?{re.escape(top)}\s*[(#;].*?^endmodule", text, re.MULTILINE | re.DOTALL)
     if found is None:
         raise ValueError(f"no module {top!r} in the Verilog text")
-    return {name: (way, int(high or 0) + 1) for way, high, name in _PORT.findall(found[0])}
+    return {name: (direction, int(high or 0) + 1) for direction, high, name in _PORT.findall(found[0])}
 
 
 def by_number(name):

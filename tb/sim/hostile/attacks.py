@@ -10,7 +10,7 @@ from weft.tb.sim.pair.sides import IP, MAC, PEER
 QPN_WIDTH = preset("test").qpn_width
 FREE_INDEX = (1 << QPN_WIDTH) - 1      # without a QP: drivers allocate the lowest indices first
 PSNS = 1 << wire.PSN_BITS
-STRANGER = 0x0A_00_00_99
+UNKNOWN_PEER = 0x0A_00_00_99
 POISON = b"\xEE"
 NOISE = wire.ETH.size_bytes, 300       # range of the length of a noise frame in bytes
 
@@ -60,22 +60,22 @@ class Attacker:
         reth = wire.RETH.pack(va=mark.va, rkey=mark.rkey if rkey is None else rkey, dma_length=len(payload))
         return self._frame(mark, Opcode.WRITE_ONLY, extensions=reth, payload=payload, ack_req=1, **changes)
 
-    def _other_life(self, mark):
+    def _other_incarnation(self, mark):
         """Return the QPN of another incarnation of a QP."""
         return mark.qpn ^ self._rng.randrange(1, 1 << wire.QPN_BITS - QPN_WIDTH) << QPN_WIDTH
 
     def _not_the_peers(self, mark):
         """Return fields that make the QP drop a frame, alternating between source address and QPN."""
-        return {"src_ip": STRANGER} if self._drawn % 2 else {"dest_qp": self._other_life(mark)}
+        return {"src_ip": UNKNOWN_PEER} if self._drawn % 2 else {"dest_qp": self._other_incarnation(mark)}
 
     def _foreign_source(self):
-        return self._write(self._mark, src_ip=STRANGER)
+        return self._write(self._mark, src_ip=UNKNOWN_PEER)
 
     def _unknown_qp(self):
         return self._write(self._mark, dest_qp=self._mark.qpn | FREE_INDEX)
 
-    def _dead_generation(self):
-        return self._write(self._mark, dest_qp=self._other_life(self._mark))
+    def _old_generation(self):
+        return self._write(self._mark, dest_qp=self._other_incarnation(self._mark))
 
     def _wrong_key(self):
         return self._write(self._victim, rkey=self._victim.rkey ^ 1)

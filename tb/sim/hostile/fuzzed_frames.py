@@ -35,7 +35,7 @@ def destination(frame):
     return int.from_bytes(frame[QPN_AT:QPN_AT + 3], "big")
 
 
-def _who(frame):
+def _peer(frame):
     """Return source address and destination QPN, as bytes."""
     return frame[SRC_AT:SRC_AT + 4] + frame[QPN_AT:QPN_AT + 3]
 
@@ -59,7 +59,7 @@ class FrameFuzzer:
     def __init__(self, rng, genuine, spared=()):
         self._rng, self._genuine = rng, list(genuine)
         self._honest = list(spared) or self._genuine
-        self._spared = {_who(frame) for frame in spared}
+        self._spared = {_peer(frame) for frame in spared}
         self.drawn = collections.Counter()
 
     def draw(self):
@@ -67,7 +67,7 @@ class FrameFuzzer:
         while True:
             kind = self._rng.choice(KINDS)
             frame = kind(self, self._rng.choice(self._genuine))
-            if frame and _who(frame) not in self._spared:
+            if frame and _peer(frame) not in self._spared:
                 self.drawn[kind.__name__.strip("_")] += 1
                 return frame
 

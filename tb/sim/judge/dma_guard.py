@@ -11,7 +11,7 @@ from weft.hdl.contract import abi
 
 CommandOpcode = abi.CommandOpcode
 STATISTICS_BYTES = -(-len(abi.COUNTERS) * 8 // abi.BLOCK_BYTES) * abi.BLOCK_BYTES   # the last block is padded
-MAX_TOLD = 10   # limit of the violations listed in the message
+MAX_REPORTED = 10   # limit of the violations listed in the message
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class DmaGuard:
     def check(self):
         """Fail if the card wrote outside the allowed areas."""
         assert not self.violations, (
-            f"{len(self.violations)} DMA writes outside what was allowed: {'; '.join(self.violations[:MAX_TOLD])}")
+            f"{len(self.violations)} DMA writes outside what was allowed: {'; '.join(self.violations[:MAX_REPORTED])}")
 
     # --------------------------------------------------------------------------- allowed areas
 

@@ -8,7 +8,7 @@ from weft.model.functional.node import Node
 from weft.model.functional.parse import parse
 from weft.model.functional.pause import is_mac_control, understood
 from weft.model.functional.window import Window
-from weft.tb.sim.judge.scoreboard_life import Life
+from weft.tb.sim.judge.scoreboard_incarnation import Incarnation
 
 # Reasons to drop that depend on the frame alone, and reasons that must not occur in these benches.
 BY_FRAME = (Reason.TRUNCATED, Reason.BAD_ICRC, Reason.BAD_HEADER, Reason.UNKNOWN_OPCODE, Reason.FRAME_TOO_LONG,
@@ -56,7 +56,7 @@ class Scoreboard:
         self.context, self.host, self.window_bits = context, host, window_bits
         self.exercised, self.seen, self.refused = set(), Counter(), Counter()
         self.forbidden = set(FORBIDDEN)
-        self._lives, self._forgotten, self._complaint = {}, [], None
+        self._incarnations, self._forgotten, self._complaint = {}, [], None
         ring = context.rings[abi.Ring.META_REPORT]
         self._ring_base, self._ring_depth, self._entries = ring.buffer.physical(0), ring.depth, 0
         host.memory.dma_taps.append(self._guarded(self._written))
@@ -75,7 +75,8 @@ class Scoreboard:
     def follow(self, qp):
         """Check the packets of a connected QP of the driver from now on."""
         psn = qp.attr.rq_psn
-        self._lives[qp.index] = Life(qp.qp_num, qp.index, qp.generation, psn, Window(self.window_bits, psn),
+        self._incarnations[qp.index] = Incarnation(qp.qp_num, qp.index, qp.generation, psn,
+                                                   Window(self.window_bits, psn),
                                     self.exercised, self.seen, self._forgotten)
 
     # ------------------------------------------------------------------------- received frames
@@ -90,10 +91,11 @@ class Scoreboard:
             if header.reason is Reason.BAD_ICRC:
                 self.exercised.add("corruption")
             return
-        life = next((life for life in self._lives.values() if life.qpn == header.dest_qp), None)
-        if life is None or header.kind not in ("DATA", "PROBE"):
+        incarnation = next((incarnation for incarnation in self._incarnations.values()
+                            if incarnation.qpn == header.dest_qp), None)
+        if incarnation is None or header.kind not in ("DATA", "PROBE"):
             return
-        life.take_packet(header, self.context.config.reorder_distance)
+        incarnation.take_packet(header, self.context.config.reorder_distance)
 
     # ------------------------------------------------------------------------------ reports
 
@@ -117,17 +119,18 @@ class Scoreboard:
         assert isinstance(kind, ReportKind), f"a report of kind {kind}"
         self.seen[kind.name] += 1
         report = (abi.NODE if kind is ReportKind.NODE else abi.REPORT_LAYOUT[kind]).unpack(entry)
-        life = self._lives.get(report.qpn)
-        assert life is not None and life.generation == report.generation, f"{kind.name} of an unknown QP {report.qpn}"
+        incarnation = self._incarnations.get(report.qpn)
+        assert incarnation is not None and incarnation.generation == report.generation, (
+            f"{kind.name} of an unknown QP {report.qpn}")
         if kind is ReportKind.NODE:
-            life.take_node(Node.unpack(entry))
+            incarnation.take_node(Node.unpack(entry))
         elif kind is ReportKind.RETIRE:
             node = Node.unpack(self.host.memory.read(report.line * abi.BLOCK_BYTES, abi.BLOCK_BYTES))
-            life.take_retirement(node, report)
+            incarnation.take_retirement(node, report)
         elif kind is ReportKind.UNMATCHED:
-            life.take_unmatched(report)
+            incarnation.take_unmatched(report)
         else:
-            life.take_event(kind, report)
+            incarnation.take_event(kind, report)
 
     # ------------------------------------------------------------------------------ final checks
 
@@ -138,17 +141,17 @@ class Scoreboard:
         counted)}``, and ``spans`` the PSNs that the driver added to the lost ones when it made spans.
         """
         assert self._complaint is None, self._complaint
-        for life in self._lives.values():
-            life.check(queries[life.qpn])
-        spanned = sum(len(life.spanned) for life in self._lives.values())
-        assert spanned <= spans, f"{spanned} PSNs were asked for that are there, {spans} are in spans"
+        for incarnation in self._incarnations.values():
+            incarnation.check(queries[incarnation.qpn])
+        spanned = sum(len(incarnation.spanned) for incarnation in self._incarnations.values())
+        assert spanned <= spans, f"{spanned} PSNs were requested although they arrived, {spans} are in spans"
         assert not self._forgotten, self._forgotten[0]
         self._check_counters(counters)
 
     def _check_counters(self, counters):
         seen = self.seen
         expected = {
-            "holes": sum(life.window.holes for life in self._lives.values()),
+            "holes": sum(incarnation.window.holes for incarnation in self._incarnations.values()),
             "nodes_sealed": seen["NODE"], "nodes_retired": seen["RETIRE"], "reports": self._entries,
             "rx_unmatched": seen["UNMATCHED"],
             **{f"drop_{reason.name.lower()}": self.refused[reason] for reason in BY_FRAME},

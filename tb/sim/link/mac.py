@@ -78,7 +78,7 @@ class MacTx(Sink):
         elif self._frame is None and self._finished is None and self._due_ps <= self.ticker.now_ps:
             self._begin(self.ticker.now_ps)
 
-    def room(self, taking):
+    def space(self, taking):
         self._advance(self.ticker.now_ps)
         return not self._down and len(self._beats) + taking < FIFO_BEATS
 

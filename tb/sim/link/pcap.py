@@ -42,15 +42,15 @@ class Captures:
     def __init__(self, folder):
         self._folder, self._files = folder and Path(folder), []
 
-    def taps(self, way):
+    def taps(self, direction):
         """Return functions to call with ``(time_ns, frame)`` for sent and for received frames; two None if disabled.
 
-        They write to ``<way>.sent.pcap`` and ``<way>.arrived.pcap``.
+        They write to ``<direction>.sent.pcap`` and ``<direction>.arrived.pcap``.
         """
         if self._folder is None:
             return None, None
         self._folder.mkdir(parents=True, exist_ok=True)
-        files = [PcapWriter(self._folder / f"{way}.{what}.pcap") for what in ("sent", "arrived")]
+        files = [PcapWriter(self._folder / f"{direction}.{subject}.pcap") for subject in ("sent", "arrived")]
         self._files += files
         return tuple(file.write for file in files)
 

@@ -52,7 +52,7 @@ def close_and_check(pair, ends):
     for end in ends:
         end.close()
     for context in pair.contexts:
-        context.engine.departed.end()
+        context.engine.time_wait.end()
         assert not context.engine.lender.windows.open
         assert context.mr_indices.free == context.capabilities.max_mr
         assert context.knitting.check() == {"free": context.knitting.total_blocks, "linked": 0}

@@ -104,9 +104,9 @@ class Pair:
     def device(self, side):
         return self.devices[side]
 
-    def link(self, way):
+    def link(self, direction):
         """Return the link ``"a_to_b"`` or ``"b_to_a"``."""
-        return self.links[way]
+        return self.links[direction]
 
     def _open(self, side):
         """Open the driver of a side, which brings its card up. Runs in the side's thread."""

@@ -1,7 +1,7 @@
 """Sides of the end-to-end benches, and their addresses."""
 
 SIDES = ("a", "b")
-WAYS = ("a_to_b", "b_to_a")
+DIRECTIONS = ("a_to_b", "b_to_a")
 PEER = {"a": "b", "b": "a"}
 MAC = {"a": 0x02_00_00_00_00_0A, "b": 0x02_00_00_00_00_0B}
 IP = {"a": 0x0A_00_00_01, "b": 0x0A_00_00_02}

@@ -57,7 +57,7 @@ def _card_side(card, ports, clocks, pins, streams):
     cycle. The registers are in this module and the module is not inlined, so that both sides share one piece of code,
     which is compiled once.
     """
-    inputs = {"rst": 1} | {name: width for name, (way, width) in pins.items() if way == "input"}
+    inputs = {"rst": 1} | {name: width for name, (direction, width) in pins.items() if direction == "input"}
     wires = {name: f"{name}__held" if name in inputs else name for name in ports}
     body = ["  /* verilator no_inline_module */", *(
         _held(name, width, clocks[-1 if name.startswith(AT_MAC) else 0]) for name, width in inputs.items())]
@@ -84,8 +84,8 @@ def _instance(module, name, wires):
     return f"  {module} {name} (\n" + ",\n".join(f"    .{port}({wire})" for port, wire in wires.items()) + "\n  );"
 
 
-def _declaration(name, way, width):
-    return f"  {way} [{width - 1}:0] {name}" if width > 1 else f"  {way} {name}"
+def _declaration(name, direction, width):
+    return f"  {direction} [{width - 1}:0] {name}" if width > 1 else f"  {direction} {name}"
 
 
 def _held(name, width, clock):

@@ -170,7 +170,7 @@ class FaultAgent:
         self._deliver(tlp)
 
 
-class Weather:
+class FaultWindow:
     """Fault window: assigns faults to a fraction ``share`` of a host's memory.
 
     Each fault is that of ``unit_bytes``, a power of two; no read crosses a multiple of it.

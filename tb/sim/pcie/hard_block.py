@@ -88,7 +88,7 @@ class _PacketSink(Sink):
     async def recv(self):
         return await self._packets.get()
 
-    def room(self, taking):
+    def space(self, taking):
         return self._packets.qsize() <= self.queue_occupancy_limit_frames
 
     def gap(self):

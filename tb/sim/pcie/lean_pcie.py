@@ -29,7 +29,7 @@ class LinkPort(port.SimPort):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.send_ack, self.send_fc = _AlsoSets(self.tx_queue_sync), _AlsoSets(self.tx_queue_sync)
-        self._under_way, self._sent = [], Event()
+        self._outstanding, self._sent = [], Event()
         cocotb.start_soon(self._carry())
 
     async def _transmit(self, pkt):
@@ -38,15 +38,15 @@ class LinkPort(port.SimPort):
     async def handle_tx(self, pkt):
         await Timer(max(int(pkt.get_wire_size() * self.symbol_period * self.time_scale), 1), "step")
         assert self.other is not None, "a port that is not connected"
-        self._under_way.append((get_sim_time("step") + max(self.link_delay_steps, 1), pkt))
+        self._outstanding.append((get_sim_time("step") + max(self.link_delay_steps, 1), pkt))
         self._sent.set()
 
     async def _carry(self):
         while True:
-            if not self._under_way:
+            if not self._outstanding:
                 self._sent.clear()
                 await self._sent.wait()
-            at, pkt = self._under_way.pop(0)
+            at, pkt = self._outstanding.pop(0)
             left = at - get_sim_time("step")
             if left > 0:
                 await Timer(left, "step")

@@ -7,7 +7,7 @@ from weft.hdl.contract import abi
 from weft.tb.sim.pcie.hard_block import cut_off
 
 ENTRY_DWORDS = 4
-PATIENCE_CYCLES, AFTER_EDGE_PS = 50_000, 500
+TIMEOUT_CYCLES, AFTER_EDGE_PS = 50_000, 500
 
 
 async def msix_table(host):
@@ -33,7 +33,7 @@ async def reset_function(host, table=None):
     requests = [request for request in block.active_request if request is not None]
     for request in requests:
         block.rc_queue.put_nowait(cut_off(block, request, ErrorCode.FLR))
-    for _ in range(PATIENCE_CYCLES):
+    for _ in range(TIMEOUT_CYCLES):
         await RisingEdge(block.user_clk)
         if int(block.cfg_flr_done.value) & 1:
             break
@@ -71,7 +71,7 @@ async def hot_reset(env, side, down_ns):
     clk = RisingEdge(env.clock(side))
     table = await msix_table(host)
     await pull_out(env, side)
-    for _ in range(PATIENCE_CYCLES):
+    for _ in range(TIMEOUT_CYCLES):
         await clk
         await Timer(AFTER_EDGE_PS, "ps")     # the card samples the reset at the next edge, together with current beats
         if not _inside_a_packet(end):

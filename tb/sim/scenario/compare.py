@@ -50,9 +50,9 @@ class Comparison:
         found = [problem for run in ran.values() for problem in run["problems"]]
         for side in self.gateware["counters"]:
             for name in ALIKE:
-                values = {who: run["counters"][side][name] for who, run in ran.items()}
+                values = {owner: run["counters"][side][name] for owner, run in ran.items()}
                 if len(set(values.values())) > 1:
-                    found.append(f"{name} of {side}: " + ", ".join(f"{n} on {who}" for who, n in values.items()))
+                    found.append(f"{name} of {side}: " + ", ".join(f"{n} on {owner}" for owner, n in values.items()))
         return found
 
     def as_dict(self):

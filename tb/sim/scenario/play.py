@@ -44,8 +44,8 @@ class Recorder:
         layout = abi.NODE if kind is ReportKind.NODE else abi.REPORT_LAYOUT[kind]
         fields = vars(layout.unpack(entry))
         out = ALWAYS_OUT | LEFT_OUT.get(kind, set())
-        said = [kind.name, *(int(value) for name, value in sorted(fields.items()) if name not in out)]
-        self.sequences.setdefault(f"{fields['qpn']} {SOURCES.get(kind, 'event')}", []).append(said)
+        event = [kind.name, *(int(value) for name, value in sorted(fields.items()) if name not in out)]
+        self.sequences.setdefault(f"{fields['qpn']} {SOURCES.get(kind, 'event')}", []).append(event)
 
 
 async def play(pair, scenario):
@@ -67,6 +67,6 @@ async def play(pair, scenario):
         "cycles": max(traffic.nanoseconds.values()) / CYCLE_NS,
         "stall_cycles": sum(counters[side]["match_stall_cycles"] for side in SIDES),
         "counters": {side: {name: counters[side][name] for name in KEPT} for side in SIDES},
-        "sequences": {f"{side} {name}": said for side in SIDES for name, said in recorders[side].sequences.items()},
+        "sequences": {f"{side} {name}": event for side in SIDES for name, event in recorders[side].sequences.items()},
         "problems": problems + complaints,
     }

@@ -162,5 +162,5 @@ class Losses:
         turn = self._again[qpn, psn] = self._again.get((qpn, psn), 0) + 1
         return self._draw(qpn, psn, turn) < scenario.again
 
-    def _draw(self, *what):
-        return random.Random(f"{self._scenario.seed} {self._side} {what}").random()
+    def _draw(self, *subject):
+        return random.Random(f"{self._scenario.seed} {self._side} {subject}").random()

@@ -74,7 +74,7 @@ class Sink(End):
         """Process a transferred beat."""
         raise NotImplementedError
 
-    def room(self, taking):
+    def space(self, taking):
         """Return whether another beat fits after this edge; ``taking``: a beat is transferred at this edge."""
         raise NotImplementedError
 
@@ -91,7 +91,7 @@ class Sink(End):
         if not valid:
             self.gap()
         taking = valid and self._ready
-        ready = self.room(taking) and not self._draw()
+        ready = self.space(taking) and not self._draw()
         if taking:
             self.take(bits)
         if ready != self._ready:

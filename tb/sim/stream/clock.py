@@ -19,8 +19,8 @@ def ports():
 def quiet_inputs(dut):
     """Set every input to zero."""
     gc.freeze()     # existing objects are permanent: scanning them for garbage took a tenth of a run
-    for name, (way, _) in ports().items():
-        if way == "input":
+    for name, (direction, _) in ports().items():
+        if direction == "input":
             getattr(dut, name).value = 0
 
 

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.synth import place, synth
 from weft.tb.sim.synth.path import CONSTANTS
 
@@ -47,7 +47,7 @@ def placed_rows(placed):
 def measure(progress):
     """Measure all figures for both presets: hours of CPU time without cached results, minutes after a changed block."""
     quiet = Console(quiet=True)
-    tell(progress, "synthesis", 0, 2)
+    report_progress(progress, "synthesis", 0, 2)
     found = synth.run(PRESETS, console=quiet)
-    tell(progress, "place and route", 1, 2)
+    report_progress(progress, "place and route", 1, 2)
     return rows(found) + placed_rows(synth.placed(PLACED, found[PLACED], console=quiet))

@@ -5,7 +5,7 @@
 - ``blocks``: every block separately, as :mod:`weft.tb.sim.synth.mapped` does for ``weft synth``;
 - ``folded``: blocks without registers and without sub-blocks are folded into the enclosing block;
 - ``flat``: one block;
-- ``--form marks.is_open+fate``: these blocks are folded into the enclosing blocks, the others stay.
+- ``--form marks.is_open+outcome``: these blocks are folded into the enclosing blocks, the others stay.
 
 Sizes and paths are counted as for ``weft synth``. nextpnr (``weft synth --place``) flattens a block before placement,
 so its frequency always is that of ``flat``. Results are cached by content in ``sim_build/flattened``.
@@ -54,13 +54,13 @@ def measure(form, top, modules):
     SynthesisFailed
     """
     apart, text = boundaries(form, top, modules), "\n".join(modules[name] for name in sorted(modules))
-    way = f"{mapped.command(text)} -flatten".replace("-top holder", f"-top \\{top}")
-    made = "\0".join((text, way, *sorted(apart), mapped.luts(), yosys.version()))
+    flow = f"{mapped.command(text)} -flatten".replace("-top holder", f"-top \\{top}")
+    made = "\0".join((text, flow, *sorted(apart), mapped.luts(), yosys.version()))
     where = KEPT / hashlib.sha256(made.encode()).hexdigest()[:16]
     result = where / "result.json"
     if not result.exists():
         keep = "".join(f"setattr -mod -set keep_hierarchy 1 \\{name}; " for name in sorted(apart - {top}))
-        found, seconds = mapped.synthesize(top, text, way, where, keep)
+        found, seconds = mapped.synthesize(top, text, flow, where, keep)
         result.write_text(json.dumps(_figures(found, seconds, top, modules, apart)))
     return json.loads(result.read_text())
 

@@ -21,9 +21,9 @@ def verilator_lint(path, top):
     """Lint the Verilog file ``path``; raise :class:`LintFailed` with the warnings that no waiver covers."""
     command, environment = simulators.Verilator.program(
         "--lint-only", *WARNINGS, "--top-module", top, Path(path).name)
-    status, said = process.output_of(command, cwd=Path(path).parent, environment={**os.environ, **environment})
-    if status or "%Warning" in said:
-        raise LintFailed(f"{path}: verilator -Wall reports\n{said[:4000]}")
+    status, output = process.output_of(command, cwd=Path(path).parent, environment={**os.environ, **environment})
+    if status or "%Warning" in output:
+        raise LintFailed(f"{path}: verilator -Wall reports\n{output[:4000]}")
 
 
 def built_clean(where):
@@ -32,18 +32,18 @@ def built_clean(where):
     A build checks the Verilog as the lint does and logs the warnings; linting a card again takes a quarter of a
     minute.
     """
-    said = [line for line in (where / LOG).read_text(errors="replace").splitlines() if line.startswith("%Warning")]
-    if said:
-        raise LintFailed(f"{where / LOG}: verilator -Wall reports\n" + "\n".join(said)[:4000])
+    output = [line for line in (where / LOG).read_text(errors="replace").splitlines() if line.startswith("%Warning")]
+    if output:
+        raise LintFailed(f"{where / LOG}: verilator -Wall reports\n" + "\n".join(output)[:4000])
 
 
 def yosys(path, script):
     """Run a Yosys script in the folder of the Verilog file ``path``; return its output or raise :class:`LintFailed`."""
     yosys_tool.version()
-    status, said = process.output_of(yosys_tool.yosys(script), cwd=Path(path).parent)
+    status, output = process.output_of(yosys_tool.yosys(script), cwd=Path(path).parent)
     if status:
-        raise LintFailed(f"{path}: yosys ended with status {status} and its output ends with\n{said[-4000:]}")
-    return said
+        raise LintFailed(f"{path}: yosys ended with status {status} and its output ends with\n{output[-4000:]}")
+    return output
 
 
 def yosys_check(path, top):

@@ -181,10 +181,10 @@ def _parts(missing, modules):
     Results of finished runs are kept if a later run fails.
     """
     parts = []
-    for way in dict.fromkeys(command(modules[name]) for name in missing):
+    for flow in dict.fromkeys(command(modules[name]) for name in missing):
         length = TOGETHER
         for name in missing:
-            if command(modules[name]) == way:
+            if command(modules[name]) == flow:
                 if length + len(modules[name]) > TOGETHER:
                     parts.append([])
                     length = 0
@@ -209,17 +209,17 @@ def _map(group, missing, modules, digests):
     return seconds
 
 
-def synthesize(name, text, way, where, keep=""):
+def synthesize(name, text, flow, where, keep=""):
     """Map the Verilog of design ``name`` in folder ``where``.
 
-    ``way`` is the command of :func:`command`; ``keep`` runs before it. Return the modules as in Yosys' ``write_json``,
+    ``flow`` is the command of :func:`command`; ``keep`` runs before it. Return the modules as in Yosys' ``write_json``,
     and the CPU seconds. Raise ``SynthesisFailed`` if Yosys fails.
     """
     where.mkdir(parents=True, exist_ok=True)
     (where / "design.v").write_text(text)
     (where / "luts.v").write_text(luts())
-    yosys.run(f"read_verilog design.v; {keep}{way} -run begin:map_luts; read_verilog -overwrite -lib -specify luts.v; "
-              f"scratchpad -set synth_xilinx.abc9.W 0; {way} -run map_luts:; write_json netlist.json",
+    yosys.run(f"read_verilog design.v; {keep}{flow} -run begin:map_luts; read_verilog -overwrite -lib -specify luts.v; "
+              f"scratchpad -set synth_xilinx.abc9.W 0; {flow} -run map_luts:; write_json netlist.json",
               where, name, "spent")
     found = json.loads((where / "netlist.json").read_text())["modules"]
     (where / "netlist.json").unlink()                       # tens of megabytes
@@ -237,7 +237,7 @@ def record(name, module, modules):
             if kind.startswith("$"):
                 raise yosys.SynthesisFailed(f"{name}: the library has nothing for {kind}")
             cells.append([kind, cell["connections"]])
-            outputs.setdefault(kind, [pin for pin, way in cell["port_directions"].items() if way == "output"])
+            outputs.setdefault(kind, [pin for pin, flow in cell["port_directions"].items() if flow == "output"])
     return {"cells": cells, "blocks": blocks, "outputs": outputs,
             "ports": {port: [each["direction"], each["bits"]] for port, each in module["ports"].items()},
             "names": {signal: each["bits"] for signal, each in module["netnames"].items() if not each["hide_name"]}}

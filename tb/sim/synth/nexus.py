@@ -57,14 +57,14 @@ def harness(module, verilog):
     outputs drive no net, so that routing and timing cover only the block.
     """
     lines, wired, count = [], [], 0
-    for way, high, name in _PORT.findall(verilog):
+    for direction, high, name in _PORT.findall(verilog):
         if name == "clk":
             wired.append("    .clk(clk)")
             continue
         width, bits = int(high or 0) + 1, f"port{count}"
         lines.append(f"  wire [{width - 1}:0] {bits};")
         for bit in range(width):
-            ends = f".D(1'b0), .Q({bits}[{bit}])" if way == "input" else f".D({bits}[{bit}])"
+            ends = f".D(1'b0), .Q({bits}[{bit}])" if direction == "input" else f".D({bits}[{bit}])"
             lines.append(f"  (* keep *) FD1P3IX {bits}_{bit} (.CK(clk), .SP(1'b1), .CD(1'b0), {ends});")
         wired.append(f"    .{name}({bits})")
         count += 1

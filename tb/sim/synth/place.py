@@ -29,8 +29,8 @@ CONDITIONS = (f"nextpnr on a {nexus.DEVICE}, ports registered, best of {len(TRIE
               "that are too large by their sub-blocks")
 
 
-def chosen(blocks, rooms):
-    """Return the blocks to place: the subsystems ``rooms``, or for one that is too large, its sub-blocks that are not.
+def chosen(blocks, subsystems):
+    """Return the blocks to place: ``subsystems``, or for one that is too large, its sub-blocks that are not.
 
     ``blocks`` is ``{block: {kind: cells}}`` of :func:`weft.tb.sim.synth.synth.blocks_of`.
     """
@@ -42,7 +42,7 @@ def chosen(blocks, rooms):
         below = [other for other in blocks if other.rpartition(".")[0] == block]
         return [part for other in below for part in parts(other)]
 
-    return [part for room in rooms for part in parts(room)]
+    return [part for subsystem in subsystems for part in parts(subsystem)]
 
 
 def place(modules, tops, finished=lambda top, placed: None):

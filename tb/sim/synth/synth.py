@@ -29,7 +29,7 @@ REPORT = BUILD_ROOT / "reports/synth.json"
 PATHS = 12              # of a subsystem, that are cached
 
 
-class NoSuchRoom(ValueError):
+class NoSuchSubsystem(ValueError):
     """The subsystem does not exist. The message lists the subsystems."""
 
 
@@ -79,26 +79,26 @@ def blocks_of(modules, top=CARD_MODULE):
     return blocks
 
 
-def rooms_of(text):
+def subsystems_of(text):
     """Return ``{subsystem: {module: Verilog}}`` of the sub-blocks of the card; ``""`` is the card itself."""
-    rooms = {}
+    subsystems = {}
     for module, verilog in mapped.modules_of(text).items():
         parts = module.split(".")
         if parts[0] == CARD_MODULE:
-            rooms.setdefault(parts[1] if len(parts) > 1 else "", {})[module] = verilog
-    return dict(sorted(rooms.items()))
+            subsystems.setdefault(parts[1] if len(parts) > 1 else "", {})[module] = verilog
+    return dict(sorted(subsystems.items()))
 
 
-def synthesise(rooms, finished=lambda *_: None, top=CARD_MODULE):
+def synthesise(subsystems, finished=lambda *_: None, top=CARD_MODULE):
     """Return the :class:`Found` of ``{subsystem: {module: Verilog}}``; the card is included only if ``""`` is."""
-    digests = mapped.map_modules({room or "card": modules for room, modules in rooms.items()}, finished)
-    cells, seconds = {}, dict.fromkeys(rooms, 0.0)
-    for room, modules in rooms.items():
+    digests = mapped.map_modules({subsystem or "card": modules for subsystem, modules in subsystems.items()}, finished)
+    cells, seconds = {}, dict.fromkeys(subsystems, 0.0)
+    for subsystem, modules in subsystems.items():
         for module in modules:
             cells[module], spent = mapped.counted(digests[module])
-            seconds[room] += spent
-    paths = {room: _paths(f"{top}.{room}".rstrip("."), digests) for room in rooms}
-    if "" in rooms:
+            seconds[subsystem] += spent
+    paths = {subsystem: _paths(f"{top}.{subsystem}".rstrip("."), digests) for subsystem in subsystems}
+    if "" in subsystems:
         seconds[""] = sum(seconds.values())
     return Found(blocks_of(cells, top), paths, seconds)
 
@@ -111,8 +111,8 @@ def placed(name, found, only=(), console=None):
     preset, ``only`` the subsystems to place; by default all.
     """
     console, modules = console or Console(), mapped.modules_of(verilog(name))
-    rooms = only or [block for block in found.blocks if block and "." not in block]
-    blocks = list(dict.fromkeys([place.REFERENCE, *place.chosen(found.blocks, rooms)]))
+    subsystems = only or [block for block in found.blocks if block and "." not in block]
+    blocks = list(dict.fromkeys([place.REFERENCE, *place.chosen(found.blocks, subsystems)]))
 
     def finished(top, each):
         console.print(f"{name}: {top.removeprefix(CARD_MODULE + '.')} placed, {each['mhz']:.1f} MHz, "
@@ -148,33 +148,34 @@ def run(names, depth=1, only=(), shown=1, console=None, **options):
 
     Raises
     ------
-    NoSuchRoom
+    NoSuchSubsystem
     """
     console, found = console or Console(), {}
     for name in names:
         with console.status(f"writing the card's Verilog, preset {name}") as status:
-            rooms = rooms_of(verilog(name, **options))
-            for room in only:
-                if room not in rooms or not room:
-                    raise NoSuchRoom(f"there is no subsystem {room!r}; choose one of {', '.join(filter(None, rooms))}")
-            rooms = {room: modules for room, modules in rooms.items() if room in only or not only}
-            left = {room or "card" for room in rooms}
+            subsystems = subsystems_of(verilog(name, **options))
+            for subsystem in only:
+                if subsystem not in subsystems or not subsystem:
+                    known = ', '.join(filter(None, subsystems))
+                    raise NoSuchSubsystem(f"there is no subsystem {subsystem!r}; choose one of {known}")
+            subsystems = {subsystem: subsystems[subsystem] for subsystem in subsystems if subsystem in only or not only}
+            left = {subsystem or "card" for subsystem in subsystems}
 
-            def finished(room, modules, seconds, name=name, left=left, status=status):
-                left.discard(room)
+            def finished(subsystem, modules, seconds, name=name, left=left, status=status):
+                left.discard(subsystem)
                 status.update(f"preset {name}, to do: {', '.join(sorted(left)) or 'paths'}")
                 if modules:
-                    console.print(f"{name}: {room}, {modules} blocks synthesised in {seconds:.0f} s of CPU",
+                    console.print(f"{name}: {subsystem}, {modules} blocks synthesised in {seconds:.0f} s of CPU",
                                   style="dim", highlight=False)
 
             status.update(f"preset {name}: synthesising")
-            found[name] = synthesise(rooms, finished)
+            found[name] = synthesise(subsystems, finished)
         _show(console, name, found[name], depth, shown)
     console.print(f"paths: {CONSTANTS}; nothing is placed", style="dim")
     if not only:
         reports = [{"preset": name, "blocks": each.blocks,
-                    "paths": {room: paths[0] for room, paths in each.paths.items() if paths},
-                    "seconds": {room: round(seconds, 1) for room, seconds in each.seconds.items()}}
+                    "paths": {subsystem: paths[0] for subsystem, paths in each.paths.items() if paths},
+                    "seconds": {subsystem: round(seconds, 1) for subsystem, seconds in each.seconds.items()}}
                    for name, each in found.items()]
         text = json.dumps({**reports[0], "yosys": yosys.version(), "others": reports[1:]}, indent=1)
         write_whole(REPORT, text + "\n")
@@ -207,9 +208,10 @@ def _show(console, name, found, depth, shown):
                       *((str(path["levels"]), f"{path['ns']:.2f}") if path else ("", "")),
                       f"{found.seconds[block]:.0f}" if block in found.seconds else "", style="" if block else "bold")
     console.print(table)
-    for room, paths in sorted(found.paths.items(), key=lambda item: -max((path["ns"] for path in item[1]), default=0)):
+    for subsystem, paths in sorted(found.paths.items(),
+                                   key=lambda item: -max((path["ns"] for path in item[1]), default=0)):
         for path in paths[:shown]:
-            console.print(f"  {room or 'card'} {path['ns']:.2f} ns, {path['levels']} levels: "
+            console.print(f"  {subsystem or 'card'} {path['ns']:.2f} ns, {path['levels']} levels: "
                           f"{path['start']} → {path['end']}", style="dim", soft_wrap=True, highlight=False)
             if shown > 1:
                 for net, ns in path["via"][1:-1]:

@@ -31,7 +31,7 @@ def first_loss(captures):
     retransmission. The list is empty if no packet was lost.
     """
     try:
-        sent, arrived = (read_pcap(captures / f"a_to_b.{what}.pcap") for what in ("sent", "arrived"))
+        sent, arrived = (read_pcap(captures / f"a_to_b.{subject}.pcap") for subject in ("sent", "arrived"))
     except OSError:
         return []
     left, moments = Counter(frame for _, frame in arrived), []

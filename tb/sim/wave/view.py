@@ -44,7 +44,7 @@ def write(run, captures=None):
     return waves, save
 
 
-def tell(run, written, view):
+def print_summary(run, written, view):
     """Print how to open the waves that :func:`write` has ``written`` for the run folder ``run``, or open them."""
     if written is None:
         print(f"weft: there are no waves in {run}", file=sys.stderr)

@@ -37,14 +37,14 @@ LAST_ACKNOWLEDGEMENT_LOST = 1_622_144_290      # of 300,001 bytes: the server mu
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.py")), ids=lambda file: file.name)
-def test_an_example_is_short_and_says_how_it_is_run(file):
+def test_example_is_short_and_states_its_command(file):
     text = file.read_text()
     assert text.count("\n") <= LINES_MAX
     assert f"python examples/{file.name}" in text.split('"""')[1]
 
 
 @pytest.mark.parametrize("fixed", [None, LAST_ACKNOWLEDGEMENT_LOST])
-def test_a_file_is_copied_whatever_its_size(tmp_path, fixed):
+def test_file_of_any_size_is_copied(tmp_path, fixed):
     seed = drawn_seed() if fixed is None else fixed
     print(f"seed {seed}")
     file = tmp_path / "file"
@@ -55,7 +55,7 @@ def test_a_file_is_copied_whatever_its_size(tmp_path, fixed):
                                      "the digests agree"]
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
+def test_missing_file_is_rejected(tmp_path):
     (tmp_path / "empty").touch()
     for file in (tmp_path, tmp_path / "missing", tmp_path / "empty"):
         done = subprocess.run([sys.executable, FOLDER / "file_copy.py", file], capture_output=True, text=True,
@@ -63,13 +63,13 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         assert done.returncode == 2 and "not a file with something in it" in done.stderr
 
 
-def test_the_store_has_what_was_put_last():
+def test_store_returns_the_last_value():
     assert run("key_value.py").splitlines() == [
         "warp: warp twice", "weft: WEFT", "loom: LOOM", "shuttle: shuttle twice", "nobody: None",
         "4 entries in the server's memory"]
 
 
-def test_the_store_holds_as_many_as_it_has_entries(monkeypatch):
+def test_store_holds_as_many_values_as_entries(monkeypatch):
     """All of them fit, over a bad link; one more is rejected."""
     seed = drawn_seed()
     print(f"seed {seed}")

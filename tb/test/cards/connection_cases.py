@@ -6,7 +6,7 @@ from dataclasses import replace
 import cocotb
 from cocotb.task import bridge
 
-from weft.driver.connection.connection import Patience
+from weft.driver.connection.connection import ResponseTimeout
 from weft.driver.engine import neighbours
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device import add_device, remove_device
@@ -20,7 +20,7 @@ from weft.tb.test.examples import load
 
 ROUGH = LinkConfig(delay_ns=1_000, loss=0.1, duplicate=0.1, reorder=0.1)
 CONFIG = ContextConfig(probe_timeout_ns=25_000, reorder_distance=16, retransmit_slack=16,
-                       cm_patience=Patience(response_timeout=4))     # 66 µs
+                       cm_timeout=ResponseTimeout(response_timeout=4))     # 66 µs
 ROUNDS, BYTES = 3, 500
 ADDRESS = {"a": "10.0.0.1", "b": "10.0.0.2"}
 neighbours.ASK_NS = 50_000      # a lost ARP request is repeated early, to keep the simulation short

@@ -344,14 +344,14 @@ async def odd_sizes(dut):
 
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
-async def nothing_at_all(dut):
+async def empty_file(dut):
     """A single write of no bytes."""
     crossing = await Crossing(dut, Case({"a": [0], "b": []})).run()
     assert crossing.counters["b"]["rx_packets"] == 1 and not crossing.counters["b"]["rx_bytes"]
 
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
-async def rough_both_ways(dut):
+async def rough_in_both_directions(dut):
     """Loss, duplicates, reordering and corruption in both directions, with small tables and a large one."""
     messages = [6000, 12_345, 20_000]
     case = Case({"a": messages, "b": messages}, qps=4, there=ROUGH, back=ROUGH, rough=True)

@@ -255,11 +255,11 @@ async def commands(dut):
         try:
             MR(end.pd, abi.PAGE_4K, AccessFlag.LOCAL_WRITE)
         except DeviceFatal as error:
-            said = str(error)
+            found = str(error)
         else:
-            said = None
+            found = None
         event = context.get_async_event(0)
-        assert event.event_type is EventType.DEVICE_FATAL and event.reason in said
+        assert event.event_type is EventType.DEVICE_FATAL and event.reason in found
         assert "could not read a command" in event.reason
         assert all(qp.qp_state is QPState.ERR for qp in end.qps)
 

@@ -11,12 +11,12 @@ from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.operation_pair import OperationPair
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
-from weft.tb.test.driver.operation.error_table import TABLE, check, failed_card, no_room_to_read, no_room_to_receive
+from weft.tb.test.driver.operation.error_table import TABLE, check, failed_card, no_space_to_read, no_space_to_receive
 
 DELAY_NS = 500
 FAST = {"timeout": 2, "retry_cnt": 1, "rnr_retry": 1, "min_rnr_timer": 1}
 # A failing card has separate benches; filling its tables takes long.
-LEFT_OUT = (failed_card, no_room_to_read, no_room_to_receive)
+LEFT_OUT = (failed_card, no_space_to_read, no_space_to_receive)
 CASES = [case for case in TABLE if case[2] not in LEFT_OUT]
 CAP = {"max_send_wr": 4, "max_recv_wr": 4}
 

@@ -19,7 +19,7 @@ from weft.tb.test.cards.hostile_pair import HostilePair
 from weft.tb.test.cards.hostile_verbs_cases import WRITE
 
 FILE_BYTES = 50_000
-PATIENCE_NS = 4_000_000
+TIMEOUT_NS = 4_000_000
 REPORT_LOG2, NIC_LOG2 = 5, 4    # more reports than the messages of the file, and than all other reports in that time
 FLOOD = 220               # more than the reports, headers and frames that fit into the card
 FUZZ_ROUNDS, FUZZ_FRAMES = 8, 60
@@ -58,8 +58,8 @@ class Flood:
         pair.inject("b", [data_frame(self.target(), rkey=self.mr.rkey ^ 1)] * FLOOD)
         coalesced = self.context.statistics()["reports_coalesced"] - before    # commands still work
         assert pair.new_drops("b") == {"bad_key": FLOOD}
-        told = len(pair.take_errors("b"))
-        assert told + coalesced == FLOOD and (told == 1 if quiet else told <= 1), (told, coalesced)
+        reports = len(pair.take_errors("b"))
+        assert reports + coalesced == FLOOD and (reports == 1 if quiet else reports <= 1), (reports, coalesced)
 
     def mutated(self):
         """Return a frame with one to three errors, mostly with a valid ICRC."""
@@ -115,7 +115,7 @@ class Flood:
 def side_b(pair, flood, sent):
     flood.refused(quiet=False)
     flood.fuzz()
-    receive_file(flood.endpoint, timeout_ns=PATIENCE_NS)
+    receive_file(flood.endpoint, timeout_ns=TIMEOUT_NS)
     pair.until("b", lambda: sent)
     flood.refused(quiet=True)
     assert flood.mr.read(flood.mr.length, 0) == bytes(flood.mr.length), "a refused frame changed the MR"
@@ -124,7 +124,7 @@ def side_b(pair, flood, sent):
 
 def side_a(endpoint, offer, sent):
     try:
-        send_file(endpoint, offer, message_bytes=4096, timeout_ns=PATIENCE_NS)
+        send_file(endpoint, offer, message_bytes=4096, timeout_ns=TIMEOUT_NS)
     finally:
         sent.append(True)
 

@@ -24,7 +24,7 @@ class Case:
     ----------
     drop : Reason or None
         The counter that rises by one; no other does.
-    told : bool
+    reported : bool
         The driver gets an ERROR report with this reason.
     raw : bool
         The frame is delivered as a raw frame.
@@ -35,7 +35,7 @@ class Case:
     name: str
     frame: bytes
     drop: Reason | None = None
-    told: bool = False
+    reported: bool = False
     raw: bool = False
     bad: bool = False
 
@@ -110,7 +110,7 @@ def spoiled(target):
     yield Case("UDP shorter", _resize(good, udp=-4), Reason.LENGTH_MISMATCH)
     yield Case("UDP longer", _resize(good, udp=4), Reason.LENGTH_MISMATCH)
     yield Case("IP and UDP shorter", _resize(good, ip=-4, udp=-4), Reason.LENGTH_MISMATCH)
-    yield Case("bytes behind the frame", good + bytes(4), Reason.LENGTH_MISMATCH)
+    yield Case("bytes after the frame", good + bytes(4), Reason.LENGTH_MISMATCH)
     checksum = wire.IPV4.unpack(good[IP_AT:]).checksum
     for name, changes in (("wrong by one", {"checksum": checksum ^ 1}), ("zero", {"checksum": 0}),
                           ("wrong by its top bit", {"checksum": checksum ^ 1 << 15}),
@@ -140,7 +140,7 @@ def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
     is a QP that forbids writes.
     """
     def case(name, reason, **changes):
-        return Case(name, data_frame(target, **changes), reason, told=True)
+        return Case(name, data_frame(target, **changes), reason, reported=True)
 
     length = target.length
     yield case("key of no MR", Reason.BAD_KEY, rkey=30 << 8 | 0x55)
@@ -154,7 +154,7 @@ def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
     yield case("old key", Reason.BAD_KEY, rkey=gone[0], va=gone[1])
     yield case("retransmission with a wrong tag", Reason.BAD_KEY, opcode=Opcode.RETX_WRITE, rkey=target.rkey ^ 0x80)
     for offset, why in ((-1, "one byte before"), (-64, "just before"), (length - 63, "one byte over the end"),
-                        (length, "behind the end"), (length + 4096, "a page behind"), (1 << 48, "2^48 further"),
+                        (length, "after the end"), (length + 4096, "a page after"), (1 << 48, "2^48 further"),
                         (-(1 << 48), "2^48 before"), (1 << 63, "2^63 further")):
         yield case(why, Reason.OUT_OF_RANGE, offset=offset)
     yield case("over the end of 2^64", Reason.OUT_OF_RANGE, va=WRAP - 32)
@@ -170,7 +170,7 @@ def forbidden(target, *, other_pd, read_only, gone, closed_qpn):
     yield case("9000 bytes", Reason.LENGTH_MISMATCH, payload=bytes(9000))
     frame = data_frame(target)
     yield Case("padding that is not there", seal(edit(frame, wire.BTH, wire.BTH_OFFSET, pad_count=3)),
-               Reason.LENGTH_MISMATCH, told=True)
+               Reason.LENGTH_MISMATCH, reported=True)
 
 
 def stale(target):
@@ -182,9 +182,10 @@ def stale(target):
     yield Case("PSN of half a circle ago", data_frame(target, psn=target.psn - (1 << 22)), Reason.STALE_PSN)
     yield retransmission("stale PSN, retransmitted", Reason.STALE_PSN)
     index, generation = split_qpn(target.qpn, QPN_WIDTH)
-    for name, life in (("before", generation - 1), ("after", generation + 1), ("256 lives later", generation + 256),
-                       ("of another time", generation ^ 1 << wire.QPN_BITS - 1 - QPN_WIDTH)):
-        other = {"dest_qp": make_qpn(index, life, QPN_WIDTH)}
+    for name, incarnation in (("before", generation - 1), ("after", generation + 1),
+                              ("256 incarnations later", generation + 256),
+                              ("of another time", generation ^ 1 << wire.QPN_BITS - 1 - QPN_WIDTH)):
+        other = {"dest_qp": make_qpn(index, incarnation, QPN_WIDTH)}
         for opcode in sorted(wire.DATA_OPCODES):
             yield Case(f"{opcode.name} for the life {name}", data_frame(target, opcode=opcode, **other),
                        Reason.STALE_GENERATION)
@@ -196,7 +197,7 @@ def stale(target):
                    Reason.STALE_GENERATION)
 
 
-def of_strangers(target, address):
+def of_unknown_peers(target, address):
     """Yield frames that would be valid from the peer: ``target`` is a QP at its next PSN, or anywhere ahead."""
     jump = {"psn": (target.psn + (1 << 20)) % (1 << 24), "payload": b"", "rkey": 0}
     for name, changes in (
@@ -206,9 +207,10 @@ def of_strangers(target, address):
         ("a jumping retransmission", jump | {"opcode": Opcode.RETX_WRITE}),
         ("wrong key", {"rkey": 1}), ("wrong length", {"dma_length": 65}),
     ):
-        yield Case(f"{name}, of a stranger", data_frame(target, src_ip=address, **changes), Reason.WRONG_PEER)
+        yield Case(f"{name}, of an unknown peer", data_frame(target, src_ip=address, **changes), Reason.WRONG_PEER)
     for opcode in CONTROL:
-        yield Case(f"{opcode.name} of a stranger", control_frame(target, opcode, src_ip=address), Reason.WRONG_PEER)
+        yield Case(f"{opcode.name} of an unknown peer", control_frame(target, opcode, src_ip=address),
+                   Reason.WRONG_PEER)
 
 
 def far(target, most):

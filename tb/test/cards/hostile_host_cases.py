@@ -17,7 +17,7 @@ from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.test.cards.hostile_pair import HostilePair
 
 FILE_BYTES = 30_000
-PATIENCE_NS = 2_000_000
+TIMEOUT_NS = 2_000_000
 RING_LOG2 = 4
 WAIT_NS = 6_000           # until a descriptor is fetched, rejected and reported
 NOWHERE = 0x7000_0000     # without memory
@@ -108,13 +108,13 @@ def bad_descriptors(card):
             assert drops == {reason.name.lower(): 1}, f"{ring.name}, {name}: {drops}"
             assert after.reports["TX_ERROR"] == before.reports["TX_ERROR"] + 1, f"{ring.name}, {name}"
             assert after.frames - before.frames <= sent, f"{ring.name}, {name}: frames were sent"
-            assert card.context.rings[ring].room == 1 << RING_LOG2, f"{ring.name}, {name}: not retired"
+            assert card.context.rings[ring].space == 1 << RING_LOG2, f"{ring.name}, {name}: not retired"
             tried += 1
         before = card.state()
         card.push(ring, card.work(), spoil_phase=True)
         card.settle()
         assert pair.new_drops("a") == {"bad_descriptor": 1} and card.frames == before.frames, ring.name
-        assert card.context.rings[ring].room == 1 << RING_LOG2
+        assert card.context.rings[ring].space == 1 << RING_LOG2
     reports.find_qp = find_qp
     assert tried > 2 * (1 << RING_LOG2), "the rings wrapped"
 
@@ -172,7 +172,7 @@ def bad_commands(card):
     answers = []
     for opcode, fields, _ in cases:
         context.commands.submit(opcode, answers.append, **fields)
-    context.run_until(lambda: len(answers) == len(cases), PATIENCE_NS)
+    context.run_until(lambda: len(answers) == len(cases), TIMEOUT_NS)
     for (opcode, fields, status), answer in zip(cases, answers, strict=True):
         assert answer.status is status, f"{opcode} {fields}: {answer.status}"
     card.push(Ring.COMMAND, abi.COMMAND.pack(opcode=CommandOpcode.STATISTICS, address=NOWHERE), spoil_phase=True)
@@ -272,7 +272,7 @@ def side_a(card, peer, rng, done):
         for attack in (bad_descriptors, bad_doorbells, bad_commands, bad_raw_frames, unreadable_payload, broken_lists):
             attack(card)
             card.pair.guards["a"].check()
-        send_file(card.endpoint, peer.offer, timeout_ns=PATIENCE_NS)
+        send_file(card.endpoint, peer.offer, timeout_ns=TIMEOUT_NS)
         return data
     finally:
         done.append(True)
@@ -306,7 +306,7 @@ async def bad_host(dut):
     task = cocotb.start_soon(bridge(side_a)(card, peer, rng, done))
 
     def side_b():
-        receive_file(peer, timeout_ns=10 * PATIENCE_NS)
+        receive_file(peer, timeout_ns=10 * TIMEOUT_NS)
         pair.until("b", lambda: done)
     await bridge(side_b)()
     assert peer.mr.read(FILE_BYTES, 0) == await task

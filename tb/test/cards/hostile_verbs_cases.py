@@ -18,7 +18,7 @@ from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.test.cards.hostile_pair import HostilePair
 
 FILE_BYTES = 60_000
-PATIENCE_NS = 2_000_000
+TIMEOUT_NS = 2_000_000
 FAR_NS = 5_000             # the local card rejects long before the peer does
 GOOD, BAD, BEHIND, BEHIND_IMM, LATE = range(5)     # wr_id of each QP's requests
 BAD_BYTES = 5000                                   # several packets
@@ -118,13 +118,13 @@ def misbehave(a, b):
     found = {name: [] for name in names.values()}
     expected = 4 * len(names) - 1
     while expected:
-        for wc in a.cq.wait(64, PATIENCE_NS):
+        for wc in a.cq.wait(64, TIMEOUT_NS):
             found[names[wc.qp_num]].append((wc.wr_id, wc.status))
             expected -= 1
     for qp in a.qps.values():
         assert qp.qp_state is QPState.ERR
         qp.post_send(request(a, LATE, local, remote, 10))
-    a.context.run_until(lambda: len(a.cq) == len(names), PATIENCE_NS)
+    a.context.run_until(lambda: len(a.cq) == len(names), TIMEOUT_NS)
     for wc in a.cq.take(64)[1]:
         found[names[wc.qp_num]].append((wc.wr_id, wc.status))
     return found
@@ -145,7 +145,7 @@ def side_a(pair, a, b, shared):
     a.endpoint.mr.write(shared["file"])
     try:
         check(misbehave(a, b))
-        send_file(a.endpoint, b.endpoint.offer, message_bytes=8192, timeout_ns=PATIENCE_NS)
+        send_file(a.endpoint, b.endpoint.offer, message_bytes=8192, timeout_ns=TIMEOUT_NS)
         # The number of a QP that failed can be used again.
         qp = a.qps.pop("wrong tag")
         qp.close()
@@ -155,14 +155,14 @@ def side_a(pair, a, b, shared):
         pair.until("a", lambda: "ready" in shared)
         shared["again"].post_send(request(a, GOOD, (a.mr.buf, a.mr.lkey), (b.mr.buf, b.mr.rkey), len(a.data),
                                           WROpcode.RDMA_WRITE_WITH_IMM))
-        (wc,) = a.cq.wait(1, PATIENCE_NS)
+        (wc,) = a.cq.wait(1, TIMEOUT_NS)
         assert (wc.wr_id, wc.status) == (GOOD, WCStatus.SUCCESS)
     finally:
         shared["done"] = True
 
 
 def side_b(pair, a, b, shared):
-    receive_file(b.endpoint, timeout_ns=PATIENCE_NS)
+    receive_file(b.endpoint, timeout_ns=TIMEOUT_NS)
     pair.until("b", lambda: "again" in shared or "done" in shared)
     for name, qp in b.qps.items():
         refused = name in REMOTE

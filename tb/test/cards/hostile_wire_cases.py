@@ -26,9 +26,9 @@ PIECE = 2500
 QPS = 2
 NIC_LOG2 = 3
 REORDER = 16
-PATIENCE_NS = 2_000_000
+TIMEOUT_NS = 2_000_000
 HOST_QPN = 0xAB_CDEF
-STRANGER = 0x0A_00_00_99
+UNKNOWN_PEER = 0x0A_00_00_99
 
 
 class Sender:
@@ -47,11 +47,11 @@ class Sender:
                         opcode=WROpcode.RDMA_WRITE, send_flags=SendFlags.SIGNALED)
             wr.set_wr_rdma(offer.rkey, offer.va + at)
             endpoint.qps[self.pieces % QPS].post_send(wr)
-            (wc,) = endpoint.cq.wait(1, PATIENCE_NS)
+            (wc,) = endpoint.cq.wait(1, TIMEOUT_NS)
             assert wc.status is WCStatus.SUCCESS, wc
             self.pieces += 1
             at = (at + length) % FILE_BYTES
-        send_file(endpoint, offer, timeout_ns=PATIENCE_NS)
+        send_file(endpoint, offer, timeout_ns=TIMEOUT_NS)
         self.done = True
 
 
@@ -108,8 +108,8 @@ class Attack:
         wanted = {case.drop.name.lower(): 1} if case.drop else {}
         assert drops == wanted, f"{case.name}: counted {drops}, not {wanted}"
         assert raw == ([case.frame] if case.raw else []), f"{case.name}: {len(raw)} raw frames delivered"
-        assert len(errors) == case.told, f"{case.name}: {len(errors)} error reports"
-        if case.told:
+        assert len(errors) == case.reported, f"{case.name}: {len(errors)} error reports"
+        if case.reported:
             self._check_report(case, errors[0])
             pair.contexts["b"].device.read32(abi.REGISTER["status"].offset)   # orders the acceptance by the card
         self.pair.guards["b"].check()
@@ -119,13 +119,13 @@ class Attack:
     def _check_report(case, report):
         bth = wire.BTH.unpack(case.frame[wire.BTH_OFFSET:])
         reth = wire.RETH.unpack(case.frame[wire.RETH_OFFSET:])
-        said = (report.kind, report.reason, report.opcode, report.qpn, report.psn & 0xFF_FFFF, report.va, report.key,
-                report.length, report.src_ip)
+        found = (report.kind, report.reason, report.opcode, report.qpn, report.psn & 0xFF_FFFF, report.va, report.key,
+                 report.length, report.src_ip)
         source = wire.IPV4.unpack(case.frame[wire.ETH.size_bytes:]).src
         index, _ = split_qpn(bth.dest_qp, frames.QPN_WIDTH)
         meant = (abi.ReportKind.ERROR, case.drop, bth.opcode, index, bth.psn, reth.va, reth.rkey, reth.dma_length,
                  source)
-        assert said == meant, f"{case.name}: reported {said}, not {meant}"
+        assert found == meant, f"{case.name}: reported {found}, not {meant}"
 
 
 def attack(pair, sender, receiver, rng):
@@ -156,7 +156,7 @@ def attack(pair, sender, receiver, rng):
             Reason.DUPLICATE, Reason.FRAME_TOO_LONG, Reason.WRONG_PEER, Reason.FAR_PSN}
     finally:
         sender.stop = True
-    receive_file(endpoint, timeout_ns=PATIENCE_NS)
+    receive_file(endpoint, timeout_ns=TIMEOUT_NS)
     pair.until("b", lambda: sender.done)
     assert endpoint.mr.read(FILE_BYTES, 0) == sender.data
     assert pair.new_drops("b") == {}
@@ -178,14 +178,14 @@ def window(pair, hit, receiver):
         frames.Case("twice", at(2, payload=b"gap", offset=5000), Reason.DUPLICATE),
         frames.Case("into the gap", at(1, payload=b"", rkey=0)),   # without payload no key is checked
         frames.Case("retransmission of the next", at(3, opcode=Opcode.RETX_WRITE), Reason.STALE_PSN),
-        frames.Case("retransmission behind the list", at(1, opcode=Opcode.RETX_WRITE, rsn=0xFF_FFFF), Reason.STALE_RSN),
+        frames.Case("retransmission after the list", at(1, opcode=Opcode.RETX_WRITE, rsn=0xFF_FFFF), Reason.STALE_RSN),
         frames.Case("retransmission that nobody asked for", at(1, opcode=Opcode.RETX_WRITE), Reason.STALE_RSN),
         frames.Case("the next", at(3, payload=b"end", ack_req=1)),
     ])
     pair.contexts["b"].progress()
     hit.run([frames.Case("acknowledged", at(3, payload=b"end", ack_req=1), Reason.STALE_PSN)])
     assert receiver.mr.read(3, 5000) == b"gap"
-    hit.run(frames.of_strangers(receiver.target(victim, (psn + 4) % (1 << 24)), STRANGER))
+    hit.run(frames.of_unknown_peers(receiver.target(victim, (psn + 4) % (1 << 24)), UNKNOWN_PEER))
     hit.run(frames.far(receiver.target(victim, (psn + 4) % (1 << 24)), 1 << victim.attr.outstanding_log2))
     hit.run([frames.Case("the peer's, after all that", at(4, payload=b"", ack_req=1))])
     pair.contexts["b"].progress()

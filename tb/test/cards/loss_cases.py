@@ -26,14 +26,14 @@ SILENCE_NS = 10_000     # no burst lasts longer
 
 
 @dataclass(frozen=True)
-class Again:
+class RepeatedLoss:
     """Every ``every``-th packet is lost ``times`` times: the original and its first retransmissions."""
 
     every: int
     times: int
 
 
-class LossyWay:
+class LossyPath:
     """Plants a loss model on the path from A to B, for data and retransmissions only.
 
     A burst is counted in packets, but disturbances of a wire have a duration. When a single retransmission is left, one
@@ -57,7 +57,7 @@ class LossyWay:
 
     def _start(self):
         model = self.model
-        if isinstance(model, Again):
+        if isinstance(model, RepeatedLoss):
             return lambda _now, packet: packet[1] % model.every == 0 and self.lost[packet] < model.times
         attempt = 0
         while isinstance(model, GilbertElliott) and not any(map(model.start(self._rng(attempt)), range(SOON))):
@@ -97,18 +97,18 @@ class LossyWay:
 
 async def cross(dut, model, *, length=60_000, qps=2, **driver):
     """Run a transfer with these losses; Crossing compares bytes, and retransmissions with losses."""
-    way = LossyWay(model)
+    path = LossyPath(model)
     case = Case({"a": [length // qps // 4] * 4, "b": []}, qps=qps, pmtu=PMTU, driver=driver)
-    crossing = await Crossing(dut, case, way).run()
+    crossing = await Crossing(dut, case, path).run()
     board = crossing.pair.scoreboards["b"]
     board.require("loss")
-    assert crossing.dropped["pattern"] == way.lost.total() > 0
+    assert crossing.dropped["pattern"] == path.lost.total() > 0
     assert not crossing.sums["a"]["probes_midway"], "a timer ran out in the middle"
     found = board.seen["found by probe"]
-    assert found <= way.tail.packets, f"{found} packets waited for a probe, {way.tail.packets} were at a tail"
-    dut._log.info("%d losses of %d packets, %d at a tail, %d found by a probe", way.lost.total(),
-                  sum(count > 0 for count in way.lost.values()), way.tail.packets, found)
-    return way, board
+    assert found <= path.tail.packets, f"{found} packets waited for a probe, {path.tail.packets} were at a tail"
+    dut._log.info("%d losses of %d packets, %d at a tail, %d found by a probe", path.lost.total(),
+                  sum(count > 0 for count in path.lost.values()), path.tail.packets, found)
+    return path, board
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
@@ -137,8 +137,8 @@ async def bursts_of_64(dut):
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def burst_of_512(dut):
     """A single burst of that length, then no loss, so that the run stays short."""
-    way, _ = await cross(dut, Burst(40, 512), length=180_000, qps=1)
-    assert way.lost.total() == 512
+    path, _ = await cross(dut, Burst(40, 512), length=180_000, qps=1)
+    assert path.lost.total() == 512
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
@@ -148,11 +148,11 @@ async def outages(dut):
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
-async def lost_again_and_again(dut):
+async def lost_repeatedly(dut):
     """Every ninth packet is lost three times."""
-    way, board = await cross(dut, Again(9, 3))
+    path, board = await cross(dut, RepeatedLoss(9, 3))
     board.require("second loss", "third loss")
-    assert set(way.lost.values()) - {0} == {3}
+    assert set(path.lost.values()) - {0} == {3}
 
 
 # ------------------------------------------------------------------------------------------------- pools
@@ -163,8 +163,8 @@ async def cross_with_blocks(dut, blocks, **driver):
 
     Each hole has a separate node as far as there are blocks.
     """
-    way = LinkConfig(delay_ns=12_000)
-    case = Case({"a": [54_000] * 3, "b": []}, pmtu=PMTU, there=way, back=way,
+    path = LinkConfig(delay_ns=12_000)
+    case = Case({"a": [54_000] * 3, "b": []}, pmtu=PMTU, there=path, back=path,
                 driver={"extent_bytes": blocks * abi.BLOCK_BYTES, "max_extents": 1, "node_age_ns": 0,
                         "probe_timeout_ns": 60_000, "prefetch_depth": 16, "prefetch_watermark": 16, **driver})
     rng, chance = random.Random(bench_seed()), {FrameKind.DATA: 0.25, FrameKind.RETX: 0.03}

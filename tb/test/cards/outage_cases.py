@@ -76,7 +76,7 @@ async def bus_master_cleared(dut):
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
-async def bus_master_cleared_for_a_moment(dut):
+async def bus_master_cleared_briefly(dut):
     """Bus mastering is enabled again before the driver can detect it: lost writes stay lost, so the card stops."""
     async def for_a_moment(env, side):
         await outage.clear_bus_master(env, side)
@@ -111,7 +111,7 @@ class RemovalRun(OutageRun):
     async def run(self):
         pair, victim, peer = self.pair, self.victim, self.peer
         await self.start()
-        await gather(*(bridge(self._first_life)(side) for side in "ab"))
+        await gather(*(bridge(self._first_incarnation)(side) for side in "ab"))
         assert self.reason == GONE
         assert [wc.status for wc in self.completions[peer]].count(WCStatus.RETRY_EXC_ERR) == len(self.end.qps)
         writes = []

@@ -28,7 +28,7 @@ LENGTH, MESSAGE, QPS, WINDOW = 384 << 10, 8 << 10, 2, 8
 HELD = 0.4                  # part of the cycles in which B's host takes no request: 80 % would suffice for line rate
 STANDS, GOES = 1_000, 2_000     # cycles in which a host takes nothing, and then everything
 PRIORITY, SILENCE_NS, SERVICE_NS = 3, 1_000_000, 1_000
-LIAR_MAC = 0x02_00_00_00_00_0C
+FORGER_MAC = 0x02_00_00_00_00_0C
 STORM_NS = 500              # between pauses of a malicious peer
 
 
@@ -53,7 +53,7 @@ def mac_control(frame):
 
 def pause(quanta, **others):
     """Return a frame of a peer that requests a pause of the cards' priority."""
-    return pause_frame({PRIORITY: quanta}, src=LIAR_MAC, **others)
+    return pause_frame({PRIORITY: quanta}, src=FORGER_MAC, **others)
 
 
 class PausedPair:
@@ -68,7 +68,7 @@ class PausedPair:
         Returns a pattern of the cycles in which the host of a receiver takes nothing.
     senders : tuple of side
     pmtu : MTU
-    deaf : bool
+    ignores_pauses : bool
         Pause frames are lost.
 
     Attributes
@@ -81,13 +81,13 @@ class PausedPair:
         Frames that reached the hosts' software.
     """
 
-    def __init__(self, dut, priority, held=None, senders=("a",), pmtu=MTU.MTU_1024, deaf=False):
+    def __init__(self, dut, priority, held=None, senders=("a",), pmtu=MTU.MTU_1024, ignores_pauses=False):
         config = ContextConfig(ring_log2=8, probe_timeout_ns=25_000, pfc_priority=priority)
         two_clocks = TwoCards(dut).two_clocks
         cable = LinkConfig(delay_ns=(CABLE_TWO_CLOCKS_NS if two_clocks else CABLE_NS) - whole_ns(pmtu))
         self.pair = RtlPair(dut, EnvConfig(a_to_b=cable, b_to_a=cable), config, seed=bench_seed(), judged=False)
         self.held, self.counters, self.pauses, self.raw = held, {}, {side: [] for side in SIDES}, []
-        self.senders, self.pmtu, self.deaf, self.ends, self.done = senders, pmtu, deaf, {}, set()
+        self.senders, self.pmtu, self.ignores_pauses, self.ends, self.done = senders, pmtu, ignores_pauses, {}, set()
         self.rng = random.Random(bench_seed())
 
     async def run(self, meanwhile=None):
@@ -117,7 +117,7 @@ class PausedPair:
 
     def _pause_sent(self, side, frame):
         self.pauses[side].append(frame)
-        return self.deaf
+        return self.ignores_pauses
 
     def _hold(self, pattern):
         """Let the receivers' hosts take nothing in the cycles of a pattern, or always take everything if it is None."""
@@ -156,7 +156,7 @@ class PausedPair:
 
 
 @cocotb.test()
-async def drops_without(dut):
+async def frames_are_dropped_without_pauses(dut):
     """Without flow control packets are dropped."""
     run = PausedPair(dut, None, lambda: evenly(HELD))
     await run.run()
@@ -177,7 +177,7 @@ async def nothing_is_dropped(dut):
 
 
 @cocotb.test()
-async def nothing_is_dropped_both_ways(dut):
+async def nothing_is_dropped_in_both_directions(dut):
     """With the longest frames and cable, frames that arrive after a host stops find space.
 
     That holds although a paused card has to request pauses, too.
@@ -196,9 +196,9 @@ async def nothing_is_dropped_both_ways(dut):
 
 
 @cocotb.test()
-async def a_deaf_peer_does_no_harm(dut):
+async def peer_that_ignores_pauses_does_no_harm(dut):
     """Pause frames are lost: packets are dropped as without flow control, in runs, and retransmitted."""
-    run = PausedPair(dut, PRIORITY, lambda: evenly(HELD), deaf=True)
+    run = PausedPair(dut, PRIORITY, lambda: evenly(HELD), ignores_pauses=True)
     await run.run()
     a, b = run.counters["a"], run.counters["b"]
     assert b["tx_pauses"] and not a["rx_pauses"] and not a["pause_cycles"]
@@ -208,7 +208,7 @@ async def a_deaf_peer_does_no_harm(dut):
 
 
 @cocotb.test()
-async def a_liar_does_not_hold_the_card(dut):
+async def forged_pauses_do_not_stop_the_card(dut):
     """A peer requests the longest pause again and again: the transfer ends nevertheless."""
     async def lie(pair):
         while True:
@@ -221,7 +221,7 @@ async def a_liar_does_not_hold_the_card(dut):
 
 
 @cocotb.test()
-async def what_is_no_pause_does_nothing(dut):
+async def invalid_pauses_are_ignored(dut):
     """Malformed pause frames, and those for other receivers, have no effect."""
     sent = []
 

@@ -25,7 +25,7 @@ PMTU = MTU.MTU_256
 LOSSY = LinkConfig(delay_ns=3_000, loss=0.1)
 SILENCE_NS, SERVICE_NS = 1_000_000, 1_000
 QUICK = {"path_mtu": PMTU, "timeout": 3, "retry_cnt": 2}    # 33 µs, to fail soon
-OLD_LIFE = {abi.Reason.UNKNOWN_QP, abi.Reason.STALE_GENERATION}
+OLD_INCARNATION = {abi.Reason.UNKNOWN_QP, abi.Reason.STALE_GENERATION}
 
 
 class ResetRun:
@@ -92,9 +92,9 @@ class ResetRun:
     async def run(self):
         pair = self.pair
         await self.start()
-        await gather(*(bridge(self._first_life)(side) for side in "ab"))
+        await gather(*(bridge(self._first_incarnation)(side) for side in "ab"))
         await self._between()
-        await gather(*(bridge(self._second_life)(side) for side in "ab"))
+        await gather(*(bridge(self._second_incarnation)(side) for side in "ab"))
         for side, other in ("ab", "ba"):
             assert self.ends[other].mr.read(LENGTH // 2, LENGTH // 2) == self.sent[side], f"bytes from {side} differ"
         counters, blocks, complaints = await pair.close()
@@ -111,7 +111,7 @@ class ResetRun:
     def _bring_back(self):
         self.context.reset()
 
-    def _first_life(self, side):
+    def _first_incarnation(self, side):
         """Write from all QPs to all QPs; the victim's card is reset, the peer's requests fail."""
         end, context = self.ends[side], self.pair.contexts[side]
         end.mr.write(self.rng.randbytes(LENGTH))
@@ -153,12 +153,12 @@ class ResetRun:
         for side, other in ("ab", "ba"):
             await bridge(self.ends[side].connect)(self.ends[other].connections, path_mtu=PMTU)
         assert places == [qp.index for qp in self.end.qps]
-        assert not self.context.rings[abi.Ring.META_REPORT].prod, "a report of the old life came after the reset"
+        assert not self.context.rings[abi.Ring.META_REPORT].prod, "a report of the old incarnation came after the reset"
         # The peer's card keeps its counters: only the card that was reset gets a new scoreboard.
         del pair.scoreboards[peer]
         board = pair.scoreboards[victim] = Scoreboard(
             self.context, pair.env.host(victim), pair.env.link(f"{peer}_to_{victim}"), pair.card.window_bits)
-        board.forbidden -= OLD_LIFE
+        board.forbidden -= OLD_INCARNATION
         for qp in self.end.qps:
             board.follow(qp)
         self.arrived_late = self.again[-20:]
@@ -169,7 +169,7 @@ class ResetRun:
         for qp in self.ends[side].qps:
             qp.reset()
 
-    def _second_life(self, side):
+    def _second_incarnation(self, side):
         """Write the first half of the memory to the other side's second half."""
         end, context = self.ends[side], self.pair.contexts[side]
         data = self.sent[side] = self.rng.randbytes(LENGTH // 2)

@@ -10,7 +10,8 @@ from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 
 CASES = [
     "psn_wraps", "psn_passes_half", "rings_wrap", "second_and_third_loss", "tail_and_probe_lost",
-    "acknowledgements_lost", "loss_reports_lost", "odd_sizes", "nothing_at_all", "rough_both_ways", "back_pressure",
+    "acknowledgements_lost", "loss_reports_lost", "odd_sizes", "empty_file", "rough_in_both_directions",
+    "back_pressure",
     "completions_split"]
 
 
@@ -25,5 +26,5 @@ def test_case(case):
 
 
 @pytest.mark.parametrize("sim", ["icarus", "verilator"])
-def test_short_crossing_with_a_loss(sim):
+def test_short_transfer_with_a_loss(sim):
     run("short", sim)

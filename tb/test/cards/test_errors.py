@@ -7,6 +7,6 @@ from weft.tb.sim.flow.simulate import simulate
 from weft.tb.sim.pair.two_cards import TOP, two_cards_text
 
 
-def test_errors_are_provoked_for_real():
+def test_every_error_occurs():
     simulate(verilog=two_cards_text(preset("test")), top=TOP, name="two-cards-test", sim="verilator", optimize="run",
              cases=Path(__file__).with_name("error_cases.py"), timeout_s=300)

@@ -18,15 +18,15 @@ def run(cases):
              cases=Path(__file__).with_name(cases))
 
 
-def test_bad_frames_are_refused_while_data_crosses():
+def test_bad_frames_are_dropped_during_transfers():
     run("hostile_wire_cases.py")
 
 
-def test_refused_work_requests_complete_with_the_right_error():
+def test_rejected_work_requests_complete_with_the_correct_error():
     run("hostile_verbs_cases.py")
 
 
-def test_bad_descriptors_doorbells_commands_and_nodes_are_refused():
+def test_bad_descriptors_doorbells_commands_and_nodes_are_rejected():
     run("hostile_host_cases.py")
 
 
@@ -91,14 +91,14 @@ def test_guard_lets_rings_slots_and_status_pass(guarded):
     (0x300080, 4),
     (0, 1),
 ])
-def test_guard_notices_a_write_beside(guarded, address, length):
+def test_guard_detects_a_write_outside(guarded, address, length):
     guard, write, _ = guarded
     write(address, length)
     with pytest.raises(AssertionError, match="outside"):
         guard.check()
 
 
-def test_guard_knows_an_mr_byte_for_byte_and_as_long_as_it_lives(guarded):
+def test_guard_checks_an_mr_by_byte_and_lifetime(guarded):
     guard, write, command = guarded
     pages = [0x700000, 0x500000]
     command(abi.CommandOpcode.PAGE_TABLE_WRITE, pages, pte_index=5, count=2, address=0)

@@ -21,12 +21,12 @@ def run(case, seed=None, **environment):
 
 
 @pytest.mark.parametrize("case", ["comb", "holes_reported_at_once", "bursts_of_8", "bursts_of_64", "burst_of_512",
-                                  "outages", "lost_again_and_again"])
-def test_each_loss_is_repaired_once_and_without_a_timer(case):
+                                  "outages", "lost_repeatedly"])
+def test_each_loss_is_recovered_once_without_a_timer(case):
     run(case)
 
 
-def test_burst_ends_in_silence():
+def test_burst_ends_in_a_silent_interval():
     """A burst ends in a silent interval, as between retransmissions of one packet, or the sender would give up."""
     run("bursts_of_64", seed=SEED_OF_A_LONELY_PACKET)
 

@@ -11,8 +11,9 @@ from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
 
 @pytest.mark.parametrize("mac_clock", [False, True], ids=["one clock", "two clocks"])
 @pytest.mark.parametrize("case", [
-    "drops_without", "nothing_is_dropped", "nothing_is_dropped_both_ways", "a_deaf_peer_does_no_harm",
-    "a_liar_does_not_hold_the_card", "what_is_no_pause_does_nothing"])
+    "frames_are_dropped_without_pauses", "nothing_is_dropped", "nothing_is_dropped_in_both_directions",
+    "peer_that_ignores_pauses_does_no_harm",
+    "forged_pauses_do_not_stop_the_card", "invalid_pauses_are_ignored"])
 def test_flow_control(case, mac_clock):
     card = preset("test").with_(mac_clock=mac_clock)
     simulate(verilog=two_cards_text(card), top=TOP, name=cards_name(card), sim="verilator", optimize="run",

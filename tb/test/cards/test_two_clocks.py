@@ -13,7 +13,7 @@ from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
 
 
 @pytest.mark.parametrize(("cases", "case"), [
-    ("crossing", "rough_both_ways"),
+    ("crossing", "rough_in_both_directions"),
     ("reset", "payload_in_flight"),
     ("reset", "function_reset"),
     ("outage", "hot_reset"),

@@ -57,7 +57,7 @@ ROOT = Path(__file__).resolve().parents[3]
     (["--pfc", "high"], ["--pfc is", "whole number"]),
     (["--pfc", "3", "--backend", "model"], ["no flow control", "--backend rtl"]),
 ])
-def test_bad_parameter_is_one_sentence_and_status_2(arguments, words):
+def test_bad_parameter_prints_a_sentence_and_exits_with_2(arguments, words):
     result = CliRunner().invoke(app, ["sim", *arguments])
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -66,7 +66,7 @@ def test_bad_parameter_is_one_sentence_and_status_2(arguments, words):
         assert word in result.stderr
 
 
-def test_unreadable_file_is_refused(tmp_path, monkeypatch):
+def test_unreadable_file_is_rejected(tmp_path, monkeypatch):
     file = tmp_path / "secret"
     file.write_text("x")
     monkeypatch.setattr("os.access", lambda *_: False)  # root reads everything
@@ -75,7 +75,7 @@ def test_unreadable_file_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("preset", "ptes"), [("test", 4096), ("basic", 16384)])
-def test_file_that_the_card_cannot_map_is_refused(tmp_path, monkeypatch, preset, ptes):
+def test_file_too_large_for_the_card_is_rejected(tmp_path, monkeypatch, preset, ptes):
     from weft.tb.app.job import run as run_sim
 
     monkeypatch.setattr(run_sim, "run", lambda settings, **_: 0)
@@ -88,7 +88,7 @@ def test_file_that_the_card_cannot_map_is_refused(tmp_path, monkeypatch, preset,
     assert result.stderr.count("\n") == 1 and f"maps at most {ptes * 4096:,}" in result.stderr
 
 
-def test_a_terminal_gets_status_2_and_one_sentence():
+def test_terminal_gets_a_sentence_and_status_2():
     done = subprocess.run([Path(sys.executable).with_name("weft"), "sim", "--loss", "1.5"], capture_output=True,
                           text=True, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
@@ -165,7 +165,7 @@ def test_report_is_printed_and_judged(tmp_path):
         assert words in text
 
 
-def test_job_travels_to_the_bench(monkeypatch):
+def test_job_is_passed_to_the_bench(monkeypatch):
     from weft.tb.app.job.job import Job
 
     job = Job(file="a b", loss=0.1, reorder=0, dup=0, corrupt=0, rtt_us=20, qps=2, seed=3, pmtu=1024, preset="test",
@@ -183,7 +183,7 @@ def test_job_travels_to_the_bench(monkeypatch):
 @pytest.mark.parametrize(("name", "failures", "warnings"), [
     ("loss", 1, 0), ("corrupt", 1, 0), ("back_loss", 1, 0), ("back_corrupt", 1, 0),
     ("reorder", 0, 1), ("dup", 0, 1), ("back_reorder", 0, 1), ("back_dup", 0, 1)])
-def test_packets_sent_again_for_nothing_are_told(name, failures, warnings):
+def test_spurious_retransmissions_are_reported(name, failures, warnings):
     """They fail a run over a link that keeps order."""
     from weft.tb.app.job.job import Job
 
@@ -209,13 +209,13 @@ def test_characters_that_an_encoding_lacks_are_replaced():
     assert "RTT 20 µs, ±5 – 2² □".encode("ascii", "weft") == b"RTT 20 us, +-5 - 2^2 ?"
 
 
-def test_default_file_is_a_megabyte():
+def test_default_file_has_one_megabyte():
     from weft.tb.app.job.run import default_file
 
     assert default_file().stat().st_size >= 1 << 20
 
 
-def test_cards_with_different_ports_have_folders_of_their_own():
+def test_cards_with_different_ports_have_separate_folders():
     from weft.tb.cli.card import Variant
 
     names = ("preset", "board", "debug", "straddle", "mac_clock")
@@ -233,12 +233,12 @@ def test_both_options_of_help_work_everywhere(command, option):
     assert done.exit_code == 0 and "Usage:" in done.output
 
 
-def test_the_version_is_that_of_the_package():
+def test_version_is_that_of_the_package():
     done = CliRunner().invoke(app, ["--version"])
     assert (done.exit_code, done.output) == (0, f"weft {version('weft-rnic')}\n")
 
 
-def test_json_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+def test_unwritable_json_file_is_rejected_before_the_run(tmp_path):
     file = tmp_path / "none" / "x.json"
     done = CliRunner().invoke(app, ["write_bw", "--out_json", "--out_json_file", str(file)])
     assert done.exit_code == 2 and done.stdout == ""

@@ -18,7 +18,7 @@ def test_the_output_explains_the_retransmissions(monkeypatch):
     assert re.fullmatch(r"a case: 7 sent again, \d\.\d s\nrxe is a standard receiver \(go-back-N\): .*\n", shown.output)
 
 
-def test_without_qemu_a_sentence_says_what_to_install(monkeypatch):
+def test_missing_qemu_names_the_package(monkeypatch):
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name == guest.QEMU else which(name))
     shown = CliRunner().invoke(app, ["interop"])

@@ -53,7 +53,7 @@ def test_every_parameter_is_passed_on(target, more):
             f"--{name.lower().replace('_', '-')}": value for name, value in GIVEN.items()}
 
 
-def test_what_is_not_given_is_left_to_the_command():
+def test_unset_variables_use_the_defaults_of_the_command():
     assert weft("sim") == ["sim"] and weft("bench") == ["bench"]
     assert weft("sim", "WAVES=1") == ["sim", "--waves"] and weft("sim", "WAVES=0") == ["sim"]
     assert weft("wave", "WAVES=1") == ["sim", "--waves", "--view"]
@@ -74,7 +74,7 @@ def test_parts_and_presets_are_passed_on():
     assert "for preset in test basic full; do" in make("verilog")[1][-1]
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@pytest.mark.parametrize(("words", "message"), [
     (["sim", "loss=.9"], "loss is no parameter; they are FILE LOSS"),
     (["sim", "loss=.9"], "; did you mean LOSS?"), (["sim", "LOS=.9"], "; did you mean LOSS?"),
     (["sim", "DELAY=3"], " PYTEST_ARGS PYTHON.  Stop."),
@@ -83,9 +83,9 @@ def test_parts_and_presets_are_passed_on():
     (["sim", "STRADDLE=maybe"], "STRADDLE is 'maybe'; it must be 0 or 1"),
     (["bench", "only=latency"], "only is no parameter"),
 ])
-def test_a_slip_of_the_pen_is_refused(words, said):
+def test_misspelled_variable_is_rejected(words, message):
     status, lines, errors = make(*words)
-    assert status == 2 and not lines and len(errors) == 1 and said in errors[0]
+    assert status == 2 and not lines and len(errors) == 1 and message in errors[0]
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def checkout(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["sim", "test"])
-def test_an_environment_that_was_moved_or_copied_is_made_anew(checkout, tmp_path, target):
+def test_moved_or_copied_environment_is_rebuilt(checkout, tmp_path, target):
     def installs(folder):
         status, lines, errors = make(target, folder=folder)
         assert status == 0, errors

@@ -58,7 +58,7 @@ def test_help_shows_range_and_choices():
 
 @pytest.mark.parametrize(("command", "field"), [one for one in ONCE if one[1].ranged],
                          ids=lambda one: one if isinstance(one, str) else one.name)
-def test_a_value_out_of_range_is_refused_by_the_name_that_was_typed(command, field):
+def test_value_out_of_range_names_the_option_as_typed(command, field):
     least, most = field.setting.least, field.setting.most
     for value in (least - 1, most + 1):
         sentence = refusal(command, field, value)
@@ -73,14 +73,14 @@ def test_a_value_out_of_range_is_refused_by_the_name_that_was_typed(command, fie
 
 @pytest.mark.parametrize(("command", "field"), [one for one in ONCE if one[1].setting.choices],
                          ids=lambda one: one if isinstance(one, str) else one.name)
-def test_a_value_that_is_no_choice_is_refused(command, field):
+def test_value_outside_the_choices_is_rejected(command, field):
     assert refusal(command, field, "none") == (
         f"weft: {'/'.join(field.names)} is 'none'; choose one of {', '.join(map(str, field.setting.choices))}\n")
 
 
 @pytest.mark.parametrize(("value", "good"), [(1, True), (0.5, True), (True, False), ("1", False), (float("nan"), False),
                                              (None, False)])
-def test_values_of_python_are_checked_by_the_same_rule(value, good):
+def test_python_values_are_checked_by_the_same_rule(value, good):
     if good:
         assert JobSettings(loss=value).loss == value
     else:
@@ -88,7 +88,7 @@ def test_values_of_python_are_checked_by_the_same_rule(value, good):
             JobSettings(loss=value)
 
 
-def test_a_refusal_across_options_names_them_as_they_were_typed():
+def test_conflicting_options_are_named_as_typed():
     words = ["sim", "--backend", "model", "--straddle"]
     for environment, names in ({}, ("--straddle", "--backend rtl")), ({FROM_MAKE: "1"}, ("STRADDLE", "BACKEND=rtl")):
         done = CliRunner().invoke(app, words, env=environment)
@@ -97,17 +97,17 @@ def test_a_refusal_across_options_names_them_as_they_were_typed():
     assert typed("-s", "--size") == "-s/--size"
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@pytest.mark.parametrize(("words", "message"), [
     (["--bogus"], "No such option: --bogus"), (["sim", "--los", "0.1"], "No such option: --los"),
     (["sin"], "No such command 'sin'"), (["sim", "--loss"], "--loss"), (["run"], "Missing argument"),
     (["write_bw", "localhost"],
      "(localhost); weft write_bw takes neither a server nor a device, because both hosts run in one process"),
     (["read_lat", "-d", "mlx5_0"], "No such option: -d; weft read_lat takes neither a server nor a device"),
 ])
-def test_usage_that_typer_refuses_is_one_sentence_too(words, said):
+def test_usage_that_typer_refuses_is_one_sentence_too(words, message):
     done = CliRunner().invoke(app, words)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("weft: ") and done.stderr.count("\n") == 1 and said in done.stderr
+    assert done.stderr.startswith("weft: ") and done.stderr.count("\n") == 1 and message in done.stderr
 
 
 def drawn_job(rng, file):
@@ -151,5 +151,5 @@ def test_settings_survive_their_command(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("settings", [JobSettings(), Options(), Settings()], ids=lambda one: type(one).__module__)
-def test_defaults_are_possible(settings):
+def test_defaults_are_valid(settings):
     check(settings)

@@ -38,14 +38,14 @@ def end_of(*arguments):
     (["--time", "later"], ["--time", "wall, sim"]),
     (["--preset", "huge"], ["preset", "test, basic, full"]),
 ])
-def test_bad_options_are_one_sentence_and_status_2(arguments, words, tmp_path):
+def test_bad_options_print_a_sentence_and_exit_with_2(arguments, words, tmp_path):
     status, sentence = end_of("serve", "--folder", str(tmp_path), *arguments)
     assert status == 2
     for word in words:
         assert word in sentence
 
 
-def test_a_folder_whose_sockets_would_have_too_long_names_is_refused(tmp_path):
+def test_folder_with_too_long_socket_paths_is_rejected(tmp_path):
     folder = tmp_path / ("x" * 110)
     status, sentence = end_of("serve", "--folder", str(folder), "--preset", "test", "--hosts", "a,bc")
     assert status == 2
@@ -53,7 +53,7 @@ def test_a_folder_whose_sockets_would_have_too_long_names_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("runs", [True, False])
-def test_sockets_of_a_daemon_that_runs_are_left_to_it(tmp_path, runs):
+def test_sockets_of_a_running_daemon_are_kept(tmp_path, runs):
     path = tmp_path / "b.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as there:
         there.bind(str(path))
@@ -64,6 +64,6 @@ def test_sockets_of_a_daemon_that_runs_are_left_to_it(tmp_path, runs):
         assert (str(path) in sentence) == runs, sentence
 
 
-def test_run_needs_a_host_that_is_served(tmp_path):
+def test_run_needs_a_served_host(tmp_path):
     status, sentence = end_of("run", "--host", "z", "--folder", str(tmp_path), "--", "true")
     assert status == 2 and "z.sock" in sentence

@@ -37,7 +37,7 @@ def test_runs_start_until_the_time_is_over(runs, capsys):
     assert "6 runs in 60 s, none failed" in capsys.readouterr().out
 
 
-def test_failed_run_ends_it_and_is_named(runs, capsys):
+def test_failed_run_ends_the_soak_and_is_named(runs, capsys):
     runs["bad"] = 4
     assert soak.run(1000, random.Random(1)) == 1
     printed = capsys.readouterr()
@@ -65,7 +65,7 @@ def test_two_cards_are_soaked_by_option(options, called, monkeypatch):
     assert seen == [called]
 
 
-def test_drawn_jobs_are_jobs():
+def test_drawn_jobs_are_valid():
     """Every option is one that ``weft sim`` takes, and within its limits."""
     from typer.testing import CliRunner
 
@@ -82,12 +82,12 @@ def test_drawn_jobs_are_jobs():
     assert len({settings.seed for settings in seen}) == 20 and {settings.qps for settings in seen} > {1, 12}
 
 
-def test_seeds_that_the_tests_leave_out_come_first():
+def test_seeds_outside_the_tests_come_first():
     """Together with the seeds that the tests run: the seeds 1 to 20."""
     def tests(variables, command):
-        said = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True,
-                              text=True)
-        return [line.rpartition("[")[2].rstrip("]") for line in said.stdout.splitlines() if "::" in line]
+        listed = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True,
+                                text=True)
+        return [line.rpartition("[")[2].rstrip("]") for line in listed.stdout.splitlines() if "::" in line]
     drawn = soak.turns(random.Random(1))
     left_out = [tests(*next(drawn)) for _ in soak.BAD_LINK_SEEDS]
     run = tests({"WEFT_SEED": ""}, soak.BAD_LINK)
@@ -95,12 +95,13 @@ def test_seeds_that_the_tests_leave_out_come_first():
     assert next(drawn)[1][:len(soak.SIM)] == soak.SIM
 
 
-def test_software_rdma_takes_its_turn():
+def test_software_rdma_is_soaked():
     """Each test of a bad link has separate seeds, and the requested number of frames."""
     variables, command = soak.soft(random.Random(1))
-    said = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True, text=True)
+    listed = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True,
+                            text=True)
     for seed in variables["WEFT_SEED"].split(","):
-        assert said.stdout.count(f"bad_link_leaves_bytes_order_and_number[{seed}]") == 2, said.stdout
-    assert said.stdout.count("test_random_and_mutated_frames_raise_nothing") == 2
+        assert listed.stdout.count(f"bad_link_leaves_bytes_order_and_number[{seed}]") == 2, listed.stdout
+    assert listed.stdout.count("test_random_and_mutated_frames_raise_nothing") == 2
     kinds = [drawn[1] for drawn in itertools.islice(soak.turns(random.Random(1)), 3, 7)]
     assert kinds[2] == soak.SOFT and kinds[3][:-1] == soak.CARDS

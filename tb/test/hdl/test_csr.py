@@ -87,7 +87,7 @@ class Bus:
 
 
 @bench_test
-async def registers_keep_what_is_written(dut):
+async def registers_keep_written_values(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     bus = Bus(dut)

@@ -161,25 +161,25 @@ async def first_source_overtakes_the_others(dut):
 
 
 @bench_test
-async def reports_of_refusals_are_marked(dut):
+async def reports_of_drops_are_marked(dut):
     """A report of kind ERROR, or PROBE with a reason, is marked once, when it is taken."""
     rng = random.Random(bench_seed())
     sources, sink = await setup(dut, rng, 0.4)
     dut.placed_ticket.value = 0
     kinds = [abi.ReportKind.ERROR, abi.ReportKind.PROBE, *abi.ReportKind]
-    said = [(rng.choice(kinds), rng.choice([abi.Reason.OK, *abi.Reason])) for _ in range(200)]
-    for kind, reason in said:
+    reports = [(rng.choice(kinds), rng.choice([abi.Reason.OK, *abi.Reason])) for _ in range(200)]
+    for kind, reason in reports:
         entry = int.from_bytes(abi.REPORT_EVENT.pack(kind=kind, reason=reason, va=rng.getrandbits(64)), "little")
         sources[0].send_nowait(Report.const({"entry": entry, "ticket": 0}).as_bits())
     marked = []
-    while len(marked) < len(said):
+    while len(marked) < len(reports):
         await RisingEdge(dut.clk)
         taken = int(dut.o__valid.value) and int(dut.o__ready.value)
         assert taken or not int(dut.drop_report.value)
         marked += [bool(int(dut.drop_report.value))] * taken
     assert marked == [kind is abi.ReportKind.ERROR or (kind is abi.ReportKind.PROBE and reason is not abi.Reason.OK)
-                      for kind, reason in said]
-    assert set(marked) == {False, True} and len(await sink.recv_many(len(said))) == len(said)
+                      for kind, reason in reports]
+    assert set(marked) == {False, True} and len(await sink.recv_many(len(reports))) == len(reports)
 
 
 @bench_test

@@ -64,7 +64,7 @@ class FrameMemory:
 
 
 @tx_test
-async def frames_leave_whole_and_in_order(dut):
+async def frames_leave_complete_and_in_order(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     memory = FrameMemory(dut, rng, 0.3)
@@ -203,14 +203,14 @@ async def frames_reach_their_slots(dut):
     beats_so_far, delivered, expected_reasons, cases = 0, 0, [], Counter()
     wanted = (Reason.NIC_RING_FULL, Reason.FRAME_TOO_LONG, "slots are kept for packets")
     for k in rounds(cases, wanted, least=80, most=800):
-        room = nic.slots - (nic.prod - nic.cons)
+        space = nic.slots - (nic.prod - nic.cons)
         frame = rng.randbytes(rng.choice([14, 60, 64, 65, 500, 1023, 1024, 1025, 2000]))
         roce, host = rng.choice([(0, 0), (1, 0), (0, 1)])
         dut.time_ns.value = k << 33
         nic.send(frame, roce, host)
         await nic.idle()
-        if not room or (not roce and room <= nic.slots // 2):
-            cases["slots are kept for packets"] += room > 0
+        if not space or (not roce and space <= nic.slots // 2):
+            cases["slots are kept for packets"] += space > 0
             reason = Reason.NIC_RING_FULL
         elif len(frame) > 1024:
             reason = Reason.FRAME_TOO_LONG
@@ -226,7 +226,7 @@ async def frames_reach_their_slots(dut):
         assert len(nic.entries) == delivered == len(nic.dma.groups)
         cases[reason] += 1
         expected_reasons += [reason] * (reason is not Reason.OK)
-        if rng.random() < 0.1 or not room:
+        if rng.random() < 0.1 or not space:
             await nic.consume(rng.randint(nic.cons, nic.prod))
     assert seen["refused"] == expected_reasons
     assert seen["count_rx_raw_frames"] == delivered
@@ -341,7 +341,7 @@ async def line_rate(dut):
 
 
 @rx_test
-async def info_is_taken_behind_the_request(dut):
+async def info_is_taken_after_the_request(dut):
     """Otherwise the payload after the frame could be granted before it, and both would wait for ever."""
     await start_clock(dut)
     dut.registers__nic_rx_slot_log2.value = 9
@@ -361,7 +361,7 @@ async def info_is_taken_behind_the_request(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_raw_frames_leave(sim):
+def test_raw_frames_are_sent(sim):
     from weft.hdl.simple_nic import SimpleNicTx
     simulate(SimpleNicTx(preset("test")), name="simple_nic_tx", cases=__file__, sim=sim,
              env={"WEFT_HALF": "tx"})

@@ -23,7 +23,7 @@ def value(dut, name):
 
 
 @cocotb.test()
-async def card_says_what_it_is(dut):
+async def card_reports_its_capabilities(dut):
     await start_clock(dut)
     await ReadOnly()
     assert value(dut, "registers__magic") == abi.MAGIC
@@ -40,7 +40,7 @@ async def card_says_what_it_is(dut):
 
 
 @cocotb.test()
-async def time_goes_on(dut):
+async def time_continues(dut):
     """The time counts nanoseconds from the reset on, also across a reset of the subsystems."""
     await start_clock(dut)
     await ReadOnly()
@@ -110,5 +110,5 @@ async def reset_waits(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_reset_waits_for_what_was_begun(sim):
+def test_reset_waits_for_started_work(sim):
     simulate(Supervisor(PARAMS), name="supervisor", cases=__file__, sim=sim)

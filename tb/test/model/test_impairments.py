@@ -20,7 +20,7 @@ def data(psn):
 
 def cross(link, frames=FRAMES, gap_ns=100):
     """Return the deliveries of a train of data frames, in order of arrival."""
-    return sorted(arrival for psn in range(frames) for arrival in link.fate(data(psn), psn * gap_ns))
+    return sorted(arrival for psn in range(frames) for arrival in link.outcome(data(psn), psn * gap_ns))
 
 
 def psn_of(frame):
@@ -36,7 +36,7 @@ def test_kind_of_each_opcode(opcode, kind):
     assert frame_kind(roce(opcode)) is kind
 
 
-def test_other_frames_are_other():
+def test_other_frames_are_classified_as_other():
     arp = wire.ETH.pack(dst=2, src=1, ethertype=wire.ETHERTYPE_ARP) + bytes(46)
     other_port = bytearray(data(0))
     other_port[37] ^= 1
@@ -48,17 +48,17 @@ def test_good_link_only_delays():
     assert cross(link, 50) == [(psn * 100 + 500, data(psn)) for psn in range(50)]
 
 
-def test_slow_link_makes_frames_queue():
+def test_slow_link_queues_frames():
     """Ten simultaneous frames leave one by one, at the link's rate; lost frames take no time on an idle link."""
     link = Impairments(LinkConfig(delay_ns=500, rate_gbps=8))
     wire_ns = len(data(0)) + 24
     assert [at for at, _ in cross(link, 10, gap_ns=0)] == pytest.approx([500 + n * wire_ns for n in range(1, 11)])
-    assert link.fate(data(10), 10_000)[0][0] == pytest.approx(10_500 + wire_ns)
+    assert link.outcome(data(10), 10_000)[0][0] == pytest.approx(10_500 + wire_ns)
     link.drop_when(lambda frame, kind: psn_of(frame) < 5)
     assert [at for at, _ in cross(link, 7, gap_ns=0)] == pytest.approx([10_500 + n * wire_ns for n in (2, 3)])
 
 
-def test_loss_has_the_asked_for_rate_and_is_counted():
+def test_loss_has_the_requested_rate_and_is_counted():
     link = Impairments(LinkConfig(loss=0.1), seed=1)
     arrived = cross(link)
     assert link.counters.lost[FrameKind.DATA] == FRAMES - len(arrived)
@@ -66,7 +66,7 @@ def test_loss_has_the_asked_for_rate_and_is_counted():
     assert link.counters.as_dict()["sent"] == {"data": FRAMES, "all": FRAMES}
 
 
-def test_same_seed_same_fate_and_other_seed_another():
+def test_same_seed_gives_the_same_outcome():
     config = LinkConfig(loss=0.05, duplicate=0.05, reorder=0.1, corrupt=0.05)
     assert cross(Impairments(config, seed=7)) == cross(Impairments(config, seed=7))
     assert cross(Impairments(config, seed=7)) != cross(Impairments(config, seed=8))
@@ -94,7 +94,7 @@ def test_a_frame_is_overtaken_by_no_more_frames_than_the_distance():
     link = Impairments(LinkConfig(delay_ns=10, reorder=0.2, duplicate=0.1, reorder_distance=3, reorder_max_ns=50_000))
     order, waiting = [], []
     for psn in range(FRAMES):
-        for at, arriving in link.fate(data(psn), 100 * psn):
+        for at, arriving in link.outcome(data(psn), 100 * psn):
             if at > 100 * psn + 10:
                 waiting.append((at, arriving))
             else:
@@ -121,18 +121,18 @@ def test_corruption_flips_one_bit_anywhere():
     link = Impairments(LinkConfig(corrupt=1.0), seed=5)
     flipped = set()
     for psn in range(FRAMES):
-        [(_, frame)] = link.fate(data(psn), 0)
+        [(_, frame)] = link.outcome(data(psn), 0)
         difference = int.from_bytes(frame, "little") ^ int.from_bytes(data(psn), "little")
         assert difference.bit_count() == 1
         flipped.add((difference.bit_length() - 1) // 8)
     assert flipped == set(range(len(data(0))))
 
 
-def test_control_frames_can_be_spared():
+def test_control_frames_can_be_exempt():
     ack = roce(wire.Opcode.ACKNOWLEDGE)
-    assert Impairments(LinkConfig(loss=1.0)).fate(ack, 0) == []
+    assert Impairments(LinkConfig(loss=1.0)).outcome(ack, 0) == []
     spared = Impairments(LinkConfig(loss=1.0, corrupt=1.0, control_loss=0.0, delay_ns=5))
-    assert spared.fate(ack, 0) == [(5, ack)] and spared.fate(data(0), 0) == []
+    assert spared.outcome(ack, 0) == [(5, ack)] and spared.outcome(data(0), 0) == []
 
 
 def test_directed_drop_until_it_ends():
@@ -146,6 +146,6 @@ def test_directed_drop_until_it_ends():
 
 @pytest.mark.parametrize("bad", [{"loss": 1.5}, {"corrupt": -0.1}, {"delay_ns": -1}, {"rate_gbps": 0},
                                  {"reorder_max_ns": 0}, {"reorder_distance": 0}, {"control_loss": 2}])
-def test_bad_settings_are_refused(bad):
+def test_bad_settings_are_rejected(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         LinkConfig(**bad)

@@ -15,14 +15,14 @@ import cocotb
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
-from weft.tb.sim.block.adamap.made_lists import FIRST_LINE, now, pass_cycles
+from weft.tb.sim.block.adamap.prepared_lists import FIRST_LINE, now, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.bench import given, leave, run_bench
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.stream.clock import start_clock
-from weft.tb.verify.bench.light_room import HitCounter, LightRoom
+from weft.tb.verify.bench.light_subsystem import HitCounter, LightSubsystem
 from weft.tb.verify.bench.losses import FIRST_PSN, PACKET_CYCLES, batches, nodes_of
 
 MATCHES = 2400          # sum over all QPs
@@ -95,26 +95,26 @@ def place(qps, rng):
     return blocks
 
 
-async def run_case(room, blocks, case, generation, rng):
+async def run_case(subsystem, blocks, case, generation, rng):
     """Send all retransmissions of a case; return the fraction that did not wait."""
-    room.cache(case.depth)
+    subsystem.cache(case.depth)
     qps = [RecoveringQp(case, qpn, generation, rng) for qpn in range(case.qps)]
     blocks.clear()
     blocks |= place(qps, rng)
     for qp in qps:
-        await room.create(qp.qpn, generation, first_psn=FIRST_PSN, end_psn=qp.psns[-1] + 1, line=qp.lines[0],
-                          nodes=len(qp.nodes))
-    await room.rest()
+        await subsystem.create(qp.qpn, generation, first_psn=FIRST_PSN, end_psn=qp.psns[-1] + 1, line=qp.lines[0],
+                               nodes=len(qp.nodes))
+    await subsystem.rest()
     turns = [qp for qp in qps for _ in qp.psns]
     rng.shuffle(turns)
-    hits, due = HitCounter(room.dut), float(now())
+    hits, due = HitCounter(subsystem.dut), float(now())
     for qp in turns:
-        room.retransmit(*qp.next_packet())
+        subsystem.retransmit(*qp.next_packet())
         due += PACKET_CYCLES
-        await pass_cycles(room.dut, int(due) - now())
-    await room.rest()
+        await pass_cycles(subsystem.dut, int(due) - now())
+    await subsystem.rest()
     for qp in qps:
-        await room.destroy(qp.qpn, generation)
+        await subsystem.destroy(qp.qpn, generation)
     hits.stop()
     return hits.count / len(turns)
 
@@ -124,13 +124,13 @@ async def stalls(dut):
     """Pass the figures by name to the benchmark."""
     await start_clock(dut)
     blocks = {}
-    room = LightRoom(dut, lambda line: blocks.get(line, bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES)
-    await room.start()
+    subsystem = LightSubsystem(dut, lambda line: blocks.get(line, bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES)
+    await subsystem.start()
     settings = given()
     figures, cases = {}, [Case(**case) for case in settings["cases"]]
     for number, case in enumerate(cases):
-        tell(settings["progress"], case.name, number, len(cases))
-        figures[case.name] = await run_case(room, blocks, case, 1 + number % 255, random.Random(bench_seed()))
+        report_progress(settings["progress"], case.name, number, len(cases))
+        figures[case.name] = await run_case(subsystem, blocks, case, 1 + number % 255, random.Random(bench_seed()))
     leave(figures)
 
 

@@ -20,15 +20,23 @@ from weft.hdl.adamap.window.control import ControlKind
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import MatchRequest
-from weft.tb.sim.block.adamap.made_lists import LineMemory, create_list, link, now, open_extent, operate, pass_cycles
+from weft.tb.sim.block.adamap.prepared_lists import (
+    LineMemory,
+    create_list,
+    link,
+    now,
+    open_extent,
+    operate,
+    pass_cycles,
+)
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.bench import given, leave, run_bench
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack
 from weft.tb.verify.bench import adamap_match_window
-from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLES, MadeList, in_turn
+from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLES, PreparedList, in_turn
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=16, prefetch_depth_max=16)
 ALONE = "the second level alone (matcher, head cache, prefetcher)"
@@ -121,7 +129,7 @@ class Bench:
         """Run a case; return its latencies and intervals."""
         dut, depth = self.dut, CACHED // qps
         dut.prefetch_depth.value = dut.prefetch_watermark.value = depth
-        self.lists = [MadeList(encoding, length, qpn, generation, BURSTS * depth) for qpn in range(qps)]
+        self.lists = [PreparedList(encoding, length, qpn, generation, BURSTS * depth) for qpn in range(qps)]
         self.read = 0
         for each in self.lists:
             await create_list(dut, each.qpn, generation)
@@ -150,7 +158,7 @@ async def matches(dut):
     await open_extent(dut)
     bench, figures, settings = Bench(dut), {}, given()
     for generation, name in enumerate(settings["cases"], 1):
-        tell(settings["progress"], name, generation - 1, len(CASES))
+        report_progress(settings["progress"], name, generation - 1, len(CASES))
         figures[name] = await bench.run(*CASES[name], generation)
     leave(figures)
 

@@ -12,13 +12,13 @@ from cocotb.triggers import RisingEdge
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
-from weft.tb.sim.block.adamap.made_lists import now
+from weft.tb.sim.block.adamap.prepared_lists import now
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.bench import leave, run_bench
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.stream.clock import start_clock
-from weft.tb.verify.bench.light_room import LightRoom
-from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLES, SPAN, MadeList, in_turn
+from weft.tb.verify.bench.light_subsystem import LightSubsystem
+from weft.tb.verify.bench.matched_lists import BURSTS, CACHED, HOLES, READ_CYCLES, SPAN, PreparedList, in_turn
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1)
 QPS = (1, 4)
@@ -35,29 +35,29 @@ async def watch(dut, taken, found):
             found.append(now())
 
 
-async def run_case(room, lists, encoding, qps, generation, figures):
+async def run_case(subsystem, lists, encoding, qps, generation, figures):
     """Add latencies and intervals of all packets of ``qps`` QPs to ``figures``."""
     depth = CACHED // qps
     nodes = depth * BURSTS
-    room.cache(depth)
-    lists[:] = [MadeList(encoding, nodes, qpn, generation, nodes) for qpn in range(qps)]
+    subsystem.cache(depth)
+    lists[:] = [PreparedList(encoding, nodes, qpn, generation, nodes) for qpn in range(qps)]
     for each in lists:
-        await room.create(each.qpn, generation, first_psn=0, end_psn=(nodes + 1) * SPAN, line=each.first_line,
-                          nodes=nodes)
+        await subsystem.create(each.qpn, generation, first_psn=0, end_psn=(nodes + 1) * SPAN, line=each.first_line,
+                               nodes=nodes)
     for at in range(0, nodes, depth):
-        await room.rest()
+        await subsystem.rest()
         taken, found = [], []
-        watching = cocotb.start_soon(watch(room.dut, taken, found))
+        watching = cocotb.start_soon(watch(subsystem.dut, taken, found))
         packets = in_turn([each.packets(at, depth) for each in lists])
         for packet in packets:
-            room.retransmit(*packet)
-        await room.rest()
+            subsystem.retransmit(*packet)
+        await subsystem.rest()
         watching.cancel()
         assert len(taken) == len(found) == len(packets), f"{len(found)} of {len(packets)} nodes were cached"
         figures["latencies"] += [b - a for a, b in zip(taken, found, strict=True)]
         figures["intervals"] += [b - a for a, b in zip(found, found[1:], strict=False)]
     for each in lists:
-        await room.destroy(each.qpn, generation)
+        await subsystem.destroy(each.qpn, generation)
 
 
 @cocotb.test()
@@ -65,15 +65,15 @@ async def matches(dut):
     """Pass latencies and intervals by number of QPs to the benchmark."""
     await start_clock(dut)
     lists = []
-    room = LightRoom(dut, lambda line: next((block for each in lists if any(block := each.block(line))),
+    subsystem = LightSubsystem(dut, lambda line: next((block for each in lists if any(block := each.block(line))),
                                               bytes(abi.BLOCK_BYTES)), lambda: READ_CYCLES["burst"])
-    await room.start()
+    await subsystem.start()
     figures, generation = {}, 0
     for qps in QPS:
         figures[qps] = {"latencies": [], "intervals": []}
         for encoding in HOLES:
             generation += 1
-            await run_case(room, lists, encoding, qps, generation, figures[qps])
+            await run_case(subsystem, lists, encoding, qps, generation, figures[qps])
     leave(figures)
 
 
@@ -83,7 +83,7 @@ def measure(_progress=None, sim="verilator"):
     rows = []
     for qps, found in figures.items():
         of = f"{qps} QPs in turn" if qps != "1" else "1 QP"
-        conditions = (f"the whole room: packets of {of} back to back through the window, the nodes cached ahead, all "
+        conditions = (f"the whole subsystem: packets of {of} back to back through the window, nodes cached ahead, all "
                       "encodings; the worst packet, from the window to its node")
         for name, each, bar in (("interval", "intervals", 2), ("latency", "latencies", 7)):
             rows.append(Row(f"adamap_window_match_{name}_cycles_q{qps}", "cycles", max(found[each]), at_most=bar,

@@ -31,7 +31,7 @@ BASE = replace(preset("test"), qps=1024, window_bits=128, builder_slots=8, cache
 QPS, RECOVERING = 10_000, 0.05
 TABLES = ("qps", "builder_slots", "cache_entries")
 DEPTH = abi.REGISTER["prefetch_depth"].reset
-CONTENT = "each bit of the room counted once: no copies for read ports, no QP table, one cached node per recovering QP"
+CONTENT = "each bit counted once: no copies for read ports, no QP table, one cached node per recovering QP"
 
 
 def qp_table(params, *, readers):
@@ -90,7 +90,7 @@ def default_rows(card):
     fixed = whole - qp * built.qps - place * built.builder_slots - entry * built.cache_entries
     qp += table / built.qps
     recovers = place + DEPTH * entry
-    conditions = (f"the room and the QP table of preset {card} with copies for read ports; a QP that recovers takes a "
+    conditions = (f"subsystem and QP table of preset {card} with copies for read ports; a QP that recovers takes a "
                   f"place of the builder and {DEPTH} cache entries (the default prefetch depth)")
     rows = [
         Row("adamap_sram_bytes_per_qp_default", "B", qp),

@@ -26,14 +26,14 @@ from rich.table import Table
 
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.contract.params import preset
-from weft.tb.sim.block.adamap.made_lists import FIRST_LINE, now, pass_cycles
+from weft.tb.sim.block.adamap.prepared_lists import FIRST_LINE, now, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.bench import given, leave, run_bench
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.bench import adamap_interleaved
-from weft.tb.verify.bench.light_room import HitCounter, LightRoom
+from weft.tb.verify.bench.light_subsystem import HitCounter, LightSubsystem
 from weft.tb.verify.bench.losses import BUILDERS, FIRST_PSN, PACKET_CYCLES, batches, nodes_of
 
 PARAMS = replace(preset("test"), qps=4, knit_extents=1, cache_entries=32, prefetch_depth_max=16)
@@ -68,25 +68,26 @@ class Scenario:
         return self.nodes[k].pack(next_line=line + 1, next_adjacent=1) if k < len(self.nodes) else bytes(64)
 
 
-async def run_scenario(room, scenario):
+async def run_scenario(subsystem, scenario):
     """Send all retransmissions; return the fraction that did not wait."""
-    await room.create(0, scenario.generation, first_psn=FIRST_PSN, end_psn=scenario.batches[-1][-1] + FIRST_PSN + 1,
-                      line=FIRST_LINE, nodes=len(scenario.nodes))
-    hits, rsn, before = HitCounter(room.dut), 0, None
+    await subsystem.create(0, scenario.generation, first_psn=FIRST_PSN,
+                           end_psn=scenario.batches[-1][-1] + FIRST_PSN + 1,
+                           line=FIRST_LINE, nodes=len(scenario.nodes))
+    hits, rsn, before = HitCounter(subsystem.dut), 0, None
     for batch in scenario.batches:
         if before is not None and (batch[0] - before) * PACKET_CYCLES < 5000:
-            await pass_cycles(room.dut, int((batch[0] - before) * PACKET_CYCLES))
+            await pass_cycles(subsystem.dut, int((batch[0] - before) * PACKET_CYCLES))
         else:
-            await room.rest()
+            await subsystem.rest()
         due = float(now())
         for at in batch:
-            room.retransmit(0, scenario.generation, FIRST_PSN + at, rsn)
+            subsystem.retransmit(0, scenario.generation, FIRST_PSN + at, rsn)
             rsn += 1
             due += PACKET_CYCLES
-            await pass_cycles(room.dut, int(due) - now())
+            await pass_cycles(subsystem.dut, int(due) - now())
         before = batch[0] if len(batch) == 1 else None
-    await room.rest()
-    await room.destroy(0, scenario.generation)
+    await subsystem.rest()
+    await subsystem.destroy(0, scenario.generation)
     hits.stop()
     return hits.count / rsn
 
@@ -97,14 +98,14 @@ async def stalls(dut):
     rng = random.Random(1)
     await start_clock(dut)
     scenario = latency = None
-    room = LightRoom(dut, lambda line: scenario.block(line), lambda: latency(rng))
-    await room.start()
+    subsystem = LightSubsystem(dut, lambda line: scenario.block(line), lambda: latency(rng))
+    await subsystem.start()
     settings, figures = given(), {}
     for k, (workload, depth, speed, builder) in enumerate(settings["cases"]):
-        tell(settings["progress"], f"{workload} n={depth}{speed}{builder}", k, len(settings["cases"]))
+        report_progress(settings["progress"], f"{workload} n={depth}{speed}{builder}", k, len(settings["cases"]))
         scenario, latency = Scenario(workload, builder, (k + 1) % 256, random.Random(7)), LATENCIES[speed]
-        room.cache(depth)
-        figures[f"{workload}_n{depth}{speed}{builder}"] = await run_scenario(room, scenario)
+        subsystem.cache(depth)
+        figures[f"{workload}_n{depth}{speed}{builder}"] = await run_scenario(subsystem, scenario)
         figures[f"{workload}{builder} holes"] = scenario.holes_per_node
     leave(figures)
 

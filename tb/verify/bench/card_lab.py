@@ -8,7 +8,7 @@ from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.bench import leave
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import SIDES
@@ -33,9 +33,9 @@ class Lab(RtlPair):
         self.ring_log2 = dict.fromkeys(SIDES, 8)
         self.figures = {}
 
-    def tell(self, phase, done=0, total=1):
+    def report_progress(self, phase, done=0, total=1):
         """Append a line to the progress file."""
-        tell(self.settings["progress"], phase, done, total)
+        report_progress(self.settings["progress"], phase, done, total)
 
     async def __aenter__(self):
         await self.start()
@@ -47,7 +47,7 @@ class Lab(RtlPair):
             leave(self.figures)
 
     async def start(self):
-        self.tell("bringing hosts and cards up")
+        self.report_progress("bringing hosts and cards up")
         for side in SIDES:
             self._configs[side] = replace(self._configs[side], ring_log2=self.ring_log2[side])
         await super().start()

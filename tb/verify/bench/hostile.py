@@ -30,7 +30,7 @@ from weft.hdl.contract.params import preset
 from weft.model.impairments import WIRE_OVERHEAD_BYTES, LinkConfig
 from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.hostile.attacks import KINDS, Attacker, Mark
 from weft.tb.sim.judge.growth import sizes
@@ -198,7 +198,7 @@ async def battle(dut):
     kinds = settings["kinds"]
     turns = [("before", None), *((kind, kind) for kind in kinds), ("after", None)]
     for number, (name, kind) in enumerate(turns):
-        tell(settings["progress"], f"beside {kind or 'nobody'}", number, len(turns))
+        report_progress(settings["progress"], f"beside {kind or 'no attack'}", number, len(turns))
         await fight.transfer(name, kind)
         dut._log.info("%s: %.2f Gb/s, %s", name, fight.goodput[name], fight.drops.get(kind))
     await fight.close()

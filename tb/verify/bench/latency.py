@@ -36,7 +36,7 @@ async def measure_pings(lab):
     for kind, flags in (("latency", 0), ("inline", SendFlags.INLINE)):
         found = []
         for number in range(PINGS):
-            lab.tell(kind, number, PINGS)
+            lab.report_progress(kind, number, PINGS)
             await Timer(QUIET_NS, "ns")
             found.append(await ping(lab, ends, flags))
         lab.figures[kind] = {name: statistics.median(ping[name] for ping in found) for name in found[0]}

@@ -78,13 +78,13 @@ class Transfer:
     @property
     def conditions(self):
         """Return the conditions as text."""
-        ways = "both directions at once" if self.senders == "ab" else "one direction alone"
+        directions = "both directions at once" if self.senders == "ab" else "one direction alone"
         unaligned = f", from byte {self.from_byte} to byte {self.to_byte} of a page" * bool(self.from_byte)
         loss = f", {100 * self.loss:g} % of all frames lost" if self.loss else ""
         split = ", hosts that split read completions at every 64 bytes" * self.split
         straddle = ", PCIe blocks with straddle" * self.straddle
         clocks = f", {CLOCKS}" * self.mac_clock
-        return (f"{ways}, PMTU {self.pmtu}, {self.qps} QP{'s' * (self.qps > 1)}, {self.window} messages of "
+        return (f"{directions}, PMTU {self.pmtu}, {self.qps} QP{'s' * (self.qps > 1)}, {self.window} messages of "
                 f"{self.message_bytes} bytes in flight on each{unaligned}{loss}{split}{straddle}"
                 f"{clocks}; {CARDS}")
 
@@ -213,7 +213,7 @@ def _lost_data(link):
 async def _follow(lab, job, meters):
     total = sum(job.payload for _ in job.senders)
     while True:
-        lab.tell(job.conditions.partition(";")[0], sum(meter.total for meter in meters), total)
+        lab.report_progress(job.conditions.partition(";")[0], sum(meter.total for meter in meters), total)
         await Timer(PROGRESS_NS, "ns")
 
 
@@ -243,11 +243,11 @@ def rate_rows(figures, transfers=TRANSFERS):
     for job in transfers:
         limit, found = job.limit_gbps, figures[job.name]
         yield Row(f"payload_limit_gbps{job.name}", "Gb/s", limit, conditions=job.conditions)
-        for way in ("tx", "rx"):
-            rate = found[way]
-            yield Row(f"{way}_payload_gbps{job.name}", "Gb/s", rate, at_least=job.bar and job.bar * limit,
+        for direction in ("tx", "rx"):
+            rate = found[direction]
+            yield Row(f"{direction}_payload_gbps{job.name}", "Gb/s", rate, at_least=job.bar and job.bar * limit,
                       conditions=job.conditions)
-            yield Row(f"{way}_efficiency{job.name}", "of the limit", rate / limit, conditions=job.conditions)
+            yield Row(f"{direction}_efficiency{job.name}", "of the limit", rate / limit, conditions=job.conditions)
     yield Row("line_rate_cycles_per_second", "cycles/s",
               statistics.median(figures[job.name]["cycles_per_second"] for job in transfers))
 

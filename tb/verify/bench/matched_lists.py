@@ -2,7 +2,7 @@
 
 from weft.hdl.contract import abi
 from weft.model.functional.node import Node
-from weft.tb.sim.block.adamap.made_lists import FIRST_LINE
+from weft.tb.sim.block.adamap.prepared_lists import FIRST_LINE
 
 CACHED = 8              # nodes of all QPs cached ahead
 BURSTS = 5              # at each end of a list
@@ -15,7 +15,7 @@ HOLES = {
 SPAN = 20_000           # PSNs from one node's base to the next
 
 
-class MadeList:
+class PreparedList:
     """List of one QP: ``dense`` nodes at each end have all holes of the encoding, the others one."""
 
     def __init__(self, encoding, length, qpn, generation, dense):

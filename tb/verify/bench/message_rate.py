@@ -103,7 +103,7 @@ class MessageLab(Lab):
 
     async def large(self):
         """Transfer a file in large messages over several QPs."""
-        self.tell("large messages")
+        self.report_progress("large messages")
         length = LARGE_BYTES * LARGE_QPS * LARGE_PER_QP
         ends = await self.join(length, 4096, LARGE_WINDOW, LARGE_QPS)
         data = os.urandom(length)
@@ -119,7 +119,7 @@ class MessageLab(Lab):
 
     async def stream(self, stream):
         """Transfer small messages."""
-        self.tell(f"small messages, {stream.name}")
+        self.report_progress(f"small messages, {stream.name}")
         job = stream.transfer
         ends = await self.join(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
                                inline=SMALL_BYTES * stream.inline)
@@ -182,8 +182,9 @@ def measure(progress):
         Row("mmio_per_message", "", large["mmio"], at_most=MMIO_PER_MESSAGE, conditions=of_large + CONDITIONS),
         Row("mmio_per_small_message", "", both["mmio"], at_most=MMIO_PER_SMALL_MESSAGE,
             conditions=f"both ways, {of_small}{CONDITIONS}"),
-        *(Row(f"{name}_mpps", "M/s", figures[stream]["mpps"], at_least=bar, conditions=f"{ways}, {of_deep}{CONDITIONS}")
-          for name, stream, bar, ways in RATES),
+        *(Row(f"{name}_mpps", "M/s", figures[stream]["mpps"], at_least=bar,
+              conditions=f"{directions}, {of_deep}{CONDITIONS}")
+          for name, stream, bar, directions in RATES),
         *[Row(f"read_requests_per_{name}_message", "", figures[stream]["reads"],
               conditions=f"one way, {'inline, ' * (stream != 'tx')}{of_deep}{CONDITIONS}")
           for name, stream in (("small", "tx"), ("inline", "inline"))],

@@ -16,7 +16,7 @@ from weft.tb.app.job import run as run_sim
 from weft.tb.app.job.job import Job
 from weft.tb.app.job.main_job import run_model
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.pair.loop_pair import LoopPair
 from weft.tb.sim.pair.two_cards import run_cards
 
@@ -44,9 +44,10 @@ class Haul:
         self.size, self.rtt_ns, self.pmtu = size, rtt_ns, pmtu
         self._progress, self.samples, self.seconds = progress, [], 0.0
         self._done = False
-        way = LinkConfig(delay_ns=rtt_ns // 2)
+        direction = LinkConfig(delay_ns=rtt_ns // 2)
         self.pair = LoopPair(TimedDevice, ContextConfig(probe_timeout_ns=max(50_000, 2 * rtt_ns + rtt_ns // 4)),
-                             forward=replace(way, loss=loss), backward=way, seed="haul", watched=False, preset="basic")
+                             forward=replace(direction, loss=loss), backward=direction, seed="haul", watched=False,
+                             preset="basic")
         self.pair.limit_ns = LIMIT_NS
         for link in self.pair.links:
             link.ahead = True
@@ -93,7 +94,7 @@ class Haul:
         sender, receiver = (device.card.counters for device in self.pair.devices)
         new = sender["tx_packets"] - sender["tx_retransmissions"]
         self.samples.append((self.pair.loop.now_ns, receiver["rx_bytes"], new))
-        tell(self._progress, "writing over cards in time", receiver["rx_bytes"], self.size)
+        report_progress(self._progress, "writing over timed cards", receiver["rx_bytes"], self.size)
         if not self._done:
             self.pair.loop.call_in(SAMPLE_NS, self._sample)
 
@@ -125,7 +126,7 @@ def speed(progress):
     haul = Haul(SHORT_BYTES, rtt_ns=SHORT_RTT_NS, progress=progress).run()
     return [
         Row("model_card_packets_per_second", "packets/s", haul.packets / haul.seconds,
-            conditions=f"two cards in time under the real driver, {haul.size // MIB} MiB, 1 QP, PMTU {PMTU}, "
+            conditions=f"two timed cards under the real driver, {haul.size // MIB} MiB, 1 QP, PMTU {PMTU}, "
             f"loss {LOSS:g}, RTT 0.1 ms; processor time of one core"),
         Row("model_vs_rtl_speed_ratio", "times", _job_seconds("rtl") / _job_seconds("model"),
             at_least=VS_RTL_MIN, conditions="wall clock of the main job's transfer with its defaults, gateware under "
@@ -148,7 +149,7 @@ def _job_seconds(backend):
 def driver(progress):
     """Measure the goodput of the driver over a long path."""
     haul = Haul(LONG_BYTES, progress=progress).run()
-    conditions = (f"two cards in time under the real driver, {haul.size // MIB} MiB, 1 QP, 100 Gb/s, RTT 30 ms, PMTU "
+    conditions = (f"two timed cards under the real driver, {haul.size // MIB} MiB, 1 QP, 100 Gb/s, RTT 30 ms, PMTU "
                   f"{PMTU}, loss {LOSS:g}, after a round trip and as long as there is new work")
     lost = sum(haul.pair.links[0].counters.lost.values())
     again = haul.pair.devices[0].card.counters["tx_retransmissions"]

@@ -8,7 +8,7 @@ from weft.model.wan.result import compile_engine
 from weft.model.wan.result import measure as run
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.verify.bench.wide_area import BASE
 
 SOURCE = Path(__file__).with_name("ns3_path.cpp")
@@ -45,11 +45,11 @@ def forward(built, kind, packets, x):
 def measure(progress):
     built, x = program(), BASE.with_(loss=LOSS, warmup_rtts=RTTS / 2, measured_rtts=RTTS / 2)
     compile_engine()
-    tell(progress, "Adamap", 0, 1 + len(KINDS))
+    report_progress(progress, "Adamap", 0, 1 + len(KINDS))
     ours = run(x)
     rows = []
     for number, (kind, words) in enumerate(KINDS.items()):
-        tell(progress, f"ns-3, {kind}", 1 + number, 1 + len(KINDS))
+        report_progress(progress, f"ns-3, {kind}", 1 + number, 1 + len(KINDS))
         seconds, arrived = forward(built, kind, ours.packets, x)
         assert abs(arrived / ours.packets - (1 - LOSS)) < LOSS, f"{arrived} of {ours.packets} packets arrived in ns-3"
         about = (f"{ours.packets:,} packets of {x.pmtu} bytes, {x.rate_gbps:g} Gb/s, {x.rtt_ms:g} ms, loss {LOSS:g}; "

@@ -12,8 +12,9 @@ goodput of a sweep: the rate of the path is limited to values from somewhat belo
 the limit, down to a rate that B receives without loss.
 
 ``overload_goodput_ratio`` relates goodput when A sends as fast as the line allows to the ceiling, the worse of both
-ways. Packets that were retransmitted (``overload_sent_again_...``) or arrived after their message was already there
-(``overload_twice_...``) are per message. ``overload_share_jain_...`` is for the goodput of eight QPs with equal load.
+ways. Packets that were retransmitted (``overload_retransmissions_...``) or arrived after their message was already
+there (``overload_duplicates_...``) are per message. ``overload_share_jain_...`` is for the goodput of eight QPs with
+equal load.
 """
 
 import itertools
@@ -129,7 +130,7 @@ class OverloadLab(Lab):
 
     async def load(self, load):
         """Run a :class:`Load` and store its figures."""
-        self.tell(f"overload, {load.name}")
+        self.report_progress(f"overload, {load.name}")
         size = load.messages * MESSAGE_BYTES
         destination = size + 4096
         ends = await self.join(2 * destination, PMTU, load.window // load.qps, load.qps)
@@ -196,32 +197,33 @@ def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
 
 def rows(progress):
     ratios, found = {}, []
-    ways = {"slow_host": f"a receiver whose host takes nothing of it in {HELD:.0%} of all cycles",
-            "few_reports": f"a receiver with {1 << FEW_LOG2} entries for reports"}
+    directions = {"slow_host": f"a receiver whose host takes nothing of it in {HELD:.0%} of all cycles",
+                  "few_reports": f"a receiver with {1 << FEW_LOG2} entries for reports"}
     for name, (reports_log2, loads) in LOADS.items():
         figures = run_overload(loads, reports_log2=reports_log2, progress=progress)
         full, shared = (figures[load.name] for load in loads)
         ceiling = max(figure["mpps"] for key, figure in figures.items() if key.split()[0] == name)
         held = [figure["mpps"] for key, figure in figures.items() if key.split()[0] == name and not figure["dropped"]]
         ratios[name] = full["mpps"] / ceiling
-        what = (f"{FULL_MPPS:.0f} million writes of {MESSAGE_BYTES} bytes a second offered, one way, each reported, "
-                f"{loads[0].window} in flight, to {ways[name]}; tags and descriptors as in basic; {CARDS}")
+        subject = (f"{FULL_MPPS:.0f} million writes of {MESSAGE_BYTES} bytes a second offered, one way, each reported, "
+                   f"{loads[0].window} in flight, to {directions[name]}; tags and descriptors as in basic; {CARDS}")
         found += [
             Row(f"overload_ceiling_mpps_{name}", "M/s", ceiling,
-                conditions=f"{what}; the best of offered rates from {SWEEP[0]:g} to {SWEEP[-1]:g} times the goodput, "
+                conditions=f"{subject}; the best of rates from {SWEEP[0]:g} to {SWEEP[-1]:g} times the goodput, "
                            "and of all that the line carries"),
             Row(f"overload_lossless_mpps_{name}", "M/s", max(held, default=0.0),
-                conditions=f"{what}; the best of these rates at which nothing was dropped, 0 if there was none"),
-            Row(f"overload_goodput_mpps_{name}", "M/s", full["mpps"], conditions=f"{what}; one QP"),
-            Row(f"overload_goodput_ratio_{name}", "of the ceiling", ratios[name], conditions=f"{what}; one QP"),
-            Row(f"overload_sent_again_{name}", "per message", full["again"],
+                conditions=f"{subject}; the best of these rates at which nothing was dropped, 0 if there was none"),
+            Row(f"overload_goodput_mpps_{name}", "M/s", full["mpps"], conditions=f"{subject}; one QP"),
+            Row(f"overload_goodput_ratio_{name}", "of the ceiling", ratios[name], conditions=f"{subject}; one QP"),
+            Row(f"overload_retransmissions_{name}", "per message", full["again"],
                 at_most=FULL_MPPS / ceiling - 1 + MARGIN,
-                conditions=f"{what}; one QP; at most what came above the ceiling, and {MARGIN:g}"),
-            Row(f"overload_twice_{name}", "per message", full["twice"], at_most=TWICE,
-                conditions=f"{what}; one QP; packets whose message was there already"),
+                conditions=f"{subject}; one QP; at most what came above the ceiling, and {MARGIN:g}"),
+            Row(f"overload_duplicates_{name}", "per message", full["twice"], at_most=TWICE,
+                conditions=f"{subject}; one QP; packets whose message was there already"),
             Row(f"overload_share_jain_{name}", "", shared["jain"], at_least=JAIN if name == "slow_host" else None,
-                conditions=f"{what}; {loads[1].qps} QPs"),
-            Row(f"overload_goodput_mpps_{name}_8qps", "M/s", shared["mpps"], conditions=f"{what}; {loads[1].qps} QPs"),
+                conditions=f"{subject}; {loads[1].qps} QPs"),
+            Row(f"overload_goodput_mpps_{name}_8qps", "M/s", shared["mpps"],
+                conditions=f"{subject}; {loads[1].qps} QPs"),
         ]
     worst = min(ratios, key=ratios.get)
     return [Row("overload_goodput_ratio", "of the ceiling", ratios[worst], at_least=RATIO,

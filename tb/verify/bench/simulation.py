@@ -46,7 +46,7 @@ def link_frames_per_second():
     link = Impairments(LinkConfig(loss=0.01, reorder=0.01, duplicate=0.01, corrupt=0.01))
     began = time.perf_counter()
     for at in range(FRAMES):
-        link.fate(frame, at)
+        link.outcome(frame, at)
     return FRAMES / (time.perf_counter() - began)
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 
 BEFORE = "23e2b34cd65cd0c0513d7fab6e79e2e0b0951ff5"    # the last commit with a coroutine for each bus and cycle
@@ -69,7 +69,7 @@ def speedups(progress, pairs=PAIRS):
     for load in LOADS:
         found = []
         for number in range(pairs):
-            tell(progress, f"{load} before and now", number, pairs)
+            report_progress(progress, f"{load} before and now", number, pairs)
             order = ("before", "now") if number % 2 else ("now", "before")
             speed = {when: cycles_per_second(when, load, folders[when]) for when in order}
             found.append((speed["now"], speed["now"] / speed["before"]))

@@ -37,7 +37,7 @@ class VerbsLab(Lab):
 
     async def stream(self, name):
         """Transfer all messages of one kind."""
-        self.tell(name)
+        self.report_progress(name)
         self.ends = {side: await self.call(Host, self.contexts[side], OBJECTS) for side in SIDES}
         for side, peer in PEER.items():
             await self.call(self.ends[side].qp.connect, self.ends[peer].qp.connection, path_mtu=MTU.MTU_4096,
@@ -98,7 +98,7 @@ def measure(progress):
     cost = DriverCost()     # before other code has grown the heap
     gbps = run_operations(progress=progress)
     write = gbps[OPCODES["write"].name]
-    rates = (f"messages of {MESSAGE_BYTES >> 10} KiB on one QP of PMTU 4096, {WINDOW} under way; from the completion "
+    rates = (f"messages of {MESSAGE_BYTES >> 10} KiB on one QP of PMTU 4096, {WINDOW} outstanding; from the completion "
              f"of message {SKIPPED} to that of message {MESSAGES}; {CARDS}")
     lists = f"lists of {CHAIN} writes of 64 KiB on one QP over functional cards"
     return [
@@ -109,6 +109,6 @@ def measure(progress):
         Row("driver_us_per_chunk", "µs", cost.us_per_chunk, at_most=US_PER_CHUNK,
             conditions=f"CPU time of all Python of both drivers, the least of several {lists}, which run in between"),
         Row("driver_us_per_chunk_warm", "µs", cost.warm_us_per_chunk,
-            conditions="the same right behind drivers that do the same: nothing has to come into the caches again"),
+            conditions="the same directly after other drivers did the same: with warm caches"),
         Row("doorbells_per_post_list", "", cost.doorbells_per_list, at_most=DOORBELLS_PER_LIST, conditions=lists),
     ]

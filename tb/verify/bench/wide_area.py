@@ -11,9 +11,9 @@ from dataclasses import replace
 from weft.model.wan import engine
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import measure as run
-from weft.model.wan.world import make
+from weft.model.wan.simulation_state import make
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 
 BASE = Experiment(rate_gbps=100, rtt_ms=30.0, warmup_rtts=4, measured_rtts=6)
 LARGE = BASE.with_(pmtu=4096, warmup_rtts=8, measured_rtts=30)
@@ -119,6 +119,6 @@ PARTS = (goodput, rivals, bursts, outage, many_qps)
 def measure(progress):
     rows = []
     for number, part in enumerate(PARTS):
-        tell(progress, part.__name__.replace("_", " "), number, len(PARTS))
+        report_progress(progress, part.__name__.replace("_", " "), number, len(PARTS))
         rows += part()
     return rows

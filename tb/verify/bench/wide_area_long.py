@@ -17,7 +17,7 @@ from weft.model.wan.result import compile_engine
 from weft.model.wan.result import measure as run
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.percentile import percentile
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 
 TRANSFERS = 1000
 IDEAL = {1e-5: (1.24, 1.90), 1e-4: (1.84, 1.90), 1e-3: (1.92, 2.80), 1e-2: (2.77, 3.70)}   # {loss: (mean, p99.9)}
@@ -35,7 +35,7 @@ def times(x, count, progress=None):
         for number, result in enumerate(pool.map(lambda seed: run(x.with_(seed=seed)), range(1, count + 1))):
             found.append(result.completion_ms)
             if number % 20 == 0:
-                tell(progress, f"loss {x.loss:g}{', a probe at the end' * x.marker}", number, count)
+                report_progress(progress, f"loss {x.loss:g}{', a probe at the end' * x.marker}", number, count)
     return sorted(found)
 
 
@@ -49,18 +49,18 @@ def completion(progress, count=TRANSFERS):
                  f"{'a probe after the last packet' if marker else 'a probe after the silence the driver waits for'}")
         for loss, (mean, tail) in IDEAL.items():
             found = times(TRANSFER.with_(loss=loss, marker=marker), count if marker else min(count, 200), progress)
-            for what, value, ideal, most in (("mean", fmean(found), mean, 0.05),
-                                             ("p999", percentile(found, 0.999), tail, 0.1)):
-                if marker or what == "mean":
+            for subject, value, ideal, most in (("mean", fmean(found), mean, 0.05),
+                                                ("p999", percentile(found, 0.999), tail, 0.1)):
+                if marker or subject == "mean":
                     share = value / alone
-                    rows.append(Row(f"{name}_{what}_loss_{loss:g}", "of lossless", share, conditions=about))
-                    rows.append(Row(f"{name}_{what}_late_loss_{loss:g}", f"over {ideal}", share / ideal - 1,
+                    rows.append(Row(f"{name}_{subject}_loss_{loss:g}", "of lossless", share, conditions=about))
+                    rows.append(Row(f"{name}_{subject}_late_loss_{loss:g}", f"over {ideal}", share / ideal - 1,
                                     at_most=most if marker else None, conditions=about))
     return rows
 
 
 def wraps(progress, count=WRAPS):
-    tell(progress, f"{count} wraps", 0, 4)
+    report_progress(progress, f"{count} wraps", 0, 4)
     x = FAST.with_(measured_rtts=count * (1 << 24) / FAST.bdp)
     found = run(x)
     about = "Adamap, 1 QP, 400 Gb/s, 25 ms, 1024 B, loss 1e-3"
@@ -69,7 +69,7 @@ def wraps(progress, count=WRAPS):
             Row("model_wraps_aliases", "PSNs", found.aliases, at_most=0, conditions=about)]
     for number, pmtu in enumerate((1024, 2048, 4096)):
         x = FAR.with_(pmtu=pmtu)
-        tell(progress, f"{pmtu} B over 100 ms", 1 + number, 4)
+        report_progress(progress, f"{pmtu} B over 100 ms", 1 + number, 4)
         about = f"Adamap, 1 QP, 400 Gb/s, 100 ms, {pmtu} B, loss 1e-3; a sender has less than 2^23 PSNs outstanding"
         rows += [Row(f"model_far_goodput_{pmtu}", "of 1 - loss", run(x).goodput / (1 - x.loss), conditions=about),
                  Row(f"model_far_psns_{pmtu}", "round trips", (1 << 23) / x.bdp, conditions=about)]
@@ -82,7 +82,7 @@ def card_memory(_progress=None):
     rows = []
     for name, counted in zip(TABLES, (schemes.ADAMAP_QP, schemes.ADAMAP_PLACE, schemes.ADAMAP_ENTRY), strict=True):
         built = sum(growth(BASE, name, 2 * getattr(BASE, name)).values()) / 8
-        rows.append(Row(f"model_card_bytes_{name}", "B", counted, conditions="one more of these costs so much"))
+        rows.append(Row(f"model_card_bytes_{name}", "B", counted, conditions="cost of one more of these"))
         rows.append(Row(f"model_card_bytes_{name}_error", "of the netlist", abs(counted / built - 1), at_most=0.01,
-                        conditions="one more of these costs so much"))
+                        conditions="cost of one more of these"))
     return rows

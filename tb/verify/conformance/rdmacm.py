@@ -7,7 +7,7 @@ import threading
 import types
 
 from weft.driver.cm.card_agent import CardAgent
-from weft.driver.cm.held import HELD
+from weft.driver.cm.shared_context import HELD
 from weft.driver.terms.errors import NotSupported
 from weft.driver.verbs.device import add_device, remove_device
 from weft.model.functional.live import LiveDevice

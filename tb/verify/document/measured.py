@@ -22,7 +22,7 @@ REACH_HEAD = ("what", "value", "command")
 class Figure:
     """Row of the table: its name, its text with names of benchmark rows in braces, and the conditions."""
 
-    what: str
+    subject: str
     value: str
     conditions: str
 
@@ -32,11 +32,11 @@ class Figure:
         if not set(names) <= set(found):
             return None
         value = self.value.format(**{name: found[name]["value"] for name in names})
-        return self.what, value, self.conditions, f"`{found[names[0]]['command']}`"
+        return self.subject, value, self.conditions, f"`{found[names[0]]['command']}`"
 
     def kept(self, rows):
         """Return the row as it is in the document, or None."""
-        return rows.get(self.what) and (self.what, rows[self.what][1], self.conditions, rows[self.what][3])
+        return rows.get(self.subject) and (self.subject, rows[self.subject][1], self.conditions, rows[self.subject][3])
 
 
 _ALONE = "Adamap subsystem alone, reads of 1 µs, 1 KiB packets at 100 Gb/s, losses reported per millisecond"
@@ -54,7 +54,7 @@ FIGURES = (
            "{message_rate_both_ways_mpps:.1f} million per direction in both",
            "1 QP, 1000 outstanding, through the driver, tags as in `basic`"),
     Figure("64-byte writes to an overloaded receiver",
-           "{overload_goodput_ratio:.1%} of its capacity, {overload_sent_again_slow_host:.2f} retransmissions per "
+           "{overload_goodput_ratio:.1%} of its capacity, {overload_retransmissions_slow_host:.2f} retransmissions per "
            "write",
            "77 million per second offered, every one reported, 4000 outstanding; the receiving host stalls in 30 % of "
            "all cycles, or has 64 entries for reports: the worse of both; retransmissions in the first case"),
@@ -109,7 +109,7 @@ FIGURES = (
     Figure("mutants of the RTL that the tests detect", "{mutants_killed_fraction:.1%}",
            "drawn by rule and seed, each against the tests of its subsystem; equivalent mutants are not counted"),
 )
-REACH = {figure.what for figure in FIGURES[:1] + FIGURES[2:4] + FIGURES[7:9] + FIGURES[11:12] + FIGURES[13:14]
+REACH = {figure.subject for figure in FIGURES[:1] + FIGURES[2:4] + FIGURES[7:9] + FIGURES[11:12] + FIGURES[13:14]
          + FIGURES[15:16] + FIGURES[17:18] + FIGURES[19:20]}
 SIM_ROWS = ("packets_sent", "packets_lost", "packets_retransmitted", "spurious_retransmissions", "goodput_gbps")
 KINDS = {"lut": "LUT", "lutram": "LUT as RAM", "ff": "flip-flops", "srl": "SRL", "carry": "carry", "bram18": "RAMB18",
@@ -131,7 +131,7 @@ def bench(report, before, figures=FIGURES):
 
 def reach(report, before):
     """Return the table of the figures in :data:`REACH`, without their conditions."""
-    rows = _rows(bench(report, _with_conditions(before), [figure for figure in FIGURES if figure.what in REACH]))
+    rows = _rows(bench(report, _with_conditions(before), [figure for figure in FIGURES if figure.subject in REACH]))
     return table(REACH_HEAD, [(row[0], row[1], row[3]) for row in rows.values()])
 
 
@@ -155,9 +155,10 @@ def synth(report, _before):
     """Return the table of the cells of every subsystem."""
     blocks = report["blocks"]
     kinds = [kind for kind in KINDS if blocks[""].get(kind)]
-    rooms = sorted(name for name in blocks if name and "." not in name)
+    subsystems = sorted(name for name in blocks if name and "." not in name)
     return f"Preset `{report['preset']}`:\n\n" + table(("", *(KINDS[kind] for kind in kinds)), [
-        (f"`{room}`" if room else "**card**", *(f"{blocks[room][kind]:,}" for kind in kinds)) for room in (*rooms, "")])
+        (f"`{subsystem}`" if subsystem else "**card**",
+         *(f"{blocks[subsystem][kind]:,}" for kind in kinds)) for subsystem in (*subsystems, "")])
 
 
 def _of_preset(report, preset):
@@ -177,7 +178,8 @@ def full(report, before):
 
 
 AREA_PRESET = "basic"
-AREA_ROOMS = ("adamap", "endpoint", "rings", "transmit", "receive", "tables", "command")     # the others share a column
+# the others share a column
+AREA_SUBSYSTEMS = ("adamap", "endpoint", "rings", "transmit", "receive", "tables", "command")
 # Published figures in the rows of the table; designs, chips and tools differ.
 PEERS = {"DCP, beside go-back-N": ("+1.7 %", "", "+1.1 %", "300 MHz"),
          "SLAC surf": ("81,168", "113,840", "279.5", "met")}
@@ -189,14 +191,17 @@ def area(report, before):
     if not found:
         return before.rstrip("\n")
     blocks, paths = found["blocks"], found.get("paths", {})
-    rest = [room for room in blocks if room and "." not in room and room not in AREA_ROOMS]
-    columns = {f"`{room}`": ((room,), paths.get(room)) for room in AREA_ROOMS if room in blocks}
-    longest = max((paths[room] for room in rest if room in paths), key=lambda path: path["ns"], default=None)
+    rest = [subsystem for subsystem in blocks if subsystem and "." not in subsystem
+            and subsystem not in AREA_SUBSYSTEMS]
+    columns = {f"`{subsystem}`": ((subsystem,),
+                                  paths.get(subsystem)) for subsystem in AREA_SUBSYSTEMS if subsystem in blocks}
+    longest = max((paths[subsystem] for subsystem in rest if subsystem in paths), key=lambda path: path["ns"],
+                  default=None)
     columns["others"] = rest, longest
     columns["**card**"] = ("",), paths.get("")
 
-    def cells(rooms, path):
-        lut, ff, ram, half, ultra = (sum(blocks[room].get(kind, 0) for room in rooms)
+    def cells(subsystems, path):
+        lut, ff, ram, half, ultra = (sum(blocks[subsystem].get(kind, 0) for subsystem in subsystems)
                                      for kind in ("lut", "ff", "bram36", "bram18", "uram"))
         return (f"{lut:,}", f"{ff:,}", f"{ram + half / 2:,g}" + f" + {ultra} UltraRAM" * bool(ultra),
                 f"{path['ns']:.2f} ns" if path else "")

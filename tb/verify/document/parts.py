@@ -19,7 +19,7 @@ from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.contract.params import preset
 from weft.hdl.ring.reader import RingReader
-from weft.tb.verify.document import imports, ports, qp_states, rooms, sizing, state_machines, tables
+from weft.tb.verify.document import imports, ports, qp_states, sizing, state_machines, subsystems, tables
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = "docs/examples"
@@ -31,7 +31,7 @@ def _machine(block, *parameters):
 
 
 PARTS = {
-    "card": rooms.card, "adamap": rooms.adamap, "second-level": rooms.second_level,
+    "card": subsystems.card, "adamap": subsystems.adamap, "second-level": subsystems.second_level,
     "states-prefetch": partial(_machine, Prefetch), "states-arrival": partial(_machine, Fill),
     "states-turn-out": partial(_machine, Evict), "states-ring-reader": partial(_machine, RingReader, 16),
     "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),

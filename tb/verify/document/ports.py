@@ -6,7 +6,7 @@ from weft.hdl.card import Card
 from weft.hdl.contract.params import preset
 from weft.hdl.verilog.ports import ABOUT
 from weft.tb.app.device.registers import table
-from weft.tb.verify.document.rooms import shallow
+from weft.tb.verify.document.subsystems import shallow
 
 
 def _members(card):

@@ -24,6 +24,6 @@ def diagram():
     lines += [f"  {start.name} --> {goal.name}" for start, goal in found if goal not in anywhere]
     lines += [f"  {start.name} --> {goal.name}" for start, goal in found
               if goal in anywhere and start in (QPState.RTS, QPState.SQD, QPState.ERR)]
-    ways = " and to ".join(f"`{goal.name}`" for goal in anywhere)
-    lines += ["```", "", f"From every state but `RESET` `modify` also leads to {ways}."]
+    directions = " and to ".join(f"`{goal.name}`" for goal in anywhere)
+    lines += ["```", "", f"From every state but `RESET` `modify` also leads to {directions}."]
     return "\n".join(lines)

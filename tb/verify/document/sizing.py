@@ -124,7 +124,7 @@ def qp_entry_table():
     """Return the table of the bits of an entry of the QP table."""
     entries = [{name: field.shape.width for name, field in qp_entry(card)} for card in PRESETS.values()]
     return table(("field", *(f"`{name}`" for name in PRESETS), "what for"), [
-        *((f"`{name}`", *(entry[name] for entry in entries), said) for name, said in QP_FIELDS.items()),
+        *((f"`{name}`", *(entry[name] for entry in entries), text) for name, text in QP_FIELDS.items()),
         ("all", *(sum(entry.values()) for entry in entries), "")])
 
 

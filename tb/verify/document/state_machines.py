@@ -57,10 +57,10 @@ def sentences(component):
 
 def diagram(component):
     """Return a Mermaid state diagram, and a table of the states that have a comment."""
-    told, arrows = sentences(component), transitions(component)
-    if unknown := {state for pair in arrows for state in pair} - set(told):
+    reported, arrows = sentences(component), transitions(component)
+    if unknown := {state for pair in arrows for state in pair} - set(reported):
         raise ValueError(f"{type(component).__name__}: no source for the states {', '.join(sorted(unknown))}")
-    first = next(iter(told))
+    first = next(iter(reported))
     lines = ["```mermaid", "stateDiagram-v2", f"  [*] --> {first}", *(f"  {a} --> {b}" for a, b in arrows), "```", "",
-             "| state | |", "|---|---|", *(f"| `{state}` | {text} |" for state, text in told.items() if text)]
+             "| state | |", "|---|---|", *(f"| `{state}` | {text} |" for state, text in reported.items() if text)]
     return "\n".join(lines)

@@ -25,7 +25,7 @@ def board_registers():
     rows += [(CONTROL, f"control, bit {bit}", f"`{name}`: {text}") for bit, (name, text) in enumerate(CONTROL_BITS)]
     rows += [(STATUS, "status", "from bit 0: " + ", ".join(f"`{name}`" for name in STATUS_BITS))]
     rows += [(COUNTERS + 8 * index, name, text) for index, (name, _, text) in enumerate(EVENTS)]
-    return table(("offset", "register", "meaning"), [(f"{offset:#05x}", *told) for offset, *told in rows])
+    return table(("offset", "register", "meaning"), [(f"{offset:#05x}", *reported) for offset, *reported in rows])
 
 
 def raw_header():

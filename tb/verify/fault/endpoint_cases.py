@@ -13,23 +13,23 @@ from cocotb.triggers import ClockCycles, RisingEdge, SimTimeoutError, Timer, wit
 
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
-from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, group, run_room
+from weft.tb.sim.block.pcie.pcie_subsystem import BULKS, HALF, LINES, WRITERS, Bench, group, run_subsystem
 from weft.tb.sim.flow.bench import given, leave
-from weft.tb.sim.flow.progress import tell
-from weft.tb.sim.pcie.faults import READ_FAULTS, FaultAgent, Weather
+from weft.tb.sim.flow.progress import report_progress
+from weft.tb.sim.pcie.faults import READ_FAULTS, FaultAgent, FaultWindow
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
 
 READ_BYTES = 512
 GROUPS = 40                # of each client, per round
 SHARE = 0.6                # of the memory answers with faults
-PATIENCE = 400, "us"
+TIMEOUT = 400, "us"
 NOWHERE = 1 << 50          # an address without memory
 CONTROLS = ("no bus master", "function reset")
 QUIET_ROUNDS = [None] * 3  # between rounds with a control event
 PARAMS = preset("test")
 
 
-class FaultyRoom(Bench):
+class FaultySubsystem(Bench):
     """Bench with a misbehaving host; counts faults and failures by kind, and groups and requests that got an error."""
 
     def __init__(self, dut):
@@ -37,23 +37,23 @@ class FaultyRoom(Bench):
         self.host.strict = False
         self.injected, self.failures, self.errors = Counter(), Counter(), 0
         self.under_control = False       # any read may fail
-        self.weather = Weather(self.rng, READ_BYTES, SHARE)
+        self.fault_window = FaultWindow(self.rng, READ_BYTES, SHARE)
 
     async def start(self, vectors=0):
         await super().start(vectors)
         for name in (self.host.device.log.name, f"cocotb.{self.dut._name}"):
             logging.getLogger(name).setLevel(logging.ERROR)      # each fault and each packet is logged
-        self.agent = FaultAgent(self.host, self.rng, self.weather)
+        self.agent = FaultAgent(self.host, self.rng, self.fault_window)
 
-    def judge(self, what, got, error, wanted, badly):
+    def judge(self, subject, got, error, wanted, badly):
         """Check a completed read: the bytes are right, or there is an error if there was a fault."""
         self.errors += error
         if error and not (badly or self.under_control):
-            self.failures[f"{what}: an error without a fault"] += 1
+            self.failures[f"{subject}: an error without a fault"] += 1
         if badly and not error:
-            self.failures[f"{what}: a fault without an error"] += 1
+            self.failures[f"{subject}: a fault without an error"] += 1
         if not error and got != wanted:
-            self.failures[f"{what}: wrong bytes"] += 1
+            self.failures[f"{subject}: wrong bytes"] += 1
 
     async def bulk_client(self, client):
         wanted = []
@@ -63,7 +63,7 @@ class FaultyRoom(Bench):
             for word in group(places):
                 self.bulk[client].send_nowait(word)
             wanted.append((b"".join(self.regions[r].read(a, n) for r, a, n in pieces),
-                           any(self.weather.ends_badly(a, n) for a, n in places)))
+                           any(self.fault_window.ends_badly(a, n) for a, n in places)))
         for expected, badly in wanted:
             got, error = await receive(self.packets[client])
             if len(got) != len(expected):
@@ -77,7 +77,7 @@ class FaultyRoom(Bench):
             region, lines = self.rng.randrange(2), self.rng.randint(1, 4)
             at = self.rng.randrange(HALF // READ_BYTES) * READ_BYTES + self.rng.randint(0, 8 - lines) * 64
             place = self.regions[region].physical(at)
-            waiting[tag] = [self.regions[region].read(at, lines * 64), self.weather.ends_badly(place, 1), 0]
+            waiting[tag] = [self.regions[region].read(at, lines * 64), self.fault_window.ends_badly(place, 1), 0]
             self.lines[client].send_nowait(pack(LineRequest, line=place // 64, count=lines, tag=tag))
         while waiting:
             got = unpack(LineData, await self.line_data[client].recv())
@@ -112,10 +112,10 @@ class FaultyRoom(Bench):
             await self.take_away(control)
         for task in (*readers, *writers):
             try:
-                await with_timeout(task, *PATIENCE)
+                await with_timeout(task, *TIMEOUT)
             except SimTimeoutError:
-                raise AssertionError(f"it hangs; outstanding at the hard block: {self.under_way()}") from None
-        await with_timeout(self.quiet(), *PATIENCE)
+                raise AssertionError(f"it hangs; outstanding at the hard block: {self.outstanding()}") from None
+        await with_timeout(self.quiet(), *TIMEOUT)
         for task in writers:
             for region, at, body in task.result():
                 images[region][at - HALF:at - HALF + len(body)] = body
@@ -123,9 +123,9 @@ class FaultyRoom(Bench):
             self.failures["writes: memory differs"] += 1
         await self.all_there()
 
-    def under_way(self):
+    def outstanding(self):
         """Return the outstanding requests at the hard block, with their faults."""
-        return [(tag, hex(request.address), self.weather(request.address))
+        return [(tag, hex(request.address), self.fault_window(request.address))
                 for tag, request in enumerate(self.host.device.active_request) if request]
 
     async def take_away(self, control):
@@ -137,7 +137,7 @@ class FaultyRoom(Bench):
         function.bus_master_enable = False
         await ClockCycles(dut.clk, 2 << PARAMS.silence_log2)     # by now the card has timed its reads out
         if control == "function reset":
-            await with_timeout(self.at_rest(), *PATIENCE)
+            await with_timeout(self.at_rest(), *TIMEOUT)
             dut.function_reset_done.value = 1
             await RisingEdge(dut.clk)
             dut.function_reset_done.value = 0
@@ -165,11 +165,11 @@ class FaultyRoom(Bench):
         if most != PARAMS.bulk_tags + PARAMS.line_tags:
             self.failures[f"tags: {most} of {PARAMS.bulk_tags + PARAMS.line_tags}"] += 1
         for k, place in places:
-            got, error = await with_timeout(receive(self.packets[k]), *PATIENCE)
+            got, error = await with_timeout(receive(self.packets[k]), *TIMEOUT)
             if error or got != self.host.memory.read(place, 64):
                 self.failures["afterwards: wrong bytes"] += 1
         for _ in range(2 * PARAMS.line_tags):
-            got = unpack(LineData, await with_timeout(self.line_data[0].recv(), *PATIENCE))
+            got = unpack(LineData, await with_timeout(self.line_data[0].recv(), *TIMEOUT))
             if got.error or got.data.to_bytes(64, "little") != base.read(64 * got.tag, 64):
                 self.failures["afterwards: wrong line"] += 1
         self.host.agent = self.agent
@@ -177,16 +177,16 @@ class FaultyRoom(Bench):
 
 @cocotb.test()
 async def faults(dut):
-    settings, bench = given(), FaultyRoom(dut)
+    settings, bench = given(), FaultySubsystem(dut)
     await bench.start()
     rounds, controls = 0, itertools.cycle([CONTROLS[0], *QUIET_ROUNDS, CONTROLS[1], *QUIET_ROUNDS])
     while True:
         total = bench.injected + bench.agent.injected
         if sum(total.values()) >= settings["count"] and set(total) >= {*READ_FAULTS, *CONTROLS, "write refused"}:
             break
-        tell(settings["progress"], "faults", sum(total.values()), settings["count"])
+        report_progress(settings["progress"], "faults", sum(total.values()), settings["count"])
         await bench.a_round(next(controls))
-        bench.weather.change()
+        bench.fault_window.change()
         rounds += 1
     leave({"injected": total, "failures": bench.failures, "errors": bench.errors, "rounds": rounds})
 
@@ -194,5 +194,5 @@ async def faults(dut):
 def inject(count, *, seed=None, straddle=False, progress=None):
     """Inject at least ``count`` faults; return ``injected`` and ``failures`` by kind, ``errors`` reported by the card,
     and ``rounds``."""
-    return run_room(__file__, straddle=straddle, sim="verilator", seed=seed, timeout_s=1800,
-                    settings={"count": count, "progress": progress and str(progress)})
+    return run_subsystem(__file__, straddle=straddle, sim="verilator", seed=seed, timeout_s=1800,
+                         settings={"count": count, "progress": progress and str(progress)})

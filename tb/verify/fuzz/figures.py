@@ -4,7 +4,7 @@ import sys
 from functools import partial
 
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.fuzz.functional import fuzz
 from weft.tb.verify.fuzz.rtl_cases import fuzz_rtl
@@ -16,7 +16,7 @@ def measure(progress):
     """Return the rows; print failures to the standard error output, with the seed that repeats them."""
     seed = drawn_seed()
 
-    functional = fuzz(FUNCTIONAL, seed, partial(tell, progress, f"fuzzing functional cards, seed {seed}",
+    functional = fuzz(FUNCTIONAL, seed, partial(report_progress, progress, f"fuzzing functional cards, seed {seed}",
                                                 total=FUNCTIONAL))
     for failure in functional.failures:
         print(failure, file=sys.stderr)

@@ -9,7 +9,7 @@ from weft.model.functional.host import FunctionalDevice
 from weft.model.functional.memory import HostMemory
 from weft.tb.sim.judge.growth import sizes
 from weft.tb.sim.pair.functional_pair import close_and_check, make_pair
-from weft.tb.verify.fuzz.fuzzing import PATIENCE, Fuzzing
+from weft.tb.verify.fuzz.fuzzing import TIMEOUT, Fuzzing
 
 ROUND = 2_000        # frames
 BURST = 10           # frames for each card between two steps
@@ -51,7 +51,7 @@ class Round(Fuzzing):
         for device in pair.devices:
             drops.update({name: number for name, number in device.card.counters.items() if name.startswith("drop_")})
         self.end()
-        for _ in range(0, PATIENCE, LOOK):      # freed blocks return to the free list incrementally
+        for _ in range(0, TIMEOUT, LOOK):      # freed blocks return to the free list incrementally
             for _ in range(LOOK):
                 self.step()
             grown = {name: (was[name], count)
@@ -64,10 +64,10 @@ class Round(Fuzzing):
         return self.kinds, drops
 
 
-def fuzz(frames, seed, tell=lambda done: None):
+def fuzz(frames, seed, report_progress=lambda done: None):
     """Fuzz in rounds of :data:`ROUND` frames, round ``k`` with seed ``<seed>/<k>``; return the :class:`Outcome`.
 
-    ``tell`` receives the number of frames done so far.
+    ``report_progress`` receives the number of frames done so far.
     """
     outcome, number = Outcome(), 0
     while outcome.frames < frames:
@@ -82,5 +82,5 @@ def fuzz(frames, seed, tell=lambda done: None):
             outcome.failures.append(f"round of {count} frames with seed {name!r}:\n{last}")
         outcome.frames += count
         number += 1
-        tell(outcome.frames)
+        report_progress(outcome.frames)
     return outcome

@@ -18,7 +18,7 @@ from weft.tb.sim.pair.sides import PEER, SIDES, BySide
 LENGTH, PART = 16_384, 4_096
 SENT, RECEIVED = 1, 7        # numbers of the work requests
 LOST = 0.2                   # of the frames for a victim
-PATIENCE = 5_000             # steps
+TIMEOUT = 5_000             # steps
 REST = 40                    # steps after the last frame
 
 
@@ -34,16 +34,17 @@ class Fuzzing:
         self.pair, self.rng, self._burst, self._timeout = pair, rng, burst, victim_timeout
         self._step, self._receive, self._settle = step, receive, settle
         self.kinds, self.victims, self.cqs = Counter(), [], []
-        self._heard = BySide(([], []) for _ in SIDES)      # genuine frames for the victim and the honest QP of a side
+        # genuine frames for the victim and the honest QP of a side
+        self._received = BySide(([], []) for _ in SIDES)
         self.ends = BySide(Endpoint(context, LENGTH) for context in pair.contexts)
         self.honest = [end.qps[0] for end in self.ends]
         for side, peer in PEER.items():
             self.ends[side].connect(self.ends[peer].connections, **attributes)
-            pair.link(f"{peer}_to_{side}").impairments.drop_when(lambda frame, _, side=side: self._hear(side, frame))
+            pair.link(f"{peer}_to_{side}").impairments.drop_when(lambda frame, _, side=side: self._record(side, frame))
 
-    def _hear(self, side, frame):
+    def _record(self, side, frame):
         """Record a genuine frame; return true if the frame must be lost."""
-        of_victim, of_honest = self._heard[side]
+        of_victim, of_honest = self._received[side]
         number = destination(frame)
         if number == self.ends[side].qps[0].qp_num:
             of_honest.append(bytes(frame))
@@ -66,7 +67,7 @@ class Fuzzing:
             peer.post_recv(RecvWR(RECEIVED))
             qp.post_send(SendWR(SENT, WROpcode.RDMA_WRITE_WITH_IMM, sg=[SGE(me.mr.buf, PART, me.mr.lkey)], imm_data=5,
                                 rkey=you.mr.rkey, remote_addr=you.mr.buf + LENGTH - PART))
-        for _ in range(PATIENCE):
+        for _ in range(TIMEOUT):
             self.step()
             if all(len(cq) >= 2 for cq in cqs):
                 break
@@ -86,7 +87,7 @@ class Fuzzing:
 
     def feed(self, frames):
         """Inject ``frames`` frames: no request completes, and the honest QPs still work."""
-        fuzzers = [FrameFuzzer(self.rng, *map(list, heard)) for heard in self._heard]
+        fuzzers = [FrameFuzzer(self.rng, *map(list, received)) for received in self._received]
         for number in range(frames):
             side = number % len(SIDES)
             self._receive(SIDES[side], fuzzers[side].draw())
@@ -105,6 +106,6 @@ class Fuzzing:
         """Close the victims."""
         for each in (*self.victims, *self.cqs):
             each.close()
-        for frames in sum(self._heard, ()):
+        for frames in sum(self._received, ()):
             frames.clear()
         self.victims = []

@@ -13,7 +13,7 @@ from weft.driver.verbs.context import ContextConfig
 from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.bench import given, leave
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
@@ -44,7 +44,7 @@ def _run(pair, settings):
         for side in SIDES:
             pair.guards[side].check()
         fuzzing.end()
-        tell(settings["progress"], "fuzzing the RTL", done + ROUND, settings["frames"])
+        report_progress(settings["progress"], "fuzzing the RTL", done + ROUND, settings["frames"])
     drops = {side: {name.removeprefix("drop_"): count for name, count in context.statistics().items()
                     if name.startswith("drop_") and count} for side, context in pair.contexts.items()}
     for end in fuzzing.ends:

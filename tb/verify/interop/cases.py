@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from weft.driver.terms.enums import MTU
 
-from . import worlds
+from . import environments
 from .exchange import Talk, card_writes, soft_exchange
 from .guest import GATEWAY, GuestFailed
 
@@ -21,24 +21,25 @@ PERFTEST_S, GUEST_TIMEOUT = 240, 18     # the latter: perftest's -u, 2^18 * 4.09
 
 def endpoint(guest, loss=0.0, seed=0):
     """Run the software endpoint at the guest's link."""
-    world = worlds.SoftWorld(guest, loss, seed)
-    told = soft_exchange(world, seed=seed)
-    return f"{told}, {world.wire.lost} frames lost on the way"
+    environment = environments.SoftEnvironment(guest, loss, seed)
+    output = soft_exchange(environment, seed=seed)
+    return f"{output}, {environment.wire.lost} frames lost in flight"
 
 
 def endpoint_over_card(guest, seed=0):
     """Run the endpoint at the Simple NIC of a functional card, with packets of 4096 bytes."""
-    with contextlib.closing(worlds.CardWorld(guest, worlds.RealTimeCard(guest.port, seed))) as world:
-        told = soft_exchange(world, seed=seed, mtu=MTU.MTU_4096)
-        return f"{told}, {world.context.statistics()['rx_raw_frames']} frames through the Simple NIC"
+    with contextlib.closing(environments.CardEnvironment(guest,
+                                                         environments.RealTimeCard(guest.port, seed))) as environment:
+        output = soft_exchange(environment, seed=seed, mtu=MTU.MTU_4096)
+        return f"{output}, {environment.context.statistics()['rx_raw_frames']} frames through the Simple NIC"
 
 
 def card(guest, loss=LOSS, seed=0):
     """Run WRITEs over the hardware path of a functional card."""
-    wire = worlds.LossyPort(guest.port, loss, seed)
-    with contextlib.closing(worlds.CardWorld(guest, worlds.RealTimeCard(wire, seed))) as world:
-        told = card_writes(world, seed=seed)
-        return f"{told}, {wire.lost} frames lost on the way"
+    wire = environments.LossyPort(guest.port, loss, seed)
+    with contextlib.closing(environments.CardEnvironment(guest, environments.RealTimeCard(wire, seed))) as environment:
+        output = card_writes(environment, seed=seed)
+        return f"{output}, {wire.lost} frames lost in flight"
 
 
 def perftest(guest, tests=TESTS, iterations=200, size=16_384):
@@ -47,20 +48,20 @@ def perftest(guest, tests=TESTS, iterations=200, size=16_384):
     server = subprocess.Popen(
         [sys.executable, "-m", "weft.tb.cli", "soft-server", "--qemu", f"127.0.0.1:{guest.numbers[0]}", "--listen", "0",
          "--clients", str(len(tests))], stdout=subprocess.PIPE, text=True)
-    console = SimpleNamespace(guest=guest, step=lambda: select.select([guest], [], [], worlds.MOMENT_S))
+    console = SimpleNamespace(guest=guest, step=lambda: select.select([guest], [], [], environments.MOMENT_S))
     talk = Talk(console)        # the peer is another program: only the console is read
     try:
         number = int(server.stdout.readline().rsplit(" ", 1)[1])
         rates = []
         for test in tests:
             length = "" if "atomic" in test else f"-s {size}"
-            before = len(guest.told)
+            before = len(guest.output)
             status = talk.ask(f"sh timeout -s KILL {PERFTEST_S} /bin/{test} -d rxe0 -x 1 -F -u {GUEST_TIMEOUT} "
                               f"-n {iterations} {length} -m 1024 -p {number} {GATEWAY}")
-            said = guest.told[before:]
-            results = [line.split() for line in said if line.split()[1:2] == [str(iterations)]]
+            lines = guest.output[before:]
+            results = [line.split() for line in lines if line.split()[1:2] == [str(iterations)]]
             if status != "status 0" or not results:
-                raise GuestFailed(f"{test} in the guest: {status}; {' | '.join(said[-5:])}")
+                raise GuestFailed(f"{test} in the guest: {status}; {' | '.join(lines[-5:])}")
             rates.append(f"{test} {1e6 * float(results[0][4]):.0f}")
         assert server.wait(PERFTEST_S) == 0
     finally:
@@ -88,9 +89,9 @@ def cases(short=False):
     return found
 
 
-def run(guest, chosen, say=print):
+def run(guest, chosen, report=print):
     """Run cases, and print a line for each."""
     for name, case in chosen.items():
         start = time.monotonic()
-        say(f"{name}: {case(guest)}, {time.monotonic() - start:.1f} s")
+        report(f"{name}: {case(guest)}, {time.monotonic() - start:.1f} s")
 

@@ -18,8 +18,8 @@ from weft.driver.verbs.qp import QP, QPConnection
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 
+from . import environments
 from . import guest as linux
-from . import worlds
 
 ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 RECEIVE_BYTES, GUEST_BYTES = 4096, 1 << 20
@@ -51,12 +51,12 @@ class Talk:
 
     SENT_S = 300
 
-    def __init__(self, world):
-        self.world, self.guest = world, world.guest
+    def __init__(self, environment):
+        self.environment, self.guest = environment, environment.guest
 
     def ask(self, line):
         """Send an order; return the guest's answer."""
-        return self.guest.ask(self.world.step, line)
+        return self.guest.ask(self.environment.step, line)
 
     def open(self, rng):
         """Create a new QP of the guest; return it."""
@@ -64,7 +64,7 @@ class Talk:
 
     def connect(self, remote, qpn, psn, mtu, timeout):
         """Connect the guest's QP to this side."""
-        assert self.ask(f"connect {qpn} {psn} {remote.psn} {int(mtu)} {timeout} {worlds.IP}") == "connected"
+        assert self.ask(f"connect {qpn} {psn} {remote.psn} {int(mtu)} {timeout} {environments.IP}") == "connected"
 
     def check(self, at, data):
         """Check that the guest's memory holds the given bytes."""
@@ -100,18 +100,18 @@ class Talk:
         """Step the back end until a condition holds."""
         end = time.monotonic() + self.SENT_S
         while not condition():
-            self.world.step()
+            self.environment.step()
             assert time.monotonic() < end, "it takes too long"
 
 
-def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu=MTU.MTU_1024, timeout=16,
+def soft_exchange(environment, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu=MTU.MTU_1024, timeout=16,
                   guest_timeout=16):
     """Run every operation between the software endpoint and rxe, in both directions; return a sentence.
 
     ``length`` is that of a WRITE and of a READ, ``sends`` those of the SENDs, in bytes; the time-outs are in the
     encoding of the verbs.
     """
-    rng, talk, soft = random.Random(seed), Talk(world), world.soft
+    rng, talk, soft = random.Random(seed), Talk(environment), environment.soft
     cq, mr = CQ(soft, 256), SoftMR(PD(soft), 4 * length + 65_536, ALL)
     qp = SoftQP(mr.pd, rc_init_attr(cq))
     remote, before = talk.open(rng), talk.counters()
@@ -171,15 +171,15 @@ def soft_exchange(world, *, length=60_000, sends=(0, 1, 1024, 3000), seed=0, mtu
     talk.post(W.ATOMIC_CMP_AND_SWP, words + 8, 8, mr.buf + words, mr.rkey, 1024, 7)
     assert [int(talk.ask(f"word {words + at}")) for at in (0, 8)] == [1000, 1024]
     assert int.from_bytes(mr.read(8, words), "little") == 7
-    said, counts = talk.verdict(before, guest_timeout), soft.counts
+    verdict, counts = talk.verdict(before, guest_timeout), soft.counts
     qp.close()
     mr.close()
-    return f"{len(done)} requests to rxe, {4 + len(sends)} from it; {counts['resent']} packets sent again; {said}"
+    return f"{len(done)} requests to rxe, {4 + len(sends)} from it; {counts['resent']} packets sent again; {verdict}"
 
 
-def card_writes(world, *, messages=10, length=20_000, seed=0, guest_timeout=16, mtu=MTU.MTU_1024, **attributes):
+def card_writes(environment, *, messages=10, length=20_000, seed=0, guest_timeout=16, mtu=MTU.MTU_1024, **attributes):
     """Write into the guest's memory over the card's hardware path; return a sentence. ``attributes``: of the QP."""
-    rng, talk, context = random.Random(seed), Talk(world), world.context
+    rng, talk, context = random.Random(seed), Talk(environment), environment.context
     total = messages * length
     cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)
     qp = QP(mr.pd, rc_init_attr(cq))
@@ -204,8 +204,8 @@ def card_writes(world, *, messages=10, length=20_000, seed=0, guest_timeout=16, 
     assert [(wc.wr_id, wc.status) for wc in completions] == [(n, WCStatus.SUCCESS) for n in range(messages)]
     assert talk.received()[2] == 0xBEEF
     talk.check(0, data)
-    said, counts = talk.verdict(before, guest_timeout), qp.sender.counts
-    told = f"{counts['packets']} packets by hardware, {counts['retransmissions']} sent again; {said}"
+    verdict, counts = talk.verdict(before, guest_timeout), qp.sender.counts
+    output = f"{counts['packets']} packets by hardware, {counts['retransmissions']} sent again; {verdict}"
     qp.close()
     mr.close()
-    return told
+    return output

@@ -56,12 +56,12 @@ class Guest:
     """Connection to a guest, held by one program at a time.
 
     ``numbers`` are the TCP ports from :func:`start`, and ``process`` is QEMU, if this program started it. ``port`` is
-    the port of the guest's first network card; ``told`` has the lines that the guest printed to its console.
+    the port of the guest's first network card; ``output`` has the lines that the guest printed to its console.
     """
 
     def __init__(self, numbers, process=None):
         self.numbers, self._process = numbers, process
-        self.told, self._answers, self._part = [], collections.deque(), b""
+        self.output, self._answers, self._part = [], collections.deque(), b""
         self.take()
 
     def take(self):
@@ -86,8 +86,8 @@ class Guest:
             if self._ended:
                 break
             time.sleep(0.05)
-        said = self._process.communicate()[0].strip() if self._ended else "nothing"
-        raise GuestFailed(f"{QEMU} cannot be reached; its output is {said}")
+        lines = self._process.communicate()[0].strip() if self._ended else "nothing"
+        raise GuestFailed(f"{QEMU} cannot be reached; its output is {lines}")
 
     @property
     def _ended(self):
@@ -104,11 +104,11 @@ class Guest:
         *lines, self._part = self._part.split(b"\n")
         for line in lines:
             text = line.decode(errors="replace").strip()
-            self.told.append(text)
+            self.output.append(text)
             if text.startswith("= "):
                 self._answers.append(text[2:])
 
-    def tell(self, line):
+    def add_line(self, line):
         """Send an order."""
         self._console.sendall(line.encode() + b"\n")
 
@@ -119,15 +119,15 @@ class Guest:
             step()
             self.listen()
             if self._ended or time.monotonic() > end:
-                raise GuestFailed("the guest is silent; its last lines: " + " | ".join(self.told[-6:]))
+                raise GuestFailed("the guest is silent; its last lines: " + " | ".join(self.output[-6:]))
         answer = self._answers.popleft()
         if answer.startswith("failed"):
-            raise GuestFailed(f"the guest: {answer}; its last words: " + " | ".join(self.told[-6:]))
+            raise GuestFailed(f"the guest: {answer}; its last words: " + " | ".join(self.output[-6:]))
         return answer
 
     def ask(self, step, line, seconds=ANSWER_S):
         """Send an order; return the answer."""
-        self.tell(line)
+        self.add_line(line)
         return self.answer(step, seconds)
 
     def boot(self):
@@ -135,7 +135,7 @@ class Guest:
         def wait():
             self.port.receive()     # frames before the connection are discarded
             select.select([self, self.port], [], [], 0.1)
-        assert self.answer(wait, BOOT_S) == "ready", self.told
+        assert self.answer(wait, BOOT_S) == "ready", self.output
 
     def close(self):
         """Disconnect, and end QEMU if this program started it."""

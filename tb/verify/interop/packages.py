@@ -24,7 +24,7 @@ def _apt(*command, cwd=None):
         raise NoPackage(f"the guest is made from Debian packages, and there is no {command[0]} here")
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no reason told"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise NoPackage(f"{' '.join(command)} failed ({reason}); is apt-get update due, or the network away?")
     return done.stdout
 

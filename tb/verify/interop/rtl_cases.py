@@ -19,9 +19,9 @@ from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
 from weft.tb.sim.pcie.host import HostConfig
+from weft.tb.verify.interop.environments import CardEnvironment
 from weft.tb.verify.interop.exchange import card_writes, soft_exchange
 from weft.tb.verify.interop.guest import Guest
-from weft.tb.verify.interop.worlds import CardWorld
 
 GUEST_TIMEOUT = 21
 LOOK_NS, STEP_NS = 2_000, 20_000
@@ -54,10 +54,10 @@ hardware = partial(card_writes, messages=3, length=5_000, seed=2, timeout=TIMEOU
 
 def talk(env, device, case):
     """Run a case in the driver's thread; return its sentence, the drop counters that are not 0, and all counters."""
-    world = CardWorld(env.guest, device, step_ns=STEP_NS)
-    told, counters = case(world), world.context.statistics()
-    world.close()
-    return told, {name: count for name, count in counters.items() if name.startswith("drop_") and count}, counters
+    environment = CardEnvironment(env.guest, device, step_ns=STEP_NS)
+    output, counters = case(environment), environment.context.statistics()
+    environment.close()
+    return output, {name: count for name, count in counters.items() if name.startswith("drop_") and count}, counters
 
 
 async def run(dut, case):
@@ -67,11 +67,11 @@ async def run(dut, case):
     env.guest = Guest(given())
     await env.start()
     cocotb.start_soon(env.listen())
-    told, dropped, counters = await bridge(talk)(env, env.device("a"), case)
+    output, dropped, counters = await bridge(talk)(env, env.device("a"), case)
     env.guest.release()
     env.finish()
     assert not dropped, dropped
-    leave(f"{told}, {counters['rx_raw_frames']} frames to the host, {counters['tx_packets']} packets by hardware, none "
+    leave(f"{output}, {counters['rx_raw_frames']} frames to the host, {counters['tx_packets']} by hardware, none "
           "dropped")
     return counters
 

@@ -18,14 +18,14 @@ from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
 from weft.tb.verify.mutate import record, sources
 from weft.tb.verify.mutate.equivalence import proven_equivalent
 from weft.tb.verify.mutate.netlist import Mutation, Netlist, draw, netlist, write_faulty
-from weft.tb.verify.mutate.rooms import Target
+from weft.tb.verify.mutate.subsystems import Target
 
 KEPT = BUILD_ROOT / "mutants"
 FLOW = 1                   # must be raised when the processing of a mutant changes
 PROVER = 4                 # must be raised when the statement or method of the proof changes
 SEEDS = (1, 2)             # a survivor has survived with each of them
 LIMIT_FACTOR, LIMIT_S, SOUND_S = 3, 10, 900
-LEAST_PER_ROOM, LEAST_PER_TARGET = 6, 1
+LEAST_PER_SUBSYSTEM, LEAST_PER_TARGET = 6, 1
 
 
 class BaselineFails(Exception):
@@ -59,15 +59,15 @@ class Mutant:
         target, fault = self.design.target, self.mutation
         control = "" if fault.ctrlbit is None else f" by {fault.ctrlbit}"
         part = self.design.netlist.parts[fault.module].likeness
-        return (f"{target.room}/{target.name} {part} {fault.module} {fault.cell}.{fault.port}[{fault.portbit}] "
+        return (f"{target.subsystem}/{target.name} {part} {fault.module} {fault.cell}.{fault.port}[{fault.portbit}] "
                 f"{fault.mode}{control}")
 
 
 @dataclass(frozen=True)
-class Fate:
+class MutantOutcome:
     """Outcome of a mutant."""
 
-    killed_by: str      # the test that detected the fault; empty if the mutant survived
+    detected_by: str      # the test that detected the fault; empty if the mutant survived
     problem: str        # message of the test
     seconds: float      # processor time of all simulations
 
@@ -89,7 +89,7 @@ def _design(target, kept):
     simulations = tuple(record.recorded(test, kept) for test in target.tests)
     found = {s.rtlil: netlist(record.rtlil_of(s, kept), s.top, KEPT / "netlists") for s in simulations}
     if len({design.digest for design in found.values()}) > 1:
-        raise record.NotRecorded(f"the tests of {target.room}/{target.name} simulate different designs")
+        raise record.NotRecorded(f"the tests of {target.subsystem}/{target.name} simulate different designs")
     design = found[simulations[0].rtlil]
     modules = tuple(name for name, part in design.parts.items() if part.file in target.files)
     return Design(target, design, modules, simulations)
@@ -100,12 +100,13 @@ def mutants(all_designs, count, seed):
 
     The smallest subsystems and targets get a minimum number.
     """
-    rooms = {}
+    subsystems = {}
     for design in all_designs:
-        rooms.setdefault(design.target.room, []).append(design)
-    shares = share({room: sum(d.cells for d in members) for room, members in rooms.items()}, count, LEAST_PER_ROOM)
-    for room, members in rooms.items():
-        inside = share({d.target.name: d.cells for d in members}, shares[room], LEAST_PER_TARGET)
+        subsystems.setdefault(design.target.subsystem, []).append(design)
+    shares = share({subsystem: sum(d.cells for d in members) for subsystem, members in subsystems.items()}, count,
+                   LEAST_PER_SUBSYSTEM)
+    for subsystem, members in subsystems.items():
+        inside = share({d.target.name: d.cells for d in members}, shares[subsystem], LEAST_PER_TARGET)
         for design in members:
             for mutation in draw(design.netlist, design.modules, inside[design.target.name], seed):
                 yield Mutant(design, mutation)
@@ -117,15 +118,15 @@ def share(weights, count, least):
     return {name: max(least, round(count * weight / whole)) for name, weight in weights.items()}
 
 
-def for_all(decide, chosen, jobs, tell):
-    """Return ``decide(mutant)`` of each mutant, in order; call ``tell(mutant, answer)`` for each answer at once."""
+def for_all(decide, chosen, jobs, report):
+    """Return ``decide(mutant)`` of each mutant, in order; call ``report(mutant, answer)`` for each answer at once."""
     chosen, answers = list(chosen), {}
     with ThreadPoolExecutor(jobs) as pool:
         waiting = {pool.submit(decide, mutant): place for place, mutant in enumerate(chosen)}
         try:
             for done in as_completed(waiting):
                 answers[waiting[done]] = done.result()
-                tell(chosen[waiting[done]], done.result())
+                report(chosen[waiting[done]], done.result())
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -133,17 +134,17 @@ def for_all(decide, chosen, jobs, tell):
 
 
 def judge(mutant):
-    """Return the :class:`Fate` of a mutant."""
-    def fate(where):
+    """Return the :class:`MutantOutcome` of a mutant."""
+    def outcome(where):
         seconds = 0
         for seed in SEEDS:
             runs = _replay(mutant.design, mutant.mutation, where, seed, baseline(mutant.design, seed))
             seconds, last = seconds + sum(run["seconds"] for run in runs), runs[-1]
             if last["problem"]:
                 break
-        return asdict(Fate(last["test"] if last["problem"] else "", last["problem"], round(seconds, 1)))
+        return asdict(MutantOutcome(last["test"] if last["problem"] else "", last["problem"], round(seconds, 1)))
 
-    return Fate(**_kept("fates", _key(mutant.design, mutant.mutation.options), fate))
+    return MutantOutcome(**_kept("fates", _key(mutant.design, mutant.mutation.options), outcome))
 
 
 def proof(mutant):

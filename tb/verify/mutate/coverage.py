@@ -42,42 +42,42 @@ def pytest_configure():
 
 
 def points(text):
-    """Return ``{(kind, line, what): count}`` of the text of a ``coverage.dat``; ``kind`` is ``line`` or ``toggle``."""
+    """Return ``{(kind, line, subject): count}`` of a ``coverage.dat``; ``kind`` is ``line`` or ``toggle``."""
     counts = Counter()
     for found in _POINT.finditer(text):
         fields = dict(field.split("\x02", 1) for field in found["point"].split("\x01")[1:])
         if (kind := KINDS.get(fields["t"])) is not None:
-            what = " ".join(fields.get(name, "") for name in "hon")      # hierarchy, object, column
-            counts[kind, int(fields["l"]), what] += int(found["count"])
+            subject = " ".join(fields.get(name, "") for name in "hon")      # hierarchy, object, column
+            counts[kind, int(fields["l"]), subject] += int(found["count"])
     return counts
 
 
-def room_of(run):
+def subsystem_of(run):
     """Return the subsystem of a run folder: the folder of its module below ``tb/test/hdl``, or the file's name."""
     parts = _MODULE.search((run / "rerun.sh").read_text())[1].split(".")
     return parts[0] if len(parts) > 1 else parts[-1].removeprefix("test_")
 
 
 def collect(folder):
-    """Return ``{build folder: (rooms, counts)}`` of all runs below ``folder`` that left counts."""
+    """Return ``{build folder: (subsystems, counts)}`` of all runs below ``folder`` that left counts."""
     designs = defaultdict(lambda: (set(), Counter()))
     for counts in sorted(folder.glob(f"*/*/{COUNTS}")):
-        rooms, added = designs[counts.parent.parent]
-        rooms.add(room_of(counts.parent))
+        subsystems, added = designs[counts.parent.parent]
+        subsystems.add(subsystem_of(counts.parent))
         added.update(points(counts.read_text(errors="replace")))
     return dict(designs)
 
 
-def by_room(designs):
-    """Return ``{room: {"line": [reached, all], "toggle": [reached, all]}}``."""
-    rooms = {}
+def by_subsystem(designs):
+    """Return ``{subsystem: {"line": [reached, all], "toggle": [reached, all]}}``."""
+    subsystems = {}
     for names, counts in designs.values():
-        for room in names:
-            of = rooms.setdefault(room, {"line": [0, 0], "toggle": [0, 0]})
+        for subsystem in names:
+            of = subsystems.setdefault(subsystem, {"line": [0, 0], "toggle": [0, 0]})
             for (kind, _, _), count in counts.items():
                 of[kind][0] += count > 0
                 of[kind][1] += 1
-    return dict(sorted(rooms.items()))
+    return dict(sorted(subsystems.items()))
 
 
 def annotated(verilog, counts):
@@ -98,23 +98,23 @@ def run(tests=("tb/test/hdl",)):
         print("weft: a test fails, so its counts are invalid", file=sys.stderr)
         return 1
     designs = collect(FOLDER)
-    rooms = by_room(designs)
+    subsystems = by_subsystem(designs)
     ANNOTATED.mkdir(parents=True, exist_ok=True)
     for build, (_, counts) in designs.items():
         verilog = next(build.glob("*.v"))
         (ANNOTATED / f"{build.name}.v").write_text(annotated(verilog.read_text(), counts))
-    REPORT.write_text(json.dumps(rooms, indent=1) + "\n")
-    show(Console(), rooms)
+    REPORT.write_text(json.dumps(subsystems, indent=1) + "\n")
+    show(Console(), subsystems)
     return 0
 
 
-def show(console, rooms):
+def show(console, subsystems):
     """Print a table by subsystem."""
     table = Table(box=None, pad_edge=False)
-    for column in ("room", "lines", "toggles"):
-        table.add_column(column, justify="left" if column == "room" else "right")
-    for room, kinds in rooms.items():
-        table.add_row(room, *(f"{100 * reached / max(1, whole):.1f} % of {whole}"
-                              for reached, whole in (kinds["line"], kinds["toggle"])))
+    for column in ("subsystem", "lines", "toggles"):
+        table.add_column(column, justify="left" if column == "subsystem" else "right")
+    for subsystem, kinds in subsystems.items():
+        table.add_row(subsystem, *(f"{100 * reached / max(1, whole):.1f} % of {whole}"
+                                   for reached, whole in (kinds["line"], kinds["toggle"])))
     console.print(table)
     console.print(f"report {REPORT}, Verilog with counts in {ANNOTATED}", style="dim", soft_wrap=True)

@@ -77,7 +77,7 @@ class Mutation:
         """Readable location of the fault."""
         control = "" if self.ctrlbit is None else f" by bit {self.ctrlbit}"
         wire = f", {self.wire}" if self.wire else ""
-        lines = ", ".join(line for line in self.sources if line.startswith("hdl/")) or "no line of its own"
+        lines = ", ".join(line for line in self.sources if line.startswith("hdl/")) or "no separate line"
         return f"{self.mode} at {self.module} {self.cell}.{self.port}[{self.portbit}]{control}{wire} ({lines})"
 
 
@@ -91,12 +91,12 @@ def limited(command, where, seconds):
     with subprocess.Popen(command, cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as process:
         resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
-        said, _ = process.communicate()
+        output, _ = process.communicate()
     if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         raise YosysFailed(f"no end after {seconds} s of processor time: {command[-1]}")
     if process.returncode:
-        raise YosysFailed(f"Yosys ended with status {process.returncode}: {command[-1]}\n{said[-2000:]}")
-    return said
+        raise YosysFailed(f"Yosys ended with status {process.returncode}: {command[-1]}\n{output[-2000:]}")
+    return output
 
 
 def netlist(rtlil, top, root):

@@ -47,8 +47,8 @@ def replay(verilog, simulations, seed, limits):
             return
 
 
-def _used(who):
-    usage = resource.getrusage(who)
+def _used(owner):
+    usage = resource.getrusage(owner)
     return usage.ru_utime + usage.ru_stime
 
 

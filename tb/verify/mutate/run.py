@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from weft.tb.sim.flow.aliases import with_former_fields
 from weft.tb.sim.flow.figures import Row, merge_report
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 from weft.tb.verify.mutate.campaign import BaselineFails, designs, for_all, judge, mutants, proof
 from weft.tb.verify.mutate.netlist import YosysFailed
 from weft.tb.verify.mutate.record import NotRecorded
-from weft.tb.verify.mutate.rooms import COUNT, ROOMS, SEED, TARGETS
+from weft.tb.verify.mutate.subsystems import COUNT, SEED, SUBSYSTEMS, TARGETS
 from weft.tb.verify.mutate.survivors import FILE, explained
 
 REPORT = BUILD_ROOT / "reports/mutants.json"
@@ -31,31 +32,32 @@ class Entry:
     """Entry of the report."""
 
     name: str
-    room: str
+    subsystem: str
     place: str
     result: str     # "killed", "equivalent", "accepted" or "survived"
     why: str        # the test that detected the mutant, the proof, or the line of the file of survivors
     seconds: float
 
 
-def run(rooms=(), count=COUNT, seed=SEED, jobs=2):
+def run(subsystems=(), count=COUNT, seed=SEED, jobs=2):
     """Run the tests against the mutants of the named subsystems, or of all; return the exit status."""
     console = Console()
     if not console.is_terminal:
         console.width = 160
     try:
-        entries, stale = campaign(console, rooms, count, seed, jobs)
+        entries, stale = campaign(console, subsystems, count, seed, jobs)
     except (BaselineFails, NotRecorded, YosysFailed, ValueError) as error:
         print(f"weft: {error}", file=sys.stderr)
         return 1
     show(console, entries)
     REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps([vars(entry) for entry in entries], indent=1) + "\n")
-    if not rooms:
+    REPORT.write_text(json.dumps(with_former_fields("mutants", [vars(entry) for entry in entries]), indent=1) + "\n")
+    if not subsystems:
         merge_report(rows(entries, count, seed), "weft mutants", whole=True)
     console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     problems = [f"survived: {e.name}, {e.place}" for e in entries if e.result == "survived"]
-    problems += [f"{FILE.name} explains what is no survivor (any more): {name}" for name in ([] if rooms else stale)]
+    problems += [f"{FILE.name} explains what is no survivor (any more): {name}"
+                 for name in ([] if subsystems else stale)]
     problems += [f"{row.name} is {row.value:.3f}; the bar is {row.bar}" for row in rows(entries, count, seed)
                  if row.missed]
     for problem in problems:
@@ -63,25 +65,26 @@ def run(rooms=(), count=COUNT, seed=SEED, jobs=2):
     return 1 if problems else 0
 
 
-def campaign(console, rooms, count, seed, jobs):
+def campaign(console, subsystems, count, seed, jobs):
     """Return the entries, and the names in the file of survivors that match no survivor."""
     known = explained()
     chosen = list(mutants(designs(TARGETS), count, seed))
-    chosen = [mutant for mutant in chosen if not rooms or mutant.design.target.room in rooms]
-    fates = _shown(console, "tests", judge, chosen, jobs, lambda fate: fate.killed_by or "survived")
-    left = [m for m, fate in zip(chosen, fates, strict=True) if not fate.killed_by and m.name not in known]
+    chosen = [mutant for mutant in chosen if not subsystems or mutant.design.target.subsystem in subsystems]
+    outcomes = _shown(console, "tests", judge, chosen, jobs, lambda outcome: outcome.detected_by or "survived")
+    left = [m for m, outcome in zip(chosen, outcomes, strict=True) if not outcome.detected_by and m.name not in known]
     proofs = dict(zip([m.name for m in left], _shown(console, "proofs of equivalence", proof, left, jobs,
                                                      lambda how: how or "none"), strict=True))
     entries = []
-    for mutant, fate in zip(chosen, fates, strict=True):
+    for mutant, outcome in zip(chosen, outcomes, strict=True):
         result, why = "survived", ""
-        if fate.killed_by:
-            result, why = "killed", fate.killed_by
+        if outcome.detected_by:
+            result, why = "killed", outcome.detected_by
         elif mutant.name in known:
             result, why = known[mutant.name]
         elif proofs[mutant.name]:
             result, why = "equivalent", proofs[mutant.name]
-        entries.append(Entry(mutant.name, mutant.design.target.room, mutant.mutation.place, result, why, fate.seconds))
+        entries.append(Entry(mutant.name, mutant.design.target.subsystem, mutant.mutation.place, result, why,
+                             outcome.seconds))
     explained_here = {entry.name for entry in entries if entry.result != "killed"}
     return entries, sorted(set(known) - explained_here)
 
@@ -90,7 +93,7 @@ def rows(entries, count, seed):
     """Return the figures of a whole run."""
     results = Counter(entry.result for entry in entries)
     counted = len(entries) - results["equivalent"]
-    conditions = f"drawn over all rooms by seed {seed}, {results['equivalent']} equivalent ones left out"
+    conditions = f"drawn over all subsystems by seed {seed}, {results['equivalent']} equivalent ones left out"
     return [Row("mutants", "faults", counted, conditions=conditions),
             Row("mutants_killed", "faults", results["killed"], conditions=conditions),
             Row("mutants_killed_fraction", "1", results["killed"] / max(1, counted), at_least=BAR,
@@ -100,29 +103,29 @@ def rows(entries, count, seed):
 def show(console, entries):
     """Print a table by subsystem."""
     table = Table(box=None, pad_edge=False)
-    for column in ("room", "mutants", "killed", "equivalent", "accepted", "survived", "processor time"):
-        table.add_column(column, justify="left" if column == "room" else "right")
-    for room in (*ROOMS, "all"):
-        of = [entry for entry in entries if room in ("all", entry.room)]
+    for column in ("subsystem", "mutants", "killed", "equivalent", "accepted", "survived", "processor time"):
+        table.add_column(column, justify="left" if column == "subsystem" else "right")
+    for subsystem in (*SUBSYSTEMS, "all"):
+        of = [entry for entry in entries if subsystem in ("all", entry.subsystem)]
         results = Counter(entry.result for entry in of)
         if of:
-            table.add_row(room, str(len(of)), *(str(results[name]) for name in
-                                                ("killed", "equivalent", "accepted", "survived")),
+            table.add_row(subsystem, str(len(of)), *(str(results[name]) for name in
+                                                     ("killed", "equivalent", "accepted", "survived")),
                           f"{sum(entry.seconds for entry in of):.0f} s")
     console.print(table)
 
 
-def _shown(console, what, decide, chosen, jobs, word):
+def _shown(console, subject, decide, chosen, jobs, word):
     """Run :func:`for_all` with a progress bar, or with a line for each mutant if the output is not a terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=len(chosen))
+        task = bar.add_task(subject, total=len(chosen))
         done = []
 
-        def tell(mutant, answer):
+        def report(mutant, answer):
             done.append(mutant)
             bar.advance(task)
             if not console.is_terminal:
-                print(f"{what} {len(done)}/{len(chosen)} {mutant.name}: {word(answer)}", flush=True)
-        return for_all(decide, chosen, jobs, tell)
+                print(f"{subject} {len(done)}/{len(chosen)} {mutant.name}: {word(answer)}", flush=True)
+        return for_all(decide, chosen, jobs, report)

@@ -8,7 +8,7 @@ from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.operations.rtl_cases import run_operations
 from weft.tb.verify.operations.traffic import functional_traffic
 
-TELL_EVERY = 1_000
+REPORT_EVERY = 1_000
 Seed = Annotated[int, typer.Option(help="Random by default.", show_default=False)]
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -24,14 +24,14 @@ def functional(count: Annotated[int, typer.Option(help="Number of operations.", 
           f"--qps {qps} --longest {longest}", flush=True)
     shown = 0
 
-    def tell(posted):
+    def report_progress(posted):
         nonlocal shown
-        if posted - shown >= TELL_EVERY:
+        if posted - shown >= REPORT_EVERY:
             shown = posted
             print(posted, flush=True)
 
     traffic, links = functional_traffic(seed, qps=qps, longest=longest)
-    counts = traffic.run(count, tell)
+    counts = traffic.run(count, report_progress)
     traffic.close()
     for name, number in sorted(counts.items()):
         print(f"{name:24}{number:14}")

@@ -8,7 +8,7 @@ from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.rtl_pair import RtlPair
-from weft.tb.sim.pair.sides import WAYS
+from weft.tb.sim.pair.sides import DIRECTIONS
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
 from weft.tb.verify.operations.traffic import KINDS, Traffic
@@ -28,8 +28,8 @@ async def operations(dut):
     counts = await pair.call(_run, pair, count)
     cocotb.log.info("%s", dict(counts))
     assert all(counts[kind.name] for kind in KINDS) and counts["completed"] >= count
-    for way in WAYS:
-        assert pair.link(way).counters.destroyed.total() or count < 100
+    for direction in DIRECTIONS:
+        assert pair.link(direction).counters.destroyed.total() or count < 100
     for guard in pair.guards.values():
         guard.check()
 

@@ -289,7 +289,7 @@ class Traffic:
         if self.ends[item.where].gather(item.target) != item.data:
             raise WrongTraffic(f"request {item.wr_id}, {item.opcode.name}: other bytes came")
 
-    def run(self, operations, tell=lambda posted: None):
+    def run(self, operations, report_progress=lambda posted: None):
         """Post ``operations`` requests, wait for all of them, and check the results of atomics; return the counts."""
         posted, now_ns = 0, self.contexts[0].device.now_ns
         last, done = now_ns(), 0
@@ -305,7 +305,7 @@ class Traffic:
             self._pause(self.rng.choice([200, 500, 2_000]))
             if (now := self.counts["completed"] + self.counts["received"]) > done:
                 done, last = now, now_ns()
-                tell(posted)
+                report_progress(posted)
             elif now_ns() - last > SILENCE_NS:
                 raise WrongTraffic(f"nothing completes any more after {done} completions")
         self._check_atomics()

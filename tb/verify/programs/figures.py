@@ -17,7 +17,7 @@ from pathlib import Path
 from weft.driver.ibverbs.build import build
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.hostile import fuzz
@@ -32,7 +32,7 @@ _NS = 1e-9
 def measure(progress):
     seed, library = drawn_seed(), build(LIBRARY_FOLDER)
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--preset", "test") as session:
-        tell(progress, "post and poll", 0, 1)
+        report_progress(progress, "post and poll", 0, 1)
         rows = times(session, compiled("post_poll", folder, library))
     rows += registrations(library, seed, progress)
     rows += messages(seed, progress)
@@ -41,8 +41,8 @@ def measure(progress):
 
 def times(session, program):
     """Measure post and poll, unsuccessful polling, and a daemon whose program is idle."""
-    mean, alone = re.search(r"mean (\d+) median \d+ alone (\d+)", said(session, program, str(ROUNDS))).groups()
-    part, each = re.search(r"part ([\d.]+) each ([\d.]+)", said(session, program, "spin", str(SPIN_S))).groups()
+    mean, alone = re.search(r"mean (\d+) median \d+ alone (\d+)", printed(session, program, str(ROUNDS))).groups()
+    part, each = re.search(r"part ([\d.]+) each ([\d.]+)", printed(session, program, "spin", str(SPIN_S))).groups()
     idle = session.start("a", program, "idle", str(START_S + IDLE_S + START_S))
     time.sleep(START_S)
     before, at = processor_ns(session.process.pid), time.monotonic()
@@ -57,14 +57,15 @@ def times(session, program):
                        "the library for each, the doorbell among them"),
         Row("serve_post_poll_alone_us", "us", int(alone) / 1000,
             conditions="the same of a single write, whose post wakes the daemon; median"),
-        Row("serve_empty_poll_core_fraction", "", float(part), at_most=0.05, conditions="a program that polls in vain"),
+        Row("serve_empty_poll_core_fraction", "", float(part), at_most=0.05,
+            conditions="a program that polls an empty queue"),
         Row("serve_empty_poll_us", "us", float(each), at_most=5, conditions="mean of its polls"),
         Row("serve_idle_daemon_core_fraction", "", used * _NS / lasted, at_most=0.01,
             conditions="two hosts, a connected program that sleeps"),
     ]
 
 
-def said(session, program, *arguments):
+def printed(session, program, *arguments):
     """Return the output of a program on host a; fail if it fails."""
     ended = session.run("a", str(program), *arguments, limit_s=LIMIT_S)
     assert ended.status == 0, f"{program} {arguments}: {ended}"
@@ -78,9 +79,9 @@ def processor_ns(pid):
 
 def registrations(library, seed, progress, count=REGISTRATIONS):
     """Return the rows of overlapping registrations of heap and stack."""
-    tell(progress, f"overlapping registrations, seed {seed}", 0, 1)
+    report_progress(progress, f"overlapping registrations, seed {seed}", 0, 1)
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, serving("--preset", "test") as session:
-        output = said(session, compiled("overlap", folder, library), str(count // 2), str(seed))
+        output = printed(session, compiled("overlap", folder, library), str(count // 2), str(seed))
     done, wrong = re.search(r"(\d+) registrations, \d+ rounds of counting, (\d+) wrong bytes", output).groups()
     conditions = f"ranges of heap and stack that overlap, while three threads write; seed {seed}"
     return [Row("serve_registrations", "", int(done), at_least=count, conditions=conditions),
@@ -89,22 +90,23 @@ def registrations(library, seed, progress, count=REGISTRATIONS):
 
 def messages(seed, progress, count=MESSAGES):
     """Return the rows of fuzzed messages and ring entries."""
-    with local_daemon() as (daemon, heard):
-        found = fuzz(daemon, heard, count, random.Random(seed), partial(tell, progress, f"messages, seed {seed}",
-                                                                        total=count))
-    conditions = f"right, spoilt and random messages and ring entries; the daemon lives; seed {seed}"
+    with local_daemon() as (daemon, received):
+        found = fuzz(daemon, received, count, random.Random(seed),
+                     partial(report_progress, progress, f"messages, seed {seed}",
+                                                                           total=count))
+    conditions = f"valid, damaged and random messages and ring entries; the daemon keeps running; seed {seed}"
     return [Row("serve_fuzzed_messages", "", sum(found.values()), at_least=count, conditions=conditions),
             Row("serve_fuzzed_dropped", "", found["dropped"], conditions=conditions)]
 
 
 def kills(seed, progress, count=KILLS):
     """Return the rows of killed programs; a separate process runs them, because it gives up root privileges."""
-    tell(progress, f"programs that are killed, seed {seed}", 0, 1)
+    report_progress(progress, f"programs that are killed, seed {seed}", 0, 1)
     done = subprocess.run([sys.executable, "-m", "weft.tb.verify.programs.kills", str(count), str(seed)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    killed, told = re.search(r": (\d+) killed; (\d+) others got RETRY_EXC_ERR", done.stdout).groups()
-    conditions = ("SIGKILL at any moment, two network namespaces, no privilege; the daemon lives, nothing is left; "
+    killed, message = re.search(r": (\d+) killed; (\d+) others got RETRY_EXC_ERR", done.stdout).groups()
+    conditions = ("SIGKILL at any moment, two network namespaces, no privilege; nothing is left; "
                   f"seed {seed}")
     return [Row("serve_kills", "", int(killed), at_least=count, conditions=conditions),
-            Row("serve_kills_peers_told", "", int(told), at_least=count // 2, conditions=conditions)]
+            Row("serve_kills_peers_notified", "", int(message), at_least=count // 2, conditions=conditions)]

@@ -7,9 +7,9 @@ import sys
 from weft.driver.ibverbs.messages import MESSAGES, REQUEST, VERSION, Opcode
 from weft.driver.terms.enums import WCStatus
 from weft.tb.verify.programs.local import left_over, local_daemon
-from weft.tb.verify.programs.raw_client import PAGE, Gone, RawEnd
+from weft.tb.verify.programs.raw_client import PAGE, Disconnected, RawEnd
 
-TOLD_EVERY = 1000
+REPORT_EVERY = 1000
 COMMAND = ".venv/bin/python -m weft.tb.verify.programs.hostile {count} {seed}"
 
 
@@ -40,9 +40,9 @@ def settle(daemon, clients):
     raise AssertionError(f"{len(daemon.clients)} clients")
 
 
-def clean(world):
+def clean(backend):
     """Assert that no resources are left on the cards."""
-    for host, counts in left_over(world).items():
+    for host, counts in left_over(backend).items():
         assert not any(counts), (host, counts)
 
 
@@ -52,7 +52,7 @@ def close_all(files):
         os.close(file)
 
 
-def said_by(rng, end):
+def output_by(rng, end):
     """Return a message: valid, valid with errors, or random."""
     opcode = rng.choice(list(Opcode))
     asked, _ = MESSAGES[opcode]
@@ -71,12 +71,12 @@ def said_by(rng, end):
     return bytes(data)
 
 
-def fuzz(daemon, said, count, rng, progress=lambda done: None):
+def fuzz(daemon, printed, count, rng, progress=lambda done: None):
     """Send ``count`` messages; return the numbers of those answered, rejected, and answered by dropping the program."""
     good, end = pair(daemon), RawEnd(daemon, "a")
     found = {"answered": 0, "refused": 0, "dropped": 0}
     for n in range(count):
-        if n % TOLD_EVERY == 0:
+        if n % REPORT_EVERY == 0:
             progress(n)
         try:
             for name in ("sends", "receives", "completions"):
@@ -85,31 +85,31 @@ def fuzz(daemon, said, count, rng, progress=lambda done: None):
                     at = rng.randrange(len(ring.memory))
                     ring.memory[at : at + 4] = rng.randbytes(4)[: len(ring.memory) - at]
                     end.ring_bell()
-            end.say(said_by(rng, end))
-            head, _, files = end.hear()
+            end.report(output_by(rng, end))
+            head, _, files = end.receive()
             close_all(files)
             found["refused" if head.status else "answered"] += 1
-        except Gone:
+        except Disconnected:
             found["dropped"] += 1
             end = RawEnd(daemon, "a")
     end.close()
     settle(daemon, 2)
     works(*good)
     works(*good[::-1])
-    assert not [sentence for sentence in said if "unexpected" in sentence]
+    assert not [sentence for sentence in printed if "unexpected" in sentence]
     for one in good:
         one.close()
     settle(daemon, 0)
-    clean(daemon.world)
+    clean(daemon.backend)
     return found
 
 
 def main(count=100_000, seed=None):
     """Send ``count`` messages, and print the outcome."""
     seed = random.randrange(1 << 32) if seed is None else int(seed)
-    with local_daemon() as (daemon, said):
-        found = fuzz(daemon, said, int(count), random.Random(seed))
-    print(f"seed {seed}: {found}; {len(said)} sentences, as {said[:3]}")
+    with local_daemon() as (daemon, printed):
+        found = fuzz(daemon, printed, int(count), random.Random(seed))
+    print(f"seed {seed}: {found}; {len(printed)} sentences, as {printed[:3]}")
 
 
 if __name__ == "__main__":

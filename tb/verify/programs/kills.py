@@ -40,7 +40,7 @@ class Pair:
         self.output = {"a": b"", "b": b""}
         self.programs = {"b": self._start("b")}
 
-    def hear(self, host, sentence):
+    def receive(self, host, sentence):
         """Return whether the program of a host has printed ``sentence`` by now."""
         program = self.programs.get(host)
         if program is None:
@@ -54,7 +54,7 @@ class Pair:
         limit = time.monotonic() + LIMIT_S
         while not until():
             self._daemon.turn()
-            if "a" not in self.programs and (self.hear("b", b"listens") or self.programs["b"].poll() is not None):
+            if "a" not in self.programs and (self.receive("b", b"listens") or self.programs["b"].poll() is not None):
                 self.programs["a"] = self._start("a", ADDRESSES["b"])
             assert time.monotonic() < limit, self.output
 
@@ -78,7 +78,7 @@ def one(pair, rng, late):
     other = "b" if victim == "a" else "a"
     pair.go(lambda: victim in pair.programs)
     if late:
-        pair.go(lambda: pair.hear(other, b"talks") and pair.hear(victim, b"talks"))
+        pair.go(lambda: pair.receive(other, b"talks") and pair.receive(victim, b"talks"))
     end = time.monotonic() + rng.random() * rng.choice((SOON_S, LATE_S))
     pair.go(lambda: time.monotonic() > end)
     assert not any(pair.ended(host) for host in pair.programs), pair.output
@@ -87,12 +87,12 @@ def one(pair, rng, late):
     if other in pair.programs:
         pair.programs[other].stdin.close()
     pair.go(lambda: pair.ended(other))
-    talked, said = pair.hear(other, b"talks"), pair.output[other].decode()
-    told = re.search(r"^status (\d+) after", said, re.MULTILINE)
-    if told is None:
-        assert not talked and "no peer" in said, said
+    talked, printed = pair.receive(other, b"talks"), pair.output[other].decode()
+    found = re.search(r"^status (\d+) after", printed, re.MULTILINE)
+    if found is None:
+        assert not talked and "no peer" in printed, printed
         return ALONE
-    assert int(told[1]) == WCStatus.RETRY_EXC_ERR, said
+    assert int(found[1]) == WCStatus.RETRY_EXC_ERR, printed
     return TALKED
 
 
@@ -103,7 +103,7 @@ def campaign(count, seed, library, progress=lambda done: None):
     """
     rng, found = random.Random(seed), Counter()
     with tempfile.TemporaryDirectory(prefix="weft-kills-") as folder, namespaces() as spaces, \
-            local_daemon() as (daemon, said):
+            local_daemon() as (daemon, printed):
         program = compiled("chatter", folder, library)
         for n in range(count):
             pair = Pair(daemon, spaces, program, FIRST_PORT + n % PORTS, rng.randrange(1 << 30))
@@ -112,9 +112,9 @@ def campaign(count, seed, library, progress=lambda done: None):
             finally:
                 pair.close()
             settle(daemon, 0)
-            clean(daemon.world)
+            clean(daemon.backend)
             progress(n + 1)
-        assert not said, said
+        assert not printed, printed
     return found
 
 

@@ -15,11 +15,11 @@ VA, SLOTS = 0x5000_0000, 16
 PAGE, TURNS_MAX = 4096, 20_000
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """Response with an error: (error number, message)."""
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """The daemon closed the connection."""
 
 
@@ -87,15 +87,15 @@ class RawClient:
         self.socket.connect(daemon.paths[host])
         self.socket.setblocking(False)
 
-    def say(self, data, files=()):
-        """Send bytes; raise :class:`Gone` if the daemon closed the connection."""
+    def report(self, data, files=()):
+        """Send bytes; raise :class:`Disconnected` if the daemon closed the connection."""
         try:
             socket.send_fds(self.socket, [data], list(files))
         except (BrokenPipeError, ConnectionResetError):
-            raise Gone from None
+            raise Disconnected from None
 
-    def hear(self):
-        """Receive a response; return (ANSWER, its body, file descriptors), or raise :class:`Gone`."""
+    def receive(self):
+        """Receive a response; return (ANSWER, its body, file descriptors), or raise :class:`Disconnected`."""
         for _ in range(TURNS_MAX):
             try:
                 data, files, *_ = socket.recv_fds(self.socket, messages.MESSAGE_BYTES_MAX, messages.FILES_MAX)
@@ -103,19 +103,19 @@ class RawClient:
                 self.daemon.turn()
                 continue
             except ConnectionResetError:
-                raise Gone from None
+                raise Disconnected from None
             if not data:
-                raise Gone
+                raise Disconnected
             return messages.ANSWER.unpack(data), data[messages.ANSWER.size_bytes:], files
         raise AssertionError("no answer")
 
     def call(self, opcode, *, tail=b"", files=(), **fields):
         """Send a request; return (fields of the response, file descriptors), or raise Refused or Gone."""
         asked, answered = messages.MESSAGES[opcode]
-        self.say(messages.REQUEST.pack(version=messages.VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
-        head, body, out = self.hear()
+        self.report(messages.REQUEST.pack(version=messages.VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
+        head, body, out = self.receive()
         if head.status:
-            raise Refused(head.status, body.decode())
+            raise Rejected(head.status, body.decode())
         return answered.unpack(body), out
 
     def greet(self):

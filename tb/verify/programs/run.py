@@ -103,8 +103,8 @@ def table(session, programs, backend, loss, ports):
     """Run programs and yield their rows."""
     for program in programs:
         status, figure, output = one(session, program, next(ports))
-        told = f"{figure:g} {program.unit}" if figure is not None else ""
-        print(f"{program.name:18} {shlex.join(program.options):24} {backend:10} loss {loss:5} {status:9} {told}",
+        message = f"{figure:g} {program.unit}" if figure is not None else ""
+        print(f"{program.name:18} {shlex.join(program.options):24} {backend:10} loss {loss:5} {status:9} {message}",
               flush=True)
         if status in (FAILED, TOO_LONG):
             print(output)

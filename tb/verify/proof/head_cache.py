@@ -7,7 +7,7 @@ from weft.hdl.adamap.cache.cached import cached_record, cached_tag
 from weft.hdl.adamap.cache.chains import CacheChains
 from weft.hdl.adamap.cache.head_cache import HeadCache, TagArray, TagComparator
 from weft.hdl.contract.params import preset
-from weft.tb.verify.proof.broken import broken
+from weft.tb.verify.proof.faulty import faulty
 from weft.tb.verify.proof.specification import Spec
 
 RSN_BITS, COUNT_BITS, ENTRY_BITS = 4, 2, 2
@@ -51,7 +51,7 @@ class HeadCacheSpec(Spec):
         copies = Array(Signal(tag, name=f"copy{k}") for k in index)
         begins = Array(Signal(RSN_BITS + 2, name=f"begin{q}") for q in range(2))
         looked = Signal(data.StructLayout({"qpn": 1, "rsn": RSN_BITS}))
-        spoken_of, known = Signal(), Signal(range(KNOWN + 1))
+        selected_list, known = Signal(), Signal(range(KNOWN + 1))
         peeked = Signal(data.StructLayout({"valid": 1, "index": ENTRY_BITS}))
         m.d.sync += [peeked.valid.eq(copies[fill.peek_index].valid), peeked.index.eq(fill.peek_index)]
         node, victim, retire, leaving = fill.fill_node, copies[fill.release_index], Signal(), Signal(index)
@@ -74,10 +74,10 @@ class HeadCacheSpec(Spec):
             m.d.sync += begins[node.qpn[0]].eq(node.rsn)
         with m.If(match.look_en):
             m.d.sync += [looked.qpn.eq(match.qpn), looked.rsn.eq(match.rsn)]
-        m.d.sync += spoken_of.eq(fill.qpn)
+        m.d.sync += selected_list.eq(fill.qpn)
         with m.If(fill.fill_en | (fill.release_en & victim.valid)):
             m.d.sync += known.eq(0)
-        with m.Elif(spoken_of != fill.qpn[0]):
+        with m.Elif(selected_list != fill.qpn[0]):
             m.d.sync += known.eq(1)
         with m.Else():
             m.d.sync += known.eq(Mux(known == KNOWN, KNOWN, known + 1))
@@ -85,7 +85,7 @@ class HeadCacheSpec(Spec):
         came = copies[fill.fill_index]
         self.assume(~fill.fill_en | (came.reserved & fill.follows & (node.count != 0)
                                      & (node.qpn == came.qpn) & (node.rsn == came.rsn) & (node.count == came.count)
-                                     & (known == KNOWN) & (spoken_of == fill.qpn[0])))
+                                     & (known == KNOWN) & (selected_list == fill.qpn[0])))
         self.assume(~fill.release_en | victim.reserved | (
             victim.valid & fill.peek_last & (fill.peek_index == fill.release_index)
             & peeked.valid & (peeked.index == fill.release_index)))
@@ -94,30 +94,30 @@ class HeadCacheSpec(Spec):
         self.assume((fill.fill_en + fill.release_en <= 1) & ~(match.flush_en & fill.fill_en))
         self.assume(~(fill.release_en & victim.valid & (retire | match.flush_en)))
 
-        self.check("the entries hold what the ports were told, every list a chain",
+        self.check("the entries hold the written nodes, every list a chain",
                    self._chains(copies, begins, peeked))
         own = [c.valid & (c.qpn == looked.qpn) for c in copies]
         hits = [o & ((looked.rsn - c.rsn)[:RSN_BITS + 2] < c.count) for o, c in zip(own, copies, strict=True)]
-        self.check("a lookup is remembered", self._looked(copies, looked))
-        self.check("it is known where the list spoken of ends", self._ends(copies, spoken_of, known))
+        self.check("a lookup is recorded", self._looked(copies, looked))
+        self.check("the end of the selected list is known", self._ends(copies, selected_list, known))
         self.check("no RSN of a list in two entries", sum(hits) <= 1)
         self.check("a lookup finds the entry that holds the RSN, and no other", match.hit == Cat(hits).any())
         self.check("a list with nodes has one head, where it begins", match.head == Cat(own).any())
         self.check("the head is the node with which the list begins",
                    ~match.head | (copies[match.head_index].rsn == begins[looked.qpn]))
         first = copies[match.head_index]
-        self.check("the node behind the head is told from others", ~match.hit | match.settles | (
+        self.check("the node after the head is distinguished from others", ~match.hit | match.settles | (
             match.next == (copies[match.index].rsn == (first.rsn + first.count)[:RSN_BITS + 2])))
-        self.check("a free entry holds nothing", ~fill.free | ~(
+        self.check("a free entry is empty", ~fill.free | ~(
             copies[fill.free_index].valid | copies[fill.free_index].reserved))
         self.cover("a full cache of one list", Cat(own).all())
-        self.cover("the last node of several is turned out",
+        self.cover("the last node of several is evicted",
                    fill.release_en & victim.valid & (sum(own) == entries) & (victim.qpn == looked.qpn))
-        self.cover("a node lands while the one before retires", fill.fill_en & match.retire_head & (
+        self.cover("a node is filled while the one before retires", fill.fill_en & match.retire_head & (
             retired.qpn == node.qpn[0]) & (sum(own) != 0))
-        self.cover("a head leaves in the second cycle after another one", self._twice(m, match, looked))
+        self.cover("a head retires two cycles after another", self._twice(m, match, looked))
         self.cover("a ripe head of another list retires", match.retire_ripe & (retired.qpn != looked.qpn))
-        self.cover("a ripe head retires, and a node comes behind it", match.retire_ripe & Cat(
+        self.cover("a ripe head retires, and a node follows it", match.retire_ripe & Cat(
             c.valid & (c.qpn == retired.qpn) & (c.rsn == retired.rsn + retired.count) for c in copies).any())
 
     def _twice(self, m, match, looked):
@@ -181,44 +181,44 @@ class HeadCacheSpec(Spec):
     def _looked(self, copies, looked):
         """Return the invariant of the first stage of a lookup, for present entries and for those just written."""
         asked = self.inside("dut.tags.looked", data.StructLayout({"qpn": 24, "generation": 8, "rsn": 24}))
-        says = [self.inside(f"dut.tags.matches__{name}", len(copies)) for name in ("own", "inside")]
-        said = [self.inside(f"dut.tags.written_match{which}", 1) for which in range(2)]
+        predicted = [self.inside(f"dut.tags.matches__{name}", len(copies)) for name in ("own", "inside")]
+        matched = [self.inside(f"dut.tags.written_match{which}", 1) for which in range(2)]
         written, parts = self.inside("dut.tags.written", len(copies)), []
         for k, c in enumerate(copies):
             own = c.qpn == looked.qpn
             right = own, own & ((looked.rsn - c.rsn)[:RSN_BITS + 2] < c.count)
             parts += [~(c.valid | c.reserved) | (Mux(written[k], late, bits[k]) == bit)
-                      for late, bits, bit in zip(said, says, right, strict=True)]
+                      for late, bits, bit in zip(matched, predicted, right, strict=True)]
             parts += [~written[k] | ~c.valid]
         return [(asked.qpn == looked.qpn) & (asked.rsn == looked.rsn) & (asked.generation == 0), *parts]
 
-    def _ends(self, copies, spoken_of, known):
+    def _ends(self, copies, selected_list, known):
         """Return the invariant of the entries of the list, one cycle later, and of its end, two cycles later."""
         listed = self.inside("dut.chains.listed", len(copies))
         last, there = self.inside("dut.chains.end", range(len(copies))), self.inside("dut.chains.ended", 1)
         at_end, tail = self.inside("dut.chains.at_end", len(copies)), copies[last]
-        of_list = [c.valid & (c.qpn == spoken_of) for c in copies]
+        of_list = [c.valid & (c.qpn == selected_list) for c in copies]
         linked = self.inside("dut.chains.entry_state.linked", len(copies))
         return [
             *((known == 0) | ~c.valid | (listed[k] == of_list[k]) for k, c in enumerate(copies)),
             (known != KNOWN) | Cat(at_end[k] == there & (last == k) for k in range(len(copies))).all(),
-            (known != KNOWN) | Mux(there & tail.valid, (tail.qpn == spoken_of) & ~Array(linked)[last],
+            (known != KNOWN) | Mux(there & tail.valid, (tail.qpn == selected_list) & ~Array(linked)[last],
                                    ~Cat(of_list).any()),
         ]
 
 
 SPECS = [HeadCacheSpec]
-BROKEN = broken(HeadCacheSpec, [
-    ("the entries hold what the ports were told, every list a chain",
+FAULTY = faulty(HeadCacheSpec, [
+    ("the entries hold the written nodes, every list a chain",
      "one_hot(after_ripe.there, after_ripe.index, n)", "0", CacheChains),
-    ("the entries hold what the ports were told, every list a chain", "(fill.fill_en & last)", "0", CacheChains),
-    ("the entries hold what the ports were told, every list a chain",
+    ("the entries hold the written nodes, every list a chain", "(fill.fill_en & last)", "0", CacheChains),
+    ("the entries hold the written nodes, every list a chain",
      "before.there & (fill.release_index == before.of)", "before.there", CacheChains),
-    ("a lookup is remembered", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
+    ("a lookup is recorded", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
      "written_match.eq(staying[which])", TagArray),
-    ("a lookup is remembered", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
+    ("a lookup is recorded", "written_match.eq(Mux(self.look_en, coming[0][which], staying[which]))",
      "written_match.eq(coming[0][which])", TagArray),
-    ("it is known where the list spoken of ends", "listed & valid & ~linked", "listed & valid", CacheChains),
+    ("the end of the selected list is known", "listed & valid & ~linked", "listed & valid", CacheChains),
     ("no RSN of a list in two entries", "~ended | sum_equals(last.rsn, last.count, fill.fill_node.rsn)",
      "~ended | ~sum_equals(last.rsn, last.count, fill.fill_node.rsn)", CacheChains),
     ("a lookup finds the entry that holds the RSN, and no other",
@@ -229,12 +229,12 @@ BROKEN = broken(HeadCacheSpec, [
      "entry_state.after_head.eq(own & entry_state.second)", "entry_state.after_head.eq(0)", CacheChains),
     ("the head is the node with which the list begins",
      "entry_state.begins.eq(~goes_on)", "entry_state.begins.eq(1)", CacheChains),
-    ("the node behind the head is told from others",
+    ("the node after the head is distinguished from others",
      "(\"next_one\", inside, entry_state.second,", "(\"next_one\", inside, entry_state.head,", CacheChains),
-    ("the entries hold what the ports were told, every list a chain",
+    ("the entries hold the written nodes, every list a chain",
      "entry_state.behind_head.eq(behind_head)", "entry_state.behind_head.eq(0)", CacheChains),
-    ("the entries hold what the ports were told, every list a chain",
+    ("the entries hold the written nodes, every list a chain",
      "(entry_state.promoted & entry_state.linked).any()", "entry_state.promoted.any()", CacheChains),
-    ("a free entry holds nothing", "~valid & ~entry_state.reserved", "~valid", CacheChains),
-    ("a free entry holds nothing", "any_free.o & ~fill.reserve_en", "any_free.o", CacheChains),
+    ("a free entry is empty", "~valid & ~entry_state.reserved", "~valid", CacheChains),
+    ("a free entry is empty", "any_free.o & ~fill.reserve_en", "any_free.o", CacheChains),
 ])

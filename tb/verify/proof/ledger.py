@@ -2,6 +2,7 @@
 
 import json
 
+from weft.tb.sim.flow.aliases import current_fields, with_former_fields
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 from weft.tb.verify.proof.specification import MARGIN
 
@@ -40,11 +41,11 @@ class Ledger:
         """Return a sentence for each requirement that is not met."""
         faults = []
         for name in dict.fromkeys(r.name for r in self.results):
-            bound, checks, broken = self.bound(name), self.checks(name), self.of(name, "broken")
+            bound, checks, faulty = self.bound(name), self.checks(name), self.of(name, "faulty")
             for r in checks:
                 if not r.good:
-                    told = f"{r.result} in cycle {r.at}" if r.at is not None else r.result
-                    faults.append(f"{name}: {r.property!r} is {told}")
+                    text = f"{r.result} in cycle {r.at}" if r.at is not None else r.result
+                    faults.append(f"{name}: {r.property!r} is {text}")
             for r in self.of(name, "cover"):
                 if not r.good:
                     faults.append(f"{name}: {r.property!r} is not reached in {r.bound} cycles")
@@ -53,10 +54,10 @@ class Ledger:
                                   f"less than {MARGIN} cycles later")
             if not self.of(name, "cover"):
                 faults.append(f"{name}: has no cover")
-            faults += [f"{name}: the copy broken for {r.property!r} is {r.result}: {self._changes.get(id(r))}"
-                       for r in broken if not r.good]
-            having = {r.property for r in broken if r.good}
-            faults += [f"{name}: no broken copy is caught by {r.property!r}"
+            faults += [f"{name}: the faulty copy for {r.property!r} is {r.result}: {self._changes.get(id(r))}"
+                       for r in faulty if not r.good]
+            having = {r.property for r in faulty if r.good}
+            faults += [f"{name}: no faulty copy is caught by {r.property!r}"
                        for r in checks if r.property not in having]
         return faults
 
@@ -71,15 +72,15 @@ class Ledger:
                 "checks": [{"check": r.property, "proven": r.kind, "bound": r.bound, "result": r.result,
                             "seconds": r.seconds} for r in checks],
                 "covers": [{"cover": r.property, "cycle": r.at} for r in self.of(name, "cover")],
-                "broken": [{"changes": self._changes.get(id(r)), "check": r.property, "result": r.result,
-                            "cycle": r.at} for r in self.of(name, "broken")],
+                "faulty": [{"changes": self._changes.get(id(r)), "check": r.property, "result": r.result,
+                            "cycle": r.at} for r in self.of(name, "faulty")],
             })
         return _with_totals(entries)
 
     def save(self):
         """Write the results to the report, and replace older ones of the same specifications."""
         try:
-            old = json.loads(REPORT.read_text())["specifications"]
+            old = current_fields("formal", json.loads(REPORT.read_text()))["specifications"]
         except (OSError, json.JSONDecodeError, TypeError, KeyError):
             old = []
         new = self.report()["specifications"]
@@ -87,11 +88,11 @@ class Ledger:
         merged = _with_totals([entry for entry in old if entry["name"] not in names] + new)
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         part = REPORT.with_suffix(".part")
-        part.write_text(json.dumps(merged, indent=1) + "\n")
+        part.write_text(json.dumps(with_former_fields("formal", merged), indent=1) + "\n")
         part.rename(REPORT)
 
 
 def _with_totals(entries):
-    counted = {what: sum(len(entry[what]) for entry in entries) for what in ("checks", "covers", "broken")}
+    counted = {subject: sum(len(entry[subject]) for entry in entries) for subject in ("checks", "covers", "faulty")}
     return {"margin": MARGIN, "totals": {**counted, "seconds": round(sum(e["seconds"] for e in entries), 1)},
             "specifications": entries}

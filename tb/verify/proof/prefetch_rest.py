@@ -2,23 +2,23 @@
 
 from amaranth.hdl import Cat, Mux, Signal, Value
 
-from weft.hdl.adamap.cache.cached import cached_record, dead, stray
+from weft.hdl.adamap.cache.cached import cached_record, null_block, stray
 from weft.hdl.adamap.prefetch.fetches import LINES, VERDICT, fetch_layout
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import EVICT_LIMIT
 from weft.hdl.part.layouts import NODE
-from weft.tb.verify.proof import prefetch_world as world
+from weft.tb.verify.proof import prefetch_environment as backend
 from weft.tb.verify.proof.prefetch_checks import PLACES
 
 
 def kept(spec, m, w):
     """Return the invariants of the reads that are kept: their lists, lines and contents."""
-    dut, params, lives = w.dut, w.params, w.lives
+    dut, params, incarnations = w.dut, w.params, w.incarnations
     valid, keeps, loosely = (spec.inside(f"dut.fetches.{name}", spec.entries) for name in ("valid", "keeps", "loosely"))
     fetches = [spec.inside(f"dut.fetches.fetches[{k}]", fetch_layout(params)) for k in range(spec.entries)]
     of_lists, counted, places, lying, brought, ends = [], [], [], [], [], []
     for k, fetch in enumerate(fetches):
-        v = lives[fetch.qpn]
+        v = incarnations[fetch.qpn]
         of_lists += [
             valid[k] == keeps[k],
             ~valid[k] | (spec.inside(f"dut.fetches.qpn{k}", params.qpn_width) == fetch.qpn), ~loosely[k] | keeps[k],
@@ -28,16 +28,16 @@ def kept(spec, m, w):
         counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # as many entries were free
         counted.append(~keeps[k] | fetch.all | w.beyond[k])
         spec.assume_first(~keeps[k] | (fetch.lines + ~fetch.all <= v.left))
-        places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == world.where(params, dut, v))))
+        places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == backend.where(params, dut, v))))
         lying.append(~keeps[k] | w.within[k])
-        spec.assume_first(~keeps[k] | world.lies(params, dut, v.block, world.where(params, dut, v), fetch.lines))
+        spec.assume_first(~keeps[k] | backend.lies(params, dut, v.block, backend.where(params, dut, v), fetch.lines))
         errors = [spec.inside(f"dut.fetches.errors[{LINES * k + part}]", 1) for part in range(spec.entries)]
         for part in range(spec.entries):
             node = spec.inside(f"dut.fetches.blocks[{LINES * k + part}]", NODE)
             brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
             brought.append(~keeps[k] | (part >= fetch.lines) | (
                 spec.inside(f"dut.fetches.pointers[{LINES * k + part}]", params.block_bits)
-                == world.found(m, params, dut, node.next_line, f"pointed{LINES * k + part}")))
+                == backend.found(m, params, dut, node.next_line, f"pointed{LINES * k + part}")))
             verdict = spec.inside(f"dut.fetches.verdicts[{LINES * k + part}]", VERDICT)
             brought.append(~keeps[k] | (part >= fetch.lines) | (
                 (verdict.bad == ~is_node_of(node, fetch)) & (verdict.ends == (node.next_line == 0))))
@@ -55,15 +55,15 @@ def is_node_of(node, fetch):
 
 def answers(node, line):
     """Return whether the host may answer a read of this line with a block."""
-    somewhere = (node.next_line - world.FIRST_LINE < 1 << world.LINE_BITS) & (node.next_line >= world.FIRST_LINE)
+    somewhere = (node.next_line - backend.FIRST_LINE < 1 << backend.LINE_BITS) & (node.next_line >= backend.FIRST_LINE)
     return ((node.base_psn == line) & (somewhere | (node.next_line == 0)) & (node.next_check < 2)
-            & (node.qpn < world.QPS) & (node.generation < 4) & (node.encoding < 4) & (node.check < 2)
-            & (node.count < 1 << world.COUNT_BITS) & (node.rsn < 1 << world.NODE_RSN_BITS))
+            & (node.qpn < backend.QPS) & (node.generation < 4) & (node.encoding < 4) & (node.check < 2)
+            & (node.count < 1 << backend.COUNT_BITS) & (node.rsn < 1 << backend.NODE_RSN_BITS))
 
 
 def start_at_rest(spec, m, w):
     """Start in any state at rest, and check that every later state at rest satisfies the same invariants."""
-    dut, params, lives, copies, errors = w.dut, w.params, w.lives, w.copies, w.errors
+    dut, params, incarnations, copies, errors = w.dut, w.params, w.incarnations, w.copies, w.errors
     entries = range(spec.entries)
     spec.start_anywhere(
         "dut.evict.victim_q", "dut.evict.misses.count", "dut.work.entered", "dut.work.left",
@@ -79,7 +79,7 @@ def start_at_rest(spec, m, w):
         "cache.chains.fill__free_count_of_0", "errors",
         *[f"cache.tags.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
-        "cut", *[f"life{q}" for q in range(world.QPS)])
+        "cut", *[f"life{q}" for q in range(backend.QPS)])
     misses = spec.inside("dut.evict.misses.count", 8)
     free_count, counting = (spec.inside(f"cache.{name}", range(spec.entries + 1))
                             for name in ("fill__free_count", "chains.fill__free_count_of_0"))
@@ -92,33 +92,33 @@ def start_at_rest(spec, m, w):
     records = [spec.inside(f"cache.chains.records[{k}]", cached_record(params)) for k in entries]
     links, backs = ([spec.inside(f"cache.chains.{name}[{k}]", entries) for k in entries]
                     for name in ("nexts", "befores"))
-    entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(world.QPS)]
+    entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(backend.QPS)]
                      for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
     searching = [misses <= 4 * spec.entries + EVICT_LIMIT,
                  free_count == sum(~valid & ~reserved), counting == free_count, free == (free_count != 0),
                  ~free | ~(valid | reserved).bit_select(free_index, 1),
-                 ~spec.inside("dut.dying", 1),
+                 ~spec.inside("dut.destroying", 1),
                  produce == (w.consume + w.level)[:len(produce)], w.level <= PLACES,
                  *((e == f) | Cat(of).any() for e, f, of in zip(entered, left, w.queued, strict=True))]
     spec.assume_first(~Cat(sum(of) > 1 for of in w.queued).any())
-    cached, chained, linked, lying, ended, counted, told, going_on = [], [], [], [], [], [], [], []
+    cached, chained, linked, lying, ended, counted, stated, going_on = [], [], [], [], [], [], [], []
     for k, (tag, copy, block, record) in enumerate(zip(tags, copies, blocks, records, strict=True)):
-        v, before = lives[copy.qpn], Signal(spec.entries, name=f"before{k}")
+        v, before = incarnations[copy.qpn], Signal(spec.entries, name=f"before{k}")
         twin = Signal(spec.entries, name=f"twin{k}")
         for other, c in enumerate(copies):
             own = c.valid & (c.qpn == copy.qpn) & (other != k)
-            m.d.comb += [before[other].eq(own & ((c.rsn + c.count)[:world.RSN_BITS] == copy.rsn)),
+            m.d.comb += [before[other].eq(own & ((c.rsn + c.count)[:backend.RSN_BITS] == copy.rsn)),
                          twin[other].eq(own & (c.rsn == copy.rsn))]
         head = copy.rsn == v.rsn
         cached += [~copy.reserved, ~reserved[k], valid[k] == copy.valid, ~copy.valid | (
             v.alive & (tag.qpn == copy.qpn) & (tag.rsn == copy.rsn) & (tag.count == copy.count)
             & (tag.generation == v.generation) & (copy.count != 0)
-            & (copy.rsn < 1 << world.NODE_RSN_BITS) & (block == copy.block)
+            & (copy.rsn < 1 << backend.NODE_RSN_BITS) & (block == copy.block)
             & (record.qpn == copy.qpn) & (record.rsn == copy.rsn) & (record.count == copy.count)
             & (record.generation == v.generation)),
             first[k] == (copy.valid & head)]
-        behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:world.RSN_BITS])
+        behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:backend.RSN_BITS])
                   for j, c in enumerate(copies) if j != k}
         linked += [~copy.valid | (goes_on[k] == Cat(behind.values()).any()),
                    second[k] == (copy.valid & ~head & (before & first & ~promoted).any()),
@@ -126,44 +126,44 @@ def start_at_rest(spec, m, w):
                    *(~copy.valid | ~follows | ((links[k] == j) & (backs[j] == k)) for j, follows in behind.items())]
         chained.append(~copy.valid | ((head | before.any()) & ~twin.any()))
         lying.append(~copy.valid | copy.lies)
-        spec.assume_first(~copy.valid | world.lies(params, dut, copy.block, copy.line))
-    for q, v in enumerate(lives):
+        spec.assume_first(~copy.valid | backend.lies(params, dut, copy.block, copy.line))
+    for q, v in enumerate(incarnations):
         following = Signal(params.block_bits, name=f"following{q}")
         m.d.comb += following.eq(~w.rows[q].inverse)
         ended += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
-                  v.alive | ((following == dead(params)) & ~errors[q])]
-        counted += [v.left + v.cached <= world.LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0)]
+                  v.alive | ((following == null_block(params)) & ~errors[q])]
+        counted += [v.left + v.cached <= backend.LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0)]
         spec.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
         spec.assume_first(~v.alive | (w.rows[q].count == v.left))
-        told.append(~v.alive | (following == Mux(errors[q], dead(params), v.block)))
-        going_on += [~v.alive | (v.block != dead(params)),
+        stated.append(~v.alive | (following == Mux(errors[q], null_block(params), v.block)))
+        going_on += [~v.alive | (v.block != null_block(params)),
                      ~v.alive | (v.line != 0) | v.begins | ((v.left == 0) & (v.block == stray(params)))]
-        its = world.found(m, params, dut, v.line, f"found{q}")      # one of several blocks if extents overlap
+        its = backend.found(m, params, dut, v.line, f"found{q}")      # one of several blocks if extents overlap
         lying.append(~v.alive | v.begins | v.lies)
-        spec.assume_first(~v.alive | v.begins | (v.block == its) | world.lies(params, dut, v.block, v.line))
+        spec.assume_first(~v.alive | v.begins | (v.block == its) | backend.lies(params, dut, v.block, v.line))
     of_lists, lines, places, within, brought, ends = kept(spec, m, w)
     for name, sane, *given in (
         ("the search and the work list are as this proof starts", searching),
-        ("the cache holds what landed, nothing else", cached,
-         "the cache knows each node", "each node is known by the number of its block",
-         "the cache knows the head of each list"),
+        ("the cache holds the filled nodes only", cached,
+         "the cache holds each node", "each node is recorded with the number of its block",
+         "the cache marks the head of each list"),
         ("the nodes of a list follow each other from its head", chained),
         ("each node of a list knows the next one and the one before", linked),
         ("every block lies where its node was read, or will be", lying),
-        ("a dead QP has no list", ended),
+        ("a destroyed QP has no list", ended),
         ("no list is longer than it was linked", counted,
-         "every node landed is cached or retired, once", "the count ahead is what was linked and has not landed"),
-        ("the table knows where a list goes on, or that it is broken", told,
-         "the table knows where a list goes on, or that it ended"),
-        ("a list goes on somewhere, or no more was linked", going_on),
-        ("what is kept is of a list that goes on", of_lists),
-        ("what is kept is no more than was linked", lines),
-        ("what is kept was read where its list goes on", places),
-        ("what is kept was read in one extent", within),
-        ("what is kept is what was read", brought),
-        ("what is kept ends where no more was linked, or wrongly", ends),
+         "every filled node is cached or retired, once", "the count ahead is the number of linked and unfilled nodes"),
+        ("the table holds the next block of a list, or its error", stated,
+         "the table holds the next block of a list, or its end"),
+        ("a list has a next block, or no more was linked", going_on),
+        ("a kept node belongs to a list with a next block", of_lists),
+        ("no more nodes are kept than were linked", lines),
+        ("a kept node was read at the next block of its list", places),
+        ("a kept node was read in one extent", within),
+        ("a kept node is the node that was read", brought),
+        ("a kept node ends its list where no more was linked, or with an error", ends),
     ):
         spec.assume_first(Cat(Value.cast(s).any() for s in sane).all())
-        if sane is told:
-            sane = [(w.asked_qpn != q) | one for q, one in enumerate(told)]
+        if sane is stated:
+            sane = [(w.asked_qpn != q) | one for q, one in enumerate(stated)]
         spec.check(f"at rest, {name}", ~w.resting | Cat(Value.cast(s).any() for s in sane).all(), given=given)

@@ -7,7 +7,7 @@ from weft.hdl.adamap.cache.cached import line_of
 from weft.hdl.adamap.match.retire import RetireLane
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import REPORT_RETIRE
-from weft.tb.verify.proof.broken import broken
+from weft.tb.verify.proof.faulty import faulty
 from weft.tb.verify.proof.specification import Spec
 
 PARAMS = preset("test").with_(cache_entries=4, knit_extents=2, block_bits=9)
@@ -71,23 +71,23 @@ class RetireSpec(Spec):
                    ~(dut.o_report.valid & known & (reported == followed)) | (
                        report.line == line_of(PARAMS, dut.extent_base, number(block))), bound=15)
         self.check("orders that wait fit the queue", (ordered - reported)[:NUMBER_BITS] <= 8)
-        patience = Signal(4)
+        waited_cycles = Signal(4)
         with m.If((ordered != reported) & ~dut.o_report.valid):
-            m.d.sync += patience.eq(patience + 1)
+            m.d.sync += waited_cycles.eq(waited_cycles + 1)
         with m.Else():
-            m.d.sync += patience.eq(0)
-        self.check("no deadlock: a report within 5 cycles of its order", patience <= 5)
-        self.cover("no room", ~dut.space)
+            m.d.sync += waited_cycles.eq(0)
+        self.check("no deadlock: a report within 5 cycles of its order", waited_cycles <= 5)
+        self.cover("no space", ~dut.space)
         self.cover("a report of a later order", dut.o_report.valid & (reported == 9))
 
 
 SPECS = [RetireSpec]
-BROKEN = broken(RetireSpec, [
+FAULTY = faulty(RetireSpec, [
     ("reports come in order, each once", "report.rsn.eq(node.rsn)", "report.rsn.eq(self.cache.read_node.rsn)"),
     ("no report without an order", "(valids << 1) | self.op_en)", "(valids << 1) | 1)"),
     ("a report names the block that its entry held",
      "self.cache.read_index.eq(stages[0].index)", "self.cache.read_index.eq(self.op.index)"),
-    ("orders that wait fit the queue", "REPORTS - UNDER_WAY - 1", "REPORTS - 1"),
+    ("orders that wait fit the queue", "REPORTS - OUTSTANDING - 1", "REPORTS - 1"),
     ("no deadlock: a report within 5 cycles of its order",
      "reports.i.valid.eq(valids[2]),", "reports.i.valid.eq(valids[2] & self.op_en),"),
 ])

@@ -15,7 +15,7 @@ from weft.hdl.part.arbiter import Arbiter
 from weft.hdl.part.layouts import BEAT_BITS
 from weft.hdl.part.ticket import EXTENDED_TICKET_WIDTH
 from weft.hdl.report import Reporter
-from weft.tb.verify.proof.broken import broken, named
+from weft.tb.verify.proof.faulty import faulty, named
 from weft.tb.verify.proof.specification import Spec
 
 SOURCE_BITS = 2
@@ -43,7 +43,7 @@ class ReturnPathSpec(Spec):
         m.d.sync += [placed.eq(placed + advance), before.eq(advance)]
         newest = self.newest(m, placed, before)
         m.d.comb += [dut.placed_ticket.eq(placed), dut.o.ready.eq(self.free(1, "taken"))]
-        number, source = self._told(getattr(dut.o.p, "entry", dut.o.p))
+        number, source = self._reported(getattr(dut.o.p, "entry", dut.o.p))
         followed = self.constant(m, NUMBER_BITS, "followed")
         counts = []
         for k, i in enumerate(self.sources(dut)):
@@ -69,40 +69,40 @@ class ReturnPathSpec(Spec):
             m.d.sync += idle.eq(idle + (advance != 0))
         self._lie(m, dut, counts, followed, newest, before, idle)
         if len(counts) > 1:
-            self.check("no report of no source", ~dut.o.valid | (source < len(counts)))
+            self.check("every report has a source", ~dut.o.valid | (source < len(counts)))
         waited, kept = Signal(), Signal(len(number) + len(source))
         m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), kept.eq(Cat(number, source))]
-        self.check("what is offered stays", ~waited | (dut.o.valid & (kept == Cat(number, source))))
+        self.check("an offered item is stable", ~waited | (dut.o.valid & (kept == Cat(number, source))))
         counted = Array(Const(ticketed, 1) for ticketed in self.ticketed)[source]
         early = Array(remaining != 0 for _, _, remaining in counts)[source]
         self.check("no report before its packet was placed", ~(dut.o.valid & (number == followed) & counted & early))
-        self.check("no deadlock: when what it waits for was placed, a report is offered",
+        self.check("no deadlock: a report whose packets were placed is offered",
                    idle < (1 << AHEAD_BITS) + LATENCY)
         self.cover("a report waits for its packet", held & ~dut.o.valid & (idle == (1 << AHEAD_BITS) - 1))
         again = Signal(range(PLACES + 2))
         m.d.sync += again.eq(again + ((again <= PLACES) & dut.o.valid & dut.o.ready & (source == 0)))
-        self.cover("a place is used a second time", again > PLACES)
+        self.cover("a slot is reused", again > PLACES)
         self.cover("a source has to wait", Cat(i.valid & ~i.ready for i in self.sources(dut)).any())
 
-    def _told(self, entry):
+    def _reported(self, entry):
         """Return number and source of a report."""
         return entry[:NUMBER_BITS], entry[NUMBER_BITS:NUMBER_BITS + SOURCE_BITS]
 
     def _lie(self, m, dut, counts, followed, newest, before, idle):
         """Check the contents of the path: the reports in each place, and the next report to leave."""
         carriers = self.carriers(dut)       # registers after the queues, the last one first
-        told = [(valid, *self._told(entry)) for valid, entry in carriers]
+        text = [(valid, *self._reported(entry)) for valid, entry in carriers]
         known = (newest - before)[:len(newest)]
-        sane = [~valid | (source >= (k > 0)) & (source < len(counts)) for k, (valid, _, source) in enumerate(told)]
-        soon = [valid & (idle <= (1 << AHEAD_BITS) + k) for k, (valid, _, _) in enumerate(told)]
+        sane = [~valid | (source >= (k > 0)) & (source < len(counts)) for k, (valid, _, source) in enumerate(text)]
+        soon = [valid & (idle <= (1 << AHEAD_BITS) + k) for k, (valid, _, _) in enumerate(text)]
         for k, (came, left, remaining) in enumerate(counts):
             queue = self.queue(k)
             first = Signal(NUMBER_BITS, name=f"first{k}")       # number of the first report in the queue
-            own = [valid & (source == k) for valid, _, source in told]
+            own = [valid & (source == k) for valid, _, source in text]
             m.d.comb += first.eq(left + sum(own))
             sane += [queue.level <= PLACES, (queue.produce - queue.consume - queue.level)[:2] == 0,
                      (came - first)[:NUMBER_BITS] == queue.level]
-            for j, ((_, number, _), mine) in enumerate(zip(told, own, strict=True)):
+            for j, ((_, number, _), mine) in enumerate(zip(text, own, strict=True)):
                 sane += [~mine | (number == (left + sum(own[:j]))[:NUMBER_BITS]),
                          ~mine | (number != followed) | (remaining == 0) | ~Const(self.ticketed[k], 1)]
             for j in range(PLACES):
@@ -110,7 +110,7 @@ class ReturnPathSpec(Spec):
                 distance, due = Signal(EXTENDED_TICKET_WIDTH, name=f"distance{k}_{j}"), Signal(4, name=f"due{k}_{j}")
                 at = (queue.consume + j)[:2]
                 m.d.comb += [there.eq(queue.level > j), word.eq(Array(queue.words)[at])]
-                number, source = self._told(getattr(word, "entry", word))
+                number, source = self._reported(getattr(word, "entry", word))
                 sane += [~there | ((number == (first + j)[:NUMBER_BITS]) & (source == k))]
                 if not self.ticketed[k]:
                     soon += [there & (idle <= 1 << AHEAD_BITS)] if j == 0 else []
@@ -128,7 +128,7 @@ class ReturnPathSpec(Spec):
         sane += self.marks(counts)
         waits = Cat(came != left for came, left, _ in counts).any()
         sane.append(~waits | dut.o.valid | Cat(soon).any())
-        self.check("what lies on the way is what came and has not left", sane)
+        self.check("the queue holds the reports that arrived and did not leave", sane)
 
     def queue(self, k):
         """Return the signals of the queue of a source."""
@@ -226,16 +226,16 @@ class ReporterSpec(ReturnPathSpec):
 
 
 SPECS = [HoldSpec, ReporterSpec]
-BROKEN = broken(HoldSpec, [
+FAULTY = faulty(HoldSpec, [
     ("reports of source 0 leave in order, each once", "self.o.ready & self.o.valid)", "self.o.ready)"),
-    ("what lies on the way is what came and has not left",
+    ("the queue holds the reports that arrived and did not leave",
      "queue.i.valid.eq(self.i.valid)", "queue.i.valid.eq(self.i.valid & ~self.o.valid)"),
     ("tickets are counted as they are placed",
      "follow(m, self.placed, self.placed_ticket)", "follow(m, self.placed, self.placed_ticket + 1)"),
-    ("what is offered stays", "self.o.ready & self.o.valid)", "self.o.valid)"),
+    ("an offered item is stable", "self.o.ready & self.o.valid)", "self.o.valid)"),
     ("no report before its packet was placed", "(due | ~behind[-1])", "1"),
-    ("no deadlock: when what it waits for was placed, a report is offered", "due | ~behind[-1]", "due & ~behind[-1]"),
-]) + broken(ReporterSpec, [
+    ("no deadlock: a report whose packets were placed is offered", "due | ~behind[-1]", "due & ~behind[-1]"),
+]) + faulty(ReporterSpec, [
     ("reports of source 0 leave in order, each once",
      "queue.o.ready.eq(out.i.ready & first)", "queue.o.ready.eq(out.i.ready)"),
     ("reports of source 1 leave in order, each once",
@@ -244,14 +244,15 @@ BROKEN = broken(HoldSpec, [
      "queue.o.ready.eq(others.i[k - 1].ready & due)", "queue.o.ready.eq(others.i[k - 1].ready)"),
     ("reports of source 2 leave in order, each once",
      "others.i[k - 1].valid.eq(queue.o.valid & due)", "others.i[k - 1].valid.eq(due)"),
-    ("what lies on the way is what came and has not left",
+    ("the queue holds the reports that arrived and did not leave",
      "queue.i.valid.eq(source.valid)", "queue.i.valid.eq(source.valid & ~out.o.valid)"),
-    ("what lies on the way is what came and has not left",
+    ("the queue holds the reports that arrived and did not leave",
      "ticket + ~self.placed_ticket", "ticket - self.placed_ticket"),
-    ("what lies on the way is what came and has not left", "[at.eq(after), ", "[at.eq(after + 1), "),
-    ("no report of no source", "others.i[k - 1].payload.eq(queue.o.p)", "others.i[k - 1].payload.eq(queue.o.p | 24)"),
-    ("what is offered stays", "out.o.ready.eq(self.o.ready)", "out.o.ready.eq(1)"),
+    ("the queue holds the reports that arrived and did not leave", "[at.eq(after), ", "[at.eq(after + 1), "),
+    ("every report has a source", "others.i[k - 1].payload.eq(queue.o.p)",
+     "others.i[k - 1].payload.eq(queue.o.p | 24)"),
+    ("an offered item is stable", "out.o.ready.eq(self.o.ready)", "out.o.ready.eq(1)"),
     ("no report before its packet was placed", "return due", "return 1"),
-    ("no deadlock: when what it waits for was placed, a report is offered",
+    ("no deadlock: a report whose packets were placed is offered",
      "out.i.valid.eq(first | others.o.valid)", "out.i.valid.eq(first)"),
 ])

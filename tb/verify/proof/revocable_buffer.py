@@ -5,7 +5,7 @@ from amaranth.lib import data
 
 from weft.hdl.part.layouts import BEAT_BITS
 from weft.hdl.receive.revocable_buffer import RevocableBuffer
-from weft.tb.verify.proof.broken import broken
+from weft.tb.verify.proof.faulty import faulty
 from weft.tb.verify.proof.specification import Spec
 
 DEPTH, NUMBER_BITS = 4, 4
@@ -30,9 +30,9 @@ class RevocableBufferSpec(Spec):
         self.assume(~dut.keep | (dut.end & dut.fits))
         comes, leaves = Signal(), dut.o.valid & dut.o.ready
         whole, before = Signal(), Signal(init=1)      # every beat of the frame so far had space
-        level, room = Signal(NUMBER_BITS), Signal()
-        m.d.comb += [level.eq(number - left), room.eq(level < DEPTH), comes.eq(dut.i.valid & dut.fits),
-                     whole.eq(before & (room | ~dut.i.valid))]
+        level, space = Signal(NUMBER_BITS), Signal()
+        m.d.comb += [level.eq(number - left), space.eq(level < DEPTH), comes.eq(dut.i.valid & dut.fits),
+                     whole.eq(before & (space | ~dut.i.valid))]
         m.d.sync += [left.eq(left + leaves), before.eq(dut.fits | dut.end)]
         with m.If(dut.end):
             m.d.sync += fresh.eq(0)
@@ -48,22 +48,22 @@ class RevocableBufferSpec(Spec):
         m.d.sync += [waited.eq(dut.o.valid & ~dut.o.ready), offered.eq(dut.o.p.data)]
         idle, out = self.cycles(m, ~dut.o.valid & (kept != left), 3), dut.o.p
 
-        self.check("the memory holds what came and has not left", self._held(
+        self.check("the memory holds the beats that arrived and did not leave", self._held(
             m, dut, number, comes, left, kept, followed, entered) & (self.inside("dut.lost", 1) == ~before))
         self.check("beats leave in order, each once", ~dut.o.valid | (out.data == left))
-        self.check("nothing leaves that was not kept", ~dut.o.valid | (left != kept))
-        self.check("a beat keeps what came with it", ~dut.o.valid | (left != followed) | (
+        self.check("only kept beats leave", ~dut.o.valid | (left != kept))
+        self.check("a beat keeps its side data", ~dut.o.valid | (left != followed) | (
             (out.empty == entered[:6]) & (out.last == entered[6])))
-        self.check("what has room fits", ~whole | dut.fits)
-        self.check("what does not fit is known until the frame ends", before | ~dut.fits)
-        self.check("what is offered stays", ~waited | (dut.o.valid & (out.data == offered)))
+        self.check("a frame with space fits", ~whole | dut.fits)
+        self.check("a frame that does not fit is marked until its end", before | ~dut.fits)
+        self.check("an offered item is stable", ~waited | (dut.o.valid & (out.data == offered)))
         self.check("no deadlock: a kept beat is offered within 2 cycles", idle < 2)
         taken_back = self.once(m, dut.end & ~dut.keep & (fresh != 0))
         again = self.once(m, self.once(m, ~dut.fits) & dut.keep)
-        self.cover("a beat without room", ~dut.fits & dut.i.valid)
+        self.cover("a beat without space", ~dut.fits & dut.i.valid)
         self.cover("a frame is taken back, the next one leaves", taken_back & leaves)
         self.cover("a frame is kept after one that did not fit", again & leaves & (left == DEPTH + 1))
-        self.cover("a place is used a second time", leaves & (left == DEPTH + 1))
+        self.cover("a slot is reused", leaves & (left == DEPTH + 1))
 
     def _held(self, m, dut, number, comes, left, kept, followed, entered):
         """Return whether the memory and its pointers satisfy the invariant."""
@@ -88,16 +88,16 @@ class RevocableBufferSpec(Spec):
 
 
 SPECS = [RevocableBufferSpec]
-BROKEN = broken(RevocableBufferSpec, [
-    ("the memory holds what came and has not left",
+FAULTY = faulty(RevocableBufferSpec, [
+    ("the memory holds the beats that arrived and did not leave",
      "m.d.sync += [written.eq(committed), full", "m.d.sync += [written.eq(written_next), full"),
     ("beats leave in order, each once", "written.eq(committed)", "written.eq(written_next)"),
-    ("nothing leaves that was not kept",
+    ("only kept beats leave",
      "m.d.sync += fetched.eq(fetched + read.en)", "m.d.sync += fetched.eq(fetched + 1)"),
-    ("a beat keeps what came with it", "self.i.p.empty, self.i.p.last))", "self.i.p.empty))"),
-    ("what has room fits", "full.eq(~read.en & Mux(", "full.eq(Mux("),
-    ("what does not fit is known until the frame ends", "lost.eq(~self.fits)", "lost.eq(0)"),
-    ("what is offered stays", "        with m.If(~self.o.valid | self.o.ready):\n", "        with m.If(1):\n"),
+    ("a beat keeps its side data", "self.i.p.empty, self.i.p.last))", "self.i.p.empty))"),
+    ("a frame with space fits", "full.eq(~read.en & Mux(", "full.eq(Mux("),
+    ("a frame that does not fit is marked until its end", "lost.eq(~self.fits)", "lost.eq(0)"),
+    ("an offered item is stable", "        with m.If(~self.o.valid | self.o.ready):\n", "        with m.If(1):\n"),
     ("no deadlock: a kept beat is offered within 2 cycles",
      "(fetched != committed) &", "(fetched != committed) & self.i.valid &"),
 ])

@@ -10,7 +10,7 @@ from weft.hdl.ring.doorbell_latch import DoorbellLatch
 from weft.hdl.ring.push_check import PushCheck
 from weft.hdl.ring.reader import RingReader
 from weft.hdl.ring.reorder_buffer import CHECK_BITS, FetchedDescriptor, ReorderBuffer
-from weft.tb.verify.proof.broken import broken, named
+from weft.tb.verify.proof.faulty import faulty, named
 from weft.tb.verify.proof.specification import Spec
 
 PREFETCH = 4
@@ -55,10 +55,10 @@ class RingReaderSpec(Spec):
         m.d.comb += dut.prod.eq(ring_to)
         with m.If(dut.prod_stb):
             m.d.sync += written.eq(ring_to)
-        step, room = Signal(width), Signal(width)
-        m.d.comb += [step.eq(ring_to - written), room.eq(size - (written - dut.cons))]
-        self.assume(~dut.prod_stb | (step <= room))
-        placed, repeated = self._pushes(m, dut, up, written, room) if self.pushed else (0, 0)
+        step, space = Signal(width), Signal(width)
+        m.d.comb += [step.eq(ring_to - written), space.eq(size - (written - dut.cons))]
+        self.assume(~dut.prod_stb | (step <= space))
+        placed, repeated = self._pushes(m, dut, up, written, space) if self.pushed else (0, 0)
 
         # Read engine: up to four requests, answered line by line; the next line may be of any request.
         live, left, first, tags, at = (
@@ -118,38 +118,38 @@ class RingReaderSpec(Spec):
         self.check("requests follow each other",
                    ~request.valid | (request.p.line == (BASE >> 6) + fetched[:log2]), **self.of_requests)
         self.check("never fetches past prod", ~request.valid | (request.p.count <= asked))
-        self.check("delivers each entry once, in order", ~dut.o.valid | (number == delivered))
+        self.check("delivers every entry is written once, in order", ~dut.o.valid | (number == delivered))
         self.check("cons counts what was retired", (up < UP) | (dut.cons == retired))
         self.check("cons <= delivered <= prod <= cons + size", ((written - dut.cons)[:width] <= size)
                    & ((delivered - dut.cons)[:width] <= (written - dut.cons)[:width]))
-        self.check("refuses nothing", ~dut.drop.stb)
+        self.check("no doorbell is rejected", ~dut.drop.stb)
         self._kept(m, SimpleNamespace(
             dut=dut, up=up, written=written, repeated=repeated, fetched=fetched, delivered=delivered, retired=retired,
             number=number, requests=list(zip(live, left, first, tags, at, strict=True))))
         # Ranking: if all requests are answered and all entries taken, the next entry arrives in a bounded time.
         calm = dut.o.ready & request.ready & (~in_flight | line.valid) & ~dut.prod_stb & ~retire
-        patience = self.cycles(m, calm & ~dut.o.valid & (delivered != written), 63)
-        self.check("no deadlock: an entry within 12 cycles of calm", patience <= 12, bound=self.calm_bound)
+        waited_cycles = self.cycles(m, calm & ~dut.o.valid & (delivered != written), 63)
+        self.check("no deadlock: an entry within 12 cycles of calm", waited_cycles <= 12, bound=self.calm_bound)
         self.cover("full ring of entries in flight", Cat(live).all())
         if self.pushed:
-            self.check("places the next entry, when all before it are fetched",
+            self.check("the next entry is placed when all earlier ones are fetched",
                        ~placed | (~request.valid & (asked == 1)))
             self.cover("a pushed entry is not read, the one after it is", self.once(m, placed) & taken)
         overtaken = self.once(m, line.valid & (index != delivered) & (delivered == start))
-        self.cover("answers overtake each other", overtaken & out & (number == (start + 2)[:width]))
+        self.cover("responses overtake each other", overtaken & out & (number == (start + 2)[:width]))
         if self.anywhere_in_ring:
             turned = self.once(m, out & (number == 0))
             self.cover("an entry of the next lap, of either phase", out & turned & (number == 1) & (dut.cons == 0))
             self.cover("a doorbell when all entries of a lap were retired", dut.prod_stb & (dut.cons == size)
                        & (start == size - 2))
 
-    def _pushes(self, m, dut, up, written, room):
+    def _pushes(self, m, dut, up, written, space):
         """Push entries, too; return signals: the reader places a pushed entry, and the host has repeated a push."""
         push, log2 = dut.i_push, self.log2
         pushes, again, whole = self.free(1, "pushes"), self.free(1, "again"), self.free(1, "whole")
         nonsense = self.free(2 * CHECK_BITS, "nonsense")
         number, repeated, content = Signal(log2 + 1, name="number_pushed"), Signal(), Signal(CHECK_BITS)
-        self.assume(~pushes | ((up == UP) & (again | (room != 0)) & ~dut.prod_stb))
+        self.assume(~pushes | ((up == UP) & (again | (space != 0)) & ~dut.prod_stb))
         self.assume(~dut.prod_stb | push.ready)         # doorbells take more cycles to arrive
         m.d.comb += [
             number.eq(written - again), content.eq(Cat(~number[log2], number)),
@@ -192,7 +192,7 @@ class RingReaderSpec(Spec):
                      value_to.eq(d.value - w.retired), compared_to.eq(d.to - w.retired)]
         base = Signal(width, name="base")      # index of the first slot in use
         m.d.comb += base.eq(d.deliver + q.o__valid)
-        self.check("indices are what happened", [
+        self.check("indices equal the events", [
             (w.up == UP) & d.running & ~d.stopped & (d.cleared == 0) & (d.size == size) & (d.mask == 2 * size - 1),
             d.prod < 2 * size, d.cons == w.retired, (newest + (p.held & ~w.repeated))[:width] == w.written,
             ~d.kept | ((d.value < 2 * size) & (order[3] <= value_to) & (value_to <= order[4])),
@@ -208,13 +208,13 @@ class RingReaderSpec(Spec):
             ~w.dut.o.valid | (w.number == w.delivered)])
         pushed = Signal(width, name="pushed")
         m.d.comb += pushed.eq(newest - w.repeated)
-        self.check("what was pushed is the next entry, or the newest", [
+        self.check("a pushed entry is the next or the newest", [
             ~p.held | ~p.compared | ~(d.kept | d.compared), ~p.held | (p.entry.window == pushed),
             ~p.held | ~p.entry.whole | (self._right(p.entry.data, pushed) & (
                 p.entry.data[:CHECK_BITS] == p.entry.data[-CHECK_BITS:])),
             ~p.held | ~p.compared | ((p.is_next == ~w.repeated) & (p.is_newest == w.repeated)
                                      & (p.has_space | w.repeated) & (~p.nothing_to_fetch | (d.fetch == d.prod)))])
-        self.check("a request asks for what has a place", [
+        self.check("a request fetches entries with a slot", [
             d.fsm_state <= REQUEST, (d.fsm_state == REQUEST) == w.dut.o_request.valid,
             (d.fsm_state != CHOOSE) | ((d.to_prod != 0) & (d.to_prod <= asked) & (d.to_end == size - d.position)
                                        & (d.to_page == size) & (d.line == (BASE >> 6) + d.position)),
@@ -241,10 +241,10 @@ class RingReaderSpec(Spec):
         for j in range(size):
             slot, there = Signal(2, name=f"slot{j}"), Signal(name=f"there{j}")
             m.d.comb += [slot.eq(q.at + j), there.eq(came[slot] != left[slot])]
-            under_way = [live & (ahead <= j) & (j < ahead + some) for live, ahead, some in spans]
-            parts += [(there + (q.valid & (q.place == slot)) + sum(under_way)) == (j < q.used),
+            outstanding = [live & (ahead <= j) & (j < ahead + some) for live, ahead, some in spans]
+            parts += [(there + (q.valid & (q.place == slot)) + sum(outstanding)) == (j < q.used),
                       ~there | (self._sound(held[slot], good[slot], base + j) & (missing[slot] == 0))]
-        self.check("every entry asked for is on its way or in its place", parts)
+        self.check("every requested entry is in flight or in its slot", parts)
 
     def _sound(self, word, good, index):
         """Return whether a stored word is the entry with that index, in its phase, neither damaged nor failed."""
@@ -291,32 +291,32 @@ class LongRingReaderSpec(RingReaderSpec):
 
 SPECS = [RingReaderSpec, LongRingReaderSpec]
 BOTH = (RingReaderSpec, LongRingReaderSpec)
-BROKEN = broken(RingReaderSpec, [
-    ("indices are what happened", "moved(self.used, -1)", "moved(self.used, 0)", ReorderBuffer),
-    ("a request asks for what has a place", "tag.tail.eq(count - 1)", "tag.tail.eq(count)"),
-    ("every entry asked for is on its way or in its place",
+FAULTY = faulty(RingReaderSpec, [
+    ("indices equal the events", "moved(self.used, -1)", "moved(self.used, 0)", ReorderBuffer),
+    ("a request fetches entries with a slot", "tag.tail.eq(count - 1)", "tag.tail.eq(count)"),
+    ("every requested entry is in flight or in its slot",
      "came_write.data.eq(~left_there.data)", "came_write.data.eq(left_there.data)", ReorderBuffer),
-    ("every entry asked for is on its way or in its place",
+    ("every requested entry is in flight or in its slot",
      "(came_after.data != left_after.data) | (valid & (place == after))",
      "came_after.data != left_after.data", ReorderBuffer),
-    ("what was pushed is the next entry, or the newest", "is_newest.eq(behind == mask)", "is_newest.eq(0)", PushCheck),
-    ("places the next entry, when all before it are fetched",
+    ("a pushed entry is the next or the newest", "is_newest.eq(behind == mask)", "is_newest.eq(0)", PushCheck),
+    ("the next entry is placed when all earlier ones are fetched",
      "nothing_to_fetch.eq(self.fetch == self.prod)", "nothing_to_fetch.eq(1)", PushCheck),
-    ("delivers each entry once, in order", "entry.whole & nothing_to_fetch", "nothing_to_fetch", PushCheck),
-    ("indices are what happened",
+    ("delivers every entry is written once, in order", "entry.whole & nothing_to_fetch", "nothing_to_fetch", PushCheck),
+    ("indices equal the events",
      "with m.If(kept & self.accept & ~self.compared):", "with m.If(kept & self.accept):", DoorbellLatch),
-]) + broken(BOTH, [
+]) + faulty(BOTH, [
     ("a request lies inside the ring and one page", "to_prod, to_end, to_page)),", "to_prod, to_page)),"),
     ("entries are offered until taken", "out.ready.eq(self.o.ready)", "out.ready.eq(1)"),
     ("requests follow each other",
      "position.eq((position + request.count) & ring.last)", "position.eq(position + request.count)"),
     ("never fetches past prod", "to_prod, to_end, to_page)", "to_end, to_page)"),
-    ("delivers each entry once, in order",
+    ("delivers every entry is written once, in order",
      "place.eq(tag.place + self.i_line.p.index)", "place.eq(tag.place)", ReorderBuffer),
     ("cons counts what was retired", "cons.eq((cons + 1) & ring.mask)", "cons.eq(deliver)"),
     ("cons <= delivered <= prod <= cons + size", "cons.eq((cons + 1) & ring.mask)", "cons.eq((cons + 2) & ring.mask)"),
-    ("refuses nothing", "phase.eq(phase ^ (leaving == ring.last))", "phase.eq(~phase)"),
+    ("no doorbell is rejected", "phase.eq(phase ^ (leaving == ring.last))", "phase.eq(~phase)"),
     ("no deadlock: an entry within 12 cycles of calm", "with m.Elif(space):", "with m.Elif(space & 0):"),
-]) + broken(LongRingReaderSpec, [
-    ("delivers each entry once, in order", "with m.Elif(space):", "with m.Elif(space | 1):"),
+]) + faulty(LongRingReaderSpec, [
+    ("delivers every entry is written once, in order", "with m.Elif(space):", "with m.Elif(space | 1):"),
 ])

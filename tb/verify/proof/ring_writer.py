@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal
 from weft.hdl.contract.params import preset
 from weft.hdl.ring.doorbell_latch import DoorbellLatch
 from weft.hdl.ring.writer import RingWriter
-from weft.tb.verify.proof.broken import broken
+from weft.tb.verify.proof.faulty import faulty
 from weft.tb.verify.proof.specification import Spec
 
 LOG2 = 2
@@ -60,63 +60,64 @@ class RingWriterSpec(Spec):
         held = Signal(width)
         m.d.comb += held.eq(entered - consumed)
 
-        self.check("the newest index is looked at", ~compared | kept | (to == index))
+        self.check("the newest index is compared", ~compared | kept | (to == index))
         number = dut.o_data.p.data[1:1 + width]
         self.check("never overwrites an unconsumed entry", held <= SIZE)
-        self.check("each entry once, in order", ~dut.o_data.valid | (number == written))
-        self.check("an entry lies where its index says",
+        self.check("every entry is written once, in order", ~dut.o_data.valid | (number == written))
+        self.check("an entry is at the address of its index",
                    ~dut.o_request.valid | (dut.o_request.p.address == BASE + (sent[:LOG2] << 6)))
         self.check("a group has 64 bytes of each entry, and ends where the ring does or before",
                    ~dut.o_request.valid | ((dut.o_request.p.length[:6] == 0) & (count != 0) & (count <= TOGETHER)
                                            & (sent[:LOG2] + count <= SIZE)))
-        self.check("a group's data are as many as it asks for", ~dut.o_data.valid | (
+        self.check("a group has as many beats as its request states", ~dut.o_data.valid | (
             dut.o_data.p.last == ((written + 1)[:width] == (sent + count)[:width])))
-        self.check("the phase turns every lap", ~dut.o_data.valid | (dut.o_data.p.data[0] == ~written[LOG2]))
+        self.check("the phase inverts every lap", ~dut.o_data.valid | (dut.o_data.p.data[0] == ~written[LOG2]))
         self.check("cons <= prod <= cons + size",
                    ((dut.prod[:width] - consumed)[:width] <= SIZE) & (
                        (dut.prod[:width] - consumed)[:width] <= held), **JOINTLY)
         # State of the block, by the indices of entries: handed over, in the current group, in no group, accepted.
         grouped, left, loose = (self.inside(f"dut.{name}", shape) for name, shape in (
             ("grouped", width), ("left", range(TOGETHER + 1)), ("loose", range(2 * TOGETHER + 1))))
-        handed = self.inside("dut.prod_q", width)
+        delivered = self.inside("dut.prod_q", width)
         level = self.inside("dut.waiting.queue.level", range(2 * TOGETHER + 1))
         running, group = self.inside("dut.running", 1), Signal(width)
-        m.d.comb += group.eq(grouped - handed)
-        self.check("entries are in the group under way, or wait", [
-            running | ~(Cat(entered, left, level, dut.o_request.valid, handed, written).any()),
+        m.d.comb += group.eq(grouped - delivered)
+        self.check("entries are in the outstanding group, or wait", [
+            running | ~(Cat(entered, left, level, dut.o_request.valid, delivered, written).any()),
             (entered - grouped)[:width] == loose, (grouped - written)[:width] == left, level == loose + left,
             (sent + count)[:width] == grouped, left <= group, group <= TOGETHER, held <= SIZE,
-            (held >= (entered - handed)[:width]), (left != 0) | dut.o_request.valid | (group <= TOGETHER)], **JOINTLY)
-        self.check("prod counts entries handed over alone", (up != 3) | (
+            (held >= (entered - delivered)[:width]), (left != 0) | dut.o_request.valid | (group <= TOGETHER)],
+            **JOINTLY)
+        self.check("prod counts submitted entries only", (up != 3) | (
             (dut.prod[:width] - consumed)[:width] <= (written - consumed)[:width]), **JOINTLY)
-        self.check("free tells the truth", (up != 3) | ~dut.full | (dut.free == 0))
+        self.check("the free count is exact", (up != 3) | ~dut.full | (dut.free == 0))
         # Ranking: with a ready write engine and space in the ring an entry is taken within two cycles.
-        room = (held < SIZE) & (up == 3)
-        patience = self.cycles(m, dut.i.valid & ~dut.i.ready & room & dut.o_data.ready & dut.o_request.ready, 7)
-        self.check("no deadlock: room in the ring is used within 4 cycles", patience < 4, bound=20)
+        space = (held < SIZE) & (up == 3)
+        waited_cycles = self.cycles(m, dut.i.valid & ~dut.i.ready & space & dut.o_data.ready & dut.o_request.ready, 7)
+        self.check("no deadlock: space in the ring is used within 4 cycles", waited_cycles < 4, bound=20)
         self.cover("a group of several", dut.o_request.valid & (count == TOGETHER))
         self.cover("a full ring", dut.full & (up == 3) & (held == SIZE))
         self.cover("second lap", dut.o_data.valid & (written == SIZE + 1))
-        self.cover("a refused doorbell", dut.drop.stb)
+        self.cover("a rejected doorbell", dut.drop.stb)
         self.cover("an interrupt", dut.o_interrupt.valid)
 
 
 SPECS = [RingWriterSpec]
-BROKEN = broken(RingWriterSpec, [
-    ("the newest index is looked at", "with m.If(self.stb):", "with m.If(self.stb & ~kept):", DoorbellLatch),
+FAULTY = faulty(RingWriterSpec, [
+    ("the newest index is compared", "with m.If(self.stb):", "with m.If(self.stb & ~kept):", DoorbellLatch),
     ("never overwrites an unconsumed entry", "Mux(load, used == ring.last, used == ring.size)", "used == ring.size"),
     ("never overwrites an unconsumed entry", "running | filled", "running & filled"),
-    ("each entry once, in order",
+    ("every entry is written once, in order",
      "waiting.o.ready.eq(Mux(left != 0, self.o_data.ready, ~running))", "waiting.o.ready.eq(left != 0)"),
-    ("an entry lies where its index says", "m.If(self.o_request.ready)", "m.If(1)"),
+    ("an entry is at the address of its index", "m.If(self.o_request.ready)", "m.If(1)"),
     ("a group has 64 bytes of each entry, and ends where the ring does or before",
      "Mux(running, most - (grouped & (most - 1)), most)", "most"),
-    ("a group's data are as many as it asks for", "taken & (left == 1)", "taken & (left != 0)"),
-    ("the phase turns every lap", "m.If(self.position == ring.last", "m.If(1"),
+    ("a group has as many beats as its request states", "taken & (left == 1)", "taken & (left != 0)"),
+    ("the phase inverts every lap", "m.If(self.position == ring.last", "m.If(1"),
     ("cons <= prod <= cons + size", "loose + load) & ring.mask", "loose + load) | ring.mask"),
-    ("entries are in the group under way, or wait", "loose.eq(loose + load), rest", "rest"),
-    ("prod counts entries handed over alone", "prod.eq(grouped)", "prod.eq(grouped + 1)"),
-    ("free tells the truth", "self.free.eq(Mux(running, ring.size - used, 0))", "self.free.eq(ring.size)"),
-    ("no deadlock: room in the ring is used within 4 cycles",
+    ("entries are in the outstanding group, or wait", "loose.eq(loose + load), rest", "rest"),
+    ("prod counts submitted entries only", "prod.eq(grouped)", "prod.eq(grouped + 1)"),
+    ("the free count is exact", "self.free.eq(Mux(running, ring.size - used, 0))", "self.free.eq(ring.size)"),
+    ("no deadlock: space in the ring is used within 4 cycles",
      "~self.full & waiting.i.ready", "(used == 0) & waiting.i.ready"),
 ])

@@ -8,7 +8,7 @@ together   the same, with one invariant of several checks, which strengthen each
 induction  the same: all checks of a specification hold at first, and a cycle after any state in which all hold
 bounded    holds in all runs of up to ``bound`` cycles from reset, or from the state in the specification's name
 cover      some run reaches the event, early enough before the bound, so that the proof is not vacuous
-broken     a faulty copy of the block must violate the named check
+faulty     a faulty copy of the block must violate the named check
 ========== ============================================================================================
 
 The printed table has the kinds and bounds of each specification; its class describes the subject.
@@ -28,7 +28,7 @@ from weft.tb.verify.proof.engine import prove, refute
 from weft.tb.verify.proof.ledger import REPORT, Ledger
 
 MODULES = ("ring_reader", "ring_writer", "retire", "return_path", "work_list",
-           "head_cache", "prefetch", "window", "unmatched", "wait_queue", "revocable_buffer", "splitter")
+           "head_cache", "prefetch", "window", "software_matched", "wait_queue", "revocable_buffer", "splitter")
 
 
 def specifications():
@@ -37,19 +37,19 @@ def specifications():
     return {spec.name: spec for module in modules for spec in module.SPECS}
 
 
-def broken_copies(name):
+def faulty_copies(name):
     """Return the faulty copies of a specification."""
     spec = specifications()[name]
-    return [broken for broken in sys.modules[spec.__module__].BROKEN if spec in broken.specs]
+    return [faulty for faulty in sys.modules[spec.__module__].FAULTY if spec in faulty.specs]
 
 
 def decide(name, number=None, keep=True):
-    """Return the results of a specification, or the result of one of its faulty copies (of kind ``broken``)."""
+    """Return the results of a specification, or the result of one of its faulty copies (of kind ``faulty``)."""
     spec = specifications()[name]
     if number is None:
         return list(prove(spec(), keep=keep))
-    broken = broken_copies(name)[number]
-    return [refute(broken.spec(spec), broken.check, keep=keep)]
+    faulty = faulty_copies(name)[number]
+    return [refute(faulty.spec(spec), faulty.check, keep=keep)]
 
 
 def run(names=(), keep=True):
@@ -64,13 +64,13 @@ def run(names=(), keep=True):
         return 1
     with crew(os.cpu_count()) as pool:
         jobs = {pool.submit(decide, name, None, keep): (name, None) for name in names}
-        jobs |= {pool.submit(decide, name, k, keep): (name, broken.changes)
-                 for name in names for k, broken in enumerate(broken_copies(name))}
+        jobs |= {pool.submit(decide, name, k, keep): (name, faulty.changes)
+                 for name in names for k, faulty in enumerate(faulty_copies(name))}
         with console.status("proving") as status:
             for count, job in enumerate(as_completed(jobs), 1):
                 name, changes = jobs[job]
                 ledger.enter(job.result(), changes)
-                status.update(f"proving: {count} of {len(jobs)} specifications and broken copies done")
+                status.update(f"proving: {count} of {len(jobs)} specifications and faulty copies done")
     if len(names) < len(specifications()):
         console.print(_details(ledger))
     console.print(_summary(ledger))
@@ -93,21 +93,21 @@ def _details(ledger):
     """Return a table of every property and faulty copy."""
     table = _table("block", "property", "kind", "bound", "CPU s", "result")
     for row in ledger.results:
-        told = row.result + (f" in cycle {row.at}" if row.at is not None else "")
+        text = row.result + (f" in cycle {row.at}" if row.at is not None else "")
         table.add_row(row.name, row.property, row.kind, str(row.bound or ""), f"{row.seconds:.1f}",
-                      told if row.good else f"[red]{told}[/]")
+                      text if row.good else f"[red]{text}[/]")
     return table
 
 
 def _summary(ledger):
     """Return a table with a row for every specification, and one for the totals."""
-    table = _table("block", "proven", "checks", "bound", "last cover", "covers", "broken copies", "CPU s")
+    table = _table("block", "proven", "checks", "bound", "last cover", "covers", "faulty copies", "CPU s")
     report = ledger.report()
     for entry in report["specifications"]:
         last = max((c["cycle"] for c in entry["covers"] if c["cycle"] is not None), default="")
         table.add_row(entry["name"], entry["proven"], str(len(entry["checks"])), str(entry["bound"] or ""), str(last),
-                      str(len(entry["covers"])), str(len(entry["broken"])), f"{entry['seconds']:.0f}")
+                      str(len(entry["covers"])), str(len(entry["faulty"])), f"{entry['seconds']:.0f}")
     total = report["totals"]
-    table.add_row("all", "", str(total["checks"]), "", "", str(total["covers"]), str(total["broken"]),
+    table.add_row("all", "", str(total["checks"]), "", "", str(total["covers"]), str(total["faulty"]),
                   f"{total['seconds']:.0f}", style="bold")
     return table

@@ -174,14 +174,14 @@ class Spec(wiring.Component):
 
         Runs start in any state, except that :data:`BEFORE` starts as 0 and :data:`FIRST` as 1.
         """
-        bad, broken = Signal(len(self._parts)), Signal(len(self._parts), name=STEP)
+        bad, faulty = Signal(len(self._parts)), Signal(len(self._parts), name=STEP)
         allowed, before = Signal(), Signal(name=BEFORE)
         self._first.name = FIRST
         always = (a for k, a in enumerate(self._assumed) if k not in self._at_first)
         m.d.comb += [allowed.eq(Cat(Value.cast(a).any() for a in always).all()),
-                     bad.eq(Cat(self._parts)), broken.eq(Mux(before & allowed, bad, 0))]
+                     bad.eq(Cat(self._parts)), faulty.eq(Mux(before & allowed, bad, 0))]
         m.d.sync += before.eq(allowed & ~bad.any())
-        return broken
+        return faulty
 
     def properties(self):
         """Return the properties, in output order."""

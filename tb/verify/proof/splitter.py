@@ -5,7 +5,7 @@ from amaranth.hdl import Mux, Signal
 from weft.hdl.part.layouts import DmaRequest
 from weft.hdl.pcie.splitter import Splitter
 from weft.hdl.pcie.tlp import SIZE_MIN_LOG2
-from weft.tb.verify.proof.broken import broken
+from weft.tb.verify.proof.faulty import faulty
 from weft.tb.verify.proof.specification import Spec
 
 ADDRESS_BITS, LENGTH_BITS, LARGEST = 14, 13, 4096
@@ -49,40 +49,40 @@ class SplitterSpec(Spec):
         m.d.sync += busy.eq(enters | (busy & ~(leaves & (out.length == due))))
         kept, space, final = (self.inside(f"dut.{name}", shape) for name, shape in (
             ("request", DmaRequest), ("space", LENGTH_BITS), ("final", 1)))
-        self.check("what is kept of a request is what is due of it", ~busy | (
+        self.check("the stored request is its remaining part", ~busy | (
             (kept.address == at) & (kept.length == due) & (kept.last == ends) & (due != 0)
             & (space == largest - offset) & (final == (due <= space)) & (at + due <= (1 << ADDRESS_BITS) + LARGEST)))
-        self.check("what is known of the size a cycle behind it",
+        self.check("the decoded size follows the size by a cycle",
                    Mux(stood, self.inside("dut.mask", 12) == (largest - 1)[:12], ~busy))
-        self.check("a piece has bytes, and not more than are due",
+        self.check("a piece has bytes, and no more than remain",
                    ~dut.o.valid | ((out.length != 0) & (out.length <= due)))
         self.check("no piece crosses a multiple of the size", ~dut.o.valid | (offset + out.length <= largest))
         self.check("pieces follow each other", ~dut.o.valid | (out.address == at))
-        self.check("pieces are as large as may be",
+        self.check("pieces are as large as possible",
                    ~dut.o.valid | (out.length == due) | (offset + out.length == largest))
-        self.check("the last piece of the last request says so",
+        self.check("the last piece of the last request is marked",
                    ~dut.o.valid | (out.last == (ends & (out.length == due))))
-        self.check("a request is cut to its end", ~dut.i.ready | ~dut.o.valid | (leaves & (out.length == due)))
-        self.check("what is offered stays", ~waited | (dut.o.valid & (out.as_value() == offered)))
-        self.check("no deadlock: a request that was taken is offered, at once", dut.o.valid == busy)
+        self.check("a request is split completely", ~dut.i.ready | ~dut.o.valid | (leaves & (out.length == due)))
+        self.check("an offered item is stable", ~waited | (dut.o.valid & (out.as_value() == offered)))
+        self.check("no deadlock: an accepted request is offered at once", dut.o.valid == busy)
         self.cover("a third piece of a request", leaves & (number == 2) & out.last)
         self.cover("the largest piece", leaves & (out.length == LARGEST))
         self.cover("a request follows another at once", enters & leaves & (number == 1))
 
 
 SPECS = [SplitterSpec]
-BROKEN = broken(SplitterSpec, [
-    ("what is kept of a request is what is due of it",
+FAULTY = faulty(SplitterSpec, [
+    ("the stored request is its remaining part",
      "left.eq(request.length - space)", "left.eq(request.length - space + 1)"),
-    ("a piece has bytes, and not more than are due", "Mux(final, request.length, space)", "Mux(final, space, space)"),
+    ("a piece has bytes, and no more than remain", "Mux(final, request.length, space)", "Mux(final, space, space)"),
     ("no piece crosses a multiple of the size", "(~self.i.p.address[:12] & mask) + 1", "mask"),
     ("pieces follow each other", "(request.address | mask) + 1", "request.address + mask + 1"),
-    ("what is known of the size a cycle behind it",
+    ("the decoded size follows the size by a cycle",
      "(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << self.size + SIZE_MIN_LOG2) - 2"),
-    ("pieces are as large as may be", "(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << SIZE_MIN_LOG2) - 1"),
-    ("the last piece of the last request says so", "final & request.last", "request.last"),
-    ("a request is cut to its end", "(self.o.ready & final)", "self.o.ready"),
-    ("what is offered stays", "with m.Elif(self.o.ready):", "with m.Else():"),
-    ("no deadlock: a request that was taken is offered, at once",
+    ("pieces are as large as possible", "(1 << self.size + SIZE_MIN_LOG2) - 1", "(1 << SIZE_MIN_LOG2) - 1"),
+    ("the last piece of the last request is marked", "final & request.last", "request.last"),
+    ("a request is split completely", "(self.o.ready & final)", "self.o.ready"),
+    ("an offered item is stable", "with m.Elif(self.o.ready):", "with m.Else():"),
+    ("no deadlock: an accepted request is offered at once",
      "self.i.p.length <= first_space", "self.i.p.length < first_space"),
 ])

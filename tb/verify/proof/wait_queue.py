@@ -5,7 +5,7 @@ from amaranth.lib import data
 
 from weft.hdl.adamap.match.wait_queue import MatchItem, WaitQueue, group_of
 from weft.hdl.contract.params import preset
-from weft.tb.verify.proof.broken import broken
+from weft.tb.verify.proof.faulty import faulty
 from weft.tb.verify.proof.specification import Spec
 
 PLACES, NUMBER_BITS = 4, 2
@@ -92,25 +92,25 @@ class WaitQueueSpec(Spec):
         count, counting = Signal(range(PLACES + 1)), Signal()
         m.d.sync += [count.eq(sum(p.valid & (p.qpn == counted) for p in places)), counting.eq(dut.count_en)]
 
-        self.check("the headers lie in the order in which they came",
+        self.check("the headers are in arrival order",
                    self._kept(places, place, new, asked, woken, shown))
-        self.check("a new header gets a free place", ~dut.insert_en | ~places[where].valid)
-        self.check("the oldest header that is awake is picked", ~picked | (dut.picked_place == expected))
-        self.check("the header picked is the one that lies there", ~picked | (dut.picked.rsn == its))
+        self.check("a new header gets a free entry", ~dut.insert_en | ~places[where].valid)
+        self.check("the oldest ready header is picked", ~picked | (dut.picked_place == expected))
+        self.check("the picked header is that of its entry", ~picked | (dut.picked.rsn == its))
         self.check("a header is offered as long as one may be tried", dut.offered == Cat(may).any())
         older, used = self.inside("dut.older_ones.o", PLACES), self.inside("dut.used", range(PLACES + 1))
         remembered = Cat(older[k] == (before.bit_select(e.place, 1) & (k < used)) for k, e in enumerate(self._line()))
-        self.check("the older headers of the QP are remembered", ~asked.valid | remembered.all())
+        self.check("the older headers of the QP are recorded", ~asked.valid | remembered.all())
         comes = dut.insert_en & ~asked.queued & (new == asked.qpn)
         goes = Cat(dut.remove_en & (place == k) for k in range(PLACES))
         self.check("an older header of the QP is known", ~asked.valid | (goes & asked.queued.replicate(PLACES)
                    & Cat(asked.place == k for k in range(PLACES))).any() | (
                        dut.older == ((before & ~goes).any() | comes)))
-        self.check("whose headers wait is known",
+        self.check("the QPs of waiting headers are known",
                    dut.waiting[0] == Cat(p.valid & (p.qpn == waits) for p in places).any())
         self.check("headers are counted", ~counting | (dut.count == count))
-        self.check("empty means that none waits", dut.empty == ~valid.any())
-        self.cover("all places are taken, then one again",
+        self.check("empty means no waiting header", dut.empty == ~valid.any())
+        self.cover("all entries are in use, then one again",
                    self.once(m, valid.all()) & self.once(m, dut.remove_en) & valid.all())
         self.cover("a header is picked though an older one waits", picked & Cat(
             p.valid & ~p.busy & places[expected].before.bit_select(k, 1) for k, p in enumerate(places)).any())
@@ -153,19 +153,19 @@ class WaitQueueSpec(Spec):
 
 
 SPECS = [WaitQueueSpec]
-BROKEN = broken(WaitQueueSpec, [
-    ("the headers lie in the order in which they came",
+FAULTY = faulty(WaitQueueSpec, [
+    ("the headers are in arrival order",
      "Mux(same_qp.bits.any(), same_qp_awake,", "Mux(same_qp.bits.any(), 1,"),
-    ("a new header gets a free place", "moved(places, place)", "moved(places, 0)"),
-    ("the oldest header that is awake is picked",
+    ("a new header gets a free entry", "moved(places, place)", "moved(places, 0)"),
+    ("the oldest ready header is picked",
      "zip(oldest.values, places, strict=True)", "zip(oldest.values, reversed(places), strict=True)"),
-    ("the header picked is the one that lies there", "write.addr.eq(free_place)", "write.addr.eq(used)"),
+    ("the picked header is that of its entry", "write.addr.eq(free_place)", "write.addr.eq(used)"),
     ("a header is offered as long as one may be tried", "& ~(self.put_back_en.replicate(n) & here)", "& ~here"),
-    ("the older headers of the QP are remembered",
+    ("the older headers of the QP are recorded",
      "older_mask.passed.eq(shown.o)", "older_mask.passed.eq(shown.o[0].replicate(n))"),
     ("an older header of the QP is known", "bits[k] | (comes & last[k])", "bits[k]"),
-    ("whose headers wait is known", "waits.present.eq(there)", "waits.present.eq(there & here)"),
+    ("the QPs of waiting headers are known", "waits.present.eq(there)", "waits.present.eq(there & here)"),
     ("headers are counted", "counted = there & ", "counted = "),
     ("an older header of the QP is known", "newer.late_en.eq(self.query_en)", "newer.late_en.eq(0)"),
-    ("empty means that none waits", "self.empty.eq(~there[0])", "self.empty.eq(~oldest.any)"),
+    ("empty means no waiting header", "self.empty.eq(~there[0])", "self.empty.eq(~oldest.any)"),
 ])

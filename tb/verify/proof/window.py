@@ -12,7 +12,7 @@ from weft.hdl.contract.abi import HOLES_BITS
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import Verdict, WindowRequest
 from weft.hdl.part.logic import thermometer_count
-from weft.tb.verify.proof.broken import broken, named
+from weft.tb.verify.proof.faulty import faulty, named
 from weft.tb.verify.proof.specification import Spec
 
 QPS, BITS = 2, 64
@@ -110,13 +110,13 @@ class WindowSpec(Spec):
         self.check("received at most once", ~(accepted & received))
         self.check("never received and a hole", ~(has & hole) & ~(covers & has))
         self.check("a hole at most once", ~(covers & hole))
-        self.check("behind the base: received or a hole", ~own | ~passed | has | hole)
+        self.check("before the base: received or a hole", ~own | ~passed | has | hole)
         self.check("ahead of the base: no hole", ~own | passed | ~hole)
         self.check("a duplicate was received", ~(own & this & (verdict == Verdict.DUPLICATE)) | received)
-        self.check("late means behind the base", ~(own & this & (verdict == Verdict.LATE)) | passed)
+        self.check("late means before the base", ~(own & this & (verdict == Verdict.LATE)) | passed)
         self.check("the base never goes back", ~(own & known) | ((dut.o.p.base - last)[:32] < 1 << 31))
         self.check("the base has not been received itself", ~own | (ahead != 0) | ~has)
-        self.check("judgements are as many as requests", ~fresh | (filled != 0))
+        self.check("verdicts are as many as requests", ~fresh | (filled != 0))
 
         row_bits = 32 + BITS + HOLES_BITS + 1
         accepts, empty, first = Signal(), Signal(), Signal(init=1)      # of the followed PSN, in this run
@@ -127,7 +127,7 @@ class WindowSpec(Spec):
         self.cover("received out of order, then passed", empty & accepts & own & passed & (offset == 2))
         self.cover("a duplicate", empty & accepts & own & this & (verdict == Verdict.DUPLICATE))
         self.cover("a full 32-bit wrap", own & accepts & passed & (at < 4) & (start > 0xFFFFFFF0))
-        self.cover("a hole turns out late", hole & own & this & (verdict == Verdict.LATE))
+        self.cover("a hole is received late", hole & own & this & (verdict == Verdict.LATE))
         self.cover("received before, then passed", received & own & passed & (offset == 2))
         self.cover("more than a step is slid over, received and not", covers & (run.p.length > 8) & Cat(
             self.inside("dut.current.o", row_bits)[32:32 + BITS]).any())
@@ -155,28 +155,28 @@ class WindowSpec(Spec):
         eff = Signal()              # received, or marked in the row without a verdict yet
         its = sliding & (d.verdict == Verdict.ACCEPT) & (d.psn == w.at)
         m.d.comb += eff.eq(w.has | (its & ~d.insert))
-        whose = Signal()
-        m.d.sync += whose.eq(d.row_index)
-        self.check("the row of a QP says what was received", [
-            Mux(sliding, self._says(m, "slid", row.base, row.bitmap, w.at, eff, w.hole, rest=False),
-                self._says(m, "rest", mem.base, mem.bitmap << 1, w.at, w.has, w.hole, rest=True)),
+        owner = Signal()
+        m.d.sync += owner.eq(d.row_index)
+        self.check("the row of a QP holds the received PSNs", [
+            Mux(sliding, self._row_holds(m, "slid", row.base, row.bitmap, w.at, eff, w.hole, rest=False),
+                self._row_holds(m, "rest", mem.base, mem.bitmap << 1, w.at, w.has, w.hole, rest=True)),
             ~current | sliding | ((row.base == mem.base) & (row.bitmap == mem.bitmap << 1)),
             ~d.next_full | (d.next_request.qpn[0] != w.qpn) | current
             | ((d.fetched.base == mem.base) & (d.fetched.bitmap == mem.bitmap << 1)),
             ~w.known | w.own | (w.last == mem.base), ~w.own | (w.dut.o.p.base == mem.base)])
-        self.check("requests are judged in their order", [state != CONTROL, (state == CLASSIFY) | d.active,
+        self.check("requests get verdicts in order", [state != CONTROL, (state == CLASSIFY) | d.active,
             ~d.active | (d.row_known & (d.request.qpn[0] == d.row_index)), ~w.fresh | (state == CLASSIFY),
-            w.filled == w.fresh + d.active + d.next_full, ~w.fresh | (w.queue[0] == whose),
+            w.filled == w.fresh + d.active + d.next_full, ~w.fresh | (w.queue[0] == owner),
             ~d.active | (w.queue.bit_select(w.fresh, 1) == d.row_index),
             ~d.active | (state != CLASSIFY) | (d.distance == (d.request.psn - d.row.base)[:24]),
             ~d.next_full | (w.queue.bit_select(Value.cast(w.fresh + d.active), 1) == d.next_request.qpn[0]),
             ~d.next_full | (d.same == (d.row_known & (d.row_index == d.next_request.qpn[0])))])
-        self.check("a packet does what its place in the window asks for", [
+        self.check("the effect of a packet follows from its position in the window", [
             w.clamped, *((state != SLIDE) | (d.limited[k] == (d.slide > k)) for k in range(STEP)),
             *(~current | (state != EFFECT) | case for case in self._classified(m, d, row, w)),
             *(~current | (state != SLIDE) | case for case in self._slid(m, d, row, moved, w, its))])
 
-        self.check("what is known of the lowest bits is so", [~current | (state != EFFECT) | ~d.slid,
+        self.check("the lookahead of the lowest bits is correct", [~current | (state != EFFECT) | ~d.slid,
             d.ahead[1:] & ~d.ahead[:-1] == 0, (state != SLIDE) | (d.steps[1:] & ~d.steps[:-1] == 0),
             d.end == thermometer_count(d.steps), (state != SLIDE) | d.slid | (d.steps & ~d.limited == 0),
             d.run == Mux(d.some, thermometer_count(d.ahead[:RUN_ON]), 0),
@@ -196,7 +196,7 @@ class WindowSpec(Spec):
                 ~slides | (d.gap == (d.limited & ~low).any()),
                 ~runs_on | ((d.ahead[1:] & ~ahead) == 0), ~(effect | runs_on) | d.ahead[0]]
 
-    def _says(self, m, name, base, bitmap, at, received, hole, *, rest):
+    def _row_holds(self, m, name, base, bitmap, at, received, hole, *, rest):
         """Return whether a row is consistent with received and hole; at rest, its base was not received."""
         distance, bit = Signal(signed(32), name=f"distance_{name}"), Signal(name=f"bit_{name}")
         m.d.comb += [distance.eq(at - base), bit.eq((bitmap >> distance[:6])[0])]
@@ -242,27 +242,27 @@ class WindowSpec(Spec):
 
 
 SPECS = [WindowSpec]
-BROKEN = broken(WindowSpec, [
-    ("the row of a QP says what was received", "same.eq(row_known & (row_index", "same.eq(0 & (row_index"),
-    ("requests are judged in their order",
+FAULTY = faulty(WindowSpec, [
+    ("the row of a QP holds the received PSNs", "same.eq(row_known & (row_index", "same.eq(0 & (row_index"),
+    ("requests get verdicts in order",
      "next_full.eq(0), request.eq(next_request)", "next_full.eq(0), request.eq(self.i.payload)"),
-    ("a packet does what its place in the window asks for",
+    ("the effect of a packet follows from its position in the window",
      "Mux(beyond, distance - reorder, 0)", "Mux(beyond, distance - reorder + 1, 0)"),
     ("received at most once", "received.eq((distance < bits) & (row.bitmap >> place)[0])", "received.eq(0)"),
     ("received at most once", "(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run", MarkAndSlide),
     ("never received and a hole", "~again[:k].any() for k", "Const(1, 1) for k", SlideLookahead),
-    ("what is known of the lowest bits is so", "low[1:k + 1].all()", "low[1:k].all()", SlideLookahead),
+    ("the lookahead of the lowest bits is correct", "low[1:k + 1].all()", "low[1:k].all()", SlideLookahead),
     ("a hole at most once", "run.psn.eq(row.base + step.skip)", "run.psn.eq(row.base - 1)"),
-    ("behind the base: received or a hole",
+    ("before the base: received or a hole",
      "moved.eq(row.base + low_bits.run)", "moved.eq(row.base + low_bits.run + 1)"),
-    ("behind the base: received or a hole",
+    ("before the base: received or a hole",
      "with m.If(~slid & (self.o_run.ready | ~low_bits.gap)):", "with m.If(~slid):"),
     ("ahead of the base: no hole", "self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - 1)"),
     ("a duplicate was received", "received.eq((distance < bits) & (row.bitmap >> place)[0])",
      "received.eq((distance < bits) & ((row.bitmap >> place) != 0))"),
-    ("late means behind the base", "behind.eq(distance < 0)", "behind.eq(distance <= 1)"),
+    ("late means before the base", "behind.eq(distance < 0)", "behind.eq(distance <= 1)"),
     ("the base never goes back", "self.o.p.base.eq(result.base)", "self.o.p.base.eq(result.base - request.ack_req)"),
     ("the base has not been received itself",
      "(self.bitmap | self.mark) >> self.run", "self.bitmap >> self.run", MarkAndSlide),
-    ("judgements are as many as requests", "active.eq(next_full)", "active.eq(1)"),
+    ("verdicts are as many as requests", "active.eq(next_full)", "active.eq(1)"),
 ])

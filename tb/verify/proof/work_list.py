@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal
 
 from weft.hdl.adamap.prefetch.work_list import WorkList
 from weft.hdl.contract.params import preset
-from weft.tb.verify.proof.broken import broken, mutant, named
+from weft.tb.verify.proof.faulty import faulty, mutant, named
 from weft.tb.verify.proof.specification import Spec
 
 NAMED = mutant(named(
@@ -48,9 +48,9 @@ class WorkListSpec(Spec):
         # Ranking: a scan visits every QP in two cycles.
         limit = 2 * qps + 5
         calm = self.cycles(m, ~(enters | dut.o.valid | dut.forget_en), limit + 1)
-        self.check("no due QP is missing once nothing is offered for a while", (calm < limit) | ~due.any())
-        self.check("an empty list owes nothing", ~dut.empty | ~due.any())
-        self.check("a QP that was never forgotten is offered once per entry",
+        self.check("no due QP is missing once the list is idle", (calm < limit) | ~due.any())
+        self.check("an empty list has no due QP", ~dut.empty | ~due.any())
+        self.check("a QP that was never removed is offered once per entry",
                    ~dut.o.valid | ((due | forgot) >> dut.o.payload)[0])
         offered = Signal(1 + len(which))
         m.d.sync += offered.eq(Cat(dut.o.valid & ~dut.o.ready & ~dut.forget_en, dut.o.payload))
@@ -65,20 +65,20 @@ class WorkListSpec(Spec):
         if self.places < qps:   # no QP was entered for longer than a queue takes, so that a scan found it
             idle, waited = self.cycles(m, ~enters, 15), self.cycles(m, ~enters & ~dut.o.valid, 15)
             found = dut.o.valid & (waited == 5) & (idle > 5)
-            self.cover("a search finds a QP for which there was no place", found)
+            self.cover("a search finds a QP that did not fit into the queue", found)
             self.cover("a QP is entered during a search", self.once(m, found) & leaves & due.all())
 
     def _marked(self, m, dut, due, forgot, leaves, offered, calm):
         """Check the invariant of the QPs in the list; only a proof by induction requires it."""
 
 
-class FewPlacesSpec(WorkListSpec):
+class FewSlotsSpec(WorkListSpec):
     """Work list with four QPs and a queue of one entry, which overflows: a scan finds the other QPs.
 
     The checks are proven together: some describe the locations of the QPs in the list and the remaining scan time.
     """
 
-    name = "work_list_few_places"
+    name = "work_list_few_slots"
     block = NAMED
     qps, places = 4, 1
     proof = {"kind": "induction", "seconds": 200}
@@ -112,30 +112,30 @@ class FewPlacesSpec(WorkListSpec):
             rest = 2 * (q - position) + Mux(looked, 1, 2)
             lap = Mux(scanning, 2 * (qps - position) + 1 - looked, 1) + 2 * q + 2
             soon.append(inside[q] & (holds | (ahead & (calm + rest <= limit)) | (missed & (calm + lap <= limit))))
-        self.check("a QP that is due is in, a QP that is in is in the queue or will be found", parts)
+        self.check("a due QP is marked, a marked QP is in the queue or will be found", parts)
         self.check("a search comes to its end", (calm == 0) | dut.o.valid | ~due.any() | Cat(soon).any())
 
 
-SPECS = [WorkListSpec, FewPlacesSpec]
-BOTH = (WorkListSpec, FewPlacesSpec)
-BROKEN = broken(FewPlacesSpec, [
-    ("a QP that is due is in, a QP that is in is in the queue or will be found",
+SPECS = [WorkListSpec, FewSlotsSpec]
+BOTH = (WorkListSpec, FewSlotsSpec)
+FAULTY = faulty(FewSlotsSpec, [
+    ("a due QP is marked, a marked QP is in the queue or will be found",
      "enter_write.addr.eq(qpn)", "enter_write.addr.eq(chosen)"),
     ("a search comes to its end", "m.d.sync += [looked.eq(0), position.eq(position + 1)]", "m.d.sync += looked.eq(0)"),
-    ("no due QP is missing once nothing is offered for a while",
+    ("no due QP is missing once the list is idle",
      "        with m.If(enters & passed & ~queue.i.ready):\n", "        with m.If(0):\n"),
-    ("no due QP is missing once nothing is offered for a while",
+    ("no due QP is missing once the list is idle",
      "(queue.i.ready & ~(enters & passed))", "queue.i.ready"),
-    ("an empty list owes nothing", "& ~scanning & ~missed)", "& ~scanning)"),
-    ("a QP that was never forgotten is offered once per entry",
+    ("an empty list has no due QP", "& ~scanning & ~missed)", "& ~scanning)"),
+    ("a QP that was never removed is offered once per entry",
      "passed.eq(~(scanning | starts) | (qpn <= position))", "passed.eq(1)"),
-]) + broken(BOTH, [
-    ("no due QP is missing once nothing is offered for a while",
+]) + faulty(BOTH, [
+    ("no due QP is missing once the list is idle",
      "self.forget_en | (queue.o.valid & queue.o.ready)", "self.forget_en"),
-    ("a QP that was never forgotten is offered once per entry", "again.eq(enters & (qpn == chosen))", "again.eq(0)"),
+    ("a QP that was never removed is offered once per entry", "again.eq(enters & (qpn == chosen))", "again.eq(0)"),
     ("an offered QP stays until taken", "queue.o.ready.eq(self.o.ready)", "queue.o.ready.eq(~self.forget_en)"),
-]) + broken(WorkListSpec, [
-    ("an empty list owes nothing", "self.empty.eq(~valid & (queue.level == 0)", "self.empty.eq((queue.level == 0)"),
-    ("no due QP is missing once nothing is offered for a while",
+]) + faulty(WorkListSpec, [
+    ("an empty list has no due QP", "self.empty.eq(~valid & (queue.level == 0)", "self.empty.eq((queue.level == 0)"),
+    ("no due QP is missing once the list is idle",
      "again.eq(enters & (qpn == chosen))", "again.eq(valid & (qpn == chosen))"),
 ])

@@ -57,7 +57,7 @@ def again(seed):
     return f"weft soak --seed {seed}"
 
 
-class Kept:
+class ResultCache:
     """Cached results by seed, in a separate folder for each state of the sources."""
 
     def __init__(self, cycles, root=BUILD_ROOT / "soak"):
@@ -103,30 +103,31 @@ def crew(scheduler=None, jobs=1):
             stop()
 
 
-def soak(*, cycles, first_seed=1, run_cycles=CYCLES, over=lambda: False, tell=lambda so_far: None, run=run_one,
+def soak(*, cycles, first_seed=1, run_cycles=CYCLES, over=lambda: False, report_progress=lambda so_far: None,
+         run=run_one,
          kept=None, **workers):
     """Run seed after seed until ``cycles`` cycles have been simulated or ``over()`` holds; return the :class:`Soak`.
 
     ``workers`` are the arguments of :func:`crew`.
     """
-    kept, total = kept or Kept(run_cycles), Soak()
-    seeds, under_way = itertools.count(first_seed), set()
+    kept, total = kept or ResultCache(run_cycles), Soak()
+    seeds, outstanding = itertools.count(first_seed), set()
     with crew(**workers) as (executor, most):
-        while under_way or total.cycles < cycles and not over():
-            while len(under_way) < most and total.cycles + run_cycles * len(under_way) < cycles and not over():
+        while outstanding or total.cycles < cycles and not over():
+            while len(outstanding) < most and total.cycles + run_cycles * len(outstanding) < cycles and not over():
                 seed = next(seeds)
                 if (found := kept.get(seed)) is None:
-                    under_way.add(executor.submit(run, seed, run_cycles))
+                    outstanding.add(executor.submit(run, seed, run_cycles))
                 else:
                     total.add(found)
-                    tell(total)
-            if not under_way:
+                    report_progress(total)
+            if not outstanding:
                 continue
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            done, outstanding = wait(outstanding, return_when=FIRST_COMPLETED)
             for found in (future.result() for future in done):
                 kept.put(found)
                 total.add(found)
-                tell(total)
+                report_progress(total)
             if len(total.failures) >= FAILURES_MAX:
                 break
     return total

@@ -16,26 +16,26 @@ from weft.tb.sim.pair.two_cards import SIDES
 SLOTS, SLOT_BYTES = 4, 6_000
 CLOSE_TO_WRAP = 12
 FAILURES, FORGERIES = "failures", "forgeries"
-PATIENCE_NS = 3_000_000        # longest duration of a request of an honest lane
+TIMEOUT_NS = 3_000_000        # longest duration of a request of an honest lane
 OPENING, CONNECTING, RUNNING, CLOSING, CLOSED = range(5)
 
 
 class Lane:
     """Lane of traffic; it advances by one step at a time, from the thread of either side.
 
-    Each incarnation draws from ``eager`` its probability of posting a request when it may, and lasts ``life_ns()``; the
-    last one ends after all its requests, the others under traffic. ``harm`` is :data:`FAILURES` if a hazard makes the
-    QPs fail, which are opened again, and :data:`FORGERIES` if responses are also forged, so that a completion with
+    Each incarnation draws from ``eager`` its probability of posting a request when it may, and lasts ``lifetime_ns()``;
+    the last one ends after all its requests, the others under traffic. ``harm`` is :data:`FAILURES` if a hazard makes
+    the QPs fail, which are opened again, and :data:`FORGERIES` if responses are also forged, so that a completion with
     success does not imply that the data arrived. ``met`` has counts of :data:`~weft.tb.verify.soak.bins.BINS`.
 
     ``completed`` counts successful requests whose data was compared, ``refused`` memory regions that the card rejected.
     An ``excused`` incarnation may fail, because its card had an outage.
     """
 
-    def __init__(self, number, contexts, rng, met, *, eager, harm=None, life_ns=lambda: None):
+    def __init__(self, number, contexts, rng, met, *, eager, harm=None, lifetime_ns=lambda: None):
         self.number, self.contexts, self.rng, self.met = number, contexts, rng, met
         self.fragile, self.trusted = harm is not None, harm != FORGERIES
-        self._life_ns, self._eagers = life_ns, eager
+        self._lifetime_ns, self._eagers = lifetime_ns, eager
         self.completed, self.refused, self.excused, self.registering, self._ending = 0, 0, False, False, False
         self.pds, self.cqs, self.mrs, self.qps = {}, {}, {}, {}
         self._generations, self._posted = {}, {}
@@ -120,8 +120,8 @@ class Lane:
         qp.sender._recovery._reports.expected = self.rsns[PEER[side]]
         self._finish_step(side, CONNECTING, RUNNING)
         if self.state == RUNNING:
-            life = self._life_ns()
-            self.until = None if life is None else now + life
+            lifetime = self._lifetime_ns()
+            self.until = None if lifetime is None else now + lifetime
             self.met[f"path MTU {wire.PMTUS[self.mtu]}"] += 1
             self._last = dict.fromkeys(SIDES, now)
 
@@ -179,7 +179,7 @@ class Lane:
                     self._enter(CLOSING)
         if self.state != RUNNING:
             return
-        if posted and now - self._last[side] > PATIENCE_NS:
+        if posted and now - self._last[side] > TIMEOUT_NS:
             assert self._may_fail, f"{self}: side {side} waits for ever"
             self._enter(CLOSING)
 

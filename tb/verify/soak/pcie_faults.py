@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 
 from weft.tb.sim.flow.figures import Row
-from weft.tb.sim.flow.progress import tell
+from weft.tb.sim.flow.progress import report_progress
 from weft.tb.verify.fault.endpoint_cases import inject
 from weft.tb.verify.soak.bins import AREAS, OUTAGES
 from weft.tb.verify.soak.plan import TURNS
@@ -27,7 +27,7 @@ def cards(progress):
     """Run two cards under their drivers; return (Counter of faults by name, number of failures)."""
     injected, failures, first = Counter(), 0, random.SystemRandom().randrange(1 << 28)
     for number, hazards in enumerate(CARD_RUNS):
-        tell(progress, f"two cards, {hazards[0]}", number, len(CARD_RUNS))
+        report_progress(progress, f"two cards, {hazards[0]}", number, len(CARD_RUNS))
         found = run((first + number) * len(TURNS) + BUSY, CARD_CYCLES, hazards)
         if "failed" in found:
             failures += 1
@@ -46,7 +46,7 @@ def measure(progress):
     total = injected + of_cards
     return [Row("pcie_faults_injected", "", total.total(), at_least=FAULTS),
             Row("pcie_fault_failures", "", failures.total() + failed, at_most=0),
-            Row("pcie_fault_errors_told", "", sum(run["errors"] for run in runs)),
+            Row("pcie_fault_errors_reported", "", sum(run["errors"] for run in runs)),
             Row("pcie_faults_before_two_cards", "", of_cards.total()),
             *(Row(f"pcie_faults_{kind.replace(' ', '_')}", "", total[kind], at_least=1)
               for kind in sorted({*injected, *of_cards, *OF_CARDS}))]

@@ -30,7 +30,7 @@ class Plan:
     hazards: tuple      # from `HAZARDS`
     lanes: int          # pairs of QPs
     eager: tuple        # each incarnation of a lane draws one of these probabilities of posting a request
-    life_ns: float      # approximate duration of an incarnation, for every other lane
+    lifetime_ns: float      # approximate duration of an incarnation, for every other lane
     rough: bool         # the link reorders, duplicates and damages frames, and the hard blocks stall for a while
     env: EnvConfig
     context: ContextConfig
@@ -55,7 +55,7 @@ def draw(seed, cycles=CYCLES, hazards=None):
     return Plan(
         seed, cycles, card, tuple(sorted(drawn if hazards is None else hazards)),
         lanes=12 if card == "few" else rng.randint(3, 6), eager=EAGER[:1] if card == "few" else EAGER,
-        life_ns=1_000_000 if card == "few" else 150_000, rough=rough,
+        lifetime_ns=1_000_000 if card == "few" else 150_000, rough=rough,
         env=EnvConfig(a_to_b=link, b_to_a=link, host=host, vectors=CARDS[card].msix_vectors,
                       mac_idle=rng.choice([0, 0.2])),
         context=ContextConfig(

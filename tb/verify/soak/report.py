@@ -31,11 +31,12 @@ def report(seconds, **options):
     """
     began = time.monotonic()
 
-    def tell(total):
+    def report_progress(total):
         print(f"{time.monotonic() - began:6.0f} s: {total.runs} runs, {total.cycles:,} cycles, "
               f"{len(BINS) - len(total.missing)} of {len(BINS)} bins, {len(total.failures)} failed", flush=True)
 
-    total = soak(cycles=ENDLESS, over=lambda: time.monotonic() - began >= seconds, tell=tell, **options)
+    total = soak(cycles=ENDLESS, over=lambda: time.monotonic() - began >= seconds, report_progress=report_progress,
+                 **options)
     for failure in total.failures:
         print(failure, file=sys.stderr)
     if total.missing:
@@ -45,10 +46,10 @@ def report(seconds, **options):
 
 def measure(file):
     """Return the rows; print failures on standard error, with the commands that repeat them."""
-    def tell(so_far):
-        progress.tell(file, "soaking", so_far.cycles, BENCHMARK_CYCLES)
+    def report_progress(so_far):
+        progress.report_progress(file, "soaking", so_far.cycles, BENCHMARK_CYCLES)
 
-    total = soak(cycles=BENCHMARK_CYCLES, tell=tell)
+    total = soak(cycles=BENCHMARK_CYCLES, report_progress=report_progress)
     for failure in total.failures:
         print(failure, file=sys.stderr)
     if total.missing:

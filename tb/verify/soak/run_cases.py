@@ -14,7 +14,7 @@ from weft.driver.device.capabilities import read_register
 from weft.hdl.contract import wire
 from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.flow.simulate import bench_seed
-from weft.tb.sim.hostile.strangers import Strangers
+from weft.tb.sim.hostile.unknown_peers import UnknownPeers
 from weft.tb.sim.judge.blocks import missing_blocks
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
@@ -48,7 +48,8 @@ class Run:
         harm = FORGERIES if "hostile frames" in plan.hazards else FAILURES if "PCIe faults" in plan.hazards else None
         self.lanes = [Lane(number, pair.contexts, random.Random(f"{plan.seed}/lane {number}"), self.met,
                            eager=plan.eager, harm=harm if number == FRAGILE else None,
-                           life_ns=(lambda: self.rng.uniform(0.2, 1.8) * plan.life_ns) if number % 2 else lambda: None)
+                           lifetime_ns=(lambda: self.rng.uniform(0.2, 1.8) * plan.lifetime_ns)
+                           if number % 2 else lambda: None)
                       for number in range(plan.lanes)]
         self.end_ns = get_sim_time("ns") + plan.cycles * CLOCK_PERIOD_NS
         self._plan_outages()
@@ -60,14 +61,15 @@ class Run:
         tasks = [bridge(self._serve)(side) for side in SIDES]
         if plan.rough:
             tasks.append(self._stall())
-        strangers = None
+        unknown_peers = None
         if "hostile frames" in plan.hazards:
             victims, spared = self.lanes[:1], self.lanes[1:]      # the first is FRAGILE
-            strangers = Strangers(pair.env, self.rng, victim=lambda side: next(self._numbers(victims, side), None),
-                                  spared=lambda side: set(self._numbers(spared, side)))
-            tasks.append(strangers.run(lambda: self.finishing))
+            unknown_peers = UnknownPeers(pair.env, self.rng,
+                                         victim=lambda side: next(self._numbers(victims, side), None),
+                                         spared=lambda side: set(self._numbers(spared, side)))
+            tasks.append(unknown_peers.run(lambda: self.finishing))
         await gather(*tasks)
-        self._note_links(strangers, agents)
+        self._note_links(unknown_peers, agents)
         for side in SIDES:
             await bridge(self._close)(side)
             pair.guards[side].check()
@@ -105,9 +107,9 @@ class Run:
     def _set_generations(self, context):
         """Set the generations of each index to values just before their wrap."""
         qps = context.qps
-        lives = (1 << wire.QPN_BITS - qps.index_bits) - 1
+        generations = (1 << wire.QPN_BITS - qps.index_bits) - 1
         for index in range(2, min(64, qps.size)):
-            qps._generations[index] = self.rng.choice([lives, 256]) - self.rng.randint(2, 4)
+            qps._generations[index] = self.rng.choice([generations, 256]) - self.rng.randint(2, 4)
 
     def _serve(self, side):
         """Run the lanes of a side; this method and the following ones run in the thread of the side."""
@@ -179,13 +181,13 @@ class Run:
         waiting = [tag for tag, read in enumerate(self.pair.env.host(side).device.active_request) if read is not None]
         assert not waiting, f"{side}: the hard block still waits for the reads with tags {waiting}"
 
-    def _note_links(self, strangers, agents):
-        links = [self.pair.env.link(way).counters for way in ("a_to_b", "b_to_a")]
+    def _note_links(self, unknown_peers, agents):
+        links = [self.pair.env.link(direction).counters for direction in ("a_to_b", "b_to_a")]
         if self.plan.rough:
             self.met["stalls, reordering and damage at once"] += min(
                 sum(link.reordered.total() for link in links), sum(link.corrupted.total() for link in links))
-        if strangers is not None:
-            self.met["honest QPs beside hostile frames"] += strangers.sent
+        if unknown_peers is not None:
+            self.met["honest QPs beside hostile frames"] += unknown_peers.sent
         for agent in agents:
             self.met.update(agent.met)
         self.met[f"preset {self.plan.card}"] += self.plan.card in ("test", "basic")

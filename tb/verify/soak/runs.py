@@ -37,8 +37,8 @@ def job(rng):
     drawn = {"seed": rng.randrange(1 << 31), "qps": rng.choice([1, 2, 3, 8, 12]), "pmtu": rng.choice(PMTUS),
              "rtt_us": rng.choice([2, 5, 20, 50])}
     for name, (low, high) in CHANCES.items():
-        for way in ("", "back_"):
-            drawn[way + name] = round(rng.uniform(low, high), 4) if rng.random() < 0.7 else 0
+        for direction in ("", "back_"):
+            drawn[direction + name] = round(rng.uniform(low, high), 4) if rng.random() < 0.7 else 0
     return {}, [*SIM, *words(JobSettings(**drawn))]
 
 

@@ -41,7 +41,7 @@ LAYERS = (
     "tb/app/sweep",
     "tb/app/device tb/app/perf tb/app/report",
     "tb/verify/calibrate tb/verify/conformance tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop "
-    "tb/verify/lives tb/verify/mutate tb/verify/operations tb/verify/programs tb/verify/proof tb/verify/structure "
+    "tb/verify/churn tb/verify/mutate tb/verify/operations tb/verify/programs tb/verify/proof tb/verify/structure "
     "tb/verify",
     "tb/verify/bench tb/verify/soak",
     "tb/cli",

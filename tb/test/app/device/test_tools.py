@@ -21,7 +21,7 @@ def weft(*words):
 
 
 @pytest.mark.parametrize("card", ["test", "basic"])
-def test_devinfo_names_what_ibv_devinfo_names(card):
+def test_devinfo_prints_the_fields_of_ibv_devinfo(card):
     short, long = weft("devinfo", "--preset", card), weft("devinfo", "-v", "--preset", card)
     assert short.exit_code == long.exit_code == 0
     found = dict(re.findall(r"^\s*([\w\[\] ]+):\s+(.*)$", long.stdout, re.MULTILINE))
@@ -77,7 +77,7 @@ def test_counters_of_a_report(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"counters": {"a": {}}}', '{"counters": 3}'])
-def test_a_file_that_is_no_report_is_refused(tmp_path, text):
+def test_other_file_is_rejected_as_a_report(tmp_path, text):
     report = tmp_path / "sim.json"
     report.write_text(text)
     result = weft("counters", "--report", report)
@@ -88,6 +88,6 @@ def test_a_file_that_is_no_report_is_refused(tmp_path, text):
     ["devinfo", "--backend", "none"], ["devinfo", "--preset", "none"], ["counters", "--messages", "0"],
     ["counters", "--loss", "2"], ["counters", "--report", "/nonexistent"], ["counters", "--backend", "none"]],
     ids=" ".join)
-def test_bad_usage_is_a_sentence_and_status_2(words):
+def test_bad_usage_prints_a_sentence_and_exits_with_2(words):
     result = weft(*words)
     assert result.exit_code == 2 and result.stderr.startswith("weft: ") and result.stderr.count("\n") == 1

@@ -17,7 +17,7 @@ from weft.tb.test.app.job.test_timeline import check as check_timeline
 from weft.tb.test.decoder import DecodeError, decode
 from weft.tb.test.tshark import MALFORMED, fields, need_tshark, number
 
-CAPTURES = [f"{direction}.{what}.pcap" for direction in ("a_to_b", "b_to_a") for what in ("sent", "arrived")]
+CAPTURES = [f"{direction}.{subject}.pcap" for direction in ("a_to_b", "b_to_a") for subject in ("sent", "arrived")]
 ACKNOWLEDGE, DATA = 0x11, {0x0A, 0x0B}
 LOSS_REPORT, RETX = 0xC2, {0xC0, 0xC1}
 BTH = {"infiniband.bth.opcode": "opcode", "infiniband.bth.psn": "psn", "infiniband.bth.destqp": "dest_qp",
@@ -71,8 +71,8 @@ def check_tshark(row, packet):
     """Check that tshark decodes the frame without a complaint, like the decoder."""
     assert not row[MALFORMED], row
     wanted = KNOWN.get(packet.opcode, BTH) | ADDRESSES
-    said = {name: as_number(name, row[name]) for name in wanted}
-    assert said == {name: getattr(packet, field) for name, field in wanted.items()}
+    fields = {name: as_number(name, row[name]) for name in wanted}
+    assert fields == {name: getattr(packet, field) for name, field in wanted.items()}
     if row[ICRC]:
         assert number(row[ICRC]) == int.from_bytes(packet.icrc, "big")
     else:
@@ -115,10 +115,10 @@ def check_all(folder, damaged):
     """Check all four captures; return the opcodes of both directions together, as sent."""
     sent = Counter()
     for name in CAPTURES:
-        direction, what = name.split(".")[:2]
-        opcodes, seen = check_capture(folder / name, damaged[direction] if what == "arrived" else 0)
+        direction, subject = name.split(".")[:2]
+        opcodes, seen = check_capture(folder / name, damaged[direction] if subject == "arrived" else 0)
         assert seen == sum(opcodes[opcode] for opcode in KNOWN)
-        if what == "sent":
+        if subject == "sent":
             sent += opcodes
     return sent
 
@@ -127,13 +127,13 @@ def corrupted(report):
     return {direction: counters["corrupted"]["all"] for direction, counters in report["link"].items()}
 
 
-def test_captures_of_a_clean_run_read_well(clean):
+def test_captures_of_a_clean_run_are_valid(clean):
     folder, report = clean
     sent = check_all(folder, corrupted(report))
     assert sent[0x0A] + sent[0x0B] == report["packets_sent"] and sent[ACKNOWLEDGE]
 
 
-def test_captures_of_a_lossy_run_read_well(lossy):
+def test_captures_of_a_lossy_run_are_valid(lossy):
     folder, report = lossy
     sent = check_all(folder, corrupted(report))
     assert sum(sent[opcode] for opcode in RETX) == report["packets_retransmitted"] > 0
@@ -141,7 +141,7 @@ def test_captures_of_a_lossy_run_read_well(lossy):
     assert sum(corrupted(report).values()), "no frame was damaged"
 
 
-def test_data_in_a_capture_is_the_file(clean):
+def test_captured_payload_is_the_file(clean):
     """The payloads at the addresses of their RETHs are the file."""
     folder, report = clean
     pieces = {}

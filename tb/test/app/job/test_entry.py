@@ -17,7 +17,7 @@ from rich.console import Console
 
 from weft.tb.app.job.report import headline, print_report
 from weft.tb.sim.flow.build import BUILD_ROOT
-from weft.tb.sim.flow.process import hear_interrupts
+from weft.tb.sim.flow.process import watch_interrupts
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.test.decoder import decode
 
@@ -31,7 +31,7 @@ POLL_S = 0.1
 def weft(*words, cwd=None, **environment):
     """Start ``weft``; return the process."""
     process = subprocess.Popen([*WEFT, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               stdin=subprocess.DEVNULL, cwd=cwd, preexec_fn=hear_interrupts,
+                               stdin=subprocess.DEVNULL, cwd=cwd, preexec_fn=watch_interrupts,
                                env={**os.environ, "WEFT_BUILD": str(BUILD_ROOT), **environment})
     try:
         yield process
@@ -61,7 +61,7 @@ def line(output, name):
     return next(line.removeprefix(name).strip() for line in output.splitlines() if line.startswith(name))
 
 
-def test_odd_names_and_surroundings(tmp_path, own_root):
+def test_unusual_names_and_environments(tmp_path, own_root):
     """A name like markup, an ASCII terminal, variables that control cocotb; the printed command runs unchanged."""
     file = some_file(tmp_path / "[red]two  µ[/], it's", 3000)
     odd = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "COCOTB_TEST_FILTER": "none",
@@ -108,7 +108,7 @@ def test_the_headline_is_a_sentence(more, sentence):
     assert headline(report | more) == sentence
 
 
-def test_runs_at_the_same_time_do_not_mix(tmp_path, own_root):
+def test_concurrent_runs_do_not_mix(tmp_path, own_root):
     """Both deliver, and all results under the stable names are of one of them."""
     files = [some_file(tmp_path / f"file{seed}", 20_000 + seed, seed) for seed in (1, 2)]
     place = {"WEFT_BUILD": str(own_root)}
@@ -130,7 +130,7 @@ def test_runs_at_the_same_time_do_not_mix(tmp_path, own_root):
     assert Path(report["file"]).read_bytes() in sent
 
 
-def test_a_run_that_is_stopped_leaves_nothing(tmp_path, own_root):
+def test_stopped_run_leaves_no_files(tmp_path, own_root):
     """SIGINT to the parent alone, while the simulator runs, is reported, and an older result is removed."""
     left = own_root / "reports/sim.json"
     left.parent.mkdir()
@@ -168,7 +168,7 @@ def read_only(tmp_path):
 
 @pytest.mark.parametrize("command", ["sim", "bench"])
 @pytest.mark.parametrize("place", [plain_file, below_a_file, read_only])
-def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path, command, place):
+def test_unwritable_folder_prints_a_sentence(tmp_path, command, place):
     folder, words = place(tmp_path)
     more = [*sim_words(some_file(tmp_path / "small", 10)), "--sim", "icarus"] if command == "sim" else [
         "bench", "--only", "latency"]
@@ -178,13 +178,13 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path, command
     assert errors.startswith("weft: ") and errors.count("\n") == 1
 
 
-def test_a_full_disk_is_told_in_a_sentence():
+def test_full_disk_prints_a_sentence():
     with weft("regs", "--output", "/dev/full") as process:
         status, _, errors = ended(process)
-    assert (status, errors) == (1, "weft: the disk is full; make room, or name another folder in WEFT_BUILD\n")
+    assert (status, errors) == (1, "weft: the disk is full; free space, or name another folder in WEFT_BUILD\n")
 
 
-def test_a_working_folder_that_is_gone_is_told_in_a_sentence(tmp_path):
+def test_deleted_working_folder_prints_a_sentence(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     script = f"cd {shlex.quote(str(gone))} && rmdir {shlex.quote(str(gone))} && exec {shlex.join(WEFT)} sim"
@@ -194,7 +194,7 @@ def test_a_working_folder_that_is_gone_is_told_in_a_sentence(tmp_path):
         1, "weft: the working folder does not exist any more; change to one that does\n")
 
 
-def test_long_lines_of_a_report_are_whole(tmp_path):
+def test_long_report_lines_are_not_wrapped(tmp_path):
     path = tmp_path / "sim.json"
     report = {"ok": True, "failures": [], "warnings": ["2 packets [were] sent again"], "sha256_sent": "ab" * 32,
               "command": "weft sim " + "--option 'a  b' " * 20}

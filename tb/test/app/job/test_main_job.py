@@ -57,7 +57,7 @@ def assert_exact(report):
     assert report["nodes_linked"] == report["nodes_retired"] > 0
 
 
-def test_default_job_delivers_and_the_second_run_builds_nothing(tmp_path, own_root):
+def test_default_job_delivers_and_second_run_builds_nothing(tmp_path, own_root):
     status, output = weft_sim(own_root)
     assert status == 0, output
     assert "PASSED" in output
@@ -141,7 +141,7 @@ def test_small_files(tmp_path, size):
     assert report["packets_sent"] == packets and report["sha256_sent"] == report["sha256_received"]
 
 
-def test_what_is_never_acknowledged_fails_the_run(tmp_path):
+def test_missing_acknowledgements_fail_the_run(tmp_path):
     """All data arrives, but no response does."""
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 10)
@@ -153,7 +153,7 @@ def test_what_is_never_acknowledged_fails_the_run(tmp_path):
     assert report["sha256_sent"] == report["sha256_received"] and report["blocks_missing"] == 0
 
 
-def test_planted_fault_fails_the_run(tmp_path, monkeypatch, capsys):
+def test_injected_fault_fails_the_run(tmp_path, monkeypatch, capsys):
     """The card counts a packet as received, but its write of the payload is lost."""
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 10)

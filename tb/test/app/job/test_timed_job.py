@@ -35,7 +35,7 @@ def run_model(folder, size=BYTES, **settings):
     {"loss": 0.05, "reorder": 0.01, "dup": 0.01, "corrupt": 0.005, "qps": 4,
      "back_loss": 0.05, "back_reorder": 0.01, "back_dup": 0.01, "back_corrupt": 0.005},
     {"loss": 0.2, "back_loss": 0.2, "rtt_us": 6.0, "qps": 2}], ids=str)
-def test_a_file_crosses(tmp_path, settings):
+def test_file_is_transferred(tmp_path, settings):
     """The scoreboards of the gateware's bench check packets and reports."""
     report = run_model(tmp_path, **settings)
     assert report["ok"], report["failures"]
@@ -56,7 +56,7 @@ def test_small_files(tmp_path, size):
 
 
 @pytest.mark.parametrize(("rtt_us", "loss"), [(0.1, 0.3), (1e3, 0.3), (3e4, 0.01), (3e4, 0.3), (2e5, 0.3), (1e6, 0.01)])
-def test_a_file_crosses_a_long_path(tmp_path, rtt_us, loss):
+def test_file_is_transferred_over_a_long_path(tmp_path, rtt_us, loss):
     """The job continues as long as the driver does: at 30 % loss some packets are lost several times in a row."""
     report = run_model(tmp_path, loss=loss, back_loss=loss, rtt_us=rtt_us)
     assert report["ok"], report["failures"]
@@ -69,13 +69,14 @@ def test_many_losses_of_one_packet_do_not_end_the_job(tmp_path):
     assert report["ok"], report["failures"]
 
 
-@pytest.mark.parametrize(("way", "problem"), [("loss", "the bytes received differ"), ("back_loss", "RETRY_EXC_ERR")])
-def test_a_failed_run_has_no_figures_of_a_whole_transfer(tmp_path, way, problem):
+@pytest.mark.parametrize(("direction", "problem"),
+                         [("loss", "the bytes received differ"), ("back_loss", "RETRY_EXC_ERR")])
+def test_failed_run_has_no_figures_of_a_complete_transfer(tmp_path, direction, problem):
     """One direction loses everything: the sender's requests end in an error."""
-    report = run_model(tmp_path, 2560, rtt_us=1.0, **{"loss": 0.0, way: 1.0})
+    report = run_model(tmp_path, 2560, rtt_us=1.0, **{"loss": 0.0, direction: 1.0})
     assert not report["ok"] and any(problem in failure for failure in report["failures"])
     assert report["goodput_gbps"] is None and report["spurious_retransmissions"] is None
-    assert (report["sha256_sent"] == report["sha256_received"]) == (way == "back_loss")
+    assert (report["sha256_sent"] == report["sha256_received"]) == (direction == "back_loss")
     assert report["blocks_missing"] == 0
     console = Console(file=io.StringIO(), width=80)
     assert not print_report(console, tmp_path / "report.json")
@@ -85,22 +86,22 @@ def test_a_failed_run_has_no_figures_of_a_whole_transfer(tmp_path, way, problem)
 def test_captures_are_the_frames_of_the_link(tmp_path):
     report = run_model(tmp_path, 50_000, loss=0.05)
     for direction, counters in report["link"].items():
-        for what, fate in (("sent", "sent"), ("arrived", "delivered")):
-            frames = read_pcap(tmp_path / f"captures/{direction}.{what}.pcap")
-            assert len(frames) == counters[fate]["all"] > 0
+        for subject, outcome in (("sent", "sent"), ("arrived", "delivered")):
+            frames = read_pcap(tmp_path / f"captures/{direction}.{subject}.pcap")
+            assert len(frames) == counters[outcome]["all"] > 0
             times = [time_ns for time_ns, _ in frames]
             assert times == sorted(times)
             assert all(decode(frame) for _, frame in frames)
 
 
-def test_the_same_seed_is_the_same_run(tmp_path):
+def test_same_seed_repeats_the_run(tmp_path):
     first, second = (run_model(tmp_path, 50_000, seed=7, loss=0.05, qps=2) for _ in range(2))
     assert_exact(first)
     varies = {"wall_seconds", "cycles_per_second"}
     assert {k: v for k, v in first.items() if k not in varies} == {k: v for k, v in second.items() if k not in varies}
 
 
-def test_the_command_line_runs_it_and_names_a_command_that_does_it_again(tmp_path):
+def test_command_line_prints_a_command_that_repeats_the_run(tmp_path):
     file = some_file(tmp_path / "file", 20_000)
     build = tmp_path / "build"      # separate, because other runs publish at the same time
     words = ["sim", "--file", str(file), "--backend", "model", "--rtt-us", "5", "-v"]

@@ -22,9 +22,9 @@ def check(path, report):
     found = Counter((*tracks[event["pid"], event["tid"]], event["name"].partition(" ")[0])
                     for event in trace["traceEvents"] if event["ph"] != "M")
     for direction, counters in report["link"].items():
-        for track, fate in (("line", "sent"), ("lost", "lost"), ("arrived", "delivered")):
+        for track, outcome in (("line", "sent"), ("lost", "lost"), ("arrived", "delivered")):
             drawn = sum(n for (process, name, _), n in found.items() if (process, name) == (f"link {direction}", track))
-            assert drawn == counters[fate]["all"]
+            assert drawn == counters[outcome]["all"]
     assert found["link a_to_b", "lost", "WRITE_ONLY"]
     assert found["host b", "card to memory", "report"] == report["counters"]["b"]["reports"]
     for side in "ab":

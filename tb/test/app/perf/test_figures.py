@@ -41,7 +41,7 @@ def test_summary_has_the_percentiles():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_row_stands_below_its_head(command):
+def test_row_is_aligned_with_its_header(command):
     """Each figure begins below its title, whatever the unit."""
     plan = Plan(command, [65536], [10])
     names = (["MsgSize", "n_iterations", "BW_peak", "BW_average", "MsgRate"] if plan.is_bandwidth else
@@ -55,11 +55,11 @@ def test_a_row_stands_below_its_head(command):
         assert abs(row.index("5", row.index("65536") + 5) - head.index("#iterations")) <= 1
 
 
-def test_both_directions_add_up():
+def test_directions_are_summed():
     one = {"MsgSize": 8, "n_iterations": 5, "BW_peak": 2.0, "BW_average": 1.0, "MsgRate": 0.5}
     both = table.both_ways(one, one)
     assert both == {"MsgSize": 8, "n_iterations": 10, "BW_peak": 4.0, "BW_average": 2.0, "MsgRate": 1.0}
-    assert table.told({"BW_peak": 0.125, "MsgRate": 1}, True) == {"BW_peak": 1.0, "MsgRate": 1}
+    assert table.in_units({"BW_peak": 0.125, "MsgRate": 1}, True) == {"BW_peak": 1.0, "MsgRate": 1}
 
 
 def test_small_rates_keep_their_digits():

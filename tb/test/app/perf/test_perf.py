@@ -30,7 +30,7 @@ def measured(tmp_path, *words):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_prints_perftest_s_table(tmp_path, command):
+def test_every_command_prints_the_table_of_perftest(tmp_path, command):
     [row], info, text = measured(tmp_path, command, "-n", 30, "--report_gbits")
     verb, bandwidth = command.partition("_")[0], command.endswith("_bw")
     assert info["test"].startswith(TITLES[verb]) and "Clock           : simulated" in text
@@ -65,7 +65,7 @@ def test_options_together(tmp_path, words):
     assert row["MsgSize"] == options.get("-s", 8)
 
 
-def test_a_link_s_delay_shows_in_latency(tmp_path):
+def test_link_delay_adds_to_latency(tmp_path):
     near, far = (measured(tmp_path, "write_lat", "-n", 10, "--rtt-us", rtt)[0][0]["t_typical"] for rtt in (0, 40))
     assert far - near == pytest.approx(20, abs=0.5)
 
@@ -76,7 +76,7 @@ def test_all_sizes(tmp_path):
     assert all(row["MsgRate"] > 0 for row in rows) and text.count("\n 1048576") == 1
 
 
-def test_a_duration_counts_what_completes_in_it(tmp_path):
+def test_duration_counts_the_completions_in_it(tmp_path):
     for words in (["write_bw", "-D", "60us"], ["write_bw", "-D", "60us", "-s", 2000, "-l", 4, "-q", 2],
                   ["read_lat", "-D", "0.00006"]):
         [row], _, _ = measured(tmp_path, *words, "--report_gbits")
@@ -87,7 +87,7 @@ def test_a_duration_counts_what_completes_in_it(tmp_path):
             assert row["t_avg"] * row["n_iterations"] == pytest.approx(60, abs=2 * row["t_max"])
 
 
-def test_a_host_that_only_waits_does_so_for_the_whole_duration(tmp_path, monkeypatch):
+def test_passive_host_waits_for_the_whole_duration(tmp_path, monkeypatch):
     monkeypatch.setattr(stage_host, "SILENCE_NS", 50_000)
     [row], _, _ = measured(tmp_path, "write_bw", "-D", "200us", "-t", 4, "--rtt-us", "0.01")
     assert row["n_iterations"] > 0
@@ -107,7 +107,7 @@ class Damaging:
 
 
 @pytest.mark.parametrize("command", ["write_bw", "send_bw", "read_bw", "send_lat"])
-def test_other_bytes_than_were_sent_fail_the_test(monkeypatch, command):
+def test_wrong_bytes_fail_the_test(monkeypatch, command):
     plain = FunctionalDevice.__init__
 
     def damaging(self, *args, **options):
@@ -119,13 +119,13 @@ def test_other_bytes_than_were_sent_fail_the_test(monkeypatch, command):
     assert result.exit_code == 1 and "other bytes" in result.stderr
 
 
-def test_a_dead_link_is_told_in_a_sentence():
+def test_link_without_delivery_prints_a_sentence():
     for command in ("write_bw", "read_lat"):
         result = weft(command, "-n", 3, "--loss", 1)
         assert result.exit_code == 1 and result.stderr.startswith("weft: ") and "RETRY_EXC_ERR" in result.stderr
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@pytest.mark.parametrize(("words", "message"), [
     (["write_bw", "--backend", "slow"], "functional"),
     (["write_bw", "-s", "0"], "1 to 8388608"), (["write_bw", "-s", "1e3"], "whole number"),
     (["write_bw", "-n", "0"], "--iters"), (["write_bw", "-q", "15"], "1 to 14"), (["write_bw", "-m", "1500"], "4096"),
@@ -143,13 +143,13 @@ def test_a_dead_link_is_told_in_a_sentence():
     (["write_bw", "--seed", "x"], "--seed"), (["write_bw", "--preset", "huge"], "test, basic, full"),
     (["write_bw", "-q", "14", "-s", "2000000"], "choose a larger one"), (["write_bw", "--port", "1"], "No such option"),
 ], ids=lambda words: " ".join(words) if isinstance(words, list) else "")
-def test_bad_usage_is_a_sentence_and_status_2(words, said):
+def test_bad_usage_prints_a_sentence_and_exits_with_2(words, message):
     result = weft(*words)
-    assert result.exit_code == 2 and result.stdout == "" and said in result.stderr
+    assert result.exit_code == 2 and result.stdout == "" and message in result.stderr
 
 
 @pytest.mark.cards
-def test_the_model_finds_what_the_rtl_finds(tmp_path):
+def test_model_and_rtl_agree(tmp_path):
     found = {}
     for backend in ("rtl", "model"):
         [row], info, _ = measured(tmp_path, "send_lat", "--backend", backend, "-n", 3, "-s", 100)

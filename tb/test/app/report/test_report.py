@@ -42,7 +42,7 @@ def page(tmp_path_factory):
     return folder / "report.html"
 
 
-def test_the_page_has_every_figure_its_command_and_nothing_from_elsewhere(page):
+def test_page_has_every_figure_and_command_and_nothing_external(page):
     text = page.read_text(encoding="utf-8")
     assert re.findall(r'<section id="(\w+)">', text) == list(FIGURES)
     assert text.count("<svg") == len(FIGURES) - 1 and text.count("<table>") == 1
@@ -66,19 +66,19 @@ def test_pictures_have_their_conditions_and_ours_in_front(page):
     assert any(ours.get_linewidth() < other.get_linewidth() for other in others)      # an equal line stays visible
 
 
-def test_the_calibration_is_told_in_numbers(page):
+def test_calibration_is_shown_as_numbers(page):
     text = page.read_text(encoding="utf-8")
     assert "Of 4 that judge the worst is 3.00% off in time and 0.50% in cycles of waiting; 1 of their sequences" in text
     assert "4 scenarios, judges" in text and "<code>weft calibrate</code>" in text
 
 
-def test_without_a_calibration_the_page_says_how_to_make_one():
+def test_page_without_calibration_names_its_command():
     figure = calibration(None)
-    assert "None were compared here yet" in figure.says and figure.command == "weft calibrate"
+    assert "None were compared here yet" in figure.text and figure.command == "weft calibrate"
 
 
 @pytest.mark.parametrize("content", ["", "{}x", '[{"name": "no figures"}]', "3", '[{"cycles": 3}]'])
-def test_a_calibration_that_is_none_is_refused_and_stays(content, tmp_path):
+def test_invalid_calibration_is_rejected_and_kept(content, tmp_path):
     compared = tmp_path / "calibration.json"
     compared.write_text(content)
     with pytest.raises(BadTable, match="move it away"):
@@ -86,7 +86,7 @@ def test_a_calibration_that_is_none_is_refused_and_stays(content, tmp_path):
     assert compared.read_text() == content and not (tmp_path / "report.html").exists()
 
 
-def test_a_setting_that_makes_no_sense_is_refused(tmp_path):
+def test_invalid_setting_is_rejected(tmp_path):
     with pytest.raises(BadPlan, match="speed"):
         build(tmp_path / "report.html", tmp_path, ["speed=1"], command="", scheduler=None, jobs=1)
 

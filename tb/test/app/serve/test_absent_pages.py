@@ -12,19 +12,20 @@ import signal
 import pytest
 
 from weft.driver.terms.enums import WCStatus, WROpcode
-from weft.tb.app.serve.simulated import ModelWorld, WallModelWorld
+from weft.tb.app.serve.simulated import ModelBackend, WallClockModelBackend
 from weft.tb.verify.programs.hostile import pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, RawEnd, address_of, remove
 
-WORLDS = [{}, {"simulated": True}, {"simulated": True, "world_type": ModelWorld}, {"world_type": WallModelWorld}]
-BACK_ENDS = pytest.mark.parametrize("options", WORLDS, ids=["wall", "simulated", "model", "wall model"])
+BACKENDS = [{}, {"simulated": True}, {"simulated": True, "backend_type": ModelBackend},
+            {"backend_type": WallClockModelBackend}]
+BACK_ENDS = pytest.mark.parametrize("options", BACKENDS, ids=["wall", "simulated", "model", "wall model"])
 
 
 @contextlib.contextmanager
 def ends(options):
     """Yield two pairs of connected programs; the second pair must work at the end, and nothing may be left."""
-    with local_daemon(**options) as (daemon, said):
+    with local_daemon(**options) as (daemon, messages):
         pairs = pair(daemon), pair(daemon)
         yield pairs[0]
         for one in pairs[0]:
@@ -35,7 +36,7 @@ def ends(options):
         for one in pairs[1]:
             one.close()
         settle(daemon, 0)
-        assert not said
+        assert not messages
 
 
 @BACK_ENDS
@@ -67,10 +68,10 @@ def test_what_absent_pages_would_answer_never_arrives(options, opcode):
         assert a.mapping[:] == b"a" * len(a.mapping)
 
 
-@pytest.mark.parametrize("options", WORLDS[:2], ids=["wall", "simulated"])
+@pytest.mark.parametrize("options", BACKENDS[:2], ids=["wall", "simulated"])
 @pytest.mark.parametrize("to", ["read", "write from"])
 def test_memory_of_a_program_that_ended_is_silent_until_it_is_dropped(options, to):
-    with local_daemon(**options) as (daemon, said):
+    with local_daemon(**options) as (daemon, messages):
         a, b = RawEnd(daemon, "a"), RawEnd(daemon, "b")
         child = os.fork()
         if not child:
@@ -93,7 +94,7 @@ def test_memory_of_a_program_that_ended_is_silent_until_it_is_dropped(options, t
         settle(daemon, 1)
         a.close()
         settle(daemon, 0)
-        assert not said
+        assert not messages
 
 
 def test_removed_pages_are_absent():

@@ -13,21 +13,21 @@ from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import COMMAND, clean, close_all, fuzz, pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
-from weft.tb.verify.programs.raw_client import SLOTS, Gone, RawClient, RawEnd, Refused
+from weft.tb.verify.programs.raw_client import SLOTS, Disconnected, RawClient, RawEnd, Rejected
 
-MESSAGES_SAID, LIVES, TURNS = 1500, 8, 24
+MESSAGES_SENT, ROUNDS, TURNS = 1500, 8, 24
 FAR_NS = 100_000
 
 
 @pytest.fixture
 def served():
-    with local_daemon() as (daemon, said):
-        yield daemon, said
+    with local_daemon() as (daemon, messages):
+        yield daemon, messages
 
 
-def test_a_program_that_ends_leaves_nothing_and_its_peer_is_told(served):
-    daemon, said = served
-    for end in range(LIVES):
+def test_ended_program_leaves_nothing_and_its_peer_is_notified(served):
+    daemon, messages = served
+    for end in range(ROUNDS):
         ends = pair(daemon)
         works(*ends)
         gone, left = ends if end % 2 else ends[::-1]
@@ -39,8 +39,8 @@ def test_a_program_that_ends_leaves_nothing_and_its_peer_is_told(served):
         assert left.completion().status == WCStatus.RETRY_EXC_ERR
         left.close()
         settle(daemon, 0)
-        clean(daemon.world)
-    assert not said
+        clean(daemon.backend)
+    assert not messages
 
 
 @pytest.mark.parametrize("simulated", [False, True])
@@ -53,16 +53,16 @@ def test_each_of_several_hosts_reaches_every_other(simulated):
             for _ in range(3):
                 works(*ends)
                 works(*ends[::-1])
-        sent = {name: link.counters.sent.total() for name, link in daemon.world.links.items()}
+        sent = {name: link.counters.sent.total() for name, link in daemon.backend.links.items()}
         assert all(sent.values()), sent
 
 
-def test_whatever_a_peer_was_asked_for_when_it_ended_its_silence_is_what_is_told():
+def test_requests_to_an_ended_program_time_out():
     """Requests that arrive while a QP is destroyed get no NAK, but time out.
 
     So does a mailbox request that the peer acknowledged, but did not answer before it ended.
     """
-    told = 0
+    rejected = 0
     with local_daemon(delay_ns=FAR_NS) as (daemon, _):
         for turns in range(TURNS):
             gone, left = pair(daemon)
@@ -75,11 +75,11 @@ def test_whatever_a_peer_was_asked_for_when_it_ended_its_silence_is_what_is_told
                 daemon.turn()
             gone.close()
             bad = [wc.status for wc in left.completed(SLOTS - 2) if wc.status != WCStatus.SUCCESS]
-            told += bad != []
+            rejected += bad != []
             assert not bad or bad[0] == WCStatus.RETRY_EXC_ERR, f"{bad} after {turns} turns"
             left.close()
             settle(daemon, 0)
-    assert told
+    assert rejected
 
 
 @pytest.mark.parametrize(("ring", "change"), [
@@ -88,24 +88,24 @@ def test_whatever_a_peer_was_asked_for_when_it_ended_its_silence_is_what_is_told
     ("sends", lambda end, rng: end.sends.fill(b"\xff" * 48)),
     ("receives", lambda end, rng: end.receives.fill(b"\xff" * 16)),
 ])
-def test_a_ring_that_makes_no_sense_costs_its_program(served, ring, change):
-    daemon, said = served
+def test_invalid_ring_disconnects_its_program(served, ring, change):
+    daemon, messages = served
     good = pair(daemon)
     bad, peer = pair(daemon)
     change(bad, random.Random(ring))
     bad.ring_bell()
     settle(daemon, 3)
-    (sentence,) = said
+    (sentence,) = messages
     assert "was dropped" in sentence
-    with pytest.raises(Gone):
+    with pytest.raises(Disconnected):
         bad.call(Opcode.QUERY_DEVICE)
     works(*good)
     works(*good[::-1])
 
 
-def test_a_short_completion_queue_has_room_for_what_is_taken_late(served):
+def test_short_completion_queue_holds_late_completions(served):
     """``ib_send_lat -e`` has one entry, and is one completion late after each lost acknowledgement."""
-    daemon, said = served
+    daemon, messages = served
     ends = [RawEnd(daemon, host, cqe=1) for host in "ab"]
     for end, peer in (ends, ends[::-1]):
         end.connect(peer)
@@ -118,48 +118,48 @@ def test_a_short_completion_queue_has_room_for_what_is_taken_late(served):
         daemon.turn()
     assert ends[0].sends.word("done") == ends[0].sends.word("prod") == count
     assert [wc.status for wc in ends[0].completions.take()] == [WCStatus.SUCCESS] * count
-    assert not said
+    assert not messages
     for end in ends:
         end.close()
 
 
-def test_a_completion_queue_that_is_not_believed(served):
-    daemon, said = served
+def test_invalid_completion_queue_indices_are_rejected(served):
+    daemon, messages = served
     a, b = pair(daemon)
     a.completions.word("cons", 12345)
     a.write(b)
     settle(daemon, 1)
-    assert "filled ones" in said[0]
+    assert "filled ones" in messages[0]
 
 
-def test_whatever_programs_say_the_others_are_served(served):
-    daemon, said = served
+def test_invalid_messages_do_not_affect_other_programs(served):
+    daemon, messages = served
     seed = drawn_seed()
-    print("again:", COMMAND.format(count=MESSAGES_SAID, seed=seed))
-    found = fuzz(daemon, said, MESSAGES_SAID, random.Random(seed))
+    print("again:", COMMAND.format(count=MESSAGES_SENT, seed=seed))
+    found = fuzz(daemon, messages, MESSAGES_SENT, random.Random(seed))
     assert all(found.values()), found
 
 
-def test_files_that_a_program_makes_blocking_hold_nobody_up(served):
-    daemon, said = served
+def test_blocking_files_of_a_program_do_not_block_the_daemon(served):
+    daemon, messages = served
     bad = RawClient(daemon, "a")
     _, files = bad.call(Opcode.HELLO)
     for file in files:
         fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) & ~os.O_NONBLOCK)
     (program,) = daemon.clients.values()
     for waits in (0, 1):
-        program.bell[WAITING], program.news = waits, True
-        program.tell()
+        program.bell[WAITING], program.has_events = waits, True
+        program.notify()
         program.fall_asleep()
         program.wake_up()
     assert os.read(files[2], 64) == b"\1"
     close_all(files)
     good = pair(daemon)
     works(*good)
-    assert not said
+    assert not messages
 
 
-def test_rules_have_sentences(served):
+def test_rules_have_messages(served):
     daemon, _ = served
     client = RawClient(daemon, "a").greet()
     for opcode, fields, sentence in (
@@ -167,5 +167,5 @@ def test_rules_have_sentences(served):
             (Opcode.DESTROY, {"kind": Kind.PD, "handle": 9}, "no PD 9"),
             (Opcode.CREATE_QP, {"pd": 1}, "no CQ 0"), (Opcode.REG_MR, {"memory": 8}, "no MEMORY 8"),
             (Opcode.SHARE, {}, None)):
-        with pytest.raises(Gone if sentence is None else Refused, match=sentence):
+        with pytest.raises(Disconnected if sentence is None else Rejected, match=sentence):
             client.call(opcode, **fields)

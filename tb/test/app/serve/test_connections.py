@@ -12,13 +12,13 @@ from weft.driver.connection.messages import RejectReason
 from weft.driver.ibverbs.messages import MESSAGES, Kind, Opcode
 from weft.driver.serve.connection_ids import ConnectionId
 from weft.driver.serve.ports import Ports
-from weft.driver.serve.quota import OF_ALL, What
+from weft.driver.serve.quota import OF_ALL, ResourceKind
 from weft.driver.terms.enums import MTU, QPAttrMask, QPState
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.app.serve.raw_ids import IPS, QPN, RawIds, connected, param
 from weft.tb.verify.programs.hostile import settle
 from weft.tb.verify.programs.local import local_daemon
-from weft.tb.verify.programs.raw_client import Gone, Refused
+from weft.tb.verify.programs.raw_client import Disconnected, Rejected
 
 PORT, CALLS, TURNS_MAX, MANY = 4000, 600, 100_000, 100
 OF_IDS = tuple(range(Opcode.DESTROY_ID, Opcode.INIT_QP_ATTR + 1))
@@ -26,20 +26,20 @@ OF_IDS = tuple(range(Opcode.DESTROY_ID, Opcode.INIT_QP_ATTR + 1))
 
 @pytest.fixture
 def served():
-    with local_daemon(loss=0.02) as (daemon, said):
-        yield daemon, said
+    with local_daemon(loss=0.02) as (daemon, messages):
+        yield daemon, messages
 
 
 @pytest.fixture
 def ends(served):
     """Return programs on hosts b and a."""
-    daemon, said = served
+    daemon, messages = served
     yield RawIds(daemon, "b"), RawIds(daemon, "a")
-    assert not said
+    assert not messages
 
 
 def agents(daemon):
-    return [CardAgent.of(context.card) for context in daemon.world.contexts]
+    return [CardAgent.of(context.card) for context in daemon.backend.contexts]
 
 
 def empty(daemon):
@@ -55,7 +55,7 @@ def empty(daemon):
 
 @pytest.mark.parametrize("same_host", [False, True])
 def test_a_connection_from_request_to_end(served, same_host):
-    daemon, said = served
+    daemon, messages = served
     server = RawIds(daemon, "b")
     client = RawIds(daemon, "b" if same_host else "a")
     server.listen(PORT, user=5)
@@ -86,10 +86,10 @@ def test_a_connection_from_request_to_end(served, same_host):
     server.close(), client.close()
     settle(daemon, 0)
     empty(daemon)
-    assert not said
+    assert not messages
 
 
-def test_nobody_listens_and_nobody_is_there(ends):
+def test_missing_listener_and_missing_host_are_reported(ends):
     server, client = ends
     client.request(IPS["b"], PORT)
     assert client.event(EventType.REJECTED).status == RejectReason.INVALID_SERVICE_ID
@@ -97,7 +97,7 @@ def test_nobody_listens_and_nobody_is_there(ends):
     client.event(EventType.ADDR_ERROR)
 
 
-def test_a_request_is_refused_with_a_reason(ends):
+def test_request_is_rejected_with_a_reason(ends):
     server, client = ends
     server.listen(PORT)
     client.request(IPS["b"], PORT)
@@ -122,8 +122,8 @@ def test_events_move_with_their_identifier(ends):
 
 @pytest.mark.parametrize("stage", ["asked", "answered", "established"])
 @pytest.mark.parametrize("gone", ["server", "client"])
-def test_a_program_that_ends_leaves_no_identifiers_and_its_peer_is_told(served, stage, gone):
-    daemon, said = served
+def test_ended_program_leaves_no_identifiers_and_its_peer_is_notified(served, stage, gone):
+    daemon, messages = served
     server, client = RawIds(daemon, "b"), RawIds(daemon, "a")
     if stage == "established":
         connected(server, client)
@@ -147,14 +147,14 @@ def test_a_program_that_ends_leaves_no_identifiers_and_its_peer_is_told(served, 
     left.close()
     settle(daemon, 0)
     empty(daemon)
-    assert not said
+    assert not messages
 
 
-def test_a_request_that_nobody_took_goes_with_its_listener(ends):
+def test_pending_request_is_closed_with_its_listener(ends):
     server, client = ends
     listener = server.listen(PORT)
     client.request(IPS["b"], PORT)
-    (program,) = (one for one in server.daemon.clients.values() if one.name == server.daemon.world.hosts["b"])
+    (program,) = (one for one in server.daemon.clients.values() if one.name == server.daemon.backend.hosts["b"])
     while len(program.objects[Kind.CM_ID]) < 2:
         server.daemon.turn()
     assert server.do(Opcode.DESTROY_ID, listener).dropped == 1
@@ -162,11 +162,11 @@ def test_a_request_that_nobody_took_goes_with_its_listener(ends):
     client.event(EventType.REJECTED)
 
 
-def test_a_port_is_of_one_program(ends):
+def test_port_belongs_to_one_program(ends):
     server, client = ends
     server.listen(PORT)
     for fields in ({"port": PORT}, {"ip": IPS["a"], "port": 1}, {"port": 1 << 16}):
-        with pytest.raises(Refused):
+        with pytest.raises(Rejected):
             server.do(Opcode.BIND_ADDR, server.new(), **fields)
     found = set()
     for _ in range(50):
@@ -192,12 +192,12 @@ def test_listeners_of_both_families_share_a_port_if_one_is_for_its_family_only(e
     server, client = ends
     handles = {ipv6: bind(server, ipv6=ipv6, only=ipv6) for ipv6 in (first, 1 - first)}
     for ipv6 in (0, 1):      # each family has one listener
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Rejected) as refused:
             bind(server, ipv6=ipv6, only=ipv6)
         assert refused.value.args[0] == errno.EADDRINUSE
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         server.do(Opcode.RESOLVE_ADDR, handles[1], dst_ip=IPS["a"], dst_port=1, timeout_ms=1)
-    with pytest.raises(Refused):
+    with pytest.raises(Rejected):
         server.do(Opcode.SET_OPTION, handles[1], level=RDMA_OPTION_ID, name=Option.AFONLY, value=0)
     server.do(Opcode.DESTROY_ID, handles[1])
     client.request(IPS["b"], PORT)
@@ -213,7 +213,7 @@ def test_listeners_of_both_families_share_a_port_if_one_is_for_its_family_only(e
 def test_an_ipv6_address_that_means_any_includes_ipv4(ends, order, listens):
     server, _ = ends
     bind(server, **order[0], listens=listens)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as refused:
         bind(server, **order[1], listens=listens)
     assert refused.value.args[0] == errno.EADDRINUSE
 
@@ -251,7 +251,7 @@ def test_an_unexpected_exception_of_an_identifier_ends_one_connection(monkeypatc
     def raising(*_):
         raise ZeroDivisionError
 
-    daemon, said = served
+    daemon, messages = served
     good, server, client = (RawIds(daemon, host) for host in "abb")
     server.listen(PORT)
     good.listen(PORT)
@@ -266,40 +266,40 @@ def test_an_unexpected_exception_of_an_identifier_ends_one_connection(monkeypatc
         if where == "_report":
             server.do(Opcode.REJECT, server.event(EventType.CONNECT_REQUEST).id)
         settle(daemon, 2)
-    assert "ZeroDivisionError" in said[0] and daemon.contained == 1
+    assert "ZeroDivisionError" in messages[0] and daemon.contained == 1
     other = RawIds(daemon, "b")
     other.request(IPS["a"], PORT)
     good.event(EventType.CONNECT_REQUEST)
 
 
-def test_who_takes_no_events_is_dropped():
+def test_program_that_reads_no_events_is_dropped():
     def ask_for_events():
         while True:
             lazy.do(Opcode.RESOLVE_ADDR, lazy.new(), dst_port=PORT, timeout_ms=1)
 
-    with local_daemon(most=OF_ALL | {What.EVENTS: 100}) as (daemon, said):
+    with local_daemon(most=OF_ALL | {ResourceKind.EVENTS: 100}) as (daemon, messages):
         lazy, good = RawIds(daemon, "b"), RawIds(daemon, "a")
-        with pytest.raises(Gone):
+        with pytest.raises(Disconnected):
             ask_for_events()
-        assert "not read" in said[0]
+        assert "not read" in messages[0]
         good.listen(PORT)
         good.close()
         settle(daemon, 0)
         assert not any(daemon.account.has.values())
 
 
-def test_whatever_programs_ask_of_identifiers_the_daemon_keeps_order(served):
-    daemon, said = served
+def test_random_identifier_requests_leave_consistent_state(served):
+    daemon, messages = served
     seed = drawn_seed()
     print(f"again: seed {seed}")
     rng = random.Random(seed)
-    crowd = [Asker(RawIds(daemon, host), rng) for host in "abab"]
+    crowd = [RandomProgram(RawIds(daemon, host), rng) for host in "abab"]
     found, calls = collections.Counter(), 0
     while calls < CALLS or not all(found[opcode, done] for opcode in OF_IDS for done in (True, False)):
         calls += 1
         assert calls < 100 * CALLS, found
         found.update(rng.choice(crowd).ask())
-    assert not said, said
+    assert not messages, messages
     for one in crowd:
         one.program.close()
     settle(daemon, 0)
@@ -307,7 +307,7 @@ def test_whatever_programs_ask_of_identifiers_the_daemon_keeps_order(served):
     empty(daemon)
 
 
-class Asker:
+class RandomProgram:
     """A program that sends random requests, and sometimes sensible ones."""
 
     def __init__(self, program, rng):
@@ -333,7 +333,7 @@ class Asker:
             try:
                 program.call(opcode, **fields)
                 done.append((opcode, True))
-            except Refused:
+            except Rejected:
                 done.append((opcode, False))
             if opcode is Opcode.DESTROY_ID:
                 self.handles = [other for other in self.handles if other != handle] or [0]

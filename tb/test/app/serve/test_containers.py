@@ -34,7 +34,7 @@ def prefix(library, tmp_path_factory):
     return install(tmp_path_factory.mktemp("prefix"), LIBRARY_FOLDER)
 
 
-def test_each_container_does_a_step_and_has_no_privilege():
+def test_each_container_runs_a_step_without_privilege():
     services = parsed("compose.yaml")["services"]
     assert {name: service["command"] for name, service in services.items()} == {role: [role] for role in ROLES}
     for service in services.values():
@@ -86,13 +86,13 @@ def test_the_workflow_for_another_project_serves_hosts_and_runs_programs(library
             status = process.wait(LIMIT_S)
         finally:
             os.killpg(process.pid, signal.SIGTERM)
-    said = (tmp_path / "log").read_text()
-    assert status == 0 and said.count("BW average") == 2, said
+    printed = (tmp_path / "log").read_text()
+    assert status == 0 and printed.count("BW average") == 2, printed
     assert {file.name for file in (tmp_path / "captures").iterdir()} == {
         f"{host}.{kind}.pcap" for host in "ab" for kind in ("sent", "arrived")}
 
 
-def test_the_steps_run_in_two_namespaces_and_the_captures_say_what_was_lost(prefix, tmp_path, needs_namespaces):
+def test_steps_run_in_two_namespaces_and_captures_show_losses(prefix, tmp_path, needs_namespaces):
     if (absent := [name for name in NEEDED if shutil.which(name) is None]) and not tools_expected():
         pytest.skip(f"{absent} are missing; on Debian: apt-get install {' '.join(NEEDED[name] for name in absent)}")
     with needs_namespaces(), namespaces() as spaces:
@@ -124,13 +124,13 @@ def steps(prefix, folder, spaces):
         for process in started.values():
             process.terminate()
             process.wait()
-    said = {role: (folder / role).read_text() for role in ROLES}
-    assert ended == [0, 0], said
-    assert "BW average" in said["client"]
-    assert "ping data: rdma-ping-9" in said["client"]
+    printed = {role: (folder / role).read_text() for role in ROLES}
+    assert ended == [0, 0], printed
+    assert "BW average" in printed["client"]
+    assert "ping data: rdma-ping-9" in printed["client"]
 
 
-def test_the_archive_has_what_is_installed_and_programs_find_it(prefix, tmp_path):
+def test_archive_contains_the_installed_files_and_programs_find_them(prefix, tmp_path):
     file = pack(tmp_path / "weft.tar.gz", LIBRARY_FOLDER)
     subprocess.run(["tar", "-xzf", file, "-C", tmp_path], check=True)
     unpacked = tmp_path / "weft-ibverbs"

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from weft.driver.ibverbs.messages import MESSAGES, PIECE, REQUEST, VERSION, Kind, Opcode
+from weft.driver.ibverbs.messages import MESSAGES, REQUEST, VERSION, Kind, Opcode
 from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from weft.driver.serve import daemon as serve_daemon
 from weft.driver.serve import work_queues
@@ -13,7 +13,7 @@ from weft.driver.terms.enums import QPAttrMask, QPState, WCStatus, WROpcode
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import clean, close_all, pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
-from weft.tb.verify.programs.raw_client import PAGE, SLOTS, VA, Gone, RawEnd, Refused
+from weft.tb.verify.programs.raw_client import PAGE, SLOTS, VA, Disconnected, RawEnd, Rejected
 
 ENTRIES, MESSAGES_SENT, TURNS, EACH = 3_000, 3_000, 12, 50
 EDGES = sorted({edge + step for bits in (0, 7, 8, 12, 16, 22, 24, 31, 32, 63, 64) for edge in (1 << bits,)
@@ -27,9 +27,9 @@ LONGEST, WORD_MAX = 1 << 31, (1 << 32) - 1
 
 @pytest.fixture
 def served():
-    with local_daemon() as (daemon, said):
-        daemon.world.rest_s = lambda: 0     # a turn without work does not sleep
-        yield daemon, said
+    with local_daemon() as (daemon, messages):
+        daemon.backend.rest_s = lambda: 0     # a turn without work does not sleep
+        yield daemon, messages
 
 
 @pytest.fixture
@@ -80,15 +80,15 @@ def in_state(rng, daemon):
     return ends
 
 
-def undisturbed(daemon, good, said):
+def undisturbed(daemon, good, messages):
     """Check that the other programs work, and that the daemon met nothing unexpected."""
     works(*good)
     works(*good[::-1])
-    assert not daemon.contained, said
+    assert not daemon.contained, messages
 
 
 def test_extreme_numbers_in_rings(served, rng):
-    daemon, said = served
+    daemon, messages = served
     good, statuses, n = pair(daemon), set(), 0
     while n < ENTRIES // EACH or not EXPECTED <= statuses:
         n += 1
@@ -105,20 +105,20 @@ def test_extreme_numbers_in_rings(served, rng):
                 daemon.turn()
             statuses |= {wc.status for end in ends for wc in end.completions.take()}
         if n % 4 == 0:
-            undisturbed(daemon, good, said)
+            undisturbed(daemon, good, messages)
         for end in ends:
             end.close()
         settle(daemon, 2)
-    undisturbed(daemon, good, said)
-    assert not said
+    undisturbed(daemon, good, messages)
+    assert not messages
     for end in good:
         end.close()
     settle(daemon, 0)
-    clean(daemon.world)
+    clean(daemon.backend)
 
 
 def test_extreme_numbers_in_messages(served, rng):
-    daemon, said = served
+    daemon, messages = served
     good, end, found = pair(daemon), RawEnd(daemon, "a"), {True: 0, False: 0}
     for _ in range(MESSAGES_SENT):
         opcode = rng.choice([opcode for opcode in Opcode if opcode is not Opcode.HELLO])
@@ -128,25 +128,23 @@ def test_extreme_numbers_in_messages(served, rng):
                   for field in asked.fields if not field.name.startswith("_")}
         if opcode is Opcode.DESTROY:
             fields["kind"] = int(rng.choice(list(Kind)))
-        tail = b"".join(PIECE.pack(file=rng.choice(handles), offset=edge(rng), length=edge(rng))
-                        for _ in range(fields.get("count", 0) if fields.get("count", 9) < 3 else 0))
         try:
-            end.say(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields) + tail)
-            head, _, files = end.hear()
+            end.send_message(REQUEST.pack(version=VERSION, opcode=opcode) + asked.pack(**fields))
+            head, _, files = end.receive()
             close_all(files)
             found[head.status == 0] += 1
-        except Gone:
+        except Disconnected:
             end = RawEnd(daemon, "a")
         if rng.random() < 0.01:
-            undisturbed(daemon, good, said)
-    undisturbed(daemon, good, said)
+            undisturbed(daemon, good, messages)
+    undisturbed(daemon, good, messages)
     assert all(found.values())
 
 
 @pytest.mark.parametrize("lengths", [(LONGEST, LONGEST), (LONGEST, 1), (WORD_MAX, WORD_MAX), (LONGEST + 1, 0)], ids=str)
 @pytest.mark.parametrize("opcode", OPCODES[:5])
 def test_sums_of_lengths_beyond_the_longest_message(served, opcode, lengths):
-    daemon, said = served
+    daemon, messages = served
     good = pair(daemon)
     bad, peer = pair(daemon)
     bad.sends.fill(SEND_SLOT.pack(wr_id=5, opcode=opcode, flags=2, num_sge=2, remote_addr=VA, rkey=peer.keys.rkey)
@@ -154,13 +152,13 @@ def test_sums_of_lengths_beyond_the_longest_message(served, opcode, lengths):
     bad.ring_bell()
     wc = bad.completion()
     assert (wc.wr_id, wc.status) == (5, WCStatus.LOC_LEN_ERR)
-    undisturbed(daemon, good, said)
+    undisturbed(daemon, good, messages)
 
 
 @pytest.mark.parametrize("ring", ["sends", "receives"])
 def test_a_program_cannot_have_more_requests_than_slots(served, ring):
     """Each round fills all slots, although none of the requests that were taken is done."""
-    daemon, said = served
+    daemon, messages = served
     good = pair(daemon)
     bad, peer = pair(daemon)
     if ring == "sends":
@@ -172,14 +170,14 @@ def test_a_program_cannot_have_more_requests_than_slots(served, ring):
         bad.ring_bell()
         daemon.turn()
     settle(daemon, 3)
-    (sentence,) = said
+    (sentence,) = messages
     assert "not done" in sentence
-    undisturbed(daemon, good, said)
+    undisturbed(daemon, good, messages)
 
 
 def test_a_read_that_the_qp_may_not_have_fails(served):
     """The library refuses it when it is posted; a program without the library gets an error."""
-    daemon, said = served
+    daemon, messages = served
     good = pair(daemon)
     bad, peer = pair(daemon)
     for state, mask in ((QPState.SQD, 0), (None, QPAttrMask.MAX_QP_RD_ATOMIC), (QPState.RTS, 0)):
@@ -187,7 +185,7 @@ def test_a_read_that_the_qp_may_not_have_fails(served):
                  max_rd_atomic=0)
     bad.write(peer, opcode=WROpcode.RDMA_READ)
     assert bad.completion().status == WCStatus.LOC_QP_OP_ERR
-    undisturbed(daemon, good, said)
+    undisturbed(daemon, good, messages)
 
 
 def raising(*_args, **_options):
@@ -203,7 +201,7 @@ def client_of(end):
 @pytest.mark.parametrize("simulated", [False, True], ids=["wall", "sim"])
 @pytest.mark.parametrize("where", ["entry", "completion", "round", "call", "report", "end"])
 def test_an_unexpected_exception_ends_one_connection(monkeypatch, where, simulated):
-    with local_daemon(simulated=simulated) as (daemon, said):
+    with local_daemon(simulated=simulated) as (daemon, messages):
         good, (bad, peer) = pair(daemon), pair(daemon)
         with monkeypatch.context() as patch:
             if where == "entry":
@@ -215,24 +213,24 @@ def test_an_unexpected_exception_ends_one_connection(monkeypatch, where, simulat
             elif where == "call":
                 patch.setitem(serve_daemon.CALLS, Opcode.QUERY_DEVICE, raising)
             elif where == "report":
-                patch.setattr(client_of(bad), "tell", raising)
+                patch.setattr(client_of(bad), "notify", raising)
             else:
                 patch.setattr(EventPipe, "close", lambda pipe, close=EventPipe.close: close(pipe) or raising())
             if where == "call":
-                with pytest.raises(Gone):
+                with pytest.raises(Disconnected):
                     bad.call(Opcode.QUERY_DEVICE)
             elif where == "end":
                 bad.close()
             else:
                 bad.write(peer)
             for _ in range(10_000):
-                if said:
+                if messages:
                     break
                 daemon.turn()
-        assert daemon.contained == 1 and "ZeroDivisionError" in said[0], said
+        assert daemon.contained == 1 and "ZeroDivisionError" in messages[0], messages
         assert len(daemon.clients) == 3
         if where != "end":
-            with pytest.raises((Gone, Refused)):
+            with pytest.raises((Disconnected, Rejected)):
                 bad.call(Opcode.ALLOC_PD)
         works(*good)
         works(*good[::-1])

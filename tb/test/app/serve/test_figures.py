@@ -10,7 +10,7 @@ from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.session import serving
 
 
-def test_what_library_and_daemon_take_is_measured(tmp_path, monkeypatch):
+def test_cost_of_library_and_daemon_is_measured(tmp_path, monkeypatch):
     if (sentence := missing()) and not tools_expected():
         pytest.skip(sentence)
     for name, value in (("ROUNDS", 3), ("SPIN_S", 0.2), ("IDLE_S", 0.2), ("START_S", 1)):

@@ -6,7 +6,7 @@ from weft.tb.verify.programs.kills import COMMAND, TALKED, campaign
 KILLS = 4
 
 
-def test_who_is_killed_leaves_nothing_and_its_peer_is_told(library, needs_namespaces):
+def test_terminated_program_leaves_nothing_and_its_peer_is_notified(library, needs_namespaces):
     seed = drawn_seed()
     print("again:", COMMAND.format(count=KILLS, seed=seed))
     with needs_namespaces():

@@ -22,7 +22,7 @@ def versioned(path):
     return {line.split()[-1] for line in listed.splitlines()}
 
 
-def test_every_symbol_of_the_map_is_there(library):
+def test_every_symbol_of_the_map_is_defined(library):
     text = re.sub(r"/\*.*?\*/", "", (HERE / "libibverbs.map").read_text(), flags=re.DOTALL)
     names = set(re.findall(r"\b([a-z_]\w*);", text)) - OLD_ONLY
     loaded = ctypes.CDLL(str(library))
@@ -47,6 +47,6 @@ def test_the_header_has_every_layout():
 
 
 @pytest.mark.parametrize("fields", [[Field("a", 4), Field("b", 4)], [Field("a", 8), Field("b", 16), Field("c", 8)]])
-def test_what_c_has_not_is_refused(fields):
+def test_types_unknown_to_c_are_rejected(fields):
     with pytest.raises(ValueError, match="nothing that C has"):
         list(header.struct(Layout("odd", "", fields, size_bytes=sum(f.width for f in fields) // 8)))

@@ -10,7 +10,7 @@ REFUSED = ("read-only memory to write", "read-only memory of a file to write", "
            "memory that is not there")
 
 
-def test_memory_of_every_kind_is_shared_and_given_back(tmp_path, library):
+def test_memory_of_every_kind_is_shared_and_released(tmp_path, library):
     program = compiled("memories", tmp_path, library)
     with serving("--preset", "test") as session:
         ended = session.run("a", str(program), limit_s=300)

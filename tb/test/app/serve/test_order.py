@@ -45,7 +45,7 @@ FENCE = ("fence", 5)      # memory_order_seq_cst of C
     ("took", [FENCE, ("store", CONS)]),               # read before they may be filled again
     ("filled", [("load", PROD), FENCE]),              # the index before the slots
     ("waiting", [("load", CONS), FENCE])])
-def test_a_number_and_its_slots_are_seen_in_order(watched, method, expected):
+def test_index_is_visible_after_its_slots(watched, method, expected):
     made, log = watched
     found = getattr(made, method)
     if callable(found):
@@ -53,14 +53,14 @@ def test_a_number_and_its_slots_are_seen_in_order(watched, method, expected):
     assert log == expected
 
 
-def test_the_fence_of_c_is_there_where_it_is_needed_and_otherwise_a_sentence(monkeypatch):
+def test_c_fence_is_loaded_where_needed_or_its_absence_reported(monkeypatch):
     shared_memory._fence_of_c.cache_clear()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: (_ for _ in ()).throw(OSError(name)))
     with pytest.raises(NotImplementedError, match="libatomic1"):
         shared_memory._fence_of_c()
 
 
-def test_processors_that_keep_order_need_none(watched, monkeypatch):
+def test_ordered_processors_need_no_fence(watched, monkeypatch):
     made, log = watched
     monkeypatch.setattr(shared_memory, "IN_ORDER", True)
     made.put()

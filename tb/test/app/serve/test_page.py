@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.driver.serve.quota import OF_ALL, OF_ONE, What
+from weft.driver.serve.quota import OF_ALL, OF_ONE, ResourceKind
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.app.serve.test_simulated_time import perftest
 from weft.tb.verify.programs.namespaces import ADDRESSES, namespaces
@@ -70,13 +70,13 @@ def script(folder):
 def test_every_command_of_the_page_runs(library, tmp_path, needs_namespaces):
     if (absent := [name for name in NEEDED if shutil.which(name) is None]) and not tools_expected():
         pytest.skip(f"{absent} are missing; the page says which packages have them")
-    build, said = tmp_path / "build", tmp_path / "said"
+    build, printed = tmp_path / "build", tmp_path / "said"
     shutil.copytree(library.parent, build / "ibverbs")
-    with needs_namespaces(), namespaces() as spaces, said.open("w") as output:
+    with needs_namespaces(), namespaces() as spaces, printed.open("w") as output:
         done = subprocess.run(spaces.inside("a", ["bash", "-c", script(build)]), cwd=ROOT, stdout=output,
                               env=os.environ | {"WEFT_BUILD": str(build)}, stderr=subprocess.STDOUT, timeout=LIMIT_S)
-    assert done.returncode == 0, said.read_text()
-    assert "every command has run" in said.read_text()
+    assert done.returncode == 0, printed.read_text()
+    assert "every command has run" in printed.read_text()
 
 
 def daemons_of_two_machines():
@@ -89,7 +89,7 @@ def daemons_of_two_machines():
             for line, other in zip(lines, others, strict=True)}
 
 
-def test_a_program_crosses_between_the_two_machines_of_the_page(library, tmp_path, needs_namespaces):
+def test_program_runs_between_the_two_machines_of_the_page(library, tmp_path, needs_namespaces):
     program = perftest("ib_write_bw", "-n", "20")
     build = tmp_path / "build"
     shutil.copytree(library.parent, build / "ibverbs")
@@ -109,8 +109,8 @@ def test_a_program_crosses_between_the_two_machines_of_the_page(library, tmp_pat
         assert commands.keys() == {"a", "b"}
         for space, command in commands.items():
             daemon = start(space, *command)
-            while not (said := daemon.stdout.readline()).startswith(f"hosts {space} "):
-                assert said, daemon.wait()
+            while not (printed := daemon.stdout.readline()).startswith(f"hosts {space} "):
+                assert printed, daemon.wait()
         server = run("b", *program.command(PORT))
         listens = spaces.inside("b", ["sh", "-c", f"ss -Hltn 'sport = {PORT}' | grep -q ."])
         while server.poll() is None and subprocess.run(listens, check=False).returncode:
@@ -122,7 +122,7 @@ def test_a_program_crosses_between_the_two_machines_of_the_page(library, tmp_pat
         assert server.wait(LIMIT_S) == 0
 
 
-def test_campaigns_of_the_page_are_those_that_tests_run_in_short():
+def test_campaigns_of_the_page_are_tested_in_short_form():
     campaigns = [line for line in commands() if CAMPAIGN in line]
     assert campaigns and not any("python -m" in line for line in commands() if line not in campaigns)
     for line in campaigns:
@@ -134,12 +134,13 @@ def test_campaigns_of_the_page_are_those_that_tests_run_in_short():
 
 def test_the_limits_are_those_of_the_code():
     rows = dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", page().partition("## Limits")[2], re.MULTILINE))
-    for name, what in (("objects", What.OBJECTS), ("registered memory", What.MEMORY), ("rings", What.RINGS),
-                       ("slots for work requests", What.REQUESTS), ("mapped files", What.MAPPINGS),
-                       ("descriptors", What.DESCRIPTORS), ("unread events", What.EVENTS)):
+    for name, subject in (("objects", ResourceKind.OBJECTS), ("registered memory", ResourceKind.MEMORY),
+                          ("rings", ResourceKind.RINGS),
+                          ("slots for work requests", ResourceKind.REQUESTS), ("mapped files", ResourceKind.MAPPINGS),
+                          ("descriptors", ResourceKind.DESCRIPTORS), ("unread events", ResourceKind.EVENTS)):
         one, of_all = rows[name].split(" | ")
-        assert number(one) == OF_ONE[what]
-        assert number(of_all) in (OF_ALL[what], None)
+        assert number(one) == OF_ONE[subject]
+        assert number(of_all) in (OF_ALL[subject], None)
 
 
 def number(text):
@@ -148,5 +149,5 @@ def number(text):
     return int(value.replace(" ", "")) << (30 if unit == "GiB" else 0) if value else None
 
 
-def test_options_of_the_page_are_words_of_a_shell():
+def test_options_of_the_page_are_shell_words():
     assert all(shlex.split(line, comments=True) for block in blocks() for line in block.splitlines())

@@ -43,7 +43,7 @@ def attached(device, memory, address, length, iova):
 
 
 @pytest.mark.parametrize("flags", [PRIVATE, SHARED], ids=["private", "shared"])
-def test_both_sides_see_what_either_writes(device, flags):
+def test_both_sides_see_each_others_writes(device, flags):
     rng, theirs = random.Random(1), mmap.mmap(-1, 5 * PAGE, flags=flags)
     at = address_of(theirs)
     with opened() as memory, attached(device, memory, at + 100, 5 * PAGE - 200, 0x7000_0064) as whole:

@@ -37,7 +37,7 @@ def session(library):
 
 
 @pytest.mark.parametrize("options", [(), ("--time", "sim")], ids=["wall", "sim"])
-def test_programs_end_whose_daemon_does(library, tmp_path, options):
+def test_programs_end_with_their_daemon(library, tmp_path, options):
     program = perftest("ib_write_bw", "-n", "1000000")
     port = PORT + 90 + 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
     sent = tmp_path / "a.sent.pcap"
@@ -57,9 +57,9 @@ def test_programs_end_whose_daemon_does(library, tmp_path, options):
     ([f"{UNTIMED}: 0.7 < 0.9", f"{UNTIMED}: 0.8 < 0.9", None], PASSED, 3),
     ([f"{UNTIMED}: 0.7 < 0.9"] * RUNS_MAX, FAILED, RUNS_MAX),
     (["Couldn't create QP"], FAILED, 1)])
-def test_a_program_that_cannot_learn_its_clock_runs_again(monkeypatch, ends, status, runs):
+def test_program_without_clock_calibration_is_run_again(monkeypatch, ends, status, runs):
     """Only that failure is retried; ``ends``: the error message of each run."""
-    class Disturbed:
+    class FailingSession:
         ran = 0
 
         def run_pair(self, *_commands, **_options):
@@ -67,7 +67,7 @@ def test_a_program_that_cannot_learn_its_clock_runs_again(monkeypatch, ends, sta
             self.ran += 1
             return Ended(0, ""), Ended(int(complaint is not None), complaint or "2 1000 0.5 0.6 0.5 0.5 0.1 0.5 0.6\n")
 
-    program, session = perftest("ib_write_lat"), Disturbed()
+    program, session = perftest("ib_write_lat"), FailingSession()
     monkeypatch.setattr(type(program), "there", True)
     monkeypatch.setattr(type(program), "read", lambda self, output: 0.5)
     assert one(session, program, PORT)[0] == status and session.ran == runs

@@ -11,13 +11,20 @@ import resource
 import pytest
 
 from weft.driver.ibverbs.messages import Kind, Opcode
-from weft.driver.serve.quota import DESCRIPTORS_KEPT, DESCRIPTORS_OF_PROGRAM, OF_ALL, Account, What, of_this_process
+from weft.driver.serve.quota import (
+    DESCRIPTORS_KEPT,
+    DESCRIPTORS_OF_PROGRAM,
+    OF_ALL,
+    Account,
+    ResourceKind,
+    of_this_process,
+)
 from weft.driver.terms.enums import QPType
-from weft.driver.terms.errors import NoRoom
+from weft.driver.terms.errors import OutOfResources
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
-from weft.tb.verify.programs.raw_client import PAGE, Gone, RawClient, Refused
+from weft.tb.verify.programs.raw_client import PAGE, Disconnected, RawClient, Rejected
 
 AT = 0x7000_0000_0000     # of regions, which nothing accesses
 ROUNDS, QUEUE = 300, {"max_send_wr": 4, "max_recv_wr": 4, "max_send_sge": 1, "max_recv_sge": 1}
@@ -25,7 +32,7 @@ ROUNDS, QUEUE = 300, {"max_send_wr": 4, "max_recv_wr": 4, "max_send_sge": 1, "ma
 
 def limited(**most):
     """Start a daemon with these limits for all programs together."""
-    return local_daemon(most=OF_ALL | {What[name.upper()]: value for name, value in most.items()})
+    return local_daemon(most=OF_ALL | {ResourceKind[name.upper()]: value for name, value in most.items()})
 
 
 def make(client, opcode, files=(), **fields):
@@ -66,48 +73,48 @@ def attempt(maker, *arguments):
     """Return the created object, or None if it is beyond a limit."""
     try:
         return maker(*arguments)
-    except Refused as refusal:
+    except Rejected as refusal:
         number, sentence = refusal.args
     assert number == errno.ENOMEM
     assert "at most" in sentence
     return None
 
 
-def test_what_parts_have_is_what_the_whole_has():
-    whole = Account(dict.fromkeys(What, 10))
-    parts = [Account(dict.fromkeys(What, 7), whole) for _ in range(3)]
+def test_total_account_is_the_sum_of_its_parts():
+    whole = Account(dict.fromkeys(ResourceKind, 10))
+    parts = [Account(dict.fromkeys(ResourceKind, 7), whole) for _ in range(3)]
     rng, refused = random.Random(drawn_seed()), 0
     for _ in range(2000):
-        part, what, amount = rng.choice(parts), rng.choice(list(What)), rng.randrange(5)
-        if rng.random() < 0.5 and part.has[what] >= amount:
-            part.give({what: amount})
+        part, subject, amount = rng.choice(parts), rng.choice(list(ResourceKind)), rng.randrange(5)
+        if rng.random() < 0.5 and part.has[subject] >= amount:
+            part.release({subject: amount})
             continue
-        before = part.has[what]
-        room = min(7 - before, 10 - whole.has[what])
+        before = part.has[subject]
+        space = min(7 - before, 10 - whole.has[subject])
         try:
-            part.take({what: amount})
-            assert amount <= room
-        except NoRoom:
+            part.take({subject: amount})
+            assert amount <= space
+        except OutOfResources:
             refused += 1
-            assert amount > room and part.has[what] == before
-        assert whole.has == {one: sum(each.has[one] for each in parts) for one in What}
+            assert amount > space and part.has[subject] == before
+        assert whole.has == {one: sum(each.has[one] for each in parts) for one in ResourceKind}
     assert refused
     for part in parts:
         part.close()
     assert not any(whole.has.values())
 
 
-def test_descriptors_are_those_that_the_process_can_have():
+def test_descriptor_quota_follows_the_process_limit():
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert of_this_process()[What.DESCRIPTORS] <= limit - DESCRIPTORS_KEPT
+    assert of_this_process()[ResourceKind.DESCRIPTORS] <= limit - DESCRIPTORS_KEPT
 
 
 @pytest.mark.parametrize(("kind", "most"), [
     (Kind.PD, {"objects": 12}), (Kind.MEMORY, {"descriptors": 16}), (Kind.MR, {"memory": 12 * PAGE}),
     (Kind.CHANNEL, {"descriptors": 14}),
     (Kind.CQ, {"rings": 100_000}), (Kind.CQ, {"mappings": 16}), (Kind.QP, {"requests": 90})])
-def test_a_wish_for_more_than_there_is_is_refused_and_the_others_are_served(kind, most):
-    with limited(**most) as (daemon, said):
+def test_request_beyond_the_quota_is_rejected_and_others_are_served(kind, most):
+    with limited(**most) as (daemon, messages):
         good = pair(daemon) if kind is not Kind.CHANNEL else ()
         greedy, rng = RawClient(daemon, "a").greet(), random.Random(1)
         if kind is Kind.MR:
@@ -129,15 +136,15 @@ def test_a_wish_for_more_than_there_is_is_refused_and_the_others_are_served(kind
         for client in (greedy, *good):
             client.close()
         settle(daemon, 0)
-        assert not said
+        assert not messages
 
 
-def test_a_program_too_many_is_turned_away():
-    with limited(descriptors=3 * DESCRIPTORS_OF_PROGRAM) as (daemon, said):
+def test_program_beyond_the_quota_is_rejected():
+    with limited(descriptors=3 * DESCRIPTORS_OF_PROGRAM) as (daemon, messages):
         clients = [RawClient(daemon, "a").greet() for _ in range(3)]
-        with pytest.raises(Gone):
+        with pytest.raises(Disconnected):
             RawClient(daemon, "a").greet()
-        assert "turned away" in said[0]
+        assert "turned away" in messages[0]
         clients.pop().close()
         settle(daemon, 2)
         clients.append(RawClient(daemon, "b").greet())
@@ -146,26 +153,26 @@ def test_a_program_too_many_is_turned_away():
         settle(daemon, 0)
 
 
-def test_events_that_nobody_reads_end_their_program():
-    with limited(events=50) as (daemon, said):
+def test_unread_events_disconnect_their_program():
+    with limited(events=50) as (daemon, messages):
         clients = [RawClient(daemon, "a").greet() for _ in range(2)]
         one, other = daemon.clients.values()
         for _ in range(100_000):
-            daemon._with(one, lambda: one.async_events.tell(bytes(16)))
+            daemon._with(one, lambda: one.async_events.notify(bytes(16)))
             if len(daemon.clients) == 1:
                 break
-        assert "events that are not read" in said[0]
+        assert "events that are not read" in messages[0]
         assert list(daemon.clients.values()) == [other]
         for client in clients:
             client.close()
         settle(daemon, 0)
 
 
-def test_everything_that_comes_and_goes_is_counted():
+def test_every_allocation_and_release_is_counted():
     seed = drawn_seed()
     print("seed", seed)
     rng, most = random.Random(seed), {"objects": 24, "memory": 12 * PAGE, "requests": 70, "mappings": 16}
-    with limited(**most) as (daemon, said):
+    with limited(**most) as (daemon, messages):
         client, refused = with_pd(RawClient(daemon, "a").greet()), set()
         client.cq = make(client, Opcode.CREATE_CQ, cqe=1)
         made = {kind: [] for kind in MAKERS}
@@ -182,17 +189,17 @@ def test_everything_that_comes_and_goes_is_counted():
                 make(client, Opcode.RESIZE_CQ, handle=rng.choice(made[Kind.CQ]), cqe=rng.randrange(1, 200))
             (served,) = daemon.clients.values()
             assert daemon.account.has == served.account.has
-            assert served.account.has[What.OBJECTS] == 3 + sum(map(len, made.values()))
+            assert served.account.has[ResourceKind.OBJECTS] == 3 + sum(map(len, made.values()))
             regions = served.objects[Kind.MR].values()
-            assert served.account.has[What.MEMORY] == sum(mr.buffer.size for mr in regions)
+            assert served.account.has[ResourceKind.MEMORY] == sum(mr.buffer.size for mr in regions)
             assert [memory.users for memory in served.objects[Kind.MEMORY].values()][0] == len(regions)
             given = 1 + len(made[Kind.MEMORY]) + len(made[Kind.CHANNEL])
-            assert served.account.has[What.DESCRIPTORS] == DESCRIPTORS_OF_PROGRAM + given
+            assert served.account.has[ResourceKind.DESCRIPTORS] == DESCRIPTORS_OF_PROGRAM + given
             rings = [thing.ring for thing in served.objects[Kind.CQ].values()]
             rings += [ring for qp in served.objects[Kind.QP].values() for ring in (qp.sends, qp.receives)]
-            assert served.account.has[What.RINGS] == sum(len(ring.mapping) for ring in rings)
-            assert served.account.has[What.MAPPINGS] == 1 + len(rings)
+            assert served.account.has[ResourceKind.RINGS] == sum(len(ring.mapping) for ring in rings)
+            assert served.account.has[ResourceKind.MAPPINGS] == 1 + len(rings)
         assert refused
         client.close()
         settle(daemon, 0)
-        assert not said
+        assert not messages

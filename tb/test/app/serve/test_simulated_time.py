@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from weft.tb.app.serve.simulated import LoopWorld, ModelWorld
+from weft.tb.app.serve.simulated import LoopBackend, ModelBackend
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.system import tools_expected
@@ -52,7 +52,7 @@ def run(session, program, number):
 
 
 @pytest.mark.parametrize("name", ["ib_write_bw", "ib_send_bw -e"])
-def test_a_seed_decides_what_a_program_measures(library, name):
+def test_measurements_depend_on_the_seed_only(library, name):
     seed, program, found = str(drawn_seed()), perftest(*name.split(), "-n", "20"), []
     print("again: weft serve --time sim --preset test --loss 0.05 --seed", seed)
     for number in range(3):
@@ -64,32 +64,32 @@ def test_a_seed_decides_what_a_program_measures(library, name):
     assert found[0] == found[1] == found[2]
 
 
-def test_clocks_show_simulated_time_which_stands_still(library):
+def test_clocks_show_simulated_time_and_it_stops(library):
     with serving(*SIMULATED) as session:
         page = session.socket("a").with_suffix(".clock")
         shown = page.read_bytes()
-        said = session.run("a", sys.executable, "-c", READINGS)
-        assert said.status == 0, said.output
-        steps, all_of_it, processor = json.loads(said.output)
+        result = session.run("a", sys.executable, "-c", READINGS)
+        assert result.status == 0, result.output
+        steps, all_of_it, processor = json.loads(result.output)
         assert steps == [READING_NS] * 4
         assert READING_NS <= all_of_it < 1_000_000 and all_of_it % READING_NS == 0
         assert processor > 1_000_000, "the processor's time is no clock"
         assert page.read_bytes() == shown and struct.unpack_from("<Q", shown)[0]
 
 
-@pytest.mark.parametrize("world_type", [LoopWorld, ModelWorld])
-def test_the_order_of_preparations_changes_nothing(world_type):
+@pytest.mark.parametrize("backend_type", [LoopBackend, ModelBackend])
+def test_order_of_preparations_has_no_effect(backend_type):
     seed, found = drawn_seed(), []
     print("seed", seed)
     for order in ("ab", "ba", "abba"):      # order of preparation; the last one: a second, idle QP of each
         sent = []
-        with local_daemon(simulated=True, world_type=world_type, loss=0.05, seed=seed) as (daemon, _):
-            for name, link in daemon.world.links.items():
-                link.deliver = partial(_noted, sent, name, daemon.world, link.deliver)
+        with local_daemon(simulated=True, backend_type=backend_type, loss=0.05, seed=seed) as (daemon, _):
+            for name, link in daemon.backend.links.items():
+                link.deliver = partial(_noted, sent, name, daemon.backend, link.deliver)
             ends = {}
             for host in order:
-                while daemon.world.due_ns is not None and ends:      # the cards do their pending work in between
-                    daemon.world.advance(daemon.world.due_ns, frozenset())
+                while daemon.backend.due_ns is not None and ends:      # the cards do their pending work in between
+                    daemon.backend.advance(daemon.backend.due_ns, frozenset())
                 ends[host] = RawEnd(daemon, host)
             shown = daemon.now_ns
             for host in order[:2]:
@@ -103,13 +103,13 @@ def test_the_order_of_preparations_changes_nothing(world_type):
     assert found[0] == found[1] == found[2]
 
 
-def _noted(sent, name, world, deliver, frame, *at):
-    sent.append((name, world.now_ns, len(bytes(frame))))
+def _noted(sent, name, backend, deliver, frame, *at):
+    sent.append((name, backend.now_ns, len(bytes(frame))))
     deliver(frame, *at)
 
 
 @pytest.mark.parametrize("backend", ["model", "rtl"])
-def test_a_program_measures_cards_in_time(library, backend):
+def test_program_measures_simulated_time(library, backend):
     if backend == "rtl":
         try:
             simulators.tool("verilator").check()
@@ -125,11 +125,11 @@ def test_a_program_measures_cards_in_time(library, backend):
         assert "0 lost; 0 packets lost, 0 sent again" in session.end()
 
 
-def test_a_bell_of_noise_and_any_message_leave_the_others_served():
+def test_random_doorbells_and_messages_do_not_affect_other_programs():
     seed = drawn_seed()
     rng = random.Random(seed)
     print("seed", seed)
-    with local_daemon(simulated=True) as (daemon, said):
+    with local_daemon(simulated=True) as (daemon, result):
         good, bad = pair(daemon), pair(daemon)
         for _ in range(20):
             at = rng.randrange(0, len(bad[0].bell), 4)
@@ -141,5 +141,5 @@ def test_a_bell_of_noise_and_any_message_leave_the_others_served():
             end.close()
         settle(daemon, 0)
         assert not daemon.programs
-        found = fuzz(daemon, said, 200, rng)
+        found = fuzz(daemon, result, 200, rng)
     assert found["answered"] and found["refused"], found

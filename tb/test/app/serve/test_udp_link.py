@@ -25,7 +25,7 @@ def free_ports(count):
     return ports
 
 
-def test_programs_of_two_daemons_meet(library):
+def test_programs_of_two_daemons_connect(library):
     program, seed = perftest("ib_send_bw", "-n", "20"), str(drawn_seed())
     port = PORT + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
     one, other = free_ports(2)
@@ -41,10 +41,10 @@ def test_programs_of_two_daemons_meet(library):
         assert program.read(client.output) > 0
 
 
-def test_a_port_that_somebody_has_is_a_failure_in_a_sentence(library):
+def test_used_udp_port_prints_a_sentence(library):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("", 0))
         port = other.getsockname()[1]
-        with pytest.raises(CannotServe) as said, serving("--preset", "test", "--link", f"udp:127.0.0.1:7471:{port}"):
+        with pytest.raises(CannotServe) as printed, serving("--preset", "test", "--link", f"udp:127.0.0.1:7471:{port}"):
             pass
-    assert str(said.value) == f"weft: UDP port {port} cannot be had: Address already in use\n"
+    assert str(printed.value) == f"weft: UDP port {port} cannot be had: Address already in use\n"

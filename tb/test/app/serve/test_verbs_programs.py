@@ -43,7 +43,7 @@ def test_accesses_that_leave_a_region_change_nothing_outside(session, tmp_path):
 
 def test_polls_without_result_are_cheap_and_leave_the_processor(session, tmp_path):
     before = processor_ns(session.process.pid)
-    said = run(session, "post_poll", tmp_path, "spin", str(POLLS_S))
+    messages = run(session, "post_poll", tmp_path, "spin", str(POLLS_S))
     of_daemon = (processor_ns(session.process.pid) - before) / (POLLS_S * 1e9)
-    part, each = map(float, re.search(r"part ([\d.]+) each ([\d.]+)", said).groups())
-    assert each <= EACH_US and part <= CORE and of_daemon <= CORE, f"{said}, {of_daemon} of a core in the daemon"
+    part, each = map(float, re.search(r"part ([\d.]+) each ([\d.]+)", messages).groups())
+    assert each <= EACH_US and part <= CORE and of_daemon <= CORE, f"{messages}, {of_daemon} of a core in the daemon"

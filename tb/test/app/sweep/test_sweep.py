@@ -26,43 +26,43 @@ def sweep(*arguments):
 
 
 def refused(*arguments):
-    status, said = sweep(*arguments)
-    assert status == 2 and said.startswith("weft: ") and said.count("\n") == 1, said
-    return said
+    status, output = sweep(*arguments)
+    assert status == 2 and output.startswith("weft: ") and output.count("\n") == 1, output
+    return output
 
 
-def test_points_are_kept_and_not_run_again(tmp_path):
+def test_finished_points_are_not_run_again(tmp_path):
     compile_engine()
     table, plan = tmp_path / "points.parquet", tmp_path / "plan.toml"
     plan.write_text('[vary]\nloss = [0.0, 0.01]\n[picture]\nx = "loss"\ny = "goodput"\nlog = ["x"]\n')
-    status, said = sweep(*SMALL, "--plan", plan, "--output", table)
-    assert status == 0, said
+    status, output = sweep(*SMALL, "--plan", plan, "--output", table)
+    assert status == 0, output
     first = pq.read_table(table)
     rows = first.to_pylist()
     assert {(row["scheme"], row["loss"]) for row in rows} == {(s, p) for s in ("adamap", "oracle") for p in (0, 0.01)}
     assert all(row["goodput"] == 1 for row in rows if not row["loss"]) and {row["seed"] for row in rows} == {1}
     assert b"weft" in first.schema.metadata[b"command"] and first.schema.metadata[b"version"]
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-    shown = [tuple(line.split()[:2]) for line in said.splitlines() if line.split()[1:2] in (["adamap"], ["oracle"])]
-    assert shown == [(p, s) for p in ("0.0", "0.01") for s in ("adamap", "oracle")], said
-    assert "of all: rate_gbps 100, rtt_ms 0.05, " in said and "qps 1" in said, said
+    shown = [tuple(line.split()[:2]) for line in output.splitlines() if line.split()[1:2] in (["adamap"], ["oracle"])]
+    assert shown == [(p, s) for p in ("0.0", "0.01") for s in ("adamap", "oracle")], output
+    assert "of all: rate_gbps 100, rtt_ms 0.05, " in output and "qps 1" in output, output
     assert sweep(*SMALL, "loss=0,0.01,0.02", "--output", table)[0] == 0
     again = pq.read_table(table).to_pylist()
     assert [row["seconds"] for row in again[:4]] == [row["seconds"] for row in rows], "points were run again"
     assert len(again) == 6
 
 
-def test_a_full_disk_is_no_missing_scheduler(tmp_path, monkeypatch):
+def test_full_disk_is_not_reported_as_missing_scheduler(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "points.parquet")
 
     compile_engine()
     monkeypatch.setattr(run.table, "save", full)
-    status, said = sweep("scheme=oracle", "rtt_ms=0.05", "--output", tmp_path / "points.parquet")
-    assert status == 1 and said.startswith("weft: the disk of 'points.parquet' is full; ")
+    status, output = sweep("scheme=oracle", "rtt_ms=0.05", "--output", tmp_path / "points.parquet")
+    assert status == 1 and output.startswith("weft: the disk of 'points.parquet' is full; ")
 
 
-def test_an_interrupt_ends_at_once_and_keeps_what_is_finished(tmp_path, monkeypatch, capsys):
+def test_interrupt_ends_at_once_and_keeps_finished_points(tmp_path, monkeypatch, capsys):
     """Not by the end of the process: threads of Dask go on with their points until then."""
     class Ended(BaseException):
         pass
@@ -85,12 +85,12 @@ def test_an_interrupt_ends_at_once_and_keeps_what_is_finished(tmp_path, monkeypa
     assert len(pq.read_table(file).to_pylist()) == 1
 
 
-def test_runs_of_two_cards_are_points_on_the_rtl_and_in_the_model(tmp_path):
+def test_two_cards_are_points_on_rtl_and_model(tmp_path):
     table, plan = tmp_path / "cards.parquet", tmp_path / "cards.toml"
     plan.write_text('of = "cards"\n[fixed]\nbytes = 8192\nrtt_us = 2.0\n[vary]\nbackend = ["rtl", "model"]\n'
                     'loss = [0.0, 0.3]\n[picture]\nx = "loss"\n')
-    status, said = sweep("--plan", plan, "--output", table)
-    assert status == 0 and "goodput_gbps" in said, said
+    status, output = sweep("--plan", plan, "--output", table)
+    assert status == 0 and "goodput_gbps" in output, output
     rows = {(row["backend"], row["loss"]): row for row in pq.read_table(table).to_pylist()}
     assert set(rows) == set(itertools.product(("rtl", "model"), (0.0, 0.3)))
     for loss in (0.0, 0.3):
@@ -105,14 +105,14 @@ def test_runs_of_two_cards_are_points_on_the_rtl_and_in_the_model(tmp_path):
     assert "not a table of this sweep" in refused("--output", table)
 
 
-def test_a_run_of_cards_that_goes_wrong_is_told_and_the_others_are_kept(tmp_path, monkeypatch):
+def test_failed_run_of_cards_is_reported_and_others_are_kept(tmp_path, monkeypatch):
     def run_model(scenario):
         raise AssertionError(f"{scenario.loss} is too much\nand more")
 
     monkeypatch.setattr("weft.tb.sim.scenario.runs.run_model", run_model)
     table = tmp_path / "cards.parquet"
-    status, said = sweep("--of", "cards", "backend=model", "loss=0.3", "--output", table)
-    assert status == 1 and "model at loss 0.3: 0.3 is too much" in said and "and more" not in said
+    status, output = sweep("--of", "cards", "backend=model", "loss=0.3", "--output", table)
+    assert status == 1 and "model at loss 0.3: 0.3 is too much" in output and "and more" not in output
     assert len(pq.read_table(table)) == 0
 
 
@@ -127,7 +127,7 @@ def test_a_run_of_cards_that_goes_wrong_is_told_and_the_others_are_kept(tmp_path
     (["--of", "cards", "both=perhaps"], "true or false"), (["--of", "cards", "depth=1.5"], "whole number"),
     (["--of", "cards", "inline=true"], "at most 64"), (["--of", "cards", "bytes=2", "qps=3"], "3 QPs"),
 ])
-def test_what_is_impossible_is_one_sentence_and_status_2(arguments, words):
+def test_impossible_settings_print_a_sentence_and_exit_with_2(arguments, words):
     assert words in refused(*arguments)
 
 
@@ -139,13 +139,13 @@ def test_what_is_impossible_is_one_sentence_and_status_2(arguments, words):
     ("fixed = 3\n", "no table"), ('picture = ["x"]\n', "no table"), ('[picture]\nx = ["loss"]\n', "neither"),
     ("[picture]\nlog = 3\n", "no list of axes"),
 ])
-def test_a_plan_that_makes_no_sense_is_refused(tmp_path, text, words):
+def test_invalid_plan_is_rejected(tmp_path, text, words):
     plan = tmp_path / "plan.toml"
     plan.write_text(text)
     assert words in refused("--plan", plan)
 
 
-def test_a_foreign_or_damaged_table_is_refused_and_stays(tmp_path):
+def test_foreign_or_damaged_table_is_rejected_and_kept(tmp_path):
     table = tmp_path / "points.parquet"
     for content, words in ((b"something else", "cannot be read"), (b"", "cannot be read")):
         table.write_bytes(content)
@@ -154,14 +154,14 @@ def test_a_foreign_or_damaged_table_is_refused_and_stays(tmp_path):
     assert "not a table of this sweep" in refused("--output", table)
 
 
-def test_nobody_at_the_schedulers_address_is_told(tmp_path, monkeypatch):
+def test_unreachable_scheduler_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("weft.tb.app.sweep.workers.CONNECT_S", 0.5)
-    said = refused("--scheduler", "tcp://127.0.0.1:1", "--output", tmp_path / "points.parquet")
-    assert "no Dask scheduler answers at 'tcp://127.0.0.1:1'" in said
+    output = refused("--scheduler", "tcp://127.0.0.1:1", "--output", tmp_path / "points.parquet")
+    assert "no Dask scheduler answers at 'tcp://127.0.0.1:1'" in output
     assert "no Dask scheduler" in refused("--scheduler", "nonsense://", "--output", tmp_path / "points.parquet")
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-def test_the_plans_that_come_along_make_sense(plan):
+def test_included_plans_are_valid(plan):
     found = read(plan, [])
     assert len(found.points) > 1 and found.picture

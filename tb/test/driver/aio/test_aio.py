@@ -58,7 +58,7 @@ def test_requests_are_awaited():
     run(program)
 
 
-def test_more_requests_than_fit_wait_for_their_turn():
+def test_excess_requests_wait_for_space():
     async def program(a, b):
         async def receive():
             return [(await b.end.recv()).imm_data for _ in range(30)]
@@ -71,7 +71,7 @@ def test_more_requests_than_fit_wait_for_their_turn():
     assert run(program, max_send_wr=2, max_recv_wr=2) == list(range(30))
 
 
-def test_a_request_that_fails_raises_its_completion():
+def test_failed_request_raises_its_completion():
     async def program(a, b):
         with pytest.raises(ValueError, match="SGEs"):
             await a.end.write(a.sge() * 17, b.mr.rkey, b.mr.buf)
@@ -87,7 +87,7 @@ def test_a_request_that_fails_raises_its_completion():
     assert run(program) == "ended"
 
 
-def test_whoever_waits_for_a_qp_that_is_closed_is_told():
+def test_waiting_task_is_notified_of_a_closed_qp():
     async def program(a, b):
         waiting = asyncio.create_task(b.end.recv())
         await asyncio.sleep(0)

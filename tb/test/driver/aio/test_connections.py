@@ -16,7 +16,7 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.wr import SGE
 from weft.model.functional.host import connected_pair
-from weft.tb.test.driver.cm.hosts import LOSSY, PATIENCE
+from weft.tb.test.driver.cm.hosts import LOSSY, TIMEOUT
 
 BYTES = 700
 
@@ -26,7 +26,7 @@ class Host:
 
     def __init__(self, device, number):
         self.aio = AsyncContext(device=device, mac=0x02_0000_0000_01 + number, ip=0x0A00_0001 + number,
-                                config=ContextConfig(cm_patience=PATIENCE))
+                                config=ContextConfig(cm_timeout=TIMEOUT))
         self.pd = PD(self.aio.context)
         self.mr = MR(self.pd, BYTES, AccessFlag.LOCAL_WRITE)
 
@@ -85,7 +85,7 @@ def test_ping_pong(link, bench_seed):
     run(program, bench_seed, link)
 
 
-def test_refusals_and_silence():
+def test_rejection_and_missing_response_raise():
     async def program(server, client):
         async def refuse(listener):
             async for request in listener:

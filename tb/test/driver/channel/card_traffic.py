@@ -12,8 +12,8 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.model.link import LinkConfig
 from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.test.driver.channel.connection import count_send
-from weft.tb.test.driver.channel.traffic import Life
-from weft.tb.test.driver.channel.traffic import run as run_lives
+from weft.tb.test.driver.channel.traffic import ConnectionRun
+from weft.tb.test.driver.channel.traffic import run as run_connections
 
 LOSS = 0.02
 DELAY_NS = 2_000
@@ -60,8 +60,8 @@ class CountingQP(QP):
         return self.engine.outstanding or len(self.cq)
 
 
-class CardLife(Life):
-    """:class:`Life` over two cards. A send that finds no receive ends the connection, because ``rnr_retry`` is 0."""
+class CardConnectionRun(ConnectionRun):
+    """:class:`ConnectionRun` over two cards. A send without a receive ends the connection: ``rnr_retry`` is 0."""
 
     def __init__(self, pair, *arguments, **options):
         self.pair = pair
@@ -106,7 +106,8 @@ def run(messages, seed, loss=LOSS):
     """Run ``messages`` messages; return the counts of their events as a ``Counter``, which includes ``frames_lost``."""
     link = LinkConfig(delay_ns=DELAY_NS, loss=loss)
     pair = make_pair(ContextConfig(random=random.Random(seed)), seed=seed, forward=link, backward=link)
-    total = run_lives(messages, seed, lambda *arguments, **options: CardLife(pair, *arguments, **options))
+    total = run_connections(messages, seed, lambda *arguments,
+                            **options: CardConnectionRun(pair, *arguments, **options))
     total["frames_lost"] = sum(sum(link.counters.lost.values()) for link in pair.links)
     for context in pair.contexts:
         context.close()

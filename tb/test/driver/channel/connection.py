@@ -42,8 +42,8 @@ class MemoryCQ:
     most : int
         Largest number of completions held at a time.
     taken : collections.Counter
-        Counts of polled receives: ``messages``, ``acks``, and the counts in the acknowledgements, ``told_data`` and
-        ``told_imm``.
+        Counts of polled receives: ``messages``, ``acks``, and the counts in the acknowledgements, ``ack_data`` and
+        ``ack_imm``.
     """
 
     def __init__(self, cqe):
@@ -74,8 +74,8 @@ def count_send(counter, imm):
         counter["messages"] += 1
     else:
         counter["acks"] += 1
-        counter["told_data"] += imm >> 16
-        counter["told_imm"] += imm & 0xFFFF
+        counter["ack_data"] += imm >> 16
+        counter["ack_imm"] += imm & 0xFFFF
 
 
 @dataclass
@@ -107,18 +107,18 @@ class MemoryQP:
         self.cq, self.mr = cq, mr
         self.max_send_wr, self.max_recv_wr = max_send_wr, max_recv_wr
         self.peer = None
-        self.dead = False
+        self.failed = False
         self.posted = collections.Counter()
         self.receives, self.fewest = collections.deque(), max_recv_wr
-        self._under_way, self._delivered = collections.deque(), collections.deque()
+        self._outstanding, self._delivered = collections.deque(), collections.deque()
 
     def post_send(self, wr):
-        if self.dead:
+        if self.failed:
             raise OSError("the QP is in error")
-        assert len(self._under_way) + len(self._delivered) < self.max_send_wr, "the send queue is full"
+        assert len(self._outstanding) + len(self._delivered) < self.max_send_wr, "the send queue is full"
         if wr.opcode in (WROpcode.SEND, WROpcode.SEND_WITH_IMM):
             count_send(self.posted, wr.imm_data if wr.opcode is WROpcode.SEND_WITH_IMM else None)
-        self._under_way.append(_Send(wr.wr_id, wr.opcode, wr.imm_data, list(wr.sg), (wr.remote_addr, wr.rkey)))
+        self._outstanding.append(_Send(wr.wr_id, wr.opcode, wr.imm_data, list(wr.sg), (wr.remote_addr, wr.rkey)))
 
     def post_recv(self, wr):
         assert len(self.receives) < self.max_recv_wr, "the receive queue is full"
@@ -127,11 +127,11 @@ class MemoryQP:
     @property
     def moves(self):
         """Return the steps that are possible now."""
-        return [move for move, queue in ((self.deliver, self._under_way), (self.complete, self._delivered)) if queue]
+        return [move for move, queue in ((self.deliver, self._outstanding), (self.complete, self._delivered)) if queue]
 
     def deliver(self):
         """Deliver the oldest send, and read its memory only now."""
-        send = self._under_way.popleft()
+        send = self._outstanding.popleft()
         send.payload = b"".join(self._region(sge, self.mr).read(sge.length, sge.addr - self.mr.buf)
                                 for sge in send.sges)
         mr, (address, key) = self.peer.mr, send.remote
@@ -164,14 +164,14 @@ class MemoryQP:
             assert again == send.payload, "the memory of a send was changed before it completed"
         self.cq.push(WC(send.wr_id, WCStatus.SUCCESS, OPCODES[send.opcode], qp_num=1))
 
-    def die(self):
+    def fail(self):
         """Fail the connection: flush everything that is outstanding."""
-        self.dead = True
-        for send in (*self._delivered, *self._under_way):
+        self.failed = True
+        for send in (*self._delivered, *self._outstanding):
             self.cq.push(WC(send.wr_id, WCStatus.WR_FLUSH_ERR, OPCODES[send.opcode], qp_num=1))
         for wr_id, _ in self.receives:
             self.cq.push(WC(wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV, qp_num=1))
-        for queue in (self._delivered, self._under_way, self.receives):
+        for queue in (self._delivered, self._outstanding, self.receives):
             queue.clear()
 
     @staticmethod

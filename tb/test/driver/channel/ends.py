@@ -41,7 +41,7 @@ class State(NamedTuple):
         return State(self.ends[::-1], self.wires[::-1])
 
 
-class Broken(AssertionError):
+class InvalidEvent(AssertionError):
     """Event that the counters reject, or fail to reject."""
 
 
@@ -128,7 +128,7 @@ class Ends:
             if not self.exact and now.imm_local and any(word != MESSAGE for word in outcomes[0][1]):
                 outcomes.append(self._act(end, now._replace(imm_local=0), event, value))
         except (ValueError, ConnectionError) as error:
-            raise Broken(f"end {end}, {event.name}: {error}") from error
+            raise InvalidEvent(f"end {end}, {event.name}: {error}") from error
         return outcomes
 
     def _act(self, end, now, event, value):

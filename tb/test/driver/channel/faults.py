@@ -60,7 +60,7 @@ class SwapsCounts(Credits):
         return super().received_ack(pack_ack(*reversed(unpack_ack(value))))
 
 
-class TellsTwice(Credits):
+class ReportsTwice(Credits):
     """Continues to count messages after acknowledging them."""
 
     def _post(self, work, item):
@@ -121,7 +121,7 @@ FAULTS = (
     (AtTheThreshold, *_acks(1, 3), "storm"),
     (ForgetsAcks, *_acks(2, 2), "credits not conserved"),
     (SwapsCounts, *_acks(2, 2), "the peer acknowledged|credits not conserved"),
-    (TellsTwice, *_acks(2, 2), "credits not conserved"),
+    (ReportsTwice, *_acks(2, 2), "credits not conserved"),
     (CompletionIsCredit, *_acks(1, 2, exact=True), "credits not conserved"),
     (AcksWithoutCredit, *_acks(1, 1), "credits not conserved|the peer sent more"),
     (IgnoresLocal, *_acks(1, 2, exact=True), "below zero"),

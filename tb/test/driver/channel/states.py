@@ -9,7 +9,7 @@ new message: acknowledgements end.
 from typing import NamedTuple
 
 from weft.driver.channel.credits import unpack_ack
-from weft.tb.test.driver.channel.ends import ENDS, MESSAGE, Broken, Ends, Event
+from weft.tb.test.driver.channel.ends import ENDS, MESSAGE, Ends, Event, InvalidEvent
 
 
 class Violation(AssertionError):
@@ -62,12 +62,12 @@ class Search:
                         self._check(following)
                     if event != Event.WANT:
                         on.append((numbers[following], acks))
-            except Broken as error:
+            except InvalidEvent as error:
                 raise self._violation(state, str(error)) from error
             if not on:
                 self._check_at_rest(state)
             settling.append(on)
-        return Totals(len(queue), steps, self._check_settling(settling, queue), len(self._way(queue[-1])))
+        return Totals(len(queue), steps, self._check_settling(settling, queue), len(self._path(queue[-1])))
 
     def _check(self, state):
         c = self.capacities
@@ -81,17 +81,17 @@ class Search:
             if completions > c.max_cqe:
                 raise self._violation(state, f"CQ overflow: {completions} completions for {c.max_cqe}")
             messages = wire.count(MESSAGE)
-            told = [unpack_ack(word) for word in back if word != MESSAGE]
-            data = peer.data_remote + messages + mine.data_owed + sum(data for data, _ in told)
-            imm = peer.imm_remote + len(wire) - messages + mine.imm_owed + sum(imm for _, imm in told)
+            announced = [unpack_ack(word) for word in back if word != MESSAGE]
+            data = peer.data_remote + messages + mine.data_owed + sum(data for data, _ in announced)
+            imm = peer.imm_remote + len(wire) - messages + mine.imm_owed + sum(imm for _, imm in announced)
             if (data, imm) != (c.max_send_data_wr, c.max_send_imm_wr):
                 raise self._violation(state, f"credits not conserved: {data} and {imm} for sends to end {end}")
 
     def _check_at_rest(self, state):
         for end, now in enumerate(state.ends):
-            for what, waits in (("a message", now.waiting), ("an acknowledgement", self.ends.ack_waits(end, now))):
+            for subject, waits in (("a message", now.waiting), ("an acknowledgement", self.ends.ack_waits(end, now))):
                 if waits:
-                    raise self._violation(state, f"deadlock: {what} waits at end {end}, and nothing can happen")
+                    raise self._violation(state, f"deadlock: {subject} waits at end {end}, and nothing can happen")
 
     def _check_settling(self, settling, states):
         """Return the largest number of acknowledgements that follow without a new message."""
@@ -112,15 +112,15 @@ class Search:
             raise self._violation(state, "storm: acknowledgements go back and forth for ever")
         return max(most)
 
-    def _way(self, state):
+    def _path(self, state):
         """Return [(end, event, state)] from the start; if the ends are alike, a step may have swapped them."""
-        way = []
+        path = []
         while (came := self._came[state]) is not None:
-            way.append((*came[1:], state))
+            path.append((*came[1:], state))
             state = came[0]
-        return way[::-1]
+        return path[::-1]
 
-    def _violation(self, state, what):
+    def _violation(self, state, subject):
         lines = [f"  end {end}, {event.name}: {after.ends[0]} <- {after.wires[0]}; {after.ends[1]} <- {after.wires[1]}"
-                 for end, event, after in self._way(state)]
-        return Violation("\n".join([f"{what}; {self.capacities}, after:", *lines]))
+                 for end, event, after in self._path(state)]
+        return Violation("\n".join([f"{subject}; {self.capacities}, after:", *lines]))

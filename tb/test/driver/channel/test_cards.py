@@ -39,7 +39,7 @@ class End:
 
 
 @pytest.mark.parametrize(("data", "imm", "message_bytes"), [(1, 1, 200), (4, 2, 3_000), (16, 4, 20_000)])
-def test_all_messages_arrive_both_ways(data, imm, message_bytes):
+def test_all_messages_arrive_in_both_directions(data, imm, message_bytes):
     print(f"again: WEFT_SEED={SEED} python -m pytest tb/test/driver/channel/test_cards.py")
     rng = random.Random(SEED)
     link = LinkConfig(delay_ns=3_000, loss=0.02)

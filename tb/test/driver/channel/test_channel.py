@@ -36,7 +36,7 @@ def received(channel):
     return list(iter(channel.recv, None))
 
 
-def test_messages_arrive_whole_and_in_order():
+def test_messages_arrive_complete_and_in_order():
     (a, b), qps = pair()
     messages = [b"", b"x", b"y" * BYTES, bytearray(b"z"), memoryview(b"last")]
     for message in messages:
@@ -47,7 +47,7 @@ def test_messages_arrive_whole_and_in_order():
     assert a.waiting == 0 and received(a) == []
 
 
-def test_a_message_is_taken_when_it_is_sent():
+def test_message_is_copied_when_it_is_sent():
     (a, b), qps = pair()
     buffer = bytearray(b"before")
     for _ in range(4):
@@ -57,7 +57,7 @@ def test_a_message_is_taken_when_it_is_sent():
     assert received(b) == [b"before"] * 4
 
 
-def test_what_does_not_fit_is_refused():
+def test_oversized_message_is_rejected():
     (a, _), qps = pair()
     with pytest.raises(ValueError, match="a message of 17 bytes; up to 16 are possible"):
         a.send(bytes(BYTES + 1))
@@ -77,7 +77,7 @@ def one_sided(qps, opcode, wr_id, text_at=0):
     return wr
 
 
-def test_reads_and_writes_have_capacities_of_their_own():
+def test_reads_and_writes_have_separate_capacities():
     (a, b), qps = pair()
     extra = memory_bytes(SMALL, BYTES)
     qps[0].mr.write(b"my eight", offset=extra)
@@ -96,7 +96,7 @@ def test_reads_and_writes_have_capacities_of_their_own():
 
 
 @pytest.mark.parametrize("opcode", [WROpcode.SEND, WROpcode.SEND_WITH_IMM, WROpcode.RDMA_WRITE_WITH_IMM])
-def test_what_takes_a_receive_goes_by_send_alone(opcode):
+def test_requests_that_take_a_receive_use_send_only(opcode):
     (a, _), qps = pair()
     with pytest.raises(ValueError, match="would take a receive"):
         a.post(one_sided(qps, opcode, 1))
@@ -108,7 +108,7 @@ def test_messages_before_a_failure_can_be_received():
         a.send(message)
     qps[0].deliver()
     for qp in qps:
-        qp.die()
+        qp.fail()
     assert b.recv() == b"one"
     for _ in range(2):
         with pytest.raises(ChannelError, match="WR_FLUSH_ERR"):
@@ -120,36 +120,37 @@ def test_messages_before_a_failure_can_be_received():
     assert not a.waiting and not a.credits.counts["peer_errors"]
 
 
-def test_a_failed_read_is_told_to_who_asked():
+def test_failed_read_is_reported_to_its_caller():
     (a, _), qps = pair()
     a.post(one_sided(qps, WROpcode.RDMA_READ, 5))
-    qps[0].die()
+    qps[0].fail()
     with pytest.raises(ChannelError, match="WR_FLUSH_ERR"):
         a.progress()
     assert [(wc.wr_id, wc.status) for wc in a.completions] == [(5, WCStatus.WR_FLUSH_ERR)]
 
 
-def test_a_queue_pair_that_refuses_ends_the_channel():
+def test_rejected_post_ends_the_channel():
     (a, _), qps = pair()
-    qps[0].dead = True
+    qps[0].failed = True
     for _ in range(2):
         with pytest.raises(ChannelError, match="refused: the QP is in error"):
             a.send(b"message")
 
 
-@pytest.mark.parametrize(("imm", "length", "said"), [
+@pytest.mark.parametrize(("imm", "length", "message"), [
     (pack_ack(1, 0), 0, "acknowledged 1 messages; 0 were outstanding"),
     (pack_ack(0, 1), 0, "acknowledged 1 acknowledgements; 0"),
     (0, 0, "acknowledged nothing"),
     (0, 4, "both a message and an acknowledgement"),
 ])
-def test_a_peer_that_lies_ends_the_channel(imm, length, said):
-    (_, b), (liar, qp) = pair()
-    liar.post_send(SendWR(opcode=WROpcode.SEND_WITH_IMM, sg=[SGE(liar.mr.buf, length, liar.mr.lkey)], imm_data=imm))
-    liar.deliver()
-    with pytest.raises(PeerError, match=said):
+def test_invalid_message_of_the_peer_ends_the_channel(imm, length, message):
+    (_, b), (hostile, qp) = pair()
+    hostile.post_send(SendWR(opcode=WROpcode.SEND_WITH_IMM, sg=[SGE(hostile.mr.buf, length, hostile.mr.lkey)],
+                             imm_data=imm))
+    hostile.deliver()
+    with pytest.raises(PeerError, match=message):
         b.recv()
-    with pytest.raises(ChannelError, match=said):
+    with pytest.raises(ChannelError, match=message):
         b.send(b"message")
     assert b.credits.counts["peer_errors"] == 1 and not qp.posted
 
@@ -165,12 +166,12 @@ class TestConnection:
 
     def test_too_many_requests(self):
         qp, _ = connected(SMALL, 64)
-        for what, most, post, wr in (
+        for subject, most, post, wr in (
                 ("send", SMALL.max_send_wr, qp.post_send, SendWR(opcode=WROpcode.SEND)),
                 ("receive", SMALL.max_recv_wr, qp.post_recv, RecvWR(num_sge=1, sg=[SGE(qp.mr.buf, 1, qp.mr.lkey)]))):
             for _ in range(most):
                 post(wr)
-            with pytest.raises(AssertionError, match=f"{what} queue is full"):
+            with pytest.raises(AssertionError, match=f"{subject} queue is full"):
                 post(wr)
 
     def test_too_many_completions(self):
@@ -181,7 +182,7 @@ class TestConnection:
         with pytest.raises(AssertionError, match="CQ overflow"):
             qp.cq.push(wc)
 
-    def test_memory_that_changes_under_way(self):
+    def test_memory_changes_before_completion(self):
         _, (qp, peer) = pair()
         qp.post_send(SendWR(opcode=WROpcode.SEND, sg=[SGE(qp.mr.buf, 4, qp.mr.lkey)]))
         qp.deliver()

@@ -38,7 +38,7 @@ def test_thresholds_are_half_of_the_capacities(capacity, threshold):
     assert capacities.data_threshold == capacities.imm_threshold == threshold
 
 
-@pytest.mark.parametrize(("given", "said"), [
+@pytest.mark.parametrize(("given", "message"), [
     ({"max_send_data_wr": 0}, "max_send_data_wr is 0; 1 to 65535"),
     ({"max_send_data_wr": 65_536}, "max_send_data_wr is 65536; 1 to 65535"),
     ({"max_send_imm_wr": 0}, "max_send_imm_wr is 0; 1 to 65535"),
@@ -51,8 +51,8 @@ def test_thresholds_are_half_of_the_capacities(capacity, threshold):
     ({"imm_threshold": 4}, "imm_threshold is 4; 1 to 3"),
     ({"max_send_imm_wr": 1, "imm_threshold": 1}, "imm_threshold is 1; 0 to 0"),
 ])
-def test_impossible_capacities_are_refused(given, said):
-    with pytest.raises(ValueError, match=f"^{said}"):
+def test_impossible_capacities_are_rejected(given, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         Capacities(**({"max_send_data_wr": 8, "max_send_imm_wr": 4} | given))
 
 
@@ -69,7 +69,7 @@ def test_one_credit_for_acknowledgements_needs_an_end_that_yields():
     assert Credits(Capacities(4, 2)).yields is False
 
 
-def test_a_post_takes_two_credits_that_come_back_one_by_one():
+def test_post_takes_two_credits_that_return_separately():
     credits = Credits(Capacities(3, 2))
     assert remaining(credits) == (3, 2, 3, 2)
     assert credits.want(Work.DATA, "a") == [Post(Work.DATA, "a")]
@@ -119,7 +119,7 @@ def test_more_acknowledgements_than_half_are_acknowledged(capacity):
     assert posts == [ack(0, capacity // 2 + 1)]
 
 
-def test_an_acknowledgement_without_credit_counts_what_comes_until_it_goes():
+def test_delayed_acknowledgement_covers_later_messages():
     credits = Credits(Capacities(4, 2))
     assert take(credits, 3) == [ack(3, 0)]
     assert take(credits, 3) == [ack(3, 0)]
@@ -129,7 +129,7 @@ def test_an_acknowledgement_without_credit_counts_what_comes_until_it_goes():
     assert credits.imm.owed == 1
 
 
-def test_an_acknowledgement_goes_before_waiting_messages():
+def test_acknowledgement_is_sent_before_waiting_messages():
     credits = Credits(Capacities(2, 2))
     for item in "abc":
         credits.want(Work.DATA, item)
@@ -152,7 +152,7 @@ def test_reads_and_writes_have_local_credits_only():
         Credits(Capacities(1, 2)).want(Work.READ, "f")
 
 
-def test_the_end_that_yields_lets_the_peer_begin():
+def test_yielding_end_lets_the_peer_begin():
     """With one acknowledgement credit, two acknowledgements that cross would be the last ones."""
     for yields, posts in ((True, []), (False, [ack(2, 0)])):
         credits = Credits(Capacities(2, 1), yields=yields)
@@ -169,7 +169,7 @@ def test_the_end_that_yields_lets_the_peer_begin():
     assert take_ack(credits, 2, 0) == [ack(2, 1)]
 
 
-def test_with_one_credit_an_acknowledgement_is_answered_when_the_peer_needs_it():
+def test_acknowledgement_with_one_credit_is_answered_when_needed():
     credits = Credits(Capacities(2, 1), yields=False)
     credits.want(Work.DATA, "a")
     assert take_ack(credits, 1, 0) == []
@@ -188,21 +188,21 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize(("lie", "said"), LIES, ids=[said for _, said in LIES])
-def test_a_peer_that_lies_ends_the_connection(lie, said):
+@pytest.mark.parametrize(("lie", "message"), LIES, ids=[message for _, message in LIES])
+def test_invalid_acknowledgement_ends_the_connection(lie, message):
     credits = Credits(Capacities(4, 2))
     credits.want(Work.DATA, "a")
-    with pytest.raises(PeerError, match=said):
+    with pytest.raises(PeerError, match=message):
         lie(credits)
     assert credits.counts["peer_errors"] == 1 and not any(credits.waiting.values())
     for event in (lambda: credits.want(Work.DATA, "b"), lambda: credits.sent(Work.DATA), credits.received_data,
                   lambda: credits.received_ack(1), lambda: credits.reposted(Work.DATA), credits.check):
-        with pytest.raises(ChannelError, match=said):
+        with pytest.raises(ChannelError, match=message):
             event()
     assert credits.counts["peer_errors"] == 1
 
 
-def test_events_that_cannot_be_are_refused():
+def test_impossible_events_are_rejected():
     credits = Credits(Capacities(4, 2, max_read_wr=1))
     for work, name in ((Work.DATA, "message"), (Work.IMM, "acknowledgement"), (Work.READ, "read")):
         with pytest.raises(ValueError, match=f"a {name} completed, but none is outstanding"):

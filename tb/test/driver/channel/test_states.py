@@ -19,21 +19,21 @@ def sizes(capacities):
 
 
 @pytest.mark.parametrize("capacities", capacities_up_to(LARGEST), ids=sizes)
-def test_no_state_is_bad(capacities):
+def test_no_state_is_invalid(capacities):
     totals = Search(capacities).run()
     print(totals)
     assert totals.states > 400 and totals.acks > 1
 
 
 @pytest.mark.parametrize(("data", "imm"), [(1, 1), (2, 1), (1, 2)])
-def test_no_state_is_bad_with_local_credits_counted(data, imm):
+def test_no_state_is_invalid_with_local_credits_counted(data, imm):
     totals = Search(Capacities(data, imm), exact=True).run()
     print(totals)
     assert totals.states > 4 * Search(Capacities(data, imm)).run().states
 
 
 @pytest.mark.parametrize("capacities", capacities_up_to(LARGEST_WITH_THRESHOLDS), ids=sizes)
-def test_thresholds_are_refused_that_lead_to_bad_states_and_no_others(capacities):
+def test_only_thresholds_that_lead_to_invalid_states_are_rejected(capacities):
     found = [(thresholds, refused, verdict(thresholds)) for thresholds, refused in thresholds_up_to(capacities)]
     assert {refused for _, refused, _ in found} == {True, False}
     for thresholds, refused, bad in found:
@@ -48,7 +48,7 @@ def test_ends_may_differ_in_their_thresholds(data, imm):
         print(one, other, Search(one, other=other).run())
 
 
-def test_ends_with_one_credit_for_acknowledgements_may_not():
+def test_ends_with_one_acknowledgement_credit_may_not_differ():
     """The yielding end must know when the peer has received enough messages to acknowledge."""
     for thresholds in ((0, 1), (1, 0)):
         one, other = (Capacities(2, 1, data_threshold=threshold) for threshold in thresholds)
@@ -58,9 +58,9 @@ def test_ends_with_one_credit_for_acknowledgements_may_not():
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f[0].__name__}{[*f[2].items()] or ''}")
 def test_fault_is_found(fault):
-    rules, capacities, options, what = fault
+    rules, capacities, options, subject = fault
     with pytest.raises(Violation) as caught:
         Search(capacities, rules=rules, **options).run()
     print(caught.value)
-    said, *way = str(caught.value).splitlines()
-    assert re.search(what, said) and way
+    message, *path = str(caught.value).splitlines()
+    assert re.search(subject, message) and path

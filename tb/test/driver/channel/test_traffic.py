@@ -45,7 +45,7 @@ def one_less(credits, work):
 
 
 @pytest.mark.parametrize("fault", [too_early, one_less])
-def test_fault_is_noticed(monkeypatch, fault):
+def test_fault_is_detected(monkeypatch, fault):
     sent = Credits.sent
 
     def wrong(credits, work):

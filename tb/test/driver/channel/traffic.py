@@ -9,7 +9,7 @@ from weft.tb.test.driver.channel.connection import connected
 
 CAPACITY = 12
 MESSAGE_BYTES = 48
-LIFE = 500     # average number of messages of one connection
+RUN = 500     # average number of messages of one connection
 
 
 def draw_capacities(rng, data, imm):
@@ -23,7 +23,7 @@ def draw_capacities(rng, data, imm):
     return [Capacities(data, imm, **drawn) for drawn in (first, thresholds() if imm > 1 else first)]
 
 
-class Life:
+class ConnectionRun:
     """One connection, from the first message until nothing is in flight.
 
     Parameters
@@ -105,29 +105,29 @@ class Life:
         """Check that every credit is in one place: unused, in flight, owed, or being returned."""
         for mine, peer in ((0, 1), (1, 0)):
             c, credits, others = self.capacities[mine], self.channels[mine].credits, self.channels[peer].credits
-            sent, told = self.qps[mine].posted, self.qps[peer].posted
-            came, heard = self.qps[peer].cq.taken, self.qps[mine].cq.taken
+            sent, theirs = self.qps[mine].posted, self.qps[peer].posted
+            came, ours = self.qps[peer].cq.taken, self.qps[mine].cq.taken
             data = credits.send_data_remote_remain + sent["messages"] - came["messages"] + others.data.owed
             imm = credits.send_imm_remote_remain + sent["acks"] - came["acks"] + others.imm.owed
-            assert data + told["told_data"] - heard["told_data"] == c.max_send_data_wr, "credits for messages"
-            assert imm + told["told_imm"] - heard["told_imm"] == c.max_send_imm_wr, "credits for acknowledgements"
+            assert data + theirs["ack_data"] - ours["ack_data"] == c.max_send_data_wr, "credits for messages"
+            assert imm + theirs["ack_imm"] - ours["ack_imm"] == c.max_send_imm_wr, "credits for acknowledgements"
             assert 0 <= credits.send_data_local_remain <= c.max_send_data_wr
             assert 0 <= credits.send_imm_local_remain <= c.max_send_imm_wr
 
 
-def run(messages, seed, life=Life):
+def run(messages, seed, run_type=ConnectionRun):
     """Send ``messages`` messages over as many connections as necessary; return the counts as a ``Counter``.
 
     Parameters
     ----------
-    life : callable
-        :class:`Life`, or a callable that makes one over other connections.
+    run_type : callable
+        :class:`ConnectionRun`, or a callable that makes one over other connections.
     """
     rng = random.Random(seed)
     total = collections.Counter()
     while messages:
-        count = min(messages, rng.randint(1, 2 * LIFE))
+        count = min(messages, rng.randint(1, 2 * RUN))
         imm = (1, 2, 3, rng.randint(4, CAPACITY))[total["connections"] % 4]
-        total += life(rng, imm, count, slow=total["connections"] % 3 == 0).run()
+        total += run_type(rng, imm, count, slow=total["connections"] % 3 == 0).run()
         messages -= count
     return total

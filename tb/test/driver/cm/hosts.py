@@ -2,10 +2,10 @@
 
 import time
 
-from weft.driver.cm import held
+from weft.driver.cm import shared_context
 from weft.driver.cm.cmid import CMID, AddrInfo, ConnParam
 from weft.driver.cm.enums import AddrFlag
-from weft.driver.connection.connection import Patience
+from weft.driver.connection.connection import ResponseTimeout
 from weft.driver.terms.enums import QPType
 from weft.driver.verbs import device_list
 from weft.driver.verbs.context import ContextConfig
@@ -19,7 +19,7 @@ from weft.model.loop import EventLoop
 SERVER, CLIENT = "10.0.0.1", "10.0.0.2"
 PORT = "7471"
 LIMIT_NS = 10**12
-PATIENCE = Patience(response_timeout=7)     # half a millisecond
+TIMEOUT = ResponseTimeout(response_timeout=7)     # half a millisecond
 LOSSY = LinkConfig(loss=0.1, duplicate=0.1, reorder=0.2, reorder_distance=4)
 
 
@@ -66,7 +66,7 @@ class Hosts:
     def __init__(self, seed=0, link=None, config=None, *, live=False, **options):
         made = live_pair() if live else connected_pair(seed=seed, forward=link or LinkConfig(), **options)
         self.loop, self.devices, self.links = made
-        config = config or ContextConfig(cm_patience=PATIENCE)
+        config = config or ContextConfig(cm_timeout=TIMEOUT)
         self.names = [add_device(device, mac=0x02_0000_0000_01 + i, ip=0x0A00_0001 + i, config=config)
                       for i, device in enumerate(self.devices)]
 
@@ -81,11 +81,11 @@ class Hosts:
     def __exit__(self, kind, *_):
         try:
             if kind is None:
-                assert not held.HELD, "a CMID was not closed"
+                assert not shared_context.HELD, "a CMID was not closed"
                 assert not any(device.memory._pages for device in self.devices), "memory was not given back"
                 for name in self.names:
                     remove_device(name)
         finally:     # clean up after a failed test, so that the next one starts empty
-            held.HELD.clear()
+            shared_context.HELD.clear()
             for name in self.names:
                 device_list._devices.pop(name, None)

@@ -113,7 +113,7 @@ def test_many_connections_to_one_listener(bench_seed):
         hosts.run(server, client, *[(1, client)] * (count - 1))
 
 
-def test_a_refusal_says_why():
+def test_rejection_has_a_reason():
     def server():
         with listener() as on:
             with on.get_request() as cmid:
@@ -132,7 +132,7 @@ def test_a_refusal_says_why():
         hosts.run(server, client)
 
 
-def test_nobody_listens_or_nobody_is_there():
+def test_missing_listener_or_host_is_reported():
     def server():
         with listener(port="7472"), caller(src=SERVER, port="7472") as cmid:
             cmid.context.serve(500_000_000)
@@ -152,7 +152,7 @@ def test_nobody_listens_or_nobody_is_there():
         hosts.run(server, client)
 
 
-def test_a_server_that_falls_silent_is_unreachable():
+def test_silent_server_is_unreachable():
     def client():
         with caller() as cmid:
             with pytest.raises(ConnectionFailed, match="UNREACHABLE") as failed:
@@ -168,7 +168,7 @@ def test_a_server_that_falls_silent_is_unreachable():
             hosts.run(server, client)
 
 
-def test_receives_are_flushed_by_a_disconnect_whoever_asks_for_it():
+def test_disconnect_by_either_end_flushes_receives():
     def server():
         with listener() as on, accepted(on) as cmid:
             cmid.disconnect()
@@ -187,13 +187,13 @@ def test_receives_are_flushed_by_a_disconnect_whoever_asks_for_it():
 
 
 def test_remote_memory():
-    told = {}
+    reported = {}
 
     def server():
         with listener() as on, on.get_request() as cmid:
             source, target = cmid.reg_read(BYTES), cmid.reg_write(BYTES)
             source.write(b"r" * BYTES)
-            told.update(source=(source.buf, source.rkey), target=(target.buf, target.rkey))
+            reported.update(source=(source.buf, source.rkey), target=(target.buf, target.rkey))
             cmid.post_recv(cmid.reg_msgs(16))
             cmid.accept(ConnParam(resources=2, depth=1))
             cmid.get_recv_comp()
@@ -206,9 +206,9 @@ def test_remote_memory():
             cmid.connect(ConnParam(resources=1, depth=16))
             attr, _ = cmid.query_qp(0)
             assert attr.max_rd_atomic == 2 and attr.max_dest_rd_atomic == 1
-            cmid.post_read(mr, BYTES, *told["source"])
+            cmid.post_read(mr, BYTES, *reported["source"])
             assert cmid.get_send_comp().status is WCStatus.SUCCESS
-            cmid.post_write(mr, BYTES, *told["target"])
+            cmid.post_write(mr, BYTES, *reported["target"])
             cmid.post_send(mr, length=16)
             cmid.get_send_comp()
             cmid.disconnect()
@@ -217,7 +217,7 @@ def test_remote_memory():
         hosts.run(server, client)
 
 
-def test_memory_and_queues_of_the_program_s_own():
+def test_memory_and_queues_of_the_program():
     def server():
         with Context(name=hosts.names[0]) as context:
             pd = PD(context)
@@ -275,7 +275,7 @@ def test_closing_at_any_point_leaves_nothing(point):
         hosts.run(server, client)
 
 
-def test_calls_that_make_no_sense():
+def test_invalid_calls_are_rejected():
     with Hosts() as hosts:
         with pytest.raises(PyverbsRDMAError, match="Cannot create CM ID"):
             CMID(5)
@@ -290,9 +290,9 @@ def test_calls_that_make_no_sense():
             AddrInfo(dst=SERVER, dst_service="65536")
         with listener() as on:
             for call, sentence in (
-                (lambda: on.listen(), "in use"), (lambda: on.accept(), "not asked for"),
+                (lambda: on.listen(), "in use"), (lambda: on.accept(), "not requested"),
                 (lambda: on.connect(), "address was not resolved"), (lambda: on.disconnect(), "no connection"),
-                (lambda: on.reject(), "not asked for"), (lambda: on.establish(), "not asked for"),
+                (lambda: on.reject(), "not requested"), (lambda: on.establish(), "not requested"),
                 (lambda: on.post_send(on.reg_msgs(8)), "no QP"), (lambda: on.query_qp(0), "there is none"),
                 (lambda: on.init_qp_attr(QPState.RTR), "nothing is known"),
                 (lambda: on.init_qp_attr(QPState.SQD), "nothing is known"),
@@ -312,7 +312,7 @@ def test_calls_that_make_no_sense():
         hosts.loop.run(10**6)
 
 
-def test_an_option_for_the_timeout_and_keys_that_nobody_asked_for():
+def test_timeout_option_and_unexpected_keys():
     def server():
         with listener() as on, on.get_request() as cmid:
             cmid.set_option(0, 3, 21, 1)

@@ -127,7 +127,7 @@ def test_a_qp_of_the_program(link, bench_seed):
         hosts.run(server, client)
 
 
-def test_refusals_and_their_reasons_are_events():
+def test_rejections_and_their_reasons_are_events():
     def server():
         channel = CMEventChannel()
         with listening(channel) as on:
@@ -151,7 +151,7 @@ def test_refusals_and_their_reasons_are_events():
         hosts.run(server, client)
 
 
-def test_a_reset_of_the_card_is_told_and_everything_begins_anew():
+def test_card_reset_is_reported_and_connections_can_be_established_again():
     def server():
         for times in range(2):
             channel = CMEventChannel()
@@ -179,7 +179,7 @@ def test_a_reset_of_the_card_is_told_and_everything_begins_anew():
         hosts.run(server, client)
 
 
-def test_who_waits_for_nothing_is_told():
+def test_wait_without_pending_work_raises():
     with Hosts(), CMEventChannel() as channel:
         with pytest.raises(PyverbsRDMAError, match="no event can come"):
             CMEvent(channel)
@@ -190,7 +190,7 @@ def test_who_waits_for_nothing_is_told():
         with pytest.raises(PyverbsRDMAError, match="take its events"), listening(channel) as on:
             on.get_request()
         with listening(channel) as on:
-            on.identifier.tell(EventType.ROUTE_RESOLVED)
+            on.identifier.notify(EventType.ROUTE_RESOLVED)
             event = CMEvent(channel)
             with pytest.raises(PyverbsUserError, match="listen ID"):
                 CMID(event)
@@ -200,7 +200,7 @@ def test_who_waits_for_nothing_is_told():
 
 def test_an_acknowledged_event_asks_for_no_connection():
     with Hosts(), CMEventChannel() as channel, listening(channel) as on:
-        on.identifier.tell(EventType.CONNECT_REQUEST)
+        on.identifier.notify(EventType.CONNECT_REQUEST)
         event = CMEvent(channel)
         event.ack_cm_event()
         assert event.connection is None and event.event_str() == ""
@@ -245,7 +245,7 @@ def test_a_channel_with_cmids_on_two_cards():
         hosts.loop.run(hosts.loop.now_ns + 10**6)
 
 
-def test_requests_that_nobody_took_are_refused_when_the_listener_closes():
+def test_pending_requests_are_rejected_when_the_listener_closes():
     def server():
         with listener() as on:
             on.context.run_until(lambda: on.identifier.channel.records)

@@ -13,14 +13,14 @@ from weft.hdl.contract import wire
 from weft.tb.test.driver.cm.hosts import Hosts, caller, listener
 from weft.tb.test.driver.connection.test_hostile import random_message, request
 
-SERVER_IP, CLIENT_IP, STRANGER_IP = 0x0A00_0001, 0x0A00_0002, 0x0A00_0063
-STRANGER_MAC, SERVER_MAC = 0x02_0000_0000_63, 0x02_0000_0000_01
+SERVER_IP, CLIENT_IP, UNKNOWN_IP = 0x0A00_0001, 0x0A00_0002, 0x0A00_0063
+UNKNOWN_MAC, SERVER_MAC = 0x02_0000_0000_63, 0x02_0000_0000_01
 FRAMES, BYTES = 600, 64
 
 
-def frame_of(data, *, src_ip=STRANGER_IP, opcode=wire.UD_SEND_ONLY, dest_qp=wire.GSI_QPN, qkey=wire.GSI_QKEY):
+def frame_of(data, *, src_ip=UNKNOWN_IP, opcode=wire.UD_SEND_ONLY, dest_qp=wire.GSI_QPN, qkey=wire.GSI_QKEY):
     return wire.build_frame(
-        opcode=opcode, dst_mac=SERVER_MAC, src_mac=STRANGER_MAC, src_ip=src_ip, dst_ip=SERVER_IP, sport=0xC001,
+        opcode=opcode, dst_mac=SERVER_MAC, src_mac=UNKNOWN_MAC, src_ip=src_ip, dst_ip=SERVER_IP, sport=0xC001,
         dest_qp=dest_qp, psn=0, extensions=wire.DETH.pack(qkey=qkey, src_qp=wire.GSI_QPN), payload=data)
 
 
@@ -31,7 +31,7 @@ def random_frame(rng, known):
     datagrams, and some are requests that are valid except for the GID. A frame with the client's address does not
     contain the IDs of the connection: a sender that has them cannot be distinguished from the client.
     """
-    source = rng.choice([STRANGER_IP, CLIENT_IP, SERVER_IP, rng.getrandbits(32)])
+    source = rng.choice([UNKNOWN_IP, CLIENT_IP, SERVER_IP, rng.getrandbits(32)])
     if rng.random() < 0.1:
         data = request(rng, source, local_gid=rng.getrandbits(128))
     else:
@@ -113,7 +113,7 @@ def test_a_flood_of_requests():
     def attack(hosts, context, known):
         agent = CardAgent.of(context.card).agent
         for n in range(FRAMES):
-            address = STRANGER_IP + n % 50
+            address = UNKNOWN_IP + n % 50
             data = request(rng, address, private=header(address, 1, SERVER_IP), remote_gid=gid_of(SERVER_IP))
             hosts.devices[0].card.receive(frame_of(data, src_ip=address))
             if n % 16 == 0:
@@ -126,7 +126,7 @@ def test_a_flood_of_requests():
 
 
 @pytest.mark.parametrize("spoilt", ["opcode", "dest_qp", "qkey", "length", "padding"])
-def test_frames_that_are_no_datagrams(spoilt):
+def test_other_frames_are_ignored(spoilt):
     data = build(Attribute.RTU, 1)
     assert parse_datagram(frame_of(data)).data == data
     bad = {"opcode": frame_of(data, opcode=0x65), "dest_qp": frame_of(data, dest_qp=2), "qkey": frame_of(data, qkey=1),

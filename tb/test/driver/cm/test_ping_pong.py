@@ -9,7 +9,7 @@ from weft.tb.test.driver.cm.hosts import LOSSY, Hosts
 from weft.tb.test.examples import FOLDER, load
 
 
-def test_it_runs_as_its_text_says():
+def test_example_runs_as_documented():
     done = subprocess.run([sys.executable, FOLDER / "ping_pong.py", "--rounds", "4", "--loss", "0.05"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -2,14 +2,14 @@
 
 import threading
 
-from weft.driver.connection.connection import Patience
+from weft.driver.connection.connection import ResponseTimeout
 from weft.driver.terms.enums import WCStatus
 from weft.driver.verbs.context import ContextConfig
 from weft.tb.test.driver.cm.hosts import Hosts, caller, listener
 
 CLIENTS, TIMES, BYTES = 3, 3, 100
 JOIN_S = 60
-PATIENT = ContextConfig(cm_patience=Patience(response_timeout=14))
+PATIENT = ContextConfig(cm_timeout=ResponseTimeout(response_timeout=14))
 
 
 def answer(cmid):

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from weft.driver.connection.agent import Agent
-from weft.driver.connection.connection import Offer, Patience, State
+from weft.driver.connection.connection import Offer, ResponseTimeout, State
 
 DELAY_NS = 5_000
-PATIENCE = Patience(response_timeout=5, retries=15)     # 131 µs, more than twelve delays
+TIMEOUT = ResponseTimeout(response_timeout=5, retries=15)     # 131 µs, more than twelve delays
 OFFER = Offer(qpn=0x1234, psn=0x56789A, mtu=5, responder_resources=4, initiator_depth=2)
 
 
@@ -32,15 +32,15 @@ class Network:
     agents : dict of Agent
     sent : list of (int, int, bytes)
         Source, destination and datagram, in order.
-    fates : Counter
+    outcomes : Counter
     """
 
-    def __init__(self, seed, faults=None, *, hosts=2, patience=PATIENCE):
+    def __init__(self, seed, faults=None, *, hosts=2, timeout=TIMEOUT):
         self.faults, self._random = faults or Faults(), random.Random(f"network {seed}")
         self.now, self._queue, self._number = 0, [], itertools.count()
-        self.sent, self.fates = [], Counter()
+        self.sent, self.outcomes = [], Counter()
         self.agents = {
-            ip: Agent(ip=ip, guid=ip, random=random.Random(f"agent {ip} {seed}"), patience=patience,
+            ip: Agent(ip=ip, guid=ip, random=random.Random(f"agent {ip} {seed}"), timeout=timeout,
                       send=lambda to, mac, data, ip=ip: self.send(ip, to, data))
             for ip in range(1, hosts + 1)}
 
@@ -49,11 +49,11 @@ class Network:
         self.sent.append((source, target, data))
         chance = self._random.random
         if chance() < self.faults.loss:
-            self.fates["lost"] += 1
+            self.outcomes["lost"] += 1
             return
         for _ in range(1 + (chance() < self.faults.repeat)):
             late = chance() < self.faults.late
-            self.fates["late" if late else "in time"] += 1
+            self.outcomes["late" if late else "in time"] += 1
             delay = DELAY_NS + (self._random.randrange(self.faults.late_ns) if late else 0)
             heapq.heappush(self._queue, (self.now + delay, next(self._number), source, target, data))
 
@@ -79,21 +79,21 @@ class Program:
 
     Attributes
     ----------
-    news : list of News
+    notice : list of CmNotice
     """
 
     def __init__(self, network, ip):
-        self.network, self.agent, self.news = network, network.agents[ip], []
+        self.network, self.agent, self.notice = network, network.agents[ip], []
         self.connection = None
 
-    def hear(self, connection, news):
+    def receive(self, connection, notice):
         assert connection is self.connection
-        self.news.append(news)
+        self.notice.append(notice)
         if connection.state is State.REP_RCVD:
             connection.establish(self.network.now)
 
     def connect(self, ip, port=7471, offer=OFFER, private_data=b"please"):
-        self.connection = self.agent.connect(ip, port, offer, private_data, self.network.now, self.hear)
+        self.connection = self.agent.connect(ip, port, offer, private_data, self.network.now, self.receive)
         return self
 
     def listen(self, port=7471, backlog=0, on_request=None):
@@ -103,7 +103,7 @@ class Program:
     def accept(self, connection):
         self.connection = connection
         connection.accept(OFFER.within(connection.peers), b"welcome", self.network.now)
-        return self.hear
+        return self.receive
 
     @property
     def state(self):

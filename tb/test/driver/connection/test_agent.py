@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from weft.driver.connection.agent import Agent
-from weft.driver.connection.connection import News, Offer, State
+from weft.driver.connection.connection import CmNotice, Offer, State
 from weft.driver.connection.messages import Attribute, RejectReason, parse
 from weft.driver.connection.service import gid_of
 from weft.driver.protocol.timer import ack_timeout_ns
-from weft.tb.test.driver.connection.network import DELAY_NS, OFFER, PATIENCE, Faults, Network, Program
+from weft.tb.test.driver.connection.network import DELAY_NS, OFFER, TIMEOUT, Faults, Network, Program
 
 BAD = Faults(loss=0.2, repeat=0.2, late=0.3)
 MANY, SLOW_NS = 100, 200_000     # SLOW_NS: more than one response time-out
@@ -40,11 +40,11 @@ def test_messages_of_a_connection_without_losses():
     client.connection.disconnect(network.now)
     network.run()
     assert kinds(network, 1) == ["REQ", "RTU", "DREQ"] and kinds(network, 2) == ["REP", "DREP"]
-    assert server.news == [News.ESTABLISHED, News.DISCONNECTED, News.TIMEWAIT_EXIT] and gone(network)
-    assert client.news == [News.RESPONSE, News.DISCONNECTED, News.TIMEWAIT_EXIT]
+    assert server.notice == [CmNotice.ESTABLISHED, CmNotice.DISCONNECTED, CmNotice.TIMEWAIT_EXIT] and gone(network)
+    assert client.notice == [CmNotice.RESPONSE, CmNotice.DISCONNECTED, CmNotice.TIMEWAIT_EXIT]
 
 
-def test_both_ends_know_what_the_other_offered():
+def test_both_ends_know_the_parameters_of_the_peer():
     network = Network(1)
     asked = Offer(qpn=7, psn=9, responder_resources=3, initiator_depth=16, rnr_retry_count=2, srq=1, mtu=4,
                   ack_timeout=20, retry_count=5)
@@ -60,7 +60,7 @@ def test_both_ends_know_what_the_other_offered():
 
 
 @pytest.mark.parametrize(("lost", "again"), [("REP", "REQ"), ("DREP", "DREQ"), ("RTU", "REP")])
-def test_an_answer_that_gets_lost_is_said_again_when_it_is_asked_for(lost, again):
+def test_lost_response_is_repeated_on_request(lost, again):
     network = Network(1)
     server, client = open_pair(network)
     source = 1 if lost == "RTU" else 2
@@ -78,7 +78,7 @@ def test_an_answer_that_gets_lost_is_said_again_when_it_is_asked_for(lost, again
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5])
-def test_a_peer_that_was_asked_for_patience_hears_again_that_it_is_over(lost):
+def test_lost_rtu_is_repeated_early_after_an_mra(lost):
     """A lost RTU is repeated early, although the client asked for more time.
 
     A repeated REP makes the client send an MRA that asks for more than a second.
@@ -86,7 +86,8 @@ def test_a_peer_that_was_asked_for_patience_hears_again_that_it_is_over(lost):
     network = Network(1)
     server, client = Program(network, 2), Program(network, 1)
     server.listen()
-    client.hear = lambda connection, news: client.news.append(news)     # its program takes a while to establish
+    # its program takes a while to establish
+    client.receive = lambda connection, notice: client.notice.append(notice)
     client.connect(2)
     network.run(lambda: client.state is State.REP_RCVD)
     network.send(*network.sent[-1])
@@ -97,14 +98,14 @@ def test_a_peer_that_was_asked_for_patience_hears_again_that_it_is_over(lost):
     network.run(lambda: kinds(network, 1).count("RTU") == lost)
     network.faults = Faults()
     assert network.run(lambda: server.state is State.ESTABLISHED)
-    assert network.now - start == ((1 << lost) - 1) * ack_timeout_ns(PATIENCE.response_timeout) + DELAY_NS
+    assert network.now - start == ((1 << lost) - 1) * ack_timeout_ns(TIMEOUT.response_timeout) + DELAY_NS
     network.run()
     assert client.state is State.ESTABLISHED and network.now - start < 1_100_000_000, "it is told for ever"
     assert kinds(network, 1).count("RTU") == 14 and kinds(network, 2) == ["REP", "REP"]
 
 
 @pytest.mark.parametrize("run", range(8))
-def test_a_bad_network_makes_no_difference_to_the_programs(run, bench_seed):
+def test_programs_see_no_difference_on_a_bad_network(run, bench_seed):
     seed = f"{bench_seed}/{run}"
     network = Network(seed, BAD)
     server, client = open_pair(network)
@@ -113,12 +114,12 @@ def test_a_bad_network_makes_no_difference_to_the_programs(run, bench_seed):
     if run % 3 == 0:     # both at the same time
         (client, server)[run % 2].connection.disconnect(network.now)
     network.run()
-    for program, first in ((server, News.ESTABLISHED), (client, News.RESPONSE)):
-        assert program.news == [first, News.DISCONNECTED, News.TIMEWAIT_EXIT], seed
+    for program, first in ((server, CmNotice.ESTABLISHED), (client, CmNotice.RESPONSE)):
+        assert program.notice == [first, CmNotice.DISCONNECTED, CmNotice.TIMEWAIT_EXIT], seed
     assert gone(network), seed
 
 
-def test_the_bad_network_is_bad(bench_seed):
+def test_bad_network_loses_and_duplicates_frames(bench_seed):
     network = Network(bench_seed, BAD)
     for _ in range(10):
         server, client = Program(network, 2), Program(network, 1)
@@ -128,20 +129,20 @@ def test_the_bad_network_is_bad(bench_seed):
         client.connection.disconnect(network.now)
         network.run()
         listener.close()
-    assert min(network.fates.values()) > 0 and len(network.fates) == 3
+    assert min(network.outcomes.values()) > 0 and len(network.outcomes) == 3
     assert len(network.sent) > 10 * 5
 
 
-def test_nobody_there():
+def test_missing_host_times_out():
     network = Network(1, hosts=1)
     client = Program(network, 1).connect(2)
     network.run()
-    assert client.news == [News.UNREACHABLE] and client.connection.status < 0 and gone(network)
-    assert kinds(network, 1) == ["REQ"] * (PATIENCE.retries + 1) + ["REJ"]
+    assert client.notice == [CmNotice.UNREACHABLE] and client.connection.status < 0 and gone(network)
+    assert kinds(network, 1) == ["REQ"] * (TIMEOUT.retries + 1) + ["REJ"]
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3])
-def test_a_peer_that_falls_silent_at_any_time_is_given_up(stop):
+def test_silent_peer_is_given_up_in_every_state(stop):
     """After ``stop`` messages the network loses everything."""
     network = Network(1)
     server, client = open_pair(network)
@@ -152,42 +153,42 @@ def test_a_peer_that_falls_silent_at_any_time_is_given_up(stop):
         if program.state is State.ESTABLISHED:
             program.connection.disconnect(network.now)
     network.run()
-    ends = {News.UNREACHABLE, News.TIMEWAIT_EXIT}
-    assert gone(network) and all(p.news[-1] in ends for p in (server, client) if p.connection is not None)
+    ends = {CmNotice.UNREACHABLE, CmNotice.TIMEWAIT_EXIT}
+    assert gone(network) and all(p.notice[-1] in ends for p in (server, client) if p.connection is not None)
 
 
-def test_a_program_that_takes_its_time_is_waited_for():
+def test_slow_program_is_waited_for():
     network = Network(1)
     server, client = Program(network, 2), Program(network, 1)
     asked = []
-    server.listen(on_request=lambda connection: asked.append(connection) or server.hear)
+    server.listen(on_request=lambda connection: asked.append(connection) or server.receive)
     client.connect(2)
     network.run(lambda: kinds(network, 2) == ["MRA"])
-    client_heard = client.connection.deadline
-    network.run(lambda: client.connection.deadline != client_heard)
+    client_received = client.connection.deadline
+    network.run(lambda: client.connection.deadline != client_received)
     assert client.state is State.REQ_SENT and client.connection.deadline > 1_000_000_000
     server.accept(asked[0])
     assert network.run(lambda: server.state is State.ESTABLISHED)
     assert kinds(network, 1) == ["REQ", "REQ", "RTU"]
 
 
-def test_a_program_that_never_answers_is_not_waited_for_for_ever():
+def test_wait_for_an_unresponsive_program_ends():
     network = Network(1)
     server, client = Program(network, 2), Program(network, 1)
     server.listen(on_request=lambda connection: lambda *_: None)
     client.connect(2)
     network.run()
-    assert client.news == [News.UNREACHABLE] and gone(network)
+    assert client.notice == [CmNotice.UNREACHABLE] and gone(network)
 
 
-def test_refusals_by_the_program_and_by_the_agent():
+def test_rejections_by_program_and_agent():
     network = Network(1)
     server = Program(network, 2)
-    listener = server.listen(on_request=lambda connection: connection.reject(private_data=b"no") or server.hear)
+    listener = server.listen(on_request=lambda connection: connection.reject(private_data=b"no") or server.receive)
     client = Program(network, 1).connect(2)
     other = Program(network, 1).connect(2, port=7472)
     network.run()
-    assert client.news == other.news == [News.REJECTED] and not listener.pending
+    assert client.notice == other.notice == [CmNotice.REJECTED] and not listener.pending
     assert client.connection.status == RejectReason.CONSUMER_DEFINED
     assert client.connection.private_data.rstrip(b"\0") == b"no" and len(client.connection.private_data) == 148
     assert other.connection.status == RejectReason.INVALID_SERVICE_ID and gone(network)
@@ -210,7 +211,7 @@ def test_requests_beyond_the_backlog_wait():
     network = Network(1, hosts=4)
     server = Program(network, 4)
     asked = []
-    server.listen(backlog=2, on_request=lambda connection: asked.append(connection) or server.hear)
+    server.listen(backlog=2, on_request=lambda connection: asked.append(connection) or server.receive)
     clients = [Program(network, ip).connect(4) for ip in (1, 2, 3)]
     network.run(lambda: network.now > 3 * 131_072)
     assert len(asked) == 2 and network.agents[4].counts["backlog_full"] > 0
@@ -245,7 +246,7 @@ def test_requests_that_wait_are_rejected_when_their_listener_closes():
     clients = [Program(network, ip).connect(4) for ip in (1, 2, 3)]
     network.run(lambda: len(listener.waiting) == 2)
     listener.close()
-    network.run(lambda: sum(client.news == [News.REJECTED] for client in clients) == 2)
+    network.run(lambda: sum(client.notice == [CmNotice.REJECTED] for client in clients) == 2)
     assert not listener.waiting and len(listener.pending) == 1
     network.run()
     assert gone(network)
@@ -253,7 +254,7 @@ def test_requests_that_wait_are_rejected_when_their_listener_closes():
 
 def restarted(network, ip, seed):
     """Replace the agent of a host by another one that knows of no connection; return a program on it."""
-    network.agents[ip] = Agent(ip=ip, guid=ip, random=random.Random(seed), patience=PATIENCE,
+    network.agents[ip] = Agent(ip=ip, guid=ip, random=random.Random(seed), timeout=TIMEOUT,
                                send=lambda to, mac, data: network.send(ip, to, data))
     return Program(network, ip)
 
@@ -268,16 +269,16 @@ def test_a_peer_that_lost_power_is_connected_again(seed):
     client, network.sent[:] = restarted(network, 1, seed), []
     client.connect(2, offer=offer)
     assert (client.connection.local_id == number) == (seed != "another")
-    network.run(lambda: client.news)
-    assert client.news == [News.REJECTED] and client.connection.status == RejectReason.STALE_CONN
-    assert network.run(lambda: stale.state is State.TIMEWAIT) and server.news[-1] is News.DISCONNECTED
+    network.run(lambda: client.notice)
+    assert client.notice == [CmNotice.REJECTED] and client.connection.status == RejectReason.STALE_CONN
+    assert network.run(lambda: stale.state is State.TIMEWAIT) and server.notice[-1] is CmNotice.DISCONNECTED
     assert kinds(network, 2) == ["REJ", "DREQ"] and kinds(network, 1) == ["REQ", "DREP"]
     later, again = Program(network, 2), Program(network, 1)
     server.agent.listeners[7471].on_request = later.accept
     again.connect(2, offer=offer)
     network.run(lambda: later.state is State.ESTABLISHED)
     network.run(lambda: stale.state is State.CLOSED)
-    assert again.state is later.state is State.ESTABLISHED and server.news[-1] is News.TIMEWAIT_EXIT
+    assert again.state is later.state is State.ESTABLISHED and server.notice[-1] is CmNotice.TIMEWAIT_EXIT
 
 
 def test_a_peer_that_lost_power_and_accepts_with_a_qp_that_is_connected():
@@ -289,10 +290,10 @@ def test_a_peer_that_lost_power_and_accepts_with_a_qp_that_is_connected():
     server = restarted(network, 2, "another")
     server.listen()
     again = Program(network, 1).connect(2, offer=replace(OFFER, qpn=99))
-    network.run(lambda: again.news and server.news)
-    assert again.news == [News.REJECTED] == server.news and again.connection.status == RejectReason.STALE_CONN
+    network.run(lambda: again.notice and server.notice)
+    assert again.notice == [CmNotice.REJECTED] == server.notice and again.connection.status == RejectReason.STALE_CONN
     network.run(lambda: stale.state is State.TIMEWAIT)
-    assert client.news[-1] is News.DISCONNECTED
+    assert client.notice[-1] is CmNotice.DISCONNECTED
     once_more = Program(network, 1).connect(2, offer=replace(OFFER, qpn=99))
     network.run(lambda: server.state is State.ESTABLISHED)
     network.run(lambda: stale.state is State.CLOSED)
@@ -306,34 +307,35 @@ def test_a_connection_whose_peer_cannot_be_asked_ends_as_well():
     network.run(lambda: server.state is State.ESTABLISHED)
     stale = server.connection
     client = restarted(network, 1, "another").connect(2)
-    network.run(lambda: client.news)
+    network.run(lambda: client.notice)
     del network.agents[1]
     network.run(lambda: stale.state is State.CLOSED)
-    assert server.news[-2:] == [News.DISCONNECTED, News.TIMEWAIT_EXIT] and gone(network)
+    assert server.notice[-2:] == [CmNotice.DISCONNECTED, CmNotice.TIMEWAIT_EXIT] and gone(network)
 
 
-def test_a_qp_that_is_connected_is_not_connected_once_more():
+def test_connected_qp_is_not_connected_again():
     network = Network(1)
     server, client = open_pair(network)
     network.run(lambda: server.state is State.ESTABLISHED)
     again = Program(network, 1).connect(2)
     network.run()
-    assert again.news == [News.REJECTED] and again.connection.status == RejectReason.STALE_CONN
-    assert client.news[-2:] == server.news[-2:] == [News.DISCONNECTED, News.TIMEWAIT_EXIT] and gone(network)
+    assert again.notice == [CmNotice.REJECTED] and again.connection.status == RejectReason.STALE_CONN
+    assert client.notice[-2:] == server.notice[-2:] == [CmNotice.DISCONNECTED, CmNotice.TIMEWAIT_EXIT] and gone(network)
 
 
 @pytest.mark.parametrize("wanted", [State.REQ_SENT, State.REQ_RCVD, State.REP_SENT])
-def test_who_gives_up_says_so(wanted):
+def test_end_that_gives_up_notifies_the_peer(wanted):
     network = Network(1)
     server, client = Program(network, 2), Program(network, 1)
     server.listen(on_request=server.accept if wanted is State.REP_SENT else
-                  lambda connection: setattr(server, "connection", connection) or server.hear)
+                  lambda connection: setattr(server, "connection", connection) or server.receive)
     client.connect(2)
     network.run(lambda: wanted in (client.state, server.state))
     (client if wanted is State.REQ_SENT else server).connection.abandon(network.now)
     network.run()
     other = server if wanted is State.REQ_SENT else client
-    assert gone(network) and (other.connection is None or other.news[-1] in (News.REJECTED, News.TIMEWAIT_EXIT))
+    assert gone(network) and (other.connection is None or other.notice[-1] in (CmNotice.REJECTED,
+                                                                               CmNotice.TIMEWAIT_EXIT))
 
 
 def test_agents_know_hosts_by_their_addresses():

@@ -5,14 +5,14 @@ import random
 import pytest
 
 from weft.driver.connection.agent import BACKLOG_MAX, RESPONSE_TIMEOUT_MAX
-from weft.driver.connection.connection import News, State
+from weft.driver.connection.connection import CmNotice, State
 from weft.driver.connection.messages import LAYOUTS, Attribute, RejectReason, build, parse, private_bytes
 from weft.driver.connection.service import gid_of, header, service_id
 from weft.driver.protocol.timer import ack_timeout_ns
 from weft.hdl.contract import wire
 from weft.tb.test.driver.connection.network import OFFER, Network, Program
 
-SERVER, CLIENT, STRANGER = 1, 2, 3
+SERVER, CLIENT, UNKNOWN_PEER = 1, 2, 3
 MESSAGES = 3000
 
 
@@ -46,10 +46,10 @@ class Scene:
     def check_untouched(self):
         """Check that the connection is unchanged and works."""
         assert self.server.state is self.client.state is State.ESTABLISHED
-        assert self.server.news == [News.ESTABLISHED] and self.client.news == [News.RESPONSE]
+        assert self.server.notice == [CmNotice.ESTABLISHED] and self.client.notice == [CmNotice.RESPONSE]
         self.client.connection.disconnect(self.network.now)
         self.network.run()
-        assert self.server.news[1:] == self.client.news[1:] == [News.DISCONNECTED, News.TIMEWAIT_EXIT]
+        assert self.server.notice[1:] == self.client.notice[1:] == [CmNotice.DISCONNECTED, CmNotice.TIMEWAIT_EXIT]
 
     def check_empty(self):
         """Check that the agent holds no state of any connection."""
@@ -67,9 +67,9 @@ def random_message(rng, known):
         if name in fields and rng.random() < 0.5:
             fields[name] = rng.choice(known)
     if kind is Attribute.REQ and rng.random() < 0.7:
-        fields |= {"service_id": service_id(7471), "local_gid": gid_of(STRANGER), "transport": 0, "rdc_exists": 0,
+        fields |= {"service_id": service_id(7471), "local_gid": gid_of(UNKNOWN_PEER), "transport": 0, "rdc_exists": 0,
                    "extended_transport": 0, "mtu": rng.randrange(7)}
-    private = rng.choice([rng.randbytes(private_bytes(kind)), header(rng.choice([STRANGER, CLIENT]), 1, SERVER)])
+    private = rng.choice([rng.randbytes(private_bytes(kind)), header(rng.choice([UNKNOWN_PEER, CLIENT]), 1, SERVER)])
     return build(kind, rng.getrandbits(64), private, **fields)
 
 
@@ -82,7 +82,7 @@ def test_random_messages(bench_seed):
             data = bytearray(data)
             data[scene.rng.randrange(len(data))] ^= 1 << scene.rng.randrange(8)
             data = bytes(data[: scene.rng.choice([len(data), scene.rng.randrange(len(data))])])
-        scene.agent.on_datagram(data, STRANGER, STRANGER, scene.network.now)
+        scene.agent.on_datagram(data, UNKNOWN_PEER, UNKNOWN_PEER, scene.network.now)
     assert len(scene.network.sent) < MESSAGES      # never more responses than requests
     assert {"stray_RTU", "stray_DREQ", "refused_INVALID_GID", "refused_INVALID_MTU", "unknown"} <= set(
         scene.agent.counts) and scene.requests
@@ -90,19 +90,19 @@ def test_random_messages(bench_seed):
     scene.check_empty()
 
 
-def test_messages_that_are_right_but_for_their_sender():
+def test_messages_of_an_unknown_peer_are_ignored():
     scene = Scene(1)
     mine, others = scene.server.connection.local_id, scene.client.connection.local_id
     ids = {"local_id": others, "remote_id": mine}
     for kind in set(Attribute) - {Attribute.REQ}:
         more = {"remote_qpn": OFFER.qpn} if kind is Attribute.DREQ else {}
-        scene.agent.on_datagram(build(kind, 1, **ids, **more), STRANGER, STRANGER, scene.network.now)
+        scene.agent.on_datagram(build(kind, 1, **ids, **more), UNKNOWN_PEER, UNKNOWN_PEER, scene.network.now)
     assert not [data for _, to, data in scene.network.sent if parse(data).kind is not Attribute.REJ]
     scene.check_untouched()
     scene.check_empty()
 
 
-def test_messages_in_the_name_of_the_client_that_do_not_know_the_numbers():
+def test_forged_messages_without_the_identifiers_are_ignored():
     scene = Scene(1)
     mine, others = scene.server.connection.local_id, scene.client.connection.local_id
     for ids in ({"local_id": others, "remote_id": mine ^ 1}, {"local_id": others ^ 1, "remote_id": mine}):
@@ -114,7 +114,7 @@ def test_messages_in_the_name_of_the_client_that_do_not_know_the_numbers():
     scene.check_empty()
 
 
-def test_replays_of_everything_that_was_said(bench_seed):
+def test_replayed_messages_change_nothing(bench_seed):
     network = Network(bench_seed)
     server, client = Program(network, SERVER), Program(network, CLIENT)
     requests = []
@@ -123,18 +123,18 @@ def test_replays_of_everything_that_was_said(bench_seed):
     network.run(lambda: server.state is State.ESTABLISHED)
     client.connection.disconnect(network.now)
     network.run(lambda: client.state is State.TIMEWAIT is server.state)
-    said, rng = list(network.sent), random.Random(bench_seed)
+    sent, rng = list(network.sent), random.Random(bench_seed)
     for _ in range(200):      # during TIME-WAIT
-        source, target, data = rng.choice(said)
+        source, target, data = rng.choice(sent)
         network.agents[target].on_datagram(data, source, source, network.now)
-    assert len(requests) == 1 and server.news == [News.ESTABLISHED, News.DISCONNECTED]
+    assert len(requests) == 1 and server.notice == [CmNotice.ESTABLISHED, CmNotice.DISCONNECTED]
     network.run()
     assert not server.agent.connections and not client.agent.connections
     for _ in range(200):      # after TIME-WAIT: a request may be taken for a new one, but no connection remains
-        source, target, data = rng.choice(said)
+        source, target, data = rng.choice(sent)
         network.agents[target].on_datagram(data, source, source, network.now)
     network.run()
-    assert 1 <= len(requests) <= 201 and client.news[-1] is News.TIMEWAIT_EXIT
+    assert 1 <= len(requests) <= 201 and client.notice[-1] is CmNotice.TIMEWAIT_EXIT
     assert not (server.agent.connections or client.agent.connections or listener.pending)
 
 
@@ -142,14 +142,14 @@ def test_a_flood_of_requests_is_bounded_and_passes(bench_seed):
     """Requests come from addresses that do not exist, and the program answers none; a valid one is accepted later."""
     scene = Scene(bench_seed)
     for n in range(3 * BACKLOG_MAX):
-        address = STRANGER + n % 97
+        address = UNKNOWN_PEER + n % 97
         scene.agent.on_datagram(request(scene.rng, address), address, address, scene.network.now)
     assert len(scene.listener.pending) == len(scene.requests) == BACKLOG_MAX and scene.listener.full
     assert len(scene.agent.connections) == BACKLOG_MAX + 1
     assert scene.agent.counts["backlog_full"] == 2 * BACKLOG_MAX
     assert not scene.network.sent
     other = Program(scene.network, CLIENT)
-    again = other.agent.connect(SERVER, 7471, OFFER.__class__(qpn=99, psn=0), b"", scene.network.now, other.hear)
+    again = other.agent.connect(SERVER, 7471, OFFER.__class__(qpn=99, psn=0), b"", scene.network.now, other.receive)
     other.connection = again
     assert scene.network.run(lambda: again.local_id in {c.remote_id for c in scene.requests})
     assert len(scene.requests) == BACKLOG_MAX + 1
@@ -158,12 +158,12 @@ def test_a_flood_of_requests_is_bounded_and_passes(bench_seed):
     scene.check_empty()
 
 
-def test_a_request_cannot_make_itself_wait_for_long():
+def test_request_cannot_extend_its_time_out():
     scene = Scene(1)
-    patient = request(scene.rng, STRANGER, local_timeout=31, remote_timeout=31, max_cm_retries=15)
-    hasty = request(scene.rng, STRANGER, local_timeout=0, remote_timeout=0, max_cm_retries=0)
+    patient = request(scene.rng, UNKNOWN_PEER, local_timeout=31, remote_timeout=31, max_cm_retries=15)
+    hasty = request(scene.rng, UNKNOWN_PEER, local_timeout=0, remote_timeout=0, max_cm_retries=0)
     for data in (patient, hasty):
-        scene.agent.on_datagram(data, STRANGER, STRANGER, scene.network.now)
+        scene.agent.on_datagram(data, UNKNOWN_PEER, UNKNOWN_PEER, scene.network.now)
     first, second = (connection.deadline - scene.network.now for connection in scene.requests)
     assert first == 16 * ack_timeout_ns(RESPONSE_TIMEOUT_MAX) and second == ack_timeout_ns(1)
     scene.check_untouched()
@@ -178,34 +178,34 @@ def test_a_request_cannot_make_itself_wait_for_long():
     (RejectReason.UNSUPPORTED, {"private": b""}),
     (RejectReason.UNSUPPORTED, {"rdc_exists": 1}),
     (RejectReason.UNSUPPORTED, {"local_id": 0}),
-    (RejectReason.INVALID_GID, {"private": header(STRANGER + 1, 1, SERVER)}),
-    (RejectReason.INVALID_GID, {"private": header(STRANGER, 1, SERVER + 1)}),
+    (RejectReason.INVALID_GID, {"private": header(UNKNOWN_PEER + 1, 1, SERVER)}),
+    (RejectReason.INVALID_GID, {"private": header(UNKNOWN_PEER, 1, SERVER + 1)}),
     (RejectReason.INVALID_GID, {"local_gid": 5}),
     (RejectReason.INVALID_MTU, {"mtu": 0}),
     (RejectReason.INVALID_MTU, {"mtu": 6})])
-def test_requests_that_are_refused_at_once(reason, changes):
+def test_invalid_requests_are_rejected_at_once(reason, changes):
     scene = Scene(1)
-    scene.agent.on_datagram(request(scene.rng, STRANGER, **changes), STRANGER, STRANGER, scene.network.now)
-    answers = [parse(data) for _, to, data in scene.network.sent if to == STRANGER]
+    scene.agent.on_datagram(request(scene.rng, UNKNOWN_PEER, **changes), UNKNOWN_PEER, UNKNOWN_PEER, scene.network.now)
+    answers = [parse(data) for _, to, data in scene.network.sent if to == UNKNOWN_PEER]
     assert [(answer.kind, answer.reason) for answer in answers] == [(Attribute.REJ, reason)]
     assert not scene.requests and len(scene.agent.connections) == 1
     assert wire.MAD_BYTES == len(scene.network.sent[0][2])
 
 
-def test_a_peer_cannot_put_the_end_of_an_answer_off_for_ever():
+def test_repeated_mra_cannot_delay_the_end():
     """The peer repeats an MRA, which asks for more time."""
     def accept(connection):
         connection.accept(OFFER, b"", scene.network.now)
         return lambda *_: None
 
     scene = Scene(1, on_request=accept)
-    data = request(scene.rng, STRANGER)
-    scene.agent.on_datagram(data, STRANGER, STRANGER, scene.network.now)
+    data = request(scene.rng, UNKNOWN_PEER)
+    scene.agent.on_datagram(data, UNKNOWN_PEER, UNKNOWN_PEER, scene.network.now)
     theirs = parse(data).local_id
     mine = next(c.local_id for c in scene.agent.connections.values() if c.remote_id == theirs)
     late = build(Attribute.MRA, 1, local_id=theirs, remote_id=mine, answered=1, timeout=31)
     for _ in range(1000):
-        scene.agent.on_datagram(late, STRANGER, STRANGER, scene.network.now)
+        scene.agent.on_datagram(late, UNKNOWN_PEER, UNKNOWN_PEER, scene.network.now)
         if mine not in scene.agent.connections:
             break
         scene.network.now += 1_000_000_000

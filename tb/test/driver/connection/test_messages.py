@@ -62,7 +62,7 @@ def read(tmp_path):
     return read_frames
 
 
-def test_tshark_reads_what_was_built(read, bench_seed):
+def test_tshark_decodes_built_messages(read, bench_seed):
     rng, frames, wanted = random.Random(bench_seed), [], []
     for kind, names in NAMES.items():
         for _ in range(4):
@@ -75,7 +75,7 @@ def test_tshark_reads_what_was_built(read, bench_seed):
         assert not row[tshark.MALFORMED]
 
 
-def test_tshark_reads_who_asks_whom(read):
+def test_tshark_decodes_addresses(read):
     data = header(0x0A00_0001, 4711, 0x0A00_0002) + b"hello"
     fields = random_fields(Attribute.REQ, random.Random(1)) | {
         "service_id": service_id(7471), "local_gid": 0xFFFF_0A00_0001, "remote_gid": 0xFFFF_0A00_0002}
@@ -100,7 +100,7 @@ def test_the_word_of_flow_label_and_packet_rate():
 
 
 @pytest.mark.parametrize("kind", list(Attribute), ids=lambda kind: kind.name)
-def test_what_is_built_is_read(kind, bench_seed):
+def test_built_messages_are_parsed_back(kind, bench_seed):
     rng = random.Random(bench_seed)
     fields, tid = random_fields(kind, rng), rng.getrandbits(64)
     private = rng.randbytes(rng.randint(0, private_bytes(kind)))
@@ -111,7 +111,7 @@ def test_what_is_built_is_read(kind, bench_seed):
         build(kind, tid, bytes(private_bytes(kind) + 1))
 
 
-def test_private_data_are_as_long_as_the_standard_says():
+def test_private_data_lengths_follow_the_standard():
     assert {kind.name: private_bytes(kind) for kind in Attribute} == {
         "REQ": 92, "MRA": 222, "REJ": 148, "REP": 196, "RTU": 224, "DREQ": 220, "DREP": 224}
     assert 92 - HEADER.size_bytes == 56
@@ -119,7 +119,7 @@ def test_private_data_are_as_long_as_the_standard_says():
 
 @pytest.mark.parametrize("change", [
     {"base_version": 2}, {"mgmt_class": 3}, {"class_version": 1}, {"method": 0x81}, {"attribute": 0x17}, None])
-def test_other_datagrams_are_none(change):
+def test_other_datagrams_are_not_parsed(change):
     good = build(Attribute.RTU, 1)
     assert parse(good) is not None
     if change is None:
@@ -129,7 +129,7 @@ def test_other_datagrams_are_none(change):
 
 
 @pytest.mark.parametrize("change", [{"major": 1}, {"ip_version": 6}, {"src_ip": 1 << 32}, {"dst_ip": 1 << 127}])
-def test_headers_that_are_not_of_ipv4_are_none(change):
+def test_non_ipv4_headers_are_ignored(change):
     good = header(1, 2, 3)
     assert parse_header(good + b"x").private_data == b"x"
     assert parse_header(HEADER.pack(**vars(HEADER.unpack(good)) | change)) is None

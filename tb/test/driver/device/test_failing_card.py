@@ -37,7 +37,7 @@ def failing(how, qps=2):
 
 
 @HOW
-def test_everything_that_waits_ends(how):
+def test_every_wait_ends(how):
     pair, ends, card = failing(how)
     context, began = pair.contexts[0], pair.loop.now_ns
     found = {qp.qp_num: [] for qp in ends[0].qps}
@@ -79,7 +79,7 @@ def test_nothing_is_left_on_the_host(how):
 
 
 @HOW
-def test_close_does_not_wait_for_a_card_that_failed(how):
+def test_close_does_not_wait_for_a_failed_card(how):
     """The driver has not detected the failure yet."""
     pair, _, _ = failing(how)
     began = pair.loop.now_ns
@@ -89,23 +89,23 @@ def test_close_does_not_wait_for_a_card_that_failed(how):
 
 
 @HOW
-@pytest.mark.parametrize("what", ["qp", "mr", "modify"])
-def test_what_is_being_closed_when_the_card_fails_is_closed(how, what):
+@pytest.mark.parametrize("subject", ["qp", "mr", "modify"])
+def test_close_during_a_card_failure_completes(how, subject):
     """The call itself detects the failure. The card accesses nothing any more, so the call need not wait for it."""
     pair, ends, _ = failing(how)
     qp, mr = ends[0].qps[0], ends[0].mr
-    if what == "modify":
+    if subject == "modify":
         with pytest.raises(DeviceFatal, match=REASONS[how]):
             qp.modify(QPAttr(qp_access_flags=AccessFlag(0)), QPAttrMask.ACCESS_FLAGS)
-    (mr if what == "mr" else qp).close()
-    assert (mr if what == "mr" else qp).closed
+    (mr if subject == "mr" else qp).close()
+    assert (mr if subject == "mr" else qp).closed
     assert pair.contexts[0].get_async_event(0).reason == REASONS[how]
-    assert (pair.contexts[0].pte_ranges.free_total == pair.contexts[0].capabilities.max_pte) == (what == "mr")
+    assert (pair.contexts[0].pte_ranges.free_total == pair.contexts[0].capabilities.max_pte) == (subject == "mr")
     pair.contexts[0].close()
 
 
 @HOW
-def test_a_command_that_is_waited_for_ends(how):
+def test_pending_command_ends(how):
     pair, ends, _ = failing(how)
     began = pair.loop.now_ns
     with pytest.raises(DeviceFatal):
@@ -115,7 +115,7 @@ def test_a_command_that_is_waited_for_ends(how):
 
 
 @pytest.mark.parametrize("how", ["reset", "without memory"])
-def test_a_reset_brings_it_back(how):
+def test_reset_recovers_the_card(how):
     pair, ends, _ = failing(how)
     while ends[0].qps[0].qp_state is QPState.RTS:
         pair.contexts[0].serve(SILENCE_NS)
@@ -131,7 +131,7 @@ def test_a_reset_brings_it_back(how):
     assert ends[1].mr.read(LENGTH, 0) == ends[0].mr.read(LENGTH, 0)
 
 
-def test_a_card_that_is_gone_cannot_be_reset():
+def test_removed_card_cannot_be_reset():
     pair, ends, _ = failing("gone")
     with pytest.raises(DeviceFatal, match=GONE):
         pair.contexts[0].reset()
@@ -140,7 +140,7 @@ def test_a_card_that_is_gone_cannot_be_reset():
 
 
 @HOW
-def test_who_waits_for_events_hears_of_it_without_any_qp(how):
+def test_event_wait_reports_the_failure_without_any_qp(how):
     pair = make_pair(ContextConfig(silence_ns=SILENCE_NS), seed=5)
     context, began = pair.contexts[0], pair.loop.now_ns
     FailingCard(pair.devices[0], how)

@@ -30,7 +30,7 @@ def skip(device, which):
 
 
 @pytest.mark.parametrize("every", [2, 3, 5])
-def test_they_are_given_again(every):
+def test_unread_commands_are_submitted_again(every):
     pair = make_pair(seed=3)
     ends = make_endpoints(pair, 20_000, qps=2)
     passed, context = skip(pair.devices[0], lambda number: number % every == 0), pair.contexts[0]
@@ -43,7 +43,7 @@ def test_they_are_given_again(every):
     close_and_check(pair, ends)
 
 
-def test_of_several_the_others_are_answered():
+def test_other_commands_are_answered():
     pair = make_pair(seed=4)
     context, answers = pair.contexts[0], []
     passed = skip(pair.devices[0], lambda number: number in (2, 3, 6))
@@ -52,11 +52,11 @@ def test_of_several_the_others_are_answered():
                                 qpn=number)
     context.run_until(lambda: len(answers) == 6, 10**6)
     assert sorted(answers) == list(range(6)) and answers[:3] == [0, 3, 4] and len(passed) == 3
-    room = context.rings[Command]
-    assert room.room == room.depth and not context.commands.waiting
+    space = context.rings[Command]
+    assert space.space == space.depth and not context.commands.waiting
 
 
-def test_what_is_never_read_is_fatal():
+def test_command_that_is_never_read_is_fatal():
     pair = make_pair(seed=5)
     ends, context = make_endpoints(pair, 4_096), pair.contexts[0]
     passed = skip(pair.devices[0], lambda _: True)
@@ -68,7 +68,7 @@ def test_what_is_never_read_is_fatal():
     assert not pair.devices[0].memory._pages
 
 
-def test_an_answer_to_nothing_is_fatal():
+def test_response_without_a_command_is_fatal():
     pair = make_pair(seed=6)
     context = pair.contexts[0]
     pair.devices[0].card.rings.put(abi.Ring.RESPONSE, abi.RESPONSE.pack(tag=999))

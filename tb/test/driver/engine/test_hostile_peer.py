@@ -25,7 +25,7 @@ SEED = drawn_seed(__name__)
 Opcode = wire.Opcode
 PSNS, FRAMES, ROUND = 1 << wire.PSN_BITS, 1_500, 25
 LENGTH, HALF = 16_384, 8_192
-STRANGER = 0x0B0B0B0B
+UNKNOWN_PEER = 0x0B0B0B0B
 
 
 def kept(context):
@@ -129,19 +129,19 @@ class Scene:
         """
         rng, queue = self.rng, self.victims[0].sender.queue
         return 1, self.frame(Opcode.PROBE, 1, psn=rng.randrange(queue.una, queue.sent_psn + 1),
-                             src_ip=rng.choice([None, STRANGER]), extension=wire.RSNH.pack(
+                             src_ip=rng.choice([None, UNKNOWN_PEER]), extension=wire.RSNH.pack(
                                  rsn=rng.randrange(4)))
 
     def report_request(self):
         rng = self.rng
-        return 1, self.frame(Opcode.REPORT_REQUEST, 1, psn=rng.randrange(PSNS), src_ip=rng.choice([None, STRANGER]),
+        return 1, self.frame(Opcode.REPORT_REQUEST, 1, psn=rng.randrange(PSNS), src_ip=rng.choice([None, UNKNOWN_PEER]),
                              extension=wire.RSNH.pack(rsn=rng.choice([0, 1, rng.randrange(1 << wire.RSN_BITS)])))
 
-    def stranger(self):
+    def unknown_peer(self):
         """Return a frame of another kind with a different source address, which the driver drops."""
         target, frame = getattr(self, self.rng.choice(["acknowledgement", "loss_report", "limit"]))()
         at = wire.ETH.size_bytes
-        header = vars(wire.IPV4.unpack(frame[at:])) | {"src": STRANGER, "checksum": 0}
+        header = vars(wire.IPV4.unpack(frame[at:])) | {"src": UNKNOWN_PEER, "checksum": 0}
         header["checksum"] = wire.ipv4_checksum(wire.IPV4.pack(**header))
         frame = frame[:at] + wire.IPV4.pack(**header) + frame[at + wire.IPV4.size_bytes:-wire.ICRC_BYTES]
         return target, frame + wire.icrc(frame)
@@ -151,7 +151,7 @@ KINDS = ["acknowledgement", "loss_report", "limit", "probe", "report_request", "
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_lie_makes_anything_grow_or_complete(kind):
+def test_forged_frames_use_no_memory_and_complete_nothing(kind):
     print(f"WEFT_SEED={SEED} pytest tb/test/driver/engine/test_hostile_peer.py -k {kind}")
     scene = Scene(f"{SEED}/{kind}")
     scene.ends[0].mr.write(scene.rng.randbytes(HALF), offset=HALF)
@@ -185,10 +185,10 @@ def test_no_lie_makes_anything_grow_or_complete(kind):
             break
     wcs = early + scene.cqs[0].take(8)[1]
     assert [wc.wr_id for wc in wcs] in ([2], []), wcs
-    truth = scene.ends[1].mr.read(HALF, HALF) == scene.ends[0].mr.read(HALF, HALF)
+    actual = scene.ends[1].mr.read(HALF, HALF) == scene.ends[0].mr.read(HALF, HALF)
     if kind in ("acknowledgement", "probe", "report_request", "stranger"):
-        assert [wc.status for wc in wcs] == [WCStatus.SUCCESS] and truth
-    assert truth or all(wc.status is not WCStatus.SUCCESS for wc in wcs)
+        assert [wc.status for wc in wcs] == [WCStatus.SUCCESS] and actual
+    assert actual or all(wc.status is not WCStatus.SUCCESS for wc in wcs)
     for one, two in zip(before, after, strict=True):
         growth = {name: (one[name], two[name]) for name in two if two[name] > one[name] + 64}
         assert not growth, f"afterwards: {growth}"

@@ -15,27 +15,27 @@ from weft.hdl.contract import abi, wire
 from weft.model.link import LinkConfig
 from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair
 from weft.tb.test.driver.receive.test_receiver import PSN, actions, event, make_receiver, node, retire
-from weft.tb.test.driver.verbs.test_endings import service
+from weft.tb.test.driver.verbs.test_failures import service
 
 Ring = abi.Ring
 
 
 class Sent:
-    """Ring that keeps the pushed entries, with ``room`` free entries at first."""
+    """Ring that keeps the pushed entries, with ``space`` free entries at first."""
 
-    def __init__(self, room):
-        self.room, self.entries, self.cookies = room, [], collections.deque()
+    def __init__(self, space):
+        self.space, self.entries, self.cookies = space, [], collections.deque()
         self.prod = self.cons = 0
 
     def push_all(self, entries, cookies):
-        self.room -= len(entries)
+        self.space -= len(entries)
         self.prod += len(entries)
         self.entries += entries
         self.cookies += cookies
 
     def advance(self, cons):
         done = [self.cookies.popleft() for _ in range(cons - self.cons)]
-        self.cons, self.room = cons, self.room + len(done)
+        self.cons, self.space = cons, self.space + len(done)
         return done
 
     def ring_doorbell(self):
@@ -68,32 +68,32 @@ class Busy:
         pass
 
 
-def make_turns(*qps, room=16):
-    rings = {ring: Sent(room) for ring in (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)}
+def make_turns(*qps, space=16):
+    rings = {ring: Sent(space) for ring in (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)}
     turns = TransmitTurns(rings, lambda qp: None, enough_bytes=1 << 20)
     for qp in qps:
         turns.offer(qp)
     return turns, rings
 
 
-def test_one_qp_does_not_take_the_whole_retransmit_ring():
+def test_one_qp_does_not_fill_the_retransmit_ring():
     greedy, modest = Busy("greedy", 10_000, 0), Busy("modest", 5, 0)
     turns, rings = make_turns(greedy, modest)
     turns.fill()
     assert collections.Counter(name for name, _ in rings[Ring.RETRANSMIT].entries) == {"greedy": 10, "modest": 5}, (
         "place is left for a descriptor of two entries")
     first = Busy("first", 10_000, 0)
-    turns, rings = make_turns(first, Busy("second", 100, 0), room=ENTRIES_MAX)
+    turns, rings = make_turns(first, Busy("second", 100, 0), space=ENTRIES_MAX)
     for number in range(1, 21):      # space for one at a time
         turns.fill()
-        rings[Ring.RETRANSMIT].cons, rings[Ring.RETRANSMIT].room = number, ENTRIES_MAX
+        rings[Ring.RETRANSMIT].cons, rings[Ring.RETRANSMIT].space = number, ENTRIES_MAX
     names = collections.Counter(name for name, _ in rings[Ring.RETRANSMIT].entries)
     assert names == {"first": 10, "second": 10}
 
 
-def test_new_work_waits_for_so_many_retransmissions_at_most():
+def test_new_work_waits_for_a_limited_number_of_retransmissions():
     """The card sends retransmissions first, so their number is limited while new work waits in the card."""
-    turns, rings = make_turns(Busy("greedy", 10_000, 0, length=4_096), Busy("honest", 0, 8), room=64)
+    turns, rings = make_turns(Busy("greedy", 10_000, 0, length=4_096), Busy("honest", 0, 8), space=64)
     status = SimpleNamespace(nic_tx_cons=0, send_cons=0, retransmit_cons=0)
     ahead = 0
     for _ in range(100):
@@ -111,7 +111,7 @@ def test_new_work_waits_for_so_many_retransmissions_at_most():
     assert status.send_cons == 8, "new work starves"
 
 
-def test_one_probe_brings_so_many_reports_again_at_most():
+def test_one_probe_repeats_a_limited_number_of_reports():
     receiver, _ = make_receiver(blocks=400)
     for number in range(200):
         node(receiver, (PSN + 1_000 * number, 1))
@@ -122,7 +122,7 @@ def test_one_probe_brings_so_many_reports_again_at_most():
     assert len(again) == 64 and [report.rsn for report in again] == list(range(64))
 
 
-def test_messages_that_wait_have_a_limit_and_the_peer_an_error():
+def test_excess_waiting_messages_fail_at_the_peer():
     receiver, _ = make_receiver()
     receiver._messages_max = 10
     for number in range(30):
@@ -134,7 +134,7 @@ def test_messages_that_wait_have_a_limit_and_the_peer_an_error():
     assert (nak.psn, nak.syndrome) == (PSN + 10, wire.Syndrome.NAK_REMOTE_OPERATIONAL)
 
 
-def test_what_is_retired_is_forgotten_though_an_older_hole_is_open():
+def test_retired_node_is_freed_before_an_older_hole_is_filled():
     receiver, pool = make_receiver()
     node(receiver, (PSN, 1))
     for number in range(1, 2_000):
@@ -146,8 +146,8 @@ def test_what_is_retired_is_forgotten_though_an_older_hole_is_open():
     pool.check()
 
 
-@pytest.mark.parametrize("stranger", [True, False])
-def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
+@pytest.mark.parametrize("unknown_peer", [True, False])
+def test_probe_floods_of_known_and_unknown_peers_fill_no_queue(unknown_peer):
     """Many packets are lost, and no loss report arrives: each probe asks for all reports again."""
     pair = make_pair(forward=LinkConfig(loss=0.3), seed=5)
     ends = make_endpoints(pair, 400_000, path_mtu=1)
@@ -162,7 +162,7 @@ def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
         pair.loop.run(pair.loop.now_ns + 1_000)
     assert len(qp.receiver.holes.nodes) > 10
     probe = wire.build_frame(
-        opcode=wire.Opcode.PROBE, dst_mac=context.mac, src_mac=2, src_ip=9 if stranger else pair.contexts[0].ip,
+        opcode=wire.Opcode.PROBE, dst_mac=context.mac, src_mac=2, src_ip=9 if unknown_peer else pair.contexts[0].ip,
         dst_ip=context.ip, sport=0xC000, dest_qp=qp.qp_num, psn=qp.receiver.base % (1 << 24),
         extensions=wire.RSNH.pack(rsn=0))
     sent, pair.devices[1].transmit = context.counts["LOSS_REPORT"], lambda frame: None
@@ -171,7 +171,7 @@ def test_a_stream_of_probes_of_a_peer_or_a_stranger_fills_no_queue(stranger):
         pair.loop.run(pair.loop.now_ns + 100)
         context.progress()
         assert len(context.engine.nic.queue) <= context.engine.nic.QUEUED_MAX
-    if stranger:
+    if unknown_peer:
         assert context.statistics()["drop_wrong_peer"] == 600 and context.counts["LOSS_REPORT"] == sent
     else:
         assert context.counts["LOSS_REPORT"] > sent
@@ -187,7 +187,7 @@ def test_raw_frames_of_a_program_have_a_limit():
     assert len(context.engine.nic.queue) <= context.engine.nic.QUEUED_MAX
 
 
-def test_immediates_wait_for_receives_and_no_longer_than_that():
+def test_immediates_wait_for_receives_only():
     """The receiver accepts as many as a sender may have outstanding."""
     pair = make_pair()
     ends = make_endpoints(pair, 4_096, window=64, rnr_retry=0)
@@ -220,7 +220,7 @@ class Idle:
         return self.at
 
 
-def test_a_round_costs_what_is_due_and_not_what_exists():
+def test_round_costs_due_work_only():
     table = QpTable(2_000, Random(1))
     qps = [Idle(number, None if number % 3 else 1_000 + number) for number in range(1_000)]
     for qp in qps:
@@ -241,7 +241,7 @@ def test_a_round_costs_what_is_due_and_not_what_exists():
     assert qps[3] not in list(table.due(10_000)) and not table.active
 
 
-def test_who_is_due_stays_due_when_another_one_fails():
+def test_due_qp_stays_due_when_another_fails():
     table = QpTable(16, Random(1))
     qps = [Idle(number, 50) for number in range(4)]
     for qp in qps:

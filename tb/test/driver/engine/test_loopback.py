@@ -85,7 +85,7 @@ def test_random_writes_arrive_in_order_and_once(ends):
 @pytest.mark.parametrize(("how", "status"), [
     ("key", WCStatus.REM_ACCESS_ERR), ("end", WCStatus.REM_ACCESS_ERR), ("lkey", WCStatus.LOC_PROT_ERR),
     ("gone", WCStatus.RETRY_EXC_ERR)])
-def test_what_is_wrong_fails_as_between_two_cards(ends, how, status):
+def test_loopback_errors_equal_those_between_two_cards(ends, how, status):
     a, b = ends
     a.write(b, 0, 100, 0, wr_id=1)
     if how == "gone":
@@ -106,7 +106,7 @@ def test_what_is_wrong_fails_as_between_two_cards(ends, how, status):
     assert (b.qp.qp_state is QPState.ERR) is (how in ("key", "end"))
 
 
-def test_what_found_nobody_arrives_when_the_peer_is_there(ends):
+def test_packets_without_a_peer_arrive_when_the_peer_exists(ends):
     a, b = ends
     late = QP(b.pd, rc_init_attr(b.cq))
     early = QP(a.pd, rc_init_attr(a.cq))
@@ -122,7 +122,7 @@ def test_what_found_nobody_arrives_when_the_peer_is_there(ends):
     assert b.mr.read(5, 100) == b"early"
 
 
-def test_contexts_of_one_card_end_one_after_the_other(ends):
+def test_contexts_of_one_card_close_in_sequence(ends):
     a, b = ends
     a.context.close()
     with pytest.raises(ValueError, match="closed"):

@@ -28,67 +28,67 @@ class Host:
             self.table.progress(self.now)
         self.now = end
 
-    def hear(self, mac, *, tpa=IP, spa=PEER_IP):
+    def receive(self, mac, *, tpa=IP, spa=PEER_IP):
         self.table.on_frame(arp._frame(arp.BROADCAST, mac, oper=arp.REPLY, sha=mac, spa=spa, tha=0, tpa=tpa))
 
 
-def test_a_neighbour_that_does_not_answer_is_missing():
+def test_silent_neighbour_is_missing():
     host = Host()
     host.table.want(PEER_IP, 0)
     host.wait(ASK_NS << ASKS)
     assert len(host.sent) == ASKS and host.missing == [PEER_IP] and host.table.find(PEER_IP) is None
 
 
-def test_what_nobody_wants_to_know_is_not_learned():
+def test_unrequested_addresses_are_not_learned():
     host = Host()
-    host.hear(OLD)
-    host.hear(OLD, tpa=PEER_IP)
+    host.receive(OLD)
+    host.receive(OLD, tpa=PEER_IP)
     assert host.table.find(PEER_IP) is None and host.table.deadline is None
 
 
-def test_an_address_that_moves_is_noticed():
+def test_moved_address_is_detected():
     """The new owner broadcasts a reply, and the old owner is silent."""
     host = Host()
     host.table.add(PEER_IP, OLD)
-    host.hear(NEW, tpa=PEER_IP)
+    host.receive(NEW, tpa=PEER_IP)
     assert host.table.find(PEER_IP) == OLD
     host.wait(ASK_NS << CLAIM_ASKS)
     assert len(host.sent) == CLAIM_ASKS and host.found[-1] == (PEER_IP, NEW) and host.table.find(PEER_IP) == NEW
     assert host.table.deadline is None
 
 
-def test_an_address_whose_owner_answers_stays_with_him():
+def test_address_stays_with_its_responding_owner():
     host = Host()
     host.table.add(PEER_IP, OLD)
     for _ in range(5):
-        host.hear(NEW, tpa=PEER_IP)
+        host.receive(NEW, tpa=PEER_IP)
         host.wait(1)
-        host.hear(NEW)
-        host.hear(OLD)
+        host.receive(NEW)
+        host.receive(OLD)
         host.wait(ASK_NS << ASKS)
     assert host.table.find(PEER_IP) == OLD and len(host.sent) == 5 and not host.found and not host.missing
 
 
 @pytest.mark.parametrize("mac", [OLD, NEW])
-def test_an_entry_added_by_hand_ends_a_claim(mac):
+def test_manual_entry_ends_a_claim(mac):
     """Afterwards every host may still send ARP frames."""
     host = Host()
     host.table.add(PEER_IP, OLD)
-    host.hear(NEW, tpa=PEER_IP)
+    host.receive(NEW, tpa=PEER_IP)
     host.table.add(PEER_IP, mac)
     assert not host.table._claims and host.table.deadline is None
     for claimant in (OLD, NEW):
-        host.hear(claimant)
+        host.receive(claimant)
         host.wait(ASK_NS << ASKS)
     assert not host.missing and not host.table._claims
 
 
-def test_nobody_else_has_the_own_address_and_doubts_are_bounded():
+def test_local_address_is_not_taken_and_claims_are_bounded():
     host = Host()
-    host.hear(NEW, spa=IP, tpa=IP)
+    host.receive(NEW, spa=IP, tpa=IP)
     for n in range(2 * CLAIMS_MAX):
         host.table.add(PEER_IP + n, OLD)
-        host.hear(NEW, spa=PEER_IP + n, tpa=PEER_IP + n)
+        host.receive(NEW, spa=PEER_IP + n, tpa=PEER_IP + n)
     assert host.table.find(IP) == MAC and len(host.table._claims) == len(host.table.asked) == CLAIMS_MAX
 
 

@@ -31,14 +31,14 @@ def test_bring_up_sets_the_register(config, word):
     ({"pfc_priority": 8}, "pfc_priority is 8; 0 to 7"), ({"pfc_priority": -1}, "pfc_priority is -1; 0 to 7"),
     ({"pfc_quanta": 0}, "pfc_quanta is 0; 1 to 65535"), ({"pfc_quanta": 1 << 16}, "pfc_quanta is 65536; 1 to 65535"),
 ])
-def test_what_no_card_can_do_is_refused(config, words):
+def test_unsupported_pause_settings_are_rejected(config, words):
     with pytest.raises(InvalidValue, match=words):
         open_one(**config)
     with pytest.raises(TypeError, match="an integer is needed"):
         open_one(**dict.fromkeys(config, "high"))
 
 
-def test_mac_control_frames_are_counted_and_go_nowhere():
+def test_mac_control_frames_are_counted_and_dropped():
     context = open_one(pfc_priority=2)
     raw = []
     context.raw_frame_handlers.append(lambda frame, _entry: raw.append(frame))

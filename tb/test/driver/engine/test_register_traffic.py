@@ -79,7 +79,7 @@ def test_small_messages_share_their_register_accesses(window):
     close_and_check(pair, ends)
 
 
-def test_a_driver_without_work_leaves_the_registers_alone():
+def test_idle_driver_accesses_no_registers():
     pair = make_pair(ContextConfig(ring_log2=8))
     traffic, context = RegisterTraffic(pair.devices[0]), pair.contexts[0]
     with pytest.raises(TimeoutError):
@@ -92,7 +92,7 @@ def test_a_driver_without_work_leaves_the_registers_alone():
     assert min(timeout for _, timeout, _ in traffic.waits) == pair.devices[0].shortest_wait_ns
 
 
-def test_an_interrupt_that_came_to_another_waiter_is_armed_for_again():
+def test_interrupt_taken_by_another_wait_is_armed_again():
     """A report comes during the wait for a command; the next wait for reports ends at once."""
     pair = make_pair(ContextConfig(ring_log2=8), forward=LinkConfig(delay_ns=0))
     ends = make_endpoints(pair, 4_096)

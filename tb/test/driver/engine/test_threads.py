@@ -92,7 +92,7 @@ def test_one_thread_waits_while_another_posts():
         end.context.close()
 
 
-def test_threads_share_a_card_that_goes_on_by_itself():
+def test_threads_share_a_card_with_a_progress_thread():
     """Real threads: each posts and waits on a separate QP; only the progress thread serves the receiving side."""
     loop, start = EventLoop(), time.monotonic_ns()
     devices = [LiveDevice(loop, seed=i, start=start) for i in range(2)]
@@ -134,7 +134,7 @@ def test_threads_share_a_card_that_goes_on_by_itself():
     assert not any(device.memory._pages for device in devices)
 
 
-def test_whoever_waits_is_told_when_another_thread_closes_what_it_waits_for():
+def test_waiting_thread_is_notified_when_its_object_is_closed():
     loop = EventLoop()
     device = LiveDevice(loop, seed=1, start=time.monotonic_ns())
     device.transmit = lambda frame: None
@@ -142,13 +142,13 @@ def test_whoever_waits_is_told_when_another_thread_closes_what_it_waits_for():
     context.start_progress()
     channel = CompChannel(context)
     cqs = CQ(context, 4), CQ(context, 4, None, channel)
-    told, waits = [], [cqs[0].wait, channel.get_cq_event]
+    reported, waits = [], [cqs[0].wait, channel.get_cq_event]
 
     def program(wait):
         try:
             wait()
         except ValueError as error:
-            told.append(str(error).partition(".")[0])
+            reported.append(str(error).partition(".")[0])
 
     threads = [threading.Thread(target=program, args=(wait,), daemon=True) for wait in waits]
     for thread in threads:
@@ -159,11 +159,11 @@ def test_whoever_waits_is_told_when_another_thread_closes_what_it_waits_for():
     channel.close()
     for thread in threads:
         thread.join(60)
-    assert sorted(told) == ["the CQ is closed", "the completion channel is closed"]
+    assert sorted(reported) == ["the CQ is closed", "the completion channel is closed"]
     context.close()
 
 
-def test_whoever_waits_for_the_card_lets_others_in():
+def test_waiting_thread_releases_the_card():
     device = FunctionalDevice(EventLoop())
     with closing(device):
         lock, order, inside = CardLock(device), [], threading.Event()

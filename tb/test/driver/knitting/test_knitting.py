@@ -71,7 +71,7 @@ def test_free_list_gives_each_block_once(seed):
         elif chance < 0.9 and used:
             line = rng.choice(sorted(used))
             used.discard(line)
-            blocks.give(line)
+            blocks.release(line)
         elif used:
             some = collections.deque(rng.sample(sorted(used), rng.randint(1, len(used))))
             used -= set(some)
@@ -79,7 +79,7 @@ def test_free_list_gives_each_block_once(seed):
         assert len(blocks) + len(used) == len(everything)
     blocks.sort_in(10**6)
     with pytest.raises(RuntimeError, match="not in use"):
-        blocks.give(min(everything - used))
+        blocks.release(min(everything - used))
     while len(blocks):
         used.add(blocks.take())
     assert used == everything
@@ -94,7 +94,7 @@ def test_free_list_gives_each_block_once(seed):
     assert len(blocks) == 0
 
 
-def test_lists_start_apart_and_go_on_adjacent():
+def test_lists_start_apart_and_grow_in_adjacent_blocks():
     blocks = FreeList()
     blocks.add(0, 8 * STRIP)
     tails = [blocks.take() for _ in range(4)]
@@ -126,7 +126,7 @@ def test_returning_a_chain_takes_no_time_per_block():
 # ---------------------------------------------------------------------------------------------- quota
 
 
-def test_the_share_of_each_shrinks_as_more_want_one():
+def test_share_of_each_shrinks_with_more_requesters():
     pool, _ = make_pool(blocks=256, extents=1, alpha=1)
     first = pool.open_chain()
     while first.link(FIELDS):
@@ -150,7 +150,7 @@ def test_the_share_of_each_shrinks_as_more_want_one():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_chain_without_a_block_always_gets_one(seed):
+def test_empty_chain_always_gets_a_block(seed):
     rng = random.Random(seed)
     pool, card = make_pool(blocks=12, extents=1)
     chains = [pool.open_chain() for _ in range(12)]
@@ -200,7 +200,7 @@ def test_an_empty_list_holds_nothing():
     assert pool.check() == {"free": 16, "linked": 0}
 
 
-def test_a_block_is_named_by_its_extent_and_its_place_there():
+def test_block_number_is_extent_and_offset():
     pool, card = make_pool(blocks=32, extents=3, number_bits=9)
     pool.grow()
     for index, (address, length) in card.extents.items():
@@ -208,7 +208,7 @@ def test_a_block_is_named_by_its_extent_and_its_place_there():
             assert pool.extents.number(address // 64 + place) == index << 9 | place
 
 
-def test_another_block_than_the_oldest_cannot_come_back():
+def test_only_the_oldest_block_can_be_returned():
     pool, _ = make_pool()
     chain = pool.open_chain()
     chain.link(FIELDS)
@@ -290,7 +290,7 @@ def drain(waiting):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_waiting_holes_leave_once_in_order_and_in_full_nodes(seed):
+def test_waiting_holes_are_taken_once_in_order_in_full_nodes(seed):
     rng, waiting, expected = random.Random(seed), WaitingHoles(10**6), set()
     for _ in range(rng.randint(1, 40)):
         at, runs = rng.randrange(1 << 18), []
@@ -310,7 +310,7 @@ def test_waiting_holes_leave_once_in_order_and_in_full_nodes(seed):
         assert choose_encoding([p - more[0] for p in more]) is None, "one more hole would have fitted"
 
 
-def test_small_nodes_become_few():
+def test_small_nodes_are_merged():
     """Sixty-four reports of one hole each, four PSNs apart, need one node."""
     waiting = WaitingHoles(1_000)
     for psn in range(0, 256, 4):

@@ -96,7 +96,7 @@ def test_first_fitting_encoding_is_chosen(codec):
         {"encoding": 3, "count": 321, "body": (1 << 320) - 1},
     ],
 )
-def test_inconsistent_node_is_refused(codec, fields):
+def test_inconsistent_node_is_rejected(codec, fields):
     with pytest.raises(ValueError):
         unpack(codec, abi.NODE.pack(qpn=1, **fields))
 
@@ -162,7 +162,7 @@ def test_codecs_write_the_same_bytes():
     assert set(seen) == {(encoding, fit) for encoding in abi.Encoding for fit in (False, True)}, AGAIN
 
 
-def test_codecs_read_and_refuse_the_same_blocks():
+def test_codecs_accept_and_reject_the_same_blocks():
     """Sound nodes with a bit, a field, or the body replaced."""
     rng, seen = random.Random(SEED), Counter()
     for _ in range(3_000):

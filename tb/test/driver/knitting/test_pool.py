@@ -14,7 +14,7 @@ from weft.model.link import LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.sim.pair.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
 from weft.tb.verify.bench.small_pools import SHARES, guaranteed_blocks, pools, squeezed
-from weft.tb.verify.lives.functional import NodeLives, live
+from weft.tb.verify.churn.functional import NodeChurn, run_churn
 
 SEEDS = [int(s) for s in os.environ["WEFT_SEED"].split(",")] if os.environ.get("WEFT_SEED") else range(2)
 SEEDS_RANDOM = SEEDS if os.environ.get("WEFT_SEED") else range(6)
@@ -35,7 +35,7 @@ def test_every_pool_carries_every_transfer(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_when_too_many_holes_wait_the_peer_stops_and_goes_on_again(seed):
+def test_peer_stops_and_resumes_with_too_many_waiting_holes(seed):
     """This holds even if every other receive-limit frame is lost."""
     noticed = []
 
@@ -58,7 +58,7 @@ def test_when_too_many_holes_wait_the_peer_stops_and_goes_on_again(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS_RANDOM)
-def test_any_pool_with_any_loss_ends_well(seed):
+def test_transfers_succeed_with_any_pool_and_loss(seed):
     rng = random.Random(seed)
     qps = rng.choice([1, 2, 4, 8])
     squeezed(guaranteed_blocks(qps) + rng.choice([0, 0, 1, 3, 10]), seed=seed, qps=qps,
@@ -134,28 +134,28 @@ def test_lists_lie_in_adjacent_blocks():
 # -------------------------------------------------------------------------------------------- lifecycle
 
 
-def test_node_lives_leak_nothing_and_mix_nothing_up():
-    sums = live(10_000, seed=3)
+def test_node_churn_leaks_nothing_and_mixes_nothing():
+    sums = run_churn(10_000, seed=3)
     assert sums["leaks"] == sums["stale_accepts"] == 0
     for name in ("dropped", "destroyed", "stale_reports", "stale_refused", "grown", "shrunk", "waited", "coarsened",
                  "adjacent", "refused"):
         assert sums[name], f"{name} did not occur"
 
 
-def test_a_check_that_forgets_generations_is_caught():
+def test_check_without_generations_is_detected():
     """The harness finds the faults it is made for."""
-    lives = NodeLives(seed=3)
-    lives.generations = dict.fromkeys(range(lives.qps), 1)
-    lives.create = lambda qpn, create=lives.create: (lives.generations.update({qpn: 0}), create(qpn))
-    while lives.sums["retired"] < 5_000:
+    churn = NodeChurn(seed=3)
+    churn.generations = dict.fromkeys(range(churn.qps), 1)
+    churn.create = lambda qpn, create=churn.create: (churn.generations.update({qpn: 0}), create(qpn))
+    while churn.sums["retired"] < 5_000:
         try:
-            lives.step()
+            churn.step()
         except RuntimeError:
             return   # a block of a former list was returned
-    assert lives.finish()["stale_accepts"]
+    assert churn.finish()["stale_accepts"]
 
 
-def test_destroying_qps_with_nodes_linked_gives_all_blocks_back():
+def test_destroying_qps_with_linked_nodes_frees_all_blocks():
     pair = make_pair(ContextConfig(node_age_ns=100), forward=LinkConfig(delay_ns=50_000), seed=4)
     pair.links[0].drop = lambda frame: frame[wire.BTH_OFFSET] in wire.RETX_OPCODES or frame[-1] % 8 == 0
     for _ in range(3):
@@ -181,20 +181,20 @@ def test_destroying_qps_with_nodes_linked_gives_all_blocks_back():
 NODE = {"count": 1, "encoding": abi.Encoding.LIST, "base_psn": 0}
 
 
-def test_reports_of_a_dead_generation_change_nothing():
+def test_reports_of_an_old_generation_change_nothing():
     pair = make_pair()
     ends = make_endpoints(pair, 4_096)
     context, qp = pair.contexts[1], ends[1].qps[0]
-    dead = {"qpn": qp.index, "generation": qp.generation}
-    line, _ = qp.receiver.holes._chain.link(NODE | dead)
+    old = {"qpn": qp.index, "generation": qp.generation}
+    line, _ = qp.receiver.holes._chain.link(NODE | old)
     qp.reset()
     qp.connect(ends[0].connections[0])
     before = context.knitting.check()
-    body = abi.NODE.pack(**dead | NODE | {"base_psn": qp.attr.rq_psn})
+    body = abi.NODE.pack(**old | NODE | {"base_psn": qp.attr.rq_psn})
     for entry in (
-        abi.REPORT_RETIRE.pack(kind=abi.ReportKind.RETIRE, line=line, **dead),
+        abi.REPORT_RETIRE.pack(kind=abi.ReportKind.RETIRE, line=line, **old),
         abi.REPORT_NODE.pack(kind=abi.ReportKind.NODE, node=int.from_bytes(body[8:], "little")),
-        abi.REPORT_EVENT.pack(kind=abi.ReportKind.QP_ERROR, reason=abi.Reason.BAD_NODE, **dead),
+        abi.REPORT_EVENT.pack(kind=abi.ReportKind.QP_ERROR, reason=abi.Reason.BAD_NODE, **old),
     ):
         pair.devices[1].card.report(entry)
     context.progress()

@@ -34,16 +34,16 @@ class FakeIommu:
         if request == IOAS_ALLOC:
             argument[:] = ALLOC.pack(size=ALLOC.size_bytes, out_ioas_id=7)
         elif request in (MAP_DMA, IOAS_MAP):
-            said = (DMA_MAP if request == MAP_DMA else MAP).unpack(argument)
-            length, va = (said.size, said.vaddr) if request == MAP_DMA else (said.length, said.user_va)
-            assert va == said.iova and not va % PAGE and not length % PAGE and length
-            if any(start < said.iova + length and said.iova < start + size for start, size in self.mapped.items()):
+            fields = (DMA_MAP if request == MAP_DMA else MAP).unpack(argument)
+            length, va = (fields.size, fields.vaddr) if request == MAP_DMA else (fields.length, fields.user_va)
+            assert va == fields.iova and not va % PAGE and not length % PAGE and length
+            if any(start < fields.iova + length and fields.iova < start + size for start, size in self.mapped.items()):
                 raise OSError(errno.EEXIST, "File exists")
-            self.mapped[said.iova] = length
+            self.mapped[fields.iova] = length
         elif request in (UNMAP_DMA, IOAS_UNMAP):
-            said = (DMA_UNMAP if request == UNMAP_DMA else UNMAP).unpack(argument)
-            length = said.size if request == UNMAP_DMA else said.length
-            assert self.mapped.pop(said.iova) == length
+            fields = (DMA_UNMAP if request == UNMAP_DMA else UNMAP).unpack(argument)
+            length = fields.size if request == UNMAP_DMA else fields.length
+            assert self.mapped.pop(fields.iova) == length
 
 
 class Recorder:

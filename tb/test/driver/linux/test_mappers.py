@@ -44,7 +44,7 @@ def shape(layout):
                                  if not field.name.startswith("_"))]
 
 
-def told_by_the_compiler(header, numbers, layouts, folder):
+def values_of_the_compiler(header, numbers, layouts, folder):
     """Return the values of constants, then the :func:`shape` of each structure, as a C compiler computes them."""
     lines = [f'printf("%llu\\n", (unsigned long long)({name}));' for name in numbers]
     for layout in layouts:
@@ -56,15 +56,15 @@ def told_by_the_compiler(header, numbers, layouts, folder):
     return [int(line) for line in subprocess.run([folder / "told"], capture_output=True, check=True).stdout.split()]
 
 
-def test_vfio_is_as_in_the_kernel_s_header(tmp_path):
+def test_vfio_matches_the_kernel_header(tmp_path):
     need("cc")
     layouts = [vfio.DMA_MAP, vfio.DMA_UNMAP, vfio.GROUP_STATUS]
     wanted = list(VFIO_NUMBERS.values()) + [number for layout in layouts for number in shape(layout)]
     header = "linux/vfio.h>\n#include <linux/mman.h"
-    assert told_by_the_compiler(header, VFIO_NUMBERS, layouts, tmp_path) == wanted
+    assert values_of_the_compiler(header, VFIO_NUMBERS, layouts, tmp_path) == wanted
 
 
-def test_iommufd_is_as_in_the_kernel_s_header(tmp_path):
+def test_iommufd_matches_the_kernel_header(tmp_path):
     """Headers older than Linux 6.2 lack iommufd; the numbers are those of include/uapi/linux/iommufd.h."""
     layouts = [iommufd.ALLOC, iommufd.MAP, iommufd.UNMAP, iommufd.DESTROYED]
     assert [shape(layout) for layout in layouts] == [
@@ -72,7 +72,7 @@ def test_iommufd_is_as_in_the_kernel_s_header(tmp_path):
     assert list(IOMMUFD_NUMBERS.values()) == [0x3B80, 0x3B81, 0x3B85, 0x3B86, 1, 2, 4]
     if Path("/usr/include/linux/iommufd.h").exists() and shutil.which("cc"):
         wanted = list(IOMMUFD_NUMBERS.values()) + [number for layout in layouts for number in shape(layout)]
-        assert told_by_the_compiler("linux/iommufd.h", IOMMUFD_NUMBERS, layouts, tmp_path) == wanted
+        assert values_of_the_compiler("linux/iommufd.h", IOMMUFD_NUMBERS, layouts, tmp_path) == wanted
 
 
 def test_mappings_of_iommufd():
@@ -90,7 +90,7 @@ def test_mappings_of_iommufd():
         iommufd.IommufdMapper(file, ioctl=kernel)
 
 
-def test_a_machine_without_iommufd_or_vfio_is_a_sentence(tmp_path):
+def test_missing_iommufd_or_vfio_raises_a_sentence(tmp_path):
     with pytest.raises(PyverbsRDMAError, match="there is no iommufd"):
         iommufd.IommufdMapper.open(tmp_path / "iommu")
     with pytest.raises(PyverbsRDMAError, match="there is no VFIO"):
@@ -128,7 +128,7 @@ def open_files():
     ({}, vfio.GROUP_SET_CONTAINER, "is in use"),
     ({}, vfio.SET_IOMMU, "gives no IOMMU"),
     (None, None, "cannot be opened")])
-def test_each_step_that_fails_is_a_sentence(tmp_path, answers, refused, sentence):
+def test_each_failed_step_raises_a_sentence(tmp_path, answers, refused, sentence):
     (tmp_path / "vfio").write_text("")
     if answers is not None:
         (tmp_path / "3").write_text("")

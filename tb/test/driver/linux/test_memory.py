@@ -17,12 +17,12 @@ from weft.driver.linux.memory import LinuxMemory
 from weft.driver.linux.pagemap import physical_pages
 from weft.driver.linux.region import HUGE, HUGE_STATE, address_of, map_huge, open_u_dma_buf
 from weft.driver.linux.vfio import VfioMapper
-from weft.driver.terms.errors import NoRoom, PyverbsRDMAError
+from weft.driver.terms.errors import OutOfResources, PyverbsRDMAError
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.driver.linux.process_memory import FakeIommu
 
 
-def tells_addresses():
+def exposes_addresses():
     """Return true if the kernel shows physical addresses to this process."""
     page = mmap.mmap(-1, PAGE)
     page[0] = 1
@@ -65,7 +65,7 @@ def memory(iommu):
 
 def test_physical_addresses_of_real_pages():
     memory = LinuxMemory(PhysicalMapper())
-    if not tells_addresses():
+    if not exposes_addresses():
         with pytest.raises(PyverbsRDMAError, match="without CAP_SYS_ADMIN|cannot be read"):
             memory.alloc(PAGE)
         assert memory.pinned == 0
@@ -90,7 +90,7 @@ def test_physical_addresses_of_real_pages():
     memory.close()
 
 
-def test_pages_that_are_not_there(tmp_path):
+def test_missing_pages_raise(tmp_path):
     page = mmap.mmap(-1, PAGE)
     with pytest.raises(PyverbsRDMAError, match="is not in memory") as failed:
         physical_pages(address_of(page), PAGE)
@@ -104,7 +104,7 @@ def test_pages_that_are_not_there(tmp_path):
         physical_pages(va, 1, tmp_path / "nothing")
 
 
-def test_a_limit_of_locked_memory_is_a_sentence():
+def test_locked_memory_limit_raises_a_sentence():
     """The test runs in a child process, which gives up the privilege to lock more."""
     child = os.fork()
     if not child:
@@ -122,12 +122,12 @@ def test_a_limit_of_locked_memory_is_a_sentence():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_huge_pages_or_how_to_get_them():
+def test_huge_pages_or_a_sentence_about_them():
     free = int((HUGE_STATE / "free_hugepages").read_text()) if HUGE_STATE.exists() else 0
     if not free:
-        with pytest.raises(NoRoom, match=r"1 huge pages of 2 MiB are needed, (0|no) are free .*nr_hugepages"):
+        with pytest.raises(OutOfResources, match=r"1 huge pages of 2 MiB are needed, (0|no) are free .*nr_hugepages"):
             map_huge(HUGE)
-        with pytest.raises(NoRoom, match="2 MiB are needed"):
+        with pytest.raises(OutOfResources, match="2 MiB are needed"):
             LinuxMemory(PhysicalMapper()).alloc(64 * PAGE)
         return
     memory = LinuxMemory(PhysicalMapper())
@@ -163,7 +163,7 @@ def test_pins_share_pages_and_count_their_users(memory, iommu):
     assert not iommu.mapped and not dontfork(start) and memory.pinned == 0
 
 
-def test_pinned_memory_does_not_go_to_children(memory):
+def test_pinned_memory_is_not_inherited(memory):
     arena = mmap.mmap(-1, 4 * PAGE)
     pins = [memory.pin(address_of(arena), PAGE), memory.pin(address_of(arena) + 100, PAGE)]
     assert dontfork(address_of(arena)) and dontfork(address_of(arena) + PAGE)
@@ -174,7 +174,7 @@ def test_pinned_memory_does_not_go_to_children(memory):
     assert not dontfork(address_of(arena))
 
 
-def test_memory_of_the_program_is_what_the_card_sees(memory):
+def test_card_sees_the_memory_of_the_program(memory):
     data = ctypes.create_string_buffer(b"mine", 3 * PAGE)
     pin = memory.pin(ctypes.addressof(data), len(data))
     assert pin.read(0, 4) == b"mine" and memory.buffer_at(pin.va + 5, 7) is pin
@@ -189,7 +189,7 @@ def test_memory_of_the_program_is_what_the_card_sees(memory):
         memory.buffer_at(ctypes.addressof(data), 1)
 
 
-def test_nothing_changes_when_the_kernel_refuses(memory, iommu):
+def test_kernel_error_changes_nothing(memory, iommu):
     arena = mmap.mmap(-1, 4 * PAGE)
     pin = memory.pin(address_of(arena) + PAGE, PAGE)
     for code, sentence in ((errno.ENOMEM, "ulimit -l"), (errno.EINVAL, "address bits"), (errno.EPERM, "VFIO refused")):
@@ -221,11 +221,11 @@ def test_files_that_cannot_be_shared(memory, arguments, sentence):
 @pytest.fixture
 def u_dma_buf(tmp_path):
     """Files that the kernel module provides for 64 pages."""
-    said, devices = tmp_path / "class" / "udmabuf0", tmp_path / "dev"
-    said.mkdir(parents=True)
+    entry, devices = tmp_path / "class" / "udmabuf0", tmp_path / "dev"
+    entry.mkdir(parents=True)
     devices.mkdir()
-    (said / "size").write_text(f"{64 * PAGE}\n")
-    (said / "phys_addr").write_text("0x0000000170000000\n")
+    (entry / "size").write_text(f"{64 * PAGE}\n")
+    (entry / "phys_addr").write_text("0x0000000170000000\n")
     (devices / "udmabuf0").write_bytes(bytes(64 * PAGE))
     return {"listed": tmp_path / "class", "devices": devices}
 
@@ -237,7 +237,7 @@ def test_contiguous_memory_out_of_a_u_dma_buf(u_dma_buf, tmp_path):
         if buffers and rng.random() < 0.5:
             memory.free(buffers.pop(rng.randrange(len(buffers))))
             continue
-        with contextlib.suppress(NoRoom):
+        with contextlib.suppress(OutOfResources):
             buffers.append(memory.alloc(rng.randint(PAGE + 1, 9 * PAGE), align=rng.choice([64, PAGE, 4 * PAGE])))
             ranges = sorted((b.physical(), b.physical() + b.size) for b in buffers)
             assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))

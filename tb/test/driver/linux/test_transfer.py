@@ -22,7 +22,7 @@ from weft.model.functional.host import run_apps
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.test.driver.linux.process_memory import FakeIommu, ProcessDevice, ProcessMemory
-from weft.tb.test.driver.linux.test_memory import tells_addresses
+from weft.tb.test.driver.linux.test_memory import exposes_addresses
 
 LENGTH = 5 * PAGE + 123
 WRITE = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
@@ -35,18 +35,18 @@ def iommu_memory(_folder):
 
 def physical_memory(folder):
     """Return memory without an IOMMU: rings from a u-dma-buf, everything else through the kernel's pagemap."""
-    said, devices = folder / "class" / "udmabuf0", folder / "dev"
-    said.mkdir(parents=True)
+    entry, devices = folder / "class" / "udmabuf0", folder / "dev"
+    entry.mkdir(parents=True)
     devices.mkdir()
-    (said / "size").write_text(str(256 * PAGE))
-    (said / "phys_addr").write_text("0x800000000000")       # an address without memory on this machine
+    (entry / "size").write_text(str(256 * PAGE))
+    (entry / "phys_addr").write_text("0x800000000000")       # an address without memory on this machine
     (devices / "udmabuf0").write_bytes(bytes(256 * PAGE))
     return ProcessMemory(PhysicalMapper(), [open_u_dma_buf(listed=folder / "class", devices=devices)])
 
 
 @pytest.mark.parametrize("kind", [iommu_memory, physical_memory], ids=["iommu", "physical"])
-def test_a_write_from_the_program_s_memory_into_pages_that_others_share(kind, tmp_path):
-    if kind is physical_memory and not tells_addresses():
+def test_write_from_program_memory_into_shared_pages(kind, tmp_path):
+    if kind is physical_memory and not exposes_addresses():
         kind = iommu_memory     # the kernel's error is covered by test_memory.py
     loop, memories = EventLoop(), [kind(tmp_path / str(n)) for n in range(2)]
     devices = [ProcessDevice(loop, memory, seed=n) for n, memory in enumerate(memories)]

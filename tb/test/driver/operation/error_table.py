@@ -33,7 +33,7 @@ from weft.driver.verbs.mr import MR
 from weft.driver.verbs.qp import QPAttr
 from weft.driver.verbs.wr import SGE
 from weft.hdl.contract import wire
-from weft.tb.test.driver.spoilt_link import again_valid, opcode_of
+from weft.tb.test.driver.faulty_link import again_valid, opcode_of
 
 SEND, WRITE, READ, ADD = (WROpcode.SEND, WROpcode.RDMA_WRITE, WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD)
 ABSENT = {"SUCCESS", "LOC_ACCESS_ERR", "MW_BIND_ERR", "LOC_EEC_OP_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR",
@@ -121,12 +121,12 @@ def fill(pair, end):
         MR(host.pd, 64)
 
 
-def no_room_to_read(pair):
+def no_space_to_read(pair):
     fill(pair, 0)
     pair.send(READ, (0, 8))
 
 
-def no_room_to_receive(pair):
+def no_space_to_receive(pair):
     pair.hosts[1].recv(0, LONG)
     fill(pair, 1)
     pair.send(SEND, (0, LONG))
@@ -152,8 +152,8 @@ def failed_card(pair):
 TABLE = [
     (WCStatus.REM_INV_REQ_ERR, WCStatus.LOC_LEN_ERR, short_receive),
     (WCStatus.LOC_LEN_ERR, None, atomic_of_four_bytes),
-    (WCStatus.LOC_QP_OP_ERR, None, no_room_to_read),
-    (WCStatus.REM_OP_ERR, WCStatus.LOC_QP_OP_ERR, no_room_to_receive),
+    (WCStatus.LOC_QP_OP_ERR, None, no_space_to_read),
+    (WCStatus.REM_OP_ERR, WCStatus.LOC_QP_OP_ERR, no_space_to_receive),
     (WCStatus.LOC_PROT_ERR, None, wrong_lkey),
     (WCStatus.LOC_PROT_ERR, None, own_rkey),
     (WCStatus.LOC_PROT_ERR, None, protected_destination),

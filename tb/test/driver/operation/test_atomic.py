@@ -30,7 +30,7 @@ def test_fetch_and_add_wraps_at_64_bits():
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_compare_and_swap_swaps_only_what_is_the_same(same):
+def test_compare_and_swap_swaps_equal_values_only(same):
     pair = OperationPair(access=AccessFlag.REMOTE_ATOMIC)
     a, b = pair.hosts
     old = random.Random(1).getrandbits(64)
@@ -42,7 +42,7 @@ def test_compare_and_swap_swaps_only_what_is_the_same(same):
     pair.close()
 
 
-def test_atomics_are_executed_once_whatever_gets_lost():
+def test_atomics_are_executed_once_under_loss():
     loss = LinkConfig(loss=0.2, duplicate=0.1, reorder=0.1, delay_ns=2_000, reorder_distance=4)
     pair = OperationPair(qps=4, pair=make_pair(seed=5, forward=loss, backward=loss))
     a, b = pair.hosts
@@ -56,17 +56,17 @@ def test_atomics_are_executed_once_whatever_gets_lost():
     assert sum(pair.pair.links[0].counters.lost.values()) > 10 and sum(pair.pair.links[1].counters.lost.values()) > 10
 
 
-@pytest.mark.parametrize(("what", "fields", "status"), [
+@pytest.mark.parametrize(("subject", "fields", "status"), [
     ("odd address", {"at": 4}, WCStatus.REM_INV_REQ_ERR),
     ("wrong key", {"rkey": 1}, WCStatus.REM_ACCESS_ERR),
     ("beyond the end", {"at": 1 << 16}, WCStatus.REM_ACCESS_ERR),
 ])
-def test_atomic_that_cannot_be_changes_nothing(what, fields, status):
+def test_invalid_atomic_changes_nothing(subject, fields, status):
     pair = OperationPair()
     a, b = pair.hosts
     b.mr.write(before := bytes(range(256)) * 256)
     pair.send(ADD, (0, 8), compare_add=1, **fields)
-    assert pair.statuses(0, 1) == [status], what
+    assert pair.statuses(0, 1) == [status], subject
     assert b.mr.read(1 << 16, 0) == before and not any(a.mr.read(1 << 16, 0))
 
 
@@ -94,7 +94,7 @@ def test_result_needs_eight_writable_bytes():
     assert pair.statuses(0, 1) == [WCStatus.LOC_PROT_ERR] and word(pair.hosts[1], 0) == 0
 
 
-def test_set_wr_atomic_says_what_and_where():
+def test_set_wr_atomic_sets_operands_and_address():
     wr = SendWR(opcode=SWAP)
     wr.set_wr_atomic(5, 0x1000, 7, 9)
     assert (wr.rkey, wr.remote_addr, wr.compare_add, wr.swap) == (5, 0x1000, 7, 9)

@@ -19,7 +19,7 @@ def events(pair, end):
 
 
 @pytest.mark.parametrize("length", [11, 5_000])
-def test_receive_that_is_too_small(length):
+def test_too_small_receive_is_an_error(length):
     pair = OperationPair()
     a, b = pair.hosts
     b.recv(0, length, wr_id=1)
@@ -38,16 +38,16 @@ def test_receive_that_is_too_small(length):
 
 
 @pytest.mark.parametrize("length", [11, 5_000])
-@pytest.mark.parametrize("what", ["key", "range", "permission", "domain"])
-def test_receive_whose_memory_is_not_the_program_s(what, length):
+@pytest.mark.parametrize("subject", ["key", "range", "permission", "domain"])
+def test_receive_with_foreign_memory_is_an_error(subject, length):
     pair = OperationPair()
     a, b = pair.hosts
     sge = b.sge(0, length)
-    if what == "key":
+    if subject == "key":
         sge.lkey ^= 1
-    elif what == "range":
+    elif subject == "range":
         sge.addr += (1 << 16) - length + 1
-    elif what == "permission":
+    elif subject == "permission":
         mr = MR(b.pd, 8192, AccessFlag(0))
         sge = SGE(mr.buf, length, mr.lkey)
     else:
@@ -77,7 +77,7 @@ def test_no_receive_exhausts_the_retries(opcode, length, retries):
 
 
 @pytest.mark.parametrize("length", [0, 100, 5_000])
-def test_receive_that_comes_late_is_waited_for(length):
+def test_late_receive_is_waited_for(length):
     """Later requests of the same end wait; requests of the other end do not."""
     pair = OperationPair(rnr_retry=7, min_rnr_timer=1)
     a, b = pair.hosts
@@ -98,7 +98,7 @@ def test_receive_that_comes_late_is_waited_for(length):
 
 @pytest.mark.parametrize("opcode", [SEND, READ, ADD])
 @pytest.mark.parametrize("known", [True, False])
-def test_dead_peer_exhausts_the_retries(opcode, known):
+def test_absent_peer_exhausts_the_retries(opcode, known):
     pair = OperationPair(**FAST)
     a, b = pair.hosts
     if known:
@@ -113,7 +113,7 @@ def test_dead_peer_exhausts_the_retries(opcode, known):
     pair.close()
 
 
-def test_answers_nobody_takes_do_not_end_the_connection():
+def test_untaken_responses_do_not_end_the_connection():
     """An end that only answers gives up without an error when its peer is gone, and continues when the peer is back."""
     pair = OperationPair(**FAST)
     a, b = pair.hosts
@@ -135,7 +135,7 @@ def test_answers_nobody_takes_do_not_end_the_connection():
 
 
 @pytest.mark.parametrize("opcode", [SEND, READ, ADD])
-def test_peer_in_error_says_nothing(opcode):
+def test_peer_in_error_is_silent(opcode):
     pair = OperationPair(**FAST)
     a, b = pair.hosts
     b.recv()
@@ -146,7 +146,7 @@ def test_peer_in_error_says_nothing(opcode):
     pair.close()
 
 
-def test_local_error_waits_for_what_was_posted_before():
+def test_local_error_waits_for_earlier_requests():
     pair = OperationPair(length=1 << 18)
     a, b = pair.hosts
     b.recv(0, 1 << 17, wr_id=1)
@@ -162,7 +162,7 @@ def test_local_error_waits_for_what_was_posted_before():
     pair.close()
 
 
-def test_refused_write_waits_for_what_was_posted_before():
+def test_rejected_write_waits_for_earlier_requests():
     """The card rejects the write at once; outstanding answers are taken first."""
     pair = OperationPair(length=1 << 18)
     a, b = pair.hosts
@@ -190,7 +190,7 @@ def test_empty_write_needs_the_permission_of_the_qp(opcode):
 
 
 @pytest.mark.parametrize("end", [0, 1])
-def test_everything_is_flushed_once_and_no_window_is_left(end):
+def test_everything_is_flushed_once_and_no_window_remains(end):
     pair = OperationPair(length=1 << 19)
     a, b = pair.hosts
     for n in range(4):
@@ -208,7 +208,7 @@ def test_everything_is_flushed_once_and_no_window_is_left(end):
     pair.close()
 
 
-def test_region_that_is_closed_under_way_is_not_written_any_more():
+def test_closed_region_is_not_written():
     pair = OperationPair(length=1 << 18)
     a, b = pair.hosts
     mr = MR(b.pd, 1 << 17, AccessFlag.LOCAL_WRITE)
@@ -221,7 +221,7 @@ def test_region_that_is_closed_under_way_is_not_written_any_more():
     pair.close()
 
 
-def test_data_that_cannot_be_read_any_more_is_a_remote_operation_error():
+def test_unreadable_data_is_a_remote_operation_error():
     pair = OperationPair(length=1 << 18)
     a, b = pair.hosts
     mr = MR(b.pd, 1 << 17, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ)

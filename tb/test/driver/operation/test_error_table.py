@@ -15,7 +15,7 @@ FAST = {"timeout": 4, "retry_cnt": 1, "rnr_retry": 1, "min_rnr_timer": 1}
 
 
 @pytest.mark.parametrize(("sender", "receiver", "provoke"), TABLE, ids=[how.__name__ for *_, how in TABLE])
-def test_every_error_is_provoked_for_real(sender, receiver, provoke):
+def test_every_error_of_the_table_occurs(sender, receiver, provoke):
     """No resource leaks."""
     pair = OperationPair(pair=make_pair(preset="test"), **FAST)
     check(pair, sender, receiver, provoke)
@@ -25,7 +25,7 @@ def test_every_error_is_provoked_for_real(sender, receiver, provoke):
 
 
 @pytest.mark.parametrize("opcode", [WRITE, WROpcode.RDMA_WRITE_WITH_IMM, READ, ADD, WROpcode.ATOMIC_CMP_AND_SWP])
-def test_every_operation_with_a_key_is_refused_with_a_wrong_one(opcode):
+def test_every_operation_with_a_wrong_key_is_rejected(opcode):
     pair = OperationPair(**FAST)
     pair.hosts[1].recv()
     wrong_rkey(pair, opcode)

@@ -16,7 +16,7 @@ LOCAL = AccessFlag.LOCAL_WRITE
 SLOTS = 16
 
 
-class Liar(OperationPair):
+class HostilePeer(OperationPair):
     """Pair of hosts in which the test sends the frames of A's QP; B is the victim. Both mailboxes are known."""
 
     def __init__(self, known=True, **options):
@@ -47,7 +47,7 @@ class Liar(OperationPair):
         """Write into B's mailbox."""
         self._frame(at, self.operations.mailbox.key, data)
 
-    def say(self, kind, sequence=None, length=0, argument=0, imm=0, **more):
+    def announce(self, kind, sequence=None, length=0, argument=0, imm=0, **more):
         """Send the end of a message."""
         if sequence is None:
             sequence = self.operations.responder._sequence
@@ -93,36 +93,36 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("what", NONSENSE)
-def test_nonsense_is_an_invalid_request(what):
-    liar = Liar()
-    kind, fields = NONSENSE[what]
-    liar.hosts[1].recv(0, 4096)
-    before = liar.hosts[1].mr.read(1 << 16, 0)
-    liar.say(kind, **fields)
-    assert liar.naks == [INVALID] and liar.hosts[1].qp.qp_state is QPState.ERR
-    assert liar.hosts[1].mr.read(1 << 16, 0) == before
-    assert [wc.status for wc in liar.hosts[1].cq.take(9)[1]] == [WCStatus.WR_FLUSH_ERR]
+@pytest.mark.parametrize("subject", NONSENSE)
+def test_malformed_request_is_an_invalid_request(subject):
+    hostile = HostilePeer()
+    kind, fields = NONSENSE[subject]
+    hostile.hosts[1].recv(0, 4096)
+    before = hostile.hosts[1].mr.read(1 << 16, 0)
+    hostile.announce(kind, **fields)
+    assert hostile.naks == [INVALID] and hostile.hosts[1].qp.qp_state is QPState.ERR
+    assert hostile.hosts[1].mr.read(1 << 16, 0) == before
+    assert [wc.status for wc in hostile.hosts[1].cq.take(9)[1]] == [WCStatus.WR_FLUSH_ERR]
 
 
-def test_grant_is_not_asked_for_without_a_mailbox_to_put_it_in():
-    liar = Liar(known=False)
-    b = liar.hosts[1]
+def test_grant_request_without_a_mailbox_is_invalid():
+    hostile = HostilePeer(known=False)
+    b = hostile.hosts[1]
     b.recv(0, 4096)
     b.qp.engine.operations.mailbox.open()
-    liar.go()
-    liar.say(Kind.SEND_REQUEST, length=1_000)
-    assert liar.naks == [INVALID] and b.qp.qp_state is QPState.ERR
+    hostile.go()
+    hostile.announce(Kind.SEND_REQUEST, length=1_000)
+    assert hostile.naks == [INVALID] and b.qp.qp_state is QPState.ERR
 
 
-@pytest.mark.parametrize("what", ANSWERS)
-def test_answer_to_nothing_is_a_bad_response(what):
-    liar = Liar()
-    kind, fields = ANSWERS[what]
-    liar.send(WROpcode.RDMA_WRITE, (0, 8), end=1, wr_id=4)
-    liar.say(kind, **fields)
-    assert [wc.status for wc in liar.hosts[1].cq.take(9)[1]] == [WCStatus.BAD_RESP_ERR]
-    assert liar.hosts[1].qp.qp_state is QPState.ERR
+@pytest.mark.parametrize("subject", ANSWERS)
+def test_response_without_a_request_is_a_bad_response(subject):
+    hostile = HostilePeer()
+    kind, fields = ANSWERS[subject]
+    hostile.send(WROpcode.RDMA_WRITE, (0, 8), end=1, wr_id=4)
+    hostile.announce(kind, **fields)
+    assert [wc.status for wc in hostile.hosts[1].cq.take(9)[1]] == [WCStatus.BAD_RESP_ERR]
+    assert hostile.hosts[1].qp.qp_state is QPState.ERR
 
 
 @pytest.mark.parametrize(("opcode", "length", "kind", "fields"), [
@@ -137,119 +137,121 @@ def test_answer_to_nothing_is_a_bad_response(what):
     (WROpcode.ATOMIC_FETCH_AND_ADD, 8, Kind.READ_DATA, {"length": 8}),
     (WROpcode.ATOMIC_FETCH_AND_ADD, 8, Kind.GRANT, {"length": 8, "argument": place(0, 1)}),
 ])
-def test_wrong_answer_is_a_bad_response(opcode, length, kind, fields):
-    liar = Liar()
-    liar.send(opcode, (0, length), end=1)
-    liar.go()
-    mailbox = liar.operations.mailbox
-    liar.write(mailbox.own_slots * REQUEST_BYTES, pack_targets([(0x1000, 7, 999)]))
-    liar.say(kind, sequence=0, **fields)
-    assert [wc.status for wc in liar.hosts[1].cq.take(9)[1]] == [WCStatus.BAD_RESP_ERR]
-    liar.settle(20_000)
-    assert not liar.hosts[1].context.engine.lender.windows.open
-    assert liar.hosts[1].mr.read(length, 0) == bytes(length)
+def test_wrong_response_is_a_bad_response(opcode, length, kind, fields):
+    hostile = HostilePeer()
+    hostile.send(opcode, (0, length), end=1)
+    hostile.go()
+    mailbox = hostile.operations.mailbox
+    hostile.write(mailbox.own_slots * REQUEST_BYTES, pack_targets([(0x1000, 7, 999)]))
+    hostile.announce(kind, sequence=0, **fields)
+    assert [wc.status for wc in hostile.hosts[1].cq.take(9)[1]] == [WCStatus.BAD_RESP_ERR]
+    hostile.settle(20_000)
+    assert not hostile.hosts[1].context.engine.lender.windows.open
+    assert hostile.hosts[1].mr.read(length, 0) == bytes(length)
 
 
 @pytest.mark.parametrize("targets", [[(0, 7, 99)], [(0, 7, 101)], [((1 << 64) - 5, 7, 100)], [(0, 7, 50)] * 3])
-def test_read_to_places_of_another_length_is_invalid(targets):
-    liar = Liar()
-    mr = liar.hosts[1].mr
-    liar.write(0, pack_targets([(mr.buf, mr.rkey, 100), *targets]))
-    liar.say(Kind.READ, length=100, argument=place(0, len(targets)))
-    assert liar.naks == [INVALID]
+def test_read_with_a_different_length_is_invalid(targets):
+    hostile = HostilePeer()
+    mr = hostile.hosts[1].mr
+    hostile.write(0, pack_targets([(mr.buf, mr.rkey, 100), *targets]))
+    hostile.announce(Kind.READ, length=100, argument=place(0, len(targets)))
+    assert hostile.naks == [INVALID]
 
 
 @pytest.mark.parametrize("kind", [Kind.SEND, Kind.SEND_REQUEST, Kind.READ, Kind.FETCH_AND_ADD])
-def test_before_the_mailbox_is_there_nothing_can_be_in_it(kind):
-    liar = Liar(known=False)
-    liar.hosts[1].recv()
-    liar.say(kind, length=8 if kind is not Kind.SEND_REQUEST else 1_000)
-    assert liar.naks == [INVALID]
+def test_messages_before_the_mailbox_exists_are_invalid(kind):
+    hostile = HostilePeer(known=False)
+    hostile.hosts[1].recv()
+    hostile.announce(kind, length=8 if kind is not Kind.SEND_REQUEST else 1_000)
+    assert hostile.naks == [INVALID]
 
 
-def test_sends_with_data_are_no_more_than_the_mailbox_has_slots():
-    liar = Liar()
+def test_sends_with_data_are_limited_by_mailbox_slots():
+    hostile = HostilePeer()
     for n in range(SLOTS):
-        liar.say(Kind.SEND_REQUEST, length=1_000, argument=n)
-    assert not liar.naks and len(liar.operations.responder) == SLOTS
-    liar.say(Kind.SEND_REQUEST, length=1_000)
-    assert liar.naks == [] and liar.operations.responder.entries[-1].syndrome is INVALID
+        hostile.announce(Kind.SEND_REQUEST, length=1_000, argument=n)
+    assert not hostile.naks and len(hostile.operations.responder) == SLOTS
+    hostile.announce(Kind.SEND_REQUEST, length=1_000)
+    assert hostile.naks == [] and hostile.operations.responder.entries[-1].syndrome is INVALID
     for _ in range(200):
-        liar.say(Kind.SEND_REQUEST, length=1_000)
-    assert len(liar.operations.responder) <= SLOTS + 1
+        hostile.announce(Kind.SEND_REQUEST, length=1_000)
+    assert len(hostile.operations.responder) <= SLOTS + 1
 
 
-def test_reads_that_cannot_begin_are_no_more_than_was_agreed():
+def test_blocked_reads_are_limited():
     """They wait for a missing receive."""
-    liar = Liar(max_dest_rd_atomic=4)
-    liar.say(Kind.SEND)
+    hostile = HostilePeer(max_dest_rd_atomic=4)
+    hostile.announce(Kind.SEND)
     for _ in range(50):
-        liar.say(Kind.FETCH_AND_ADD, length=8)
-    assert len(liar.operations.responder) <= 6
+        hostile.announce(Kind.FETCH_AND_ADD, length=8)
+    assert len(hostile.operations.responder) <= 6
 
 
-def test_answers_nobody_acknowledges_are_no_more_than_was_agreed():
-    liar = Liar(max_dest_rd_atomic=4)
-    mr = liar.hosts[1].mr
-    liar.write(0, ATOMIC_ETH.pack(va=mr.buf, rkey=mr.rkey, swap_or_add=1))
+def test_unacknowledged_responses_are_limited():
+    hostile = HostilePeer(max_dest_rd_atomic=4)
+    mr = hostile.hosts[1].mr
+    hostile.write(0, ATOMIC_ETH.pack(va=mr.buf, rkey=mr.rkey, swap_or_add=1))
     for _ in range(8):
-        liar.say(Kind.FETCH_AND_ADD, length=8)
+        hostile.announce(Kind.FETCH_AND_ADD, length=8)
     assert int.from_bytes(mr.read(8, 0), "little") == 4, "answers wait to be taken"
     for _ in range(50):
-        liar.say(Kind.FETCH_AND_ADD, length=8)
-    assert len(liar.operations.responder) <= 6 and liar.hosts[1].qp.sender.queue.sent_psn < 1 << 25
+        hostile.announce(Kind.FETCH_AND_ADD, length=8)
+    assert len(hostile.operations.responder) <= 6 and hostile.hosts[1].qp.sender.queue.sent_psn < 1 << 25
 
 
-def test_requests_that_wait_for_a_receive_have_a_limit():
-    liar = Liar()
-    liar.hosts[1].qp.receiver._messages_max = 100
+def test_requests_waiting_for_a_receive_are_limited():
+    hostile = HostilePeer()
+    hostile.hosts[1].qp.receiver._messages_max = 100
     for _ in range(150):
-        liar.say(Kind.SEND)
-    assert len(liar.operations.responder) <= 100
-    assert liar.hosts[1].qp.receiver.counts["messages_refused"]
+        hostile.announce(Kind.SEND)
+    assert len(hostile.operations.responder) <= 100
+    assert hostile.hosts[1].qp.receiver.counts["messages_refused"]
 
 
-def test_completed_requests_cannot_be_more_than_there_were():
-    liar = Liar()
-    a, b = liar.hosts
-    liar.send(WROpcode.SEND, end=1)
-    liar.go()
-    card = liar.pair.devices[1].card
+def test_completed_count_beyond_the_requests_is_invalid():
+    hostile = HostilePeer()
+    a, b = hostile.hosts
+    hostile.send(WROpcode.SEND, end=1)
+    hostile.go()
+    card = hostile.pair.devices[1].card
     for msn in (2, 1 << 20, (1 << 23) - 1, 1 << 23):
         card.receive(wire.build_frame(
             opcode=wire.Opcode.ACKNOWLEDGE, dst_mac=card.mac, src_mac=1, src_ip=a.context.ip, dst_ip=b.context.ip,
             sport=9, dest_qp=b.qp.qp_num, psn=b.qp.sender.queue.sent_psn - 1,
             extensions=wire.AETH.pack(syndrome=wire.Syndrome.ACK, msn=msn)))
-        liar.go()
+        hostile.go()
     assert not len(b.cq) and b.qp.sender.msn == 0
 
 
 @pytest.mark.parametrize("turn", range(60))
-def test_random_ends_and_random_mailboxes(turn):
+def test_random_message_ends_and_mailboxes(turn):
     """With any message, nothing raises, and only receives and the memory that the peer may write change."""
     seed = SEED + turn
     print(f"WEFT_SEED={SEED} python -m pytest tb/test/driver/operation/test_hostile_operations.py "
           f"-k 'random and {turn}'")
     rng = random.Random(seed)
-    liar = Liar(access=AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ)
-    b = liar.hosts[1]
+    hostile = HostilePeer(access=AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ)
+    b = hostile.hosts[1]
     b.mr.write(rng.randbytes(1 << 16))
     for n in range(4):
         b.recv(1_000 * n, 1_000)
     before = b.mr.read(60_000, 4_000)
     for n in range(3):
-        liar.send(rng.choice([WROpcode.SEND, WROpcode.RDMA_WRITE, WROpcode.ATOMIC_FETCH_AND_ADD]), (64_008, 8), end=1,
-                  wr_id=n)
+        hostile.send(rng.choice([WROpcode.SEND, WROpcode.RDMA_WRITE, WROpcode.ATOMIC_FETCH_AND_ADD]), (64_008, 8),
+                     end=1,
+                     wr_id=n)
     for _ in range(12):
         target = rng.choice([(b.mr.buf + 5_000, b.mr.rkey, 100), (rng.getrandbits(64), rng.getrandbits(32), 100)])
         places = [(rng.getrandbits(64), rng.getrandbits(32), rng.choice([100, 50, rng.getrandbits(32)]))
                   for _ in range(rng.randint(1, 3))]
         data = rng.choice([pack_targets([target, *places]), rng.randbytes(64)])
-        liar.write(rng.randrange(SLOTS) * REQUEST_BYTES, data)
-        liar.say(rng.randrange(16), rng.choice([None, None, 0, rng.getrandbits(24)]),
-                 rng.choice([0, 8, 100, 1_000, rng.getrandbits(32)]),
-                 rng.choice([place(rng.randrange(SLOTS), rng.randrange(4)), rng.getrandbits(32)]), rng.getrandbits(32))
+        hostile.write(rng.randrange(SLOTS) * REQUEST_BYTES, data)
+        hostile.announce(rng.randrange(16), rng.choice([None, None, 0, rng.getrandbits(24)]),
+                         rng.choice([0, 8, 100, 1_000, rng.getrandbits(32)]),
+                         rng.choice([place(rng.randrange(SLOTS), rng.randrange(4)), rng.getrandbits(32)]),
+                         rng.getrandbits(32))
     assert b.mr.read(60_000, 4_000) == before
     assert len(b.cq) <= 7
-    liar.settle(50_000)
+    hostile.settle(50_000)
     b.close()

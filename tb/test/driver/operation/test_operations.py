@@ -15,8 +15,8 @@ def test_random_operations():
     traffic, links = functional_traffic(SEED)
     counts = traffic.run(700)
     traffic.close()
-    for what in (*(kind.name for kind in KINDS), "inline", "received"):
-        assert counts[what] > 20, counts
+    for subject in (*(kind.name for kind in KINDS), "inline", "received"):
+        assert counts[subject] > 20, counts
     assert counts["completed"] >= 700
     for link in links:
         assert min(c.total() for c in (link.counters.lost, link.counters.reordered, link.counters.duplicated)) > 20
@@ -31,7 +31,7 @@ def test_random_operations_of_a_few_bytes():
 
 
 @pytest.mark.parametrize("fault", ["byte", "order", "twice", "atomic"])
-def test_faults_are_noticed(fault, monkeypatch):
+def test_faults_are_detected(fault, monkeypatch):
     """The traffic above detects faults of memory, completions and atomics."""
     traffic, _ = functional_traffic(SEED + 2, qps=4, longest=2_000, arena=1 << 19)
     cq, place = traffic.ends[0].cq, traffic.contexts[1].device.card.receive_path._place

@@ -17,7 +17,7 @@ LOCAL = AccessFlag.LOCAL_WRITE
 
 
 @pytest.mark.parametrize(("length", "at", "to"), [(0, 0, 0), (1, 4095, 3), (1000, 3, 4090), (20_001, 4095, 1)])
-def test_read_brings_what_is_there(length, at, to):
+def test_read_returns_the_data(length, at, to):
     """Neither the QPs nor the destination memory permit writes."""
     pair = OperationPair(access=AccessFlag.REMOTE_READ, memory_access=AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_READ)
     a, b = pair.hosts
@@ -33,7 +33,7 @@ def test_read_brings_what_is_there(length, at, to):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_read_fills_sixteen_places_of_several_regions(seed):
+def test_read_fills_sixteen_elements_of_several_regions(seed):
     rng = random.Random(seed)
     pair = OperationPair(length=1 << 17, path_mtu=MTU(rng.randint(1, 5)))
     a, b = pair.hosts
@@ -51,7 +51,7 @@ def test_read_fills_sixteen_places_of_several_regions(seed):
     pair.close()
 
 
-def test_reads_are_under_way_at_the_same_time_and_complete_in_order():
+def test_reads_are_outstanding_together_and_complete_in_order():
     pair = OperationPair(length=1 << 18, max_rd_atomic=4)
     a, b = pair.hosts
     data = random.Random(3).randbytes(1 << 18)
@@ -69,7 +69,7 @@ def test_reads_are_under_way_at_the_same_time_and_complete_in_order():
     pair.close()
 
 
-def test_read_sees_what_was_sent_and_written_before_it():
+def test_read_returns_earlier_sends_and_writes():
     pair = OperationPair()
     a, b = pair.hosts
     a.mr.write(random.Random(1).randbytes(20_000))
@@ -89,16 +89,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", [*REFUSED, "memory not readable", "QP not readable", "another domain"])
-def test_read_of_what_is_not_permitted_moves_nothing(what):
-    access = AccessFlag.REMOTE_WRITE | (0 if what == "QP not readable" else AccessFlag.REMOTE_READ)
+@pytest.mark.parametrize("subject", [*REFUSED, "memory not readable", "QP not readable", "another domain"])
+def test_unpermitted_read_moves_nothing(subject):
+    access = AccessFlag.REMOTE_WRITE | (0 if subject == "QP not readable" else AccessFlag.REMOTE_READ)
     pair = OperationPair(access=access)
     a, b = pair.hosts
     b.mr.write(bytes(range(256)) * 256)
-    fields = REFUSED.get(what, {})
-    if what == "memory not readable":
+    fields = REFUSED.get(subject, {})
+    if subject == "memory not readable":
         fields = {"rkey": MR(b.pd, access=LOCAL | AccessFlag.REMOTE_WRITE, buffer=b.mr.buffer).rkey}
-    elif what == "another domain":
+    elif subject == "another domain":
         pd = type(b.pd)(b.context)
         fields = {"rkey": MR(pd, access=LOCAL | AccessFlag.REMOTE_READ, buffer=b.mr.buffer).rkey}
     pair.send(WROpcode.RDMA_WRITE, (0, 100))
@@ -112,7 +112,7 @@ def test_read_of_what_is_not_permitted_moves_nothing(what):
         assert not context.engine.lender.windows.open
 
 
-def test_destination_is_open_to_the_operation_alone():
+def test_destination_is_writable_by_its_operation_only():
     """A peer that uses the key of a window at another address, later, or over another QP is rejected."""
     pair = OperationPair(qps=2, access=AccessFlag.REMOTE_READ | AccessFlag.REMOTE_WRITE,
                          memory_access=LOCAL | AccessFlag.REMOTE_READ)
@@ -138,7 +138,7 @@ def test_destination_is_open_to_the_operation_alone():
     assert card.counters["drop_bad_key"]
 
 
-def test_local_memory_that_is_not_the_program_s_own_fails_in_turn():
+def test_foreign_local_memory_fails_in_order():
     pair = OperationPair()
     a, b = pair.hosts
     read_only = MR(a.pd, 4096, AccessFlag(0))
@@ -150,7 +150,7 @@ def test_local_memory_that_is_not_the_program_s_own_fails_in_turn():
     assert a.mr.read(100, 0) == b"y" * 100 and not any(read_only.read(4096, 0))
 
 
-def test_reads_wait_for_regions_that_the_card_can_spare():
+def test_reads_wait_for_free_regions():
     """The card has few regions; 16 of them stay reserved for receives, and all reads complete nevertheless."""
     pair = OperationPair(length=1 << 17, pair=make_pair(preset="test"))
     a, b = pair.hosts

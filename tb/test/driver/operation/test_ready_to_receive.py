@@ -22,7 +22,7 @@ def half_connected(length):
 
 
 @pytest.mark.parametrize("length", [40, 5_000])
-def test_everything_is_answered(length):
+def test_qp_in_rtr_responds_to_everything(length):
     pair, _ = half_connected(length)
     a, b = pair.hosts
     sent = a.mr.read(length, 0)
@@ -42,7 +42,7 @@ def test_everything_is_answered(length):
     pair.close()
 
 
-def test_who_answered_may_send_from_rts_on():
+def test_qp_that_responded_may_send_from_rts_on():
     pair, attr = half_connected(5_000)
     a, b = pair.hosts
     b.recv(0, 5_000)
@@ -57,7 +57,7 @@ def test_who_answered_may_send_from_rts_on():
     pair.close()
 
 
-def test_another_psn_than_the_answers_had_is_refused():
+def test_psn_unlike_that_of_the_responses_is_rejected():
     pair, attr = half_connected(5_000)
     pair.hosts[1].recv(0, 5_000)
     pair.send(WROpcode.SEND, (0, 5_000))

@@ -35,7 +35,7 @@ import pytest
 from weft.driver.protocol.message_end import Kind, MessageEnd, message_end
 from weft.driver.terms.enums import MTU, EventType, QPState, WCOpcode, WCStatus, WROpcode
 from weft.hdl.contract import wire
-from weft.tb.test.driver.spoilt_link import Scenario, again_valid, ghosts, lose, opcode_of
+from weft.tb.test.driver.faulty_link import Scenario, again_valid, ghosts, lose, opcode_of
 
 FAST = {"timeout": 4, "retry_cnt": 1}
 PMTU, LENGTH = 256, 1024
@@ -49,49 +49,49 @@ READ_REQUEST = 0x0C      # RC opcode of InfiniBand that this card does not imple
 # ---------------------------------------------------------------------------------------- successful
 
 
-@pytest.mark.parametrize("asker", [0, 1], ids=["rxe", "sim"])
+@pytest.mark.parametrize("requester", [0, 1], ids=["rxe", "sim"])
 class TestSuccess:
     """``rxe_..._success`` and ``sim_..._success``."""
 
-    def test_send_success(self, asker):
-        scene = Scenario(asker, met=False)
+    def test_send_success(self, requester):
+        scene = Scenario(requester, met=False)
         scene.peer.recv(0, 1)
         scene.me.mr.write(b"\xff")
         scene.ask(SEND, 1)
         assert scene.outcome() is SUCCESS
-        [got] = scene.completions(1 - asker, 1)
+        [got] = scene.completions(1 - requester, 1)
         assert (got.status, got.opcode, got.byte_len) == (SUCCESS, WCOpcode.RECV, 1)
         assert scene.peer.mr.read(2, 0) == b"\xff\0"
         scene.close()
 
-    def test_write_success(self, asker):
-        scene = Scenario(asker, met=False)
+    def test_write_success(self, requester):
+        scene = Scenario(requester, met=False)
         scene.me.mr.write(b"\xff")
         scene.ask(WRITE, 1)
         assert scene.outcome() is SUCCESS and scene.peer.mr.read(2, 0) == b"\xff\0"
         assert scene.me.qp.qp_state is scene.peer.qp.qp_state is QPState.RTS
         scene.close()
 
-    def test_write_imm_success(self, asker):
-        scene = Scenario(asker, met=False)
+    def test_write_imm_success(self, requester):
+        scene = Scenario(requester, met=False)
         scene.peer.recv(0, 0)
         scene.me.mr.write(b"\xff")
         scene.ask(WRITE_IMM, 1, imm=0x1234)
         assert scene.outcome() is SUCCESS and scene.peer.mr.read(2, 0) == b"\xff\0"
-        [got] = scene.completions(1 - asker, 1)
+        [got] = scene.completions(1 - requester, 1)
         assert (got.status, got.opcode, got.imm_data) == (SUCCESS, WCOpcode.RECV_RDMA_WITH_IMM, 0x1234)
         scene.close()
 
-    def test_read_success(self, asker):
-        scene = Scenario(asker, met=False)
+    def test_read_success(self, requester):
+        scene = Scenario(requester, met=False)
         scene.peer.mr.write(b"\xff")
         scene.ask(READ, 1)
         assert scene.outcome() is SUCCESS and scene.me.mr.read(2, 0) == b"\xff\0"
         assert scene.me.qp.qp_state is scene.peer.qp.qp_state is QPState.RTS
         scene.close()
 
-    def test_atomic_cas_success(self, asker):
-        scene = Scenario(asker, met=False)
+    def test_atomic_cas_success(self, requester):
+        scene = Scenario(requester, met=False)
         scene.peer.mr.write((1).to_bytes(8, "little"))
         scene.ask(SWAP, 8, compare_add=1, swap=2)
         assert scene.outcome() is SUCCESS
@@ -116,7 +116,7 @@ def test_rxe_write_partial_retry():
 
 def test_sim_write_partial_retry():
     """Packets arrive again after the program has overwritten their data."""
-    scene = Scenario(asker=1)
+    scene = Scenario(requester=1)
     frames = []
     scene.on_the_way(1, lambda frame: frames.append(frame) or frame)
     scene.me.mr.write(b"\xff" * LENGTH)
@@ -138,7 +138,7 @@ def test_sim_write_partial_retry():
 
 
 def test_sim_read_partial_retry():
-    scene = Scenario(asker=1)
+    scene = Scenario(requester=1)
     data = DATA
     scene.peer.mr.write(data)
     scene.on_the_way(0, lose(1))
@@ -253,7 +253,7 @@ def test_rxe_psn_retry_limit_exceeded():
 
 def test_sim_psn_retry_limit_not_exceeded():
     """The request of the first of two reads is lost."""
-    scene = Scenario(asker=1)
+    scene = Scenario(requester=1)
     scene.peer.mr.write(b"\xff\xee")
     scene.on_the_way(1, lose(0))
     scene.ask(READ, 1, wr_id=1)
@@ -263,11 +263,11 @@ def test_sim_psn_retry_limit_not_exceeded():
     scene.close()
 
 
-@pytest.mark.parametrize("asker", [0, 1], ids=["rxe", "sim"])
+@pytest.mark.parametrize("requester", [0, 1], ids=["rxe", "sim"])
 @pytest.mark.parametrize("opcode", [READ, WRITE, SWAP])
-def test_rkey_violation(asker, opcode):
+def test_rkey_violation(requester, opcode):
     """``rxe_rkey_violation`` and ``sim_rkey_violation``, for every operation with a key."""
-    scene = Scenario(asker)
+    scene = Scenario(requester)
     scene.peer.mr.write(b"\xff" * 8)
     scene.ask(opcode, 8, rkey=scene.peer.mr.rkey ^ 1)
     assert scene.outcome() is WCStatus.REM_ACCESS_ERR and scene.me.qp.qp_state is QPState.ERR
@@ -281,10 +281,10 @@ def test_rxe_rnr_nak_retry_limit_exceeded():
     assert scene.outcome() is WCStatus.RNR_RETRY_EXC_ERR and scene.me.qp.qp_state is QPState.ERR
 
 
-@pytest.mark.parametrize("asker", [0, 1], ids=["rxe", "sim"])
-def test_rnr_nak_retry_limit_not_exceeded(asker):
+@pytest.mark.parametrize("requester", [0, 1], ids=["rxe", "sim"])
+def test_rnr_nak_retry_limit_not_exceeded(requester):
     """``rxe_...`` and ``sim_...``: the receive is posted after two RNR NAKs."""
-    scene = Scenario(asker, rnr_retry=6, min_rnr_timer=1)
+    scene = Scenario(requester, rnr_retry=6, min_rnr_timer=1)
     scene.me.mr.write(b"\xff")
     scene.ask(SEND, 1)
     scene.run_until(lambda: scene.me.qp.sender._rnr >= 2)
@@ -296,7 +296,7 @@ def test_rnr_nak_retry_limit_not_exceeded(asker):
 
 def test_sim_remote_operation_err():
     """The CQ of the peer has space for one completion."""
-    scene = Scenario(asker=1, met=False, cqe=1, **FAST)
+    scene = Scenario(requester=1, met=False, cqe=1, **FAST)
     for at in range(2):
         scene.peer.recv(at, 1)
     scene.me.mr.write(b"\xff")
@@ -310,7 +310,7 @@ def test_sim_remote_operation_err():
 
 def test_sim_unexpected_opcode():
     """The third packet of a write has the opcode of a read request."""
-    scene = Scenario(asker=1)
+    scene = Scenario(requester=1)
     data = DATA
     scene.me.mr.write(data)
     seen = [0]

@@ -36,7 +36,7 @@ def test_send_takes_the_oldest_receive(length, imm):
     pair.close()
 
 
-def test_grants_are_asked_for_when_the_peer_knows_where_to_put_them(monkeypatch):
+def test_grants_are_requested_when_the_peer_has_the_mailbox(monkeypatch):
     """The peer requests the mailbox before the card has it."""
     pair = OperationPair(access=AccessFlag(0), memory_access=ONLY_LOCAL)
     a, b = pair.hosts

@@ -76,7 +76,7 @@ def test_chunks_carry_every_byte_once(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_any_packets_sent_again_are_the_same_packets(seed):
+def test_retransmitted_packets_are_identical(seed):
     rng = random.Random(seed)
     code = rng.choice([1, 3])
     request = Request(1, [(rng.randrange(1 << 40), rng.randrange(1, 60_000), 3)], rng.randrange(1 << 40), 7, imm=9)
@@ -104,7 +104,7 @@ def test_write_of_zero_length_is_one_packet():
 
 @pytest.mark.parametrize(("sges", "solicited", "packets"), [
     ([], False, 1), ([(0x5000, 100, 3)], True, 2), ([(0x5000, 1_500, 3), (0x9000, 500, 4)], False, 5)])
-def test_what_does_not_fit_a_packet_with_data_has_one_of_its_own(sges, solicited, packets):
+def test_immediate_that_does_not_fit_has_a_separate_packet(sges, solicited, packets):
     request = Request(1, sges, 0x1F00, 7, imm=5, sequence=77, solicited=solicited)
     *data, end = split(request, 100, 1024)
     assert not any(piece.last for piece in data) and request.packets == packets
@@ -121,7 +121,7 @@ def test_short_write_with_an_immediate_is_one_packet():
     assert (work.imm, work.length, work.rkey) == (5, 100, 7)
 
 
-def test_end_of_a_message_is_16_bytes_and_comes_back():
+def test_message_end_has_16_bytes_and_is_parsed_back():
     end = MessageEnd(Kind.ATOMIC_RESULT, (1 << 24) - 1, (1 << 32) - 1, 0x1234_5678, 0x9ABC_DEF0, 1, 1)
     va, key, imm = end.words()
     assert message_end(va, key, imm) == end and end.value == 0x1234_5678_9ABC_DEF0

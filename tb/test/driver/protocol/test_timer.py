@@ -17,7 +17,7 @@ def probes_until_exhausted(timer, start, limit=10**6):
     return probes, None
 
 
-def test_stopped_timer_says_nothing():
+def test_stopped_timer_does_not_expire():
     assert ProgressTimer(100, 300, 1).poll(10**9) is None
 
 
@@ -28,7 +28,7 @@ def check_gaps(probes, *wanted):
     assert all(least <= gap <= least * 9 / 8 for gap, least in zip(gaps, wanted, strict=True)), (gaps, wanted)
 
 
-def test_silence_is_followed_by_probes_further_and_further_apart():
+def test_probe_intervals_grow_during_silence():
     timer = ProgressTimer(100, 1_000, 3)
     timer.progress(50)
     probes, end = probes_until_exhausted(timer, 50)
@@ -37,7 +37,7 @@ def test_silence_is_followed_by_probes_further_and_further_apart():
 
 
 @pytest.mark.parametrize("period", [2_000, 2_500, 4_000, 6_000, 12_000, 18_000, 36_000])
-def test_a_network_that_fails_regularly_does_not_take_what_every_probe_brings(period):
+def test_regular_outages_do_not_defeat_probes(period):
     """A retransmission that follows each probe by a round trip meets an outage fewer than 8 times in a row."""
     timer, now = ProgressTimer(25_000, 262_000, 7), 0
     round_trip, outage, tries = 11_000, 1_000, 0
@@ -51,7 +51,7 @@ def test_a_network_that_fails_regularly_does_not_take_what_every_probe_brings(pe
 
 
 @pytest.mark.parametrize(("probe_ns", "timeout_ns"), [(100, 1_000), (300, 70), (100, 0)])
-def test_limits_that_are_set_later_are_those_it_could_have_begun_with(probe_ns, timeout_ns):
+def test_later_limits_act_as_initial_limits(probe_ns, timeout_ns):
     timers = ProgressTimer(probe_ns, timeout_ns, 3), ProgressTimer(probe_ns, 400, 1)
     timers[1].limit(timeout_ns, 3)
     for timer in timers:
@@ -62,7 +62,7 @@ def test_limits_that_are_set_later_are_those_it_could_have_begun_with(probe_ns, 
 
 
 @pytest.mark.parametrize("retries", [0, 2, 7])
-def test_the_end_depends_on_the_timeout_alone(retries):
+def test_end_depends_on_the_timeout_only(retries):
     ends = set()
     for probe_ns in (10, 100, 300):
         timer = ProgressTimer(probe_ns, 300, retries)
@@ -71,7 +71,7 @@ def test_the_end_depends_on_the_timeout_alone(retries):
     assert ends == {300 * (retries + 1)}
 
 
-def test_progress_starts_anew():
+def test_progress_restarts_the_timer():
     timer = ProgressTimer(100, 1_000, 3)
     timer.progress(0)
     for _ in range(3):
@@ -96,7 +96,7 @@ def test_answered_probes_follow_the_round_trip():
     assert all(b - a <= 600 * 9 / 8 + 100 for a, b in zip(probes, probes[1:], strict=False))     # sampled every 100
 
 
-def test_answered_timer_ends_at_last():
+def test_answered_timer_ends_eventually():
     timer = ProgressTimer(1, 4, 1)
     timer.progress(0)
     for now in range(1, 10_000):

@@ -67,13 +67,13 @@ def test_single_writes_are_pushed_once_the_ring_has_run():
     assert sum(found[window] for window in WINDOWS) == 99 and found["send_prod"] == 1
 
 
-def test_writes_that_come_together_are_rung_for():
+def test_writes_posted_together_ring_one_doorbell():
     found = writes([1, 5, 5, 5])
     assert sum(found[window] for window in WINDOWS) <= 3 < sum(found.values())
 
 
 @pytest.mark.parametrize("loss", [0, 0.1])
-def test_a_push_in_pieces_rings_as_a_doorbell_does(loss):
+def test_split_push_acts_as_a_doorbell(loss):
     """The processor does not combine the writes; the first piece alone notifies the card."""
 
     class Pieces(FunctionalDevice):
@@ -93,25 +93,25 @@ def test_without_combined_writes_nothing_is_pushed():
 
 
 @pytest.mark.parametrize(("length", "entries"), [(16, 1), (17, 2), (50, 2), (64, 2)])
-def test_a_write_that_is_inline_is_pushed_with_its_data(length, entries):
+def test_inline_write_is_pushed_with_its_data(length, entries):
     found = writes([1] * 60, inline=length)
     assert sum(found[window] for window in WINDOWS) >= 59 * entries - 2, "over the end of the ring it is rung for"
     assert found["send_prod"] <= 2
 
 
 @pytest.mark.parametrize("length", [1, 16, 50, 64])
-def test_writes_that_are_inline_come_again_when_they_are_lost(length):
+def test_lost_inline_writes_are_retransmitted(length):
     """Retransmissions have the bytes of the time of posting, also if a packet crosses a multiple of the PMTU."""
     lossy = LinkConfig(loss=0.2, duplicate=0.1, reorder_distance=1)
     assert writes([1, 7, 20] * 4, inline=length, forward=lossy)["again"] > 5
 
 
-def test_a_card_that_takes_no_payload_gets_none():
+def test_card_without_inline_payload_gets_none():
 
-    class Without(FunctionalDevice):
+    class NoPush(FunctionalDevice):
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
             self.card.params = self.card.params.with_(inline_bytes=0)
 
-    found = writes([1] * 20, device_type=Without, inline=64)
+    found = writes([1] * 20, device_type=NoPush, inline=64)
     assert sum(found[window] for window in WINDOWS) == 19

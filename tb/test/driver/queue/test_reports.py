@@ -52,7 +52,7 @@ def test_an_exception_loses_no_other_report():
     assert not worker.progress()
 
 
-def test_one_round_has_an_end():
+def test_round_is_bounded():
     log = Log()
     worker = ReportWorker(Entries(2 * ReportWorker.ROUND_MAX), lambda *_: log)
     assert worker.progress() and len(log.seen) == ReportWorker.ROUND_MAX
@@ -60,7 +60,7 @@ def test_one_round_has_an_end():
     assert not worker.progress()
 
 
-def test_what_is_collected_is_bounded_and_comes_in_order(monkeypatch):
+def test_collected_reports_are_bounded_and_in_order(monkeypatch):
     monkeypatch.setattr(ReportWorker, "COLLECTED_MAX", 1_000)
     log, most = Log(), 1_000
     ring = Entries(most + 100, abi.ReportKind.ERROR, batch=100)
@@ -77,7 +77,7 @@ def test_what_is_collected_is_bounded_and_comes_in_order(monkeypatch):
     assert log.seen == [n % 256 for n in (*range(errors), *range(3 * most))]
 
 
-def test_an_entry_is_read_behind_its_phase():
+def test_entry_is_read_after_its_phase():
     """The card writes an entry while the host reads it: first the bytes after the phase, then the phase."""
     device = FunctionalDevice(EventLoop())
     ring = CardToHostRing(device, abi.Ring.META_REPORT, 2)
@@ -95,7 +95,7 @@ def test_an_entry_is_read_behind_its_phase():
     assert ring.poll() == [bytes([1]) + bytes([7] * 63)]
 
 
-class NeedsRoom:
+class NeedsSpace:
     """Functional card that executes no destroy command before all its reports are in host memory."""
 
     def __init__(self, card):
@@ -112,12 +112,12 @@ class NeedsRoom:
         return entry
 
 
-def test_closing_makes_room_for_the_reports_it_waits_for():
+def test_close_frees_space_for_pending_reports():
     """No report is lost: every write is acknowledged."""
     pair = make_pair(ContextConfig(ring_log2={abi.Ring.META_REPORT: 2}), seed=3)
     ends = make_endpoints(pair, 4_096, window=COUNT)
     other = MR(ends[1].pd, 4_096, AccessFlag.LOCAL_WRITE)
-    card = NeedsRoom(pair.devices[1].card)
+    card = NeedsSpace(pair.devices[1].card)
     for n in range(COUNT):
         wr = SendWR(wr_id=n, sg=[SGE(ends[0].mr.buf, 8, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
         wr.set_wr_rdma(ends[1].mr.rkey, ends[1].mr.buf)

@@ -27,7 +27,7 @@ class FakeRing:
         self.depth, self.prod, self.cons, self.pushed = depth, 0, 0, []
 
     @property
-    def room(self):
+    def space(self):
         return self.depth - (self.prod - self.cons)
 
     def push_all(self, descriptors, cookies):
@@ -100,7 +100,7 @@ def seeded():
 
 
 @pytest.mark.parametrize("depth", [2, 4, 64])
-def test_bytes_are_shared_whatever_the_descriptors_are(depth):
+def test_bytes_are_shared_equally_for_any_descriptors(depth):
     seed = seeded()
     rng = random.Random(seed)
     qps = [FakeQP(rng.choice([LEAST_BYTES, 512, 4096, 20_000, 65_536])) for _ in range(8)]
@@ -118,7 +118,7 @@ def test_tiny_descriptors_are_charged_for_their_headers():
     assert abs(count - qps[1].sent / LEAST_BYTES) < 3 * QUANTUM_BYTES / LEAST_BYTES
 
 
-def test_what_is_repeated_is_charged():
+def test_retransmissions_are_charged():
     """A QP that repeats as much as another one sends gets no turn for new work meanwhile; later it gets its share."""
     repeats = DEBT_BYTES_MAX // 4096
     loser, other = FakeQP(4096, again=repeats, again_length=4096), FakeQP(4096)
@@ -130,7 +130,7 @@ def test_what_is_repeated_is_charged():
     assert loser.sent and abs(total - other.sent) <= 2 * QUANTUM_BYTES + 2 * ENOUGH
 
 
-def test_a_debt_has_an_end():
+def test_debt_is_bounded():
     """A QP that repeated very much is excluded for a limited time only."""
     loser, other = FakeQP(4096, again=100 * DEBT_BYTES_MAX // 4096, again_length=4096), FakeQP(4096)
     card = Card([loser, other], seeded())
@@ -141,14 +141,14 @@ def test_a_debt_has_an_end():
     assert other.sent - before - (loser.sent - loser_before) <= DEBT_BYTES_MAX + 2 * QUANTUM_BYTES + 2 * ENOUGH
 
 
-def test_new_work_goes_on_beside_endless_repetitions():
+def test_new_work_continues_beside_endless_retransmissions():
     loser, other = FakeQP(4096, left=0, again=10**9, again_length=4096), FakeQP(4096)
     card = Card([loser, other], seeded())
     card.run(4_000)
     assert other.sent >= 4096 * (loser.repeated // (2 * AHEAD_BYTES)) > 0
 
 
-def test_credit_is_not_kept():
+def test_unused_credit_expires():
     """A QP that had nothing to send for a long time gets no more than its share afterwards."""
     rare, busy = FakeQP(512, left=1), FakeQP(512)
     card = Card([rare, busy], seeded())
@@ -164,17 +164,17 @@ def test_credit_is_not_kept():
     assert abs((rare.sent - before[0]) - (busy.sent - before[1])) <= 2 * QUANTUM_BYTES + 2 * ENOUGH
 
 
-def test_alone_a_qp_gets_all_there_is():
+def test_single_qp_gets_the_whole_ring():
     card = Card([qp := FakeQP(65_536)], seeded())
     card.turns.offer(qp)
     card.turns.fill()
-    assert card.rings[Ring.SEND].room < ENTRIES_MAX
+    assert card.rings[Ring.SEND].space < ENTRIES_MAX
     card.turns.remove(qp)
     assert not card.turns._credit and not card.turns._turn
 
 
 @pytest.mark.parametrize("depth", [2, 4, 64])
-def test_what_waits_goes_on_only_when_the_card_finished_something(depth):
+def test_waiting_work_continues_only_after_card_progress(depth):
     """The driver therefore need not try before the status block advances."""
     seed = seeded()
     rng, waited = random.Random(seed), 0

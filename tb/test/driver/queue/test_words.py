@@ -118,7 +118,7 @@ def test_a_descriptor_of_two_entries_has_one_cookie():
     ring = HostToCardRing(FunctionalDevice(EventLoop()), abi.Ring.SEND, 3)
     expected, entries, done = [], [], 0
     while done < 200:
-        while ring.room > 1 and rng.random() < 0.8:
+        while ring.space > 1 and rng.random() < 0.8:
             entry = b"".join([bytes(1) + rng.randbytes(61) + bytes(2) for _ in range(rng.randint(1, 2))])
             index = ring.push(entry, len(expected))
             entries += [entry[at:at + 64] for at in range(0, len(entry), 64)]
@@ -134,14 +134,14 @@ def test_a_descriptor_of_two_entries_has_one_cookie():
         done += count
     ring.ring_doorbell()
     ring.advance(ring.prod % (2 * ring.depth))
-    while ring.room > 1:
+    while ring.space > 1:
         ring.push(bytes(64))
     with pytest.raises(BufferError, match="1 free slots"):
         ring.push(bytes(128))
-    assert ring.room == 1
+    assert ring.space == 1
 
 
-def test_only_whole_words_in_their_order():
+def test_only_complete_words_in_order():
     for parts in (["kind"], [("kind", 8)], ["length", "psn"], [("qpn", 24)]):
         with pytest.raises(ValueError, match="does not begin a word"):
             words(abi.REPORT_EVENT, *parts)

@@ -103,7 +103,7 @@ def test_message_waits_for_its_holes_and_for_their_node():
     )
 
 
-def test_residue_goes_to_the_tail_under_new_rsns():
+def test_residue_is_appended_with_new_rsns():
     receiver, pool = make_receiver()
     node(receiver, (PSN, 3), (PSN + 5, 1))
     node(receiver, (PSN + 20, 2))
@@ -115,7 +115,7 @@ def test_residue_goes_to_the_tail_under_new_rsns():
     assert pool.check()["linked"] == 2
 
 
-def test_hole_the_card_did_not_match_is_not_asked_for_again():
+def test_hole_matched_by_the_driver_is_not_requested_again():
     """A hole does not count as filled if its RSN and PSN do not belong together, or if its node is gone."""
     receiver, _ = make_receiver()
     node(receiver, (PSN + 2, 2), (PSN + 9, 2))
@@ -164,7 +164,7 @@ def test_lost_report_is_repeated_byte_for_byte():
     assert [a.payload for a in actions(receiver)] == [first.payload]
 
 
-def test_wrong_retirement_is_noticed():
+def test_wrong_retirement_is_detected():
     receiver, _ = make_receiver()
     node(receiver, (PSN, 2))
     node(receiver, (PSN + 4, 2))
@@ -173,7 +173,7 @@ def test_wrong_retirement_is_noticed():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_blocks_are_conserved_and_nobody_starves(seed):
+def test_blocks_are_conserved_and_no_qp_starves(seed):
     rng = random.Random(seed)
     device = FunctionalDevice(EventLoop())
     pool = KnittingBuffer(device, known, extent_bytes=6 * 64)

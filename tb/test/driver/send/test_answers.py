@@ -8,7 +8,7 @@ from weft.driver.verbs.wr import RecvWR
 from weft.hdl.contract import wire
 from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair
 from weft.tb.test.driver.send.test_sender import PSN, ack, loss_report, make_sender, statuses
-from weft.tb.test.driver.verbs.test_endings import one_write
+from weft.tb.test.driver.verbs.test_failures import one_write
 
 POSITIVE, NOT_READY = range(0x20), range(0x20, 0x40)
 ENDS = {0x61: WCStatus.REM_INV_REQ_ERR, 0x62: WCStatus.REM_ACCESS_ERR, 0x63: WCStatus.REM_OP_ERR}
@@ -47,7 +47,7 @@ def test_a_sequence_error_makes_one_probe_at_once():
 
 
 @pytest.mark.parametrize("code", range(32))
-def test_the_sender_waits_as_long_as_the_receiver_asks(code):
+def test_sender_waits_for_the_rnr_timer(code):
     """Values of IBTA table 46 in units of 10 µs; the sender waits up to an eighth longer."""
     units = (65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
              4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152)
@@ -72,7 +72,7 @@ def test_rnr_retry_counts_answers_to_probes_and_seven_never_ends():
         assert end is None or answers == end
 
 
-def test_the_receiver_says_how_long_to_wait():
+def test_receiver_sets_the_rnr_wait():
     pair = make_pair()
     ends = make_endpoints(pair, 4_096, rnr_retry=7, min_rnr_timer=11)      # 0.48 ms
     syndromes, deliver = [], pair.links[1].deliver
@@ -110,7 +110,7 @@ def rounds(sender, lost, limit=3_000, now=0):
     return limit, now
 
 
-def test_packets_that_never_arrive_end_although_the_peer_answers():
+def test_permanently_lost_packets_end_with_a_responding_peer():
     """This happens if the path drops packets of this size: probes and acknowledgements are short."""
     sender = make_sender(retry_cnt=2)
     made, end = rounds(sender, lambda _: True)
@@ -128,7 +128,7 @@ def test_loss_alone_does_not_end_it():
     assert sender.outstanding == 1
 
 
-def test_the_end_of_a_path_that_takes_no_large_packets():
+def test_path_without_large_packets_ends_the_connection():
     pair = make_pair()
     ends = make_endpoints(pair, 65_536, retry_cnt=2, timeout=4)
     pair.links[0].drop = lambda frame: frame[wire.BTH_OFFSET] in wire.DATA_OPCODES and len(frame) > 1_000

@@ -42,7 +42,7 @@ def writes(lengths):
     return [(WROpcode.RDMA_WRITE, at, length, SendFlags.SIGNALED) for at, length in zip(starts, lengths, strict=False)]
 
 
-def told(pair):
+def doorbells(pair):
     """Return the numbers of message ends reported to the peer and of acknowledgements that the peer sent."""
     context = pair.hosts[1].context
     return context.engine.reports.counts["MESSAGE_END"], context.counts["ACKNOWLEDGE"]
@@ -53,29 +53,29 @@ def test_a_list_is_one_message_and_single_writes_are_each():
     data = random.Random(1).randbytes(HALF)
     pair.hosts[0].mr.write(data)
     post_list(pair, writes([1_000] * 10))
-    assert [wc.wr_id for wc in pair.completions(0, 10)] == list(range(10)) and told(pair) == (1, 1)
+    assert [wc.wr_id for wc in pair.completions(0, 10)] == list(range(10)) and doorbells(pair) == (1, 1)
     assert pair.hosts[1].mr.read(10_000, HALF) == data[:10_000]
     for n in range(3):
         post_list(pair, writes([1_000]))
         pair.completions(0, 1)
-        assert told(pair) == (2 + n, 2 + n), "whoever posts a single write waits for nothing else"
+        assert doorbells(pair) == (2 + n, 2 + n), "whoever posts a single write waits for nothing else"
     pair.close()
 
 
 @pytest.mark.parametrize("log2", [20, 5])
-def test_so_many_packets_are_acknowledged_at_once(log2):
+def test_acknowledgement_is_requested_before_the_limit(log2):
     """If the peer accepts few packets ahead, an acknowledgement is requested early enough, without a probe."""
     pair = OperationPair(2 * HALF, path_mtu=MTU.MTU_256, outstanding_log2=log2)
     post_list(pair, writes([8 * 256 + 16] * 60))
     assert len(pair.completions(0, 60)) == 60
     most = min(ACKED_AT_ONCE, (1 << log2) // 2)
     packets = 60 * 9
-    assert packets // (most + 9) <= told(pair)[0] <= packets // most + 1
+    assert packets // (most + 9) <= doorbells(pair)[0] <= packets // most + 1
     assert not pair.hosts[0].qp.sender.counts["probes"]
     pair.close()
 
 
-def test_nothing_waits_for_what_does_not_start_at_once():
+def test_writes_do_not_wait_for_a_blocked_request():
     """The peer is notified of a write before a fence, and before a request that is no write."""
     pair = OperationPair(2 * HALF)
     read, write, fenced = ((WROpcode.RDMA_READ, 0, 100, SendFlags.SIGNALED), *writes([100]),
@@ -83,18 +83,18 @@ def test_nothing_waits_for_what_does_not_start_at_once():
     post_list(pair, [read])      # from now on both ends have their mailboxes
     pair.completions(0, 1)
     for requests in ([read, write, fenced], [write, read, write], [write, (WROpcode.RDMA_WRITE, 0, 0, 0), write]):
-        before = told(pair)[0]
+        before = doorbells(pair)[0]
         post_list(pair, requests)
         pair.run_until(lambda: not pair.hosts[0].qp.engine.outstanding)
         pair.hosts[0].cq.take(3)
-        assert told(pair)[0] - before == (2 if requests[1][2] == 0 else 3)
+        assert doorbells(pair)[0] - before == (2 if requests[1][2] == 0 else 3)
     assert not pair.hosts[0].qp.sender.counts["probes"]
     pair.close()
 
 
 @pytest.mark.parametrize("fault", ["lkey", "rkey"])
 @pytest.mark.parametrize("at", [0, 3, 9])
-def test_a_bad_write_fails_in_its_turn(fault, at):
+def test_bad_write_fails_in_order(fault, at):
     pair = OperationPair(2 * HALF)
     a, b = pair.hosts
     first = None
@@ -110,7 +110,7 @@ def test_a_bad_write_fails_in_its_turn(fault, at):
     pair.close()
 
 
-def test_lists_of_anything_arrive_whatever_gets_lost(seed):
+def test_mixed_lists_arrive_under_loss(seed):
     """Writes with other requests between them complete in order and with the right bytes.
 
     Some requests are fenced, and some are empty.
@@ -135,7 +135,7 @@ def test_lists_of_anything_arrive_whatever_gets_lost(seed):
         for opcode, *_ in requests:
             if opcode in (WROpcode.SEND, WROpcode.RDMA_WRITE_WITH_IMM):
                 b.recv(2 * HALF - 4_096, 4_096)
-        before = told(pair)[0]
+        before = doorbells(pair)[0]
         post_list(pair, requests)
         found = pair.completions(0, len(requests))
         assert [(wc.wr_id, wc.status) for wc in found] == [(n, SUCCESS) for n in range(len(requests))], seed
@@ -145,7 +145,7 @@ def test_lists_of_anything_arrive_whatever_gets_lost(seed):
             elif opcode is not WROpcode.SEND:
                 assert b.mr.read(length, HALF + place) == data[place : place + length]
         seen |= {opcode for opcode, *_ in requests}
-        seen |= {"together"} if told(pair)[0] - before < len(requests) else set()
+        seen |= {"together"} if doorbells(pair)[0] - before < len(requests) else set()
     assert {"together", WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.RDMA_WRITE_WITH_IMM} <= seen
     pair.close()
 
@@ -191,16 +191,16 @@ def recorded(transmit, loop, frames):
     return send
 
 
-def test_runs_of_descriptors_are_what_one_after_the_other_would_be(seed, monkeypatch):
-    handed = []
+def test_runs_of_descriptors_equal_single_descriptors(seed, monkeypatch):
+    delivered = []
     in_runs = Sender.next_work
 
     def counted(self, entries, most_bytes):
         works = in_runs(self, entries, most_bytes)
-        handed.append(len(works))
+        delivered.append(len(works))
         return works
 
     monkeypatch.setattr(Sender, "next_work", counted)
     frames = frames_of(seed)
     monkeypatch.setattr(Sender, "next_work", lambda self, entries, most_bytes: in_runs(self))
-    assert frames_of(seed) == frames and max(handed) > 1
+    assert frames_of(seed) == frames and max(delivered) > 1

@@ -59,7 +59,7 @@ def run(model, seed, *, length=800_000, loss=0.0):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_each_loss_is_repaired_once_and_without_a_timer(name):
+def test_each_loss_is_recovered_once_without_a_timer(name):
     losses = again = 0
     for seed, length in enumerate((800_000, 3_000_000)):
         pair, ends, sent, equal, tail = run(
@@ -76,7 +76,7 @@ def test_each_loss_is_repaired_once_and_without_a_timer(name):
 
 
 @pytest.mark.parametrize("times", [2, 3, 5])
-def test_the_same_packets_lost_again_and_again(times):
+def test_repeated_loss_of_the_same_packets(times):
     """Every seventh packet and its first retransmissions are lost; only lost packets are sent again."""
     pair = make_pair(ContextConfig(probe_timeout_ns=100_000), forward=LinkConfig(delay_ns=10_000))
     ends = make_endpoints(pair, 600_000, path_mtu=MTU.MTU_256, window=32)
@@ -110,7 +110,7 @@ def pattern(model, frames, step_ns=100):
 
 
 @pytest.mark.parametrize(("burst", "loss"), [(8, 0.01), (64, 0.01), (512, 0.05)])
-def test_bursts_have_the_length_and_share_asked_for(burst, loss):
+def test_bursts_have_the_requested_length_and_share(burst, loss):
     lost = pattern(GilbertElliott(burst, loss), 2_000_000)
     share = sum(lost) / len(lost)
     bursts = sum(b and not a for a, b in zip(lost, lost[1:], strict=False))

@@ -19,17 +19,17 @@ def receive(pair, qp, opcode, ahead):
     context, card = pair.contexts[1], pair.devices[1].card
     extensions = {Opcode.PROBE: wire.RSNH.pack(),
                   Opcode.WRITE_ONLY: wire.RETH.pack()}[opcode]
-    life = card.qps[qp.index]
+    incarnation = card.qps[qp.index]
     before = card.counters.copy()
     card.receive(wire.build_frame(
         opcode=opcode, dst_mac=context.mac, src_mac=2, src_ip=qp.engine.path.ip, dst_ip=context.ip, sport=0xC000,
-        dest_qp=qp.qp_num, psn=(life.window.base + ahead) % PSNS, extensions=extensions))
-    return {name for name, value in card.counters.items() if value != before[name]}, life.window.base
+        dest_qp=qp.qp_num, psn=(incarnation.window.base + ahead) % PSNS, extensions=extensions))
+    return {name for name, value in card.counters.items() if value != before[name]}, incarnation.window.base
 
 
 @pytest.mark.parametrize("log2", [1, 4, 10])
 @pytest.mark.parametrize("opcode", [Opcode.WRITE_ONLY, Opcode.PROBE])
-def test_packet_further_ahead_than_agreed_moves_nothing(opcode, log2):
+def test_packet_beyond_the_bound_moves_nothing(opcode, log2):
     pair = make_pair()
     ends = make_endpoints(pair, 4096, outstanding_log2=log2)
     qp = ends[1].qps[0]
@@ -43,7 +43,7 @@ def test_packet_further_ahead_than_agreed_moves_nothing(opcode, log2):
 
 
 @pytest.mark.parametrize("log2", [1, 3, 6])
-def test_senders_stay_below_what_their_peers_take(log2):
+def test_senders_respect_the_bound_of_their_peers(log2):
     """Data, retransmissions and reports are lost."""
     pair = make_pair(forward=LinkConfig(loss=0.05), backward=LinkConfig(loss=0.05), seed=log2)
     ends = make_endpoints(pair, 60_000, path_mtu=1, outstanding_log2=log2)
@@ -66,7 +66,7 @@ def test_senders_stay_below_what_their_peers_take(log2):
     close_and_check(pair, ends)
 
 
-def test_both_ends_take_the_same_bound_without_a_word():
+def test_both_ends_use_the_same_default_bound():
     assert QPAttr().outstanding_log2 == wire.PSN_OUTSTANDING_DEFAULT_LOG2
     pair = make_pair()
     ends = make_endpoints(pair, 4096)
@@ -77,7 +77,7 @@ def test_both_ends_take_the_same_bound_without_a_word():
 
 
 @pytest.mark.parametrize("log2", [0, 24, -1])
-def test_impossible_bound_is_refused(log2):
+def test_impossible_bound_is_rejected(log2):
     pair = make_pair()
     with pytest.raises(ValueError, match="outstanding_log2"):
         make_endpoints(pair, 4096, outstanding_log2=log2)

@@ -42,7 +42,7 @@ def random_case(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_file_arrives_and_only_lost_packets_are_sent_again(seed):
+def test_file_arrives_and_only_lost_packets_are_retransmitted(seed):
     rng, (forward, backward), config = random_case(seed)
     qps = 1 + seed % 8
     length = rng.choice([4_097, 50_000, 150_000, 300_000])
@@ -97,7 +97,7 @@ def test_every_kind_of_loss_occurs():
     assert used >= all_used
 
 
-def test_no_loss_makes_no_node_and_no_probe():
+def test_lossless_transfer_has_no_nodes_and_no_probes():
     pair = make_pair(forward=LinkConfig(delay_ns=10_000))
     ends = make_endpoints(pair, 500_000, qps=4)
     ends[0].mr.write(random.Random(1).randbytes(500_000))
@@ -165,7 +165,7 @@ def test_both_directions_at_once():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_completions_come_once_and_in_order(seed):
+def test_completions_are_unique_and_in_order(seed):
     lossy = LinkConfig(loss=0.1, duplicate=0.1, reorder=0.1, reorder_distance=3)
     pair = make_pair(ContextConfig(reorder_distance=4, retransmit_slack=4), forward=lossy, seed=seed)
     ends = make_endpoints(pair, 40_000, window=64)
@@ -214,7 +214,7 @@ def test_completions_come_once_and_in_order(seed):
     close_and_check(pair, ends)
 
 
-def test_a_reused_qpn_ignores_the_past():
+def test_reused_qpn_ignores_old_frames():
     lossy = LinkConfig(loss=0.1, duplicate=0.1, reorder_distance=1)
     pair = make_pair(forward=lossy, seed=8)
     for round_ in range(20):
@@ -229,7 +229,7 @@ def test_a_reused_qpn_ignores_the_past():
         assert context.knitting.check()["free"] == context.knitting.total_blocks
 
 
-def test_pool_too_small_only_slows_down():
+def test_small_pool_only_slows_down():
     """Dozens of nodes are needed at a time, and there are 16 blocks for 4 QPs."""
     config = ContextConfig(extent_bytes=16 * abi.BLOCK_BYTES, max_extents=1, node_age_ns=100)
     pair = make_pair(config, forward=LinkConfig(loss=0.2, delay_ns=20_000), seed=2)
@@ -254,7 +254,7 @@ def test_pool_grows():
     close_and_check(pair, ends)
 
 
-def test_a_long_path_recovers_at_its_own_pace():
+def test_long_path_recovers_by_probes():
     """Three of ten frames are lost in both directions, and only probes find the last losses.
 
     The time-out of the verbs, many round trips here, limits the retries and does not delay repetitions.

@@ -46,13 +46,13 @@ def statuses(sender):
     return result
 
 
-def test_exactly_the_packets_asked_for_merged_inside_a_request():
+def test_only_requested_packets_are_retransmitted_merged_within_a_request():
     sender = make_sender()
     sender.on_loss_report(loss_report(0, (PSN + 1, 5), (PSN + 7, 1), (PSN + 9, 2)), 0)
     assert drain(sender) == [(PSN + 1, 0, 3), (PSN + 4, 3, 2), (PSN + 7, 5, 1), (PSN + 9, 6, 2)]
 
 
-def test_what_asks_for_something_overtakes_data_but_nothing_else():
+def test_requests_for_responses_overtake_data_only():
     sender = make_sender(messages=0, probe_ns=100)
     data = [Request(n, [(0, 512, 1)], 0, 2, end=MessageEnd(kind, n)) for n, kind in
             enumerate((Kind.SEND_DATA, Kind.READ_DATA, Kind.SEND_DATA))]
@@ -79,7 +79,7 @@ def test_reports_take_effect_once_and_in_order():
     assert drain(sender) == [(PSN, 0, 1), (PSN + 2, 1, 2), (PSN + 6, 3, 1)]
 
 
-def test_missing_report_is_asked_for_again():
+def test_missing_report_is_requested_again():
     sender = make_sender()
     sender.on_loss_report(loss_report(4, (PSN, 1)), 0)
     for now in (50, 99, 100, 150, 200):
@@ -87,7 +87,7 @@ def test_missing_report_is_asked_for_again():
     assert [f.rsn for f in sender.frames if f.opcode is wire.Opcode.REPORT_REQUEST] == [0, 0, 0]
 
 
-def test_acks_complete_in_order_and_strays_are_ignored():
+def test_acks_complete_in_order_and_stray_acks_are_ignored():
     sender = make_sender()
     for psn in (PSN + 3, PSN + 8, PSN + 4, PSN - 5, PSN + 100):
         ack(sender, psn)
@@ -96,7 +96,7 @@ def test_acks_complete_in_order_and_strays_are_ignored():
     assert statuses(sender) == [(2, WCStatus.SUCCESS)] and sender.deadline is None
 
 
-def test_nak_fails_its_request_only_after_those_before_it():
+def test_nak_fails_its_request_in_order():
     sender = make_sender()
     sender.on_ack((PSN + 5) % (1 << 24), wire.Syndrome.NAK_REMOTE_ACCESS, 0)
     assert statuses(sender) == [(0, WCStatus.SUCCESS), (1, WCStatus.REM_ACCESS_ERR), (2, WCStatus.WR_FLUSH_ERR)]
@@ -104,7 +104,7 @@ def test_nak_fails_its_request_only_after_those_before_it():
     assert statuses(sender) == [(7, WCStatus.WR_FLUSH_ERR)]
 
 
-def test_refused_descriptor_fails_its_request_only_after_those_before_it():
+def test_rejected_descriptor_fails_its_request_in_order():
     sender = make_sender(messages=4)
     sender.on_refused(PSN + 6, WCStatus.LOC_PROT_ERR, 0)      # of the second request
     assert statuses(sender) == []
@@ -119,7 +119,7 @@ def test_refused_descriptor_fails_its_request_only_after_those_before_it():
     assert sender.failed is WCStatus.LOC_PROT_ERR
 
 
-def test_nothing_is_handed_over_behind_a_refused_descriptor():
+def test_no_descriptor_is_submitted_after_a_rejected_one():
     sender = Sender(psn=PSN, pmtu=256, probe_ns=100, timeout_ns=200, retry_cnt=2)
     for n in range(3):
         sender.post([Request(n, [(n * 10_000, 1024, 1)], n << 20, 2)])
@@ -132,13 +132,13 @@ def test_nothing_is_handed_over_behind_a_refused_descriptor():
     assert [s for _, s in statuses(sender)] == [WCStatus.SUCCESS, WCStatus.LOC_PROT_ERR, *[WCStatus.WR_FLUSH_ERR] * 2]
 
 
-def test_refused_oldest_request_fails_at_once():
+def test_rejected_oldest_request_fails_at_once():
     sender = make_sender()
     sender.on_refused(PSN, WCStatus.LOC_QP_OP_ERR, 0)
     assert [s for _, s in statuses(sender)] == [WCStatus.LOC_QP_OP_ERR, *[WCStatus.WR_FLUSH_ERR] * 2]
 
 
-def test_silence_behind_a_refused_descriptor_still_ends():
+def test_silence_after_a_rejected_descriptor_ends():
     sender = make_sender()
     sender.on_refused(PSN + 4, WCStatus.LOC_PROT_ERR, 0)
     now = 0
@@ -150,7 +150,7 @@ def test_silence_behind_a_refused_descriptor_still_ends():
     assert sender.failed is WCStatus.RETRY_EXC_ERR
 
 
-def test_probe_names_what_was_sent_and_what_is_expected():
+def test_probe_carries_sent_and_expected_psns():
     sender = make_sender()
     sender.on_loss_report(loss_report(0, (PSN, 2)), 10)
     drain(sender)
@@ -174,7 +174,7 @@ def test_no_probe_while_the_card_has_work():
     assert len(sender.frames) == 1
 
 
-def test_the_clock_stands_while_it_is_the_cards_turn():
+def test_timer_stops_while_the_card_has_descriptors():
     """A sender whose descriptors are in the card need not be polled."""
     sender = make_sender(messages=0)
     sender.post([Request(0, [(0, 300, 1)], 0, 2)])
@@ -193,7 +193,7 @@ def test_the_clock_stands_while_it_is_the_cards_turn():
     assert sender.deadline is None, "a retransmission waits for the card"
 
 
-def test_silence_ends_in_retry_exceeded_and_answers_keep_alive():
+def test_silence_ends_in_retry_exceeded_and_responses_prevent_it():
     sender = make_sender()
     for now in range(0, 3_000, 10):
         sender.poll(now)
@@ -208,7 +208,7 @@ def test_silence_ends_in_retry_exceeded_and_answers_keep_alive():
 
 
 @pytest.mark.parametrize("pmtu", [256, 4096])
-def test_a_request_that_is_too_long_is_refused(pmtu):
+def test_too_long_request_is_rejected(pmtu):
     length = (1 << 31) + 1
     sender = Sender(psn=0, pmtu=pmtu, probe_ns=1, timeout_ns=1)
     with pytest.raises(ValueError, match=f"{length} bytes"):
@@ -227,7 +227,7 @@ def test_outstanding_psns_are_bounded():
     assert sender.has_work
 
 
-def test_a_request_that_needs_more_psns_than_may_be_outstanding_goes_in_parts():
+def test_request_beyond_the_outstanding_psns_is_sent_in_parts():
     sender = make_sender(messages=0, max_outstanding=10)
     sender.post([Request(0, [(0, 25 * 256, 1)], 0, 2)])
     for arrived, ahead in ((0, 10), (10, 20), (13, 23), (20, 25), (25, 25)):
@@ -242,7 +242,7 @@ def test_a_request_that_needs_more_psns_than_may_be_outstanding_goes_in_parts():
 # --------------------------------------------------------------------------------------- a peer that lies
 
 
-def test_reports_that_cannot_be_true_take_no_effect_and_void_nothing():
+def test_impossible_reports_have_no_effect():
     sender = make_sender()
     for lie in (loss_report(0, (PSN - 1, 2)), loss_report(0, (PSN + 11, 2)), loss_report(0, (PSN + 300, 5))):
         sender.on_loss_report(lie, 0)
@@ -251,7 +251,7 @@ def test_reports_that_cannot_be_true_take_no_effect_and_void_nothing():
     assert drain(sender) == [(PSN + 11, 0, 1)]
 
 
-def test_nothing_is_sent_again_that_was_not_sent():
+def test_unsent_packets_are_not_retransmitted():
     sender = make_sender(messages=0, packets=64)
     sender.post([Request(0, [(0, 64 * 256, 1)], 0, 2)])
     sender.on_receive_limit(PSN % (1 << 24), True, 1, 0)
@@ -263,7 +263,7 @@ def test_nothing_is_sent_again_that_was_not_sent():
     assert not drain(sender) and sender.counts["bad_reports"] == 1
 
 
-def test_what_comes_too_early_is_held_within_limits_and_asked_for_within_limits():
+def test_early_reports_are_held_and_requested_within_limits():
     sender = make_sender(messages=100, timeout_ns=10**6)
     for number in range(5_000):
         sender.on_loss_report(loss_report(7 + number, (PSN, 1)), 0)
@@ -278,7 +278,7 @@ def test_what_comes_too_early_is_held_within_limits_and_asked_for_within_limits(
     assert drain(sender) == [(PSN + 3, 0, 1)]
 
 
-def test_no_report_is_asked_for_when_all_is_acknowledged():
+def test_no_report_is_requested_when_all_is_acknowledged():
     sender = make_sender()
     sender.on_loss_report(loss_report(2, (PSN, 1)), 0)
     ack(sender, PSN + 12)
@@ -288,7 +288,7 @@ def test_no_report_is_asked_for_when_all_is_acknowledged():
     assert not sender.frames and sender.deadline is None
 
 
-def test_what_waits_to_be_sent_again_is_bounded():
+def test_pending_retransmissions_are_bounded():
     sender = make_sender(messages=80)
     for _ in range(1_000):
         sender.on_loss_report(loss_report(sender.expected_rsn, (PSN, 64)), 0)
@@ -299,7 +299,7 @@ def test_what_waits_to_be_sent_again_is_bounded():
     assert drain(sender) == [(PSN + 9, expected, 1)], "there is room again"
 
 
-def test_a_far_limit_does_not_void_the_true_one():
+def test_invalid_limit_does_not_replace_the_valid_one():
     sender = make_sender()
     for serial in (1 << 20, (1 << 22) - 1, 300):
         sender.on_receive_limit(PSN % (1 << 24), True, serial, 0)
@@ -317,7 +317,7 @@ def fields_of(works):
     return [[getattr(work, name) for name in Work._fields] for work in works]
 
 
-def test_runs_of_descriptors_keep_to_what_is_allowed():
+def test_runs_of_descriptors_respect_the_limits():
     """Descriptors returned in runs equal those returned singly; a run ends at the limit of number, bytes or PSNs."""
     seed = drawn_seed()
     print(f"seed {seed}")
@@ -335,18 +335,18 @@ def test_runs_of_descriptors_keep_to_what_is_allowed():
         while works := one.next_work():
             assert len(works) == 1
             single += fields_of(works)
-        handed = []
+        delivered = []
         while True:
             most, most_bytes = rng.randint(1, 10), rng.randint(1, 4 * CHUNK_BYTES)
             run = runs.next_work(most, most_bytes)
             assert len(run) <= most and sum(work.length for work in run[:-1]) < most_bytes
             if not run:
                 break
-            handed += fields_of(run)
+            delivered += fields_of(run)
             if len(run) < most:
                 ended.add("bytes" if sum(work.length for work in run) >= most_bytes else "other")
             else:
                 ended.add("number")
-        assert handed == single and runs.in_card == one.in_card and runs.queue.sent_psn == one.queue.sent_psn
+        assert delivered == single and runs.in_card == one.in_card and runs.queue.sent_psn == one.queue.sent_psn
         assert runs.counts == one.counts
     assert ended == {"bytes", "number", "other"}

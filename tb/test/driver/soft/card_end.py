@@ -21,8 +21,8 @@ class SpoilingPort:
         return self._port.receive()
 
     @property
-    def room(self):
-        return self._port.room
+    def space(self):
+        return self._port.space
 
     def send(self, frame):
         self._sent += 1
@@ -70,7 +70,7 @@ class CardEnd:
             if self.host.now_ns > end:
                 raise TimedOut(f"host {self.host.side} received nothing")
 
-    def hear(self):
+    def receive(self):
         """Return the next message of the other program."""
-        self.until(lambda: self.host.heard)
-        return self.host.hear()
+        self.until(lambda: self.host.has_values)
+        return self.host.receive()

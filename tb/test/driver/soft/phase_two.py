@@ -39,7 +39,7 @@ class _Host:
             assert self.end.rdma_qp_connect(number, mac, number) == 0
 
 
-class _Asker(_Host):
+class _Requester(_Host):
     """Requester of host a; ``there`` is the memory of the peer (ID, key, address)."""
 
     def __init__(self, host, there):
@@ -92,39 +92,39 @@ def lost(_frame):
 
 def asks(host):
     """Run host a; return the outcome of each row."""
-    asker = _Asker(host, host.hear())
-    end, spoil, came = asker.end, asker.card.port.spoil, {}
-    came["not connected"] = asker.post(PLAIN)
-    host.tell(end.mac)
-    [theirs] = asker.card.hear()
-    mac = asker.answer(end.rdma_discover(PLAIN, host.now_ns))
+    requester = _Requester(host, host.receive())
+    end, spoil, came = requester.end, requester.card.port.spoil, {}
+    came["not connected"] = requester.post(PLAIN)
+    host.send(end.mac)
+    [theirs] = requester.card.receive()
+    mac = requester.answer(end.rdma_discover(PLAIN, host.now_ns))
     came["found"] = mac == theirs
-    came["ping"] = asker.answer(end.rdma_ping(mac, host.now_ns))
-    asker.connect(mac)
-    asker.post(PLAIN)
-    asker.post(PLAIN, Opcode.READ, at=BYTES, wr_id=2)
-    came["plain"] = asker.completions(PLAIN, 2)
-    came["read"] = bytes(asker.region.data[BYTES:]) == data()
+    came["ping"] = requester.answer(end.rdma_ping(mac, host.now_ns))
+    requester.connect(mac)
+    requester.post(PLAIN)
+    requester.post(PLAIN, Opcode.READ, at=BYTES, wr_id=2)
+    came["plain"] = requester.completions(PLAIN, 2)
+    came["read"] = bytes(requester.region.data[BYTES:]) == data()
     counts = end.counts.copy()
     spoil(1, lost)
-    asker.post(LOSS)
-    came["packet loss"] = asker.completions(LOSS, 1)
+    requester.post(LOSS)
+    came["packet loss"] = requester.completions(LOSS, 1)
     came["timeouts"] = end.counts["timeouts"] - counts["timeouts"]
     counts = end.counts.copy()
     spoil(1, damaged)
-    asker.post(CHECKSUM)
-    came["checksum error"] = asker.completions(CHECKSUM, 1)
+    requester.post(CHECKSUM)
+    came["checksum error"] = requester.completions(CHECKSUM, 1)
     came["at once"] = end.counts["retransmissions"] - counts["retransmissions"]
-    asker.post(INVALID_MR)
-    asker.post(INVALID_MR, wr_id=2, remote_mr_id=99)
-    asker.post(INVALID_MR, wr_id=3)
-    came["invalid MR"] = asker.completions(INVALID_MR, 3)
+    requester.post(INVALID_MR)
+    requester.post(INVALID_MR, wr_id=2, remote_mr_id=99)
+    requester.post(INVALID_MR, wr_id=3)
+    came["invalid MR"] = requester.completions(INVALID_MR, 3)
     spoil(0, lost)
-    came["out of memory"] = asker.burst(MEMORY)
+    came["out of memory"] = requester.burst(MEMORY)
     counts = end.counts.copy()
-    came["queue full"] = asker.burst(QUEUE)
+    came["queue full"] = requester.burst(QUEUE)
     came["held back"] = end.counts["tx_queue_full"] - counts["tx_queue_full"]
-    host.tell("done")
+    host.send("done")
     return came
 
 
@@ -132,10 +132,10 @@ def answers(host):
     """Run host b; return its counters, its numbers of completions, and whether all data are in place."""
     answerer = _Host(host)
     region, end = answerer.region, answerer.end
-    host.tell(region.id, region.key, region.vaddr)
-    [mac] = answerer.card.hear()
+    host.send(region.id, region.key, region.vaddr)
+    [mac] = answerer.card.receive()
     answerer.connect(mac)
-    host.tell(end.mac)
-    answerer.card.hear()
+    host.send(end.mac)
+    answerer.card.receive()
     written = [len(end.rdma_poll_cq(number, 99)) for number in answerer.qps]
     return {"counts": dict(end.counts), "written": written, "same": bytes(region.data[:BYTES]) == data()}

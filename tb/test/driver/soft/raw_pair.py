@@ -4,7 +4,7 @@ from weft.driver.soft.raw.endpoint import Endpoint
 from weft.driver.soft.raw.packet import Opcode, parse
 from weft.driver.soft.raw.qp import WorkRequest
 from weft.driver.terms.enums import AccessFlag, WCStatus
-from weft.tb.test.driver.soft.world import MACS, Pair
+from weft.tb.test.driver.soft.hosts import MACS, Pair
 
 ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ
 

@@ -45,8 +45,8 @@ class _Host:
         self.card = CardEnd(host, self.soft, for_host_qpns)
         self.cq, self.mr = CQ(self.soft, 64), SoftMR(PD(self.soft), 4 * 8192, ALL)
         self.qp = SoftQP(self.mr.pd, rc_init_attr(self.cq))
-        host.tell(vars(self.qp.connection), self.mr.buf, self.mr.rkey)
-        peer, self.there, self.rkey = self.card.hear()
+        host.send(vars(self.qp.connection), self.mr.buf, self.mr.rkey)
+        peer, self.there, self.rkey = self.card.receive()
         self.qp.connect(SoftConnection(**peer), RcAttr(timeout=TIMEOUT))
 
     def close(self, host):
@@ -57,22 +57,22 @@ class _Host:
 
 def asks(host):
     """Run host a; return its completions, the data read, and its counters."""
-    asker = _Host(host)
-    mr, qp = asker.mr, asker.qp
+    requester = _Host(host)
+    mr, qp = requester.mr, requester.qp
     mr.write(data())
-    asker.card.hear()
-    asker.card.port.spoil(2, lambda frame: None)
+    requester.card.receive()
+    requester.card.port.spoil(2, lambda frame: None)
     for number, (opcode, at, length, to) in enumerate(REQUESTS):
         wr = SendWR(number, sg=[SGE(mr.buf + at, length, mr.lkey)] if length else [], opcode=opcode, imm_data=number)
         first, second = (COMPARE, SWAP) if opcode is W.ATOMIC_CMP_AND_SWP else (1, 0)
-        wr.set_wr_atomic(asker.rkey, asker.there + to, first, second)
+        wr.set_wr_atomic(requester.rkey, requester.there + to, first, second)
         qp.post_send(wr)
-    asker.card.until(lambda: len(asker.cq) == len(REQUESTS))
-    host.tell("done")
-    return {"done": [[wc.wr_id, wc.status.name] for wc in asker.cq.poll(99)[1]],
+    requester.card.until(lambda: len(requester.cq) == len(REQUESTS))
+    host.send("done")
+    return {"done": [[wc.wr_id, wc.status.name] for wc in requester.cq.poll(99)[1]],
             "read": mr.read(BYTES, 8192) == data(),
             "before": [int.from_bytes(mr.read(8, ATOMIC_AT + at), "little") for at in (0, 8)],
-            "counts": asker.close(host)}
+            "counts": requester.close(host)}
 
 
 def answers(host):
@@ -83,8 +83,8 @@ def answers(host):
     answerer.qp.post_recv(RecvWR(8))
     for number in range(2):
         answerer.qp.post_recv(RecvWR(number, sg=[SGE(mr.buf + RECEIVE_AT, BYTES, mr.lkey)]))
-    host.tell("ready")
-    answerer.card.hear()
+    host.send("ready")
+    answerer.card.receive()
     return {"done": [[wc.wr_id, wc.status.name, wc.byte_len, wc.imm_data] for wc in answerer.cq.poll(99)[1]],
             "written": mr.read(BYTES) == data() and mr.read(10, BYTES) == data()[:10],
             "sent": mr.read(BYTES, RECEIVE_AT) == data(),

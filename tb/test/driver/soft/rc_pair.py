@@ -13,7 +13,7 @@ from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
-from weft.tb.test.driver.soft.world import MACS, Pair
+from weft.tb.test.driver.soft.hosts import MACS, Pair
 
 IPS = (0x0A00_000A, 0x0A00_000B)
 ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC

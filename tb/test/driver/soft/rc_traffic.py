@@ -4,8 +4,8 @@ import random
 
 from weft.driver.soft.rc.wr import OPCODES
 from weft.driver.terms.enums import MTU, WROpcode
+from weft.tb.test.driver.soft.hosts import BAD_LINK
 from weft.tb.test.driver.soft.rc_pair import RcPair
-from weft.tb.test.driver.soft.world import BAD_LINK
 
 
 def traffic(seed, *, requests=30, lengths=(0, 1, 63, 256, 257, 1000)):

@@ -12,9 +12,9 @@ from weft.hdl.contract import abi, wire
 from weft.model.functional.node import encode_body
 from weft.tb.sim.link.pcap import PcapWriter
 from weft.tb.test import tshark
+from weft.tb.test.driver.soft.hosts import BAD_LINK
 from weft.tb.test.driver.soft.raw_pair import RawPair
 from weft.tb.test.driver.soft.test_raw_packet import random_packet
-from weft.tb.test.driver.soft.world import BAD_LINK
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ def test_packets_of_the_document(read):
     assert {parse(frame).opcode for frame in frames} == set(Opcode)
 
 
-def test_packets_that_are_cut_are_marked(read):
+def test_truncated_packets_are_marked(read):
     frame = build(Packet(Opcode.WRITE, length=200, payload=bytes(200)))
     rows = read([frame, frame[:200], frame[:54], frame[:40], frame[:14]], [f"{RAW}.opcode", f"{RAW}.short"])
     assert [bool(row[f"{RAW}.short"]) for row in rows] == [False, True, True, True, True]
 
 
-def test_own_opcodes_of_the_card(read):
+def test_only_opcodes_of_the_card_are_decoded(read):
     """The dissector decodes no other opcodes."""
     rng, frames, wanted = random.Random(1), [], []
     for opcode, headers in wire.EXTENSIONS.items():
@@ -95,6 +95,6 @@ def test_a_loss_report_shows_its_holes(read, encoding, holes, words):
     assert f"LOSS_REPORT QP 0x000005 PSN 7, {len(holes)} holes from PSN 16777210" in row["_ws.col.Info"]
 
 
-def test_it_is_printed():
+def test_dissector_is_printed():
     done = subprocess.run([sys.executable, "-m", "weft.driver.soft.dissector"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, lua())

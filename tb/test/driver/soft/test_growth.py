@@ -19,10 +19,10 @@ from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.judge.growth import sizes
 from weft.tb.test.driver.soft import test_raw_hostile, test_rc_hostile
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.raw_pair import RawPair
 from weft.tb.test.driver.soft.rc_pair import IPS, RcPair
 from weft.tb.test.driver.soft.rc_traffic import traffic
-from weft.tb.test.driver.soft.world import MACS
 
 SEED = drawn_seed("growth")
 AGAIN = f"WEFT_SEED={SEED} python -m pytest tb/test/driver/soft/test_growth.py"
@@ -38,15 +38,15 @@ def within(found, before, limits):
     return {where for where, limit in limits.items() if found[where] == limit}
 
 
-@pytest.mark.parametrize("room", [0, 1024])
-def test_the_documents_endpoint(room):
+@pytest.mark.parametrize("space", [0, 1024])
+def test_the_documents_endpoint(space):
     rng, pair = random.Random(SEED), RawPair(size=8192)
     for n in range(20):
         pair.post(0, Opcode.READ if n % 2 else Opcode.WRITE, length=300, wr_id=n)
     pair.done(0, 20)
     own, end = [frame for _, frame in pair.frames], pair.ends[1]
     before, full = sizes(end), set()
-    pair.hosts[1].port.room = room
+    pair.hosts[1].port.space = space
     for _ in range(ROUNDS):
         for n in range(FRAMES):
             pair.hosts[1].arrive(test_raw_hostile.mutated(rng, rng.choice(own)))
@@ -56,21 +56,21 @@ def test_the_documents_endpoint(room):
             ahead = (pair.state(1).rx_expected_seq + n % 100) % (1 << 32)
             pair.hosts[1].arrive(test_raw_hostile.packet(pair, seq=ahead))
         full |= within(sizes(end), before, RAW_LIMITS)
-    assert full >= {"CompletionQueue._queue"} | ({"TransmitQueue._frames"} if room == 0 else set()), AGAIN
+    assert full >= {"CompletionQueue._queue"} | ({"TransmitQueue._frames"} if space == 0 else set()), AGAIN
     end.rdma_qp_destroy(pair.qp[1][0])
     end.take_frames()
     left = sizes(end)
     assert sum(left.values()) <= sum(before.values()) and end.buffers.used == 0, AGAIN
 
 
-@pytest.mark.parametrize("room", [0, 1024])
-def test_the_rocev2_endpoint(room):
+@pytest.mark.parametrize("space", [0, 1024])
+def test_the_rocev2_endpoint(space):
     """Queue pairs are attacked one after the other; some enter ERR, and all leave no state."""
     rng, own, pair = random.Random(SEED), traffic(SEED).frames, RcPair(connected=False)
     end, cq = pair.ends[1], pair.cq[1]
     pair.qp[1].close()
-    before, full, died = sizes(end), set(), 0
-    pair.hosts[1].port.room = room
+    before, full, ended = sizes(end), set(), 0
+    pair.hosts[1].port.space = space
     for _ in range(10 * ROUNDS):
         qp = SoftQP(pair.pd[1], rc_init_attr(cq, max_recv_wr=16))
         qp.connect(pair.qp[0].connection, RcAttr(path_mtu=MTU.MTU_256))
@@ -82,10 +82,10 @@ def test_the_rocev2_endpoint(room):
             pair.hosts[1].arrive(arp.question(rng.getrandbits(40), rng.getrandbits(32), IPS[1]))
             pair.hosts[1].arrive(test_rc_hostile.mutated(rng, rng.choice(own)[1], qp))
         full |= within(sizes(end), posted, RC_LIMITS)
-        died += qp.qp_state is QPState.ERR
+        ended += qp.qp_state is QPState.ERR
         qp.close()
         cq.poll(1 << 20)
     end.take_frames()
     left = sizes(end)
-    assert died and all(left[where] <= before[where] for where in left), AGAIN
-    assert room or "SoftContext._answers" in full, AGAIN
+    assert ended and all(left[where] <= before[where] for where in left), AGAIN
+    assert space or "SoftContext._answers" in full, AGAIN

@@ -23,8 +23,8 @@ from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.judge.growth import sizes
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.rc_pair import ALL, IPS
-from weft.tb.test.driver.soft.world import MACS
 
 SEED = drawn_seed("perftest")
 GREETING = b"5.94".ljust(16, b"\0") + (4096).to_bytes(4, "big") + (64).to_bytes(4, "big") + b"3\0"
@@ -33,7 +33,7 @@ KEYS = Keys(4, 17, 0x123456, 0x2D0, 0x7F05_0000_1000, 0x0A00_000B)
 TEXT = (b"0000:0004:000011:123456:000002d0:00007f0500001000:" + b"00:" * 10 + b"ff:ff:0a:00:00:0b:00000000:\0")
 
 
-def test_keys_are_perftests_text():
+def test_keys_have_the_text_form_of_perftest():
     assert KEYS.pack() == TEXT and len(TEXT) == KEYS_BYTES and Keys.unpack(TEXT) == KEYS
     for wrong in (TEXT.replace(b"ff:ff", b"fe:80"), b"0000:0001:", b"x" * 108, TEXT.replace(b":000011:", b":1000011:"),
                   TEXT.replace(b":0004:000011:", b":0fff:000011:"), TEXT.replace(b":123456:", b":-23456:")):
@@ -41,7 +41,7 @@ def test_keys_are_perftests_text():
             Keys.unpack(wrong)
 
 
-def test_handshake_answers_in_kind_however_the_stream_is_cut():
+def test_handshake_is_correct_for_any_stream_split():
     own, seen = Keys(4, 16, 5, 6, 7, 0x0A00_000A), []
     for size in (1, 5, 26, 60, 1000):
         def connect(peer, pmtu):
@@ -55,20 +55,20 @@ def test_handshake_answers_in_kind_however_the_stream_is_cut():
     assert seen == [(KEYS, 3)] * 5, "more than one QP for a client"
 
 
-def test_whatever_a_client_says_little_is_kept_and_nothing_but_a_value_error_is_raised():
+def test_random_client_text_is_bounded_and_raises_value_errors_only():
     rng = random.Random(SEED)
     refused = answered = 0
     for _ in range(300):
-        said = bytearray(GREETING + 3 * TEXT)
+        text = bytearray(GREETING + 3 * TEXT)
         for _ in range(rng.randrange(6)):
-            said[rng.randrange(len(said))] = rng.choice(b"0123456789abcdef:\0-_ x")
-        said += rng.randbytes(rng.randrange(200))
+            text[rng.randrange(len(text))] = rng.choice(b"0123456789abcdef:\0-_ x")
+        text += rng.randbytes(rng.randrange(200))
         handshake = Handshake(lambda peer, pmtu: KEYS)
         try:
-            while said:
-                answered += bool(handshake.feed(bytes(said[:50])))
+            while text:
+                answered += bool(handshake.feed(bytes(text[:50])))
                 assert len(handshake._part) <= KEYS_BYTES + 50 and len(handshake._greeting) <= GREETING_BYTES
-                del said[:50]
+                del text[:50]
         except ValueError:
             refused += 1
     assert refused and answered, SEED
@@ -85,7 +85,7 @@ def served():
         end.close()
 
 
-def test_hostile_clients_and_strangers_leave_the_server_as_it_was():
+def test_hostile_clients_and_unknown_hosts_change_nothing():
     """Clients that do not read responses or that send invalid data, and hosts that send ARP requests."""
     with served() as (server, wire):
         port = QemuSocketPort(wire)
@@ -114,16 +114,16 @@ def test_hostile_clients_and_strangers_leave_the_server_as_it_was():
             except OSError:
                 until(lambda: server._client is None)
         assert server.served == 1
-        for said in (GREETING + TEXT.replace(b":123456:", b":-23456:"), b"\xff" * 200):
+        for text in (GREETING + TEXT.replace(b":123456:", b":-23456:"), b"\xff" * 200):
             with socket.create_connection(("127.0.0.1", server.tcp_port)) as client:
-                client.sendall(said)
+                client.sendall(text)
                 until(lambda: server._client is not None)
                 client.shutdown(socket.SHUT_WR)
                 until(lambda: server._client is None)
         assert sizes(server) == before, {k: v for k, v in sizes(server).items() if v != before[k]}
 
 
-def test_a_client_writes_sends_and_leaves():
+def test_client_writes_sends_and_disconnects():
     ends = socket.socketpair()
     server = SoftServer(QemuSocketPort(ends[0]), mac=MACS[0], ip=IPS[0], tcp_port=0)
     soft = SoftContext(mac=MACS[1], ip=IPS[1])
@@ -141,17 +141,17 @@ def test_a_client_writes_sends_and_leaves():
 
     with socket.create_connection(("127.0.0.1", server.tcp_port)) as client:
         client.setblocking(False)
-        said = b""
+        text = b""
 
-        def heard(count):
-            nonlocal said
+        def received(count):
+            nonlocal text
             with contextlib.suppress(BlockingIOError):
-                said += client.recv(4096)
-            return len(said) >= count
+                text += client.recv(4096)
+            return len(text) >= count
         mine = Keys(4, qp.qp_num, qp.psn, mr.rkey, mr.buf, IPS[1])
         client.sendall(GREETING + mine.pack())
-        until(lambda: heard(len(GREETING) + KEYS_BYTES))
-        there = Keys.unpack(said[len(GREETING):])
+        until(lambda: received(len(GREETING) + KEYS_BYTES))
+        there = Keys.unpack(text[len(GREETING):])
         qp.connect(SoftConnection(there.qpn, there.psn, MACS[0], IPS[0]), RcAttr(path_mtu=MTU.MTU_1024, timeout=17))
         for n, opcode in enumerate((WROpcode.RDMA_WRITE, WROpcode.SEND, WROpcode.RDMA_READ)):
             wr = SendWR(n, sg=[SGE(mr.buf, 65_536, mr.lkey)], opcode=opcode)

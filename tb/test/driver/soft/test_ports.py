@@ -14,8 +14,8 @@ from weft.driver.soft.rc.context import ARP_ANSWERS, SoftContext
 from weft.driver.terms.enums import WROpcode
 from weft.driver.verbs.context import Context
 from weft.model.functional.host import connected_pair
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.rc_pair import IPS, RcPair
-from weft.tb.test.driver.soft.world import MACS
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def sockets():
         end.close()
 
 
-def test_memory_port_holds_so_many_and_counts_the_rest():
+def test_memory_port_holds_its_depth_and_counts_drops():
     port = MemoryPort(lambda frame: None, depth=3)
     for n in range(5):
         port.arrive(bytes([n]))
     assert list(port.receive()) == [b"\0", b"\1", b"\2"] and port.lost == 2 and not port.receive()
 
 
-def test_pump_sends_no_more_than_there_is_room_for():
+def test_pump_sends_no_more_than_the_port_takes():
     class Talker:
         left = 10
 
@@ -46,15 +46,15 @@ def test_pump_sends_no_more_than_there_is_room_for():
             return [b"x"] * count
 
     sent = []
-    port = MemoryPort(sent.append, room=0)
+    port = MemoryPort(sent.append, space=0)
     pump = Pump(Talker(), port)
     assert pump.round(7) == 12 and not sent
-    port.room = 4
+    port.space = 4
     pump.round(8)
     assert len(sent) == 10
 
 
-def test_simple_nic_port_takes_its_own_frames_and_counts_the_rest():
+def test_simple_nic_port_takes_its_frames_and_counts_others():
     loop, devices, _ = connected_pair(seed=1)
     contexts = [Context(device, mac=2 + i, ip=10 + i) for i, device in enumerate(devices)]
     ports = [SimpleNicPort(context, lambda frame, _: frame[12:14] == b"\x89\x15", depth=5) for context in contexts]
@@ -62,10 +62,10 @@ def test_simple_nic_port_takes_its_own_frames_and_counts_the_rest():
     contexts[1].raw_frame_handlers.append(lambda frame, entry: other.append(frame))
     frames = [(3).to_bytes(6, "big") + (2).to_bytes(6, "big") + kind + bytes([n]) * 50
               for n in range(8) for kind in (b"\x89\x15", b"\x88\xb5")]
-    assert ports[0].room == 64
+    assert ports[0].space == 64
     for frame in frames:
         ports[0].send(frame)
-    assert ports[0].room == 64 - len(frames)
+    assert ports[0].space == 64 - len(frames)
     contexts[1].run_until(lambda: len(other) == len(frames), 10**8)
     assert list(ports[1].receive()) == frames[:10:2] and ports[1].lost == 3
     ports[1].close()
@@ -74,19 +74,19 @@ def test_simple_nic_port_takes_its_own_frames_and_counts_the_rest():
     assert not ports[1].receive()
 
 
-def test_simple_nic_port_has_no_room_when_the_ring_is_full():
+def test_simple_nic_port_has_no_space_with_a_full_ring():
     _, devices, _ = connected_pair(seed=1)
     context = Context(devices[0], mac=2, ip=10)
     port = SimpleNicPort(context, lambda frame, entry: True)
     sent = 0
-    while port.room:
+    while port.space:
         port.send(bytes(60))
         sent += 1
     assert sent == 64 and not context.engine.nic.busy
-    context.run_until(lambda: port.room == 64, 10**8)
+    context.run_until(lambda: port.space == 64, 10**8)
 
 
-def test_qemu_socket_carries_frames_whole_however_the_stream_is_cut(sockets):
+def test_qemu_socket_reassembles_frames_for_any_stream_split(sockets):
     rng = random.Random(1)
     port, stream = QemuSocketPort(sockets[0]), sockets[1]
     frames = [rng.randbytes(rng.choice([0, 14, 60, 1514, 4170])) for _ in range(100)]
@@ -105,9 +105,9 @@ def test_qemu_socket_carries_frames_whole_however_the_stream_is_cut(sockets):
     assert b"".join(stream.recv(1) for _ in range(len(wanted))) == wanted
 
 
-def test_qemu_socket_holds_back_when_nobody_reads(sockets):
+def test_qemu_socket_stops_when_its_peer_does_not_read(sockets):
     port, sent = QemuSocketPort(sockets[0], depth=10_000), 0
-    while port.room:
+    while port.space:
         port.send(bytes(4096))
         sent += 1
     assert len(port._waiting) < 10_000 + 4100 and sent > 3
@@ -116,14 +116,14 @@ def test_qemu_socket_holds_back_when_nobody_reads(sockets):
     while read < sent * 4100:
         read += len(sockets[1].recv(1 << 20))
         assert not port.receive()
-    assert port.room and not port._waiting
+    assert port.space and not port._waiting
 
 
 @pytest.mark.parametrize("data", [struct.pack(">I", FRAME_MAX), b"\xff" * 10])
-def test_qemu_socket_closes_on_what_is_no_frame(sockets, data):
+def test_qemu_socket_closes_on_an_invalid_frame(sockets, data):
     port = QemuSocketPort(sockets[0])
     sockets[1].sendall(data)
-    assert not port.receive() and port.closed and not port.room
+    assert not port.receive() and port.closed and not port.space
 
 
 def test_qemu_socket_notices_the_end(sockets):
@@ -132,7 +132,7 @@ def test_qemu_socket_notices_the_end(sockets):
     sockets[1].close()
     assert port.receive() == [b"end"] and port.closed
     port.send(b"nobody")
-    assert not port.room
+    assert not port.space
 
 
 def test_two_hosts_over_a_qemu_socket(sockets):

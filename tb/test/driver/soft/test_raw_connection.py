@@ -11,8 +11,8 @@ from weft.driver.soft.raw.packet import BROADCAST, Opcode, Packet, build
 from weft.driver.soft.raw.qp import Mode, State, WorkRequest
 from weft.driver.terms.enums import AccessFlag, WCStatus
 from weft.model.link import LinkConfig
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.raw_pair import RawPair, all_good, statuses
-from weft.tb.test.driver.soft.world import MACS
 
 
 def test_region_has_an_id_and_a_key_and_ends_when_unused():
@@ -36,7 +36,7 @@ def test_region_has_an_id_and_a_key_and_ends_when_unused():
     assert len(end.regions) == 2
 
 
-def test_queue_pairs_have_numbers_and_an_end():
+def test_queue_pairs_are_numbered_and_limited():
     end = Endpoint(1, max_qp=2)
     a, b = end.rdma_qp_create(), end.rdma_qp_create()
     assert a != b and end.rdma_qp_create() == -errno.ENOMEM
@@ -135,7 +135,7 @@ def test_post_in_error_is_flushed():
     assert (completion.wr_id, completion.status) == (9, WCStatus.WR_FLUSH_ERR) and len(pair.frames) == sent
 
 
-def test_destroyed_queue_pair_gives_everything_back():
+def test_destroyed_queue_pair_releases_everything():
     pair = RawPair()
     for n in range(40):
         pair.post(0, length=100, wr_id=n)
@@ -157,7 +157,7 @@ def test_send_queue_has_a_limit():
 @pytest.mark.parametrize("wrong", [
     {"length": -1}, {"length": 1 << 32}, {"wr_id": 1 << 64}, {"remote_addr": 1 << 64}, {"remote_key": -1},
     {"remote_addr": (1 << 64) - 1, "length": 2}, {"local_offset": -1}, {"local_mr_id": 1 << 32}])
-def test_impossible_request_is_refused(wrong):
+def test_impossible_request_is_rejected(wrong):
     pair = RawPair()
     assert pair.post(0, **wrong) == -errno.EINVAL
     assert pair.post(0, Opcode.ACK) == -errno.EINVAL
@@ -184,7 +184,7 @@ def test_loopback_copies_without_a_packet():
     assert all_good(done) and [(c.wr_id, c.byte_len) for c in done] == [(1, 20), (2, 4)]
 
 
-def test_loopback_refuses_what_the_network_refuses():
+def test_loopback_rejects_the_same_requests_as_the_network():
     end = Endpoint(1)
     qp, source, target = loopback(end)
     good = {"local_mr_id": source.id, "remote_mr_id": target.id, "remote_key": target.key, "length": 8}
@@ -221,7 +221,7 @@ def test_discovery_by_broadcast():
     assert all_good(pair.done(0, 1))
 
 
-def test_discovery_asks_again_and_gives_up():
+def test_discovery_repeats_and_gives_up():
     pair = RawPair(connected=False)
     pair.links[0].drop = lambda frame: pair.loop.now_ns < 2_500_000
     assert answer(pair, 0, pair.ends[0].rdma_discover(pair.qp[1][0], 0)) == MACS[1]
@@ -239,7 +239,7 @@ def test_ping():
     assert pair.ends[0].rdma_ping(MACS[1], 0, bytes(1461)) == -errno.EINVAL
 
 
-def test_impossible_addresses_are_refused():
+def test_impossible_addresses_are_rejected():
     end = Endpoint(1)
     qp = end.rdma_qp_create()
     for wrong in ((1 << 48, 0), (-1, 0), (1, 1 << 16), (1, -1)):
@@ -258,7 +258,7 @@ def test_questions_have_a_limit():
     assert end.rdma_answer(numbers[0]) == -errno.ETIMEDOUT and end.rdma_ping(2, 0) >= 0
 
 
-def test_answers_nobody_asked_for_are_dropped():
+def test_unrequested_responses_are_dropped():
     end = Endpoint(MACS[0])
     number = end.rdma_ping(MACS[1], 0)
     other = end.rdma_discover(5, 0)

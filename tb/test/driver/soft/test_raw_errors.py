@@ -5,8 +5,8 @@ import pytest
 from weft.driver.soft.raw.packet import NackReason, Opcode, Packet, build, parse
 from weft.driver.soft.raw.qp import MAX_INFLIGHT, MAX_NOT_READY, MAX_RETRIES, State
 from weft.driver.terms.enums import AccessFlag, WCStatus
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.raw_pair import RawPair, all_good, statuses
-from weft.tb.test.driver.soft.world import MACS
 
 
 def damage(frame, at=-1):
@@ -22,7 +22,7 @@ def lose(pair, *numbers):
 # --------------------------------------------------------------------------------------- packet loss
 
 
-def test_lost_packet_is_sent_again():
+def test_lost_packet_is_retransmitted():
     pair = RawPair()
     pair.fill(0, b"lost and found")
     lose(pair, 0)
@@ -32,7 +32,7 @@ def test_lost_packet_is_sent_again():
     assert (pair.ends[0].counts["timeouts"], pair.ends[0].counts["retransmissions"]) == (1, 1)
 
 
-def test_lost_ack_is_answered_again_and_nothing_is_done_twice():
+def test_duplicate_after_a_lost_ack_is_acknowledged_and_not_executed():
     pair = RawPair()
     pair.links[1].drop = lambda frame: pair.loop.now_ns < 500_000
     pair.fill(0, b"once")
@@ -56,7 +56,7 @@ def test_timeouts_follow_the_inflight_table():
     assert [packet.seq for packet in pair.sent(0)][5:] == [1, 2, 3, 4]
 
 
-def test_silent_peer_ends_in_an_error():
+def test_silent_peer_causes_an_error():
     pair = RawPair()
     lose(pair, *range(1000))
     for n in range(3):
@@ -96,7 +96,7 @@ def test_damaged_answer_is_dropped():
     assert all_good(pair.done(0, 1))
 
 
-def test_nacks_do_not_resend_for_ever():
+def test_nacks_cause_a_bounded_number_of_retransmissions():
     pair = RawPair()
     lose(pair, *range(1000))
     pair.post(0)
@@ -135,7 +135,7 @@ def test_invalid_mr_is_an_error_completion(opcode, wrong, reason):
 
 @pytest.mark.parametrize(("opcode", "access"), [
     (Opcode.WRITE, AccessFlag.REMOTE_READ), (Opcode.READ, AccessFlag.REMOTE_WRITE)])
-def test_access_that_was_not_given_is_refused(opcode, access):
+def test_access_without_permission_is_rejected(opcode, access):
     pair = RawPair()
     pair.mr[1].access = access
     pair.post(0, opcode)
@@ -153,7 +153,7 @@ def test_invalid_local_mr_is_an_error_completion(wrong):
     assert len(pair.sent(0)) == 1
 
 
-def test_failure_waits_for_what_is_before_it():
+def test_failure_waits_for_earlier_requests():
     """The NAK arrives before the response to an earlier READ, which was lost; the READ still succeeds."""
     pair = RawPair()
     pair.fill(1, b"before")
@@ -192,7 +192,7 @@ def test_sender_without_buffers_waits():
     assert all_good(pair.done(0, 10))
 
 
-def test_peer_that_is_never_ready_ends_in_an_error():
+def test_peer_that_is_never_ready_causes_an_error():
     pair = RawPair()
     pair.ends[1].rdma_qp_destroy(pair.qp[1][0])
     pair.qp[1] = [pair.ends[1].rdma_qp_create(cq_size=1)]
@@ -219,26 +219,26 @@ def test_full_transmit_queue_is_backpressure():
     assert not pair.ends[0].counts["retransmissions"]
 
 
-def test_port_without_room_holds_the_frames():
+def test_port_without_space_holds_the_frames():
     """While the NIC takes nothing, time-outs do not make the queue grow; afterwards everything is sent."""
     pair = RawPair(tx_queue=8)
-    pair.hosts[0].port.room = 0
+    pair.hosts[0].port.space = 0
     for n in range(20):
         pair.post(0, length=10, wr_id=n)
     pair.run(limit_ns=20_000_000)
     assert not pair.frames and len(pair.ends[0].transmit) == 6 and not pair.poll(0)
-    pair.hosts[0].port.room = 3
+    pair.hosts[0].port.space = 3
     assert all_good(pair.done(0, 20))
 
 
-def test_replies_that_find_no_place_are_asked_for_again():
+def test_replies_without_a_buffer_are_requested_again():
     pair = RawPair(tx_queue=4)
-    pair.hosts[1].port.room = 0
+    pair.hosts[1].port.space = 0
     for n in range(20):
         pair.post(0, length=10, wr_id=n)
     pair.soon()
     assert len(pair.ends[1].transmit) == 4 and pair.ends[1].counts["tx_queue_full"]
-    pair.hosts[1].port.room = 1
+    pair.hosts[1].port.space = 1
     assert all_good(pair.done(0, 20)) and len(pair.poll(1)) == 20
 
 

@@ -8,9 +8,9 @@ import pytest
 from weft.driver.soft.raw.packet import BROADCAST, NackReason, Opcode, Packet, build, parse
 from weft.driver.soft.raw.qp import MAX_INFLIGHT, MAX_OOO, State
 from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.raw_pair import RawPair, all_good, statuses
 from weft.tb.test.driver.soft.test_raw_packet import random_packet
-from weft.tb.test.driver.soft.world import MACS
 
 SEED = drawn_seed(__name__)
 FRAMES = int(os.environ.get("WEFT_FRAMES") or 10_000)
@@ -40,7 +40,7 @@ def packet(pair, opcode=Opcode.WRITE, seq=0, payload=b"evil", **changes):
     ({"opcode": Opcode.PONG}, "unasked_replies"),
     ({"opcode": Opcode.DISCOVER_REPLY, "length": 0, "payload": b""}, "unasked_replies"),
 ])
-def test_packet_out_of_place_is_counted_and_dropped(changes, counter):
+def test_unexpected_packet_is_counted_and_dropped(changes, counter):
     pair = RawPair()
     pair.inject(1, packet(pair, **changes))
     assert pair.ends[1].counts == {counter: 1}
@@ -72,7 +72,7 @@ def test_foreign_damaged_packet_is_not_nacked():
 
 
 @pytest.mark.parametrize(("opcode", "length"), [(Opcode.ACK, 0), (Opcode.READ_RESP, 63), (Opcode.READ_RESP, 65)])
-def test_answer_that_does_not_fit_the_question_is_dropped(opcode, length):
+def test_response_unlike_its_request_is_dropped(opcode, length):
     pair = RawPair()
     pair.links[0].drop = lambda frame: pair.loop.now_ns < 500_000
     pair.post(0, Opcode.READ, length=64)
@@ -84,7 +84,7 @@ def test_answer_that_does_not_fit_the_question_is_dropped(opcode, length):
     assert all_good(pair.done(0, 1))
 
 
-def test_answer_that_comes_twice_counts_once():
+def test_duplicate_response_counts_once():
     pair = RawPair()
     pair.fill(1, b"first")
     pair.post(0, Opcode.READ, length=5)
@@ -95,7 +95,7 @@ def test_answer_that_comes_twice_counts_once():
     assert bytes(pair.mr[0].data[:5]) == b"later" and pair.ends[0].counts["unasked_replies"] == 1
 
 
-def test_read_of_more_than_a_packet_is_refused():
+def test_read_of_more_than_a_packet_is_rejected():
     """A frame of 60 bytes requests four gigabytes."""
     pair = RawPair()
     for seq, length in enumerate((1461, (1 << 32) - 1)):
@@ -104,7 +104,7 @@ def test_read_of_more_than_a_packet_is_refused():
     assert pair.ends[1].counts["nack_bounds"] == 2 and pair.state(1).rx_expected_seq == 0
 
 
-def test_early_packets_fill_the_queue_and_no_more():
+def test_early_packets_do_not_overrun_the_queue():
     pair = RawPair(qps=4, buffers=64)
     for _ in range(3):
         for q in range(4):
@@ -117,7 +117,7 @@ def test_early_packets_fill_the_queue_and_no_more():
     assert pair.post(1) == 0 and all_good(pair.done(1, 1)), "the host can still send"
 
 
-def test_completions_of_the_peer_fill_the_queue_and_no_more():
+def test_completions_of_the_peer_do_not_overrun_the_queue():
     pair = RawPair()
     for seq in range(200):
         pair.inject(1, packet(pair, seq=seq))
@@ -126,9 +126,9 @@ def test_completions_of_the_peer_fill_the_queue_and_no_more():
     assert len(pair.poll(1)) == 128
 
 
-def test_flood_of_questions_is_answered_and_kept_nowhere():
+def test_flood_of_inquiries_is_answered_without_state():
     pair = RawPair(tx_queue=16)
-    pair.hosts[1].port.room = 0
+    pair.hosts[1].port.space = 0
     for n in range(200):
         pair.inject(1, build(Packet(Opcode.PING, MACS[1], MACS[0] + n, seq=n, length=1000, payload=bytes(1000))))
         pair.inject(1, build(Packet(Opcode.DISCOVER, BROADCAST, MACS[0] + n, seq=n, dst_qp=pair.qp[1][0])))
@@ -136,7 +136,7 @@ def test_flood_of_questions_is_answered_and_kept_nowhere():
     assert not pair.ends[1].inquiries._asked
 
 
-def test_peer_in_error_gets_no_answer():
+def test_peer_in_error_gets_no_response():
     pair = RawPair()
     pair.state(1).state = State.ERROR
     pair.inject(1, packet(pair))
@@ -200,7 +200,7 @@ def test_random_and_mutated_frames_raise_nothing():
             "far_sequence_numbers", "unasked_replies", "duplicates", "nack_access", "nack_bounds"} <= seen, again
 
 
-def test_everything_is_still_right_after_rubbish():
+def test_invalid_frames_change_nothing():
     """Frames that are no packets of the peer change nothing."""
     rng = random.Random(SEED)
     pair = RawPair()

@@ -36,7 +36,7 @@ def random_packet(rng, opcode=None):
                   payload=payload)
 
 
-def test_header_is_the_documents_field_by_field():
+def test_header_fields_are_those_of_the_document():
     """Fields in the document's order and widths, packed with ``struct``, which shares no code with Layout."""
     packet = Packet(Opcode.WRITE, dst_mac=0x525400123456, src_mac=0x525400123457, flags=0x12, src_qp=0x3456,
                     dst_qp=0x789A, seq=0xBCDEF012, local_mr_id=0x23456789, remote_mr_id=0xABCDEF01,
@@ -57,12 +57,12 @@ def test_frame_is_ethernet_header_payload():
     assert len(build(Packet(Opcode.ACK))) == 60
 
 
-def test_opcodes_are_the_documents():
+def test_opcodes_are_those_of_the_document():
     assert [(int(o), o.name) for o in list(Opcode)[:4]] == [(1, "WRITE"), (2, "READ"), (3, "READ_RESP"), (4, "ACK")]
     assert not REQUESTS & REPLIES and len(NackReason) == 5
 
 
-def test_what_is_built_is_read():
+def test_built_messages_are_parsed_back():
     rng = random.Random(1)
     for opcode in Opcode:
         for _ in range(20):
@@ -70,7 +70,7 @@ def test_what_is_built_is_read():
             assert parse(build(packet)) == packet
 
 
-def test_every_bit_counts():
+def test_every_bit_flip_is_detected():
     """A flipped bit after the Ethernet header gives a wrong checksum, length or opcode, never another packet."""
     frame = build(random_packet(random.Random(2), Opcode.WRITE))
     seen = set()
@@ -97,14 +97,14 @@ def test_every_bit_counts():
     (lambda f: f[:14] + b"\x0A" + f[15:], Fault.OPCODE),
     (lambda f: f[:-1] + bytes([f[-1] ^ 1]), Fault.CHECKSUM),
 ])
-def test_what_is_no_packet_is_named(change, fault):
+def test_invalid_packet_is_described(change, fault):
     frame = build(Packet(Opcode.WRITE, length=100, payload=bytes(100)))
     with pytest.raises(BadPacket) as bad:
         parse(change(frame))
     assert bad.value.fault is fault
 
 
-def test_a_value_that_does_not_fit_is_refused():
+def test_value_too_large_for_its_field_is_rejected():
     with pytest.raises(ValueError, match="src_qp"):
         build(Packet(Opcode.ACK, src_qp=1 << 16))
     assert parse(build(Packet(Opcode.DISCOVER, BROADCAST))).dst_mac == BROADCAST

@@ -14,8 +14,8 @@ from weft.driver.soft.raw.qp import State, WorkRequest
 from weft.driver.verbs.context import Context
 from weft.model.functional.host import connected_pair, run_apps
 from weft.model.link import LinkConfig
+from weft.tb.test.driver.soft.hosts import BAD_LINK, MACS
 from weft.tb.test.driver.soft.raw_pair import ALL, RawPair, all_good
-from weft.tb.test.driver.soft.world import BAD_LINK, MACS
 
 SEEDS = [int(s) for s in os.environ["WEFT_SEED"].split(",")] if os.environ.get("WEFT_SEED") else range(1, 21)
 
@@ -55,7 +55,7 @@ def test_remote_address_may_be_an_offset():
     assert bytes(pair.mr[1].data[990:999]) == b"abc\0\0\0abc"
 
 
-def test_read_brings_what_the_peer_has():
+def test_read_returns_the_data_of_the_peer():
     pair = RawPair()
     data = random.Random(1).randbytes(10_000)
     pair.fill(1, data, at=33)
@@ -100,7 +100,7 @@ def test_a_batch_has_at_most_32_packets():
     assert end.counts["inflight_full"] == 2
 
 
-def test_answers_open_the_window_at_once():
+def test_responses_open_the_window_at_once():
     """The message has more packets than the window; no packet waits for a time-out."""
     pair = RawPair(size=100_000)
     pair.post(0, length=100_000)
@@ -123,7 +123,7 @@ def test_many_requests_complete_in_order_once():
         assert bytes(pair.mr[i].data[30_000:60_000]) == data[1 - i]
 
 
-def test_packets_that_came_early_wait_in_the_queue():
+def test_early_packets_wait_in_the_queue():
     """The first packet is delayed: nothing executes before it, everything after it, and nothing is sent again."""
     pair = RawPair(link=LinkConfig(reorder_distance=5, reorder_max_ns=50_000))
     first = []
@@ -150,7 +150,7 @@ def test_sequence_numbers_wrap():
         assert pair.state(i).tx_seq == (seqs[i] + 40) % (1 << 32) == pair.state(1 - i).rx_expected_seq
 
 
-def test_peer_is_told_of_each_request_by_itself():
+def test_peer_is_notified_of_each_request_separately():
     pair = RawPair()
     for n, length in enumerate((3000, 5000, 10)):
         pair.post(0, length=length, wr_id=n)
@@ -197,7 +197,7 @@ def test_packet_loopback():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_bad_link_leaves_bytes_order_and_number(seed):
+def test_bad_link_preserves_bytes_order_and_number(seed):
     """WRITEs and READs in both directions at once; 5 % are lost, 5 % reordered, 2 % duplicated."""
     again = f"WEFT_SEED={seed} python -m pytest tb/test/driver/soft/test_raw_transfer.py -k bad_link"
     rng = random.Random(seed)

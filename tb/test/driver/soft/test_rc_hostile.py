@@ -14,10 +14,10 @@ from weft.driver.terms.enums import MTU, AccessFlag, QPState, WROpcode
 from weft.driver.verbs.pd import PD
 from weft.hdl.contract import wire
 from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.rc_pair import IPS, RcPair, all_good
 from weft.tb.test.driver.soft.rc_traffic import traffic
 from weft.tb.test.driver.soft.test_rc_wire import random_packet
-from weft.tb.test.driver.soft.world import MACS
 
 SEED = drawn_seed(__name__)
 FRAMES = int(os.environ.get("WEFT_FRAMES") or 10_000)
@@ -98,7 +98,7 @@ def test_random_and_mutated_frames_raise_nothing():
     assert wanted <= seen, (wanted - seen, AGAIN)
 
 
-def test_everything_is_still_right_after_rubbish():
+def test_invalid_frames_change_nothing():
     """Frames of other hosts and random bytes change nothing."""
     rng = random.Random(SEED)
     pair = RcPair()
@@ -118,7 +118,7 @@ def test_everything_is_still_right_after_rubbish():
     assert pair.ends[0].counts["foreign_sender"] and pair.ends[1].counts["foreign_sender"]
 
 
-def test_a_host_has_only_so_many_objects():
+def test_number_of_objects_of_a_host_is_limited():
     end = SoftContext(mac=1, ip=1, max_qp=1, max_mr=2)
     pd = PD(end)
     for _ in range(2):

@@ -4,8 +4,8 @@ import pytest
 
 from weft.driver.soft.rc.opcodes import RcOpcode
 from weft.driver.soft.rc.packet import RcPacket, parse
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.rc_pair import IPS
-from weft.tb.test.driver.soft.world import MACS
 
 NAK = ("02000000000a525400123456080045000030d8c7400040114de10a00000b0a00000ac11012b7001c00001100ffff00000010"
        "00001e656000000050753954")
@@ -29,5 +29,5 @@ SWAP = ("02000000000a525400123456080045000048db86400040114b0a0a00000b0a00000ac11
     (FETCH_ADD, RcOpcode.FETCH_ADD, 0x1234D3, {"ack_req": 1, "va": 1 << 40, "rkey": 99, "swap_add": 5}),
     (SWAP, RcOpcode.COMPARE_SWAP, 0x1234D4, {"ack_req": 1, "va": 1 << 40, "rkey": 99, "swap_add": 99, "compare": 47}),
 ])
-def test_frame_of_linux_is_read(frame, opcode, psn, fields):
+def test_frame_of_linux_is_parsed(frame, opcode, psn, fields):
     assert parse(bytes.fromhex(frame), MACS[0], IPS[0]) == RcPacket(opcode, 16, psn, src_ip=IPS[1], **fields)

@@ -20,14 +20,14 @@ def reply(pair, opcode=O.ACKNOWLEDGE, ahead=0, **fields):
     pair.inject(0, RcPacket(opcode, pair.qp[0].qp_num, psn, **{"syndrome": ACK} | fields))
 
 
-def deaf(pair):
+def drop_frames(pair):
     """Lose all frames to host 1."""
     pair.links[0].drop = lambda frame: True
 
 
-def test_one_ack_acknowledges_all_before_it():
+def test_ack_acknowledges_all_earlier_packets():
     pair = RcPair()
-    deaf(pair)
+    drop_frames(pair)
     for n in range(5):
         pair.post(0, W.RDMA_WRITE, wr_id=n)
     pair.soon()
@@ -37,7 +37,7 @@ def test_one_ack_acknowledges_all_before_it():
     assert [wc.wr_id for wc in pair.poll(0)] == [3, 4]
 
 
-def test_response_to_a_read_acknowledges_what_is_before_it():
+def test_read_response_acknowledges_earlier_requests():
     """No separate ACK is needed (implied acknowledgement)."""
     pair = RcPair()
     pair.links[1].drop = lambda frame: pair.packet_of(frame, 1).opcode is O.ACKNOWLEDGE
@@ -47,7 +47,7 @@ def test_response_to_a_read_acknowledges_what_is_before_it():
     assert [wc.wr_id for wc in pair.poll(0)] == [1, 2]
 
 
-def test_lost_packet_is_nacked_and_all_from_there_are_sent_again():
+def test_lost_packet_is_nacked_and_sender_goes_back():
     pair = RcPair(path_mtu=MTU.MTU_256)
     pair.lose(0, lambda packet: packet.opcode is O.WRITE_MIDDLE)
     pair.post(0, W.RDMA_WRITE, length=5 * 256)
@@ -61,7 +61,7 @@ def test_lost_packet_is_nacked_and_all_from_there_are_sent_again():
     assert pair.ends[0].counts["sequence_naks"] == 1 and pair.ends[0].counts["timeouts"] == 0
 
 
-def test_lost_tail_is_sent_again_after_the_time_out():
+def test_lost_tail_is_retransmitted_after_the_time_out():
     pair = RcPair(timeout=5)
     pair.lose(0, lambda packet: True)
     pair.post(0, W.RDMA_WRITE)
@@ -69,7 +69,7 @@ def test_lost_tail_is_sent_again_after_the_time_out():
     assert pair.loop.now_ns == (4096 << 5) + 10_000
 
 
-def test_lost_response_is_asked_for_from_where_it_stopped():
+def test_lost_response_is_requested_from_its_gap():
     """A gap in the response is an implied NAK: the rest of the READ is requested, with its PSN and address."""
     pair = RcPair(path_mtu=MTU.MTU_256)
     pair.mr[1].write(bytes(range(256)) * 5)
@@ -83,7 +83,7 @@ def test_lost_response_is_asked_for_from_where_it_stopped():
     assert pair.ends[0].counts["implied_naks"] == 1
 
 
-def test_ack_behind_an_unanswered_read_is_an_implied_nak():
+def test_ack_after_an_unanswered_read_is_an_implied_nak():
     pair = RcPair()
     pair.lose(1, lambda packet: packet.opcode is O.READ_RESPONSE_ONLY)
     pair.post(0, W.RDMA_READ, wr_id=1)
@@ -95,7 +95,7 @@ def test_ack_behind_an_unanswered_read_is_an_implied_nak():
 
 def test_silent_peer_exhausts_the_retries():
     pair = RcPair(timeout=4, retry_cnt=3)
-    deaf(pair)
+    drop_frames(pair)
     for n in range(3):
         pair.post(0, W.RDMA_WRITE, wr_id=n)
     assert statuses(pair.done(0, 3)) == [WCStatus.RETRY_EXC_ERR] + [WCStatus.WR_FLUSH_ERR] * 2
@@ -103,9 +103,9 @@ def test_silent_peer_exhausts_the_retries():
     assert pair.loop.now_ns == 4 * (4096 << 4)
 
 
-def test_timeout_zero_waits_for_ever():
+def test_timeout_zero_never_expires():
     pair = RcPair(timeout=0)
-    deaf(pair)
+    drop_frames(pair)
     pair.post(0, W.RDMA_WRITE)
     assert not pair.run(lambda: len(pair.cq[0]), 10**12) and len(pair.frames) == 1
 
@@ -125,7 +125,7 @@ def test_progress_restarts_the_count_of_retries():
     (Syndrome.NAK_REMOTE_OPERATIONAL, WCStatus.REM_OP_ERR)])
 def test_nak_fails_its_request_and_flushes_the_rest(syndrome, status):
     pair = RcPair()
-    deaf(pair)
+    drop_frames(pair)
     for n in range(4):
         pair.post(0, W.RDMA_WRITE, wr_id=n)
     pair.soon()
@@ -145,7 +145,7 @@ def test_rnr_nak_waits_and_tries_again():
     assert all_good(pair.done(0, 1)) and pair.loop.now_ns == 320_000 + 20_000 and len(pair.poll(1)) == 1
 
 
-def test_rnr_retries_have_an_end():
+def test_rnr_retries_are_limited():
     pair = RcPair(rnr_retry=2, end_to_end_credits=False)
     pair.post(0, W.SEND)
     assert statuses(pair.done(0, 1)) == [WCStatus.RNR_RETRY_EXC_ERR] and pair.ends[0].counts["rnr_naks"] == 3
@@ -160,7 +160,7 @@ def test_credit_codes_are_those_of_the_standard():
 
 
 @pytest.mark.parametrize("credits", [False, True])
-def test_credits_keep_sends_back(credits):
+def test_missing_credits_delay_sends(credits):
     """With credits, one packet probes a peer that may have no receive.
 
     Without credits, all waiting packets do so each time.
@@ -177,10 +177,10 @@ def test_credits_keep_sends_back(credits):
     assert early == 38 if credits else early > 500, "38: before anything was known"
 
 
-def test_credits_come_with_any_ack_and_never_go_back():
+def test_credits_arrive_with_any_ack_and_never_decrease():
     """Credits arrive without a request and for no packet; values that are outdated or in the future have no effect."""
     pair = RcPair()
-    deaf(pair)
+    drop_frames(pair)
     for n in range(4):
         pair.post(0, W.RDMA_WRITE, wr_id=n)
     pair.soon()
@@ -200,10 +200,10 @@ def test_waiting_for_a_receiver_is_no_time_out():
     assert all_good(pair.done(0, 1))
 
 
-def test_sequence_nak_behind_an_rnr_nak_changes_nothing():
+def test_sequence_nak_after_an_rnr_nak_changes_nothing():
     """Linux sends one for the packets after the one that must wait."""
     pair = RcPair(retry_cnt=0)
-    deaf(pair)
+    drop_frames(pair)
     for n in range(3):
         pair.post(0, W.SEND, wr_id=n)
     pair.soon()
@@ -216,7 +216,7 @@ def test_sequence_nak_behind_an_rnr_nak_changes_nothing():
     assert all_good(pair.poll(0))
 
 
-def test_long_message_asks_for_acknowledgements_on_its_way():
+def test_long_message_requests_intermediate_acknowledgements():
     pair = RcPair(path_mtu=MTU.MTU_256)
     pair.post(0, W.RDMA_WRITE, length=100 * 256)
     assert all_good(pair.done(0, 1))
@@ -225,9 +225,9 @@ def test_long_message_asks_for_acknowledgements_on_its_way():
     assert all(b - a <= 16 for a, b in zip([-1, *asked], asked, strict=False))
 
 
-def test_gap_that_stays_is_asked_for_again_after_a_time_out():
+def test_persistent_gap_is_requested_again_after_a_time_out():
     pair = RcPair(path_mtu=MTU.MTU_256, timeout=4)
-    deaf(pair)
+    drop_frames(pair)
     pair.post(0, W.RDMA_READ, length=600)
     pair.soon()
     sent = [len(pair.frames)]
@@ -240,7 +240,7 @@ def test_gap_that_stays_is_asked_for_again_after_a_time_out():
     assert sent == [2, 3, 4, 5, 6] and pair.ends[0].counts["implied_naks"] == 2
 
 
-def test_writes_go_on_without_credits():
+def test_writes_need_no_credits():
     pair = RcPair(min_rnr_timer=20)
     pair.post_recv(1)
     pair.post(0, W.SEND, length=1)
@@ -253,14 +253,14 @@ def test_writes_go_on_without_credits():
 
 def test_window_and_reads_are_bounded():
     pair = RcPair(max_rd_atomic=3, path_mtu=MTU.MTU_256, caps={"max_send_wr": 500})
-    deaf(pair)
+    drop_frames(pair)
     for n in range(200):
         pair.post(0, W.RDMA_WRITE, length=1, wr_id=n)
     pair.soon()
     assert len(pair.frames) == WINDOW
     assert any(not p.ack_req for p in pair.sent(0)) is False, "each ends a message and asks for an ACK"
     other = RcPair(max_rd_atomic=3)
-    deaf(other)
+    drop_frames(other)
     for n in range(9):
         other.post(0, W.RDMA_READ if n % 2 else W.ATOMIC_FETCH_AND_ADD, wr_id=n)
     other.soon()
@@ -269,7 +269,7 @@ def test_window_and_reads_are_bounded():
 
 def test_fence_waits_for_reads():
     pair = RcPair()
-    deaf(pair)
+    drop_frames(pair)
     pair.post(0, W.RDMA_READ)
     pair.post(0, W.RDMA_WRITE, wr_id=2, flags=SendFlags.FENCE | SendFlags.SIGNALED)
     pair.soon()
@@ -318,9 +318,9 @@ def test_local_memory_is_checked_when_it_is_used():
     (O.READ_RESPONSE_ONLY, 9, {"payload": bytes(64)}, "ghost_responses"),
     (O.ATOMIC_ACKNOWLEDGE, -1, {}, "ghost_responses"),
 ])
-def test_response_that_answers_nothing_is_counted_and_dropped(opcode, ahead, fields, counter):
+def test_response_without_a_request_is_counted_and_dropped(opcode, ahead, fields, counter):
     pair = RcPair()
-    deaf(pair)
+    drop_frames(pair)
     pair.post(0, W.RDMA_WRITE)
     pair.soon()
     reply(pair, opcode, ahead, **fields)
@@ -332,9 +332,9 @@ def test_response_that_answers_nothing_is_counted_and_dropped(opcode, ahead, fie
 @pytest.mark.parametrize(("opcode", "size"), [
     (O.READ_RESPONSE_ONLY, 63), (O.READ_RESPONSE_ONLY, 65), (O.READ_RESPONSE_FIRST, 64), (O.READ_RESPONSE_MIDDLE, 64),
     (O.READ_RESPONSE_ONLY, 0), (O.ATOMIC_ACKNOWLEDGE, 0)])
-def test_response_of_another_form_than_asked_for_is_dropped(opcode, size):
+def test_response_of_another_kind_than_requested_is_dropped(opcode, size):
     pair = RcPair()
-    deaf(pair)
+    drop_frames(pair)
     pair.post(0, W.RDMA_READ, length=64)
     pair.soon()
     reply(pair, opcode, payload=b"x" * size)
@@ -345,7 +345,7 @@ def test_response_of_another_form_than_asked_for_is_dropped(opcode, size):
 
 def test_repeated_naks_go_back_once():
     pair = RcPair(retry_cnt=2)
-    deaf(pair)
+    drop_frames(pair)
     for n in range(3):
         pair.post(0, W.RDMA_WRITE, wr_id=n)
     pair.soon()

@@ -8,8 +8,8 @@ from weft.driver.soft.rc.packet import RcPacket
 from weft.driver.terms.enums import MTU, AccessFlag, QPState, WCStatus
 from weft.driver.verbs.pd import PD
 from weft.hdl.contract.wire import Syndrome
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.rc_pair import RcPair, all_good, statuses
-from weft.tb.test.driver.soft.world import MACS
 
 INVALID, ACCESS, OPERATIONAL = (Syndrome.NAK_INVALID_REQUEST, Syndrome.NAK_REMOTE_ACCESS,
                                 Syndrome.NAK_REMOTE_OPERATIONAL)
@@ -55,7 +55,7 @@ def nak(psn, syndrome):
     return O.ACKNOWLEDGE, psn, int(syndrome)
 
 
-def test_ack_only_where_it_is_asked_for():
+def test_ack_is_sent_only_on_request():
     peer = Peer()
     assert peer.send(O.WRITE_ONLY, b"a", ack_req=0) == []
     assert syndromes(peer.send(O.WRITE_ONLY, b"a")) == [ack(101)]
@@ -73,10 +73,10 @@ def test_unfinished_message_ends_with_the_connection():
 def test_duplicate_does_not_displace_a_nak():
     peer = Peer()
     peer.send(O.WRITE_ONLY, b"a")
-    peer.pair.hosts[1].port.room = 0
+    peer.pair.hosts[1].port.space = 0
     peer.send(O.WRITE_ONLY, b"c", psn=102)
     peer.send(O.WRITE_ONLY, b"a", psn=100)
-    peer.pair.hosts[1].port.room = 9
+    peer.pair.hosts[1].port.space = 9
     peer.pair.hosts[1].run()
     assert syndromes(peer.answers()) == [nak(101, Syndrome.NAK_PSN_SEQUENCE)]
 
@@ -99,7 +99,7 @@ def test_gap_is_nacked_once():
     assert syndromes(peer.send(O.WRITE_ONLY, b"c", psn=102)) == [nak(101, Syndrome.NAK_PSN_SEQUENCE)]
 
 
-def test_duplicate_write_is_acknowledged_and_not_done():
+def test_duplicate_write_is_acknowledged_and_not_executed():
     peer = Peer()
     peer.send(O.WRITE_ONLY, b"one")
     peer.send(O.WRITE_ONLY, b"two")
@@ -117,7 +117,7 @@ def test_duplicate_send_takes_no_second_receive():
     assert len(peer.pair.poll(1)) == 1 and len(peer.qp.receives) == 1
 
 
-def test_duplicate_read_is_read_again_whole_or_in_part():
+def test_duplicate_read_is_executed_again_in_whole_or_in_part():
     peer = Peer()
     peer.mr.write(bytes(1024))
     assert [p.opcode for p in peer.send(O.READ_REQUEST, dma_length=1024)] == [
@@ -130,14 +130,14 @@ def test_duplicate_read_is_read_again_whole_or_in_part():
 
 
 @pytest.mark.parametrize("wrong", [{"to": 0}, {"dma_length": 513}, {"rkey": 0}, {"psn": 99}])
-def test_duplicate_read_of_something_else_is_dropped(wrong):
+def test_duplicate_read_with_other_fields_is_dropped(wrong):
     peer = Peer()
     peer.send(O.READ_REQUEST, dma_length=1024)
     assert peer.send(O.READ_REQUEST, **{"psn": 102, "dma_length": 512, "to": 512} | wrong) == []
     assert peer.counts["unknown_duplicates"] == 1
 
 
-def test_duplicate_atomic_is_answered_from_memory_and_not_done():
+def test_duplicate_atomic_is_answered_and_not_executed():
     peer = Peer(max_dest_rd_atomic=2)
     [first] = peer.send(O.FETCH_ADD, swap_add=5)
     [second] = peer.send(O.COMPARE_SWAP, compare=5, swap_add=77)
@@ -150,7 +150,7 @@ def test_duplicate_atomic_is_answered_from_memory_and_not_done():
     assert peer.send(O.FETCH_ADD, psn=100, swap_add=5) == [], "only the last two are kept"
 
 
-def test_receiver_without_receives_says_so_and_drops_what_follows():
+def test_receiver_without_receives_sends_rnr_nak_and_drops_later_packets():
     peer = Peer(min_rnr_timer=7)
     assert syndromes(peer.send(O.SEND_ONLY, b"x", psn=100)) == [nak(100, Syndrome.RNR_NAK | 7)]
     assert peer.send(O.WRITE_ONLY, b"y", psn=101) == [] and peer.qp.qp_state is QPState.RTS
@@ -167,7 +167,7 @@ def test_receiver_without_receives_says_so_and_drops_what_follows():
     assert peer.mr.read(1) == b"x", "a WRITE that is not acknowledged is not done"
 
 
-def test_write_with_immediate_takes_its_receive_at_the_end():
+def test_write_with_immediate_takes_its_receive_at_its_end():
     peer = Peer()
     assert syndromes(peer.send(O.WRITE_FIRST, b"z" * 256, dma_length=257)) == [ack(100)]
     [rnr] = peer.send(O.WRITE_LAST_IMM, b"z", imm=9, psn=101)
@@ -207,7 +207,7 @@ def test_packet_out_of_order_of_its_message_is_an_invalid_request(packets):
     [(O.WRITE_ONLY, 0, {"dma_length": (1 << 31) + 1})], [(O.READ_REQUEST, 0, {"dma_length": (1 << 31) + 1})],
     [(O.FETCH_ADD, 0, {"to": 4})], [(O.COMPARE_SWAP, 0, {"to": 1})],
 ])
-def test_length_or_alignment_that_cannot_be_is_an_invalid_request(packets):
+def test_impossible_length_or_alignment_is_an_invalid_request(packets):
     peer = Peer()
     peer.pair.post_recv(1)
     for opcode, size, fields in packets:
@@ -223,7 +223,7 @@ def test_send_longer_than_its_receive():
     assert peer.naks(INVALID) and statuses(peer.pair.poll(1)) == [WCStatus.LOC_LEN_ERR]
 
 
-def test_receive_whose_memory_is_gone():
+def test_receive_with_deregistered_memory_is_an_error():
     peer = Peer()
     peer.pair.post_recv(1)
     peer.mr.close()
@@ -233,7 +233,7 @@ def test_receive_whose_memory_is_gone():
 
 @pytest.mark.parametrize("opcode", [O.WRITE_ONLY, O.READ_REQUEST, O.FETCH_ADD])
 @pytest.mark.parametrize("wrong", ["key", "behind", "before", "around", "right", "qp", "domain"])
-def test_memory_the_peer_may_not_touch(opcode, wrong):
+def test_memory_without_permission_is_protected(opcode, wrong):
     peer = Peer()
     end, fields = peer.mr.length, {}
     if wrong == "key":
@@ -253,7 +253,7 @@ def test_memory_the_peer_may_not_touch(opcode, wrong):
     assert peer.naks(ACCESS) and not any(peer.mr.view)
 
 
-def test_nothing_is_checked_where_nothing_is_touched():
+def test_zero_length_access_is_not_checked():
     """A zero-length WRITE or READ has no key."""
     peer = Peer()
     assert syndromes(peer.send(O.WRITE_ONLY, rkey=0, va=0)) == [ack(100)]
@@ -262,7 +262,7 @@ def test_nothing_is_checked_where_nothing_is_touched():
 
 def test_memory_deregistered_under_a_read_is_not_read():
     peer = Peer()
-    peer.pair.hosts[1].port.room = 1
+    peer.pair.hosts[1].port.space = 1
     take, peer.pair.ends[1].take_frames = peer.pair.ends[1].take_frames, lambda most: []
     peer.send(O.READ_REQUEST, dma_length=1024)
     assert len(take(2)) == 2
@@ -273,9 +273,9 @@ def test_memory_deregistered_under_a_read_is_not_read():
     assert peer.qp.qp_state is QPState.ERR and not take(9)
 
 
-def test_more_reads_than_agreed_are_an_invalid_request():
+def test_reads_beyond_the_limit_are_an_invalid_request():
     peer = Peer(max_dest_rd_atomic=2)
-    peer.pair.hosts[1].port.room = 0
+    peer.pair.hosts[1].port.space = 0
     for _ in range(2):
         peer.send(O.READ_REQUEST, dma_length=8)
     assert peer.qp.qp_state is QPState.RTS
@@ -283,13 +283,13 @@ def test_more_reads_than_agreed_are_an_invalid_request():
     assert peer.naks(INVALID) and not any(peer.mr.view)
 
 
-def test_replies_that_wait_are_few_whatever_comes():
+def test_pending_replies_are_bounded():
     """One reply for each stored READ and one acknowledgement wait, at most.
 
     Duplicates, gaps and new requests arrive in any order.
     """
     peer = Peer(max_dest_rd_atomic=3)
-    peer.pair.hosts[1].port.room = 0
+    peer.pair.hosts[1].port.space = 0
     for n in range(3):
         peer.send(O.READ_REQUEST, dma_length=600, to=n)
     for n in range(300):
@@ -315,14 +315,14 @@ def test_packet_of_or_for_another_host_is_counted_and_dropped(changes, counter):
     assert peer.counts == {counter: 1, "unknown_qp": 1} and MACS[1] == peer.pair.ends[1].mac
 
 
-def test_queue_pair_in_error_answers_nothing():
+def test_queue_pair_in_error_is_silent():
     peer = Peer()
     peer.qp.fail()
     assert peer.send(O.WRITE_ONLY, b"x") == [] and peer.counts == {"not_connected": 1}
 
 
 @pytest.mark.parametrize("psn", [(100 + (1 << 22)) % (1 << 24), (100 - (1 << 22)) % (1 << 24), 99, 101])
-def test_far_psn_does_nothing(psn):
+def test_far_psn_changes_nothing(psn):
     """A PSN ahead is a gap; an older PSN is a duplicate, which is acknowledged; nothing is written."""
     peer = Peer()
     peer.send(O.WRITE_ONLY, b"evil", psn=psn)

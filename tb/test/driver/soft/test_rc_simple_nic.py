@@ -20,8 +20,8 @@ from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.hdl.contract import abi, wire
 from weft.model.functional.host import connected_pair, run_apps
+from weft.tb.test.driver.soft.hosts import BAD_LINK, MACS
 from weft.tb.test.driver.soft.rc_pair import ALL, IPS
-from weft.tb.test.driver.soft.world import BAD_LINK, MACS
 
 FIRST, COUNT = 0x40_0000, 256
 LENGTH = 30_000
@@ -119,7 +119,7 @@ def test_claims_last_until_released_also_over_a_reset():
     context.close()
 
 
-def test_strangers_get_half_of_the_slots():
+def test_unknown_peers_get_half_of_the_slots():
     _, devices, _ = connected_pair(seed=1)
     context = Context(devices[0], mac=MACS[0], ip=IPS[0])
     context.host_qpns.claim(FIRST, COUNT)
@@ -129,7 +129,7 @@ def test_strangers_get_half_of_the_slots():
     assert counters["rx_raw_frames"] == 32 and counters["drop_nic_ring_full"] == 68
 
 
-def test_no_queue_pair_of_the_card_has_a_claimed_number():
+def test_claimed_numbers_are_not_used_by_the_card():
     _, devices, _ = connected_pair(seed=1)
     context = Context(devices[0], mac=MACS[0], ip=IPS[0])
     context.host_qpns.claim(1 << 23, 1 << 23)

@@ -11,8 +11,8 @@ from weft.driver.soft.rc.wr import OPCODES
 from weft.driver.terms.enums import MTU, SendFlags, WCFlags, WCOpcode, WROpcode
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
+from weft.tb.test.driver.soft.hosts import BAD_LINK
 from weft.tb.test.driver.soft.rc_pair import RcPair, all_good
-from weft.tb.test.driver.soft.world import BAD_LINK
 
 SEEDS = [int(s) for s in os.environ["WEFT_SEED"].split(",")] if os.environ.get("WEFT_SEED") else range(1, 21)
 W = WROpcode
@@ -33,7 +33,7 @@ def places(length, pmtu=256):
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("opcode", [W.SEND, W.SEND_WITH_IMM, W.RDMA_WRITE, W.RDMA_WRITE_WITH_IMM])
-def test_message_arrives_whole(opcode, length):
+def test_message_arrives_complete(opcode, length):
     pair = RcPair(path_mtu=MTU.MTU_256)
     data = random.Random(length).randbytes(length)
     pair.mr[0].write(data, 5)
@@ -59,7 +59,7 @@ def test_message_arrives_whole(opcode, length):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_read_brings_what_the_peer_has(length):
+def test_read_returns_the_data_of_the_peer(length):
     pair = RcPair(path_mtu=MTU.MTU_256)
     data = random.Random(length).randbytes(length)
     pair.mr[1].write(data, 77)
@@ -137,7 +137,7 @@ def test_unsignaled_requests_complete_silently():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_bad_link_leaves_bytes_order_and_number(seed):
+def test_bad_link_preserves_bytes_order_and_number(seed):
     """All operations in both directions at once; 5 % of the frames are lost, 5 % reordered, 2 % duplicated."""
     again = f"WEFT_SEED={seed} python -m pytest tb/test/driver/soft/test_rc_transfer.py -k bad_link"
     rng = random.Random(seed)
@@ -197,7 +197,7 @@ def test_bad_link_leaves_bytes_order_and_number(seed):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_add_counts_once(seed):
+def test_every_add_is_executed_once(seed):
     """The results show an addition that was executed twice or not at all, and a wrong response."""
     pair = RcPair(seed=seed, link=BAD_LINK)
     for n in range(100):

@@ -23,14 +23,14 @@ def random_packet(rng, opcode):
 
 
 @pytest.mark.parametrize("opcode", list(RcOpcode))
-def test_what_is_built_is_read(opcode):
+def test_built_messages_are_parsed_back(opcode):
     rng = random.Random(int(opcode))
     for _ in range(10):
         packet = random_packet(rng, opcode)
         assert parse(build(packet, TO), TO.mac, TO.ip) == packet
 
 
-def test_opcodes_without_headers_of_their_own_are_as_in_the_contract():
+def test_opcodes_without_headers_are_those_of_the_contract():
     for opcode in (wire.Opcode.WRITE_ONLY, wire.Opcode.WRITE_ONLY_IMM, wire.Opcode.ACKNOWLEDGE):
         assert EXTENSIONS[RcOpcode(opcode)] == wire.EXTENSIONS[opcode]
 
@@ -50,7 +50,7 @@ def test_opcodes_without_headers_of_their_own_are_as_in_the_contract():
     (lambda f: f[:60] + bytes([f[60] ^ 1]) + f[61:], Fault.ICRC),
     (lambda f: f[:24] + bytes([f[24] ^ 1]) + f[25:], Fault.HEADER),
 ])
-def test_what_is_no_packet_is_named(change, fault):
+def test_invalid_packet_is_described(change, fault):
     frame = build(RcPacket(RcOpcode.SEND_ONLY, 1, 2, payload=b"x" * 40), TO)
     with pytest.raises(BadPacket) as bad:
         parse(change(frame), TO.mac, TO.ip)
@@ -63,7 +63,7 @@ def test_what_is_no_packet_is_named(change, fault):
     (RcOpcode.WRITE_ONLY, bytes(12), b"", Fault.TRUNCATED), (RcOpcode.COMPARE_SWAP, bytes(24), b"", Fault.TRUNCATED),
     (RcOpcode.READ_REQUEST, bytes(16), b"more", Fault.LENGTH), (RcOpcode.ACKNOWLEDGE, bytes(4), b"m", Fault.LENGTH),
 ])
-def test_what_the_opcode_does_not_have_is_named(opcode, extensions, payload, fault):
+def test_missing_headers_are_described(opcode, extensions, payload, fault):
     """The ICRC is valid, the headers are not."""
     frame = wire.build_frame(opcode=opcode, dst_mac=TO.mac, src_mac=TO.own_mac, src_ip=TO.own_ip, dst_ip=TO.ip,
                              sport=1, dest_qp=1, psn=1, extensions=extensions, payload=payload)
@@ -87,7 +87,7 @@ def test_scapy_computes_the_same_icrc():
     assert seen == set(RcOpcode)
 
 
-def test_tshark_reads_every_frame(tmp_path):
+def test_tshark_decodes_every_frame(tmp_path):
     """Check that tshark marks no frame as malformed and decodes the same fields.
 
     No packet has one or two bytes of payload: tshark takes those for an EtherType, and the bytes after them for a frame

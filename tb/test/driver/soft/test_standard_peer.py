@@ -23,8 +23,8 @@ from weft.model.functional.host import FunctionalDevice, run_apps
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.test.driver.soft.hosts import BAD_LINK, MACS, Host
 from weft.tb.test.driver.soft.rc_pair import ALL, IPS
-from weft.tb.test.driver.soft.world import BAD_LINK, MACS, Host
 
 LENGTH = 60_000
 
@@ -96,7 +96,7 @@ def test_the_card_writes_to_a_standard_peer_over_a_bad_link():
 
 
 @pytest.mark.parametrize("lost", ["one in the middle", "the last ones", "all answers at first"])
-def test_what_is_lost_comes_again(lost):
+def test_lost_packets_are_retransmitted(lost):
     pair = CardAndPeer(1, LinkConfig())
     pair.connect()
     pair.mr.write(bytes(range(250)) * (LENGTH // 250))
@@ -126,7 +126,7 @@ def test_what_is_lost_comes_again(lost):
         assert counts["probes"] and not counts["go_backs"] and counts["retransmissions"] <= 1 + 59
 
 
-def test_inline_data_go_to_a_standard_peer_as_far_as_the_card_takes_them():
+def test_inline_data_go_to_a_standard_peer_within_the_card_limit():
     seed = drawn_seed()
     pair = CardAndPeer(seed, BAD_LINK)
     pair.connect()
@@ -140,7 +140,7 @@ def test_inline_data_go_to_a_standard_peer_as_far_as_the_card_takes_them():
     pair.context.close()
 
 
-def test_a_standard_peer_that_refuses_or_is_gone_ends_the_connection():
+def test_rejecting_or_absent_standard_peer_ends_the_connection():
     pair = CardAndPeer(1)
     pair.connect()
     pair.post(1, length=100, rkey=pair.peer_mr.rkey ^ 1)
@@ -154,7 +154,7 @@ def test_a_standard_peer_that_refuses_or_is_gone_ends_the_connection():
     assert pair.loop.now_ns - start < 10 * (3 * 4096 << 5)
 
 
-def test_a_standard_peer_gets_writes_alone():
+def test_standard_peer_gets_writes_only():
     pair = CardAndPeer(1)
     pair.connect()
     for opcode in (WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD):

@@ -25,8 +25,8 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
+from weft.tb.test.driver.soft.hosts import MACS
 from weft.tb.test.driver.soft.rc_pair import ALL
-from weft.tb.test.driver.soft.world import MACS
 
 NAME = f"wt{os.getpid()}"
 SUBNET = 0x0A_00_00_00 | os.getpid() % 0xFFFF << 8     # of the interface and of the endpoint
@@ -38,8 +38,8 @@ def interface():
     try:
         return TapPort(NAME)
     except OSError as error:
-        told = str(error)
-    assert re.search("may not be opened by this user|cannot be opened|cannot be had: ", told)
+        reported = str(error)
+    assert re.search("may not be opened by this user|cannot be opened|cannot be had: ", reported)
     return None
 
 
@@ -53,7 +53,7 @@ def switch_on(name, ip):
         fcntl.ioctl(control, SET_FLAGS, struct.pack("16sH", name.encode(), flags | UP))
 
 
-def test_the_kernel_finds_the_endpoint_and_talks_to_it():
+def test_kernel_reaches_the_endpoint():
     if (port := interface()) is None:
         return
     soft = SoftContext(mac=MACS[0], ip=SUBNET | 2)
@@ -76,7 +76,7 @@ def test_the_kernel_finds_the_endpoint_and_talks_to_it():
 class PacketPort:
     """Kernel side of an interface, through a packet socket."""
 
-    room = 64
+    space = 64
 
     def __init__(self, name):
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(wire.ETHERTYPE_IPV4))
@@ -123,7 +123,7 @@ def test_two_endpoints_exchange_data_through_the_kernel():
             port.close()
 
 
-def test_what_is_wrong_is_told_in_a_sentence(monkeypatch, tmp_path):
+def test_failure_raises_a_sentence(monkeypatch, tmp_path):
     for name in ("", "x" * 16):
         with pytest.raises(ValueError, match="a name has 1 to 15 bytes"):
             TapPort(name)

@@ -5,7 +5,7 @@ import pytest
 from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.sim.pair.functional_pair import make_endpoints, make_pair
-from weft.tb.test.driver.verbs.test_endings import one_write, service
+from weft.tb.test.driver.verbs.test_failures import one_write, service
 
 IMPOSSIBLE = [
     {"imm_data": 1 << 32}, {"imm_data": -1}, {"imm_data": 1.5}, {"rkey": 1 << 32}, {"rkey": -1},
@@ -27,7 +27,7 @@ def work(ends, **changes):
 
 
 @pytest.mark.parametrize("changes", IMPOSSIBLE, ids=str)
-def test_an_impossible_send_request_is_refused_and_harms_nobody(changes):
+def test_impossible_send_request_is_rejected_without_effect(changes):
     pair = make_pair()
     ends = make_endpoints(pair, 4_096)
     qp = ends[0].qps[0]
@@ -41,14 +41,14 @@ def test_an_impossible_send_request_is_refused_and_harms_nobody(changes):
 
 @pytest.mark.parametrize("wr", [RecvWR(wr_id=-1), RecvWR(wr_id=1 << 64), RecvWR(num_sge=2),
                                 RecvWR(sg=[SGE(0, -1, 0)]), RecvWR(sg=[SGE(0, 1, 0)] * 17)], ids=str)
-def test_an_impossible_receive_request_is_refused(wr):
+def test_impossible_receive_request_is_rejected(wr):
     ends = make_endpoints(make_pair(), 4_096)
     with pytest.raises(ValueError):
         ends[0].qps[0].post_recv(wr)
     assert ends[0].qps[0].engine.receives == 0
 
 
-def test_plain_numbers_mean_what_the_names_mean():
+def test_plain_numbers_equal_enumeration_members():
     """An opcode as in C, and a fence, which has nothing to wait for here."""
     pair = make_pair()
     ends, finished = make_endpoints(pair, 4_096), []

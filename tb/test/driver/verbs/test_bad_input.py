@@ -105,8 +105,8 @@ def tried(call, fields):
     try:
         made = call(**fields)
     except (PyverbsError, TypeError) as error:
-        said = str(error)
-        return True, said if len(said) <= 10 or RAW.search(said) else None
+        message = str(error)
+        return True, message if len(message) <= 10 or RAW.search(message) else None
     except Exception as error:
         return True, f"{type(error).__name__}: {error}"
     if hasattr(made, "close"):
@@ -164,7 +164,7 @@ def test_every_attribute_of_every_step(step):
 
 
 @pytest.mark.parametrize("field", ["dlid", "sl", "src_path_bits", "static_rate", "is_global", "port_num"])
-def test_every_field_of_the_way_to_a_peer(field):
+def test_every_field_of_an_address_handle(field):
     scene = Scene()
     qp = QP(scene.pd, rc_init_attr(scene.cq))
     peer = scene.pair.hosts[1].qp.connection
@@ -182,7 +182,7 @@ def test_every_field_of_the_way_to_a_peer(field):
     scene.pair.close()
 
 
-def test_what_is_closed_is_refused_and_nobody_waits_for_it():
+def test_closed_object_is_rejected_and_wakes_its_waiters():
     scene = Scene()
     scene.cq.close()
     scene.channel.close()

@@ -46,7 +46,7 @@ def test_bring_up_reads_capabilities_and_sets_registers():
 @pytest.mark.parametrize(
     ("register", "value", "message"), [("magic", 0xFFFFFFFF, "no Weft card"), ("version", 9 << 24, "version 9.0.0")]
 )
-def test_other_devices_are_refused(register, value, message):
+def test_other_devices_are_rejected(register, value, message):
     device = FunctionalDevice(EventLoop())
     read = device.read32
     device.read32 = lambda offset: value if offset == abi.REGISTER[register].offset else read(offset)
@@ -54,13 +54,13 @@ def test_other_devices_are_refused(register, value, message):
         Context(device, mac=MAC, ip=IP)
 
 
-def test_refused_command_raises_with_its_status():
+def test_rejected_command_raises_with_its_status():
     context = open_one()
     with pytest.raises(CommandError, match="QP_DESTROY failed: BAD_INDEX"):
         context.commands.call(abi.CommandOpcode.QP_DESTROY, qpn=3)
 
 
-def test_many_commands_in_flight_are_told_apart():
+def test_responses_match_commands_in_flight():
     context = open_one(ring_log2=2)
     seen = []
     for qpn in range(20):
@@ -87,7 +87,7 @@ def test_rings_wrap_with_phase(log2):
         down.ring_doorbell()
         assert down.buffer.read(n % depth * 64, 1)[0] == n & 0xFE | (1 - n // depth % 2)
         if n % 2:
-            assert down.room == depth - 2
+            assert down.space == depth - 2
             assert down.advance((n + 1) % (2 * depth)) == [n - 1, n]
     for n in range(5 * depth):
         assert up.poll() == []
@@ -98,7 +98,7 @@ def test_rings_wrap_with_phase(log2):
         down.advance(down._wrap(down.cons + 1))
 
 
-def test_a_full_ring_refuses():
+def test_full_ring_rejects():
     ring = HostToCardRing(FunctionalDevice(EventLoop()), abi.Ring.SEND, 1)
     for _ in range(2):
         ring.push(bytes(64))
@@ -132,7 +132,7 @@ def test_huge_pages_are_used_where_they_fit():
         assert mr.page_bytes == abi.PAGE_2M and context.device.card.tables.mrs[mr.index].pages == 2
 
 
-def test_the_same_index_gets_another_key():
+def test_reused_index_gets_a_new_key():
     context = open_one()
     with PD(context) as pd:
         last = None
@@ -142,14 +142,14 @@ def test_the_same_index_gets_another_key():
                 last = mr.lkey
 
 
-def test_key_zero_belongs_to_nobody():
+def test_key_zero_is_not_assigned():
     """Memory full of zeros does not contain the key of an MR."""
     for seed in range(500):
         context = open_one(random=random.Random(seed))
         assert MR(PD(context), 64, AccessFlag.LOCAL_WRITE).lkey % (1 << abi.KEY_TAG_BITS)
 
 
-def test_random_choices_come_from_the_given_source():
+def test_random_choices_use_the_given_source():
     def choices(seed):
         context = open_one(random=random.Random(seed))
         pd, cq = PD(context), CQ(context, 4)
@@ -160,7 +160,7 @@ def test_random_choices_come_from_the_given_source():
     assert choices(1) != choices(2)
 
 
-def test_memory_of_nobody_cannot_be_touched():
+def test_unregistered_memory_is_protected():
     context = open_one()
     with pytest.raises(AccessError):
         context.device.memory.read(64, 64)

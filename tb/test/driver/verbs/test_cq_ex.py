@@ -58,7 +58,7 @@ def test_completions_are_read_one_by_one():
     pair.close()
 
 
-def test_an_event_tells_of_it_and_an_overrun_ends_it():
+def test_completion_raises_an_event_and_overrun_closes_the_queue():
     pair, cq = connected(2, CompChannel)
     cq.req_notify()
     for n in range(3):
@@ -74,7 +74,7 @@ def test_an_event_tells_of_it_and_an_overrun_ends_it():
     pair.close()
 
 
-def test_what_does_not_exist_or_is_not_at_hand_is_refused():
+def test_missing_completion_fields_are_rejected():
     pair, cq = connected()
     context = cq.context
     for wrong in ({"wc_flags": CqWcFlag.EX_WITH_CVLAN}, {"comp_mask": CqInitAttrMask.PD},

@@ -81,7 +81,7 @@ def test_a_context_is_no_pd(names):
                 call()
 
 
-def test_a_device_tells_what_it_is(names):
+def test_device_attributes_are_reported(names):
     with Context(name=names[1]) as context:
         device, port = context.query_device(), context.query_port(1)
         assert device.max_qp == context.capabilities.max_qp - 2 and device.max_mr == context.capabilities.max_mr
@@ -107,7 +107,7 @@ def test_a_device_tells_what_it_is(names):
 
 
 @pytest.mark.parametrize("text", ["", "::1", "0000:0000:0000:0000:0000:ffff:0a00", "g000" + ":0000" * 7])
-def test_what_is_no_gid_is_refused(text):
+def test_invalid_gid_is_rejected(text):
     with pytest.raises(PyverbsUserError):
         GID(text)
 
@@ -119,17 +119,17 @@ def test_programs_exchange_number_psn_gid_key_and_address(names):
     for context in (a, b):
         pd, cq = PD(context), CQ(context, 8)
         ends.append((context, MR(pd, 4096, WRITE), cq, QP(pd, rc_init_attr(cq))))
-    told = [struct.pack("<3I40sQ", qp.qp_num, qp.attr.sq_psn, mr.rkey, str(context.query_gid(1, 0)).encode(), mr.buf)
+    sent = [struct.pack("<3I40sQ", qp.qp_num, qp.attr.sq_psn, mr.rkey, str(context.query_gid(1, 0)).encode(), mr.buf)
             for context, mr, _, qp in ends]
-    heard = [struct.unpack("<3I40sQ", data) for data in told[::-1]]
-    for (_, _, _, qp), (qpn, psn, _, gid, _) in zip(ends, heard, strict=True):
+    received = [struct.unpack("<3I40sQ", data) for data in sent[::-1]]
+    for (_, _, _, qp), (qpn, psn, _, gid, _) in zip(ends, received, strict=True):
         route = AHAttr(is_global=1, gr=GlobalRoute(dgid=gid.rstrip(b"\0").decode()))
         qp.to_rts(QPAttr(dest_qp_num=qpn, rq_psn=psn, ah_attr=route, sq_psn=qp.attr.sq_psn, timeout=14, retry_cnt=7,
                          rnr_retry=7, min_rnr_timer=12, max_rd_atomic=1, max_dest_rd_atomic=1, qp_access_flags=WRITE))
     _, mr, cq, qp = ends[0]
     mr.write("hello")
     wr = SendWR(1, WROpcode.RDMA_WRITE, 1, 0, [SGE(mr.buf, 5, mr.lkey)])
-    wr.set_wr_rdma(heard[0][2], heard[0][4])
+    wr.set_wr_rdma(received[0][2], received[0][4])
     qp.post_send(wr)
     while not len(cq):
         for context in (b, a):
@@ -140,7 +140,7 @@ def test_programs_exchange_number_psn_gid_key_and_address(names):
         context.close()
 
 
-def test_nobody_answers_for_an_address(names):
+def test_unresolved_address_times_out(names):
     with Context(name=names[0]) as context:
         cq, pd = CQ(context, 8), PD(context)
         qp, mr = QP(pd, rc_init_attr(cq)), MR(pd, 64, WRITE)
@@ -185,7 +185,7 @@ def test_memory_in_every_form(names):
         context.device.free(own)
 
 
-def test_what_is_closed_takes_its_dependants_with_it(names):
+def test_close_closes_dependent_objects(names):
     context = Context(name=names[0])
     channel, pds = CompChannel(context), [PD(context), PD(context)]
     cqs = [CQ(context, 4, None, channel), CQ(context, 4)]
@@ -236,7 +236,7 @@ def bad_calls(context):
         lambda: AHAttr(is_global=1), lambda: GID("nonsense")]
 
 
-def test_bad_input_of_every_kind_leaves_nothing_behind(names):
+def test_bad_input_leaves_no_objects(names):
     with Context(name=names[0]) as context:
         calls, tables = bad_calls(context), context.device.card.tables
 

@@ -18,7 +18,7 @@ FETCHES = (WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CM
 LONG = 2_000       # more than a send carries in a mailbox
 
 
-def test_keys_of_a_region_differ_and_stay_what_they_are():
+def test_keys_of_a_region_differ_and_are_constant():
     """The access rights do not matter; all keys differ."""
     pair = OperationPair()
     pd = pair.hosts[0].pd
@@ -33,7 +33,7 @@ def test_keys_of_a_region_differ_and_stay_what_they_are():
 
 
 @pytest.mark.parametrize("opcode", WRITES + FETCHES, ids=lambda opcode: opcode.name)
-def test_a_peer_that_knows_the_lkey_reaches_nothing(opcode):
+def test_lkey_is_useless_to_a_peer(opcode):
     pair = OperationPair(**FAST)
     a, b = pair.hosts
     b.mr.write(b"secret!!")
@@ -47,7 +47,7 @@ def test_a_peer_that_knows_the_lkey_reaches_nothing(opcode):
 
 @pytest.mark.parametrize("length", [8, LONG])
 @pytest.mark.parametrize("opcode", WRITES + SENDS + FETCHES, ids=lambda opcode: opcode.name)
-def test_an_rkey_names_nothing_in_the_own_list(opcode, length):
+def test_rkey_is_rejected_as_lkey(opcode, length):
     """The key permits neither reads nor writes; the request before it succeeds."""
     if length == LONG and opcode in FETCHES[1:]:
         length = 8
@@ -65,7 +65,7 @@ def test_an_rkey_names_nothing_in_the_own_list(opcode, length):
 
 
 @pytest.mark.parametrize("length", [8, LONG])
-def test_an_rkey_receives_nothing(length):
+def test_rkey_is_rejected_in_a_receive(length):
     pair = OperationPair(**FAST)
     b = pair.hosts[1]
     b.recv(sges=[SGE(b.mr.buf, LONG, b.mr.rkey)])
@@ -77,7 +77,7 @@ def test_an_rkey_receives_nothing(length):
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: right.name)
-def test_a_key_does_what_its_region_permits_and_nothing_more(right):
+def test_key_permits_the_rights_of_its_region_only(right):
     """Every operation on a region with one right; a right that is added later counts, one that is revoked does not."""
     needs = dict(zip(RIGHTS, (WRITES[:1], FETCHES[:1], FETCHES[1:]), strict=True))
     for needed, opcodes in needs.items():

@@ -41,7 +41,7 @@ def make_qp(context, pd=None, **options):
     {"probe_timeout_ns": 0}, {"max_extents": 0}, {"extent_bytes": 100}, {"knitting_alpha": 0}, {"nic_slot_log2": 20},
     {"ring_log2": 0}, {"prefetch_depth": 0}, {"retransmit_slack": -1}, {"tx_poll_ns": 0}, {"waiting_runs_max": 0},
     {"node_age_ns": abi.NODE_AGE_MAX_NS + 1}, {"chunk_bytes": "many"}], ids=str)
-def test_impossible_settings_are_refused(setting):
+def test_impossible_settings_are_rejected(setting):
     device = FunctionalDevice(EventLoop())
     with pytest.raises((ValueError, TypeError)):
         Context(device, mac=2, ip=3, config=ContextConfig(**setting))
@@ -50,7 +50,7 @@ def test_impossible_settings_are_refused(setting):
 
 @pytest.mark.parametrize("address", [{"mac": 1 << 48, "ip": 1}, {"mac": 1, "ip": 1 << 32}, {"mac": -1, "ip": 1}],
                          ids=str)
-def test_impossible_addresses_are_refused(address):
+def test_impossible_addresses_are_rejected(address):
     with pytest.raises(ValueError):
         Context(FunctionalDevice(EventLoop()), **address)
 
@@ -58,7 +58,7 @@ def test_impossible_addresses_are_refused(address):
 @pytest.mark.parametrize("attribute", [
     {"timeout": 32}, {"timeout": -1}, {"retry_cnt": 8}, {"rnr_retry": 8}, {"min_rnr_timer": 32}, {"path_mtu": 6},
     {"path_mtu": 0}, {"probe_timeout_ns": -1}, {"retry_cnt": 99}, {"timeout": 1.5}], ids=str)
-def test_impossible_attributes_are_refused_and_change_nothing(attribute):
+def test_impossible_attributes_are_rejected_without_effect(attribute):
     qp = make_qp(open_one())
     with pytest.raises((ValueError, TypeError)):
         qp.connect(qp.connection, **attribute)
@@ -68,7 +68,7 @@ def test_impossible_attributes_are_refused_and_change_nothing(attribute):
 
 @pytest.mark.parametrize("cap", [{"max_send_wr": -1}, {"max_recv_wr": 1 << 21}, {"max_send_sge": 17},
                                  {"max_inline_data": 1025}], ids=str)
-def test_impossible_capacities_are_refused(cap):
+def test_impossible_capacities_are_rejected(cap):
     context = open_one()
     cq = CQ(context, 8)
     with pytest.raises(ValueError):
@@ -77,7 +77,7 @@ def test_impossible_capacities_are_refused(cap):
 
 
 @pytest.mark.parametrize("psn", [-1, 1 << 24])
-def test_an_impossible_psn_is_refused(psn):
+def test_impossible_psn_is_rejected(psn):
     with pytest.raises(ValueError, match="psn"):
         make_qp(open_one(), psn=psn)
 
@@ -100,12 +100,12 @@ def test_a_device_has_one_context():
     Context(device, mac=2, ip=3).close()
 
 
-def test_memory_for_a_peer_is_writable():
+def test_remotely_writable_memory_is_locally_writable():
     with pytest.raises(ValueError, match="writable"):
         MR(PD(open_one()), 4_096, AccessFlag.REMOTE_WRITE)
 
 
-def test_running_out_says_of_what():
+def test_exhaustion_names_the_resource():
     context = open_one()
     pd = PD(context)
     for _ in range(context.capabilities.max_mr):
@@ -114,7 +114,7 @@ def test_running_out_says_of_what():
         MR(pd, 64, WRITE)
 
 
-def test_an_mr_that_fails_leaves_nothing():
+def test_failed_mr_leaves_nothing():
     context = open_one()
     pd, pages = PD(context), len(context.device.memory._pages)
     for length in ((context.capabilities.max_pte + 1) * 4096, 0, -1):
@@ -124,7 +124,7 @@ def test_an_mr_that_fails_leaves_nothing():
     assert len({MR(pd, 64, WRITE).index for _ in range(context.capabilities.max_mr)}) == context.capabilities.max_mr
 
 
-def test_neither_an_index_nor_a_key_tag_comes_again_soon():
+def test_indices_and_key_tags_are_reused_late():
     context = open_one()
     indices, tags = [], []
     with PD(context) as pd:
@@ -132,23 +132,23 @@ def test_neither_an_index_nor_a_key_tag_comes_again_soon():
             with MR(pd, 64, WRITE) as mr:
                 indices.append(mr.index)
                 tags.append(mr.lkey & 0xFF)
-    lives = [tags[i] for i, index in enumerate(indices) if index == 0]
+    keys_of_one = [tags[i] for i, index in enumerate(indices) if index == 0]
     assert indices == list(range(context.capabilities.max_mr)) * 40
-    assert len(set(lives)) == len(lives) == 40
+    assert len(set(keys_of_one)) == len(keys_of_one) == 40
 
 
 # ---------------------------------------------------------------------------------- attributes
 
 
 @pytest.mark.parametrize("psn", [0, 7])
-def test_the_psn_that_is_asked_for_is_used(psn):
+def test_requested_psn_is_used(psn):
     qp = make_qp(open_one(), psn=1234)
     qp.to_rtr(connected_attr(qp.connection))
     qp.modify(QPAttr(qp_state=QPState.RTS, sq_psn=psn), necessary(QPState.RTR, QPState.RTS))
     assert qp.attr.sq_psn == psn == qp.sender.queue.next_psn
 
 
-def test_what_query_returns_is_a_copy():
+def test_query_returns_a_copy():
     qp = make_qp(open_one())
     attr, init = qp.query()
     attr.qp_state, init.cap.max_send_wr = QPState.INIT, 0
@@ -160,7 +160,7 @@ def test_what_query_returns_is_a_copy():
 # ------------------------------------------------------------------------------------- closing
 
 
-def test_a_closed_qp_stays_closed():
+def test_closed_qp_stays_closed():
     context = open_one()
     pd = PD(context)
     qp = make_qp(context, pd)
@@ -177,7 +177,7 @@ def test_a_closed_qp_stays_closed():
         heir.close()
 
 
-def test_a_cq_takes_the_qps_that_use_it_with_it():
+def test_close_of_a_cq_closes_its_qps():
     context = open_one()
     qp = make_qp(context)
     qp.scq.close()
@@ -187,7 +187,7 @@ def test_a_cq_takes_the_qps_that_use_it_with_it():
         QP(qp.pd, rc_init_attr(qp.scq))
 
 
-def test_a_context_ends_what_lives_on_it_in_order(monkeypatch):
+def test_context_closes_its_objects_in_order(monkeypatch):
     pair = make_pair()
     ends = make_endpoints(pair, 8_192, qps=3)
     wr = SendWR(sg=[SGE(ends[0].mr.buf, 8_192, ends[0].mr.lkey)], opcode=WROpcode.RDMA_WRITE)
@@ -218,7 +218,7 @@ def test_a_context_ends_what_lives_on_it_in_order(monkeypatch):
 # --------------------------------------------------------------------------------- completion queues
 
 
-def test_a_cq_that_overruns_tells_and_stops_its_qps():
+def test_cq_overrun_is_reported_and_stops_its_qps():
     pair = make_pair()
     ends = make_endpoints(pair, 8_192)
     context, pd = pair.contexts[0], ends[0].pd
@@ -249,7 +249,7 @@ def test_a_cq_that_overruns_tells_and_stops_its_qps():
         qps[0].connect(peers[0].connection)
 
 
-def test_an_event_that_is_asked_for_only_of_solicited_completions_comes_of_those_and_of_errors():
+def test_solicited_event_follows_solicited_completions_and_errors():
     context = open_one()
     channel = CompChannel(context)
     cq = CQ(context, 100, channel=channel)
@@ -297,7 +297,7 @@ class Silent:
         self.card._pump()
 
 
-def test_what_a_silent_card_may_use_is_not_freed():
+def test_memory_in_use_by_a_silent_card_is_not_freed():
     context = open_one()
     pd = PD(context)
     mr = MR(pd, 64, WRITE)
@@ -323,7 +323,7 @@ def test_what_a_silent_card_may_use_is_not_freed():
     assert not context.device.memory._pages
 
 
-def test_a_reset_ends_what_a_silent_card_left_open():
+def test_reset_ends_pending_work_of_a_silent_card():
     context = open_one()
     pd = PD(context)
     mr, other, qp = MR(pd, 64, WRITE), MR(pd, 64, WRITE), make_qp(context, pd)
@@ -352,7 +352,7 @@ def test_closing_the_context_of_a_silent_card_resets_it():
     assert mr.closed and qp.closed and not context.device.memory._pages
 
 
-def test_no_memory_for_an_extent_is_no_reason_to_stop():
+def test_failed_extent_allocation_does_not_stop_the_driver():
     device = FunctionalDevice(EventLoop())
     pool = KnittingBuffer(device, lambda *arguments: arguments[-1](), extent_bytes=4 * 64, max_extents=4)
     for _ in range(4):
@@ -375,7 +375,7 @@ def test_no_memory_for_an_extent_is_no_reason_to_stop():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_choices_still_come_from_the_given_source(seed):
+def test_random_choices_use_the_source_of_the_config(seed):
     def keys():
         with PD(open_one(random=random.Random(seed))) as pd:
             return [MR(pd, 64, WRITE).lkey for _ in range(5)]

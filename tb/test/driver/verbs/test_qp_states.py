@@ -16,7 +16,8 @@ from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.sim.pair.functional_pair import make_pair
 
 RESET, INIT, RTR, RTS, SQD, SQE, ERR = list(QPState)[:7]
-WAYS = {RESET: (), INIT: (INIT,), RTR: (INIT, RTR), RTS: (INIT, RTR, RTS), SQD: (INIT, RTR, RTS, SQD), ERR: (INIT, ERR)}
+PATHS = {RESET: (), INIT: (INIT,), RTR: (INIT, RTR), RTS: (INIT, RTR, RTS), SQD: (INIT, RTR, RTS, SQD),
+         ERR: (INIT, ERR)}
 
 # Transcribed from the InfiniBand specification (10.3.1): attributes that a transition of a reliable connection
 # requires, and attributes that it may have.
@@ -32,7 +33,7 @@ TABLE = {
     (SQD, RTS): ("", "CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE"),
     (SQD, SQD): ("", "ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE PORT AV TIMEOUT RETRY_CNT RNR_RETRY "
                      "MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC PKEY_INDEX"),
-} | {(state, goal): ("", "") for state in WAYS for goal in (RESET, ERR) if (state, goal) != (RESET, ERR)}
+} | {(state, goal): ("", "") for state in PATHS for goal in (RESET, ERR) if (state, goal) != (RESET, ERR)}
 ABSENT = Mask.ALT_PATH     # in the table, but not supported by the card
 
 
@@ -63,7 +64,7 @@ class Scene:
         self.qp.close()
         self.peer.close()
         self.renew()
-        for start, goal in zip((RESET, *WAYS[state]), WAYS[state], strict=False):
+        for start, goal in zip((RESET, *PATHS[state]), PATHS[state], strict=False):
             self.qp.modify(self.attr(qp_state=goal), Mask.STATE | bits(TABLE[start, goal][0]))
         assert self.qp.qp_state is state
 
@@ -94,7 +95,7 @@ class Scene:
         return found
 
 
-@pytest.mark.parametrize("start", WAYS, ids=lambda state: state.name)
+@pytest.mark.parametrize("start", PATHS, ids=lambda state: state.name)
 def test_every_transition_is_as_in_the_table(start):
     scene = Scene()
     for goal in QPState:
@@ -113,7 +114,7 @@ def test_every_transition_is_as_in_the_table(start):
         assert scene.qp.qp_state is goal
 
 
-def test_what_the_mask_does_not_name_is_not_looked_at():
+def test_attributes_outside_the_mask_are_ignored():
     scene = Scene()
     nonsense = {"timeout": 99, "retry_cnt": -1, "path_mtu": 77, "qp_access_flags": "all", "rq_psn": None}
     attr = scene.attr(qp_state=INIT, **nonsense | {"qp_access_flags": 1})
@@ -132,10 +133,10 @@ def test_what_the_mask_does_not_name_is_not_looked_at():
     ("TIMEOUT", {"timeout": 32}), ("RETRY_CNT", {"retry_cnt": 8}), ("RNR_RETRY", {"rnr_retry": 8}),
     ("SQ_PSN", {"sq_psn": 1 << 24}), ("MAX_QP_RD_ATOMIC", {"max_rd_atomic": 17}),
     ("CUR_STATE", {"cur_qp_state": QPState.RTS})], ids=str)
-def test_attributes_out_of_range_are_refused(mask, changes):
+def test_attributes_out_of_range_are_rejected(mask, changes):
     scene = Scene()
-    start, goal = next(way for way in ((RESET, INIT), (INIT, RTR), (RTR, RTS)) if bits(mask) & bits(
-        " ".join(TABLE[way])))
+    start, goal = next(path for path in ((RESET, INIT), (INIT, RTR), (RTR, RTS)) if bits(mask) & bits(
+        " ".join(TABLE[path])))
     scene.bring(start)
     need = Mask.STATE | bits(TABLE[start, goal][0]) | bits(mask)
     scene.refused(need, qp_state=goal, **changes)
@@ -144,14 +145,14 @@ def test_attributes_out_of_range_are_refused(mask, changes):
 
 @pytest.mark.parametrize(("mask", "changes"), [
     ("ALT_PATH", {}), ("PATH_MIG_STATE", {"path_mig_state": MigState.ARMED})], ids=str)
-def test_what_does_not_exist_here_is_refused_as_such(mask, changes):
+def test_unsupported_features_are_rejected(mask, changes):
     scene = Scene()
     scene.bring(RTS)
     scene.refused(bits(mask), errno.EOPNOTSUPP, **changes)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in QPType if kind is not QPType.RC], ids=lambda kind: kind.name)
-def test_other_kinds_of_qps_are_refused(kind):
+def test_other_kinds_of_qps_are_rejected(kind):
     scene = Scene()
     before = len(scene.pds[0].qps), len(scene.cqs[0].qps)
     with pytest.raises(PyverbsRDMAError, match=kind.name) as error:
@@ -174,7 +175,7 @@ def test_defaults_are_those_of_pyverbs():
     assert SendWR(1, WROpcode.RDMA_READ, 0, 4).imm_data == 4 and receive.num_sge == 0
 
 
-def test_a_drained_qp_finishes_what_it_began_and_then_waits():
+def test_drained_qp_finishes_started_requests_and_waits():
     scene = Scene()
     scene.bring(RTS)
     scene.peer.to_rts(connected_attr(scene.qp.connection))
@@ -195,7 +196,7 @@ def test_a_drained_qp_finishes_what_it_began_and_then_waits():
     assert [wc.wr_id for wc in scene.cqs[0].poll(4)[1]] == [2]
 
 
-def test_the_first_packet_of_the_peer_tells_a_qp_that_cannot_send_yet():
+def test_first_packet_of_the_peer_raises_an_event_in_rtr():
     scene = Scene()
     scene.bring(RTS)
     scene.peer.to_rtr(connected_attr(scene.qp.connection))
@@ -204,7 +205,7 @@ def test_the_first_packet_of_the_peer_tells_a_qp_that_cannot_send_yet():
     assert scene.events(1) == [EventType.COMM_EST]
 
 
-def test_a_refused_access_is_told_to_the_one_who_refused():
+def test_rejected_access_raises_an_event_at_the_responder():
     scene = Scene()
     scene.bring(RTS)
     scene.peer.to_rts(connected_attr(scene.qp.connection, qp_access_flags=AccessFlag(0)))
@@ -219,7 +220,7 @@ POSTS = {RESET: ("refused", "refused"), INIT: ("refused", "waiting"), RTR: ("ref
 
 
 @pytest.mark.parametrize("state", POSTS, ids=lambda state: state.name)
-def test_a_request_is_taken_as_the_state_allows(state):
+def test_request_is_accepted_according_to_the_state(state):
     scene = Scene()
     scene.bring(state)
     if state is ERR:       # a QP that could never send rejects sends; take one that was in RTS
@@ -230,8 +231,8 @@ def test_a_request_is_taken_as_the_state_allows(state):
     if scene.qp.qp_state in (RTS, SQD):
         scene.peer.to_rts(connected_attr(scene.qp.connection))
     for kind, post in (("send", lambda: scene.write(wr_id=1)), ("receive", lambda: scene.qp.post_recv(RecvWR(2)))):
-        what = POSTS[state][kind == "receive"]
-        if what == "refused":
+        subject = POSTS[state][kind == "receive"]
+        if subject == "refused":
             with pytest.raises(PyverbsRDMAError) as error:
                 post()
             assert error.value.error_code == errno.EINVAL
@@ -241,10 +242,10 @@ def test_a_request_is_taken_as_the_state_allows(state):
             scene.run(lambda: True)
             scene.pair.contexts[0].wait(1_000)
         found = [wc.status for wc in scene.cqs[0].poll(4)[1]]
-        assert found == {"waiting": [], "done": [WCStatus.SUCCESS], "flushed": [WCStatus.WR_FLUSH_ERR]}[what], kind
+        assert found == {"waiting": [], "done": [WCStatus.SUCCESS], "flushed": [WCStatus.WR_FLUSH_ERR]}[subject], kind
 
 
-def test_what_is_closed_takes_nothing():
+def test_closed_qp_accepts_nothing():
     scene = Scene()
     scene.bring(RTS)
     scene.qp.close()

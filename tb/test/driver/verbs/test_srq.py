@@ -16,7 +16,7 @@ def make(qps=4, max_wr=100, **options):
     return OperationPair(qps=qps, srq=SrqInitAttr(SrqAttr(max_wr, 16)), **options)
 
 
-def test_each_receive_is_taken_once_by_whoever_comes_first():
+def test_each_receive_is_taken_once_by_the_first_message():
     pair = make(length=1 << 20)
     a, b = pair.hosts
     rng = random.Random(1)
@@ -54,7 +54,7 @@ def test_receive_capacities_of_a_qp_with_an_srq_are_ignored(max_recv_wr, max_rec
     pair.close()
 
 
-def test_one_qp_in_error_flushes_what_it_took_and_no_more():
+def test_qp_in_error_flushes_its_receives_only():
     pair = make(qps=2)
     a, b = pair.hosts
     for n in range(5):
@@ -86,7 +86,7 @@ def test_limit_makes_one_event():
     pair.close()
 
 
-def test_bad_use_is_refused():
+def test_bad_use_is_rejected():
     pair = make(max_wr=2)
     b = pair.hosts[1]
     with pytest.raises(InvalidValue):

@@ -10,7 +10,7 @@ from weft.tb.sim.pair.functional_pair import close_and_check, make_endpoints, ma
 
 LENGTH = 4_096
 ERR = QPAttr(qp_state=QPState.ERR)
-PATIENCE = {"timeout": 5, "retry_cnt": 1}     # 131 µs
+TIMEOUT = {"timeout": 5, "retry_cnt": 1}     # 131 µs
 
 
 class Scene:
@@ -18,7 +18,7 @@ class Scene:
 
     def __init__(self):
         self.pair = make_pair()
-        self.ends = make_endpoints(self.pair, LENGTH, path_mtu=1, **PATIENCE)
+        self.ends = make_endpoints(self.pair, LENGTH, path_mtu=1, **TIMEOUT)
         self.qps = [end.qps[0] for end in self.ends]
         self.card = self.pair.devices[1].card
         self.ends[0].mr.write(b"x" * LENGTH)
@@ -66,7 +66,7 @@ def test_qp_in_err_takes_no_write(length):
     scene.close()
 
 
-def test_qp_whose_request_failed_takes_no_write_either():
+def test_qp_with_a_failed_request_takes_no_write():
     scene = Scene()
     scene.pair.links[1].drop = lambda frame: True      # the write of the second host is lost
     other = scene.ends[1]
@@ -82,7 +82,7 @@ def test_qp_whose_request_failed_takes_no_write_either():
     scene.close()
 
 
-def test_what_arrives_when_a_qp_goes_to_err_is_not_acknowledged():
+def test_packets_during_the_transition_to_err_are_not_acknowledged():
     """The card has accepted the whole message; the driver has not polled yet."""
     scene = Scene()
     scene.write(1)
@@ -96,7 +96,7 @@ def test_what_arrives_when_a_qp_goes_to_err_is_not_acknowledged():
     scene.close()
 
 
-def test_access_that_is_taken_away_is_gone_and_may_come_back():
+def test_revoked_access_is_effective_and_can_be_restored():
     scene = Scene()
     closed, opened = (QPAttr(qp_access_flags=flags) for flags in (AccessFlag.LOCAL_WRITE, AccessFlag.REMOTE_WRITE))
     scene.qps[1].modify(closed, QPAttrMask.ACCESS_FLAGS)
@@ -114,7 +114,7 @@ def test_access_that_is_taken_away_is_gone_and_may_come_back():
     scene.close()
 
 
-def test_nak_that_gets_lost_is_repeated_though_the_card_is_told_of_the_error():
+def test_lost_nak_is_repeated_after_the_card_enters_err():
     scene = Scene()
     naks = []
 
@@ -132,13 +132,13 @@ def test_nak_that_gets_lost_is_repeated_though_the_card_is_told_of_the_error():
     scene.close()
 
 
-def test_a_qp_in_err_can_begin_a_new_life():
+def test_qp_in_err_can_be_reset_and_connected_again():
     scene = Scene()
     for qp in scene.qps:
         qp.modify(ERR, QPAttrMask.STATE)
         qp.reset()
     for end, peer in (scene.ends, scene.ends[::-1]):
-        end.connect(peer.connections, path_mtu=1, **PATIENCE)
+        end.connect(peer.connections, path_mtu=1, **TIMEOUT)
     assert scene.entry.state is abi.QpState.RTS
     scene.write(3)
     scene.run()

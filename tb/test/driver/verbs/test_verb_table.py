@@ -31,7 +31,7 @@ from weft.driver.verbs.qp import QPAttr, connected_attr
 from weft.driver.verbs.srq import SRQ, SrqAttr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.sim.pair.functional_pair import make_pair
-from weft.tb.test.driver.verbs.test_qp_states import ERR, POSTS, RESET, RTS, SQD, TABLE, WAYS, Scene
+from weft.tb.test.driver.verbs.test_qp_states import ERR, PATHS, POSTS, RESET, RTS, SQD, TABLE, Scene
 
 EINVAL, EOPNOTSUPP = errno.EINVAL, errno.EOPNOTSUPP
 NOWHERE = SGE(0, 1, 0)
@@ -47,7 +47,7 @@ BAD_SENDS = [
 BAD_RECEIVES = [
     (None, TypeError), (7, TypeError), (SendWR(), TypeError), (RecvWR(sg=[NOWHERE] * 17), EINVAL),
     (RecvWR(num_sge=2, sg=[NOWHERE]), EINVAL), (RecvWR(wr_id=1 << 64), EINVAL), (RecvWR(sg=[SGE(0, -1, 0)]), EINVAL)]
-STATES = list(WAYS)
+STATES = list(PATHS)
 
 
 def in_state(state):
@@ -78,7 +78,7 @@ def later(scene):
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
-def test_bad_requests_are_refused_in_every_state_and_change_nothing(state):
+def test_bad_requests_are_rejected_in_every_state_without_effect(state):
     scene = in_state(state)
     for post, bad in ((scene.qp.post_send, BAD_SENDS), (scene.qp.post_recv, BAD_RECEIVES)):
         for request, error in bad:
@@ -90,7 +90,7 @@ def test_bad_requests_are_refused_in_every_state_and_change_nothing(state):
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
-def test_of_a_chain_only_what_stands_before_the_bad_one_is_taken(state):
+def test_only_requests_before_the_bad_one_of_a_chain_are_posted(state):
     """This also holds if the second one is no request."""
     for second in (SendWR(opcode=99), 5):
         scene = in_state(state)
@@ -102,7 +102,7 @@ def test_of_a_chain_only_what_stands_before_the_bad_one_is_taken(state):
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
-def test_every_state_can_be_queried_left_and_closed(state):
+def test_every_state_can_be_queried_changed_and_closed(state):
     scene = in_state(state)
     attr, init = scene.qp.query(Mask.STATE)
     assert attr.qp_state is state and init.cap.max_send_wr == 128
@@ -144,7 +144,7 @@ def others():
         ("port 2", lambda: context.query_port(2), EINVAL), ("GID 1", lambda: context.query_gid(1, 1), EINVAL)]
 
 
-def test_other_verbs_refuse_bad_arguments_with_the_verbs_error():
+def test_other_verbs_reject_bad_arguments_with_the_verbs_error():
     for name, call, error in others():
         print(name)
         with pytest.raises((PyverbsError, TypeError)) as raised:

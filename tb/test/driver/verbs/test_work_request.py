@@ -18,7 +18,7 @@ SIGNALED, INLINE, FENCE = SendFlags.SIGNALED, SendFlags.INLINE, SendFlags.FENCE
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_sends_gather_and_scatter_sixteen_places(seed):
+def test_sends_gather_and_scatter_sixteen_elements(seed):
     """Short and long sends, cut differently at both ends."""
     rng = random.Random(seed)
     pair = OperationPair(length=1 << 17)
@@ -36,10 +36,10 @@ def test_sends_gather_and_scatter_sixteen_places(seed):
     to_lengths = [min(n, 7_900) for n in to_lengths[:-1]] + [1 << 16]
     places[-1] = (other, 60_000) if places[-1][1] > 60_000 else places[-1]
     b.recv(sges=[SGE(mr.buf + at, n, mr.lkey) for (mr, at), n in zip(places[:15], to_lengths, strict=False)])
-    room = sum(to_lengths[:15])
+    space = sum(to_lengths[:15])
     sges, expected = [], b""
     for i, n in enumerate(from_lengths):
-        n = min(n, room - len(expected))
+        n = min(n, space - len(expected))
         sges.append((8_000 * i + i, n))
         expected += data[8_000 * i + i : 8_000 * i + i + n]
     pair.send(SEND, *sges)
@@ -53,7 +53,7 @@ def test_sends_gather_and_scatter_sixteen_places(seed):
 
 @pytest.mark.parametrize("opcode", [SEND, WROpcode.SEND_WITH_IMM, WRITE, WROpcode.RDMA_WRITE_WITH_IMM])
 @pytest.mark.parametrize("length", [0, 1, 256])
-def test_inline_data_are_those_of_the_time_of_posting(opcode, length):
+def test_inline_data_are_copied_at_posting(opcode, length):
     pair = OperationPair()
     a, b = pair.hosts
     data = random.Random(length).randbytes(length)
@@ -69,7 +69,7 @@ def test_inline_data_are_those_of_the_time_of_posting(opcode, length):
     pair.close()
 
 
-def test_inline_data_have_a_limit_and_operations_that_fetch_have_none():
+def test_inline_data_are_limited_and_invalid_for_reads_and_atomics():
     pair = OperationPair()
     for opcode, length in ((SEND, 257), (READ, 8), (WROpcode.ATOMIC_FETCH_AND_ADD, 8)):
         with pytest.raises(InvalidValue):
@@ -107,7 +107,7 @@ def test_fence_waits_for_reads_and_atomics(fence):
 
 @pytest.mark.parametrize("opcode", [SEND, WROpcode.RDMA_WRITE_WITH_IMM])
 @pytest.mark.parametrize("length", [0, 10, 5_000])
-def test_solicited_event_comes_for_the_message_that_asks_for_it(opcode, length):
+def test_solicited_event_follows_the_solicited_message(opcode, length):
     pair = OperationPair()
     a, b = pair.hosts
     for n in range(3):
@@ -136,7 +136,7 @@ def test_error_makes_a_solicited_event():
     assert pair.statuses(1, 1) == [WCStatus.LOC_LEN_ERR] and list(b.channel.events) == [b.cq]
 
 
-def test_only_what_is_signaled_completes():
+def test_only_signaled_requests_complete():
     pair = OperationPair()
     a, b = pair.hosts
     for n in range(10):
@@ -150,7 +150,7 @@ def test_only_what_is_signaled_completes():
     pair.close()
 
 
-def test_requests_that_are_linked_are_posted_together_with_one_doorbell():
+def test_linked_requests_are_posted_with_one_doorbell():
     pair = OperationPair()
     a, b = pair.hosts
     device, rung = a.context.device, []
@@ -174,7 +174,7 @@ def test_requests_that_are_linked_are_posted_together_with_one_doorbell():
     pair.close()
 
 
-def test_full_queue_and_impossible_request_queue_nothing_behind_them():
+def test_full_queue_and_impossible_request_queue_nothing_after_them():
     pair = OperationPair(cap={"max_send_wr": 4, "max_recv_wr": 2})
     a, b = pair.hosts
     chain = None
@@ -198,7 +198,7 @@ class _NoMemory:
         return b""
 
 
-def test_only_a_right_write_of_one_entry_becomes_a_plain_operation():
+def test_only_a_valid_write_of_one_entry_is_a_plain_operation():
     """A plain operation has the fields of its request.
 
     Invalid requests are rejected, and other requests do not become plain operations.

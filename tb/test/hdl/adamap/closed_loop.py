@@ -14,7 +14,7 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import Verdict
 from weft.model.functional.node import Node, choose_encoding, open_holes
-from weft.tb.sim.block.adamap.room_port import RoomPort
+from weft.tb.sim.block.adamap.subsystem_port import SubsystemPort
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.stream.clock import start_clock
@@ -29,12 +29,12 @@ NEVER_NS = 1 << 30
 
 
 @functools.cache
-def room():
+def subsystem():
     """Return the simulated design, one instance for a process: the tests of several files share its Verilog."""
     return WithQpTable(Adamap(PARAMS))
 
 
-class World:
+class ClosedLoop:
     """Knits the reported nodes into lists, and compares every retirement with the model.
 
     Parameters
@@ -56,8 +56,8 @@ class World:
 
     def __init__(self, dut, rng, *, exact, slack, latency):
         self.dut, self.rng, self.exact, self.slack, self.latency = dut, rng, exact, slack, latency
-        self.port = RoomPort(dut, rng, on_judgement=self._judged, on_report=self._reported, on_read=self._on_read,
-                             on_answer=self._on_answer, latency=lambda: rng.randint(*self.latency))
+        self.port = SubsystemPort(dut, rng, on_judgement=self._judged, on_report=self._reported, on_read=self._on_read,
+                                  on_answer=self._on_answer, latency=lambda: rng.randint(*self.latency))
         self.blocks, self.read, self.seen, self.qps = {}, set(), Counter(), {}
         self._ends = set()      # blocks that were the last ones of a list when the card read them
         self.memory = KnittingLines(PARAMS, rng)
@@ -87,7 +87,7 @@ class World:
         await self.port.destroy(qp.qpn, qp.generation)
         self.free += [line for line, _ in qp.nodes]
 
-    async def behind_window(self, qp, packets):
+    async def after_window(self, qp, packets):
         """Return the PSN ``packets`` before the next one, and make it the cumulative PSN.
 
         From it on, retransmissions are accepted as if the packets had been lost before.
@@ -113,7 +113,7 @@ class World:
             pointer = node.pack(next_line=line, next_adjacent=int(line == before + 1))[:POINTER_BYTES]
             self.blocks[before] = pointer + last[POINTER_BYTES:]
         qp.nodes.append((line, node))
-        qp.news.append(line)
+        qp.events.append(line)
         qp.todo += [((base + h) & MASK, qp.rsn + i) for i, h in enumerate(holes)]
         qp.rsn += len(holes)
         qp.linked += 1
@@ -122,9 +122,9 @@ class World:
 
     def ring(self, qp, nodes=1):
         """Notify the card of ``nodes`` further linked nodes."""
-        self.port.link(qp.qpn, qp.generation, nodes, self.memory.number(qp.news[0]))
+        self.port.link(qp.qpn, qp.generation, nodes, self.memory.number(qp.events[0]))
         for _ in range(nodes):
-            qp.news.popleft()
+            qp.events.popleft()
 
     def _on_read(self, line, count):
         assert 1 <= count <= 4 and line % 64 + count <= 64, "a read across 4 KiB"
@@ -229,11 +229,11 @@ class World:
 
 
 async def set_up(dut, *, latency, depth, watermark, node_age_ns=NEVER_NS, exact=True, slack=1, rng=None):
-    """Start the clock, set registers and extents; return the :class:`World`, without QPs."""
+    """Start the clock, set registers and extents; return the :class:`ClosedLoop`, without QPs."""
     await start_clock(dut)
-    world = World(dut, rng or random.Random(bench_seed()), exact=exact, slack=slack, latency=latency)
-    world.port.configure(reorder_distance=1, node_age_ns=node_age_ns, retransmit_slack=slack, prefetch_depth=depth,
-                         prefetch_watermark=watermark)
-    for index, (first, count) in enumerate(world.memory.extents):
-        await world.port.extent(index, first, count)
-    return world
+    loop = ClosedLoop(dut, rng or random.Random(bench_seed()), exact=exact, slack=slack, latency=latency)
+    loop.port.configure(reorder_distance=1, node_age_ns=node_age_ns, retransmit_slack=slack, prefetch_depth=depth,
+                        prefetch_watermark=watermark)
+    for index, (first, count) in enumerate(loop.memory.extents):
+        await loop.port.extent(index, first, count)
+    return loop

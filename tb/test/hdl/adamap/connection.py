@@ -17,7 +17,7 @@ class Qp:
         self.rsn = rsn                 # receiver: RSN of the next hole linked
         self.linked = 0
         self.nodes = deque()           # (line, Node) in the list
-        self.news = deque()            # blocks of the nodes that were not yet reported to the card
+        self.events = deque()            # blocks of the nodes that were not yet reported to the card
         self.todo = deque()            # retransmissions the sender knows of: (psn, rsn)
         self.sent_rsn = rsn
         self.lost = set()              # PSNs reported as holes

@@ -140,8 +140,8 @@ class HeadCachePorts:
         if head is not None:
             self._same("match__head_index", head)
         self._same("match__settles", self.settles)
-        behind, passed = self._reached(head)
-        self._same("match__before_head", behind)
+        after, passed = self._reached(head)
+        self._same("match__before_head", after)
         self._same("match__passed", passed)
         self._same("match__ripening", bool(model.ripe))
         self._same("match__ripe", self.ripe is not None)
@@ -184,10 +184,10 @@ class HeadCachePorts:
             return False, False
         node, reach = self.model.entries[head].node, self.reach
         slot, past = ((rsn - node.rsn) % (1 << 24) for rsn in (self.looked[2], reach["passed_rsn"]))
-        behind = slot >> 23
+        after = slot >> 23
         if not reach["is_header"]:
-            return behind, reach["any_head"] or slot == 0
-        return behind, not behind and not past >> 23 and past >= node.count
+            return after, reach["any_head"] or slot == 0
+        return after, not after and not past >> 23 and past >= node.count
 
     def _end(self, qpn):
         """Return the RSN after the end of a list, or None if no node of it is cached."""
@@ -205,7 +205,8 @@ class HeadCachePorts:
         model, late = self.model, self._late
         looked = len(model.nodes(*self.looked[:2])) if self.looked else 0
         late.setdefault(self.now + 1, []).extend([
-            ("fill__candidate", bool(model.spare)), *[("fill__candidate_index", index) for index in model.spare[:1]]])
+            ("fill__candidate", bool(model.candidate)),
+            *[("fill__candidate_index", index) for index in model.candidate[:1]]])
         if (head := model.head(*self.looked[:2]) if self.looked else None) is not None:
             late.setdefault(self.now + 1, []).append(("match__head_rsn", model.entries[head].node.rsn % (1 << 24)))
         listed = len(model.nodes(c.listed))
@@ -224,7 +225,7 @@ class HeadCachePorts:
 
     def _change(self, c, fills):
         model = self.model
-        self._promoted = None if c.retire is None else model.behind(c.retire)
+        self._promoted = None if c.retire is None else model.after(c.retire)
         if c.reserve:
             model.reserve(self.free)
             self.reserved[self.free] = c.offer

@@ -124,7 +124,7 @@ class Traffic:
         (qpn, _, rsn), hit, own = looked, model.lookup(*looked), model.nodes(*looked[:2])
         saw["hit"] += hit is not None
         saw["miss"] += hit is None and bool(own)
-        saw["hit behind the head"] += hit is not None and hit.next
+        saw["hit after the head"] += hit is not None and hit.next
         saw["hit over the end of the RSNs"] += hit is not None and rsn < node[hit.index].rsn % (1 << 24)
         saw["settles"] += self.ports.settles
         saw["stale generation"] += not own and any(n.slot(rsn) is not None for n in model.nodes(qpn).values())

@@ -25,7 +25,7 @@ EXTENTS = (0x1000, (1 << 58) - 5000)
 
 
 @functools.cache
-def room():
+def subsystem():
     """Return the simulated design, one instance for a process: the tests of several files share its Verilog."""
     return WithHeadCache(PARAMS)
 
@@ -170,16 +170,16 @@ class Bench:
                 await self._send_as_window()
 
     async def _send(self):
-        """Send as fast as possible: one cycle after ``room`` was seen."""
+        """Send as fast as possible: one cycle after ``subsystem`` was seen."""
         dut = self.dut
         await self.edge
         valid = int(dut.i__valid.value)
         assert not valid or int(dut.i__ready.value), "a header was not taken at once"
-        room, under_way = int(dut.space.value), sum(map(len, self.lists.under_way.values()))
-        self.seen["queue full"] += not room
+        subsystem, outstanding = int(dut.space.value), sum(map(len, self.lists.outstanding.values()))
+        self.seen["queue full"] += not subsystem
         # Two consecutive headers must both find an entry, whatever orders come between them.
-        several = under_way < PARAMS.match_queue - 1 - PARAMS.unmatched_lists
-        header = self._next() if room and (not valid or several) else None
+        several = outstanding < PARAMS.match_queue - 1 - PARAMS.unmatched_lists
+        header = self._next() if subsystem and (not valid or several) else None
         dut.i__payload.value = self.lists.sent(header) if header else self.rng.getrandbits(len(dut.i__payload))
         dut.i__valid.value = header is not None
 
@@ -197,12 +197,12 @@ class Bench:
         dut.i__payload.value = payload(header)
         await self.edge
         dut.share_en.value = 0
-        room = int(dut.space.value) and int(dut.share.value)
+        subsystem = int(dut.space.value) and int(dut.share.value)
         self.seen["queue full"] += not int(dut.space.value)
         for _ in range(self.rng.choice([0, 0, 1, 3])):
             await self.edge
-        dut.i__valid.value, dut.unmatched.value = room, not room
-        if room:
+        dut.i__valid.value, dut.unmatched.value = subsystem, not subsystem
+        if subsystem:
             lists.ordered.pop(key, None)
             lists.sent(header)
         elif key in lists.ordered or len(lists.ordered) < PARAMS.unmatched_lists:

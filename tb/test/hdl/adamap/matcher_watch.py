@@ -26,7 +26,7 @@ class MatcherWatch:
     ----------
     lists : dict of QPN to List
         Lists of existing QPs; ``rows`` has them by the low bits of the QPN.
-    under_way : dict of QPN to deque of Header
+    outstanding : dict of QPN to deque of Header
         Sent and, as far as the bench knows, not matched.
     seen : Counter
         Number of events.
@@ -34,14 +34,14 @@ class MatcherWatch:
 
     def __init__(self, dut, rng, params):
         self.dut, self.rng, self.params = dut, rng, params
-        self.lists, self.lives, self.rows = {}, {}, {}
-        self.under_way = defaultdict(deque)
+        self.lists, self.incarnations, self.rows = {}, {}, {}
+        self.outstanding = defaultdict(deque)
         self.seen, self.now = Counter(), 0
         self.slack = self.depth = 1
         self.ticket = self.placed = self.placed_before = rng.choice(FIRST_TICKETS)      # newest, not truncated
         self.reports = StreamSink(dut, "o_report", dut.clk, rng=rng)
         self.untold = deque()               # (cycle, placed, newest ticket) of nodes that left and were not reported
-        self.told = defaultdict(deque)      # (qpn, generation) -> reports that the model has not made yet
+        self.expected_reports = defaultdict(deque)      # (qpn, generation) -> reports that the model has not made yet
         self.tickets = deque([(0, self.ticket)])      # (cycle of the lookup, newest ticket matched until then)
         self.judged_at = Counter()          # qpn -> cycle
         self.came_at = 0                    # cycle of the last input of the matcher
@@ -49,7 +49,7 @@ class MatcherWatch:
 
     def create(self, qpn, generation, rsn):
         one = List(qpn, generation, rsn)
-        self.lists[qpn] = self.lives[qpn, generation] = self.rows[qpn % self.params.qps] = one
+        self.lists[qpn] = self.incarnations[qpn, generation] = self.rows[qpn % self.params.qps] = one
         return one
 
     async def follow(self):
@@ -61,7 +61,7 @@ class MatcherWatch:
     def sent(self, header):
         """Register a header as sent; return its payload."""
         self.came_at, self.ticket = self.now, max(self.ticket, header.ticket)
-        self.under_way[header.qpn].append(header)
+        self.outstanding[header.qpn].append(header)
         return payload(header)
 
     def not_matched(self, header):
@@ -70,18 +70,18 @@ class MatcherWatch:
         self.came_at, self.ticket = self.now, max(self.ticket, header.ticket)
         seen = self.seen
         seen["order of a probe"] += header.probe
-        seen["order of a dead life"] += header.generation != now.generation
+        seen["order of an earlier incarnation"] += header.generation != now.generation
         seen["order with slack"] += not header.probe and 1 < self.slack < 1 << 23
-        seen["order behind headers"] += any(not h.probe for h in self.under_way[header.qpn])
+        seen["order after headers"] += any(not h.probe for h in self.outstanding[header.qpn])
         if (older := self.ordered.get(key)) is not None:
             seen["order goes further" if 0 < (header.rsn - older) % (1 << 24) < 1 << 23 else "order stays"] += 1
         self.ordered[key] = header.rsn
         seen["orders of three lists"] += len({qpn for qpn, _ in self.ordered}) >= 3
-        self.under_way[header.qpn].append(replace(header, probe=True, slack=None if header.probe else self.slack))
+        self.outstanding[header.qpn].append(replace(header, probe=True, slack=None if header.probe else self.slack))
 
     def beyond_end(self, one):
         """Return True if an outstanding header is beyond the end of the list."""
-        return any(header.beyond(one.next_rsn) for header in self.under_way[one.qpn])
+        return any(header.beyond(one.next_rsn) for header in self.outstanding[one.qpn])
 
     async def watch(self):
         """Observe all outputs in every cycle."""
@@ -122,7 +122,7 @@ class MatcherWatch:
         want = abi.Reason.STALE_GENERATION
         self.seen["dead list"] += view is False
         if view is not False and view is not None and view == header.generation:
-            one, gone = self.lives[qpn, header.generation], self.lives[qpn, header.generation].gone
+            one, gone = self.incarnations[qpn, header.generation], self.incarnations[qpn, header.generation].gone
             want = one.match(header, self.slack, self.depth, left[qpn])
             one.caused(header.ticket)
             self.seen["several left at once"] += one.gone - gone > 1
@@ -132,13 +132,13 @@ class MatcherWatch:
 
     def _next(self, qpn):
         while True:
-            header = self.under_way[qpn].popleft()
+            header = self.outstanding[qpn].popleft()
             if not header.probe:
                 return header
             self._probed(header)
 
     def _probed(self, header):
-        one = self.lives.get((header.qpn, header.generation))
+        one = self.incarnations.get((header.qpn, header.generation))
         if one is None:
             return
         gone = one.gone
@@ -158,7 +158,7 @@ class MatcherWatch:
         bool
             No such probe is left.
         """
-        headers = self.under_way[qpn]
+        headers = self.outstanding[qpn]
         while headers and headers[0].probe:
             if headers[0].beyond(self.lists[qpn].next_rsn):
                 return False
@@ -169,11 +169,11 @@ class MatcherWatch:
         """Check that no list has outstanding work."""
         for qpn, one in self.lists.items():
             if one.live and self.early_probes(qpn):
-                assert not self.under_way[qpn] and one.left == one.gone, f"idle, but not done with QP {qpn}"
+                assert not self.outstanding[qpn] and one.left == one.gone, f"idle, but not done with QP {qpn}"
 
     def finish_probes(self):
         """Apply the remaining probes when no header is outstanding."""
-        for qpn, headers in self.under_way.items():
+        for qpn, headers in self.outstanding.items():
             while headers:
                 assert headers[0].probe, f"{headers[0]} was not judged"
                 self._probed(headers.popleft())
@@ -195,14 +195,14 @@ class MatcherWatch:
         assert max(oldest, placed) <= ticket, (long.ticket, oldest, placed, newest)
         self.seen["ticket of a header"] += ticket > placed
         key = report.qpn, report.generation
-        self.told[key].append((report, ticket))
-        self.compare(self.lives[key])
+        self.expected_reports[key].append((report, ticket))
+        self.compare(self.incarnations[key])
 
     def compare(self, one):
         """Compare reports with the nodes that the model retired."""
-        told = self.told[one.qpn, one.generation]
-        while told and one.model.retired:
-            (report, ticket), node = told.popleft(), one.model.retired.popleft()
+        expected_reports = self.expected_reports[one.qpn, one.generation]
+        while expected_reports and one.model.retired:
+            (report, ticket), node = expected_reports.popleft(), one.model.retired.popleft()
             want = abi.REPORT_RETIRE.unpack(abi.REPORT_RETIRE.pack(
                 kind=abi.ReportKind.RETIRE, line=node.line, qpn=one.qpn, generation=one.generation,
                 residue=node.left, rsn=node.rsn, next_rsn=node.next_rsn, open=node.open))
@@ -216,8 +216,8 @@ class MatcherWatch:
         self.finish_probes()
         self.ordered.clear()
         assert not self.untold
-        for (qpn, generation), one in self.lives.items():
-            assert not self.told[qpn, generation], "a node left that should not have"
+        for (qpn, generation), one in self.incarnations.items():
+            assert not self.expected_reports[qpn, generation], "a node left that should not have"
             if self.lists.get(qpn) is one:
                 assert not one.model.retired and one.left == one.gone, "a node did not leave"
         retired = {k: n for k, n in self.seen.items() if isinstance(k, tuple) and k[0] == "retired"}

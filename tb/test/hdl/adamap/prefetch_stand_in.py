@@ -54,11 +54,11 @@ class BenchPrefetch:
                 self.asked[int(qpn)] += 1
                 self.look_at(int(qpn))
             self.busy = True
-            landed = [fetch for fetch in self.fetches if fetch[0] <= self.lists.now]
+            filled = [fetch for fetch in self.fetches if fetch[0] <= self.lists.now]
             if self.orders:
                 await self._destroy(self.orders.popleft())
-            elif landed:
-                await self._land(landed[0])
+            elif filled:
+                await self._fill(filled[0])
             elif self.work and self.on:
                 await self._look(self.work.popleft())
             self.busy = False
@@ -91,7 +91,7 @@ class BenchPrefetch:
             one.fetching = True
             self.fetches.append((self.lists.now + self.rng.randint(*self.latency), one))
 
-    async def _land(self, fetch):
+    async def _fill(self, fetch):
         self.fetches.remove(fetch)
         await self._enter(fetch[1])
         fetch[1].fetching = False
@@ -105,7 +105,7 @@ class BenchPrefetch:
             one.kept = one.live
             self.lists.seen["no place"] += 1
             self.wanting += waiting
-            if one.live and few and (await self._turn_out(one.qpn, waiting) or waiting):
+            if one.live and few and (await self._evict_one(one.qpn, waiting) or waiting):
                 self.look_at(one.qpn)
             return
         if one.live:
@@ -137,13 +137,13 @@ class BenchPrefetch:
         self.dut.wake_qpn.value = qpn
         await self._strobe("wake_stb")
 
-    async def _turn_out(self, hungry, waiting):
+    async def _evict_one(self, requester, waiting):
         """Evict the last node of another list, or order its head out.
 
         Unless ``waiting``, the other list keeps its head.
         """
         rng, lists = self.rng, self.lists
-        victims = [one for qpn, one in lists.lists.items() if qpn != hungry and len(one.cached) > (not waiting)
+        victims = [one for qpn, one in lists.lists.items() if qpn != requester and len(one.cached) > (not waiting)
                    and one.live and not one.fetching and not lists.beyond_end(one)]
         if not victims:
             return False
@@ -190,7 +190,7 @@ class BenchPrefetch:
                 await self._strobe("i_force__valid")
             one.model.force()
             one.caused(0)
-            lists.seen["ordered out", bool(lists.under_way[one.qpn])] += 1
+            lists.seen["ordered out", bool(lists.outstanding[one.qpn])] += 1
             self.wanting, left = 0, one.left
             while one.left == left:     # the report queue may be full
                 await self.edge
@@ -198,7 +198,7 @@ class BenchPrefetch:
 
     async def _stuck(self, one):
         """Return True if a list makes no progress by itself: it has no header, or all wait for a node to be fetched."""
-        headers = self.lists.under_way[one.qpn]
+        headers = self.lists.outstanding[one.qpn]
         if not self.lists.early_probes(one.qpn):
             return False
         if headers:
@@ -226,7 +226,7 @@ class BenchPrefetch:
         one.live = one.kept = False
         await self.wake(qpn)
         while fetch := next((fetch for fetch in self.fetches if fetch[1] is one), None):
-            await self._land(fetch)
+            await self._fill(fetch)
         await self._control(ControlKind.DESTROY, qpn, one.generation)
         one.cached.clear()
         while one.model.nodes:      # up to the nodes that the card retired

@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge
 
 from weft.hdl.contract import abi
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
-from weft.tb.test.hdl.adamap.closed_loop import PARAMS, room, set_up
+from weft.tb.test.hdl.adamap.closed_loop import PARAMS, set_up, subsystem
 from weft.tb.test.hdl.adamap.node_damage import flipped, resealed
 
 DAMAGE = {
@@ -31,43 +31,43 @@ def damages():
             yield name, partial(flipped, name=name, bit=bit)
 
 
-def break_list(world, qp, name, damage):
+def break_list(loop, qp, name, damage):
     """Link three nodes, of which the second is damaged or its pointer is wrong; return the reason to be reported.
 
     The RSN of a node after a cached one is checked, too. A block at a wrong address is no node of the list.
     """
-    world.link(qp, 90, [0, 1])
-    world.link(qp, 100, [0, 1])
+    loop.link(qp, 90, [0, 1])
+    loop.link(qp, 100, [0, 1])
     line = qp.nodes[-1][0]
-    world.link(qp, 110, [0, 1])
-    world.blocks[line] = block = damage(world.blocks[line])
-    world.ring(qp, 3)
+    loop.link(qp, 110, [0, 1])
+    loop.blocks[line] = block = damage(loop.blocks[line])
+    loop.ring(qp, 3)
     if block is None:
         return "DMA_ERROR"
-    astray = name == "next_line" and not world.memory.inside(abi.NODE.unpack(block).next_line)
+    astray = name == "next_line" and not loop.memory.inside(abi.NODE.unpack(block).next_line)
     return "BAD_POINTER" if astray else "BAD_NODE"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def broken_list_stops_its_qp(dut):
-    world = await set_up(dut, depth=4, watermark=4, exact=False, latency=(5, 20))
+    loop = await set_up(dut, depth=4, watermark=4, exact=False, latency=(5, 20))
     cases, due = list(damages()), dict.fromkeys(("BAD_POINTER", "BAD_NODE", "DMA_ERROR"), 0)
-    world.rng.shuffle(cases)
+    loop.rng.shuffle(cases)
     for first in range(0, len(cases), LANES):
         qps = []
         for turn, case in enumerate(cases[first:first + LANES], first):
-            qps.append(await world.create(turn % PARAMS.qps, turn % 256))
-            due[break_list(world, qps[-1], *case)] += 1
-        assert {int(await world.port.errors.recv()) for _ in qps} == {qp.qpn for qp in qps}
-        while any(world.seen[f"QP_ERROR {reason}"] < times for reason, times in due.items()):
+            qps.append(await loop.create(turn % PARAMS.qps, turn % 256))
+            due[break_list(loop, qps[-1], *case)] += 1
+        assert {int(await loop.port.errors.recv()) for _ in qps} == {qp.qpn for qp in qps}
+        while any(loop.seen[f"QP_ERROR {reason}"] < times for reason, times in due.items()):
             await RisingEdge(dut.clk)
         for qp in qps:
-            await world.destroy(qp)
-    assert due["BAD_POINTER"] > 30 and due["DMA_ERROR"] == 1 and not len(world.port.errors)
+            await loop.destroy(qp)
+    assert due["BAD_POINTER"] > 30 and due["DMA_ERROR"] == 1 and not len(loop.port.errors)
     for reason, times in due.items():
-        assert world.seen[f"QP_ERROR {reason}"] == world.seen[f"broken {reason}"] == times
+        assert loop.seen[f"QP_ERROR {reason}"] == loop.seen[f"broken {reason}"] == times
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_broken_list_stops_its_qp(sim):
-    simulate(room(), name="adamap", cases=__file__, sim=sim)
+    simulate(subsystem(), name="adamap", cases=__file__, sim=sim)

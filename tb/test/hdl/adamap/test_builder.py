@@ -130,7 +130,7 @@ async def old_node_is_sealed(dut):
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
-async def no_node_gets_older_than_the_largest_age(dut):
+async def node_age_is_limited(dut):
     await start_clock(dut)
     source, sink = StreamSource(dut, "i", dut.clk), StreamSink(dut, "o", dut.clk)
     dut.node_age_ns.value = random.Random(bench_seed()).choice(
@@ -164,7 +164,7 @@ def growing_node(rng, encodings):
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
-async def runs_take_five_cycles_and_changes_of_encoding_more(dut):
+async def run_takes_five_cycles_and_encoding_change_more(dut):
     rng, edge = random.Random(bench_seed()), RisingEdge(dut.clk)
     await start_clock(dut)
     dut.node_age_ns.value = (1 << 32) - 1
@@ -209,5 +209,5 @@ def test_nodes_hold_every_hole_in_the_best_encoding(sim):
 
 
 @pytest.mark.parametrize("encodings", [("BITMAP",), ("LIST", "BITMAP"), ("LIST", "RUNS")], ids="_".join)
-def test_builder_of_some_encodings(encodings):
+def test_builder_with_a_subset_of_encodings(encodings):
     simulate_with("icarus", encodings)

@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from weft.hdl.adamap.cache.cached import ExtentLookup, dead, stray
+from weft.hdl.adamap.cache.cached import ExtentLookup, null_block, stray
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
@@ -49,7 +49,7 @@ async def every_line_is_found(dut):
             await RisingEdge(dut.clk)
             if at >= LATENCY:
                 expected = number(extents, lines[at - LATENCY])
-                assert int(dut.o.value) == expected != dead(PARAMS), (extents, lines[at - LATENCY])
+                assert int(dut.o.value) == expected != null_block(PARAMS), (extents, lines[at - LATENCY])
                 seen["stray" if expected == stray(PARAMS) else "block"] += 1
                 seen["twice"] += sum(base <= lines[at - LATENCY] < base + size for base, size in extents) > 1
     assert min(seen.values()) > 100, seen

@@ -20,79 +20,79 @@ MANY = replace(PARAMS, qps=16)      # a QP for each read
 SOON, LATE = (5, 20), (100_000, 100_000)
 
 
-async def cached(world, qpn, nodes):
+async def cached(loop, qpn, nodes):
     """Wait until ``nodes`` nodes of a QP are cached."""
-    while (await query(world.dut, qpn))[3] != nodes:
-        await RisingEdge(world.dut.clk)
+    while (await query(loop.dut, qpn))[3] != nodes:
+        await RisingEdge(loop.dut.clk)
 
 
-async def unreadable_block(world, qpn, part):
+async def unreadable_block(loop, qpn, part):
     """Run a QP whose second read covers several blocks, of which block ``part`` cannot be read: the QP stops."""
-    world.latency = SOON
-    first = world.rng.choice(range(0, len(world.memory.small) - LINES, LINES))
-    world.free.extendleft(reversed(world.memory.small[first:first + LINES + 1]))
-    qp = await world.create(qpn, part)
-    world.link(qp, await world.behind_window(qp, 400), [0])
-    world.ring(qp)
-    Sender(world).send_again(qp, *qp.todo[0])
-    await until(world.dut, lambda: not qp.nodes)
-    lines = [world.free[k] for k in range(LINES)]
+    loop.latency = SOON
+    first = loop.rng.choice(range(0, len(loop.memory.small) - LINES, LINES))
+    loop.free.extendleft(reversed(loop.memory.small[first:first + LINES + 1]))
+    qp = await loop.create(qpn, part)
+    loop.link(qp, await loop.after_window(qp, 400), [0])
+    loop.ring(qp)
+    Sender(loop).send_again(qp, *qp.todo[0])
+    await until(loop.dut, lambda: not qp.nodes)
+    lines = [loop.free[k] for k in range(LINES)]
     for _ in lines:
-        world.link(qp, 0, [0])
-    world.blocks[lines[part]] = None
-    world.ring(qp, LINES)
-    errors = world.seen["QP_ERROR DMA_ERROR"]
-    assert int(await world.port.errors.recv()) == qpn
-    await until(world.dut, lambda: world.seen["QP_ERROR DMA_ERROR"] > errors)
-    assert world.read.issuperset(lines)
-    world.read -= set(lines)
-    await world.destroy(qp)
-    world.free.clear()
+        loop.link(qp, 0, [0])
+    loop.blocks[lines[part]] = None
+    loop.ring(qp, LINES)
+    errors = loop.seen["QP_ERROR DMA_ERROR"]
+    assert int(await loop.port.errors.recv()) == qpn
+    await until(loop.dut, lambda: loop.seen["QP_ERROR DMA_ERROR"] > errors)
+    assert loop.read.issuperset(lines)
+    loop.read -= set(lines)
+    await loop.destroy(qp)
+    loop.free.clear()
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def every_block_of_every_read_may_fail(dut):
     """Use all fetch slots, with reads of several blocks."""
-    world = await set_up(dut, depth=4, watermark=4, exact=False, latency=SOON)
-    seen, far = world.seen, world.memory.lines[len(world.memory.small):]
+    loop = await set_up(dut, depth=4, watermark=4, exact=False, latency=SOON)
+    seen, far = loop.seen, loop.memory.lines[len(loop.memory.small):]
     assert fetch_slots(MANY) == MANY.qps
     for slot in range(MANY.qps):
-        world.free.clear()
+        loop.free.clear()
         for part in range(LINES):
-            await unreadable_block(world, slot, part)
+            await unreadable_block(loop, slot, part)
         assert seen["QP_ERROR DMA_ERROR"] == LINES * (slot + 1)
-        world.latency = LATE        # the next read of that slot stays outstanding
-        world.free += far[2 * slot:2 * slot + 2]
+        loop.latency = LATE        # the next read of that slot stays outstanding
+        loop.free += far[2 * slot:2 * slot + 2]
         reads = seen["prefetches"]
-        holder = await world.create(slot, 0)
-        world.link(holder, 0, [0])
-        world.ring(holder)
+        holder = await loop.create(slot, 0)
+        loop.link(holder, 0, [0])
+        loop.ring(holder)
         await until(dut, lambda reads=reads: seen["prefetches"] > reads)
     assert seen["lines in one read"] == LINES and not seen["QP_ERROR BAD_NODE"]
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def full_cache_gives_way_to_who_waits(dut):
+async def full_cache_yields_to_waiting_headers(dut):
     """Nodes whose retransmissions came retire early for a list with a waiting header, but not for a prefetch."""
-    world = await set_up(dut, depth=4, watermark=4, exact=False, slack=100, latency=SOON)
-    sender, seen = Sender(world), world.seen
-    *full, last = [await world.create(qpn, 1) for qpn in range(PARAMS.qps)]
+    loop = await set_up(dut, depth=4, watermark=4, exact=False, slack=100, latency=SOON)
+    sender, seen = Sender(loop), loop.seen
+    *full, last = [await loop.create(qpn, 1) for qpn in range(PARAMS.qps)]
     for qp in full:
-        base = await world.behind_window(qp, 400)
+        base = await loop.after_window(qp, 400)
         nodes = 4 if qp.qpn < 3 else 1              # all entries together
         for k in range(nodes):
-            world.link(qp, base + 20 * k, [0, 2])
-        world.ring(qp, nodes)
+            loop.link(qp, base + 20 * k, [0, 2])
+        loop.ring(qp, nodes)
         sender.send_again(qp, *qp.todo[0])
-        await cached(world, qp.qpn, nodes)
+        await cached(loop, qp.qpn, nodes)
         for psn, rsn in list(qp.todo)[2::2]:
             sender.send_again(qp, psn, rsn)
         await until(dut, lambda qp=qp: not qp.in_flight)
-    base = await world.behind_window(last, 400)
-    world.link(last, base, [0])
-    world.ring(last)
-    await world.port.pass_cycles(4000)
-    assert (await query(dut, last.qpn))[2:] == [1, 0] and not world.retired, "nobody waits for that node"
+    base = await loop.after_window(last, 400)
+    loop.link(last, base, [0])
+    loop.ring(last)
+    await loop.port.pass_cycles(4000)
+    assert (await query(dut, last.qpn))[2:] == [1, 0] and not loop.retired, "nobody waits for that node"
     sender.send_again(last, *last.todo[0])
     await until(dut, lambda: not last.nodes)
     assert seen["nodes_residue"] == 1
@@ -101,42 +101,42 @@ async def full_cache_gives_way_to_who_waits(dut):
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def cache_is_shared_by_need(dut):
     """With as many lists as entries, each list has its head in the cache, and its next node arrives in time."""
-    world = await set_up(dut, depth=4, watermark=4, latency=SOON)
-    sender, seen = Sender(world), world.seen
-    qps = [await world.create(qpn, 1) for qpn in range(MANY.qps)]
+    loop = await set_up(dut, depth=4, watermark=4, latency=SOON)
+    sender, seen = Sender(loop), loop.seen
+    qps = [await loop.create(qpn, 1) for qpn in range(MANY.qps)]
     for qp in qps:
-        base, nodes = await world.behind_window(qp, 400), 4 if qp.qpn < 4 else 2
+        base, nodes = await loop.after_window(qp, 400), 4 if qp.qpn < 4 else 2
         for k in range(nodes):
-            world.link(qp, base + 20 * k, [0, 2])
-        world.ring(qp, nodes)
-        await world.port.pass_cycles(200)
-    await world.port.pass_cycles(1000)
+            loop.link(qp, base + 20 * k, [0, 2])
+        loop.ring(qp, nodes)
+        await loop.port.pass_cycles(200)
+    await loop.port.pass_cycles(1000)
     assert [(await query(dut, qp.qpn))[3] for qp in qps] == [1] * MANY.cache_entries
-    world.latency = LATE        # a fetch that starts now comes too late
-    world.port.hurry()          # headers in the intervals at which they are sent
-    for qp in world.rng.sample(qps, len(qps)):
+    loop.latency = LATE        # a fetch that starts now comes too late
+    loop.port.hurry()          # headers in the intervals at which they are sent
+    for qp in loop.rng.sample(qps, len(qps)):
         for psn, rsn in list(qp.todo)[:4]:
             sender.send_again(qp, psn, rsn)
-            await world.port.pass_cycles(20)
-    await until(dut, lambda: world.retired == 2 * MANY.qps)
+            await loop.port.pass_cycles(20)
+    await until(dut, lambda: loop.retired == 2 * MANY.qps)
     assert not seen["cache_misses"] and not seen["nodes_residue"]
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
-async def header_ahead_of_its_node_leaves_the_head_alone(dut):
+async def header_ahead_of_its_node_does_not_affect_the_head(dut):
     """With slack, a header for a node that may be cached beside the head waits for the node."""
-    world = await set_up(dut, depth=2, watermark=1, exact=False, slack=100, latency=(60, 80))
-    sender, seen = Sender(world), world.seen
-    world.free = deque([*world.free][::LINES])      # each node takes a separate read
-    qp = await world.create(0, 1)
-    base = await world.behind_window(qp, 400)
+    loop = await set_up(dut, depth=2, watermark=1, exact=False, slack=100, latency=(60, 80))
+    sender, seen = Sender(loop), loop.seen
+    loop.free = deque([*loop.free][::LINES])      # each node takes a separate read
+    qp = await loop.create(0, 1)
+    base = await loop.after_window(qp, 400)
     for k in range(3):
-        world.link(qp, base + 20 * k, [0, 2, 4])
-    world.ring(qp, 3)
-    await cached(world, 0, 1)
+        loop.link(qp, base + 20 * k, [0, 2, 4])
+    loop.ring(qp, 3)
+    await cached(loop, 0, 1)
     for psn, rsn in [*list(qp.todo)[3:6], *list(qp.todo)[:3]]:
         sender.send_again(qp, psn, rsn)
-    await until(dut, lambda: world.retired == 2)
+    await until(dut, lambda: loop.retired == 2)
     assert seen["cache_misses"] and not seen["nodes_residue"]
 
 

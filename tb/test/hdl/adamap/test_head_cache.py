@@ -16,8 +16,8 @@ from weft.tb.test.hdl.adamap.head_cache_ports import Cycle, HeadCachePorts
 from weft.tb.test.hdl.adamap.head_cache_traffic import LISTED, Traffic
 
 ENTRIES = int(os.environ.get("CACHE_ENTRIES", "8"))
-WANTED = [*((what, encoding) for what in ("read", "finished") for encoding in abi.Encoding),
-          "hit", "hit behind the head", "hit over the end of the RSNs", "miss", "stale generation", "two ripe heads",
+WANTED = [*((subject, encoding) for subject in ("read", "finished") for encoding in abi.Encoding),
+          "hit", "hit after the head", "hit over the end of the RSNs", "miss", "stale generation", "two ripe heads",
           "full pool", "follows", "goes not on", "there already", "first", "last", "not the last", "residue",
           "nothing left", "flush of several", "flush beside reserved entries", "turned out", "given back",
           "fill beside a mark", "fill blocked by a mark", "fill beside a retirement", "head by fill and retirement",
@@ -33,7 +33,7 @@ async def random_traffic(dut):
     ports = HeadCachePorts(dut, ENTRIES)
     traffic = Traffic(rng, ports)
     for turn in range(400):
-        if turn >= 20 and all(traffic.seen[what] > 2 for what in WANTED):
+        if turn >= 20 and all(traffic.seen[subject] > 2 for subject in WANTED):
             break
         traffic.growing = rng.choice([0.1, 0.5, 0.8])
         for _ in range(50):
@@ -41,7 +41,8 @@ async def random_traffic(dut):
             await ports.cycle(c)
             traffic.after(c)
     dut._log.info("%d cycles: %s", traffic.now, dict(traffic.seen))
-    assert all(traffic.seen[what] for what in WANTED), [what for what in WANTED if not traffic.seen[what]]
+    assert all(traffic.seen[subject] for subject in WANTED), [subject for subject in WANTED
+                                                              if not traffic.seen[subject]]
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")

@@ -60,17 +60,17 @@ def answer(encoding, holes, slot, offset):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def holes_are_told_from_other_psns(dut):
+async def holes_are_distinguished_from_other_psns(dut):
     await start_clock(dut)
     rng, seen, asked, before = random.Random(bench_seed()), Counter(), None, None
     for _ in range(NODES):
         encoding, base = rng.choice(list(abi.Encoding)), rng.choice([0, (1 << 32) - 100, rng.getrandbits(32)])
         holes = some_holes(rng, encoding)
-        told = pack(NODE_BASE, base_psn=base, encoding=encoding.value)
+        packed = pack(NODE_BASE, base_psn=base, encoding=encoding.value)
         node = pack(CachedNode, encoding=encoding.value, body=encode_body(encoding, holes))
         for slot, offset in questions(rng, encoding, holes):      # one per cycle
             offset %= 1 << 32
-            dut.base.value, dut.slot.value, dut.psn.value = told, slot, (base + offset) % (1 << 32)
+            dut.base.value, dut.slot.value, dut.psn.value = packed, slot, (base + offset) % (1 << 32)
             matches, bit = answer(encoding, holes, slot, offset)
             if asked is not None:
                 dut.node.value = asked[0]
@@ -87,5 +87,5 @@ async def holes_are_told_from_other_psns(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_holes_are_told_from_other_psns(sim):
+def test_holes_are_distinguished_from_other_psns(sim):
     simulate(HoleCheck(), name="hole", cases=__file__, sim=sim)

@@ -6,7 +6,7 @@ from cocotb.triggers import RisingEdge, Timer
 
 from weft.hdl.contract import abi
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
-from weft.tb.test.hdl.adamap.closed_loop import PARAMS, room, set_up
+from weft.tb.test.hdl.adamap.closed_loop import PARAMS, set_up, subsystem
 from weft.tb.test.hdl.adamap.peer import Sender
 
 
@@ -15,26 +15,26 @@ async def until(dut, condition):
         await RisingEdge(dut.clk)
 
 
-def landed(world):
+def filled(loop):
     """Return True if a node was read and the subsystem is idle."""
-    return world.seen["prefetches"] and world.idle
+    return loop.seen["prefetches"] and loop.idle
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
 async def cached_node_is_matched_at_full_rate(dut):
-    world = await set_up(dut, node_age_ns=400, depth=4, watermark=4, latency=(5, 20))
-    sender, seen = Sender(world), world.seen
-    world.port.hurry()
-    qp = await world.create(0, 1)
-    world.request(qp, psn=qp.next_psn + 120, ack_req=1)
+    loop = await set_up(dut, node_age_ns=400, depth=4, watermark=4, latency=(5, 20))
+    sender, seen = Sender(loop), loop.seen
+    loop.port.hurry()
+    qp = await loop.create(0, 1)
+    loop.request(qp, psn=qp.next_psn + 120, ack_req=1)
     qp.next_psn += 121
-    await until(dut, lambda: landed(world))
+    await until(dut, lambda: filled(loop))
     for psn, rsn in qp.todo:
         sender.send_again(qp, psn, rsn)
     await until(dut, lambda: seen["cache_hits"])
-    start = world.port.now
+    start = loop.port.now
     await until(dut, lambda: seen["cache_hits"] >= 120)
-    cycles = world.port.now - start
+    cycles = loop.port.now - start
     dut._log.info("119 matches in %d cycles", cycles)
     assert cycles <= 2 * 119 + 4
     await until(dut, lambda: not qp.nodes)
@@ -42,17 +42,17 @@ async def cached_node_is_matched_at_full_rate(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def list_without_its_node_leaves_room_for_others(dut):
+async def list_without_its_node_leaves_space_for_others(dut):
     """A QP whose node is not read may fill most of the match queue; retransmissions of other QPs pass."""
-    world = await set_up(dut, depth=2, watermark=2, exact=False, latency=(5, 20))
-    sender, seen = Sender(world), world.seen
-    stuck, other = [await world.create(qpn, 1) for qpn in range(2)]
+    loop = await set_up(dut, depth=2, watermark=2, exact=False, latency=(5, 20))
+    sender, seen = Sender(loop), loop.seen
+    stuck, other = [await loop.create(qpn, 1) for qpn in range(2)]
     for reads, qp in enumerate((other, stuck), 1):
-        first = await world.behind_window(qp, 400)
+        first = await loop.after_window(qp, 400)
         if qp is stuck:
-            world.latency = (20000, 20000)      # no node is read from now on
-        world.link(qp, first, list(range(0, 36, 2)))
-        world.ring(qp)
+            loop.latency = (20000, 20000)      # no node is read from now on
+        loop.link(qp, first, list(range(0, 36, 2)))
+        loop.ring(qp)
         while seen["prefetches"] < reads:
             await RisingEdge(dut.clk)
         await Timer(400, "ns")
@@ -76,17 +76,17 @@ async def consecutive_blocks_are_read_at_once(dut):
 
     Blocks after a piece are read and ignored, but never blocks after the end of an extent.
     """
-    world = await set_up(dut, depth=4, watermark=1, latency=(60, 80))
-    sender, seen = Sender(world), world.seen
-    world.free.clear()
-    small, ends = world.memory.small, [first + count for first, count in world.memory.extents]
-    world.free += [*small[1:10], *range(ends[1] - 7, ends[1]), *range(ends[0] - 16, ends[0])]
-    qp = await world.create(0, 1)
+    loop = await set_up(dut, depth=4, watermark=1, latency=(60, 80))
+    sender, seen = Sender(loop), loop.seen
+    loop.free.clear()
+    small, ends = loop.memory.small, [first + count for first, count in loop.memory.extents]
+    loop.free += [*small[1:10], *range(ends[1] - 7, ends[1]), *range(ends[0] - 16, ends[0])]
+    qp = await loop.create(0, 1)
     count = 20
-    first = await world.behind_window(qp, 20 * count)
+    first = await loop.after_window(qp, 20 * count)
     for k in range(count):
-        world.link(qp, first + 20 * k, list(range(0, 20, 2)))
-    world.ring(qp, count)
+        loop.link(qp, first + 20 * k, list(range(0, 20, 2)))
+    loop.ring(qp, count)
     while qp.todo:
         sender.retransmit(qp, 0.0)
         await Timer(2, "us")
@@ -96,21 +96,21 @@ async def consecutive_blocks_are_read_at_once(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def bitmap_knows_holes_by_their_psns(dut):
+async def bitmap_matches_holes_by_psn(dut):
     """A bitmap matches by PSN, whatever the RSN is. A closed hole is a duplicate; a PSN outside is not in the node."""
-    world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
-    sender, seen, rng = Sender(world), world.seen, world.rng
-    qp = await world.create(0, 1)
-    first = await world.behind_window(qp, 2000)
+    loop = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
+    sender, seen, rng = Sender(loop), loop.seen, loop.rng
+    qp = await loop.create(0, 1)
+    first = await loop.after_window(qp, 2000)
     holes = sorted(rng.sample(range(1, abi.NODE_BODY_BITS), 150))
-    world.link(qp, first, [0, *holes])
-    world.ring(qp)
+    loop.link(qp, first, [0, *holes])
+    loop.ring(qp)
     sent, rsns = zip(*qp.todo, strict=True)
     closed = [first + k for k in range(1, abi.NODE_BODY_BITS) if k not in holes]
     outside = [first + k for k in (abi.NODE_BODY_BITS, 512, 1999)]
     packets = [*sent[:-1], *rng.sample(closed, 20), *outside, sent[0], sent[1]]
     rng.shuffle(packets)
-    await until(dut, lambda: landed(world))
+    await until(dut, lambda: filled(loop))
     for psn in [*packets, sent[-1]]:
         sender.send_again(qp, psn, rng.choice(rsns))
     await until(dut, lambda: not qp.nodes)
@@ -119,67 +119,67 @@ async def bitmap_knows_holes_by_their_psns(dut):
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def bitmap_leaves_with_all_that_is_open(dut):
+async def bitmap_retires_with_its_open_holes(dut):
     """Passed over when its first hole was filled, at once or cycles later.
 
     The two bitmaps together have every bit set.
     """
-    world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
-    sender, seen = Sender(world), world.seen
+    loop = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
+    sender, seen = Sender(loop), loop.seen
     for qpn, pause in enumerate((0, 10)):
-        qp = await world.create(qpn, 1)
-        first, places = await world.behind_window(qp, 2000), []
+        qp = await loop.create(qpn, 1)
+        first, places = await loop.after_window(qp, 2000), []
         for k, holes in enumerate((range(0, abi.NODE_BODY_BITS, 2), (0, *range(1, abi.NODE_BODY_BITS, 2)), (0,))):
             places.append(len(qp.todo))
-            world.link(qp, first + 400 * k, list(holes))
-        reads, wanted = seen["prefetches"], world.retired + len(places)
-        world.ring(qp, len(places))
-        await until(dut, lambda reads=reads: seen["prefetches"] > reads and world.idle)
+            loop.link(qp, first + 400 * k, list(holes))
+        reads, wanted = seen["prefetches"], loop.retired + len(places)
+        loop.ring(qp, len(places))
+        await until(dut, lambda reads=reads: seen["prefetches"] > reads and loop.idle)
         for place in places:
             sender.send_again(qp, *qp.todo[place])
             if pause:
                 await sender.judged(qp)
-                await world.port.pass_cycles(pause)
-        await until(dut, lambda wanted=wanted: world.retired == wanted)
+                await loop.port.pass_cycles(pause)
+        await until(dut, lambda wanted=wanted: loop.retired == wanted)
         assert seen["nodes_residue"] == 2 * (qpn + 1) <= seen["BITMAP"]
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def gap_is_a_hole_from_the_reorder_distance_on(dut):
-    world = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
+    loop = await set_up(dut, depth=4, watermark=4, latency=(5, 20))
     for log2 in range(PARAMS.window_bits.bit_length()):
-        distance, holes = 1 << log2, world.seen["holes"]
-        world.port.configure(reorder_distance=distance)
-        qp = await world.create(0, log2)
+        distance, holes = 1 << log2, loop.seen["holes"]
+        loop.port.configure(reorder_distance=distance)
+        qp = await loop.create(0, log2)
         for ahead in range(1, distance):
-            world.request(qp, psn=qp.next_psn + ahead)
-        await Sender(world).judged(qp)
-        await world.port.pass_cycles(5)
-        assert world.seen["holes"] == holes, distance
-        world.request(qp, psn=qp.next_psn + distance)
-        await until(dut, lambda holes=holes: world.seen["holes"] > holes)
-        assert world.seen["holes"] == holes + 1
-        await world.destroy(qp)
+            loop.request(qp, psn=qp.next_psn + ahead)
+        await Sender(loop).judged(qp)
+        await loop.port.pass_cycles(5)
+        assert loop.seen["holes"] == holes, distance
+        loop.request(qp, psn=qp.next_psn + distance)
+        await until(dut, lambda holes=holes: loop.seen["holes"] > holes)
+        assert loop.seen["holes"] == holes + 1
+        await loop.destroy(qp)
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
-async def bitmaps_land_while_others_are_matched(dut):
+async def bitmaps_are_filled_while_others_are_matched(dut):
     """Fills of nodes and marks of bitmaps share a memory."""
-    world = await set_up(dut, depth=4, watermark=4, latency=(5, 60))
-    sender, seen, rng = Sender(world), world.seen, world.rng
-    world.port.hurry()
-    qp = await world.create(0, 1)
+    loop = await set_up(dut, depth=4, watermark=4, latency=(5, 60))
+    sender, seen, rng = Sender(loop), loop.seen, loop.rng
+    loop.port.hurry()
+    qp = await loop.create(0, 1)
     count = 10
-    first = await world.behind_window(qp, 400 * count)
+    first = await loop.after_window(qp, 400 * count)
     for k in range(count):
-        world.link(qp, first + 400 * k, [0, *sorted(rng.sample(range(1, abi.NODE_BODY_BITS), rng.randint(70, 200)))])
-    world.ring(qp, count)
+        loop.link(qp, first + 400 * k, [0, *sorted(rng.sample(range(1, abi.NODE_BODY_BITS), rng.randint(70, 200)))])
+    loop.ring(qp, count)
     for line, node in list(qp.nodes):
-        while line not in world.read:
+        while line not in loop.read:
             await RisingEdge(dut.clk)
         await Timer(80, "ns")                                   # until it is filled
         for psn in node.psns:
-            await until(dut, lambda: world.port.asked <= 10)
+            await until(dut, lambda: loop.port.asked <= 10)
             sender.send_again(qp, psn, node.rsn)
     await until(dut, lambda: not qp.nodes)
     assert qp.filled == {psn for psn, _ in qp.todo} and seen["nodes_residue"] == 0
@@ -187,5 +187,5 @@ async def bitmaps_land_while_others_are_matched(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_lists_of_a_known_shape_are_matched(sim):
-    simulate(room(), name="adamap", cases=__file__, sim=sim)
+def test_lists_of_known_shape_are_matched(sim):
+    simulate(subsystem(), name="adamap", cases=__file__, sim=sim)

@@ -7,7 +7,7 @@ import pytest
 
 from weft.hdl.contract import abi
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
-from weft.tb.test.hdl.adamap.matcher_traffic import Bench, room
+from weft.tb.test.hdl.adamap.matcher_traffic import Bench, subsystem
 from weft.tb.test.volume import volume
 
 WANTED = [*(("retired", encoding, how) for encoding in abi.Encoding for how in ("with residue", "finished")),
@@ -15,7 +15,8 @@ WANTED = [*(("retired", encoding, how) for encoding in abi.Encoding for how in (
           "cache_hits", "cache_misses", "retired by a probe", "ticket of a header", "turned out", "no place",
           ("ordered out", False), ("ordered out", True), "destroyed with nodes cached", "destroyed while waiting",
           "fetch of a dead list", "dead list", "queue full", "several left at once", "RSNs wrap",
-          "order behind headers", "order of a probe", "order of a dead life", "order with slack", "order goes further",
+          "order after headers", "order of a probe", "order of an earlier incarnation", "order with slack",
+          "order goes further",
           "order stays", "orders of three lists", "retired by an order", "destroyed with an order"]
 
 
@@ -24,7 +25,7 @@ async def random_headers(dut):
     bench = await Bench.start(dut)
     rng, turns = bench.rng, int(os.environ["WEFT_TURNS"])
     for turn in range(800):
-        if turn >= turns and all(bench.seen[what] for what in WANTED) and bench.seen["retired by an order"] > 20:
+        if turn >= turns and all(bench.seen[subject] for subject in WANTED) and bench.seen["retired by an order"] > 20:
             break
         aimed = turn % 2        # nodes come late and headers are close together, so that orders retire nodes
         await bench.set(slack=rng.choice([0, 5] if aimed else [0, 1, 1, 2, 5, 40, 1 << 31]),
@@ -40,10 +41,10 @@ async def random_headers(dut):
         bench.lists.reports.pause = 0
         await bench.drain()
     dut._log.info("%d cycles: %s", bench.lists.now, dict(bench.seen))
-    assert all(bench.seen[what] for what in WANTED), [what for what in WANTED if not bench.seen[what]]
+    assert all(bench.seen[subject] for subject in WANTED), [subject for subject in WANTED if not bench.seen[subject]]
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_headers_and_nodes_agree_with_the_model(sim):
-    simulate(room(), name="adamap_matcher", cases=__file__, sim=sim,
+    simulate(subsystem(), name="adamap_matcher", cases=__file__, sim=sim,
              env={"WEFT_TURNS": "5" if sim == "icarus" else volume("8", "20")})

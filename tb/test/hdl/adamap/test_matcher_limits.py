@@ -8,15 +8,15 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from weft.hdl.adamap.match.match_entry import SHARE
-from weft.hdl.adamap.match.retire import REPORTS, UNDER_WAY
+from weft.hdl.adamap.match.retire import OUTSTANDING, REPORTS
 from weft.hdl.contract import abi
 from weft.model.functional.node import Node
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
-from weft.tb.test.hdl.adamap.matcher_traffic import PARAMS, QPS, Bench, list_node, room
+from weft.tb.test.hdl.adamap.matcher_traffic import PARAMS, QPS, Bench, list_node, subsystem
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
-async def head_that_has_finished_makes_room_for_the_next_node(dut):
+async def finished_head_frees_space_for_the_next_node(dut):
     """The successor of a finished head is not retired with open holes."""
     bench = await Bench.start(dut)
     for distance in range(12):
@@ -81,7 +81,7 @@ async def a_header_per_cycle(dut):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
-async def waiting_headers_leave_room_for_other_lists(dut):
+async def waiting_headers_leave_space_for_other_lists(dut):
     bench = await Bench.start(dut)
     await bench.set(slack=1, depth=4, watermark=1)
     bench.prefetch.on = False
@@ -108,7 +108,7 @@ async def waiting_headers_leave_room_for_other_lists(dut):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
-async def new_headers_do_not_keep_back_those_that_waited(dut):
+async def new_headers_do_not_delay_waiting_ones(dut):
     bench = await Bench.start(dut)
     await bench.set(slack=1, depth=4, watermark=1)
     for qpn in (0, 1):
@@ -125,7 +125,7 @@ async def new_headers_do_not_keep_back_those_that_waited(dut):
 
 
 @cocotb.test(timeout_time=80, timeout_unit="us")
-async def full_report_queue_holds_up_retirements(dut):
+async def full_report_queue_delays_retirements(dut):
     """Finished nodes and nodes passed over: no retirement is lost, and headers wait for the report queue."""
     bench = await Bench.start(dut)
     for nodes, (slack, *holes) in product((5, 6, 7, 8, REPORTS + 4), ((40, 0), (1, 0), (1, 0, 5))):
@@ -138,7 +138,7 @@ async def full_report_queue_holds_up_retirements(dut):
         bench.ready += [bench.header(2, psn, rsn) for psn, rsn in list(bench.todo[2])[::len(holes)]]
         await ClockCycles(dut.clk, 25 * nodes)
         passed = nodes - (len(holes) > 1)
-        assert min(passed, REPORTS - UNDER_WAY) <= one.left <= min(passed, REPORTS)
+        assert min(passed, REPORTS - OUTSTANDING) <= one.left <= min(passed, REPORTS)
         bench.lists.reports.pause = 0
         await bench.drain()
         assert one.left == passed
@@ -146,7 +146,7 @@ async def full_report_queue_holds_up_retirements(dut):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
-async def demand_beside_a_retirement_is_not_lost(dut):
+async def demand_during_a_retirement_is_not_lost(dut):
     """A header starts to wait while a node of another list leaves; both cause a demand."""
     bench = await Bench.start(dut)
     await bench.set(slack=40, depth=4, watermark=1)
@@ -167,7 +167,7 @@ async def demand_beside_a_retirement_is_not_lost(dut):
 
 
 @cocotb.test(timeout_time=80, timeout_unit="us")
-async def qpns_are_handed_on_whole(dut):
+async def qpns_are_passed_on_complete(dut):
     """Row address, demands, orders and reports carry all bits of a QPN."""
     bench = await Bench.start(dut)
     seen = bench.seen
@@ -185,7 +185,7 @@ async def qpns_are_handed_on_whole(dut):
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
-async def header_may_wait_for_a_node_while_millions_of_packets_pass(dut):
+async def header_waits_for_a_node_during_millions_of_packets(dut):
     """Its ticket is then far in the past, not in the future: retirements need not wait for as many packets again."""
     bench = await Bench.start(dut)
     await bench.set(slack=1, depth=4, watermark=1)
@@ -228,4 +228,4 @@ async def node_ends_with_its_count(dut):
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_matcher_at_its_limits(sim):
-    simulate(room(), name="adamap_matcher", cases=__file__, sim=sim)
+    simulate(subsystem(), name="adamap_matcher", cases=__file__, sim=sim)

@@ -46,7 +46,7 @@ def cases(rng):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def only_sound_nodes_pass(dut):
+async def only_valid_nodes_pass(dut):
     await start_clock(dut)
     dut.qpn.value, dut.generation.value = QPN, GENERATION
     rng, before, count, ended = random.Random(bench_seed()), deque(maxlen=LATENCY), 0, 0
@@ -64,5 +64,5 @@ async def only_sound_nodes_pass(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_only_sound_nodes_pass(sim):
+def test_only_valid_nodes_pass(sim):
     simulate(NodeCheck(), name="node-check", cases=__file__, sim=sim)

@@ -11,7 +11,7 @@ from cocotb.triggers import RisingEdge, with_timeout
 from weft.hdl.adamap.adamap import Adamap
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
-from weft.tb.test.hdl.adamap.closed_loop import PARAMS, room, set_up
+from weft.tb.test.hdl.adamap.closed_loop import PARAMS, set_up, subsystem
 from weft.tb.test.hdl.adamap.connection import MASK
 from weft.tb.test.hdl.adamap.peer import Sender
 from weft.tb.test.volume import volume
@@ -20,9 +20,9 @@ WANTED = ("nodes_residue", "cache_misses", "DUPLICATE", "NOT_IN_NODE", "LIST", "
           "read again for its pointer")
 
 
-async def lose_some(world, sender, qps):
+async def lose_some(loop, sender, qps):
     """Send originals of some QPs, with retransmissions and probes of others in between."""
-    rng = world.rng
+    rng = loop.rng
     for _ in range(6):
         sender.originals(rng.choice(qps), rng.randint(10, 60))
         other = rng.choice(qps)
@@ -30,17 +30,17 @@ async def lose_some(world, sender, qps):
             sender.retransmit(other, 0.2)
         if rng.random() < 0.3:
             sender.probe(rng.choice(qps))
-        while world.port.asked > 20:
-            await RisingEdge(world.dut.clk)
+        while loop.port.asked > 20:
+            await RisingEdge(loop.dut.clk)
 
 
-async def renew(world, sender, gone):
+async def renew(loop, sender, gone):
     """Destroy a QP during recovery, and return the QP that replaces it."""
     if gone.todo:
         sender.retransmit(gone, 0.0)
     await sender.judged(gone)
-    await with_timeout(world.destroy(gone), 12, "us")
-    return await world.create(gone.qpn, (gone.generation + 1) % 256)
+    await with_timeout(loop.destroy(gone), 12, "us")
+    return await loop.create(gone.qpn, (gone.generation + 1) % 256)
 
 
 async def query(dut, qpn):
@@ -59,19 +59,19 @@ async def query(dut, qpn):
 async def every_hole_is_filled(dut):
     rng = random.Random(bench_seed())
     exact = bool(int(os.environ["EXACT"]))
-    world = await set_up(
+    loop = await set_up(
         dut, rng=rng, exact=exact, slack=1 if exact else rng.choice([3, 8, 100]), node_age_ns=3000,
         depth=rng.choice([1, 2, 4]), watermark=rng.choice([1, 2, 4]), latency=rng.choice([(5, 20), (60, 300)]))
-    sender = Sender(world)
-    qps = [await world.create(qpn, rng.randrange(256)) for qpn in range(PARAMS.qps)]
+    sender = Sender(loop)
+    qps = [await loop.create(qpn, rng.randrange(256)) for qpn in range(PARAMS.qps)]
     turns = int(os.environ["TURNS"])
     for turn in range(10 * turns):
-        if turn >= turns and all(world.seen[name] for name in WANTED):
+        if turn >= turns and all(loop.seen[name] for name in WANTED):
             break
-        await lose_some(world, sender, qps)
+        await lose_some(loop, sender, qps)
         if turn % 4 == 2:
             place = rng.randrange(len(qps))
-            qps[place] = await renew(world, sender, qps[place])
+            qps[place] = await renew(loop, sender, qps[place])
         if turn % 3 == 1:
             await sender.settle(qps, loss=0.1)
     for qp in qps:
@@ -80,14 +80,14 @@ async def every_hole_is_filled(dut):
     for qp in qps:
         assert qp.lost == qp.filled, f"QP {qp.qpn}: {sorted(qp.lost ^ qp.filled)[:20]}"
         assert await query(dut, qp.qpn) == [qp.next_psn & MASK, len(qp.lost), 0, 0]
-    assert sorted(world.free) == sorted(world.memory.lines), "blocks were lost or doubled"
-    dut._log.info("%s", dict(world.seen))
-    assert all(world.seen[name] for name in WANTED) and len(world.port.errors) == 0
+    assert sorted(loop.free) == sorted(loop.memory.lines), "blocks were lost or doubled"
+    dut._log.info("%s", dict(loop.seen))
+    assert all(loop.seen[name] for name in WANTED) and len(loop.port.errors) == 0
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_recovery_agrees_with_the_model(sim):
-    simulate(room(), name="adamap", cases=__file__, sim=sim,
+    simulate(subsystem(), name="adamap", cases=__file__, sim=sim,
              env={"EXACT": "1", "TURNS": "4" if sim == "icarus" else volume("10", "30")})
 
 

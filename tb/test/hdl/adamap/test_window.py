@@ -58,7 +58,7 @@ async def random_packets(dut):
     rng = random.Random(bench_seed())
     bench = await WindowBench.start(dut, rng, [first_psn(rng) for _ in range(ROWS)], rng.choice([0.0, 0.4]))
     for _ in rounds(bench.seen, [*range(8), "far probe", "progress", "owed", "jump", "stall"], least=60, most=600):
-        bench.set(reorder=rng.choice([0, 1, 1, 2, 8, 40, BITS, 1000]), room=int(rng.random() < 0.85))
+        bench.set(reorder=rng.choice([0, 1, 1, 2, 8, 40, BITS, 1000]), space=int(rng.random() < 0.85))
         only = rng.randrange(ROWS) if rng.random() < 0.3 else None
         in_order = rng.choice([0.3, 0.5, 0.85])
         for _ in range(25):
@@ -83,7 +83,7 @@ async def random_packets(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def any_pattern_slides_out(dut):
+async def every_pattern_slides_out(dut):
     """Runs of received and missing PSNs of any length: exactly the missing ones are passed on."""
     rng, lengths = random.Random(bench_seed()), Counter()
     bench = await WindowBench.start(dut, rng, [first_psn(rng) for _ in range(ROWS)], 0.0)
@@ -129,7 +129,7 @@ async def jump_of_any_length_is_counted(dut):
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def late_packets_are_told_from_stale_ones(dut):
+async def late_packets_are_distinguished_from_stale_ones(dut):
     """However far the cumulative PSN of a QP is before its window."""
     rng = random.Random(bench_seed())
     bench = await WindowBench.start(dut, rng, [first_psn(rng) for _ in range(ROWS)], 0.0)

@@ -117,6 +117,6 @@ async def random_entries_of_many(dut):
 
 @pytest.mark.parametrize("places", [MANY, FEW])
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_no_entered_qp_is_forgotten(sim, places):
+def test_no_entered_qp_is_lost(sim, places):
     simulate(WorkList(PARAMS, places=places), name=f"adamap_work_list_{places}",
              cases=__file__, sim=sim, env={"PLACES": str(places)})

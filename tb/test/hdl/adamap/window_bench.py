@@ -101,7 +101,7 @@ class WindowBench:
         self.generations = [rng.randrange(256) for _ in bases]
         self.names = [rng.getrandbits(22) << 2 | row for row in range(ROWS)]      # the low bits select the row
         self.cums = [w.base % (1 << 24) for w in self.windows]
-        self.seen, self.room, self.reorder = Counter(), 1, 1
+        self.seen, self.space, self.reorder = Counter(), 1, 1
         self._judgements, self._matches, self._unmatched = [], [], []   # expected
         self._runs, self._got_runs = [], []
 
@@ -116,24 +116,24 @@ class WindowBench:
         bench.ports = Ports(dut, rng, pause)
         return bench
 
-    def set(self, *, reorder, room=1):
+    def set(self, *, reorder, space=1):
         """Set the reorder distance, and the match queue's space, while no packet is outstanding."""
-        self.dut.reorder_distance.value, self.dut.match_space.value = reorder, room
-        self.reorder, self.room = reorder, room
+        self.dut.reorder_distance.value, self.dut.match_space.value = reorder, space
+        self.reorder, self.space = reorder, space
 
     def ask(self, row, *, psn, rsn=0, psn_guard=0, **flags):
         """Send a packet to both windows; flags as in WindowRequest."""
         window, seen = self.windows[row], self.seen
         about = {"qpn": self.names[row], "generation": self.generations[row], "ticket": self.rng.randrange(256)}
         was_owed = window.owed
-        judged = window.judge(psn % (1 << 24), **{name: bool(flag) for name, flag in flags.items()}, room=self.room,
+        judged = window.judge(psn % (1 << 24), **{name: bool(flag) for name, flag in flags.items()}, space=self.space,
                               reorder=self.reorder, guard=psn_guard)
         self.ports.source.send_nowait(
             pack(WindowRequest, psn=psn % (1 << 24), rsn=rsn, psn_guard=psn_guard, **about, **flags))
         self._judgements.append((judged.verdict, judged.psn % (1 << 32), judged.base % (1 << 32),
                                  judged.holes % (1 << HOLES_BITS), int(judged.progress)))
         if judged.verdict in MATCHED:
-            (self._matches if self.room else self._unmatched).append(SimpleNamespace(
+            (self._matches if self.space else self._unmatched).append(SimpleNamespace(
                 psn=judged.psn % (1 << 32), rsn=rsn, probe=int(flags.get("probe", 0)), **about))
         tag = tuple(about.values())
         self._runs += [(tag, first % (1 << 32), length, 0) for first, length in judged.lost]

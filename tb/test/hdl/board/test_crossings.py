@@ -52,7 +52,7 @@ def test_all_crossings_are_known(design):
     assert not strange, strange[:5]
 
 
-def test_all_known_crossings_are_there(design):
+def test_all_known_crossings_exist(design):
     found, crossings = design
     assert not [one for one in crossings if not any(known(crossing, one) for crossing in found)]
 
@@ -68,7 +68,7 @@ def test_no_logic_crosses(design):
     assert not logic, logic[:5]
 
 
-def test_logic_between_clocks_would_be_found():
+def test_logic_between_clocks_is_detected():
     """The netlist has two registers with different clocks, and a gate between them."""
     cells = {
         "a": {"type": "$dff", "connections": {"CLK": [2], "D": ["0"], "Q": [10]}},
@@ -84,7 +84,7 @@ def test_logic_between_clocks_would_be_found():
     assert [each.direct for each in Netlist(cells, nets, ports, CLOCKS).crossings()] == [True]
 
 
-def test_an_output_of_another_clock_would_be_found():
+def test_output_of_another_clock_is_detected():
     """The netlist has a memory read without a clock; its address is of another clock, and its output drives a port."""
     memory = {"type": "$mem_v2", "parameters": {
         "WR_PORTS": "1", "RD_PORTS": "1", "ABITS": "1", "WIDTH": "1", "RD_CLK_ENABLE": "0"},
@@ -102,7 +102,7 @@ def test_an_output_of_another_clock_would_be_found():
 
 
 @pytest.mark.parametrize("crossing", CROSSINGS, ids=lambda crossing: f"{crossing.source}-{crossing.sink}")
-def test_each_has_its_constraints(crossing):
+def test_each_crossing_has_its_constraints(crossing):
     lines = crossing.constraints()
     text = "\n".join(lines)
     assert ("set_bus_skew" in text) == (crossing.kind in (Kind.GRAY, Kind.HELD))

@@ -36,7 +36,7 @@ async def counter(dut, index):
 
 
 @cocotb.test()
-async def a_lost_link_is_told_and_counted(dut):
+async def lost_link_is_reported_and_counted(dut):
     await start(dut)
     assert int(dut.status.value) == ALIGNED and int(dut.tx_enable.value)
     for lost in range(1, 4):
@@ -49,16 +49,16 @@ async def a_lost_link_is_told_and_counted(dut):
 
 
 @cocotb.test()
-async def what_mac_and_card_tell_is_counted(dut):
+async def reports_of_mac_and_card_are_counted(dut):
     """Each counter is the sum of its increments, read from the other clock."""
     await start(dut)
     rng, expected, place = random.Random(bench_seed()), [], 0
     for name, width, _ in EVENTS[:-1]:
-        told = [rng.getrandbits(width) for _ in range(20)]
-        for increment in told:
+        increments = [rng.getrandbits(width) for _ in range(20)]
+        for increment in increments:
             dut.events.value = increment << place
             await ClockCycles(dut.mac_clk, 1)
-        expected.append((name, sum(told)))
+        expected.append((name, sum(increments)))
         place += width
     dut.events.value = 0
     await ClockCycles(dut.mac_clk, 4)

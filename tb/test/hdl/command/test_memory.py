@@ -13,7 +13,7 @@ from weft.tb.test.rounds import rounds
 
 
 @limit(200)
-async def key_is_revoked_before_the_answer(dut):
+async def key_is_revoked_before_the_response(dut):
     env = await start(dut)
     mr = MrEntry(key_tag=0x5A, access=0xB, pd=0xABCDEF, va=0xFFFF_0000_1234_5678, length=0x1234, pte_index=33)
     fields = dataclasses.asdict(mr) | {"mr_index": 3}
@@ -82,9 +82,9 @@ async def page_table_is_copied(dut):
             for n in bad:
                 entries[n] ^= 1 << rng.randrange(64)
         if case in ("dma error", "both"):
-            dead = rng.randrange((count + 7) // 8)
-            env.bad_lines = {line + dead}
-            bad |= set(range(8 * dead, 8 * dead + 8))
+            revoked = rng.randrange((count + 7) // 8)
+            env.bad_lines = {line + revoked}
+            bad |= set(range(8 * revoked, 8 * revoked + 8))
         text = b"".join(e.to_bytes(8, "little") for e in entries)
         text += bytes(rng.getrandbits(8) for _ in range(-len(text) % 64))
         env.memory = {line + n: text[64 * n:64 * n + 64] for n in range(len(text) // 64)}

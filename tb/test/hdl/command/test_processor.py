@@ -23,7 +23,7 @@ from weft.tb.test.hdl.command.surroundings import (
     start,
 )
 
-LIFE = 0xFACE9      # a generation that sets all bits above the index
+GENERATION = 0xFACE9      # a generation that sets all bits above the index
 LONGEST = ((1 << PARAMS.extent_blocks_log2) - 2) * BLOCK_BYTES
 
 
@@ -33,12 +33,12 @@ def qpn(index, generation):
 
 
 @limit(200)
-async def qp_lives_and_dies(dut):
+async def qp_is_created_and_destroyed(dut):
     env = await start(dut)
-    values = {"qpn": qpn(5, LIFE), "psn": env.rng.getrandbits(32),
+    values = {"qpn": qpn(5, GENERATION), "psn": env.rng.getrandbits(32),
               "pd": env.rng.getrandbits(24), "access": env.rng.getrandbits(4), "ip": env.rng.getrandbits(32),
               "psn_guard": env.rng.getrandbits(5)}
-    born = QpEntry(QpState.RTS, LIFE, *(values[name] for name in ("pd", "access", "ip", "psn_guard")))
+    born = QpEntry(QpState.RTS, GENERATION, *(values[name] for name in ("pd", "access", "ip", "psn_guard")))
     created = born
     env.creates.pause = 1.0
     tag = env.post(Op.QP_CREATE, **values)
@@ -50,15 +50,15 @@ async def qp_lives_and_dies(dut):
     assert (await env.answer(tag, Op.QP_CREATE)).status == Status.OK
     assert await env.qp(5) == born
     create = layouts.ListCreate.from_bits(env.creates.recv_nowait())
-    assert (create.qpn, create.generation, create.psn) == (5, LIFE % 256, values["psn"])
+    assert (create.qpn, create.generation, create.psn) == (5, GENERATION % 256, values["psn"])
     await env.do(Op.QP_CREATE, Status.IN_USE, **values)
-    await env.do(Op.QP_CREATE, Status.IN_USE, **(values | {"qpn": qpn(5, LIFE + 1)}))
+    await env.do(Op.QP_CREATE, Status.IN_USE, **(values | {"qpn": qpn(5, GENERATION + 1)}))
     assert len(env.creates) == 0
     for opcode in (Op.QP_DESTROY, Op.QP_MODIFY, Op.QP_QUERY):
-        for life in (0, LIFE ^ 1, LIFE % 256, LIFE ^ 1 << QPN_BITS - 1 - PARAMS.qpn_width):
-            await env.do(opcode, Status.BAD_INDEX, qpn=qpn(5, life), qp_state=QpState.ERR)
+        for generation in (0, GENERATION ^ 1, GENERATION % 256, GENERATION ^ 1 << QPN_BITS - 1 - PARAMS.qpn_width):
+            await env.do(opcode, Status.BAD_INDEX, qpn=qpn(5, generation), qp_state=QpState.ERR)
     assert await env.qp(5) == born, "another life than the one that was meant"
-    result = await env.do(Op.QP_QUERY, qpn=qpn(5, LIFE))
+    result = await env.do(Op.QP_QUERY, qpn=qpn(5, GENERATION))
     assert (result.result0, result.result1, result.result2, result.result3) == tuple(r + 5 for r in RESULTS)
     for state in (QpState.RTR, QpState.RTS, QpState.RTS):
         changed = dataclasses.replace(born, state=state, access=0x8 | state)
@@ -68,11 +68,11 @@ async def qp_lives_and_dies(dut):
             assert await env.qp(5) == changed, "drained before the entry was changed"
 
         env.before_drained = changed_first
-        await env.do(Op.QP_MODIFY, qpn=qpn(5, LIFE), qp_state=state, access=changed.access)
+        await env.do(Op.QP_MODIFY, qpn=qpn(5, GENERATION), qp_state=state, access=changed.access)
         assert await env.qp(5) == changed and env.drains == drains + 1, "packets under the old entry are under way"
     env.before_drained, born, drains = None, changed, env.drains
     for state in (QpState.RESET, 1, 4, 5, 7):
-        await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, LIFE), qp_state=state)
+        await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, GENERATION), qp_state=state)
     env.errors.send_nowait(5)
     env.errors.send_nowait(6)                  # no QP
     env.errors.send_nowait(5 | PARAMS.qps << 3)  # beyond the table
@@ -80,12 +80,12 @@ async def qp_lives_and_dies(dut):
     await env.do(Op.SET_NETWORK)
     assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR)
     assert await env.qp(6) == QpEntry()
-    await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, LIFE), qp_state=QpState.RTS)
+    await env.do(Op.QP_MODIFY, Status.BAD_VALUE, qpn=qpn(5, GENERATION), qp_state=QpState.RTS)
     assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR), "only its destruction ends ERR"
     for _ in range(DRAIN_CYCLES + 5):
         await RisingEdge(dut.clk)
     assert env.drains == drains, "what changes nothing waits for nothing"
-    await env.do(Op.QP_MODIFY, qpn=qpn(5, LIFE), qp_state=QpState.ERR)
+    await env.do(Op.QP_MODIFY, qpn=qpn(5, GENERATION), qp_state=QpState.ERR)
     assert await env.qp(5) == dataclasses.replace(born, state=QpState.ERR) and env.drains == drains + 1
 
     async def gone():
@@ -95,15 +95,15 @@ async def qp_lives_and_dies(dut):
         assert env.drains == drains + 2, "packets of the QP may still come to its list"
 
     env.before_destroyed, env.before_drained = drained, gone
-    await env.do(Op.QP_DESTROY, qpn=qpn(5, LIFE))
+    await env.do(Op.QP_DESTROY, qpn=qpn(5, GENERATION))
     assert (env.destroyed, env.drains) == (1, drains + 2)
-    assert (env.destroy.qpn, env.destroy.generation) == (5, LIFE % 256)
+    assert (env.destroy.qpn, env.destroy.generation) == (5, GENERATION % 256)
     for opcode in (Op.QP_DESTROY, Op.QP_MODIFY, Op.QP_QUERY):
-        for number in (qpn(5, LIFE), 5, 6, PARAMS.qps + 5):
+        for number in (qpn(5, GENERATION), 5, 6, PARAMS.qps + 5):
             await env.do(opcode, Status.BAD_INDEX, qpn=number, qp_state=QpState.RTS)
     assert (env.destroyed, env.drains, env.queries) == (1, drains + 2, 1)
-    await env.do(Op.QP_CREATE, **(values | {"qpn": qpn(5, LIFE + 1)}))
-    assert await env.qp(5) == dataclasses.replace(created, generation=LIFE + 1)
+    await env.do(Op.QP_CREATE, **(values | {"qpn": qpn(5, GENERATION + 1)}))
+    assert await env.qp(5) == dataclasses.replace(created, generation=GENERATION + 1)
     await env.cycles(5)
     assert env.retired == env.answered
 
@@ -140,7 +140,7 @@ async def other_commands(dut):
 
 
 @limit(200)
-async def errors_get_through_while_a_command_waits(dut):
+async def errors_are_reported_while_a_command_waits(dut):
     env = await start(dut, pause=0)
     for number in (1, 2):
         await env.do(Op.QP_CREATE, qpn=number)

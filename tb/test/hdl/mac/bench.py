@@ -178,7 +178,7 @@ class Bench:
             await edge
             self.seen[name] += int(strobe.value)
 
-    async def reset_rooms(self, sending):
+    async def reset_subsystems(self, sending):
         """Hold the buffer until the MAC has no frame in progress, and reset the subsystems.
 
         ``sending``, a task that gives frames to the buffer, is cancelled. Returns the cycles waited, and the number of

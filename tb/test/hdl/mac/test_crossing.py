@@ -43,7 +43,7 @@ def some_bad(rng, some):
 
 
 @cocotb.test()
-async def frames_of_all_sizes_pass_both_ways(dut):
+async def frames_of_all_sizes_pass_in_both_directions(dut):
     """With pauses of the card and of the MAC, and either sign of the clock difference.
 
     Frames that the card aborted are dropped; those that the MAC marks as bad keep the mark.
@@ -112,7 +112,7 @@ async def a_frame_is_stored_once(dut):
 
 
 @cocotb.test()
-async def what_does_not_fit_is_dropped_whole_and_counted(dut):
+async def oversized_frame_is_dropped_and_counted(dut):
     """More beats come than are taken, for longer than the FIFO can absorb: whole frames are missing, none is cut."""
     bench = await Bench(dut, bench_seed()).start()
     bench.card.busy = 0.6
@@ -148,7 +148,7 @@ async def a_frame_without_end_is_cut(dut):
 
 
 @cocotb.test()
-async def resets_tear_nothing(dut):
+async def resets_truncate_no_frame(dut):
     """After a reset of either side at any moment, each frame without the error mark was sent, and the order is kept."""
     bench, seen = await Bench(dut, bench_seed()).start(), Counter()
     for turn in rounds(seen, ["cut to the MAC"], least=6, most=60):
@@ -191,7 +191,7 @@ async def passes(bench):
 
 
 @cocotb.test()
-async def a_reset_of_the_rooms_cuts_nothing(dut):
+async def reset_of_the_subsystems_truncates_nothing(dut):
     """The sender is held, the subsystems are reset with frames in the buffer, and the hold is released.
 
     Frames that the MAC has begun end; the others are dropped.
@@ -203,7 +203,7 @@ async def a_reset_of_the_rooms_cuts_nothing(dut):
         some = frames(bench.rng, [bench.rng.choice((60, 300, 2000)) for _ in range(14)])
         sending = cocotb.start_soon(bench.card.send(some))
         await ClockCycles(dut.clk, bench.rng.randrange(20, 160))
-        waited, held = await bench.reset_rooms(sending)
+        waited, held = await bench.reset_subsystems(sending)
         seen["waited"] += waited
         await ClockCycles(dut.clk, 600)
         assert bench.sink.frames[first:] == some[:held - first], "cut, or sent after the reset"
@@ -213,7 +213,7 @@ async def a_reset_of_the_rooms_cuts_nothing(dut):
 
 
 @cocotb.test()
-async def a_reset_of_the_rooms_waits_for_no_mac_in_reset(dut):
+async def reset_of_the_subsystems_does_not_wait_for_a_mac_in_reset(dut):
     """While the MAC is in reset, it has no frame in progress."""
     bench = await Bench(dut, bench_seed()).start()
     dut.mac_rst.value = 1
@@ -226,7 +226,7 @@ async def a_reset_of_the_rooms_waits_for_no_mac_in_reset(dut):
 
 
 @cocotb.test()
-async def without_a_link_the_card_does_not_stand_still(dut):
+async def card_without_a_link_does_not_stall(dut):
     """Frames are dropped and counted while the link is down."""
     bench = await Bench(dut, bench_seed()).start()
     dut.up.value = 0
@@ -242,7 +242,7 @@ async def without_a_link_the_card_does_not_stand_still(dut):
 
 
 @cocotb.test()
-async def a_slow_mac_is_told_of(dut):
+async def slow_mac_is_reported(dut):
     """``stalled`` counts the cycles of the card for which the MAC makes beats wait, except a few."""
     bench = await Bench(dut, bench_seed()).start()
     stalled = 0

@@ -56,7 +56,7 @@ def random_frames(rng):
 
 
 @cocotb.test()
-async def frames_leave(dut):
+async def frames_are_sent(dut):
     """Each beat is transferred in the cycle in which the MAC is ready.
 
     While held, no frame begins; one that has begun continues.
@@ -91,7 +91,7 @@ async def frames_leave(dut):
 
 
 @cocotb.test()
-async def frames_arrive(dut):
+async def frames_are_received(dut):
     """One beat per cycle leaves, a cycle later, whatever back pressure the next subsystem applies.
 
     The MAC's error mark counts on the last beat. MAC control frames have a separate output.

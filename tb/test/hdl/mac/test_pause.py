@@ -102,7 +102,7 @@ class PauseBench:
         for beat in beats(frame):
             self.source.send_nowait(beat)
 
-    def hear(self, frame, error=0):
+    def receive(self, frame, error=0):
         """Receive a MAC control frame."""
         for beat in beats(frame, error=error):
             self.control.send_nowait(beat)
@@ -137,7 +137,7 @@ async def nothing_while_off(dut):
     bench = await start(dut)
     bench.configure(priority=3, quanta=100)
     dut.high.value, dut.low.value = 1, 0
-    bench.hear(pause_frame({3: 0xFFFF}))
+    bench.receive(pause_frame({3: 0xFFFF}))
     sent = [random_frame(bench.rng) for _ in range(30)]
     for frame in sent:
         bench.send(frame)
@@ -147,7 +147,7 @@ async def nothing_while_off(dut):
 
 
 @cocotb.test()
-async def asks_between_frames(dut):
+async def requests_between_frames(dut):
     """Pauses are whole frames between whole frames; the last one holds the current state of the request."""
     bench = await start(dut)
     rng, sent, asked = bench.rng, [], Counter()
@@ -165,12 +165,12 @@ async def asks_between_frames(dut):
             dut.high.value = 0      # between both marks nothing changes
             await ClockCycles(dut.clk, rng.choice([1, 3, 30]))
         found = await bench.frames()
-        say = {name: pause_frame({priority: value}, src=MAC) for name, value in (("pause", quanta), ("go on", 0))}
-        assert [frame for frame in found if frame not in say.values()] == expected
-        own = [name for name, frame in say.items() for one in found if one == frame]
+        send = {name: pause_frame({priority: value}, src=MAC) for name, value in (("pause", quanta), ("go on", 0))}
+        assert [frame for frame in found if frame not in send.values()] == expected
+        own = [name for name, frame in send.items() for one in found if one == frame]
         asked.update(own)
-        last = next(frame for frame in reversed(found) if frame in say.values())
-        assert last == say["pause" if high else "go on"]
+        last = next(frame for frame in reversed(found) if frame in send.values())
+        assert last == send["pause" if high else "go on"]
         dut.low.value = 1
         await bench.frames()
         sent += expected
@@ -179,7 +179,7 @@ async def asks_between_frames(dut):
 
 
 @cocotb.test()
-async def asks_again(dut):
+async def requests_again(dut):
     """While the buffer is full, the pause is repeated when half of its time is over; one frame ends it afterwards."""
     bench = await start(dut)
     quanta, times = 100, 6
@@ -189,9 +189,9 @@ async def asks_again(dut):
         while len(bench.began) <= n:
             await RisingEdge(dut.clk)
     dut.high.value, dut.low.value = 0, 1
-    say = [pause_frame({5: value}, src=MAC) for value in (quanta, 0)]
+    send = [pause_frame({5: value}, src=MAC) for value in (quanta, 0)]
     found = await bench.frames()
-    assert found == [say[0]] * times + [say[1]]
+    assert found == [send[0]] * times + [send[1]]
     for one, other in zip(bench.began, bench.began[1:times], strict=False):
         assert 0 <= other - one - cycles_of(quanta) // 2 <= SOON
     assert bench.counts["tx_pauses"] == times
@@ -201,7 +201,7 @@ async def asks_again(dut):
     dut.high.value, dut.low.value = 1, 0
     await ClockCycles(dut.clk, SOON)
     bench.configure(priority=5, quanta=quanta)
-    assert await bench.frames() == say
+    assert await bench.frames() == send
 
 
 @cocotb.test()
@@ -219,9 +219,9 @@ async def obeys(dut):
             await ClockCycles(dut.clk, 4)
         bench.began.clear()
         again = rng.choice([None, 0, 30])
-        bench.hear(pause_frame(times))
+        bench.receive(pause_frame(times))
         if again is not None:
-            bench.hear(pause_frame({priority: again}))
+            bench.receive(pause_frame({priority: again}))
         while not bench.counts["rx_pauses"]:
             await RisingEdge(dut.clk)
         at, last = bench.cycle, quanta if again is None else again
@@ -237,7 +237,7 @@ async def obeys(dut):
 
 
 @cocotb.test()
-async def what_was_offered_goes_on(dut):
+async def offered_frame_continues(dut):
     """With a slow MAC, and pauses of both sides at any moment, all frames leave whole and in order."""
     bench = await start(dut)
     rng = bench.rng
@@ -248,7 +248,7 @@ async def what_was_offered_goes_on(dut):
         bench.send(frame)
     over = cocotb.start_soon(bench.source.idle())
     while not over.done():
-        bench.hear(pause_frame({1: rng.choice((1, 5, 20))}))
+        bench.receive(pause_frame({1: rng.choice((1, 5, 20))}))
         dut.high.value = rng.getrandbits(1)
         dut.low.value = 1 - int(dut.high.value)
         await ClockCycles(dut.clk, rng.randrange(10, 40))
@@ -260,7 +260,7 @@ async def what_was_offered_goes_on(dut):
 
 
 @cocotb.test()
-async def only_sound_pauses_count(dut):
+async def only_valid_pauses_count(dut):
     """Malformed pause frames are counted; pauses of other priorities have no effect."""
     bench = await start(dut)
     bench.configure(priority=2, obey=1, send=1, quanta=7)
@@ -273,16 +273,16 @@ async def only_sound_pauses_count(dut):
     bad += [(pause_frame(most, opcode=wire.MacControl.PFC ^ 1 << bit), 0) for bit in range(16)]
     bench.rng.shuffle(bad)
     for frame, error in bad:
-        bench.hear(frame, error)
-        bench.hear(pause_frame({k: 0xFFFF for k in range(wire.PRIORITIES) if k != 2}))
+        bench.receive(frame, error)
+        bench.receive(pause_frame({k: 0xFFFF for k in range(wire.PRIORITIES) if k != 2}))
     await bench.control.idle()
     await ClockCycles(dut.clk, SOON)
     assert bench.refused == [Reason.BAD_PAUSE] * len(bad)
     assert not bench.counts["rx_pauses"] and not bench.counts["pause_cycles"]
     # A pause takes effect although a malformed one precedes it; so does its end.
-    bench.hear(pause_frame(most))
+    bench.receive(pause_frame(most))
     await ClockCycles(dut.clk, 10)
-    bench.hear(pause_frame({2: 0}))
+    bench.receive(pause_frame({2: 0}))
     await ClockCycles(dut.clk, 10)
     assert bench.counts["rx_pauses"] == 2 and 0 < bench.counts["pause_cycles"] < 20
 
@@ -299,7 +299,7 @@ async def a_storm_is_ignored(dut):
     for _ in range(cycles):
         bench.send(frame)
     for _ in range(cycles // 16):
-        bench.hear(pause_frame({0: 0xFFFF}))
+        bench.receive(pause_frame({0: 0xFFFF}))
         await ClockCycles(dut.clk, 16)
     held, storms = bench.counts["pause_cycles"], bench.counts["pause_storms"]
     assert 4 * LIMIT <= held <= 6 * LIMIT + 4 * SOON, held
@@ -307,16 +307,16 @@ async def a_storm_is_ignored(dut):
     assert len(bench.began) >= 4 * LIMIT - 4 * SOON
     # While paused, the card still requests pauses.
     while dut.count_pause_cycles.value != 1:
-        bench.hear(pause_frame({0: 0xFFFF}))
+        bench.receive(pause_frame({0: 0xFFFF}))
         await RisingEdge(dut.clk)
     before = len(bench.began)
     dut.high.value, dut.low.value = 1, 0
     await ClockCycles(dut.clk, 2 * SOON)
     assert len(bench.began) == before + 1
     # A pause that ends by itself is obeyed again.
-    bench.hear(pause_frame({0: 0}))
+    bench.receive(pause_frame({0: 0}))
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_pauses_are_asked_for_and_obeyed(sim):
+def test_pauses_are_requested_and_obeyed(sim):
     simulate(FlowControl(), name="pause", cases=__file__, sim=sim)

@@ -17,7 +17,7 @@ from weft.tb.test.rounds import rounds
 OWN_MAC, PEER_MAC = 0x02_00_00_00_00_0A, 0x02_00_00_00_00_0B
 # Cycles of the MAC: from a requested pause to its frame; from ``pause`` until no frame leaves the buffer.
 ASKED, HELD = 8, 6
-ON_THEIR_WAY = 2            # beats
+OUTSTANDING = 2            # beats
 SLACK = 3                   # until the request is seen at the card's clock
 
 
@@ -43,7 +43,7 @@ def asked(rng):
 
 
 @cocotb.test()
-async def control_frames_go_their_own_way(dut):
+async def control_frames_use_a_separate_path(dut):
     """Also while the card makes other frames wait, and after frames that were cut."""
     bench = await start(dut)
     rng, sent = bench.rng, []
@@ -64,7 +64,7 @@ async def control_frames_go_their_own_way(dut):
 
 
 @cocotb.test()
-async def resets_of_the_mac_tear_no_way(dut):
+async def resets_of_the_mac_block_no_path(dut):
     """A frame that a reset cuts ends with the error mark at its output; later frames take their correct output."""
     bench = await start(dut)
     rng, seen = bench.rng, Counter()
@@ -92,7 +92,7 @@ async def resets_of_the_mac_tear_no_way(dut):
 
 
 @cocotb.test()
-async def pauses_leave_between_frames(dut):
+async def pauses_are_sent_between_frames(dut):
     """In order, whole, and directly after the frame in progress, however many frames wait or are held back."""
     bench = await start(dut)
     rng, wanted, seen = bench.rng, [], Counter()
@@ -134,7 +134,7 @@ class Shown:
 
 
 @cocotb.test()
-async def a_pause_soon_leaves_an_idle_line(dut):
+async def pause_leaves_an_idle_line_soon(dut):
     """Count the cycles of the MAC from the requested pause to its frame."""
     bench = await start(dut)
     found = Counter()
@@ -153,7 +153,7 @@ async def a_pause_soon_leaves_an_idle_line(dut):
 
 
 @cocotb.test()
-async def none_of_many_is_lost(dut):
+async def no_pause_is_lost(dut):
     """Pauses are requested back to back."""
     bench = await start(dut)
     pauses = [asked(bench.rng) for _ in range(40)]
@@ -165,7 +165,7 @@ async def none_of_many_is_lost(dut):
 
 
 @cocotb.test()
-async def what_is_held_back_does_not_begin(dut):
+async def held_frame_does_not_start(dut):
     """Soon after ``pause`` rises only frames in progress are sent; after it falls all others follow."""
     bench = await start(dut)
     rng, most = bench.rng, 0
@@ -187,11 +187,11 @@ async def what_is_held_back_does_not_begin(dut):
         await arrive(dut.mac_clk, bench.sink.frames, first + len(some))
         assert bench.sink.frames[first:] == some
     # The sink accepts beats ahead of the line, and records frames at the last beat: one in progress, and two beats.
-    assert 0 < most <= 1 + ON_THEIR_WAY, most
+    assert 0 < most <= 1 + OUTSTANDING, most
 
 
 @cocotb.test()
-async def a_reset_of_the_rooms_amid_pauses_cuts_nothing(dut):
+async def reset_of_the_subsystems_during_pauses_truncates_nothing(dut):
     """``sending`` is consistent with the effect of ``hold``, whatever pauses begin and end in between."""
     bench = await start(dut)
     rng, seen = bench.rng, Counter()
@@ -213,7 +213,7 @@ async def a_reset_of_the_rooms_amid_pauses_cuts_nothing(dut):
             dut.pause.value = 0
             await ClockCycles(dut.clk, rng.randrange(1, 4))
         seen["held"] += int(dut.pause.value)
-        _, held = await bench.reset_rooms(sending)
+        _, held = await bench.reset_subsystems(sending)
         toggling.cancel()
         dut.pause.value = 0
         await ClockCycles(dut.clk, 600)
@@ -224,7 +224,7 @@ async def a_reset_of_the_rooms_amid_pauses_cuts_nothing(dut):
 
 
 @cocotb.test()
-async def resets_leave_the_way_of_pauses_open(dut):
+async def resets_leave_the_path_of_pauses_open(dut):
     """After resets of either side at any moment, pauses pass as before, and every received pause was requested."""
     bench = await start(dut)
     rng, seen = bench.rng, Counter()

@@ -13,7 +13,7 @@ PERIOD_PS, SYNCHRONISER = 4000, 2
 
 
 @cocotb.test()
-async def a_reset_comes_at_once_and_lasts(dut):
+async def reset_is_immediate_and_lasts(dut):
     """With causes of any length and phase, some while the last reset is still held, some without a clock."""
     rng = random.Random(bench_seed())
     dut.arst.value = 0

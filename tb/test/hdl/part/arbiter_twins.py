@@ -34,10 +34,10 @@ class ArbiterTwins(wiring.Component):
             m.d.comb += [s.valid.eq(mine.valid) for s in (a, b)]
             m.d.comb += [s.payload.eq(mine.payload) for s in (a, b)]
             m.d.comb += mine.ready.eq(a.ready)
-        heard = [(a.ready, b.ready) for a, b in zip(one.i, other.i, strict=True)]
+        inputs = [(a.ready, b.ready) for a, b in zip(one.i, other.i, strict=True)]
         shown = [(one.o.payload, other.o.payload), (one.source, other.source)]
         m.d.comb += self.differ.eq(
-            (one.o.valid != other.o.valid) | sum(a != b for a, b in heard).any()
+            (one.o.valid != other.o.valid) | sum(a != b for a, b in inputs).any()
             | (one.o.valid & sum(Value.cast(a) != Value.cast(b) for a, b in shown).any()))
         return m
 

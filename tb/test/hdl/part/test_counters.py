@@ -67,7 +67,7 @@ def test_no_event_is_lost(sim):
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-def test_unknown_counter_is_refused():
+def test_unknown_counter_is_rejected():
     from weft.hdl.part.counters import Counters
     with pytest.raises(ValueError, match="unknown counter"):
         Counters({"tx_pakets": 1})

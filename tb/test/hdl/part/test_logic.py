@@ -51,12 +51,12 @@ class Both(wiring.Component):
             *((greater_than(i, number), i > number) for number in (-1, 0, 1, 63, 64, 100, 127, 128)),
             *((sums[k], sum(i[:k + 1])) for k in range(WIDTH)),
         ]
-        for told, said, (few, plain) in zip(self.told, self.said, pairs, strict=True):
-            m.d.comb += [told.eq(few), said.eq(plain)]
+        for shallow, plain_result, (few, plain) in zip(self.shallow, self.plain_result, pairs, strict=True):
+            m.d.comb += [shallow.eq(few), plain_result.eq(plain)]
         return m
 
 
-def test_few_levels_say_the_same():
+def test_shallow_logic_equals_plain_logic():
     dut = Both()
     sim = Simulator(dut)
 
@@ -64,8 +64,8 @@ def test_few_levels_say_the_same():
         for number in range(1 << WIDTH):
             ctx.set(dut.i, number)
             await ctx.delay(1e-9)
-            for k, (told, said) in enumerate(zip(dut.told, dut.said, strict=True)):
-                assert ctx.get(told) == ctx.get(said), f"pair {k} of {number}"
+            for k, (shallow, plain_result) in enumerate(zip(dut.shallow, dut.plain_result, strict=True)):
+                assert ctx.get(shallow) == ctx.get(plain_result), f"pair {k} of {number}"
 
     sim.add_testbench(every_number)
     sim.run()

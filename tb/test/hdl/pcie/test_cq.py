@@ -165,6 +165,6 @@ async def refused(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_host_requests_are_served_or_refused(sim):
+def test_host_requests_are_served_or_rejected(sim):
     from weft.hdl.pcie.cq import RegisterShim
     simulate(RegisterShim(), name="pcie_cq", cases=__file__, sim=sim)

@@ -12,7 +12,7 @@ from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import Beat, LineData, LineRequest
 from weft.hdl.pcie.completion_credit import COMPLETION_HEADERS, COMPLETION_LINES, TRUST
 from weft.hdl.pcie.dma_read import BULK_SHARE, DmaRead
-from weft.tb.sim.block.pcie.endpoint_room import group
+from weft.tb.sim.block.pcie.pcie_subsystem import group
 from weft.tb.sim.block.pcie.straddle import STRADDLE, environment
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
@@ -171,7 +171,7 @@ async def everything_at_once(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def every_place_keeps_its_own_error(dut):
+async def every_slot_keeps_its_error(dut):
     """Short reads in all slots, half of them failing, with completions in any order."""
     await start_clock(dut)
     places = PARAMS.bulk_tags - PARAMS.bulk_tags // BULK_SHARE * (BULKS - 1)
@@ -278,7 +278,7 @@ async def headers_in_flight_are_those_of_the_buffer(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms", skip=not STRADDLE)
-async def finely_split_completions_count_for_little(dut):
+async def finely_split_completions_use_little_space(dut):
     """With straddle, a read of more than two lines counts as a completion for every four lines.
 
     Each end inside a line adds one. The lines outstanding never exceed those of the buffer.
@@ -322,7 +322,7 @@ async def single_line_latency(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_reads_return_the_bytes_asked_for(sim):
+def test_reads_return_the_requested_bytes(sim):
     quick = sim == "icarus"     # Icarus omits the header counts, which take half as long as all other cases
     simulate(DmaRead(PARAMS, bulk_clients=BULKS, line_clients=LINES), name="pcie_dma_read", cases=__file__,
              sim=sim, tests=r"\.(?!headers_in_flight|finely_split)\w+$" if quick else None,

@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge, with_timeout
 
 from weft.hdl.contract.params import preset
 from weft.hdl.pcie.dma_write import DmaWrite
-from weft.tb.sim.block.pcie.endpoint_room import group
+from weft.tb.sim.block.pcie.pcie_subsystem import group
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import beats
@@ -116,7 +116,7 @@ async def full_rate(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_bytes_land_where_they_belong(sim):
+def test_bytes_are_written_to_their_addresses(sim):
     quick = sim == "icarus"
     simulate(DmaWrite(preset("test"), clients=CLIENTS), name="pcie_dma_write", cases=__file__, sim=sim,
              env={"WEFT_STEP": "3" if quick else "1", "WEFT_GROUPS": "12" if quick else "40"})

@@ -12,7 +12,7 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from weft.hdl.part.layouts import DmaRequest
 from weft.hdl.part.stream import pass_unless
-from weft.tb.sim.block.pcie.endpoint_room import BULKS, WRITERS, Bench, pcie_room
+from weft.tb.sim.block.pcie.pcie_subsystem import BULKS, WRITERS, Bench, pcie_subsystem
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack, receive, unpack
@@ -27,8 +27,8 @@ class Gates(wiring.Component):
 
     def __init__(self):
         super().__init__({"hold": In(1)} | {
-            f"{way}_{name}": flow(stream.Signature(DmaRequest))
-            for name in GATES for way, flow in (("i", In), ("o", Out))})
+            f"{direction}_{name}": flow(stream.Signature(DmaRequest))
+            for name in GATES for direction, flow in (("i", In), ("o", Out))})
 
     def elaborate(self, platform):
         m = Module()
@@ -60,7 +60,7 @@ async def watch(dut, name, seen):
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def nothing_begins_while_held(dut):
+async def nothing_starts_while_held(dut):
     rng = random.Random(bench_seed())
     await start_clock(dut)
     seen = {name: Counter() for name in GATES}
@@ -81,7 +81,7 @@ async def nothing_begins_while_held(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def held_room_comes_to_rest(dut):
+async def held_subsystem_becomes_idle(dut):
     """The subsystem becomes idle although nothing takes the data it has read.
 
     After the release, groups that had not begun are executed completely.
@@ -118,10 +118,10 @@ async def held_room_comes_to_rest(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_nothing_begins_while_held(sim):
-    simulate(Gates(), name="pcie_gates", cases=__file__, sim=sim, tests="nothing_begins_while_held")
+def test_nothing_starts_while_held(sim):
+    simulate(Gates(), name="pcie_gates", cases=__file__, sim=sim, tests="nothing_starts_while_held")
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_held_room_comes_to_rest(sim):
-    simulate(pcie_room(), name="pcie_room", cases=__file__, sim=sim, tests="held_room_comes_to_rest")
+def test_held_subsystem_becomes_idle(sim):
+    simulate(pcie_subsystem(), name="pcie_subsystem", cases=__file__, sim=sim, tests="held_subsystem_becomes_idle")

@@ -8,6 +8,6 @@ FAULTS = 300
 
 
 @pytest.mark.parametrize("straddle", [False, True], ids=["plain", "straddle"])
-def test_a_host_that_misbehaves_breaks_nothing(straddle):
+def test_misbehaving_host_breaks_nothing(straddle):
     found = inject(FAULTS, straddle=straddle)
     assert not found["failures"] and sum(found["injected"].values()) >= FAULTS and found["errors"]

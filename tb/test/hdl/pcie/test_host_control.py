@@ -10,7 +10,7 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
 from weft.hdl.pcie.tag_limiter import FEW
-from weft.tb.sim.block.pcie.endpoint_room import BULKS, HALF, LINES, WRITERS, Bench, group, run_room
+from weft.tb.sim.block.pcie.pcie_subsystem import BULKS, HALF, LINES, WRITERS, Bench, group, run_subsystem
 from weft.tb.sim.flow.simulate import SIMULATORS
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
@@ -80,7 +80,7 @@ async def no_bus_master_no_requests(dut):
         await Timer(wait_ns + 1, "ns")
         function.bus_master_enable = False
         await gone_out(dut)
-        quiet = cocotb.start_soon(nothing_leaves(dut))
+        quiet = cocotb.start_soon(nothing_is_sent(dut))
         errors = 0
         for k in range(BULKS):
             for expected in wanted[k]:
@@ -108,14 +108,14 @@ async def gone_out(dut):
         idle = 0 if int(dut.m_axis_rq__tvalid.value) else idle + 1
 
 
-async def nothing_leaves(dut):
+async def nothing_is_sent(dut):
     while True:
         await RisingEdge(dut.clk)
         assert not int(dut.m_axis_rq__tvalid.value), "a request without bus mastering"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def few_tags_are_used(dut):
+async def limited_tags_are_used(dut):
     """The model asserts that tags are below 32 unless the host enables more; all clients work with all 32 tags."""
     bench = Bench(dut)
     await bench.start()
@@ -153,8 +153,8 @@ async def held_back(dut):
     bench, held = Bench(dut), []
     await bench.start()
     device = bench.host.device
-    tell, device.rq_seq_num.put_nowait = device.rq_seq_num.put_nowait, held.append
-    return bench, device, held, tell
+    put, device.rq_seq_num.put_nowait = device.rq_seq_num.put_nowait, held.append
+    return bench, device, held, put
 
 
 async def write_line(bench):
@@ -167,7 +167,7 @@ async def write_line(bench):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def idle_waits_for_writes(dut):
     """The subsystem is not idle while a write is in the hard block and its sequence number has not returned."""
-    bench, _, held, tell = await held_back(dut)
+    bench, _, held, put = await held_back(dut)
     bench.requests[0].send_nowait(group([(bench.regions[0].physical(HALF), 1000)])[0])
     for word in beats(bytes(1000)):
         bench.data[0].send_nowait(word)
@@ -178,10 +178,10 @@ async def idle_waits_for_writes(dut):
         await RisingEdge(dut.clk)
         assert not int(dut.idle.value)
     for number in held[:-1]:
-        tell(number)
+        put(number)
     await Timer(QUIET_NS, "ns")
     assert not int(dut.idle.value)
-    tell(held[-1])
+    put(held[-1])
     await with_timeout(bench.at_rest(), 1, "us")
 
 
@@ -191,7 +191,7 @@ async def writes_in_the_hard_block_may_be_lost(dut):
 
     Without outstanding writes nothing is lost.
     """
-    bench, device, held, tell = await held_back(dut)
+    bench, device, held, put = await held_back(dut)
     bench.host.strict = False
     for busy in (True, False, True):
         if busy:
@@ -205,21 +205,21 @@ async def writes_in_the_hard_block_may_be_lost(dut):
         assert lost == busy
         device.functions[0].bus_master_enable = True
         while held:
-            tell(held.pop())
+            put(held.pop())
         await with_timeout(bench.at_rest(), 1, "us")
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def what_a_moment_without_bus_mastering_took_is_given_up(dut):
+async def requests_lost_without_bus_mastering_are_given_up(dut):
     """The hard block drops a write, so that its sequence number never returns, and bus mastering is enabled again.
 
     When the card must stop, and no number returns for long, it becomes idle nevertheless, and works afterwards.
     """
-    bench, device, held, tell = await held_back(dut)
+    bench, device, held, put = await held_back(dut)
     bench.host.strict = False
     await write_line(bench)
     assert len(held) == 1
-    device.rq_seq_num.put_nowait = tell
+    device.rq_seq_num.put_nowait = put
     device.functions[0].bus_master_enable = False
     await with_timeout(RisingEdge(dut.lost), 1, "us")
     dut.stop.value = 1
@@ -235,13 +235,13 @@ async def what_a_moment_without_bus_mastering_took_is_given_up(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def a_card_that_is_to_stop_asks_for_nothing(dut):
+async def stopping_card_requests_nothing(dut):
     """Although bus mastering is enabled: reads end with an error, writes are discarded; afterwards everything works."""
     bench = Bench(dut)
     await bench.start()
     dut.stop.value = 1
     await RisingEdge(dut.clk)
-    quiet = cocotb.start_soon(nothing_leaves(dut))
+    quiet = cocotb.start_soon(nothing_is_sent(dut))
     lost = cocotb.start_soon(with_timeout(RisingEdge(dut.lost), 1, "us"))
     bench.lines[0].send_nowait(pack(LineRequest, line=bench.regions[0].physical(0) // 64, count=1, tag=3))
     assert unpack(LineData, await with_timeout(bench.line_data[0].recv(), 1, "us")).error
@@ -294,8 +294,8 @@ async def function_is_reset(dut):
 def test_the_host_is_obeyed(sim):
     some = "interrupts_are_masked|idle_waits|may_be_lost|to_stop|function_is_reset"
     quick = {"tests": some} if sim == "icarus" else {}
-    run_room(__file__, sim=sim, **quick)
+    run_subsystem(__file__, sim=sim, **quick)
 
 
 def test_the_host_is_obeyed_with_straddle():
-    run_room(__file__, sim="verilator", straddle=True)
+    run_subsystem(__file__, sim="verilator", straddle=True)

@@ -85,7 +85,7 @@ async def double_words_are_placed(dut):
 
 
 @cocotb.test()
-async def every_error_is_told(dut):
+async def every_error_is_reported(dut):
     """Each error code, status, poison and discontinuation alone, with a valid packet after each.
 
     With and without the completed bit, in one beat and in several.

@@ -132,10 +132,10 @@ class Bench:
         for _ in range(10):
             await self.pass_cycle()
         got = iter(self.got[begun:])
-        said = {id(packet): bool(beat.user & DISCONTINUE) for beat in beats for packet in beat.ended}
+        discontinued = {id(packet): bool(beat.user & DISCONTINUE) for beat in beats for packet in beat.ended}
         for packet, count in zip(packets, wanted, strict=True):
             if not packet.stray:
-                packet.check([beat for _, beat in itertools.islice(got, count)], said[id(packet)])
+                packet.check([beat for _, beat in itertools.islice(got, count)], discontinued[id(packet)])
         assert next(got, None) is None, "a beat of nothing"
         return self.got[begun][0], self.got[-1][0]
 
@@ -227,5 +227,5 @@ async def latency(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_straddled_completions_are_taken_apart(sim):
+def test_straddled_completions_are_separated(sim):
     simulate(StraddledCompletionShim(), name="pcie_rc_straddle", cases=__file__, sim=sim)

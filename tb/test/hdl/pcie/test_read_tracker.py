@@ -71,7 +71,7 @@ class Watch:
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def every_tag_is_watched(dut):
+async def every_tag_is_tracked(dut):
     await start_clock(dut)
     watch = Watch(dut)
     rng, out = watch.rng, watch.out
@@ -97,5 +97,5 @@ async def every_tag_is_watched(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_every_tag_is_watched(sim):
+def test_every_tag_is_tracked(sim):
     simulate(ReadTracker(), name="pcie_read_watch", cases=__file__, sim=sim)

@@ -138,7 +138,7 @@ async def no_credits(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def writes_under_way(dut):
+async def writes_outstanding(dut):
     """A write is outstanding until its sequence number returns, whatever numbers of reads return.
 
     Two numbers may return in a cycle. When the function is gone, no write is outstanding.
@@ -149,7 +149,7 @@ async def writes_under_way(dut):
     async def numbers(count):
         waiting.extend([(await bench.packet()).sequence for _ in range(count)])
 
-    async def tell(*two):
+    async def put(*two):
         for k, number in enumerate(two):
             getattr(dut, f"sequence__{k}").value = number
         dut.sequence_valid.value = (1 << len(two)) - 1
@@ -165,14 +165,14 @@ async def writes_under_way(dut):
     assert waiting.count(write) == waiting.count(read) == 3 and read != write
     await ClockCycles(dut.clk, 5)
     for two in ((read, read), (read, write), (read,), (write,)):
-        await tell(*two)
+        await put(*two)
         assert int(dut.busy.value), two
-    await tell(write, read)
+    await put(write, read)
     assert not int(dut.busy.value)
     for _ in range(2):
         bench.write(20)
     await numbers(2)
-    await tell(write, write)
+    await put(write, write)
     assert not int(dut.busy.value)
     bench.write(20)
     await numbers(1)

@@ -80,14 +80,14 @@ def test_requests_are_cut_at_aligned_boundaries(sim):
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 @pytest.mark.parametrize("change", [{"bulk_slot_bytes": 64}, {"bulk_tags": 1}, {"bulk_slot_bytes": 8192}])
-def test_impossible_read_parameters_are_refused(change):
+def test_impossible_read_parameters_are_rejected(change):
     with pytest.raises(ValueError, match="bulk"):
         DmaRead(preset("test").with_(**change), bulk_clients=2)
     gc.collect()    # collect half-built components while their warning is ignored
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-def test_more_vectors_than_msix_has_are_refused():
+def test_too_many_msix_vectors_are_rejected():
     with pytest.raises(ValueError, match="msix_vectors"):
         Msix(preset("test").with_(msix_vectors=33))
     gc.collect()

@@ -10,7 +10,7 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
 from weft.hdl.pcie.completion_credit import COMPLETION_HEADERS
-from weft.tb.sim.block.pcie.endpoint_room import (
+from weft.tb.sim.block.pcie.pcie_subsystem import (
     BULKS,
     HALF,
     LINES,
@@ -19,7 +19,7 @@ from weft.tb.sim.block.pcie.endpoint_room import (
     WRITERS,
     Bench,
     group,
-    run_room,
+    run_subsystem,
 )
 from weft.tb.sim.block.pcie.straddle import STRADDLE
 from weft.tb.sim.flow.simulate import SIMULATORS
@@ -239,25 +239,26 @@ async def read_rate(dut):
     ("verilator", "512,4096,0"),
 ])
 def test_traffic_with_a_late_and_reordering_host(sim, link):
-    run_room(__file__, sim=sim, tests="traffic",
-             env={"WEFT_LINK": link, "WEFT_GROUPS": "6" if sim == "icarus" else "12"})
+    run_subsystem(__file__, sim=sim, tests="traffic",
+                  env={"WEFT_LINK": link, "WEFT_GROUPS": "6" if sim == "icarus" else "12"})
 
 
 @pytest.mark.parametrize("link", ["512,512,0", "128,128,1", "256,1024,1", "512,4096,0"])
 def test_traffic_with_straddle(link):
-    run_room(__file__, sim="verilator", straddle=True, tests="traffic", env={"WEFT_LINK": link, "WEFT_GROUPS": "12"})
+    run_subsystem(__file__, sim="verilator", straddle=True, tests="traffic",
+                  env={"WEFT_LINK": link, "WEFT_GROUPS": "12"})
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_host_requests_interrupts_and_errors(sim):
-    run_room(__file__, sim=sim, tests="registers|interrupts|failed_reads")
+    run_subsystem(__file__, sim=sim, tests="registers|interrupts|failed_reads")
 
 
 def test_interrupts_and_errors_with_straddle():
-    run_room(__file__, sim="verilator", straddle=True, tests="registers|interrupts|failed_reads")
+    run_subsystem(__file__, sim="verilator", straddle=True, tests="registers|interrupts|failed_reads")
 
 
 @pytest.mark.parametrize(("straddle", "split"), [(False, False), (True, False), (True, True)])
 def test_rates_at_the_hard_block(straddle, split):
-    run_room(__file__, sim="verilator", straddle=straddle, tests="write_rate|read_rate",
-             env={"WEFT_SPLIT": "1"} if split else {})
+    run_subsystem(__file__, sim="verilator", straddle=straddle, tests="write_rate|read_rate",
+                  env={"WEFT_SPLIT": "1"} if split else {})

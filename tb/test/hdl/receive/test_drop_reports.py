@@ -8,12 +8,12 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from weft.hdl.contract.params import preset
-from weft.hdl.receive.drop_reports import ON_WAY_WIDTH, DropReports
+from weft.hdl.receive.drop_reports import OUTSTANDING_WIDTH, DropReports
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 
 QPS = 128
-MOST = (1 << ON_WAY_WIDTH) - 1      # reports between the block and the ring
+MOST = (1 << OUTSTANDING_WIDTH) - 1      # reports between the block and the ring
 SLACK = 4                           # cycles after which the block knows that all reports are consumed
 
 
@@ -33,8 +33,8 @@ class Bench:
         self.asking, self.writing, self.reading, self.filling = 0.4, 0.5, 0.1, 0.0
         self.indices = range(QPS)
         self.asked = None               # (index, half of the ring in use) of the cycle before
-        self.told = set()               # QPs reported since all reports were consumed
-        self.on_way, self.unread, self.written = 0, 0, 0
+        self.reported = set()               # QPs reported since all reports were consumed
+        self.outstanding_reports, self.unread, self.written = 0, 0, 0
         self.clear = range(QPS - 1)     # cycles in which the bits of the memory are cleared; one is over
         self.cycle = 0
         self.cases = Counter()
@@ -61,42 +61,43 @@ class Bench:
         """Move reports to the ring, and read them."""
         if self.rng.random() < self.reading:
             self.unread = 0
-        self.written = int(self.on_way > 0 and self.rng.random() < self.writing)
-        self.on_way -= self.written
+        self.written = int(self.outstanding_reports > 0 and self.rng.random() < self.writing)
+        self.outstanding_reports -= self.written
         self.unread += self.written
         self.dut.reports__written.value, self.dut.reports__unread.value = self.written, self.unread > 0
 
     def look(self):
         """Compare the block's decision on the previous packet with the permitted ones."""
-        tell, coalesced = int(self.dut.report.value), int(self.dut.count_reports_coalesced.value)
-        assert tell + coalesced == (self.asked is not None)
+        report, coalesced = int(self.dut.report.value), int(self.dut.count_reports_coalesced.value)
+        assert report + coalesced == (self.asked is not None)
         if self.asked:
             index, half = self.asked
-            whys = {"told before": index in self.told, "half": half, "full": self.on_way + self.written == MOST,
+            whys = {"reported before": index in self.reported, "half": half,
+                    "full": self.outstanding_reports + self.written == MOST,
                     "clearing": self.cycle in self.clear}
             held = [why for why, holds in whys.items() if holds]
-            if tell:
+            if report:
                 assert not held, f"QP {index} is told of in spite of {held}"
-                self.told.add(index)
-                self.on_way += 1
-                self.cases["told"] += 1
+                self.reported.add(index)
+                self.outstanding_reports += 1
+                self.cases["reported"] += 1
             elif len(held) == 1:
                 self.cases[held[0]] += 1
             elif not held:
                 assert self.cycle < self.clear.stop + SLACK, f"QP {index} is not told of"
-        if self.told and not self.on_way + self.written + self.unread:
-            self.told.clear()
+        if self.reported and not self.outstanding_reports + self.written + self.unread:
+            self.reported.clear()
             self.clear = range(self.cycle + 1, self.cycle + 1 + QPS)
 
     async def settle(self):
         """Wait until all reports are consumed and all bits cleared."""
         self.asking, self.writing, self.reading, self.filling = 0.0, 1.0, 1.0, 0.0
-        while self.told or self.cycle < self.clear.stop + SLACK:
+        while self.reported or self.cycle < self.clear.stop + SLACK:
             await self.run(1)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def each_qp_is_told_of_once(dut):
+async def each_qp_is_reported_once(dut):
     rng = random.Random(bench_seed())
     for _ in range(2):                      # the second time after a reset with reports outstanding
         clock = await start_clock(dut)
@@ -112,16 +113,17 @@ async def each_qp_is_told_of_once(dut):
         bench.writing = 0.0                             # reports do not reach the ring: more than can be counted
         for index in rng.sample(range(QPS), QPS):
             await bench.step(index)
-        assert len(bench.told) == MOST
+        assert len(bench.reported) == MOST
         await bench.settle()
         for index in bench.indices:                     # each is reported again
             await bench.step(index)
-        assert len(bench.told) == QPS
-        assert min(bench.cases[case] for case in ("told", "told before", "half", "full", "clearing")) >= 20, bench.cases
+        assert len(bench.reported) == QPS
+        assert min(bench.cases[case] for case in ("reported", "reported before", "half", "full",
+                                                  "clearing")) >= 20, bench.cases
         cocotb.log.info("cases: %s", dict(bench.cases))
         clock.cancel()
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_refusals_are_told_of_once(sim):
+def test_drops_are_reported_once(sim):
     simulate(DropReports(preset("test").with_(qps=QPS)), name="receive_refusals", cases=__file__, sim=sim)

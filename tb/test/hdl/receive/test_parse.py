@@ -59,11 +59,11 @@ class ParseBench:
         self.header = StreamSink(dut, "o_header", dut.clk, pause=pause, rng=rng)
         self.payload = StreamSink(dut, "o_payload", dut.clk, pause=pause, rng=rng)
         self.translate = StreamSink(dut, "o_translate", dut.clk, pause=pause, rng=rng)
-        self.fate = StreamSink(dut, "o_outcome", dut.clk, pause=pause, rng=rng)
+        self.outcome = StreamSink(dut, "o_outcome", dut.clk, pause=pause, rng=rng)
         self.unasked = []           # headers of packets of QPs, not yet compared with their translation requests
         self.refused, self.frames, self.sent = [], 0, 0
-        self.in_vain = 0            # translations requested for packets that were dropped
-        self.asked_before = 0       # number of items of `fate` that are compared
+        self.without_effect = 0            # translations requested for packets that were dropped
+        self.asked_before = 0       # number of items of `outcome` that are compared
         self.to_host = Counter()    # (opcode, bytes) of frames for software on the host
         self.nic_takes = True       # the Simple NIC: a raw frame is done when its header is taken
         self.raws_done = 0          # raw frames that it has yet to acknowledge
@@ -97,20 +97,20 @@ class ParseBench:
         """Discard the translation requests so far."""
         while len(self.translate):
             await self.translate.recv()
-        while len(self.fate):
-            await self.fate.recv()
-        self.asked_before = self.fate.received
+        while len(self.outcome):
+            await self.outcome.recv()
+        self.asked_before = self.outcome.received
 
     async def check_asked(self):
         """Check that the translation of every passed packet was requested, in order.
 
         Returns the number of requests for packets that were dropped.
         """
-        headers, in_vain = iter(self.unasked), 0
-        for _ in range(self.fate.received - self.asked_before):
+        headers, without_effect = iter(self.unasked), 0
+        for _ in range(self.outcome.received - self.asked_before):
             request = TranslateRequest.from_bits(await self.translate.recv())
-            if not await self.fate.recv():
-                in_vain += 1
+            if not await self.outcome.recv():
+                without_effect += 1
                 continue
             header = next(headers)
             assert (request.qpn, request.key, request.va) == (header.dest_qp, header.rkey, header.va)
@@ -118,9 +118,9 @@ class ParseBench:
             assert request.need == (AccessFlag.REMOTE_WRITE if data else 0) and not request.qp_need
             assert request.length == (header.dma_length % (1 << LENGTH_WIDTH) if data else 0)
         assert not list(headers) and not len(self.translate), "a packet was not asked for"
-        self.asked_before = self.fate.received
+        self.asked_before = self.outcome.received
         self.unasked.clear()
-        return in_vain
+        return without_effect
 
 
 async def start(dut, host_qpns=0, **options):
@@ -265,7 +265,7 @@ async def expect(bench, frames):
     await bench.settle()
     assert bench.refused == refused
     await ClockCycles(bench.dut.clk, 4)
-    bench.in_vain += await bench.check_asked()
+    bench.without_effect += await bench.check_asked()
     assert not len(bench.header) and not len(bench.payload)
     return cases
 
@@ -305,7 +305,7 @@ async def random_frames(dut):
                        Reason.UNKNOWN_OPCODE, Reason.LENGTH_MISMATCH}
     assert {kind for kind, _ in cases} == set(KINDS)
     assert {opcode for opcode, _ in bench.to_host} >= set(range(0x16)), "a standard opcode did not reach the host"
-    assert bench.in_vain > 5
+    assert bench.without_effect > 5
     assert bench.to_host[4, 58] >= 2, "none that was filled up, or none that was not"
 
 
@@ -432,9 +432,9 @@ async def new_packets_are_shed(dut):
     first = [new(psn) for psn in range(2 * SHED_FROM)]
     kept = await shed_in(bench, first)
     assert SHED_FROM <= kept <= SHED_FROM + UNDECIDED, kept
-    room = HEADER_DEPTH - kept
-    assert await shed_in(bench, [other(1000 + psn) for psn in range(room)]) == room
-    assert await shed_in(bench, [other(1000 + psn) for psn in range(room, 2 * room)]) == 0
+    space = HEADER_DEPTH - kept
+    assert await shed_in(bench, [other(1000 + psn) for psn in range(space)]) == space
+    assert await shed_in(bench, [other(1000 + psn) for psn in range(space, 2 * space)]) == 0
     bench.refused.clear()
 
     # A few are taken, then another one comes: it is dropped unless fewer than SHED_UNTIL wait.
@@ -458,7 +458,7 @@ async def new_packets_are_shed(dut):
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
-async def who_asks_for_pauses_sheds_nothing_until_it_must(dut):
+async def with_pauses_nothing_is_shed_until_the_buffer_is_full(dut):
     """The marks for pauses are far below; new packets are dropped early only after one found no space."""
     rng, bench = await start(dut)
     dut.pause_enabled.value = 1
@@ -530,7 +530,7 @@ async def large_packets_are_shed(dut):
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
-async def nobody_translates(dut):
+async def no_translation_completes(dut):
     """Packets without space for their translations are dropped, raw frames are not."""
     rng, bench = await start(dut)
     bench.translate.pause = 1.0
@@ -544,11 +544,11 @@ async def nobody_translates(dut):
     bench.refused.clear()
     bench.translate.pause = 0.0
     await expect(bench, [(frame, False) for frame in [*frames[:DEPTH], arp]])
-    assert not bench.in_vain
+    assert not bench.without_effect
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
-async def given_up_while_it_arrives(dut):
+async def dropped_during_arrival(dut):
     """``give_up`` at every beat of a frame drops the frame if its translation was requested and it is incomplete.
 
     No other frame is dropped.
@@ -574,7 +574,7 @@ async def given_up_while_it_arrives(dut):
         given_up += dropped
         bench.refused.clear()
         await expect(bench, [(frame, False)] * (2 - dropped))
-    assert given_up == bench.in_vain == count - 2
+    assert given_up == bench.without_effect == count - 2
 
 
 @cocotb.test(timeout_time=400, timeout_unit="us")
@@ -631,12 +631,12 @@ async def any_address(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_every_frame_is_classified_as_the_model_does(sim):
+def test_every_frame_is_classified_as_in_the_model(sim):
     simulate(Parse(PARAMS), name="receive_parse", cases=__file__, sim=sim)
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-def test_a_buffer_too_small_for_two_packets_is_refused():
+def test_buffer_too_small_for_two_packets_is_rejected():
     with pytest.raises(ValueError, match="rx_buffer_beats"):
         Parse(PARAMS.with_(rx_buffer_beats=64))
     gc.collect()    # collect half-built components while their warning is ignored

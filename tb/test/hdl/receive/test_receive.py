@@ -36,7 +36,7 @@ from weft.tb.test.rounds import rounds
 PARAMS = preset("test").with_(rx_buffer_beats=256)
 FRAMES = 300
 TRANSLATE_CYCLES, WINDOW_CYCLES = 9, 8
-DEAD_QP, ERR_QP = 7, 8
+UNKNOWN_QP, ERR_QP = 7, 8
 PAGE = 4096
 PHYSICAL = 1 << 40      # the stand-in translates a page to itself plus this, in reverse order
 REFUSAL = {Verdict.STALE: Reason.STALE_PSN, Verdict.DUPLICATE: Reason.DUPLICATE, Verdict.FAR: Reason.FAR_PSN}
@@ -60,7 +60,7 @@ def generation_of(index):
 def translated(key, va, length, qpn):
     """Return reason and segments; keys 1 to 4 are rejected for different reasons."""
     index, _ = split_qpn(qpn, PARAMS.qpn_width)
-    if index == DEAD_QP:
+    if index == UNKNOWN_QP:
         return Reason.UNKNOWN_QP, []
     if qpn != number(index):
         return Reason.STALE_GENERATION, []
@@ -88,12 +88,12 @@ def judgement(rng, request):
             "holes": rng.getrandbits(HOLES_BITS), "progress": int(rng.random() < 0.3)}
 
 
-def tells_of_refusal(report):
+def reports_drop(report):
     """Return True if a report is about a dropped packet."""
     return report.kind is ReportKind.ERROR or (report.kind is ReportKind.PROBE and report.reason is not Reason.OK)
 
 
-class Room:
+class ReceiveBench:
     """The card around the receive subsystem."""
 
     def __init__(self, dut, rng, *, pause=0.0, accept_all=False, stopped=0.0):
@@ -108,7 +108,7 @@ class Room:
         self.counts, self.refused, self.tickets = Counter(), ([], []), []
         self.cycle = 0
         self.looks = []     # (index, state) of the QP when its packet was about to be placed
-        self.told, self.unread, self.reading = [], 0, 0.2   # dropped packets reported between two reads of the driver
+        self.drops, self.unread, self.reading = [], 0, 0.2   # dropped packets reported between two reads of the driver
         for task in (self._watch(), self._translate(), self._window(), self._table(), self._ring()):
             cocotb.start_soon(task)
 
@@ -141,18 +141,18 @@ class Room:
 
         After that, a QP that was reported before may be reported again.
         """
-        self.told.append([])
+        self.drops.append([])
         while True:
             await RisingEdge(self.dut.clk)
             report = Report.from_bits(int(self.dut.o_report__payload.value))
             taken = int(self.dut.o_report__valid.value) and int(self.dut.o_report__ready.value)
             entry = REPORT_EVENT.unpack(report.entry.to_bytes(64, "little"))
-            if refusal := int(taken and tells_of_refusal(entry)):
-                self.told[-1].append(entry.qpn)
+            if refusal := int(taken and reports_drop(entry)):
+                self.drops[-1].append(entry.qpn)
                 self.unread = 1
             elif self.unread and self.rng.random() < self.reading:
                 self.unread = 0
-                self.told.append([])
+                self.drops.append([])
             self.dut.drop_reports__written.value, self.dut.drop_reports__unread.value = refusal, self.unread
 
     async def _table(self):
@@ -182,7 +182,7 @@ class Room:
             reason, segments = translated(request.key, request.va, request.length, request.qpn)
             values = {"reason": reason}
             index, _ = split_qpn(request.qpn, PARAMS.qpn_width)
-            if index != DEAD_QP:
+            if index != UNKNOWN_QP:
                 state = QpState.ERR if index == ERR_QP else QpState.RTS
                 values |= {"qp_state": state, "qp_known": 1, "qp_generation": generation_of(index),
                            "qp_peer_ip": PEER_IP, "qp_psn_guard": index}
@@ -194,12 +194,12 @@ class Room:
     async def _window(self):
         def answer(value):
             request = WindowRequest.from_bits(value)
-            said = judgement(self.rng, request)
+            verdict = judgement(self.rng, request)
             if self.accept_all:
-                said |= {"verdict": Verdict.ACCEPT, "progress": 0}
+                verdict |= {"verdict": Verdict.ACCEPT, "progress": 0}
             self.requests.append(request)
-            self.judgements.append(said)
-            return WindowVerdict.const(said).as_value().value
+            self.judgements.append(verdict)
+            return WindowVerdict.const(verdict).as_value().value
         await self._delayed(self.judge, answer, self.judged, WINDOW_CYCLES)
 
 
@@ -209,7 +209,7 @@ async def start(dut, **options):
     dut.enable.value = dut.space.value = 1
     dut.network__mac.value, dut.network__ip.value = MAC, IP
     dut.registers__host_qpns.value = HOST_WORD
-    return rng, Room(dut, rng, **options)
+    return rng, ReceiveBench(dut, rng, **options)
 
 
 def random_frame(rng):
@@ -217,10 +217,10 @@ def random_frame(rng):
         return wire.ETH.pack(dst=MAC, src=PEER_MAC, ethertype=0x0806) + rng.randbytes(rng.choice([46, 200]))
     if rng.random() < 0.1:
         return roce(rng.getrandbits(8), dest_qp=rng.choice([1, HOST_QPN + rng.getrandbits(4)]),
-                    payload=rng.randbytes(rng.choice([4, 1024])), src_ip=stranger(rng))
+                    payload=rng.randbytes(rng.choice([4, 1024])), src_ip=unknown_peer(rng))
     others = [*[wire.Opcode.PROBE] * 4, wire.Opcode.ACKNOWLEDGE, wire.Opcode.LOSS_REPORT, 0x77]
     opcode = rng.choice(sorted(wire.DATA_OPCODES) * 3 + others)
-    qpn = number(rng.choice([1, 2, 3, 1, 2, 3, DEAD_QP, ERR_QP, ERR_QP]))
+    qpn = number(rng.choice([1, 2, 3, 1, 2, 3, UNKNOWN_QP, ERR_QP, ERR_QP]))
     if rng.random() < 0.15:      # of an earlier or later incarnation
         qpn ^= 1 << rng.randrange(PARAMS.qpn_width, wire.QPN_BITS)
     payload = b""
@@ -231,11 +231,11 @@ def random_frame(rng):
     spoilt = rng.random() < 0.1
     frame = roce(opcode, payload=payload, psn=rng.getrandbits(24), dest_qp=qpn, ack_req=rng.getrandbits(1), va=va,
                 rkey=rng.choice([1, 2, 3, 4] + [99] * 8), rsn=rng.getrandbits(24), imm=rng.getrandbits(32),
-                src_ip=stranger(rng) if rng.random() < (0.5 if wrong else 0.2) else PEER_IP, **wrong)
+                src_ip=unknown_peer(rng) if rng.random() < (0.5 if wrong else 0.2) else PEER_IP, **wrong)
     return frame[:-1] + bytes([frame[-1] ^ 1 << rng.randrange(8)]) if spoilt else frame
 
 
-def stranger(rng):
+def unknown_peer(rng):
     """Return an address that is not the peer's, often a similar one."""
     return PEER_IP ^ rng.choice([1 << rng.randrange(32), rng.randrange(1, 1 << 32), PEER_IP])
 
@@ -289,22 +289,22 @@ class Expected:
             self.cases["control frame", header.opcode] += 1
             self._raw(header, payload, beats_out)
             return
-        said = {"psn": header.psn, "base": 0, "holes": 0, "progress": 0, "verdict": None}
+        verdict = {"psn": header.psn, "base": 0, "holes": 0, "progress": 0, "verdict": None}
         if reason == Reason.OK:
-            request, said = next(answers)
+            request, verdict = next(answers)
             asked = {"qpn": index, "generation": generation_of(index), "psn": header.psn,
                      "rsn": header.rsn, "retransmission": header.retransmission, "probe": header.kind == "PROBE",
                      "ack_req": header.ack_req, "psn_guard": index, "ticket": ticket}
             assert {name: getattr(request, name) for name in asked} == asked
-            reason = REFUSAL.get(said["verdict"], Reason.OK)
-        self.cases[header.kind, said["verdict"], reason] += 1
+            reason = REFUSAL.get(verdict["verdict"], Reason.OK)
+        self.cases[header.kind, verdict["verdict"], reason] += 1
         if reason != Reason.OK:
             self.refused[1].append(reason)
         elif header.kind == "DATA":
             self.counts["count_rx_packets"] += 1
-            self.counts["count_rx_retransmissions"] += said["verdict"] in (Verdict.MATCH, Verdict.UNMATCHED)
-            self.counts["count_rx_unmatched"] += said["verdict"] == Verdict.UNMATCHED
-            self.counts["count_rx_late_originals"] += said["verdict"] == Verdict.LATE
+            self.counts["count_rx_retransmissions"] += verdict["verdict"] in (Verdict.MATCH, Verdict.UNMATCHED)
+            self.counts["count_rx_unmatched"] += verdict["verdict"] == Verdict.UNMATCHED
+            self.counts["count_rx_late_originals"] += verdict["verdict"] == Verdict.LATE
             if payload and state == QpState.ERR:
                 self.cases["stopped in the last moment"] += 1
             elif payload:
@@ -316,28 +316,28 @@ class Expected:
         if index == ERR_QP and reason == Reason.UNKNOWN_QP and header.kind == "PROBE" and header.src_ip == PEER_IP:
             kinds.append(ReportKind.PROBE)
             self.cases["probe of a QP in ERR"] += 1
-        if header.ack_req and said["verdict"] in (Verdict.ACCEPT, Verdict.MATCH, Verdict.UNMATCHED):
+        if header.ack_req and verdict["verdict"] in (Verdict.ACCEPT, Verdict.MATCH, Verdict.UNMATCHED):
             kinds.append(ReportKind.MESSAGE_END)
-        if said["verdict"] == Verdict.PROBE:
+        if verdict["verdict"] == Verdict.PROBE:
             kinds.append(ReportKind.PROBE)
-        if said["verdict"] is None and Reason.BAD_KEY <= reason <= Reason.LENGTH_MISMATCH:
+        if verdict["verdict"] is None and Reason.BAD_KEY <= reason <= Reason.LENGTH_MISMATCH:
             kinds.append(ReportKind.ERROR)
-        if said["verdict"] == Verdict.UNMATCHED:
+        if verdict["verdict"] == Verdict.UNMATCHED:
             kinds.append(ReportKind.UNMATCHED)
-        elif said["progress"]:
+        elif verdict["progress"]:
             kinds.append(ReportKind.PROGRESS)
         refusals = {ReportKind.ERROR} if reason != Reason.UNKNOWN_QP else {ReportKind.PROBE}
         for kind in kinds:
             self.tellable += kind in refusals
             entry = REPORT_EVENT.pack(
                 kind=kind, has_imm=header.has_imm, retransmission=header.retransmission, reason=reason,
-                opcode=header.opcode, qpn=index, generation=generation_of(index), psn=said["psn"],
-                base=said["base"], holes=said["holes"], va=header.va, key=header.rkey, length=header.dma_length,
+                opcode=header.opcode, qpn=index, generation=generation_of(index), psn=verdict["psn"],
+                base=verdict["base"], holes=verdict["holes"], va=header.va, key=header.rkey, length=header.dma_length,
                 imm=header.imm, rsn=header.rsn, src_ip=header.src_ip)
             self.reports.append((int.from_bytes(entry, "little"), ticket))
 
 
-def check_reports(room, reports, expected):
+def check_reports(bench, reports, expected):
     """Check that reports are complete and in order.
 
     Of reports about dropped packets there is one for each QP between two reads of the driver.
@@ -347,51 +347,52 @@ def check_reports(room, reports, expected):
         for wanted in left:
             if wanted == report:
                 break
-            assert tells_of_refusal(REPORT_EVENT.unpack(wanted[0].to_bytes(64, "little"))), "a report is missing"
+            assert reports_drop(REPORT_EVENT.unpack(wanted[0].to_bytes(64, "little"))), "a report is missing"
             coalesced += 1
         else:
             raise AssertionError("an unexpected report")
     coalesced += len(list(left))
-    assert room.counts["count_reports_coalesced"] == coalesced
-    for told in room.told:
-        assert len(set(told)) == len(told), "the driver was told twice of one QP"
-    assert sum(map(len, room.told)) == expected.tellable - coalesced
+    assert bench.counts["count_reports_coalesced"] == coalesced
+    for drops in bench.drops:
+        assert len(set(drops)) == len(drops), "the driver was told twice of one QP"
+    assert sum(map(len, bench.drops)) == expected.tellable - coalesced
     expected.cases["coalesced"] = coalesced
 
 
-async def settle(room):
+async def settle(bench):
     """Wait until everything is placed."""
-    await room.source.idle()
+    await bench.source.idle()
     quiet = 0
     while quiet < 100:
-        before = (len(room.tickets), room.counts["count_rx_frames"], room.report.received)
-        await ClockCycles(room.dut.clk, 10)
-        quiet = quiet + 10 if before == (len(room.tickets), room.counts["count_rx_frames"], room.report.received) else 0
+        before = (len(bench.tickets), bench.counts["count_rx_frames"], bench.report.received)
+        await ClockCycles(bench.dut.clk, 10)
+        quiet = quiet + 10 if before == (len(bench.tickets), bench.counts["count_rx_frames"],
+                                         bench.report.received) else 0
 
 
-async def settled(room, frames):
+async def settled(bench, frames):
     """Wait until everything is placed; return the expected outputs."""
-    await settle(room)
-    return Expected(frames, room.needs, room.looks, room.requests, room.judgements)
+    await settle(bench)
+    return Expected(frames, bench.needs, bench.looks, bench.requests, bench.judgements)
 
 
-async def compare(room, frames):
+async def compare(bench, frames):
     """Compare the outputs with the expected ones; return the latter."""
-    expected = await settled(room, frames)
-    requests = [DmaRequest.from_bits(await room.request.recv()) for _ in range(len(room.request))]
+    expected = await settled(bench, frames)
+    requests = [DmaRequest.from_bits(await bench.request.recv()) for _ in range(len(bench.request))]
     assert [(r.address, r.length, bool(r.last)) for r in requests] == expected.requests
-    assert [(await receive(room.data))[0] for _ in expected.data] == expected.data
-    infos = [RawFrame.from_bits(await room.raw_info.recv()) for _ in range(len(room.raw_info))]
+    assert [(await receive(bench.data))[0] for _ in expected.data] == expected.data
+    infos = [RawFrame.from_bits(await bench.raw_info.recv()) for _ in range(len(bench.raw_info))]
     assert [(i.length, i.roce, i.host) for i in infos] == [r[:3] for r in expected.raw]
-    assert [(await receive(room.raw))[0] for _ in expected.raw] == [r[3] for r in expected.raw]
-    assert not len(room.data) and not len(room.raw)
-    reports = [Report.from_bits(await room.report.recv()) for _ in range(len(room.report))]
-    check_reports(room, [(r.entry, r.ticket) for r in reports], expected)
-    assert room.refused[0] == expected.refused[0] and room.refused[1] == expected.refused[1]
+    assert [(await receive(bench.raw))[0] for _ in expected.raw] == [r[3] for r in expected.raw]
+    assert not len(bench.data) and not len(bench.raw)
+    reports = [Report.from_bits(await bench.report.recv()) for _ in range(len(bench.report))]
+    check_reports(bench, [(r.entry, r.ticket) for r in reports], expected)
+    assert bench.refused[0] == expected.refused[0] and bench.refused[1] == expected.refused[1]
     for name, count in expected.counts.items():
-        assert room.counts[name] == count, name
-    assert len(room.tickets) == len(expected.progress)
-    for got, needed in zip(room.tickets, expected.progress, strict=True):
+        assert bench.counts[name] == count, name
+    assert len(bench.tickets) == len(expected.progress)
+    for got, needed in zip(bench.tickets, expected.progress, strict=True):
         assert got[0] >= needed[0] and got[1] >= needed[1], "a ticket was placed before its payload"
     return expected
 
@@ -426,43 +427,44 @@ def occurred(expected):
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def random_packets(dut):
     """Send packets of every kind, valid and invalid, until every case has occurred."""
-    rng, room = await start(dut, pause=0.1, stopped=0.2)
+    rng, bench = await start(dut, pause=0.1, stopped=0.2)
     frames, seen = [], Counter()
     for turn in rounds(seen, [*WANTED, "coalesced"], most=37):
         for _ in range(FRAMES // 4 if turn else FRAMES):
             frames.append(random_frame(rng))
-            room.send(frames[-1])
+            bench.send(frames[-1])
             # Never so fast that the buffer fills: at most ten frames are outstanding.
-            while room.counts["count_rx_frames"] > len(room.tickets) + len(room.refused[0]) + 10 or room.source._queue:
+            while (bench.source._queue
+                   or bench.counts["count_rx_frames"] > len(bench.tickets) + len(bench.refused[0]) + 10):
                 await RisingEdge(dut.clk)
                 dut.space.value = int(rng.random() < 0.7)
         dut.space.value = 1
-        seen |= occurred(await settled(room, frames))       # of all frames until now
-        seen["coalesced"] = room.counts["count_reports_coalesced"]
-    expected = await compare(room, frames)
+        seen |= occurred(await settled(bench, frames))       # of all frames until now
+        seen["coalesced"] = bench.counts["count_reports_coalesced"]
+    expected = await compare(bench, frames)
     cocotb.log.info("%d frames; cases: %s", len(frames), dict(expected.cases))
     assert expected.cases["coalesced"]
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def stranger_moves_no_window(dut):
+async def unknown_peer_moves_no_window(dut):
     """Packets without payload need no key; from an address that is not the peer's they do not reach the window."""
-    rng, room = await start(dut, accept_all=True)
-    frames = [roce(opcode, dest_qp=number(1), psn=1 << 22, ack_req=1, rkey=0, src_ip=stranger(rng))
+    rng, bench = await start(dut, accept_all=True)
+    frames = [roce(opcode, dest_qp=number(1), psn=1 << 22, ack_req=1, rkey=0, src_ip=unknown_peer(rng))
               for opcode in [*sorted(wire.DATA_OPCODES), wire.Opcode.PROBE] * 4]
     assert len(frames[0]) == 74, "the shortest of all"
     for frame in frames:
-        room.send(frame)
-    await compare(room, frames)
-    assert not room.requests and not room.report.received
-    assert room.refused[1] == [Reason.WRONG_PEER] * len(frames)
+        bench.send(frame)
+    await compare(bench, frames)
+    assert not bench.requests and not bench.report.received
+    assert bench.refused[1] == [Reason.WRONG_PEER] * len(frames)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def refused_packets_are_told_of_once(dut):
+async def dropped_packets_are_reported_once(dut):
     """One report of each QP until the driver has read it, none while half of the ring is in use; no packet stalls."""
-    rng, room = await start(dut, accept_all=True)
-    room.reading = 0
+    rng, bench = await start(dut, accept_all=True)
+    bench.reading = 0
     honest = roce(wire.Opcode.WRITE_ONLY, payload=bytes(64), dest_qp=number(1), rkey=99)
     bad = [roce(wire.Opcode.WRITE_ONLY, payload=bytes(64), dest_qp=number(index), rkey=1) for index in (1, 2, 3)]
     bad.append(roce(wire.Opcode.PROBE, dest_qp=number(ERR_QP)))
@@ -470,99 +472,99 @@ async def refused_packets_are_told_of_once(dut):
 
     async def attack(frames):
         for frame in [frame for one in frames for frame in (one, honest)] * 8:
-            room.send(frame)
+            bench.send(frame)
             sent.append(frame)
-        await room.source.idle()
-        while len(room.tickets) < len(sent):
+        await bench.source.idle()
+        while len(bench.tickets) < len(sent):
             await RisingEdge(dut.clk)
         await ClockCycles(dut.clk, 30 + PARAMS.qps)
 
     await attack(bad)
-    assert sorted(room.told[-1]) == [1, 2, 3, ERR_QP]
+    assert sorted(bench.drops[-1]) == [1, 2, 3, ERR_QP]
     await attack(bad)
-    assert len(room.told[-1]) == len(bad), "told again though the driver has not read it"
-    room.reading = 1
+    assert len(bench.drops[-1]) == len(bad), "told again though the driver has not read it"
+    bench.reading = 1
     await ClockCycles(dut.clk, 30 + PARAMS.qps)
-    room.reading = 0
+    bench.reading = 0
     await attack(bad[1:])
-    assert sorted(room.told[-1]) == [2, 3, ERR_QP]
-    room.reading, dut.drop_reports__half.value = 1, 1
+    assert sorted(bench.drops[-1]) == [2, 3, ERR_QP]
+    bench.reading, dut.drop_reports__half.value = 1, 1
     await ClockCycles(dut.clk, 30 + PARAMS.qps)
     await attack(bad)
-    assert not room.told[-1] and room.report.received == len(bad) + 3
+    assert not bench.drops[-1] and bench.report.received == len(bad) + 3
     dut.drop_reports__half.value = 0
-    await compare(room, sent)
+    await compare(bench, sent)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def full_rate(dut):
     """Payload leaves as fast as frames arrive: 64 to 4096 bytes per packet, also across pages."""
-    rng, room = await start(dut, accept_all=True)
+    rng, bench = await start(dut, accept_all=True)
     for size, count in ((4096, 4), (1024, 15), (256, 30), (64, 60)):
-        for sink in (room.request, room.data):
+        for sink in (bench.request, bench.data):
             sink._queue.clear()
-        start_cycle, start_data = room.cycle, room.data.received
+        start_cycle, start_data = bench.cycle, bench.data.received
         frame = roce(wire.Opcode.WRITE_ONLY, payload=rng.randbytes(size), dest_qp=number(1), va=PAGE - 30, rkey=99)
         for _ in range(count):
-            room.send(frame)
+            bench.send(frame)
         total = count * len(beats(frame))
-        while room.data.received == start_data:
+        while bench.data.received == start_data:
             await RisingEdge(dut.clk)
-        latency, first = room.cycle - start_cycle - len(beats(frame)), room.cycle
-        while room.data.received < start_data + count * -(-size // 64):
+        latency, first = bench.cycle - start_cycle - len(beats(frame)), bench.cycle
+        while bench.data.received < start_data + count * -(-size // 64):
             await RisingEdge(dut.clk)
-        cycles = room.cycle - first + 1
+        cycles = bench.cycle - first + 1
         cocotb.log.info("%d bytes: first beat %d cycles behind the frame, %d frames of %d beats in %d cycles", size,
                         latency, count, len(beats(frame)), cycles)
         assert latency <= 45
         assert cycles <= total + 4
-    assert not room.refused[0]
+    assert not bench.refused[0]
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def no_room(dut):
+async def no_space(dut):
     """Without space for reports no packet is sent to the window; RAW frames before the first packet pass."""
-    rng, room = await start(dut)
+    rng, bench = await start(dut)
     dut.space.value = 0
     raw = bytes([1]) * 60
     frames = [raw, raw, roce(wire.Opcode.WRITE_ONLY, payload=bytes(100), dest_qp=number(1), rkey=99, ack_req=1), raw]
     for frame in frames:
-        room.send(frame)
-    while len(room.tickets) < 2:
+        bench.send(frame)
+    while len(bench.tickets) < 2:
         await RisingEdge(dut.clk)
     await ClockCycles(dut.clk, 50)
-    assert len(room.tickets) == 2 and not room.judge.received
+    assert len(bench.tickets) == 2 and not bench.judge.received
     dut.space.value = 1
-    await compare(room, frames)
+    await compare(bench, frames)
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def drain(dut):
     """A drain waits for every earlier packet and for no later one."""
-    rng, room = await start(dut, accept_all=True)
+    rng, bench = await start(dut, accept_all=True)
     packet = roce(wire.Opcode.WRITE_ONLY, payload=bytes(1024), dest_qp=number(1), rkey=99)
     for held in (0, 1):
-        room.data.pause = 1.0
+        bench.data.pause = 1.0
         await ClockCycles(dut.clk, 2)
-        before, frames = len(room.tickets), room.counts["count_rx_frames"]
+        before, frames = len(bench.tickets), bench.counts["count_rx_frames"]
         for _ in range(3):
-            room.send(packet)
-        while room.counts["count_rx_frames"] < frames + 3:
+            bench.send(packet)
+        while bench.counts["count_rx_frames"] < frames + 3:
             await RisingEdge(dut.clk)
         dut.drain_request.value = 1
         await RisingEdge(dut.clk)
         dut.drain_request.value = held
         for _ in range(8):
-            room.send(packet)
+            bench.send(packet)
         for _ in range(60):
             await RisingEdge(dut.clk)
             assert not int(dut.drain_done.value)
-        room.data.pause = 0.0
+        bench.data.pause = 0.0
         while not int(dut.drain_done.value):
             await RisingEdge(dut.clk)
-        assert before + 3 <= len(room.tickets) <= before + 5
+        assert before + 3 <= len(bench.tickets) <= before + 5
         dut.drain_request.value = 0
-        while len(room.tickets) < before + 11:
+        while len(bench.tickets) < before + 11:
             await RisingEdge(dut.clk)
         assert not int(dut.drain_done.value)
     # An incomplete packet counts, and is dropped if its end does not come; an incomplete raw frame does not count.
@@ -570,10 +572,10 @@ async def drain(dut):
     for frame, ends, most in ((packet, True, 100), (packet, False, ARRIVAL_TIMEOUT + 60), (raw, False, 10)):
         while int(dut.drain_done.value):
             await RisingEdge(dut.clk)
-        before, refused = len(room.tickets), len(room.refused[0])
+        before, refused = len(bench.tickets), len(bench.refused[0])
         for value in beats(frame)[:3]:
-            room.source.send_nowait(value)
-        await room.source.idle()
+            bench.source.send_nowait(value)
+        await bench.source.idle()
         dut.drain_request.value = 1
         for cycles in range(most):
             await RisingEdge(dut.clk)
@@ -582,15 +584,15 @@ async def drain(dut):
                 break
             if ends and cycles == 20:
                 for value in beats(frame)[3:]:
-                    room.source.send_nowait(value)
+                    bench.source.send_nowait(value)
         assert int(dut.drain_done.value), "it waits for ever"
-        assert len(room.tickets) == before + ends
+        assert len(bench.tickets) == before + ends
         if not ends:
             assert most == 10 or cycles >= ARRIVAL_TIMEOUT
             for value in beats(frame)[3:]:
-                room.source.send_nowait(value)
-            await settle(room)
-            assert len(room.refused[0]) == refused + (frame is packet)
+                bench.source.send_nowait(value)
+            await settle(bench)
+            assert len(bench.refused[0]) == refused + (frame is packet)
     # With no packet in progress it is done at once.
     while int(dut.drain_done.value):
         await RisingEdge(dut.clk)
@@ -605,5 +607,5 @@ async def drain(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_packets_are_checked_judged_and_placed_in_order(sim):
+def test_packets_are_checked_and_placed_in_order(sim):
     simulate(Receive(PARAMS), name="receive_receive", cases=__file__, sim=sim)

@@ -224,7 +224,7 @@ async def in_order(dut, *, log2, wanted=()):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def bad_descriptors_are_refused_and_skipped(dut):
+async def bad_descriptors_are_rejected_and_skipped(dut):
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=5)
     mask, sent, bad_phase, damaged, failed = 2 * host.size - 1, {}, set(), set(), set()
@@ -289,7 +289,7 @@ async def pushed_descriptor_is_not_read(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def inconsistent_push_is_refused(dut):
+async def inconsistent_push_is_rejected(dut):
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=3, pause=0.0)
     await until(dut, lambda: int(dut.idle.value))
@@ -309,7 +309,7 @@ async def inconsistent_push_is_refused(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def restart_discards_what_is_in_flight(dut):
+async def restart_discards_reads_in_flight(dut):
     rng = random.Random(bench_seed())
     host, got, refused = await setup(dut, rng, log2=6, latency=(60, 120))
     stale = 0

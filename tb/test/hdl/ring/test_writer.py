@@ -134,7 +134,7 @@ async def marked_entries_are_known_until_they_are_consumed(dut):
 
 
 @bench_test
-async def interrupt_fires_once_per_arming_behind_its_entry(dut):
+async def interrupt_fires_once_per_arming_after_its_entry(dut):
     rng = random.Random(bench_seed())
     host = await setup(dut, rng, log2=4)
     for _ in range(30):
@@ -195,7 +195,7 @@ async def inconsistent_consumer_index_is_ignored(dut):
 
 
 @bench_test
-async def disabled_ring_waits_and_starts_anew(dut):
+async def disabled_ring_waits_and_restarts(dut):
     rng = random.Random(bench_seed())
     host = await setup(dut, rng, log2=2)
     for _ in range(6):
@@ -238,7 +238,7 @@ def test_entries_reach_the_host(sim):
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-def test_unknown_vector_is_refused():
+def test_unknown_vector_is_rejected():
     from weft.hdl.ring.writer import RingWriter
     with pytest.raises(ValueError, match="vector 8"):
         RingWriter(preset("test"), 8)

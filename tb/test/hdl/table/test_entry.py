@@ -48,7 +48,7 @@ async def every_reader_sees_the_entries(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_readers_see_what_was_written(sim):
+def test_readers_see_written_entries(sim):
     simulate(EntryTable(depth=DEPTH, shape=WIDTH, readers=READERS), name="table_entry", cases=__file__, sim=sim)
 
 
@@ -60,7 +60,7 @@ def test_tables_have_the_sizes_of_the_preset():
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-def test_bad_parameters_are_refused():
+def test_bad_parameters_are_rejected():
     with pytest.raises(ValueError, match="power of two"):
         EntryTable(depth=12, shape=8, readers=1)
     with pytest.raises(ValueError, match="reader"):

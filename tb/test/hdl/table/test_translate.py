@@ -32,7 +32,7 @@ from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
 
 PARAMS = preset("test").with_(ptes=256)
-LIFE_BITS = QPN_BITS - PARAMS.qpn_width
+INCARNATION_BITS = QPN_BITS - PARAMS.qpn_width
 MAX64 = (1 << 64) - 1
 HUGE_PAGES = 6          # pages of a huge MR in the table: later ones are not accessed
 
@@ -79,7 +79,7 @@ async def write(dut, table, index, value):
 def random_tables(rng):
     """Return tables with a QP in every state, and MRs of both page sizes, also at the ends of the address space."""
     states = [QpState.RESET, QpState.RTR, QpState.RTS, QpState.RTS, QpState.ERR]
-    qps = {n: QpEntry(states[n % 5], rng.getrandbits(LIFE_BITS), rng.randrange(2),
+    qps = {n: QpEntry(states[n % 5], rng.getrandbits(INCARNATION_BITS), rng.randrange(2),
                       rng.getrandbits(4) | rng.choice([0, 15]), rng.getrandbits(32), rng.getrandbits(5))
            for n in range(PARAMS.qps - 1)}
     qps[3] = dataclasses.replace(qps[3], access=qps[3].access & ~REMOTE_ACCESS)
@@ -133,7 +133,7 @@ def random_request(rng, qps, mrs):
         qpn |= (rng.random() < 0.03) << rng.randrange(PARAMS.qpn_width, QPN_BITS)
     else:
         generation = qps.get(qpn, QpEntry()).generation
-        generation ^= (rng.random() < 0.06) << rng.randrange(LIFE_BITS)
+        generation ^= (rng.random() < 0.06) << rng.randrange(INCARNATION_BITS)
     return Request(key, va, length, int(need), qpn, qp_need, generation)
 
 
@@ -193,10 +193,10 @@ async def agrees_with_the_model(dut):
         if mr and mr.window and request.length and expected.reason in (Reason.OK, Reason.WRONG_PD):
             forbidden = request.need & REMOTE_ACCESS & ~expected.qp.access
             seen["window", expected.reason, bool(forbidden)] += 1
-    for what in (Reason.OK, Reason.UNKNOWN_QP, Reason.STALE_GENERATION, Reason.BAD_KEY, Reason.WRONG_PD,
-                 Reason.OUT_OF_RANGE, Reason.NO_PERMISSION, "0 segments", "1 segments", "2 segments",
-                 ("window", Reason.OK, True), ("window", Reason.OK, False), ("window", Reason.WRONG_PD, False)):
-        assert seen[what] > 20, seen
+    for subject in (Reason.OK, Reason.UNKNOWN_QP, Reason.STALE_GENERATION, Reason.BAD_KEY, Reason.WRONG_PD,
+                    Reason.OUT_OF_RANGE, Reason.NO_PERMISSION, "0 segments", "1 segments", "2 segments",
+                    ("window", Reason.OK, True), ("window", Reason.OK, False), ("window", Reason.WRONG_PD, False)):
+        assert seen[subject] > 20, seen
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
@@ -222,7 +222,7 @@ async def keeps_its_rate_and_latency(dut):
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-async def revoked_key_works_no_more(dut):
+async def revoked_key_is_rejected(dut):
     _, (_, _, pages) = await bench(dut)
     mr = MrEntry(key_tag=7, access=15, pd=0, va=0x1000, length=4096, pte_index=0)
     await fill(dut, {2: QpEntry(QpState.RTS, 1, 0, 15)}, {1: mr}, {})

@@ -76,7 +76,7 @@ async def back_pressure_and_full_rate(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_buffer_passes_whole_frames(sim):
+def test_buffer_passes_complete_frames(sim):
     run(SendBuffer(DEPTH_MIN), name="send-buffer", cases=__file__, sim=sim)
 
 

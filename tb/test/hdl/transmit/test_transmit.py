@@ -38,7 +38,7 @@ COUNTS = ("count_tx_packets", "count_tx_retransmissions", "count_tx_bytes", "cou
           "retire_retransmit", "drop__stb")
 
 
-class Room:
+class TransmitBench:
     """The subsystem with its environment."""
 
     def __init__(self, dut, pause, seed=0):
@@ -130,18 +130,18 @@ def some_works(rng, ring, count):
 
 @cocotb.test()
 async def everything_at_once(dut):
-    room = await Room.start(dut, pause=0.25)
-    rng = room.rng
+    bench = await TransmitBench.start(dut, pause=0.25)
+    rng = bench.rng
     works = [list(some_works(rng, ring, 40)) for ring in (0, 1)]
     raws = [rng.randbytes(length) for length in (*range(14, 78), 1500)]     # the last beats have any length
     rng.shuffle(raws)
     broken = rng.randbytes(200)
-    entries = [sum([room.post(ring, work) for work in works[ring]]) for ring in (0, 1)]
+    entries = [sum([bench.post(ring, work) for work in works[ring]]) for ring in (0, 1)]
     for raw in [*raws[:5], None, *raws[5:]]:
         for beat in beats(raw or broken, error=int(raw is None), unused=rng.randbytes(1)):
-            room.raw.send_nowait(beat)
-    expected = [room.outcome(w) for w in works]
-    got = await room.frames(sum(len(e[0]) for e in expected) + len(raws))
+            bench.raw.send_nowait(beat)
+    expected = [bench.outcome(w) for w in works]
+    got = await bench.frames(sum(len(e[0]) for e in expected) + len(raws))
 
     roce = [f for f in got if is_roce(f)]
     for ring in (0, 1):
@@ -150,16 +150,17 @@ async def everything_at_once(dut):
 
     reports = []
     for _ in range(sum(len(e[1]) for e in expected)):
-        reports.append(Report.from_bits(await with_timeout(room.reports.recv(), 50, "us")).entry.to_bytes(64, "little"))
+        reports.append(Report.from_bits(await with_timeout(bench.reports.recv(), 50, "us")).entry.to_bytes(64,
+                                                                                                           "little"))
     for ring in (0, 1):
         assert [r for r in reports if abi.REPORT_EVENT.unpack(r).retransmission == ring] == expected[ring][1]
-    await room.quiet()
+    await bench.quiet()
     reasons = [abi.REPORT_EVENT.unpack(report).reason for report in reports]
     assert set(reasons) == {
         Reason.BAD_DESCRIPTOR, Reason.BAD_KEY, Reason.UNKNOWN_QP, Reason.DMA_ERROR}, "every refusal occurred"
-    assert room.host.crossings > 5
-    assert sorted(room.refused) == sorted(reasons)
-    assert room.totals == {
+    assert bench.host.crossings > 5
+    assert sorted(bench.refused) == sorted(reasons)
+    assert bench.totals == {
         "count_tx_packets": len(roce), "count_tx_retransmissions": len(expected[1][0]),
         "count_tx_bytes": sum(len(decode(f).payload) for f in roce), "count_tx_raw_frames": len(raws),
         "retire_send": entries[0], "retire_retransmit": entries[1], "drop__stb": len(reports)}
@@ -169,14 +170,14 @@ async def everything_at_once(dut):
 @cocotb.test()
 async def retransmissions_first(dut):
     """A retransmission waits for packets whose payload is already requested, and for no others."""
-    room = await Room.start(dut)
-    works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=1, remote_va=0, length=256 * 120, opcode=1, sport=ring)
+    bench = await TransmitBench.start(dut)
+    works = [random_work(bench.rng, qps=QPS, retransmit=0, pmtu=1, remote_va=0, length=256 * 120, opcode=1, sport=ring)
              for ring in (0, 1)]
     works[1]["length"] = 256 * 8
-    room.post(0, works[0])
-    await room.frames(20)
-    room.post(1, works[1])
-    rest = await room.frames(100 + 8)
+    bench.post(0, works[0])
+    await bench.frames(20)
+    bench.post(1, works[1])
+    rest = await bench.frames(100 + 8)
     order = [decode(f).sport for f in rest]
     first = order.index(1)
     assert order[first:first + 8] == [1] * 8, "retransmissions are not interleaved with new work"
@@ -187,13 +188,13 @@ async def retransmissions_first(dut):
 @cocotb.test()
 async def nothing_starves(dut):
     """Raw and data frames share the wire frame by frame."""
-    room = await Room.start(dut)
-    work = random_work(room.rng, qps=QPS, retransmit=0, pmtu=3, remote_va=0, length=1024 * 30, opcode=1)
-    room.post(0, work)
+    bench = await TransmitBench.start(dut)
+    work = random_work(bench.rng, qps=QPS, retransmit=0, pmtu=3, remote_va=0, length=1024 * 30, opcode=1)
+    bench.post(0, work)
     for _ in range(30):
         for beat in beats(bytes(1000)):
-            room.raw.send_nowait(beat)
-    got = [is_roce(f) for f in await room.frames(60)]
+            bench.raw.send_nowait(beat)
+    got = [is_roce(f) for f in await bench.frames(60)]
     for kind in (False, True):
         places = [i for i, k in enumerate(got) if k == kind]
         gaps = [b - a for a, b in zip(places, places[1:], strict=False)]
@@ -203,88 +204,88 @@ async def nothing_starves(dut):
 
 @cocotb.test()
 async def disabled_sends_nothing(dut):
-    room = await Room.start(dut)
+    bench = await TransmitBench.start(dut)
     dut.enable.value = 0
-    works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=3, length=3000) for _ in range(2)]
-    room.post(0, works[0])
+    works = [random_work(bench.rng, qps=QPS, retransmit=0, pmtu=3, length=3000) for _ in range(2)]
+    bench.post(0, works[0])
     for beat in beats(bytes(100)):
-        room.raw.send_nowait(beat)
+        bench.raw.send_nowait(beat)
     for _ in range(60):
         await RisingEdge(dut.clk)
         assert not int(dut.o__valid.value)
     dut.drain_request.value = 1
     dut.enable.value = 1
-    assert len((await room.frames(1))[0]) == 100, "raw frames do not wait for a drain"
+    assert len((await bench.frames(1))[0]) == 100, "raw frames do not wait for a drain"
     while not int(dut.drain_done.value):
         await RisingEdge(dut.clk)
-    assert not len(room.sink)
+    assert not len(bench.sink)
     dut.drain_request.value = 0
-    assert await room.frames(len(packets_of(works[0], qps=QPS))) == room.outcome(works[:1])[0]
-    await room.quiet()
+    assert await bench.frames(len(packets_of(works[0], qps=QPS))) == bench.outcome(works[:1])[0]
+    await bench.quiet()
 
 
 @cocotb.test()
 async def full_rate(dut):
     """From the first to the last beat no cycle is empty, whatever the PMTU."""
-    room = await Room.start(dut)
+    bench = await TransmitBench.start(dut)
     for pmtu, packets in ((5, 6), (3, 20), (1, 40)):
         size = wire.PMTUS[pmtu]
         for va in (0, 37):  # aligned, and with each payload crossing a page at some offset
-            work = random_work(room.rng, qps=QPS, retransmit=0, pmtu=pmtu, remote_va=0, local_va=va, opcode=1,
+            work = random_work(bench.rng, qps=QPS, retransmit=0, pmtu=pmtu, remote_va=0, local_va=va, opcode=1,
                                length=size * packets)
-            expected = room.outcome([work])[0]
+            expected = bench.outcome([work])[0]
             beats = sum(-(-len(f) // 64) for f in expected)
-            room.post(0, work)
-            cycles = await room.cycles(beats)
-            assert await room.frames(packets) == expected
+            bench.post(0, work)
+            cycles = await bench.cycles(beats)
+            assert await bench.frames(packets) == expected
             cocotb.log.info("PMTU %d: %d frames of %d beats in %d cycles", size, packets, beats // packets, cycles)
             assert cycles <= beats + 1
-            await room.quiet()
+            await bench.quiet()
 
 
 @cocotb.test()
 async def full_rate_of_inline_payload(dut):
     """One beat per cycle, and one cycle for each INLINE_DATA entry; host memory is not read."""
-    room = await Room.start(dut)
+    bench = await TransmitBench.start(dut)
     packets = 60
     for length in (1, abi.INLINE_HEAD_BYTES, abi.INLINE_HEAD_BYTES + 1, abi.INLINE_MAX):
-        works = [random_inline(room.rng, qps=QPS, retransmit=0, opcode=1, length=length,
-                               payload=room.rng.randbytes(length), sqpn=0) for _ in range(packets)]
-        expected = room.outcome(works)[0]
-        entries = sum([room.post(0, work) for work in works])
+        works = [random_inline(bench.rng, qps=QPS, retransmit=0, opcode=1, length=length,
+                               payload=bench.rng.randbytes(length), sqpn=0) for _ in range(packets)]
+        expected = bench.outcome(works)[0]
+        entries = sum([bench.post(0, work) for work in works])
         beats = sum(-(-len(f) // 64) for f in expected)
-        cycles = await room.cycles(beats)
-        assert await room.frames(packets) == expected
+        cycles = await bench.cycles(beats)
+        assert await bench.frames(packets) == expected
         cocotb.log.info("%d bytes: %d frames in %d cycles", length, packets, cycles)
         assert cycles <= beats + entries - packets + 1
-        await room.quiet()
-    assert not room.host.reads
+        await bench.quiet()
+    assert not bench.host.reads
 
 
 @cocotb.test()
-async def more_inline_payload_than_may_wait(dut):
+async def inline_payload_beyond_the_buffer(dut):
     """After a packet that waits for host memory, inline data exceeds its buffer: later packets wait, none is lost."""
-    room = await Room.start(dut)
-    works = [random_work(room.rng, qps=QPS, retransmit=0, pmtu=5, remote_va=0, local_va=0, length=100, opcode=1),
-             *[random_inline(room.rng, qps=QPS, retransmit=0, sqpn=0) for _ in range(300)]]
-    room.host.payload.pause = 1.0
+    bench = await TransmitBench.start(dut)
+    works = [random_work(bench.rng, qps=QPS, retransmit=0, pmtu=5, remote_va=0, local_va=0, length=100, opcode=1),
+             *[random_inline(bench.rng, qps=QPS, retransmit=0, sqpn=0) for _ in range(300)]]
+    bench.host.payload.pause = 1.0
     for work in works:
-        room.post(0, work)
+        bench.post(0, work)
     for _ in range(1000):
         await RisingEdge(dut.clk)
-    assert not room.sink.received and not int(dut.i_send__ready.value)
-    room.host.payload.pause = 0.0
-    expected = room.outcome(works)[0]
-    assert await room.frames(len(expected)) == expected
-    await room.quiet()
+    assert not bench.sink.received and not int(dut.i_send__ready.value)
+    bench.host.payload.pause = 0.0
+    expected = bench.outcome(works)[0]
+    assert await bench.frames(len(expected)) == expected
+    await bench.quiet()
 
 
 @cocotb.test()
-async def a_refused_descriptor_ends_at_once(dut):
+async def rejected_descriptor_ends_at_once(dut):
     """Segmentation of 16 MiB stops at once when the first packet is rejected, and when a later one is."""
-    room = await Room.start(dut, pause=0.2)
-    rng, key, whole = room.rng, 0x7777, 9
-    room.host.ends[key] = (1 << 40) + whole * 256
+    bench = await TransmitBench.start(dut, pause=0.2)
+    rng, key, whole = bench.rng, 0x7777, 9
+    bench.host.ends[key] = (1 << 40) + whole * 256
     huge = {"pmtu": 1, "remote_va": 0, "opcode": 1, "ack_req": 0, "length": abi.CHUNK_MAX}
     kinds = [{"lkey": BAD_KEY, "psn": 100}, {"sqpn": NO_QP, "psn": 200},
              {"lkey": key, "local_va": 1 << 40, "psn": 300}]
@@ -293,40 +294,40 @@ async def a_refused_descriptor_ends_at_once(dut):
         for changes in rng.choices(kinds, k=3) + kinds:
             work = random_work(rng, qps=QPS, retransmit=ring, sport=ring, **huge) | changes
             sent = whole if work["lkey"] == key else 0
-            expected[ring] += [frame_of(p, room.network)
+            expected[ring] += [frame_of(p, bench.network)
                                for p in packets_of(work | {"length": 256 * sent}, qps=QPS)[:sent]]
             reports[ring].append(work["psn"] + sent)
-            room.post(ring, work)
+            bench.post(ring, work)
             for _ in range(rng.randrange(4)):   # of one packet, some without payload
                 good = random_work(rng, qps=QPS, retransmit=ring, sport=ring, pmtu=5, remote_va=0,
                                    length=rng.choice([0, 0, 70]))
-                expected[ring] += room.outcome([good])[0]
-                room.post(ring, good)
-    got = await room.frames(sum(map(len, expected)))
+                expected[ring] += bench.outcome([good])[0]
+                bench.post(ring, good)
+    got = await bench.frames(sum(map(len, expected)))
     for ring in (0, 1):
         assert [f for f in got if decode(f).sport == ring] == expected[ring]
     seen = [[], []]
     for _ in range(sum(map(len, reports))):
-        report = abi.REPORT_EVENT.unpack(Report.from_bits(await with_timeout(room.reports.recv(), 20, "us"))
+        report = abi.REPORT_EVENT.unpack(Report.from_bits(await with_timeout(bench.reports.recv(), 20, "us"))
                                          .entry.to_bytes(64, "little"))
         seen[report.retransmission].append(report.psn)
     assert seen == reports
-    await with_timeout(cocotb.start_soon(room.quiet()), 20, "us")
-    assert room.totals["drop__stb"] == 12
-    assert room.host.translations < 1000
+    await with_timeout(cocotb.start_soon(bench.quiet()), 20, "us")
+    assert bench.totals["drop__stb"] == 12
+    assert bench.host.translations < 1000
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_transmit_room(sim):
+def test_transmit_subsystem(sim):
     run(Transmit(PARAMS), name="transmit", cases=__file__, sim=sim)
 
 
-def test_a_card_without_inline_payload_refuses_it():
+def test_card_without_inline_payload_rejects_it():
     """It needs no logic for inline data: the subsystem is smaller."""
     sizes = [len(elaborate(Transmit(PARAMS.with_(inline_bytes=n)), "top")) for n in (0, abi.INLINE_MAX)]
     assert sizes[0] < sizes[1]
     assert "inline_bytes" in refusal(lambda: PARAMS.with_(inline_bytes=48))
 
 
-def test_small_buffer_is_refused():
+def test_too_small_buffer_is_rejected():
     assert "too small" in refusal(lambda: Transmit(PARAMS.with_(tx_buffer_beats=64)))

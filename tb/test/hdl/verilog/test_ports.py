@@ -49,15 +49,15 @@ def test_the_template_connects_every_port(params):
     found = re.findall(r"^    \.(\w+)\((\w+)\)(,?) *// (input|output)(?: \[(\d+):0\])?$", text, re.MULTILINE)
     assert [port for port, *_ in found] == [name for _, name, *_ in found] == names(params)
     assert [bool(comma) for _, _, comma, *_ in found] == [True] * (len(found) - 1) + [False]
-    assert {port: (way, width) for port, _, _, way, width in found}["m_axis_rq__tdata"] == ("output", "511")
+    assert {port: (direction, width) for port, _, _, direction, width in found}["m_axis_rq__tdata"] == ("output", "511")
 
 
-def test_a_constant_of_the_card_makes_no_port():
+def test_constant_makes_no_port():
     params = preset("test")
     without = [name for name in names(params) if name != "s_axis_rx__tready"]
     assert "s_axis_rx__tready" not in instance_text(text_of(without), params, HEADING)
 
 
-def test_an_unknown_port_is_refused():
+def test_unknown_port_is_rejected():
     with pytest.raises(ValueError, match="signature"):
         annotated(text_of([*names(preset("test")), "more"]), preset("test"), HEADING)

@@ -168,11 +168,11 @@ async def constants(dut):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_field_through_a_signal_of_its_own_is_right(sim):
+def test_field_through_a_separate_signal_is_correct(sim):
     simulate(Splitter(apart=True), name="verilog_fields", cases=__file__, sim=sim, tests="fields")
 
 
-def test_verilator_mistakes_a_field_that_reads_another_one(monkeypatch):
+def test_verilator_misreads_a_field_that_reads_another(monkeypatch):
     monkeypatch.setattr(verilog.text, "refuse_self_reading", lambda rtlil: None)
     text = verilog.verilog_text(verilog.rtlil_text(Splitter(apart=False), "top"))
     with pytest.raises(AssertionError, match="fields"):  # if it passes, the rejection is no longer necessary
@@ -181,13 +181,13 @@ def test_verilator_mistakes_a_field_that_reads_another_one(monkeypatch):
 
 
 @pytest.mark.parametrize("component", [Splitter(apart=False), Follower(), Around(memory=False), Around(memory=True)])
-def test_field_that_reads_another_one_is_refused(component):
+def test_field_that_reads_another_is_rejected(component):
     with pytest.raises(SelfReading, match=r"\bo in top\b"):
         verilog.verilog_text(verilog.rtlil_text(component, "top"))
 
 
 @pytest.mark.parametrize("component", [Splitter(apart=True), Registered(), Constants()])
-def test_what_does_not_is_accepted(component):
+def test_other_fields_are_accepted(component):
     assert self_reading(verilog.rtlil_text(component, "top")) == []
 
 
@@ -204,7 +204,7 @@ def as_amaranth_has_it(monkeypatch):
     return text
 
 
-def test_lean_netlist_knows_this_amaranth():
+def test_lean_netlist_supports_this_amaranth():
     assert version("amaranth") in lean_netlist.KNOWN
 
 
@@ -236,7 +236,7 @@ class Operators(wiring.Component):
 
 
 @pytest.mark.parametrize("made", [lambda: Splitter(apart=True), Constants, Operators])
-def test_lean_netlist_is_the_one_of_amaranth(made, as_amaranth_has_it):
+def test_lean_netlist_equals_that_of_amaranth(made, as_amaranth_has_it):
     assert verilog.rtlil_text(made(), "top") == as_amaranth_has_it(made())
 
 
@@ -263,7 +263,7 @@ class Cycle(wiring.Component):
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_cycle_is_told_as_amaranth_tells_it(as_amaranth_has_it, apart):
+def test_cycle_is_reported_as_by_amaranth(as_amaranth_has_it, apart):
     with pytest.raises(CombinationalCycle) as lean:
         verilog.rtlil_text(Cycle(apart=apart), "top")
     with pytest.raises(CombinationalCycle) as original:
@@ -272,7 +272,7 @@ def test_cycle_is_told_as_amaranth_tells_it(as_amaranth_has_it, apart):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_constants_have_their_value_from_the_start(sim):
+def test_constants_have_their_value_from_time_zero(sim):
     simulate(Constants(), name="verilog_constants", cases=__file__, sim=sim, tests="constants")
 
 

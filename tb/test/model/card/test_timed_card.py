@@ -29,7 +29,7 @@ class _Sender:
         self.memory = HostMemory()
 
 
-def test_a_frame_says_what_its_bytes_say():
+def test_frame_fields_equal_its_bytes():
     print(f"run it again with WEFT_SEED={SEED}")
     rng, sender = random.Random(SEED), _Sender()
     buffer = sender.memory.alloc(8192, 64, True, 4096)
@@ -53,11 +53,11 @@ def test_a_frame_says_what_its_bytes_say():
     assert seen == set(wire.DATA_OPCODES)
 
 
-def test_reads_have_room_for_what_they_bring():
+def test_reads_reserve_space_for_their_completions():
     """Reserve completion headers as if the host split completions finely, until it has proved that it does not."""
     loop = EventLoop()
     pcie, done = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
-    under_way, out = [], []
+    outstanding, out = [], []
     loop.run(100)
     ask, pcie._ask = pcie._ask, lambda read: (out.append(pcie.writes.read_out), ask(read))
     for _ in range(3):
@@ -65,14 +65,14 @@ def test_reads_have_room_for_what_they_bring():
         for _ in range(40):
             pcie.line(loop.now_ns, 0, Read(0, 1024, done.append))
         loop.run(loop.now_ns + 900)      # no completion has arrived yet
-        under_way.append(len(out) - begin)
+        outstanding.append(len(out) - begin)
         loop.run(loop.now_ns + 100_000)
     assert len(out) == 120 and all(after - at >= 2 * CYCLE_NS for at, after in zip(out, out[1:], strict=False))
-    assert under_way == [8, 24, 24]
+    assert outstanding == [8, 24, 24]
     assert done == sorted(done)
 
 
-def test_a_doorbell_goes_behind_the_completions_that_are_on_the_link():
+def test_doorbell_follows_completions_on_the_link():
     loop = EventLoop()
     device, written = TimedDevice(loop, preset="test", host=HostTiming(read_jitter=0)), []
     device.card.write = lambda offset, value: written.append((loop.now_ns, value))
@@ -89,7 +89,7 @@ def test_a_doorbell_goes_behind_the_completions_that_are_on_the_link():
     assert written == [(first, 1), (edge(first + TIMING.register_pace), 2)]
 
 
-def test_a_fifth_raw_frame_is_taken_some_cycles_after_the_first_was_read():
+def test_fifth_raw_frame_waits_for_the_read_of_the_first():
     loop = EventLoop()
     card = TimedDevice(loop, preset="test", host=HostTiming(read_jitter=0)).card
     path, entered, read = card.transmit_path, [], []
@@ -117,7 +117,7 @@ def test_page_table_entries_are_read_before_a_region_is_registered():
     assert loop.now_ns - begin > 3 * device.card.pcie.host.read_latency_ns
 
 
-def test_a_short_haul_delivers_and_knows_its_rate():
+def test_short_transfer_reports_its_rate():
     haul = Haul(2 * MIB, rtt_ns=20_000, loss=0.01).run()
     lost = sum(haul.pair.links[0].counters.lost.values())
     assert lost and haul.pair.devices[0].card.counters["tx_retransmissions"] == lost

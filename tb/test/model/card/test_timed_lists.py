@@ -7,7 +7,7 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.model.card.card import TimedCard
 from weft.model.card.pcie import TRUST, UNIT_LINES, Pcie, Read
-from weft.model.card.second_level import TimedLife
+from weft.model.card.second_level import TimedIncarnation
 from weft.model.card.timing import CYCLE_NS, TIMING, HostTiming
 from weft.model.card.write_engine import RINGS
 from weft.model.functional.memory import HostMemory
@@ -42,17 +42,18 @@ class _Bench:
                          node.pack(next_line=after, next_adjacent=int(at + 1 < len(lines))))
         self.card.registers["prefetch_depth"], self.card.registers["prefetch_watermark"] = depth, depth
         self.card.registers["retransmit_slack"] = 1
-        self.life = TimedLife(64, self.memory, lambda line: True, qpn=QPN, generation=GENERATION, psn=0)
+        self.incarnation = TimedIncarnation(64, self.memory, lambda line: True, qpn=QPN, generation=GENERATION, psn=0)
         self.lines = lines
         self.retired, self.left, self.reads, self.looks = [], [], [], []
         self.card.receive_path.retire = self._retire
         self.card.pcie.line, self._read = self._asked, self.card.pcie.line
         prefetcher = self.card.second_level.prefetcher
-        look, prefetcher._look = prefetcher._look, lambda *life: (self.looks.append(self.loop.now_ns), look(*life))
+        look, prefetcher._look = prefetcher._look, lambda *incarnation: (self.looks.append(self.loop.now_ns),
+                                                                         look(*incarnation))
 
-    def _retire(self, life, lag, ticket):
-        while life.matcher.retired:
-            self.retired.append(life.matcher.retired.popleft().rsn)
+    def _retire(self, incarnation, lag, ticket):
+        while incarnation.matcher.retired:
+            self.retired.append(incarnation.matcher.retired.popleft().rsn)
             self.left.append(self.loop.now_ns + lag)
 
     def _asked(self, time_ns, client, read):
@@ -60,19 +61,19 @@ class _Bench:
         self._read(time_ns, client, read)
 
     def link(self, count):
-        self.life.matcher.link(count, self.lines[self.life.matcher.linked] if count else None)
-        self.card.second_level.look(self.life)
+        self.incarnation.matcher.link(count, self.lines[self.incarnation.matcher.linked] if count else None)
+        self.card.second_level.look(self.incarnation)
 
     def header(self, rsn):
         """Receive the retransmission with this RSN."""
-        self.card.second_level.match(SimpleNamespace(rsn=rsn), self.life,
+        self.card.second_level.match(SimpleNamespace(rsn=rsn), self.incarnation,
                                      SimpleNamespace(psn=10 * (rsn // 2) + 3 * (rsn % 2)))
 
     def pass_ns(self, time_ns):
         self.loop.run(self.loop.now_ns + time_ns)
 
 
-def test_a_block_that_is_not_the_lists_next_one_is_read_again():
+def test_block_that_is_not_next_in_the_list_is_read_again():
     """Three nodes are adjacent; the fourth is elsewhere, and the third one's pointer refers to it."""
     bench = _Bench([0, 1, 2, 9], depth=8)
     bench.link(4)
@@ -81,28 +82,28 @@ def test_a_block_that_is_not_the_lists_next_one_is_read_again():
     bench = _Bench([0, 1, 9, 10], depth=8)
     bench.link(4)
     bench.pass_ns(10 * LATENCY_NS)
-    assert bench.reads == [4, 2] and [node.rsn for node in bench.life.matcher.nodes] == [0, 2, 4, 6]
+    assert bench.reads == [4, 2] and [node.rsn for node in bench.incarnation.matcher.nodes] == [0, 2, 4, 6]
     assert bench.card.second_level.prefetcher.entries.count(None) == preset("test").cache_entries - 4
 
 
-def test_a_last_node_that_another_one_was_linked_behind_is_read_again():
+def test_last_node_is_read_again_after_a_link():
     """The nodes are linked one after the other, like the driver does: the pointer first."""
     for grown, reads in ((False, [1, 1]), (True, [1, 2])):
         bench = _Bench([0, 1], depth=4)
         pointed = bench.memory.read(bench.lines[0] * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
         bench.memory.write(bench.lines[0] * abi.BLOCK_BYTES, Node.unpack(pointed).pack())
         bench.link(1)
-        while not bench.life.matcher.read or bench.life.matcher.read.blocks is None:
+        while not bench.incarnation.matcher.read or bench.incarnation.matcher.read.blocks is None:
             bench.pass_ns(CYCLE_NS)
         if not grown:
             bench.pass_ns(LATENCY_NS)
         bench.memory.write(bench.lines[0] * abi.BLOCK_BYTES, pointed)
         bench.link(1)
         bench.pass_ns(10 * LATENCY_NS)
-        assert bench.reads == reads and [node.rsn for node in bench.life.matcher.nodes] == [0, 2]
+        assert bench.reads == reads and [node.rsn for node in bench.incarnation.matcher.nodes] == [0, 2]
 
 
-def test_reasons_to_look_at_a_list_that_is_to_be_looked_at_are_one():
+def test_requests_for_a_pending_list_are_merged():
     bench = _Bench([0], depth=1)
     for _ in range(5):
         bench.link(0)
@@ -113,13 +114,13 @@ def test_reasons_to_look_at_a_list_that_is_to_be_looked_at_are_one():
     assert len(bench.looks) == 2 and bench.reads == [1]
 
 
-def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
+def test_retired_node_stays_cached_until_its_report_leaves():
     alone, followed = [], []
     for times, follows in ((alone, False), (followed, True)):
         bench = _Bench([0, 1, 2], depth=2)
         bench.link(3)
         bench.pass_ns(10 * LATENCY_NS)
-        nodes, cache = bench.life.matcher, bench.card.second_level.prefetcher
+        nodes, cache = bench.incarnation.matcher, bench.card.second_level.prefetcher
         free = cache._free(bench.loop.now_ns)
         begin = bench.loop.now_ns
         bench.header(0)
@@ -129,8 +130,8 @@ def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
         while nodes.nodes[0].rsn == 0:
             bench.pass_ns(CYCLE_NS)
         now = bench.loop.now_ns
-        assert cache.cached(bench.life, now) == 2 and cache._free(now) == free and not bench.retired
-        while cache.cached(bench.life, bench.loop.now_ns) == 2:
+        assert cache.cached(bench.incarnation, now) == 2 and cache._free(now) == free and not bench.retired
+        while cache.cached(bench.incarnation, bench.loop.now_ns) == 2:
             bench.pass_ns(CYCLE_NS)
         assert bench.retired == [0] and cache._free(bench.loop.now_ns) == free + 1
         times += [bench.left[0] - begin, bench.loop.now_ns - begin]
@@ -140,7 +141,7 @@ def test_a_node_that_ended_is_in_the_cache_until_it_leaves():
     assert all(late > early for late, early in zip(alone, followed, strict=True))
 
 
-def test_waiting_headers_are_tried_one_after_the_other():
+def test_waiting_headers_are_tried_in_sequence():
     bench = _Bench([0, 1], depth=1)
     bench.link(2)
     for rsn in range(3):        # before the first node is cached
@@ -148,7 +149,7 @@ def test_waiting_headers_are_tried_one_after_the_other():
     seen = []
     for _ in range(int(4 * LATENCY_NS / CYCLE_NS)):
         bench.pass_ns(CYCLE_NS)
-        seen.append(len(bench.life.matcher.waiting))
+        seen.append(len(bench.incarnation.matcher.waiting))
     assert [count for count, before in zip(seen, [None, *seen], strict=False) if count != before] == [0, 3, 2, 1, 0]
     assert seen.index(1, seen.index(3)) - seen.index(2, seen.index(3)) == 2      # cycles between two attempts
     assert bench.retired == [0]
@@ -156,39 +157,40 @@ def test_waiting_headers_are_tried_one_after_the_other():
     assert counted == sum(1 for count in seen if count) - 1     # from the cycle after the first header's miss on
 
 
-def test_what_the_driver_matches_retires_nodes_behind_the_headers_that_wait():
+def test_software_match_retires_nodes_after_waiting_headers():
     bench = _Bench([0, 1, 2], depth=4)
     bench.link(3)
     bench.header(0)
     bench.pass_ns(LATENCY_NS / 4)
-    bench.card.second_level.unmatched(SimpleNamespace(rsn=3), bench.life)
-    assert bench.life.matcher.waiting and not bench.card.second_level.room(bench.life)
+    bench.card.second_level.unmatched(SimpleNamespace(rsn=3), bench.incarnation)
+    assert bench.incarnation.matcher.waiting and not bench.card.second_level.space(bench.incarnation)
     bench.pass_ns(10 * LATENCY_NS)
-    assert not bench.life.matcher.waiting and bench.card.second_level.room(bench.life)
+    assert not bench.incarnation.matcher.waiting and bench.card.second_level.space(bench.incarnation)
     assert bench.retired == [0, 2] and bench.card.counters["cache_misses"] == 1
 
 
-def test_a_full_cache_gives_up_the_last_node_of_a_list_that_nobody_waits_for():
+def test_full_cache_evicts_the_last_node_of_an_idle_list():
     entries = preset("test").cache_entries
     bench = _Bench(list(range(entries)), depth=entries)
     bench.link(entries)
     bench.pass_ns(20 * LATENCY_NS)
-    held = len(bench.life.matcher.nodes)
+    held = len(bench.incarnation.matcher.nodes)
     cache = bench.card.second_level.prefetcher
     assert held == entries - entries // 8       # a list without waiting headers leaves an eighth
-    assert bench.life.matcher.read.kept         # and has read one more node
+    assert bench.incarnation.matcher.read.kept         # and has read one more node
     cache.entries[:] = filter(None, cache.entries)      # remove the other entries
     other = _Bench([20], depth=4)
-    other.life.matcher._read = lambda line: other.memory.read(line * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
-    other.life.matcher.link(1, other.lines[0])
+    other.incarnation.matcher._read = lambda line: other.memory.read(line * abi.BLOCK_BYTES, abi.BLOCK_BYTES)
+    other.incarnation.matcher.link(1, other.lines[0])
     other.card = bench.card
-    bench.card.second_level.match(SimpleNamespace(rsn=0), other.life, SimpleNamespace(psn=0))
+    bench.card.second_level.match(SimpleNamespace(rsn=0), other.incarnation, SimpleNamespace(psn=0))
     bench.pass_ns(10 * LATENCY_NS)
-    assert len(bench.life.matcher.nodes) == held - 1 and len(other.life.matcher.nodes) == 1
-    assert bench.life.matcher.more and bench.life.matcher.read.kept and not other.life.matcher.waiting
+    assert len(bench.incarnation.matcher.nodes) == held - 1 and len(other.incarnation.matcher.nodes) == 1
+    assert bench.incarnation.matcher.more and bench.incarnation.matcher.read.kept
+    assert not other.incarnation.matcher.waiting
 
 
-def test_a_small_read_waits_for_one_that_waits_for_room_and_not_for_all():
+def test_small_read_waits_for_one_blocked_read_only():
     """More payload is requested than there is space for; lines alternate with it, after the read taken before."""
     loop = EventLoop()
     pcie, came = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
@@ -204,7 +206,7 @@ def test_a_small_read_waits_for_one_that_waits_for_room_and_not_for_all():
     assert came == [*range(9), "small", 9, "another", 10, 11]
 
 
-def test_clients_that_ask_for_lines_at_the_same_time_take_turns():
+def test_simultaneous_line_requests_alternate():
     loop = EventLoop()
     pcie, out = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
     for at, clients in ((100.0, (2, 0, 5, 1)), (200.0, (2, 1, 0))):
@@ -216,7 +218,7 @@ def test_clients_that_ask_for_lines_at_the_same_time_take_turns():
     assert out == [1, 2, 5, 0, "earlier", 0, 1, 2]
 
 
-def test_two_reads_wait_for_rq_and_leave_one_behind_the_other():
+def test_two_reads_waiting_for_rq_leave_in_sequence():
     loop = EventLoop()
     pcie, out = Pcie(loop, TIMING, HostTiming(read_jitter=0)), []
     ask, pcie._ask = pcie._ask, lambda read: (out.append(pcie.writes.read_out), ask(read))
@@ -232,7 +234,7 @@ def test_two_reads_wait_for_rq_and_leave_one_behind_the_other():
     assert out[2] == out[0] + 4 * CYCLE_NS and out[3] == out[1] + 2 * CYCLE_NS
 
 
-def test_how_the_host_splits_is_known_when_its_completions_came():
+def test_split_size_is_known_after_the_first_completions():
     """Until then, completion headers are reserved as if the host split everywhere."""
     loop, came, seen = EventLoop(), [], []
     pcie = Pcie(loop, TIMING, HostTiming(read_jitter=0))
@@ -249,7 +251,7 @@ def test_how_the_host_splits_is_known_when_its_completions_came():
     assert all((trusted > 1) <= (there >= TRUST) for trusted, there in seen)
 
 
-def test_interrupts_are_looked_at_in_turn():
+def test_interrupts_are_served_in_rotation():
     """A vector's message is sent in its turn, and the next vector is checked after it has left."""
     loop, came = EventLoop(), []
     card = TimedCard(HostMemory(), loop, lambda *frame: None, lambda vector: came.append((vector, loop.now_ns)),

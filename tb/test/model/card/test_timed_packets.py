@@ -8,7 +8,7 @@ from weft.hdl.contract import abi
 from weft.model.card.card import TimedCard
 from weft.model.card.receive import ASK_PACE, MARK, STEP, TRANSLATION, WINDOW
 from weft.model.card.timing import BEAT_BYTES, CYCLE_NS, LINE_OVERHEAD_BYTES, TIMING, HostTiming
-from weft.model.card.transmit import BEHIND, CHOSEN_MAX, THROUGH
+from weft.model.card.transmit import CHOSEN_MAX, OVERTAKING, THROUGH
 from weft.model.functional.memory import HostMemory
 from weft.model.functional.window import ACCEPT, PROBE
 from weft.model.loop import EventLoop
@@ -44,7 +44,7 @@ def _judged(card, *lengths):
     return seen
 
 
-def test_a_translation_that_waits_for_its_packet_holds_up_those_behind_it(card):
+def test_translation_waiting_for_its_packet_blocks_later_ones(card):
     """A long packet's translation is done long before the packet ends; the next translation is requested then."""
     (alone,), (long, short) = _judged(card, 78), _judged(card, 586, 78)
     assert short - long == TRANSLATION
@@ -54,7 +54,7 @@ def test_a_translation_that_waits_for_its_packet_holds_up_those_behind_it(card):
     assert second - first == TRANSLATION and third - second < TRANSLATION
 
 
-def test_translations_are_taken_every_other_cycle_and_no_faster(card):
+def test_translations_start_every_second_cycle(card):
     path, at = card.receive_path, card.loop.now_ns
     answers = [path._judged_at(at, at) for _ in range(4)]
     assert [after - before for before, after in zip(answers, answers[1:], strict=False)] == [ASK_PACE] * 3
@@ -66,7 +66,7 @@ def test_translations_are_taken_every_other_cycle_and_no_faster(card):
     assert path._judged_at(begin, begin + ASK_PACE) == begin + ASK_PACE + TRANSLATION + 100     # all waited in between
 
 
-def test_short_packets_wait_for_their_translation_and_long_ones_do_not(card):
+def test_only_short_packets_wait_for_their_translation(card):
     times = dict.fromkeys((64, 78, 126, 4 * BEAT_BYTES, 1100))
     for length in times:
         times[length], = _judged(card, length)
@@ -96,7 +96,7 @@ def test_packets_wait_while_the_window_slides(card, verdict, seal, cycles):
     assert seen[-1] == (1000, 4)
 
 
-def test_reports_merge_one_per_cycle_events_first_and_the_others_in_turn(card):
+def test_reports_merge_one_per_cycle_with_events_first(card):
     reporter, loop, seen, begin = card.receive_path.reporter, card.loop, [], card.loop.now_ns
     card.report = lambda entry: seen.append((loop.now_ns - begin, entry))
     for source in ("node", "retire", "node", "retire", "event"):
@@ -110,7 +110,7 @@ def test_reports_merge_one_per_cycle_events_first_and_the_others_in_turn(card):
     assert seen[-1] == (1000, "retire")
 
 
-def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translation(card):
+def test_empty_packet_holds_a_slot_until_translated(card):
     path, loop, ring = card.transmit_path, card.loop, abi.Ring.SEND
     lane = path._data
     card.pcie.wanted = lambda at: None      # the test takes the reads
@@ -118,7 +118,7 @@ def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translat
     def enter(length):
         path._enter(lane, _Frame(78 + length), ring, False, 0.0, [(0, length)] if length else [])
 
-    for _ in range(BEHIND):
+    for _ in range(OVERTAKING):
         enter(512)
     enter(0)
     assert not lane.empty       # it has passed the translation already
@@ -126,7 +126,7 @@ def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translat
         enter(512)
     enter(0)
     enter(0)
-    assert len(lane.asking) == BEHIND + 2 and len(lane.empty) == 2
+    assert len(lane.asking) == OVERTAKING + 2 and len(lane.empty) == 2
     assert len(lane.asking) + len(lane.empty) < CHOSEN_MAX
     path.take_read(1)
     loop.run(loop.now_ns + 1000)
@@ -140,7 +140,7 @@ def test_a_packet_without_payload_takes_a_place_until_it_has_passed_the_translat
     assert left == [2] * (cycles - 1) + [1] * cycles + [0] * (7 - 2 * cycles)
 
 
-def test_what_has_left_the_send_buffer_is_forgotten_though_no_payload_follows(card):
+def test_sent_frames_are_freed_without_later_payload(card):
     """A card that only responds sends raw frames alone."""
     path, loop = card.transmit_path, card.loop
     for _ in range(100):

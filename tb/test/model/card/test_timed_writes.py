@@ -39,33 +39,33 @@ class _Asked(WriteEngine):
         self.grants.append((at, self._owner, self._last))
 
 
-def test_who_asks_in_the_same_cycle_goes_in_turn():
+def test_simultaneous_requests_alternate():
     """A report's entry and the next payload request together: payload had the last turn, so the entry is first."""
     loop = EventLoop()
-    engine, told = _Asked(loop), []
+    engine, granted = _Asked(loop), []
     first = engine.stream(100.0, [(0, 1024)])
     second = engine.stream(188.0, [(1024, 1024)])
-    engine.ask(RINGS, 188.0, 64, 64, lambda last, packet: told.append((last, packet)))
+    engine.ask(RINGS, 188.0, 64, 64, lambda last, packet: granted.append((last, packet)))
     loop.run(1000)
     engine.advance()
     (begin, stream, last), (entry_at, entry, entry_last), (after_at, after, after_last) = engine.grants
     assert (stream, entry, after) == (0, RINGS, 0) and (begin, entry_at, after_at) == (100.0, 188.0, 192.0)
     assert last == 100 + 18 * CYCLE_NS and entry_last == 188 + 3 * CYCLE_NS and after_last == entry_last + 16 * CYCLE_NS
     assert engine.placed(first) == last and engine.placed(second) == after_last
-    assert [at for at, _ in told] == [entry_last]
+    assert [at for at, _ in granted] == [entry_last]
 
 
-def test_an_entry_that_asks_while_payload_comes_is_written_behind_it():
+def test_entry_requested_during_payload_is_written_after_it():
     loop = EventLoop()
-    engine, told = _Asked(loop), []
+    engine, granted = _Asked(loop), []
     ticket = engine.stream(100.0, [(0, 4096)])
-    engine.ask(STATUS, 104.0, 64, 64, lambda last, packet: told.append((last, engine.seen(packet))))
+    engine.ask(STATUS, 104.0, 64, 64, lambda last, packet: granted.append((last, engine.seen(packet))))
     loop.run(104)
-    assert told and told[0][0] == engine.placed(ticket) + CYCLE_NS      # known with the grant
-    assert told[0][1] > engine.up_free
+    assert granted and granted[0][0] == engine.placed(ticket) + CYCLE_NS      # known with the grant
+    assert granted[0][1] > engine.up_free
 
 
-def test_groups_are_granted_ahead_of_their_data_but_not_many():
+def test_few_groups_are_granted_ahead_of_their_data():
     loop = EventLoop()
     engine = _Asked(loop)
     for number in range(12):
@@ -78,7 +78,7 @@ def test_groups_are_granted_ahead_of_their_data_but_not_many():
     assert ends == sorted(ends) and all(b - a >= 64 * CYCLE_NS for a, b in zip(ends, ends[1:], strict=False))
 
 
-def test_a_packet_without_payload_is_placed_behind_those_before_it():
+def test_empty_packet_is_placed_after_earlier_packets():
     loop = EventLoop()
     engine = _Asked(loop)
     engine.stream(100.0, [(0, 1024)])
@@ -88,17 +88,17 @@ def test_a_packet_without_payload_is_placed_behind_those_before_it():
     assert engine.placed(empty) == engine.grants[0][2] + CYCLE_NS
 
 
-def test_no_two_writes_are_on_rq_at_once_and_reads_take_turns_with_them():
+def test_rq_carries_one_write_at_a_time_alternating_with_reads():
     print(f"run it again with WEFT_SEED={SEED}")
     rng, loop = random.Random(SEED), EventLoop()
     engine, seen, reads, moved = _Asked(loop, stall=rng.choice([0, 0.3])), [], [], 0
     asking, last_read = set(), 0.0
 
     def granted(client):
-        def told(last, packet):
+        def granted(last, packet):
             asking.discard(client)
             seen.append(engine.seen(packet))
-        return told
+        return granted
 
     for _ in range(600):
         loop.run(loop.now_ns + CYCLE_NS * rng.randrange(1, 30))
@@ -122,7 +122,7 @@ def test_no_two_writes_are_on_rq_at_once_and_reads_take_turns_with_them():
     assert moved and len(seen) > 300 and seen == sorted(seen) and not asking
 
 
-def test_a_write_behind_a_read_is_later_on_rq_and_on_the_link():
+def test_write_after_a_read_is_later_on_rq_and_link():
     loop, packets = EventLoop(), []
     engine = _Asked(loop)
     engine.ask(RINGS, 100.0, 64, 64, lambda last, packet: packets.append(packet))
@@ -144,7 +144,7 @@ def test_a_write_behind_a_read_is_later_on_rq_and_on_the_link():
     assert abs(engine.seen(packets[1]) - seen - READ_BYTES_ON_LINK / TIMING.pcie_bytes_per_ns) < HALF_PS
 
 
-def test_what_a_read_passes_is_in_memory_later():
+def test_writes_passed_by_a_read_arrive_later():
     loop, came = EventLoop(), []
     engine = _Asked(loop)
     engine.ask(RINGS, 100.0, 64, 64, lambda last, packet: (
@@ -157,7 +157,7 @@ def test_what_a_read_passes_is_in_memory_later():
     assert came[1] == came[0] + CYCLE_NS / 2
 
 
-def test_what_the_hosts_port_answers_goes_before_what_it_sends():
+def test_host_port_sends_completions_before_requests():
     loop = EventLoop()
     engine, answer = _Asked(loop), ANSWER_BYTES / TIMING.pcie_bytes_per_ns
     for at, asks, answers in ((100, False, 2), (1000, True, 3)):    # an ACK, and credits of each kind
@@ -196,7 +196,7 @@ def test_an_entry_of_a_ring_that_was_armed_long_ago_does_not_wait_for_its_doorbe
     assert list(card.interrupts._pending.values()) == [last + TIMING.interrupt]
 
 
-def test_raw_frames_ask_every_fourth_cycle_at_most_and_payload_at_once():
+def test_raw_frames_request_every_fourth_cycle_and_payload_at_once():
     loop = EventLoop()
     engine = _Asked(loop)
     for client in (NIC, NIC, STREAM, NIC):
@@ -227,7 +227,7 @@ def test_a_ring_that_is_armed_with_an_entry_in_memory_does_not_wait_for_the_next
     assert list(card.interrupts._pending.values()) == [armed_at + TIMING.doorbell + TIMING.interrupt]
 
 
-def test_entries_of_a_ring_wait_until_the_one_before_is_taken_and_the_status_block_tells_the_newest():
+def test_ring_entries_wait_in_order_and_status_has_the_newest():
     loop, memory = EventLoop(), HostMemory()
     card = TimedCard(memory, loop, lambda *frame: None, lambda vector: None, preset="test")
     buffer, taken = memory.alloc(4096, 4096, True, 4096), []
@@ -241,12 +241,12 @@ def test_entries_of_a_ring_wait_until_the_one_before_is_taken_and_the_status_blo
     memory.write = lambda address, data: (written.append(bytes(data)), write(address, data))
     for ring in (abi.Ring.SEND, abi.Ring.RETRANSMIT, abi.Ring.NIC_TX):      # at once: two writes contain all of them
         card.rings.cons[ring] = 5
-        card.rings.tell()
+        card.rings.notify()
     loop.run(20_000)
     assert 1 <= len(written) <= 2 and written[-1] == card.rings.status()
 
 
-def test_a_raw_frame_waits_for_the_whole_payload_frame_that_began():
+def test_raw_frame_waits_for_a_started_payload_frame():
     loop, passed = EventLoop(), []
     merge = FrameMerge(loop, lambda job, at: passed.append((job, at)), lambda: True)
     payload = Frame(100.0, None, 18, "payload")
@@ -262,5 +262,5 @@ def test_a_raw_frame_waits_for_the_whole_payload_frame_that_began():
     assert [at for _, at in passed] == [5000.0, 5000 + 2 * CYCLE_NS, 5100.0]
 
 
-def test_a_card_has_a_turn_for_every_ring():
+def test_card_serves_every_ring():
     assert RINGS + len(abi.CARD_TO_HOST) == STATUS and preset("test").msix_vectors >= len(abi.CARD_TO_HOST)

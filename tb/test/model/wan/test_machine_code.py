@@ -22,9 +22,9 @@ def _call(pair, times):
 def test_arrays_are_not_counted(tmp_path, monkeypatch):
     """With numba's default beside it, to show that the test would find the counts."""
     monkeypatch.setenv("WEFT_BUILD", str(tmp_path))
-    ways = machine_code.entries([Path(__file__)])(_call), numba.njit(_call)
+    directions = machine_code.entries([Path(__file__)])(_call), numba.njit(_call)
     counted = []
-    for function in ways:
+    for function in directions:
         assert function((np.ones(1), np.full(1, 2.0)), 3) == 7
         counted.append("NRT_incref" in next(iter(function.inspect_llvm().values())))
     assert counted == [False, True]

@@ -19,7 +19,7 @@ from weft.model.wan.adamap.node import BITMAP, HOLES, LIST, RUNS, take_hole
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.path import line
 from weft.model.wan.path.queue import BACK
-from weft.model.wan.world import make
+from weft.model.wan.simulation_state import make
 
 FOREVER = 1 << 40
 COUNTED = "stale", "late_originals", "placed", "matches", "stalls"   # counts that a packet increases
@@ -145,7 +145,7 @@ def test_window_and_builder_decide_as_the_functional_model(scheme, reorder, seed
 STEPS = (1,), (2,), (1, 2, 3), (1, 1, 1, 90), (1, 1, 1, 400), (20, 30), (1, 9000)   # from a hole to the next
 
 
-def test_a_node_takes_what_one_of_its_encodings_holds(seed):
+def test_node_takes_the_holes_that_fit_an_encoding(seed):
     rng = random.Random(seed)
     ended = set()
     for number in range(42):
@@ -202,7 +202,7 @@ def test_the_cache_is_shared_by_need(seed):
             card.give(3 * node + 2, last=1, qp=qp)
     card.idle(100)
     assert card.w.qp["cached"].tolist() == [1] * qps and card.w.qp["kept"].tolist() == [1] * qps
-    assert card.s["turned_out"]
+    assert card.s["evicted"]
     card.s["dma_slots"] = FOREVER       # a read that starts now comes too late
     for node in range(2):
         for qp in rng.sample(range(qps), qps):
@@ -211,7 +211,7 @@ def test_the_cache_is_shared_by_need(seed):
     assert card.s["nodes_retired"] == 2 * qps
 
 
-def test_a_list_for_which_nobody_waits_leaves_an_eighth_of_the_cache(seed):
+def test_idle_list_leaves_an_eighth_of_the_cache(seed):
     entries = 8 * random.Random(seed).randint(1, 8)
     card = Card(cache_entries=entries, reorder=1)
     for node in range(entries + 8):

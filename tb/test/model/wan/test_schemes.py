@@ -6,14 +6,14 @@ import pytest
 
 from weft.model.wan.experiment import SCHEMES, Experiment
 from weft.model.wan.result import measure
-from weft.model.wan.world import make
+from weft.model.wan.simulation_state import make
 
 SHORT = Experiment(rtt_ms=0.5, warmup_rtts=4, measured_rtts=4)
 ENDLESS = [scheme for scheme in SCHEMES if scheme not in ("irn-128", "irn-512")]
 
 
 @pytest.mark.parametrize("scheme", ENDLESS)
-def test_without_loss_the_line_is_full(scheme):
+def test_lossless_line_is_full(scheme):
     result = measure(SHORT.with_(scheme=scheme, qps=3))
     assert result.goodput == result.ordered_goodput == 1 and result.idle == 0
     assert (result.retransmissions, result.spurious, result.holes) == (0, 0, 0)
@@ -36,14 +36,14 @@ def test_go_back_n_follows_its_formula(seed):
 
 @pytest.mark.parametrize("scheme", ["oracle", "adamap", "adamap-raw", "hole-fifo"])
 @pytest.mark.parametrize("loss", [1e-3, 5e-2])
-def test_an_unbounded_window_loses_only_what_the_line_loses(scheme, loss, seed):
+def test_unbounded_window_loses_only_losses_of_the_line(scheme, loss, seed):
     x = Experiment(scheme=scheme, rtt_ms=0.5, loss=loss, seed=seed, warmup_rtts=20, measured_rtts=20)
     result = measure(x)
     assert result.goodput == pytest.approx(1 - loss, abs=5 * (loss / (20 * x.bdp)) ** 0.5), x
     assert result.spurious == result.unmatched == result.aliases == 0, x
 
 
-def test_a_bounded_window_pays_for_loss_and_a_double_one_less(seed):
+def test_bounded_window_costs_goodput_and_a_double_one_less(seed):
     x = Experiment(scheme="irn-bdp", rtt_ms=0.5, loss=1e-3, seed=seed, warmup_rtts=10, measured_rtts=50)
     result = measure(x)
     assert 0.4 < result.goodput < 0.65 and result.idle > 0.3, x
@@ -58,7 +58,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("path", LOSSES)
-def test_every_packet_is_placed_exactly_once_and_all_memory_comes_back(scheme, path, seed):
+def test_every_packet_is_placed_once_and_all_memory_is_freed(scheme, path, seed):
     qps = 3
     x = Experiment(scheme=scheme, rtt_ms=0.1, qps=qps, transfer_mib=2, message_kib=64, seed=seed, **LOSSES[path])
     w = make(x)
@@ -72,7 +72,7 @@ def test_every_packet_is_placed_exactly_once_and_all_memory_comes_back(scheme, p
         assert w.s["nodes_used"] == 0 and not w.qp["blocks"].any(), x
 
 
-def test_same_seed_same_result_and_another_one_another(seed):
+def test_same_seed_gives_the_same_result(seed):
     x = Experiment(rtt_ms=0.2, loss=0.01, back_loss=0.01, swap=0.01, seed=seed, qps=4)
 
     def outcome(x):
@@ -84,14 +84,14 @@ def test_same_seed_same_result_and_another_one_another(seed):
     assert outcome(x.with_(seed=seed + 1)) != first, x
 
 
-def test_every_scheme_meets_the_same_losses(seed):
+def test_every_scheme_has_the_same_losses(seed):
     x = Experiment(rtt_ms=0.5, loss=0.01, burst=8, burst_loss=0.01, comb=500, seed=seed)
     schemes = "oracle", "adamap", "go-back-n", "melo"
     lost = {measure(x.with_(scheme=scheme)).lost for scheme in schemes}
     assert len(lost) == 1, (x, lost)
 
 
-def test_bursts_have_the_length_and_share_they_are_given(seed):
+def test_bursts_have_the_configured_length_and_share(seed):
     x = Experiment(scheme="go-back-n", rtt_ms=0.5, burst=64, burst_loss=0.1, measured_rtts=200, seed=seed)
     result = measure(x)
     bursts = result.lost / 64
@@ -104,6 +104,6 @@ def test_bursts_have_the_length_and_share_they_are_given(seed):
     ({"reorder": 256}, "window"), ({"window_bits": 100}, "power of two"), ({"blocks": 9, "qps": 10}, "owed one each"),
     ({"rtt_ms": "long"}, "rtt_ms"), ({"node_age_us": 9000}, "to 8388.608"),
 ])
-def test_what_is_impossible_is_refused_in_a_sentence(changes, words):
+def test_impossible_settings_raise_a_sentence(changes, words):
     with pytest.raises(ValueError, match=words):
         Experiment(**changes)

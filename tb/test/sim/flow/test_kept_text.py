@@ -55,7 +55,7 @@ def described(component):
     return kept_text.described(component)
 
 
-def test_components_that_elaborate_alike_are_described_alike_and_others_are_not():
+def test_descriptions_are_equal_exactly_for_equal_components():
     alike = {described(Outer(Inner(Settings()), note)) for note in (None, None)}
     others = [described(component) for component in (
         Outer(Inner(Settings(2))), Outer(Inner(Settings(modes=(Mode.HOLD,)))), Outer(Inner(Settings()), "note"),
@@ -65,12 +65,12 @@ def test_components_that_elaborate_alike_are_described_alike_and_others_are_not(
 
 
 @pytest.mark.parametrize("held", [object(), lambda: 1, [Signal()], {"a": object()}])
-def test_what_no_text_stands_for_is_refused(held):
+def test_value_without_a_text_form_is_rejected(held):
     with pytest.raises(kept_text.NotPlain):
         described(Outer(Inner(Settings()), held))
 
 
-def test_a_class_inside_a_function_is_refused():
+def test_class_inside_a_function_is_rejected():
     class Local(Inner):
         pass
     with pytest.raises(kept_text.NotPlain, match="locals"):
@@ -86,7 +86,7 @@ def elaborated(tmp_path, monkeypatch):
     return done
 
 
-def test_an_equal_component_is_not_elaborated_again_and_not_missed(elaborated):
+def test_equal_component_is_elaborated_once(elaborated):
     texts = {build.elaborate(Outer(Inner(Settings())), "top") for _ in range(3)}
     assert len(texts) == len(elaborated) == 1
     with warnings.catch_warnings():
@@ -97,7 +97,7 @@ def test_an_equal_component_is_not_elaborated_again_and_not_missed(elaborated):
     assert len(elaborated) == 3
 
 
-def test_what_is_not_plain_is_elaborated_each_time(elaborated):
+def test_component_without_description_is_elaborated_each_time(elaborated):
     for _ in range(2):
         build.elaborate(Outer(Inner(Settings()), object()), "top")
     assert len(elaborated) == 2

@@ -52,7 +52,7 @@ def test_every_path_may_have_spaces(tmp_path, sim):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_a_kept_build_runs_when_everything_around_it_has_moved(tmp_path, monkeypatch, sim):
+def test_cached_build_runs_after_a_move(tmp_path, monkeypatch, sim):
     import cocotb_tools.config as config
 
     before, after = tmp_path / "before", tmp_path / "after"
@@ -72,7 +72,7 @@ def test_a_kept_build_runs_when_everything_around_it_has_moved(tmp_path, monkeyp
     assert (second.parent / "ready").stat().st_mtime_ns == stamp
 
 
-def test_a_build_that_was_stopped_is_begun_anew(tmp_path, monkeypatch):
+def test_stopped_build_is_restarted(tmp_path, monkeypatch):
     monkeypatch.setattr(flow_build, "BUILD_ROOT", tmp_path)
     where = simulate(Counter(), name="places", cases=CASES).parent
     (where / "ready").unlink()
@@ -82,7 +82,7 @@ def test_a_build_that_was_stopped_is_begun_anew(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["build", "run"])
-def test_what_fails_on_a_full_disk_fails_of_that(tmp_path, monkeypatch, where):
+def test_failure_on_a_full_disk_names_the_disk(tmp_path, monkeypatch, where):
     free = collections.namedtuple("Usage", "free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free(0))
     fault = "fault\n" if where == "build" else ""    # the run fails because the bench finds no clock
@@ -91,7 +91,7 @@ def test_what_fails_on_a_full_disk_fails_of_that(tmp_path, monkeypatch, where):
         simulate(verilog=text, top="top", name="places", cases=CASES)
 
 
-def test_runs_at_the_same_time_have_folders_of_their_own(tmp_path):
+def test_concurrent_runs_have_separate_folders(tmp_path):
     with run_folder(tmp_path, "run") as first, run_folder(tmp_path, "run") as second:
         assert first == tmp_path / "run" and second == tmp_path / "run-2"
         for folder in (first, second):
@@ -116,7 +116,7 @@ def test_waves_by_the_environment(monkeypatch, text, recorded):
     assert (run / "waves.fst").exists() == recorded
 
 
-def test_other_words_for_waves_are_refused(monkeypatch):
+def test_other_values_of_waves_are_rejected(monkeypatch):
     monkeypatch.setenv("WAVES", "2")
     with pytest.raises(ValueError, match="WAVES is '2'; it must be 1 or 0"):
         simulate(verilog="", top="top", name="places", cases=CASES)

@@ -89,7 +89,7 @@ def pipe(tmp_path):
 def start(code, *arguments):
     """Return a Python process that runs ``code``."""
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], start_new_session=True,
-                            preexec_fn=process.hear_interrupts, stdin=subprocess.DEVNULL,
+                            preexec_fn=process.watch_interrupts, stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -108,7 +108,7 @@ simulate(Counter(), name="process", cases=sys.argv[2], sim=sys.argv[3], env={"WE
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_compiler_and_what_it_started_end_with_the_parent(pipe, number):
+def test_compiler_and_its_children_end_with_the_parent(pipe, number):
     parent = start(COMMAND, pipe.path, NESTED)
     pipe.begun(2)
     os.kill(parent.pid, number)
@@ -125,7 +125,7 @@ def test_a_simulator_ends_with_the_parent(pipe, sim):
     assert parent.wait(LIMIT_S) == -signal.SIGTERM
 
 
-def test_a_run_that_takes_too_long_is_stopped(pipe):
+def test_too_long_run_is_stopped(pipe):
     """The time-out stops the simulator, not only its parent. On a busy machine the simulator takes a while to begin."""
     limit_s = 3
     while not pipe.has_begun():

@@ -3,19 +3,19 @@
 from weft.tb.sim.flow.seed import drawn_seed
 
 
-def test_given_seed_is_taken_and_of_several_the_first(monkeypatch):
+def test_given_seed_is_used_and_the_first_of_several(monkeypatch):
     monkeypatch.setenv("WEFT_SEED", "77,78")
     assert drawn_seed() == drawn_seed("other") == 77
 
 
-def test_seeds_are_fresh_unless_said_otherwise(monkeypatch):
+def test_seeds_are_random_by_default(monkeypatch):
     monkeypatch.delenv("WEFT_SEED", raising=False)
     monkeypatch.delenv("WEFT_DRAW", raising=False)
     seeds = {drawn_seed() for _ in range(8)}
     assert len(seeds) > 1 and all(0 <= seed < 1 << 31 for seed in seeds)
 
 
-def test_seed_of_a_tree_depends_on_the_tree_and_the_test(monkeypatch):
+def test_derived_seed_depends_on_tree_and_test(monkeypatch):
     monkeypatch.delenv("WEFT_SEED", raising=False)
     drawn = {}
     for tree in ("a", "b"):

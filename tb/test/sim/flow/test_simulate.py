@@ -97,17 +97,17 @@ def test_failed_hdl_assert_fails_the_test(sim):
 
 
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_failed_bench_tells_seed_and_command(sim):
+def test_failed_bench_prints_seed_and_command(sim):
     with pytest.raises(AssertionError) as caught:
         simulate(Queue(), name="flow", cases=__file__, sim=sim, seed=77, env={"FLOW": "python_assert"},
                  tests="python_assert")
     message = str(caught.value)
     assert "python_assert" in message and "wrong on purpose" in message
     assert "assert 77 == 0" in message, "the bench's assertions do not tell what they compared"
-    assert "WEFT_SEED=77 python -m pytest" in message and "test_failed_bench_tells_seed_and_command" in message
+    assert "WEFT_SEED=77 python -m pytest" in message and "test_failed_bench_prints_seed_and_command" in message
 
 
-def test_no_test_is_a_failure():
+def test_empty_run_is_a_failure():
     with pytest.raises(AssertionError, match="no test was run|left no results|status"):
         simulate(Queue(), name="flow", cases=__file__, tests="there_is_no_such_test")
 
@@ -128,7 +128,7 @@ def test_waves_are_recorded(sim):
     assert any(path.stat().st_size > 1000 for path in run.glob("waves.*"))
 
 
-def test_missing_simulator_skips_here_and_fails_in_ci(monkeypatch):
+def test_missing_simulator_skips_locally_and_fails_in_ci(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(AssertionError, match="apt-get install iverilog"):

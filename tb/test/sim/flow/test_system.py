@@ -16,14 +16,14 @@ def summary(path):
     return done.stdout
 
 
-def test_what_is_missing_is_named_with_its_package(tmp_path):
+def test_missing_program_is_named_with_its_package(tmp_path):
     text = summary(str(tmp_path))
     assert "missing from the system" in text
     assert "iverilog: every bench that runs under Icarus too is skipped there" in text
     assert "on Debian: apt-get install iverilog tshark qemu-system-x86 chromium" in text
 
 
-def test_headers_are_looked_for(tmp_path):
+def test_missing_headers_are_reported(tmp_path):
     """With programs that exist but do nothing, and a compiler that finds no header."""
     for name, status in (("iverilog", 0), ("tshark", 0), ("chromium", 0), ("qemu-system-x86_64", 0), ("g++", 1)):
         (tmp_path / name).write_text(f"#!/bin/sh\nexit {status}\n")

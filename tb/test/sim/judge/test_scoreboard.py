@@ -101,7 +101,7 @@ def right(card):
     return card
 
 
-def test_what_is_right_passes():
+def test_correct_run_passes():
     card = right(Card())
     card.check(7, 2)
     card.board.require("loss", "second loss", "psn wrap", "report ring wrap")
@@ -109,7 +109,7 @@ def test_what_is_right_passes():
         card.board.require("duplicate")
 
 
-def test_packets_in_a_span_come_again_as_far_as_the_driver_says():
+def test_packets_in_a_span_are_repeated_to_the_driver_limit():
     card = Card()
     for number in (0, 2, 3, 5):
         card.packet(number)
@@ -121,11 +121,11 @@ def test_packets_in_a_span_come_again_as_far_as_the_driver_says():
     card.counters["rx_retransmissions"] += 4
     card.check(6, 2, spans=2)
     card.board.require("span")
-    with pytest.raises(AssertionError, match="2 PSNs were asked for that are there, 1 are in spans"):
+    with pytest.raises(AssertionError, match="2 PSNs were requested although they arrived, 1 are in spans"):
         card.check(6, 2, spans=1)
 
 
-def test_what_was_retired_costs_no_more_work():
+def test_retired_nodes_cost_no_work():
     card, nodes = Card(), 50
     for n in range(nodes):
         card.packet(3 * n)
@@ -133,11 +133,11 @@ def test_what_was_retired_costs_no_more_work():
         card.lost(3 * n + 1)
         card.packet(3 * n + 1, rsn=n)
         card.retire(3 * n + 1, rsn=n)
-    life = card.board._lives[QPN]
-    assert card.board.seen["RETIRE"] == nodes and len(life.filled) == nodes and not life.retransmissions
+    incarnation = card.board._incarnations[QPN]
+    assert card.board.seen["RETIRE"] == nodes and len(incarnation.filled) == nodes and not incarnation.retransmissions
 
 
-def test_copies_late_packets_and_damage_are_told_apart():
+def test_copies_late_packets_and_damage_are_distinguished():
     card = Card()
     for number in (0, 1, 1, 3, 2):
         card.packet(number)
@@ -149,7 +149,7 @@ def test_copies_late_packets_and_damage_are_told_apart():
     assert "corruption" in card.board.exercised
 
 
-def test_a_hole_that_is_left_to_the_driver_is_filled():
+def test_hole_matched_by_the_driver_is_filled():
     card = Card()
     for number in (0, 2):
         card.packet(number)
@@ -163,7 +163,7 @@ def test_a_hole_that_is_left_to_the_driver_is_filled():
     assert "second loss" not in card.board.exercised
 
 
-def test_a_packet_that_came_and_was_not_counted_is_noticed():
+def test_uncounted_packet_is_detected():
     card = Card()
     card.packet(1)
     card.lost(0)
@@ -171,7 +171,7 @@ def test_a_packet_that_came_and_was_not_counted_is_noticed():
     card.retire(0, left=1)
     card.packet(0, rsn=1)
     card.retire(0, rsn=1)
-    with pytest.raises(AssertionError, match="came in time and was not counted"):
+    with pytest.raises(AssertionError, match="arrived in time and was not counted"):
         card.check(2, 1)
 
 
@@ -191,14 +191,14 @@ def test_a_packet_that_came_and_was_not_counted_is_noticed():
     (lambda c: c.report(abi.REPORT_EVENT.pack(kind=ReportKind.PROBE, qpn=QPN, generation=GENERATION + 1)),
      "unknown QP"),
 ])
-def test_a_wrong_report_is_noticed(wrong, words):
+def test_wrong_report_is_detected(wrong, words):
     card = Card()
     wrong(card)
     with pytest.raises(AssertionError, match=words):
         card.check(0, 0)
 
 
-def test_what_is_missing_at_the_end_is_noticed():
+def test_missing_events_at_the_end_are_detected():
     card = Card()
     card.packet(1)
     with pytest.raises(AssertionError, match="1 lost PSNs never reported"):
@@ -212,7 +212,7 @@ def test_what_is_missing_at_the_end_is_noticed():
         card.check(1, 0)
 
 
-def test_a_forgotten_retransmission_is_noticed():
+def test_missing_retransmission_is_detected():
     card = Card()
     card.packet(2)
     card.lost(0, 1)
@@ -221,18 +221,18 @@ def test_a_forgotten_retransmission_is_noticed():
     card.retire(0, 1, left=1)
     card.packet(0, rsn=2)
     card.retire(0, rsn=2)
-    with pytest.raises(AssertionError, match="came in time and was not counted"):
+    with pytest.raises(AssertionError, match="arrived in time and was not counted"):
         card.check(3, 2)
 
 
 @pytest.mark.parametrize("name", ["holes", "nodes_sealed", "reports", "drop_bad_key", "drop_bad_icrc", "rx_packets"])
-def test_a_wrong_counter_is_noticed(name):
+def test_wrong_counter_is_detected(name):
     card = right(Card())
     with pytest.raises(AssertionError, match="originals" if name == "rx_packets" else name):
         card.check(7, 2, wrong_counter=name)
 
 
-def test_a_wrong_window_is_noticed():
+def test_wrong_window_is_detected():
     card = right(Card())
     with pytest.raises(AssertionError, match="base and holes"):
         card.check(6, 2)

@@ -14,7 +14,7 @@ from weft.tb.sim.synth import lint
     ("BEGAN_NS", 0),                        # edited before this process first looked
     ("sources", lambda *_: "edited"),       # and afterwards
 ])
-def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypatch, name, value):
+def test_verilog_of_changed_sources_is_not_cached(tmp_path, monkeypatch, name, value):
     """A process that began before an edit elaborates the code that it has read, not the current files."""
     made = []
     monkeypatch.setattr("weft.tb.sim.flow.build.BUILD_ROOT", tmp_path)
@@ -26,7 +26,7 @@ def test_verilog_of_sources_that_change_meanwhile_is_not_kept(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_card_is_clean():
+def test_cards_pass_lint():
     """Check the messages of Verilator's build of two cards; Yosys, which takes a minute, runs in ``make lint``."""
     lint.built_clean(build(two_cards.two_cards_text(preset("test")), top=two_cards.TOP, name="two-cards-test",
                            sim="verilator", optimize="run"))

@@ -77,7 +77,8 @@ async def frames_cross_after_the_delay(dut):
     bar = env.host("b").bar
     assert (await bar.read_dword(FRAMES), await bar.read_dword(OCTETS)) == (10, 10 * 17 * 64)
     env.finish()
-    sent, arrived = (read_pcap(Path(os.environ["WEFT_RUN"]) / f"a_to_b.{what}.pcap") for what in ("sent", "arrived"))
+    sent, arrived = (read_pcap(Path(os.environ["WEFT_RUN"]) / f"a_to_b.{subject}.pcap") for subject in ("sent",
+                                                                                                        "arrived"))
     assert [frame for _, frame in sent] == [frame for _, frame in arrived]
     assert {len(frame) for _, frame in sent} == {17 * 64}
     assert all(abs(late[0] - early[0] - DELAY_NS) <= 1 for early, late in zip(sent, arrived, strict=True))

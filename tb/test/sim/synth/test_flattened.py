@@ -22,12 +22,12 @@ def test_boundaries(form, left):
     assert flattened.boundaries(form, TOP, MODULES) == left
 
 
-def test_a_block_that_is_not_there_is_refused():
+def test_unknown_block_is_rejected():
     with pytest.raises(ValueError, match="not all of any.gone are blocks below top"):
         flattened.boundaries("any.gone", TOP, MODULES)
 
 
-def test_what_crosses_a_boundary_is_mapped_together_without_it(tmp_path, monkeypatch):
+def test_logic_across_a_boundary_is_mapped_together_without_it(tmp_path, monkeypatch):
     monkeypatch.setattr(flattened, "KEPT", tmp_path)
     blocks, flat = (flattened.measure(form, TOP, MODULES) for form in ("blocks", "flat"))
     assert (blocks["blocks"], flat["blocks"]) == (3, 1) and blocks["ff"] == flat["ff"] == 1

@@ -59,12 +59,12 @@ def test_both_ports_of_a_small_distributed_ram_have_an_address(output, own, othe
     assert (path.ns, path.levels) == (pytest.approx(0.6), 2)
 
 
-def test_a_loop_is_refused():
+def test_loop_is_rejected():
     with pytest.raises(ValueError, match="loop"):
         worst_path([cell("LUT1", I0=[51], O=[[50]]), cell("LUT1", I0=[50], O=[[51]])], {})
 
 
-def test_paths_whose_ends_differ_in_numbers_alone_are_one():
+def test_paths_that_differ_in_indices_only_are_one():
     paths = worst_paths(Flat([
         *(cell("LUT1", I0=[2], O=[[bit]]) for bit in (10, 11)), cell("LUT1", I0=[10], O=[[12]]),
         *(cell("FDRE", C=[1], D=[bit], Q=[[bit + 10]]) for bit in (10, 11, 12))],

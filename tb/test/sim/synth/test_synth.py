@@ -80,11 +80,11 @@ def kept(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_card_is_mapped_block_by_block_and_kept(kept):
+def test_card_is_mapped_by_block_and_cached(kept):
     """One run of Yosys maps all blocks; it takes most of the time."""
-    told = []
-    found = synth.synthesise({"": mapped.modules_of(DESIGN)}, lambda *news: told.append(news[:2]))
-    assert told == [("card", 3)]
+    phases = []
+    found = synth.synthesise({"": mapped.modules_of(DESIGN)}, lambda *progress: phases.append(progress[:2]))
+    assert phases == [("card", 3)]
     assert found.blocks[""] == found.blocks["room"] and found.blocks["room"]["ff"] == 1
     assert found.blocks["room.add"]["lut"] == 7 and found.blocks["room"]["lut"] == 8
     # through the sub-block to the register: a LUT each
@@ -92,15 +92,16 @@ def test_a_card_is_mapped_block_by_block_and_kept(kept):
     assert (card["levels"], card["ns"], card["start"], card["end"]) == (2, 0.6, "i", "room.parity")
     assert "room.add.o" in dict(card["via"])
 
-    told.clear()
+    phases.clear()
     changed = mapped.modules_of(DESIGN.replace("b << 1", "b << 2"))
     there = {name for name in changed if (kept / f"{mapped.digest(name, changed)}.json").exists()}
     assert there == {"weft_card", "weft_card.room"}
-    assert synth.synthesise(synth.rooms_of(DESIGN), lambda *news: told.append(news[1])).blocks == found.blocks
-    assert told == [0, 0]
+    assert synth.synthesise(synth.subsystems_of(DESIGN),
+                            lambda *progress: phases.append(progress[1])).blocks == found.blocks
+    assert phases == [0, 0]
 
 
-def test_the_mapper_counts_as_the_estimate_does(kept):
+def test_mapper_delays_equal_those_of_the_estimate(kept):
     """192 bits take three levels of LUTs with six inputs; a mapper with too large a delay for such a LUT takes five."""
     ports = "".join(f"  input [63:0] {name};\n" for name in "abc")
     wide = f"module \\wide (a, b, c, o);\n{ports}  output o;\n  assign o = |(a & b & c);\nendmodule\n"
@@ -108,13 +109,13 @@ def test_the_mapper_counts_as_the_estimate_does(kept):
     assert max(path["levels"] for path in found.paths[""]) == 3 and found.blocks[""]["lut"] < 50
 
 
-def test_what_yosys_says_last_is_told(kept):
-    rooms = synth.rooms_of(DESIGN.replace("b << 1", "b <<"))
+def test_last_line_of_yosys_is_reported(kept):
+    subsystems = synth.subsystems_of(DESIGN.replace("b << 1", "b <<"))
     with pytest.raises(SynthesisFailed, match="room: Yosys ended .*(?s:.*)syntax error"):
-        synth.synthesise({"room": rooms["room"]})
+        synth.synthesise({"room": subsystems["room"]})
 
 
-def test_a_run_of_yosys_maps_what_is_small_together():
+def test_small_blocks_share_a_yosys_run():
     modules = {"a": "x" * 60_000, "b": "x" * 80_000, "c": "x" * 20_000, "d": "x" * 200_000, "e": "x"}
     assert mapped._parts(list(modules), modules) == [["a", "b"], ["c"], ["d"], ["e"]]
     assert mapped._parts([], modules) == []
@@ -122,7 +123,7 @@ def test_a_run_of_yosys_maps_what_is_small_together():
     assert mapped._parts(list(modules), modules) == [["a", "b"], ["d"], ["e"], ["c"]]
 
 
-def test_a_deep_memory_goes_into_ultraram_where_it_says_so(kept):
+def test_deep_memory_with_the_attribute_is_ultraram(kept):
     """With two readers, a memory with two ports is duplicated."""
     table = f"""
 module \\table (clk, w, d, r0, r1, q0, q1);
@@ -153,7 +154,7 @@ endmodule
     assert blocks["uram"] == 4 and blocks["bram36"] == blocks["bram18"] == 0
 
 
-def test_a_block_is_kept_by_what_it_is_not_where():
+def test_block_is_cached_by_content():
     moved = mapped.modules_of(DESIGN.replace("weft_card.room.add", "weft_card.room.sum"))
     here = mapped.modules_of(DESIGN)
     assert mapped.digest("weft_card.room.add", here) == mapped.digest("weft_card.room.sum", moved)
@@ -161,7 +162,7 @@ def test_a_block_is_kept_by_what_it_is_not_where():
     assert mapped.digest("weft_card.room", here) != mapped.digest("weft_card.room", wider)
 
 
-def test_a_port_without_a_name_is_called_by_its_place(kept):
+def test_unnamed_port_is_named_by_position(kept):
     """Its number counts the nets of the whole design: without renaming, any change would change every block."""
     def numbered(high, parity):
         changed = re.sub(r"\bhigh\b", lambda _: rf"\port${high}$0 ", DESIGN)
@@ -194,9 +195,9 @@ def test_cells_are_counted_by_block_and_kind():
     assert (blocks[""]["lut"], blocks["a"]["lut"], blocks[""]["lutram"], blocks["a"]["bram36"]) == (3, 2, 1, 5)
 
 
-def test_rooms_are_cut_out_with_what_is_below_them():
-    rooms = synth.rooms_of(DESIGN)
-    assert {room: sorted(modules) for room, modules in rooms.items()} == {
+def test_subsystems_are_extracted_with_their_blocks():
+    subsystems = synth.subsystems_of(DESIGN)
+    assert {subsystem: sorted(modules) for subsystem, modules in subsystems.items()} == {
         "": ["weft_card"], "room": ["weft_card.room", "weft_card.room.add"]}
 
 
@@ -204,7 +205,7 @@ def test_figures_of_synthesis():
     """Missing blocks have no figure; the worst path is that of both larger presets."""
     def found(lut, bram18=0, **paths):
         return Found({"": {"bram36": 3, "bram18": bram18, "uram": 2, "lut": 9}, "adamap": {"lut": lut}},
-                     {room: [{"ns": ns}, {"ns": 0.1}] for room, ns in paths.items()} | {"empty": []}, {})
+                     {subsystem: [{"ns": ns}, {"ns": 0.1}] for subsystem, ns in paths.items()} | {"empty": []}, {})
 
     def figures(presets):
         return {row.name: (row.value, row.unit) for row in rows(presets)}
@@ -218,7 +219,7 @@ def test_figures_of_synthesis():
         "synth_uram_full": (2, "UltraRAMs"), "synth_lut_adamap_basic": (7, "LUT")}
 
 
-def test_what_is_too_large_is_placed_by_its_blocks():
+def test_large_subsystem_is_placed_by_blocks():
     def cells(lut, bram36=0, uram=0):
         return {"lut": lut, "bram36": bram36, "bram18": 1, "uram": uram, "ff": 1}
 
@@ -263,27 +264,27 @@ def test_cells_of_many_loads_are_copied():
     copies = {name: cell for name, cell in cells.items() if name.startswith("many")}
     assert len(copies) == 3 and not [name for name in cells if "copy" in name and not name.startswith("many")]
     assert all(cell["connections"]["D"] == [2] and cell["connections"]["CK"] == [1] for cell in copies.values())
-    heard = [cells[name]["connections"]["A"][0] for name in ("few", *(f"load_{k}" for k in range(11)))]
-    assert sorted(heard.count(cell["connections"]["Q"][0]) for cell in copies.values()) == [4, 4, 4]
-    assert heard[1:] == sorted(heard[1:], key=heard[1:].index)      # neighbours share a copy
+    phases = [cells[name]["connections"]["A"][0] for name in ("few", *(f"load_{k}" for k in range(11)))]
+    assert sorted(phases.count(cell["connections"]["Q"][0]) for cell in copies.values()) == [4, 4, 4]
+    assert phases[1:] == sorted(phases[1:], key=phases[1:].index)      # neighbours share a copy
 
 
-def test_copies_of_a_lut_are_loads_of_their_own():
+def test_copies_of_a_lut_are_separate_loads():
     cells = {"register": cell_of("FD1P3IX", D=1, Q=2), "lut": cell_of("LUT4", A=2, Z=3),
              **{f"load_{k}": cell_of("FD1P3IX", D=3, Q=10 + k) for k in range(6)}}
     nets = {"all": {"bits": [1, 2, 3, *range(10, 16)]}}
     nexus.with_copies({"modules": {"block": {"cells": cells, "netnames": nets}}}, 2)
-    heard = Counter(cell["connections"]["A"][0] for name, cell in cells.items() if name.startswith("lut"))
-    assert sorted(heard.values()) == [1, 2], "three LUTs, of which two share a register"
+    phases = Counter(cell["connections"]["A"][0] for name, cell in cells.items() if name.startswith("lut"))
+    assert sorted(phases.values()) == [1, 2], "three LUTs, of which two share a register"
 
 
-def test_nextpnr_is_told_in_the_netlist_what_it_has_no_option_for():
+def test_netlist_carries_settings_without_a_nextpnr_option():
     netlist = {"modules": {"top": {"attributes": {"top": "1"}}, "cell": {"attributes": {"blackbox": "1"}}}}
     assert nexus.with_settings(netlist, {"a": "1"})["modules"] == {
         "top": {"attributes": {"top": "1"}, "settings": {"a": "1"}}, "cell": {"attributes": {"blackbox": "1"}}}
 
 
-def test_blocks_are_placed_until_one_try_is_fast_enough(tmp_path, monkeypatch):
+def test_blocks_are_placed_until_an_attempt_is_fast_enough(tmp_path, monkeypatch):
     """A counter and the parity of a sum; an attempt without routing is skipped, a result is cached."""
     monkeypatch.setattr(place, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(place, "TRIES", ((1, 4), (2, 8)))
@@ -294,9 +295,9 @@ def test_blocks_are_placed_until_one_try_is_fast_enough(tmp_path, monkeypatch):
         "long": f"module long (clk, i, o);\n{ports}  reg o;\n  reg [11:0] n;\n  always @(posedge clk) n <= n + i;\n"
                 "  always @(posedge clk) o <= ^(((((n + i) ^ 12'd2741) + (n >> 3)) ^ i) + {n[4:0], i[6:0]} + n);\n"
                 "endmodule\n"}
-    told = []
-    placed = place.place(modules, ["count", "long"], lambda *news: told.append(news))
-    assert told == [("count", placed["count"]), ("long", placed["long"])]
+    phases = []
+    placed = place.place(modules, ["count", "long"], lambda *progress: phases.append(progress))
+    assert phases == [("count", placed["count"]), ("long", placed["long"])]
     assert place.BAR * placed["count"]["mhz"] > placed["long"]["mhz"] > 0
     assert placed["count"]["luts"] < placed["long"]["luts"]
     assert 0 < placed["count"]["routing"] < 1

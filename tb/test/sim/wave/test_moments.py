@@ -56,7 +56,7 @@ def test_view_holds_every_marker(tmp_path, times):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sim", SIMULATORS)
-def test_an_arrival_is_marked_where_its_header_shows(sim):
+def test_arrival_is_marked_at_its_header(sim):
     run = simulate(test_wave.Street(), name="wave", cases=test_wave.__file__, sim=sim, waves=True)
     waves = next(path for path in (run / "waves.fst", run / "waves.vcd") if path.exists())
     lost, arrives, never = (Moment(sentence, 10.5, wire.Opcode.WRITE_ONLY, psn) for sentence, psn in (

@@ -174,7 +174,7 @@ def test_reasons_are_not_red(tmp_path):
     assert f"{abi.Reason.DUPLICATE:05b} DUPLICATE\n" in names and "?red?" not in names
 
 
-def test_all_that_the_layout_names_is_in_the_card():
+def test_signals_of_the_layout_exist_in_the_card():
     design = Design(two_cards_text(preset("test")), TOP)
     groups = [(title, inside(side), lines) for title, side, lines in OVERVIEW]
     groups += [(title, inside("b"), lines) for title, lines in CARD]

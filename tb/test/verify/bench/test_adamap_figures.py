@@ -11,7 +11,7 @@ from weft.model.functional.node import Node
 from weft.tb.verify.bench.adamap_interleaved import CASES, LINE_STRIDE, RecoveringQp, place
 from weft.tb.verify.bench.adamap_memory import content_rows, qp_table
 from weft.tb.verify.bench.losses import BATCH_PACKETS, FIRST_PSN, WORKLOADS, batches, nodes_of
-from weft.tb.verify.bench.matched_lists import HOLES, MadeList, in_turn
+from weft.tb.verify.bench.matched_lists import HOLES, PreparedList, in_turn
 from weft.tb.verify.bench.storage import storage
 from weft.tb.verify.bench.wide_area_long import card_memory
 
@@ -26,7 +26,7 @@ def test_a_memory_counts_once_or_once_for_each_read_port():
     assert doubled == once.total() - params.qps, "an index of one bit more leaves the generation one less"
 
 
-def test_the_room_holds_what_it_may_and_what_wide_area_experiments_count():
+def test_subsystem_memory_is_within_its_limit_and_as_in_the_model():
     rows = [*content_rows(), *card_memory()]
     assert len([row for row in rows if row.at_most is not None]) == 6
     assert not [(row.name, row.value, row.at_most) for row in rows if row.missed]
@@ -34,8 +34,8 @@ def test_the_room_holds_what_it_may_and_what_wide_area_experiments_count():
 
 @pytest.mark.parametrize("encoding", HOLES)
 @pytest.mark.parametrize("length", [1, 9, 10, 50])
-def test_a_list_made_on_demand_goes_on_where_it_ended(encoding, length):
-    made = MadeList(encoding, length, qpn=2, generation=7, dense=5)
+def test_list_made_on_demand_continues_at_its_end(encoding, length):
+    made = PreparedList(encoding, length, qpn=2, generation=7, dense=5)
     nodes = [Node.unpack(made.block(made.first_line + k)) for k in range(length)]
     assert all(a.rsn + len(a.holes) == b.rsn for a, b in pairwise(nodes)) and nodes[0].rsn == 0
     assert {node.encoding for node in nodes} == {encoding}
@@ -45,12 +45,12 @@ def test_a_list_made_on_demand_goes_on_where_it_ended(encoding, length):
     assert [psn for _, _, psn, _ in sent] == [psn for node in nodes for psn in node.psns]
 
 
-def test_packets_of_several_lists_come_in_turn():
+def test_packets_of_several_lists_are_interleaved():
     assert in_turn([[1, 2], [3, 4]]) == [1, 3, 2, 4]
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_nodes_hold_what_was_lost(workload):
+def test_nodes_hold_the_lost_packets(workload):
     lost = batches(workload, 300, random.Random(1))
     each = [at for batch in lost for at in batch]
     assert len(each) >= 300 and each == sorted(set(each))
@@ -58,7 +58,7 @@ def test_nodes_hold_what_was_lost(workload):
     assert [psn for node in nodes_of(lost, 0, 1) for psn in node.psns] == [FIRST_PSN + at for at in each]
 
 
-def test_no_node_lies_behind_its_predecessor():
+def test_no_node_is_adjacent_to_its_predecessor():
     case = max((case for case in CASES if case.card == "test"), key=lambda case: case.qps)
     qps = [RecoveringQp(case, qpn, 1, random.Random(qpn)) for qpn in range(case.qps)]
     blocks = place(qps, random.Random(1))

@@ -14,7 +14,7 @@ def test_jain_s_index():
     assert jain([1, 2]) == pytest.approx(0.9)
 
 
-def test_messages_of_all_sizes_get_the_same_part():
+def test_messages_of_all_sizes_get_the_same_share():
     seed = drawn_seed()
     print(f"seed {seed}")
     contest = Contest(sizes(), seed=seed, measured_ns=SHORT_NS)
@@ -22,7 +22,7 @@ def test_messages_of_all_sizes_get_the_same_part():
     contest.close()
 
 
-def test_losses_of_one_do_not_take_from_the_others():
+def test_losses_of_one_qp_do_not_slow_the_others():
     seed = drawn_seed()
     print(f"seed {seed}")
     contest = Contest([BYTES] * QPS, {0: LOSS}, seed=seed, measured_ns=SHORT_NS)

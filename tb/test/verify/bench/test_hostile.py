@@ -23,5 +23,5 @@ def test_an_attack_costs_an_honest_qp_nothing(found, kind):
 
 
 @pytest.mark.parametrize("name", ["false_completions", "wrong_bytes", "objects_grown"])
-def test_nothing_of_an_attack_is_left(found, name):
+def test_attack_leaves_no_state(found, name):
     assert found[f"hostile_{name}"].value == 0

@@ -39,8 +39,8 @@ def test_other_settings_run_at_line_rate(other_rows, name):
 def check(rows, name):
     job, = (job for job in TRANSFERS if job.name == name)
     assert job.senders == "ab" and job.bar
-    for way in ("tx", "rx"):
-        row = rows[f"{way}_payload_gbps{name}"]
+    for direction in ("tx", "rx"):
+        row = rows[f"{direction}_payload_gbps{name}"]
         assert row.at_least == pytest.approx(job.bar * job.limit_gbps) and not row.missed, row
         assert row.value < 1.01 * job.limit_gbps, "faster than the wire: the measurement is wrong"
 

@@ -12,7 +12,7 @@ def test_a_missing_package_is_named(monkeypatch, tmp_path):
         ns3.program()
 
 
-def test_a_program_that_does_not_compile_is_told(monkeypatch, tmp_path):
+def test_compile_error_is_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(ns3, "HEADER", tmp_path)
     monkeypatch.setattr(ns3, "SOURCE", tmp_path / "wrong.cpp")
     ns3.SOURCE.write_text("int main(")
@@ -20,7 +20,7 @@ def test_a_program_that_does_not_compile_is_told(monkeypatch, tmp_path):
         ns3.program(tmp_path)
 
 
-def test_what_ns3_says_is_read(tmp_path):
+def test_output_of_ns3_is_parsed(tmp_path):
     fake = tmp_path / "fake"
     fake.write_text('#!/bin/sh\n[ "$*" = "1000 1084 100000000000 15000000 0.01 bare" ] && echo 0.5 990\n')
     fake.chmod(0o755)

@@ -26,7 +26,7 @@ def fakes(monkeypatch, tmp_path):
     return rows
 
 
-def test_report_keeps_what_was_not_measured(fakes):
+def test_report_keeps_unmeasured_figures(fakes):
     assert run_bench.run() == 0
     fakes["one"] = [Row("speed", "m/s", 4.0, at_least=2.0)]
     assert run_bench.run(["one"]) == 0
@@ -35,7 +35,7 @@ def test_report_keeps_what_was_not_measured(fakes):
         {"name": "depth", "unit": "m", "value": 1.0, "command": "weft bench --only two", "conditions": "at night"}]
 
 
-def test_report_forgets_what_a_benchmark_measures_no_more(fakes):
+def test_report_drops_figures_that_a_benchmark_no_longer_measures(fakes):
     assert run_bench.run() == 0
     fakes["one"] = [Row("pace", "s/m", 0.3)]
     assert run_bench.run(["one"]) == 0
@@ -60,11 +60,11 @@ def test_failed_benchmark_fails(fakes, monkeypatch, capsys):
     assert "two failed: no simulator" in capsys.readouterr().err
 
 
-def test_conditions_stand_above_the_figures(fakes, capsys):
+def test_conditions_are_printed_above_the_figures(fakes, capsys):
     assert run_bench.run() == 0
-    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    noon, night = said.index("at noon"), said.index("at night")
-    where = {name: next(k for k, line in enumerate(said) if line.startswith(name)) for name in ("speed", "depth")}
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    noon, night = printed.index("at noon"), printed.index("at night")
+    where = {name: next(k for k, line in enumerate(printed) if line.startswith(name)) for name in ("speed", "depth")}
     assert noon < where["speed"] < night < where["depth"]
 
 

@@ -32,7 +32,7 @@ def test_median_of_the_pairs_of_the_slower_load(runs, tmp_path):
     assert len(runs) == 12 and {"before", "now"} == set(first), "one of a pair is always the first"
 
 
-def test_clone_without_the_commit_says_so(monkeypatch, tmp_path, capsys):
+def test_missing_commit_is_reported(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(speedup, "BUILD_ROOT", tmp_path)
     monkeypatch.setattr(speedup, "BEFORE", "0" * 40)
     assert list(speedup.rows(tmp_path / "progress")) == []

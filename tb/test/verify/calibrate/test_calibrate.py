@@ -21,7 +21,7 @@ def small():
     return run_model(SMALL)
 
 
-def test_scenarios_are_enough_different_and_not_judged_by_what_was_chosen_by():
+def test_scenarios_differ_and_are_separate_from_the_fitted_ones():
     assert len(JUDGE) >= 60 and len({scenario.name for scenario in ALL}) == len(ALL)
     assert all(scenario.judges for scenario in JUDGE) and not any(scenario.judges for scenario in FIT)
     chosen_by = [replace(scenario, name="", judges=True) for scenario in FIT]
@@ -31,7 +31,7 @@ def test_scenarios_are_enough_different_and_not_judged_by_what_was_chosen_by():
         assert len({getattr(scenario, axis) for scenario in ALL}) > 1, f"{axis} is the same everywhere"
 
 
-def test_a_small_scenario_is_the_same_on_gateware_and_model(small):
+def test_small_scenario_is_equal_on_gateware_and_model(small):
     found = Comparison(SMALL, Gateware().run(SMALL), small, run_functional(SMALL))
     assert not found.problems
     assert small["counters"]["b"]["holes"] and small["counters"]["b"]["nodes_retired"]
@@ -59,7 +59,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_of_the_gateware_is_the_models(rule):
+def test_rule_of_the_gateware_equals_that_of_the_model(rule):
     found = same_sequences(RULES[rule])
     assert abs(found.stall_error) <= 0.02
     assert abs(found.gateware["cycles"] - found.model["cycles"]) < 1
@@ -79,7 +79,7 @@ def test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time(name):
     assert abs(found.stall_error) <= 0.02 and abs(found.time_error) <= 0.001
 
 
-def test_what_was_sent_and_lost_has_to_be_the_same_on_functional_cards(small):
+def test_sent_and_lost_packets_equal_those_of_functional_cards(small):
     functional = run_functional(SMALL)
     assert Comparison(SMALL, small, small, functional).problems == []
     functional["counters"]["b"]["holes"] += 1
@@ -115,7 +115,7 @@ class _Fake:
         return {**run_model(scenario), **self.changes}
 
 
-def test_the_command_shows_both_and_keeps_the_figures(monkeypatch, tmp_path, capsys):
+def test_command_shows_both_and_stores_the_figures(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(command, "Gateware", _Fake)
     monkeypatch.setattr(command, "REPORT", tmp_path / "calibration.json")
     monkeypatch.setattr(figures, "REPORT", tmp_path / "bench.json")
@@ -132,7 +132,7 @@ def test_the_command_shows_both_and_keeps_the_figures(monkeypatch, tmp_path, cap
 @pytest.mark.parametrize(("changes", "words"), [
     ({"cycles": 1.0}, "calibration_time_error_max"), ({"stall_cycles": 1000}, "calibration_stall_error_max"),
     ({"sequences": {}}, "calibration_sequence_mismatches"), ({"problems": ["bytes"]}, "something went wrong in small")])
-def test_the_command_fails_when_they_are_apart(monkeypatch, tmp_path, capsys, changes, words):
+def test_command_fails_on_a_difference(monkeypatch, tmp_path, capsys, changes, words):
     monkeypatch.setattr(_Fake, "changes", changes)
     monkeypatch.setattr(command, "Gateware", _Fake)
     monkeypatch.setattr(command, "REPORT", tmp_path / "calibration.json")
@@ -140,12 +140,12 @@ def test_the_command_fails_when_they_are_apart(monkeypatch, tmp_path, capsys, ch
     assert words in capsys.readouterr().err and not (tmp_path / "calibration.json").exists()
 
 
-def test_an_unknown_scenario_is_told_in_a_sentence(capsys):
+def test_unknown_scenario_prints_a_sentence(capsys):
     assert command.run(["nothing"]) == 2
     assert capsys.readouterr().err.startswith("weft: no scenario begins with nothing; the first ones are fit-")
 
 
-def test_what_was_run_is_kept_by_content(monkeypatch, tmp_path):
+def test_results_are_cached_by_content(monkeypatch, tmp_path):
     monkeypatch.setattr(runs, "KEPT", tmp_path)
     gateware = Gateware()
     assert gateware.kept(SMALL) is None

@@ -55,12 +55,12 @@ def run(*words):
                           text=True, check=False)
 
 
-def test_missing_tests_are_a_sentence(tmp_path):
+def test_missing_tests_print_a_sentence(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 1 and "python3-pyverbs" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_verdicts_are_told_apart(tmp_path):
+def test_verdicts_are_distinguished(tmp_path):
     (tmp_path / "args_parser.py").write_text(ARGUMENTS)
     for name in ("test_pd.py", "test_some.py"):
         (tmp_path / name).write_text(TESTS)
@@ -76,7 +76,7 @@ def test_verdicts_are_told_apart(tmp_path):
     assert done.returncode == 1
 
 
-def test_processes_of_the_tests_of_rdma_cm_end_as_processes_do():
+def test_processes_of_rdma_cm_tests_have_exit_codes():
     def absent():
         try:
             raise NotSupported("UD does not exist here")

@@ -34,7 +34,7 @@ def text_of(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_made_parts_are_what_the_code_gives_now(document):
+def test_generated_parts_are_current(document):
     text = text_of(document)
     assert parts.fill(text, make) == text, AGAIN
     assert len(re.findall("<!-- made: ", text)) == len(parts.names(text)), "a part does not end"
@@ -55,21 +55,21 @@ def test_every_program_in_a_document_is_an_example_that_runs():
         assert "```python" not in parts.fill(text_of(document), lambda name: ""), f"{document} has a program of its own"
 
 
-def test_a_failing_example_is_noticed(tmp_path):
+def test_failing_example_is_detected(tmp_path):
     program = tmp_path / "wrong.py"
     program.write_text("print('half')\nraise ValueError('no')\n")
     with pytest.raises(RuntimeError, match="ValueError: no"):
         parts.run_example(program)
 
 
-def test_a_part_that_differs_is_noticed():
+def test_changed_part_is_detected():
     text = "before\n<!-- made: psn -->\nold\n<!-- end -->\nafter\n"
     filled = parts.fill(text, lambda name: f"new {name}")
     assert filled == "before\n<!-- made: psn -->\nnew psn\n<!-- end -->\nafter\n"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_lead_somewhere(document):
+def test_links_have_targets(document):
     for target in re.findall(r"\]\(([^)\s]+)\)", text_of(document)):
         if "://" in target:
             continue
@@ -150,7 +150,7 @@ def test_readme_shows_rows_of_the_results():
     assert set(shown) <= set(rows("docs/results.md", "bench", (0, 1, 3)))
 
 
-def test_picture_of_the_readme_shows_the_points_beside_it():
+def test_picture_of_the_readme_matches_its_points():
     picture = (ROOT / goodput.PICTURE).read_text(encoding="utf-8")
     assert goodput.digest() in picture, AGAIN
     assert len(picture) < 100_000
@@ -159,7 +159,7 @@ def test_picture_of_the_readme_shows_the_points_beside_it():
 
 
 @pytest.mark.parametrize(("scheme", "loss"), [("adamap", 0.01), ("irn-bdp", 0.01), ("go-back-n", 0.001)])
-def test_points_of_the_picture_are_what_the_model_gives_now(scheme, loss):
+def test_points_of_the_picture_are_current(scheme, loss):
     compile_engine()
     now = measure(Experiment(scheme=scheme, loss=loss, **goodput.settings())).goodput
     assert goodput.points()[scheme, loss] == float(f"{now:.6g}"), (
@@ -188,7 +188,7 @@ def test_commands_of_the_tutorial_run(tmp_path):
     assert [row[1] for row in back] == ["194", "17"]
 
 
-def test_report_fields_that_are_explained_are_those_there_are():
+def test_explained_report_fields_exist():
     table = text_of("docs/running.md").partition("| field |")[2].partition("\n\n")[0]
     explained = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     report = text_of("tb/app/job/outcome.py")

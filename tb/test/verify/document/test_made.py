@@ -11,8 +11,8 @@ from weft.hdl.adamap.prefetch.fetches import LINES
 from weft.hdl.contract import wire
 from weft.tb.verify.document import sizing
 from weft.tb.verify.document.imports import arrows, without_detours
-from weft.tb.verify.document.rooms import edges
 from weft.tb.verify.document.state_machines import diagram, transitions
+from weft.tb.verify.document.subsystems import edges
 
 
 def waits(node_ns, depth, watermark, read_ns, *, nodes=200):
@@ -51,7 +51,7 @@ def test_prefetch_depth_hides_reads_and_is_not_generous(node_ns, read_ns):
     assert waits(node_ns, fewer, fewer, read_ns) > 0, f"{fewer} would do"
 
 
-def test_both_answers_of_the_prefetch_formula_are_tried():
+def test_both_results_of_the_prefetch_formula_are_tried():
     assert sizing.prefetch(335, 2000) is None and sizing.prefetch(5000, 500) == (2, 2, 1)
 
 
@@ -60,7 +60,7 @@ def test_wire_time_is_that_of_the_rates_in_the_readme():
     assert 1024 * 8 / sizing.packet_ns(1024) == pytest.approx(91.27, abs=0.005)
 
 
-def test_holes_per_node_is_what_an_encoding_holds():
+def test_holes_per_node_follow_the_encoding():
     assert sizing.holes_per_node(1e-9) == pytest.approx(1, abs=1e-3)
     assert sizing.holes_per_node(1e-2) == 20
     assert sizing.holes_per_node(1.0) == 320
@@ -133,21 +133,21 @@ class TwoDoublers(wiring.Component):
         return m
 
 
-def test_state_machine_is_drawn_as_it_is():
+def test_state_machine_is_drawn_as_coded():
     assert set(transitions(Doubler())) == {("TAKE", "SHOW"), ("SHOW", "REST"), ("SHOW", "TAKE"), ("REST", "TAKE")}
     text = diagram(Doubler())
     assert "[*] --> TAKE" in text
     assert "| `TAKE` | waits for a number |" in text and "| `SHOW` | waits until it is taken |" in text
 
 
-def test_room_is_drawn_as_it_is_wired():
+def test_subsystem_is_drawn_as_wired():
     blocks, streams, interfaces = edges(TwoDoublers(), {"i": ("source", "number"), "o": ("sink", None)})
     assert blocks == ["first", "second"]
     assert streams == {("source", "first"): {"number"}, ("first", "second"): {"o"}, ("second", "sink"): {"o"}}
     assert interfaces == {}
 
 
-def test_imports_are_followed_however_they_are_written(tmp_path):
+def test_imports_are_followed_in_every_form(tmp_path):
     texts = {"a": "from ..b import thing\n", "b": "import weft.driver.c.thing\n", "c": "from weft.driver import d\n",
              "d": "from .thing import x\nfrom weft.hdl import abi\nimport a\n"}
     for name, text in texts.items():
@@ -157,6 +157,6 @@ def test_imports_are_followed_however_they_are_written(tmp_path):
     assert arrows("driver", tmp_path) == {("a", "b"), ("b", "c"), ("c", "d")}
 
 
-def test_detours_are_left_out():
+def test_transitive_imports_are_left_out():
     assert without_detours({("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("a", "d")}) == {
         ("a", "b"), ("b", "c"), ("c", "d")}

@@ -14,8 +14,8 @@ def report(names, value=12.5):
     return [{"name": name, "unit": "", "value": value, "command": "weft bench --only latency"} for name in names]
 
 
-def test_every_row_has_values_conditions_and_a_name_of_its_own():
-    assert len({figure.what for figure in measured.FIGURES}) == len(measured.FIGURES)
+def test_every_row_has_values_conditions_and_a_unique_name():
+    assert len({figure.subject for figure in measured.FIGURES}) == len(measured.FIGURES)
     for figure in measured.FIGURES:
         assert "{" in figure.value and figure.conditions
         cells = figure.text({row["name"]: row for row in report(NAMES)})
@@ -24,10 +24,10 @@ def test_every_row_has_values_conditions_and_a_name_of_its_own():
 
 def test_a_full_report_gives_all_rows_in_order():
     rows = measured.bench(report(NAMES), "").splitlines()[2:]
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [figure.what for figure in measured.FIGURES]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [figure.subject for figure in measured.FIGURES]
 
 
-def test_rows_that_the_report_lacks_stay():
+def test_rows_missing_from_the_report_are_kept():
     latency = ["post_send_to_receiver_completion_ns"]
     before = measured.bench(report([name for name in NAMES if name.startswith("adamap_sram")]), "")
     after = measured.bench(report(latency, 2592.0), before)
@@ -37,7 +37,7 @@ def test_rows_that_the_report_lacks_stay():
     assert measured.bench([], after) == after
 
 
-def test_rows_that_nobody_asks_for_go():
+def test_unrequested_rows_are_removed():
     before = measured.table(measured.HEAD, [("speed of sound", "343 m/s", "dry air", "`weft bench`")])
     assert "343" not in measured.bench([], before)
 
@@ -62,7 +62,7 @@ def test_reports_fill_their_parts_and_only_those(reports):
     assert measured.fill(filled, reports) == filled
 
 
-def test_rooms_of_basic_stand_beside_what_others_publish():
+def test_subsystems_of_basic_are_shown_beside_published_cards():
     """The preset may be anywhere in the report; without it nothing changes."""
     cells = {"lut": 1500, "ff": 20, "bram36": 3, "bram18": 1, "uram": 0}
     basic = {"preset": "basic", "paths": {"rings": {"ns": 2.345}, "csr": {"ns": 1.0}, "mac_tx": {"ns": 3.0}},

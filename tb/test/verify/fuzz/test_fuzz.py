@@ -17,7 +17,7 @@ FUNCTIONAL, RTL = 6_000, 1_200
 SEEN = {"bad_icrc", "bad_header", "truncated", "length_mismatch", "unknown_opcode", "unknown_qp", "stale_psn"}
 
 
-def test_no_frame_harms_functional_cards():
+def test_random_frames_do_not_affect_functional_cards():
     print(f"WEFT_SEED={SEED} pytest tb/test/verify/fuzz/test_fuzz.py -k functional")
     outcome = functional.fuzz(FUNCTIONAL, SEED)
     assert not outcome.failures, "\n".join(outcome.failures)
@@ -25,7 +25,7 @@ def test_no_frame_harms_functional_cards():
     assert {f"drop_{name}" for name in SEEN} <= set(outcome.drops), outcome.drops
 
 
-def test_no_frame_harms_real_cards():
+def test_random_frames_do_not_affect_rtl_cards():
     outcome = fuzz_rtl(RTL)
     assert outcome["frames"] >= RTL and len(outcome["kinds"]) == len(KINDS)
     assert all({"bad_icrc", "bad_header", "truncated", "length_mismatch"} <= set(drops)
@@ -47,7 +47,7 @@ def _plant(fault, spot, monkeypatch):
 
 @pytest.mark.parametrize(("fault", "words"), [("completion", "of nothing"), ("bytes", "bytes differ"),
                                               ("growth", "leak"), ("exception", "planted")])
-def test_a_round_notices(fault, words, monkeypatch):
+def test_round_detects_faults(fault, words, monkeypatch):
     class Round(functional.Round):
         def run(self, frames):
             draw, planted = FrameFuzzer.draw, []

@@ -26,12 +26,12 @@ def guest():
 
 
 def test_linux_exchanges_data_with_the_endpoint_and_the_card(guest):
-    told = []
-    cases.run(guest, cases.cases(short=True), told.append)
-    assert len(told) == 3 and ", 0 frames lost" not in told[0], told
+    printed = []
+    cases.run(guest, cases.cases(short=True), printed.append)
+    assert len(printed) == 3 and ", 0 frames lost" not in printed[0], printed
 
 
-def test_a_guest_that_says_nothing_is_given_up(guest):
+def test_silent_guest_is_given_up(guest):
     def step():
         time.sleep(0.01)
     with pytest.raises(GuestFailed, match="is silent"):
@@ -42,5 +42,5 @@ def test_a_guest_that_says_nothing_is_given_up(guest):
         guest.ask(step, "connect 1 2 3 9 9 9")
 
 
-def test_what_is_missing_is_told_in_a_sentence():
+def test_missing_part_raises_a_sentence():
     assert absence(PROGRAM).endswith("apt-get install qemu-system-x86")

@@ -22,10 +22,10 @@ def test_counts_of_all_runs_of_a_design_are_added(tmp_path):
     left_by(tmp_path / "design-1/run-a", "test.hdl.ring.test_reader", DAT)
     left_by(tmp_path / "design-1/run-b", "test.hdl.ring.test_reader", DAT.replace("' 0", "' 3", 1))
     left_by(tmp_path / "design-2/run-a", "test.hdl.test_csr", DAT)
-    rooms = coverage.by_room(coverage.collect(tmp_path))
-    assert rooms == {"csr": {"line": [1, 2], "toggle": [1, 2]}, "ring": {"line": [2, 2], "toggle": [1, 2]}}
+    subsystems = coverage.by_subsystem(coverage.collect(tmp_path))
+    assert subsystems == {"csr": {"line": [1, 2], "toggle": [1, 2]}, "ring": {"line": [2, 2], "toggle": [1, 2]}}
 
 
-def test_what_was_not_reached_stands_before_its_line():
+def test_unreached_count_precedes_its_line():
     text = coverage.annotated("wire a;\nalways\nif\nelse\n", coverage.points(DAT))
     assert [line.split()[0] for line in text.splitlines()] == ["0", "always", "7", "0"]

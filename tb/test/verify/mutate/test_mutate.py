@@ -16,8 +16,8 @@ from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.mutate import campaign, run, survivors
 from weft.tb.verify.mutate.netlist import YosysFailed, draw, likeness, yosys
 from weft.tb.verify.mutate.record import NotRecorded
-from weft.tb.verify.mutate.rooms import TARGETS, WIRES, Target
 from weft.tb.verify.mutate.sources import ROOT, closure
+from weft.tb.verify.mutate.subsystems import TARGETS, WIRES, Target
 
 BITS = 3
 
@@ -123,12 +123,12 @@ def at(design, text, mode, port, choose=max):
     return campaign.Mutant(design, choose(found, key=lambda mutation: mutation.portbit))
 
 
-def test_a_weak_test_leaves_survivors_and_nothing_is_done_twice(kept, monkeypatch):
+def test_weak_test_leaves_survivors_and_results_are_cached(kept, monkeypatch):
     strong, weak = design_of("all_sums"), design_of("small_sums")
     high_bit = [at(design, "self.a + self.b", "const0", "Y") for design in (strong, weak)]
     seen, unseen = campaign.for_all(campaign.judge, high_bit, 2, lambda *_: None)
-    assert "test_adder[all_sums]" in seen.killed_by and "tests failed: all_sums" in seen.problem
-    assert not unseen.killed_by and not unseen.problem
+    assert "test_adder[all_sums]" in seen.detected_by and "tests failed: all_sums" in seen.problem
+    assert not unseen.detected_by and not unseen.problem
     assert campaign.proof(high_bit[1]) == "", "a high bit is no needless one"
 
     def refuse(*_):
@@ -142,21 +142,21 @@ def test_a_weak_test_leaves_survivors_and_nothing_is_done_twice(kept, monkeypatc
     assert campaign.proof(again[1]) == ""
 
 
-def test_a_needless_cell_is_proven_equivalent(kept):
+def test_redundant_cell_is_proven_equivalent(kept):
     design = design_of("all_sums")
     needless, needed = (at(design, f"self.a > {k}", "const1", "Y") for k in (4, 5))
     assert "ABC" in campaign.proof(needless)
     assert campaign.proof(needed) == ""
 
 
-def test_a_bit_that_nobody_reads_is_proven_equivalent(kept):
+def test_unread_bit_is_proven_equivalent(kept):
     design = design_of("all_sums")
     unread, read = (at(design, "self.a - self.b", "inv", "Y", choose) for choose in (min, max))
     assert "ABC" in campaign.proof(unread)
     assert campaign.proof(read) == ""
 
 
-def test_two_clocks_are_not_taken_for_one(kept):
+def test_two_clocks_are_distinguished(kept):
     """With one clock, two registers with the same input would be equivalent."""
     design = design_of("", "test_apart")
     needless, needed = at(design, "here > 3)", "const1", "Y"), at(design, "here != there", "const0", "Y")
@@ -164,14 +164,14 @@ def test_two_clocks_are_not_taken_for_one(kept):
     assert campaign.proof(needed) == ""
 
 
-def test_yosys_is_given_processor_time(tmp_path):
+def test_yosys_has_a_processor_time_limit(tmp_path):
     """A multiplier and its mirror image, which SAT solvers do not finish."""
     (tmp_path / "m.v").write_text("module m(input [31:0] a, b, output y); assign y = a * b != b * a; endmodule\n")
     with pytest.raises(YosysFailed, match="after 1 s of processor time"):
         yosys(tmp_path, "read_verilog m.v; sat -prove y 0 m", 1)
 
 
-def test_drawing_is_by_rule_and_over_all_rooms(kept):
+def test_drawing_follows_the_rule_over_all_subsystems(kept):
     design = design_of("all_sums")
     first = list(campaign.mutants([design], 12, 1))
     assert first == list(campaign.mutants([design], 12, 1)) and len({m.name for m in first}) == 12
@@ -185,7 +185,7 @@ def test_a_mutant_keeps_its_name_while_other_modules_change():
     assert likeness(body) == likeness(other) != likeness(other.replace("$12", "$13"))
 
 
-def test_a_test_that_simulates_nothing_is_refused(tmp_path):
+def test_test_without_simulation_is_rejected(tmp_path):
     with pytest.raises(NotRecorded, match="does not show what it simulates"):
         campaign.record.record(
             {"tb/test/verify/mutate/test_mutate.py::test_every_file_of_the_gateware_is_mutated": ""}, tmp_path)
@@ -198,7 +198,7 @@ def test_every_file_of_the_gateware_is_mutated():
     assert owned == blocks
 
 
-def test_a_change_of_what_a_test_imports_is_noticed():
+def test_change_of_an_imported_file_is_detected():
     names = {file.name for file in closure("weft.tb.test.verify.mutate.test_mutate")}
     assert {"test_mutate.py", "clock.py", "campaign.py"} <= names
     assert not {"verilator.py", "simulate.py"} & {f.name for f in closure("weft.tb.test.hdl.ring.test_reader")}
@@ -209,34 +209,34 @@ class Fake:
 
     def __init__(self, name):
         self.name, self.mutation, self.design = name, self, self
-        self.place, self.target, self.room = "somewhere", self, "ring"
+        self.place, self.target, self.subsystem = "somewhere", self, "ring"
 
 
-@pytest.mark.parametrize(("text", "fate", "status", "fraction"), [
+@pytest.mark.parametrize(("text", "outcome", "status", "fraction"), [
     ("", "", 1, 0.5),                                       # survived
     ('[accepted]\nodd = "why not"', "", 1, 0.5),            # explained, but below the threshold
     ('[equivalent]\nodd = "why not"', "", 0, 1.0),
     ('[accepted]\ngone = "why not"', "", 1, 0.5),           # stale
     ("", "by a proof", 0, 1.0),
 ])
-def test_verdict(tmp_path, monkeypatch, capsys, text, fate, status, fraction):
+def test_verdict(tmp_path, monkeypatch, capsys, text, outcome, status, fraction):
     file = tmp_path / "survivors.toml"
     file.write_text(text)
     monkeypatch.setattr(run, "explained", lambda: survivors.explained(file))
     monkeypatch.setattr(run, "REPORT", tmp_path / "mutants.json")
     monkeypatch.setattr(run, "designs", lambda targets: targets)
     monkeypatch.setattr(run, "mutants", lambda *_: [Fake("even"), Fake("odd")])
-    monkeypatch.setattr(run, "judge", lambda m: campaign.Fate("a test" if m.name == "even" else "", "", 1.0))
-    monkeypatch.setattr(run, "proof", lambda mutant: fate)
+    monkeypatch.setattr(run, "judge", lambda m: campaign.MutantOutcome("a test" if m.name == "even" else "", "", 1.0))
+    monkeypatch.setattr(run, "proof", lambda mutant: outcome)
     figures = {}
     monkeypatch.setattr(run, "merge_report", lambda rows, command, whole: figures.update({r.name: r for r in rows}))
     assert run.run() == status
-    said = capsys.readouterr().err
-    assert ("gone" in said) == ("gone" in text)
+    printed = capsys.readouterr().err
+    assert ("gone" in printed) == ("gone" in text)
     assert figures["mutants_killed_fraction"].value == fraction and figures["mutants_killed"].value == 1
 
 
-def test_kept_file_is_well_formed(tmp_path):
+def test_survivors_file_is_well_formed(tmp_path):
     assert all(kind in survivors.KINDS for kind, _ in survivors.explained().values())
     broken = tmp_path / "survivors.toml"
     for text, word in (('[tolerated]\na = "b"', "tolerated"), ("[accepted]\na = 3", "one line"),

@@ -34,7 +34,7 @@ def slow_checker(folder):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_model_checker_ends_with_who_wanted_the_proof(tmp_path, number):
+def test_model_checker_ends_with_its_parent(tmp_path, number):
     pipe, checker = slow_checker(tmp_path)
     parent = start(PROOF, checker, tmp_path)
     pipe.begun(2)
@@ -44,7 +44,7 @@ def test_a_model_checker_ends_with_who_wanted_the_proof(tmp_path, number):
     pipe.close()
 
 
-def test_a_model_checker_that_takes_too_long_is_stopped(tmp_path, monkeypatch):
+def test_too_slow_model_checker_is_stopped(tmp_path, monkeypatch):
     pipe, checker = slow_checker(tmp_path)
     monkeypatch.setattr(checkers, "_program", lambda name: checker)
     assert checkers.smtbmc(tmp_path, seconds=1) is None
@@ -52,7 +52,7 @@ def test_a_model_checker_that_takes_too_long_is_stopped(tmp_path, monkeypatch):
     pipe.close()
 
 
-def test_a_failure_ends_the_others():
+def test_failure_ends_the_other_checks():
     def work():
         with crew(2) as pool:
             pool.submit(signal.pause)

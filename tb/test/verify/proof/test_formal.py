@@ -16,36 +16,37 @@ from weft.tb.test.verify.proof.sample import (
     LateCounterSpec,
 )
 from weft.tb.verify.proof import ledger
-from weft.tb.verify.proof.broken import mutant
 from weft.tb.verify.proof.checkers import write_bits
 from weft.tb.verify.proof.engine import Result, prove, refute
+from weft.tb.verify.proof.faulty import mutant
 from weft.tb.verify.proof.ledger import Ledger
 from weft.tb.verify.proof.prefetch import RestingPrefetchSpec
 from weft.tb.verify.proof.retire import RetireSpec
 from weft.tb.verify.proof.return_path import HoldSpec, ReporterSpec
 from weft.tb.verify.proof.ring_reader import RingReaderSpec
 from weft.tb.verify.proof.ring_writer import RingWriterSpec
-from weft.tb.verify.proof.run import MODULES, broken_copies, specifications
+from weft.tb.verify.proof.run import MODULES, faulty_copies, specifications
+from weft.tb.verify.proof.software_matched import SoftwareMatchedSpec
 from weft.tb.verify.proof.specification import MARGIN, Spec
 from weft.tb.verify.proof.splitter import SplitterSpec
-from weft.tb.verify.proof.unmatched import UnmatchedSpec
 from weft.tb.verify.proof.window import WindowSpec
-from weft.tb.verify.proof.work_list import FewPlacesSpec
+from weft.tb.verify.proof.work_list import FewSlotsSpec
 
 pytestmark = pytest.mark.formal
 
 QUICK = [
-    (RingWriterSpec, ["never overwrites an unconsumed entry", "each entry once, in order", "a full ring"]),
+    (RingWriterSpec, ["never overwrites an unconsumed entry", "every entry is written once, in order", "a full ring"]),
     (RingReaderSpec, ["a request lies inside the ring and one page", "requests follow each other",
-                      "answers overtake each other"]),
-    (RetireSpec, ["no room", "a report of a later order"]),
-    (HoldSpec, ["reports of source 0 leave in order, each once", "what is offered stays",
+                      "responses overtake each other"]),
+    (RetireSpec, ["no space", "a report of a later order"]),
+    (HoldSpec, ["reports of source 0 leave in order, each once", "an offered item is stable",
                 "a report waits for its packet"]),
     (ReporterSpec, ["no report before its packet was placed", "a source has to wait"]),
-    (SplitterSpec, ["pieces follow each other", "no deadlock: a request that was taken is offered, at once"]),
-    (UnmatchedSpec, ["an order goes as far as the newest header", "an order comes round"]),
-    (FewPlacesSpec, ["no due QP is missing once nothing is offered for a while", "an empty list owes nothing",
-                     "a search finds a QP for which there was no place"]),
+    (SplitterSpec, ["pieces follow each other", "no deadlock: an accepted request is offered at once"]),
+    (SoftwareMatchedSpec,
+     ["an order extends to the newest header", "an order is offered after a bounded number of others"]),
+    (FewSlotsSpec, ["no due QP is missing once the list is idle", "an empty list has no due QP",
+                    "a search finds a QP that did not fit into the queue"]),
     (RestingPrefetchSpec, ["no read crosses a page", "one read for several nodes", "a bad node breaks its list",
                            "a last node is read again since its list grew"]),
     (WindowSpec, ["a full 32-bit wrap"]),
@@ -54,16 +55,16 @@ QUICK = [
 BEYOND = [("(self.count != LAST)", "(self.count != LAST + 1)")]
 
 
-def book(spec, *broken):
+def book(spec, *faulty):
     """Return a ledger with a specification, and with results of faulty copies for its check."""
     ledger = Ledger()
     ledger.enter(list(prove(spec())))
-    for result in broken:
-        ledger.enter([Result(spec.name, "it never goes beyond 12", "broken", None, 0, result, 3)], BEYOND)
+    for result in faulty:
+        ledger.enter([Result(spec.name, "it never goes beyond 12", "faulty", None, 0, result, 3)], BEYOND)
     return ledger
 
 
-def test_a_specification_with_all_it_needs_is_good():
+def test_complete_specification_passes():
     assert book(CounterSpec, "caught").faults() == []
 
 
@@ -72,20 +73,20 @@ def test_a_cover_too_near_to_the_bound_fails():
     assert faults == [f"test_counter: 'it comes to its end' is not reached in {12 - 1} cycles"]
 
 
-def test_a_kept_cover_beyond_the_bound_fails():
+def test_cached_cover_beyond_the_bound_fails():
     ledger = book(CounterSpec, "caught")
     next(r for r in ledger.results if r.kind == "cover").at = 13
     assert f"reached in cycle 13, but the proof ends at {CounterSpec.bound}" in ledger.faults()[0]
 
 
-@pytest.mark.parametrize("broken", [(), ("not caught",)])
-def test_a_check_without_a_broken_copy_that_it_catches_fails(broken):
-    faults = book(CounterSpec, *broken).faults()
+@pytest.mark.parametrize("faulty", [(), ("not caught",)])
+def test_check_without_a_caught_faulty_copy_fails(faulty):
+    faults = book(CounterSpec, *faulty).faults()
     assert "test_counter: no broken copy is caught by 'it never goes beyond 12'" in faults
-    assert len(faults) == 1 + len(broken)
+    assert len(faults) == 1 + len(faulty)
 
 
-def test_a_check_that_does_not_hold_fails():
+def test_violated_check_fails():
     ledger = Ledger()
     ledger.enter(list(prove(CounterSpec(mutant(Counter, *BEYOND)))))
     assert "'it never goes beyond 12' is failed in cycle 13" in ledger.faults()[0]
@@ -97,20 +98,20 @@ def test_a_specification_without_covers_fails():
     assert "test_counter: has no cover" in ledger.faults()
 
 
-def test_the_named_check_catches_the_broken_copy():
+def test_named_check_catches_the_faulty_copy():
     result = refute(CounterSpec(mutant(Counter, *BEYOND)), "it never goes beyond 12")
     assert (result.result, result.at) == ("caught", 13)
     assert refute(CounterSpec(), "it never goes beyond 12").result == "not caught"
 
 
-def test_a_part_can_be_broken_too():
+def test_sub_block_can_be_faulty():
     assert not any(r.good for r in prove(HolderSpec(replaced={Counter: mutant(Counter, *BEYOND)})) if r.kind != "cover")
     assert all(r.good for r in prove(HolderSpec()))
 
 
-def test_a_check_takes_another_one_as_true_but_not_of_a_broken_copy():
-    broken = GivenCounterSpec(mutant(Counter, *BEYOND))
-    results = {r.property: r.result for r in prove(broken) if r.kind != "cover"}
+def test_given_checks_are_assumed_for_the_block_and_not_for_faulty_copies():
+    faulty = GivenCounterSpec(mutant(Counter, *BEYOND))
+    results = {r.property: r.result for r in prove(faulty) if r.kind != "cover"}
     assert results == {"it never goes beyond 12": "failed", "it never is 13": "proven"}
     assert refute(GivenCounterSpec(mutant(Counter, *BEYOND)), "it never is 13").at == 13
     assert all(r.good for r in prove(GivenCounterSpec()))
@@ -133,7 +134,7 @@ def test_only_a_register_may_start_anywhere(tmp_path):
     write_bits(tmp_path, spec, text)
 
 
-def test_the_report_tells_all(tmp_path, monkeypatch):
+def test_report_is_complete(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, "REPORT", tmp_path / "formal.json")
     counter = book(CounterSpec, "caught")
     counter.save()
@@ -142,13 +143,13 @@ def test_the_report_tells_all(tmp_path, monkeypatch):
     other.save()
     report = json.loads((tmp_path / "formal.json").read_text())
     assert [entry["name"] for entry in report["specifications"]] == ["test_counter", "other"]
-    assert report["totals"] == {"checks": 2, "covers": 1, "broken": 1,
+    assert report["totals"] == {"checks": 2, "covers": 1, "faulty": 1,
                                 "seconds": round(sum(r.seconds for r in counter.results) + 1.5, 1)}
     entry = report["specifications"][0]
     assert (entry["bound"], entry["proven"], report["margin"]) == (CounterSpec.bound, "bounded", MARGIN)
     assert entry["covers"] == [{"cover": "it comes to its end", "cycle": 12}]
-    assert entry["broken"][0]["check"] == "it never goes beyond 12"
-    assert entry["broken"][0]["changes"] == [list(change) for change in BEYOND]
+    assert entry["faulty"][0]["check"] == "it never goes beyond 12"
+    assert entry["faulty"][0]["changes"] == [list(change) for change in BEYOND]
 
 
 @pytest.mark.parametrize(("spec", "names"), QUICK, ids=[spec.name for spec, _ in QUICK])
@@ -158,17 +159,17 @@ def test_block_meets_its_specification(spec, names):
     assert not [result for result in results if not result.good]
 
 
-@pytest.mark.parametrize("check", ["never overwrites an unconsumed entry", "each entry once, in order",
-                                   "no deadlock: room in the ring is used within 4 cycles"])
-def test_broken_ring_writer_is_caught(check):
-    broken = next(broken for broken in broken_copies("ring_writer") if broken.check == check)
-    assert refute(broken.spec(RingWriterSpec), broken.check).result == "caught"
+@pytest.mark.parametrize("check", ["never overwrites an unconsumed entry", "every entry is written once, in order",
+                                   "no deadlock: space in the ring is used within 4 cycles"])
+def test_faulty_ring_writer_is_caught(check):
+    faulty = next(faulty for faulty in faulty_copies("ring_writer") if faulty.check == check)
+    assert refute(faulty.spec(RingWriterSpec), faulty.check).result == "caught"
 
 
-def test_an_induction_over_a_broken_copy_fails():
+def test_induction_over_a_faulty_copy_fails():
     name = "no piece crosses a multiple of the size"
-    broken = next(broken for broken in broken_copies("splitter") if broken.check == name)
-    assert [result.result for result in prove(broken.spec(SplitterSpec), only=[name])] == ["failed"]
+    faulty = next(faulty for faulty in faulty_copies("splitter") if faulty.check == name)
+    assert [result.result for result in prove(faulty.spec(SplitterSpec), only=[name])] == ["failed"]
 
 
 def test_mutation_must_change_something():
@@ -176,25 +177,25 @@ def test_mutation_must_change_something():
         mutant(RingWriterSpec.block, ("no such text", ""))
 
 
-def test_every_broken_copy_still_applies():
+def test_every_faulty_copy_applies():
     for name, spec in specifications().items():
-        for broken in broken_copies(name):
-            assert mutant(broken.of or spec.block, *broken.changes).mutated_text
+        for faulty in faulty_copies(name):
+            assert mutant(faulty.of or spec.block, *faulty.changes).mutated_text
 
 
 @pytest.mark.parametrize("name", specifications())
-def test_every_specification_finds_what_it_sees_and_frees_inside_its_block(name, tmp_path):
+def test_every_specification_finds_its_internal_signals(name, tmp_path):
     spec = specifications()[name]()
     write_bits(tmp_path, spec, spec.convert()[0])
     assert (tmp_path / "bits.il").exists()
 
 
-def test_every_check_has_a_name_of_its_own_and_a_broken_copy_and_every_specification_a_cover():
+def test_every_check_has_a_unique_name_and_a_faulty_copy_and_every_specification_a_cover():
     assert len(specifications()) >= len(MODULES)
     for name, spec in specifications().items():
         assert issubclass(spec, Spec)
         properties = spec().properties()
         checks = {p.name for p in properties if p.kind != "cover"}
-        assert checks == {broken.check for broken in broken_copies(name)}, name
+        assert checks == {faulty.check for faulty in faulty_copies(name)}, name
         assert any(p.kind == "cover" for p in properties), name
         assert len({p.name for p in properties}) == len(properties), name

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from weft.tb.sim.flow.process import hear_interrupts
+from weft.tb.sim.flow.process import watch_interrupts
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.soak import campaign
 from weft.tb.verify.soak.bins import AREAS, BINS, OUTAGES
-from weft.tb.verify.soak.campaign import Kept, Soak, soak
+from weft.tb.verify.soak.campaign import ResultCache, Soak, soak
 from weft.tb.verify.soak.plan import CARDS, HAZARDS, draw
 from weft.tb.verify.soak.run_cases import run
 
@@ -22,7 +22,7 @@ CYCLES, RUNS_MAX = 50_000, 4      # a rare run ends before its frames of unknown
 
 @pytest.mark.parametrize("hazards", [("PCIe faults", "hostile frames"), ("hot reset", "bus master cleared")],
                          ids=", ".join)
-def test_a_run_goes_well(hazards):
+def test_run_succeeds(hazards):
     first = (drawn_seed() >> 3) * 8          # these have the card of preset test
     wanted = {"preset test", "MR churn"} | (set(hazards) if "hot reset" in hazards else
                                             {"honest QPs beside hostile frames"})
@@ -41,7 +41,7 @@ def test_a_run_goes_well(hazards):
     assert met <= set(BINS)
 
 
-def test_a_seed_is_one_run_and_many_meet_everything():
+def test_seed_determines_a_run_and_many_seeds_cover_everything():
     plans = [draw(seed) for seed in range(1, 57)]
     assert plans[9].env == draw(10).env and plans[9].hazards == draw(10).hazards
     assert {plan.card for plan in plans} == set(CARDS)
@@ -65,27 +65,27 @@ class Runs:
 
 @pytest.fixture
 def kept(tmp_path):
-    return Kept(100, tmp_path)
+    return ResultCache(100, tmp_path)
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_finished_runs_are_kept_and_not_run_again(kept, jobs):
+def test_finished_runs_are_not_run_again(kept, jobs):
     first = Runs()
     total = soak(cycles=1_000, run_cycles=100, run=first, kept=kept, jobs=jobs)
     assert sorted(first.seeds) == list(range(1, 11))
     assert (total.runs, total.cycles, total.completed, total.failures) == (10, 1_000, 70, [])
     second, so_far = Runs(), []
     total = soak(cycles=1_500, run_cycles=100, run=second, kept=kept, jobs=jobs,
-                 tell=lambda soak: so_far.append(soak.cycles))
+                 report_progress=lambda soak: so_far.append(soak.cycles))
     assert sorted(second.seeds) == list(range(11, 16)) and total.cycles == 1_500
     assert so_far == [100 * n for n in range(1, 16)]
 
 
-def test_other_sources_are_another_soak(kept, tmp_path, monkeypatch):
+def test_changed_sources_start_another_soak(kept, tmp_path, monkeypatch):
     soak(cycles=300, run_cycles=100, run=Runs(), kept=kept)
     monkeypatch.setattr(campaign, "digest", lambda: "other")
     again = Runs()
-    soak(cycles=300, run_cycles=100, run=again, kept=Kept(100, tmp_path))
+    soak(cycles=300, run_cycles=100, run=again, kept=ResultCache(100, tmp_path))
     assert again.seeds == [1, 2, 3]
 
 
@@ -97,13 +97,13 @@ def test_a_failed_run_is_named_and_run_again(kept):
     assert again.seeds == [3]
 
 
-def test_it_ends_when_the_time_is_over(kept):
+def test_soak_ends_after_its_time(kept):
     runs = Runs()
     total = soak(cycles=10**9, run_cycles=100, run=runs, kept=kept, over=lambda: len(runs.seeds) >= 4)
     assert total.runs == 4 and total.missing == [name for name in BINS if not total.met[name]] != []
 
 
-def test_many_failures_end_it(kept):
+def test_many_failures_end_the_soak(kept):
     assert len(soak(cycles=10**9, run_cycles=100, run=Runs(bad=range(100)), kept=kept).failures) == 5
 
 
@@ -112,7 +112,7 @@ def pretended(seed, cycles):
     return Runs()(seed, cycles)
 
 
-def test_runs_go_to_the_workers_of_a_scheduler(kept):
+def test_runs_are_distributed_to_workers(kept):
     """The scheduler at the given address distributes the runs."""
     from distributed import LocalCluster
 
@@ -143,7 +143,7 @@ soak(cycles=1, run=run, kept=Kept(1, root=Path.cwd()), jobs=2)
 def test_an_interrupted_soak_ends_at_once(tmp_path):
     """SIGINT to the parent alone: it does not wait for its simulators, which end, too."""
     with subprocess.Popen([sys.executable, "-c", WAITING], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.PIPE, preexec_fn=hear_interrupts) as process:
+                          stderr=subprocess.PIPE, preexec_fn=watch_interrupts) as process:
         simulator = Path("/proc", process.stdout.readline().strip())
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
