@@ -161,7 +161,7 @@ class Bench:
         await start_clocks(dut, {
             "clk": (CARD_PS, phase_ps(self.rng, CARD_PS, odd=False)),
             "mac_clk": (self.mac_ps + self.mac_ps % 2, phase_ps(self.rng, MAC_PS, odd=True)),
-        }, ("rst", "mac_rst"), RESET_CYCLES)
+        }, ("rst", "mac_rst"))
         self.card = CardSide(dut, self.rng)
         period = self.mac_ps / 1000
         self.sink = LineSink(dut, "m_axis", dut.mac_clk, period, pause=self._pause, rng=self.rng)
