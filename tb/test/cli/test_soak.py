@@ -101,7 +101,7 @@ def test_software_rdma_is_soaked():
     listed = subprocess.run([*command, "--collect-only"], env={**os.environ, **variables}, capture_output=True,
                             text=True)
     for seed in variables["WEFT_SEED"].split(","):
-        assert listed.stdout.count(f"bad_link_leaves_bytes_order_and_number[{seed}]") == 2, listed.stdout
+        assert listed.stdout.count(f"bad_link_preserves_bytes_order_and_number[{seed}]") == 2, listed.stdout
     assert listed.stdout.count("test_random_and_mutated_frames_raise_nothing") == 2
     kinds = [drawn[1] for drawn in itertools.islice(soak.turns(random.Random(1)), 3, 7)]
     assert kinds[2] == soak.SOFT and kinds[3][:-1] == soak.CARDS
