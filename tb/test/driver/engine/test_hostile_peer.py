@@ -147,7 +147,7 @@ class Scene:
         return target, frame + wire.icrc(frame)
 
 
-KINDS = ["acknowledgement", "loss_report", "limit", "probe", "report_request", "stranger"]
+KINDS = ["acknowledgement", "loss_report", "limit", "probe", "report_request", "unknown_peer"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,7 +186,7 @@ def test_forged_frames_use_no_memory_and_complete_nothing(kind):
     wcs = early + scene.cqs[0].take(8)[1]
     assert [wc.wr_id for wc in wcs] in ([2], []), wcs
     actual = scene.ends[1].mr.read(HALF, HALF) == scene.ends[0].mr.read(HALF, HALF)
-    if kind in ("acknowledgement", "probe", "report_request", "stranger"):
+    if kind in ("acknowledgement", "probe", "report_request", "unknown_peer"):
         assert [wc.status for wc in wcs] == [WCStatus.SUCCESS] and actual
     assert actual or all(wc.status is not WCStatus.SUCCESS for wc in wcs)
     for one, two in zip(before, after, strict=True):

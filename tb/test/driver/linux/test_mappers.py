@@ -124,7 +124,7 @@ def open_files():
     ({vfio.GET_API_VERSION: 1}, None, "another version"),
     ({vfio.CHECK_EXTENSION: 0}, None, "no IOMMU of type 1"),
     ({vfio.GROUP_GET_STATUS: 0}, None, "not bound to vfio-pci"),
-    ({}, vfio.GROUP_GET_STATUS, "tells no status"),
+    ({}, vfio.GROUP_GET_STATUS, "reports no status"),
     ({}, vfio.GROUP_SET_CONTAINER, "is in use"),
     ({}, vfio.SET_IOMMU, "gives no IOMMU"),
     (None, None, "cannot be opened")])

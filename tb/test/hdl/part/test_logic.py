@@ -29,7 +29,7 @@ class Both(wiring.Component):
     """Each function of one number, beside the straightforward expression of the same value."""
 
     def __init__(self):
-        super().__init__({"i": In(WIDTH), "told": Out(16).array(PAIRS), "said": Out(16).array(PAIRS)})
+        super().__init__({"i": In(WIDTH), "shallow": Out(16).array(PAIRS), "plain_result": Out(16).array(PAIRS)})
 
     def elaborate(self, platform):
         m, i = Module(), self.i

@@ -30,4 +30,4 @@ def test_missing_headers_are_reported(tmp_path):
         (tmp_path / name).chmod(0o755)
     assert "on Debian: apt-get install liblz4-dev zlib1g-dev" in summary(str(tmp_path))
     (tmp_path / "g++").write_text("#!/bin/sh\nexit 0\n")
-    assert "missing" not in summary(str(tmp_path)).replace("test_what_is_missing", "")
+    assert "missing" not in summary(str(tmp_path)).replace("test_missing", "")
