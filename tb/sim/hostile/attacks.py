@@ -132,7 +132,7 @@ FORGED = ("wrong_peer", "stale_generation")
 # {kind: (attacked cards, counters of which one must count the frame)}; some raw frames are delivered.
 KINDS = {
     "foreign_source": (DATA, ("wrong_peer",)), "unknown_qp": (DATA, ("unknown_qp",)),
-    "dead_generation": (DATA, ("stale_generation",)), "wrong_key": (DATA, ("bad_key",)),
+    "old_generation": (DATA, ("stale_generation",)), "wrong_key": (DATA, ("bad_key",)),
     "far_psn": (DATA, ("far_psn",)),
     "forged_report": (BOTH, FORGED), "forged_acknowledgement": (BOTH, FORGED), "forged_limit": (BOTH, FORGED),
     "forged_probe": (BOTH, FORGED),
