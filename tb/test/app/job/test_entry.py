@@ -138,7 +138,7 @@ def test_stopped_run_leaves_no_files(tmp_path, own_root):
     file = some_file(tmp_path / "file", 1 << 20)
 
     def begun():
-        return list(BUILD_ROOT.glob("two-cards-*/run-*test_a_run_that_is_stopped*/progress.jsonl"))
+        return list(BUILD_ROOT.glob("two-cards-*/run-*test_stopped_run*/progress.jsonl"))
     for older in begun():
         older.unlink()
     with weft(*sim_words(file, **{"--rtt-us": "100000"}), WEFT_BUILD=str(own_root)) as process:
