@@ -131,12 +131,12 @@ def test_every_bin_counts():
 WAITING = """
 from pathlib import Path
 from weft.tb.sim.flow import process
-from weft.tb.verify.soak.campaign import Kept, soak
+from weft.tb.verify.soak.campaign import ResultCache, soak
 
 def run(seed, cycles):
     process.run(["sh", "-c", "echo $$; exec sleep 120"], cwd=".")
 
-soak(cycles=1, run=run, kept=Kept(1, root=Path.cwd()), jobs=2)
+soak(cycles=1, run=run, kept=ResultCache(1, root=Path.cwd()), jobs=2)
 """
 
 
