@@ -51,7 +51,7 @@ def test_work_is_reported_by_its_file(tmp_path, monkeypatch):
 
     def work():
         while "sending" not in out.getvalue():
-            progress.notify(file, "sending", 1, 4)
+            progress.report_progress(file, "sending", 1, 4)
             time.sleep(0.01)
         return "done"
 
