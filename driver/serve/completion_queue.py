@@ -62,7 +62,7 @@ class ServedCQ(CQ):
         fence()
         armed = ring.words[ARMED]
         if armed != ring.words[DONE] and (not armed & 1 or solicited or wc.status is not WCStatus.SUCCESS):
-            self._notify()
+            self._signal()
 
     def push_all(self, wcs):
         for wc in wcs:
@@ -71,7 +71,7 @@ class ServedCQ(CQ):
     def forget(self, qp_num):
         """Do nothing: the program removes the completions from its memory."""
 
-    def _notify(self):
+    def _signal(self):
         self.ring.words[DONE] = self.ring.words[ARMED]
         if self.served_channel is not None:
             self.served_channel.notify(COMP_EVENT.pack(user=self.user))

@@ -27,8 +27,9 @@ class RtlPair(Pair):
     env : TwoCards
     """
 
-    def __init__(self, dut, env_config, context_config, *, card="test", seed=0, judged=True):
-        super().__init__(context_config, seed=seed, judged=judged)
+    def __init__(self, dut, env_config, context_config, *, card="test", seed=0, guarded=True,
+                 judged=True):
+        super().__init__(context_config, seed=seed, guarded=guarded, judged=judged)
         self.env, self.card = TwoCards(dut, env_config, seed=seed), preset(card)
 
     def window_bits(self, side):

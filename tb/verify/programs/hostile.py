@@ -85,7 +85,7 @@ def fuzz(daemon, printed, count, rng, progress=lambda done: None):
                     at = rng.randrange(len(ring.memory))
                     ring.memory[at : at + 4] = rng.randbytes(4)[: len(ring.memory) - at]
                     end.ring_bell()
-            end.report(output_by(rng, end))
+            end.send_message(output_by(rng, end))
             head, _, files = end.receive()
             close_all(files)
             found["refused" if head.status else "answered"] += 1

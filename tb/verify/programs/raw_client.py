@@ -87,7 +87,7 @@ class RawClient:
         self.socket.connect(daemon.paths[host])
         self.socket.setblocking(False)
 
-    def report(self, data, files=()):
+    def send_message(self, data, files=()):
         """Send bytes; raise :class:`Disconnected` if the daemon closed the connection."""
         try:
             socket.send_fds(self.socket, [data], list(files))
@@ -112,7 +112,7 @@ class RawClient:
     def call(self, opcode, *, tail=b"", files=(), **fields):
         """Send a request; return (fields of the response, file descriptors), or raise Refused or Gone."""
         asked, answered = messages.MESSAGES[opcode]
-        self.report(messages.REQUEST.pack(version=messages.VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
+        self.send_message(messages.REQUEST.pack(version=messages.VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
         head, body, out = self.receive()
         if head.status:
             raise Rejected(head.status, body.decode())
