@@ -99,6 +99,7 @@ hdl/pcie/test_host_control.py::test_the_host_is_obeyed[icarus]
 hdl/pcie/test_host_control.py::test_the_host_is_obeyed_with_straddle
 hdl/pcie/test_usplus.py::test_host_requests_interrupts_and_errors[icarus]
 hdl/pcie/test_usplus.py::test_interrupts_and_errors_with_straddle
+hdl/pcie/test_usplus.py::test_rates_at_the_hard_block[True
 hdl/pcie/test_usplus.py::test_traffic_with_a_late_and_reordering_host[icarus-256,1024,1]
 hdl/pcie/test_usplus.py::test_traffic_with_straddle
 hdl/receive/test_parse.py::test_every_frame_is_classified_as_in_the_model[icarus]
