@@ -35,7 +35,8 @@ class HostMemory(WatchedMemory):
     """
 
     def __init__(self, root_complex, rng):
-        super().__init__(rng.random())
+        super().__init__()
+        self._random = rng
         self.areas = (LOW, HIGH)
         self._next_va = VA_START + rng.randrange(1 << 12) * abi.PAGE_2M
         root_complex.mem_pool.register_region(_Area(self, *LOW), *LOW)
