@@ -110,9 +110,10 @@ class RawClient:
         raise AssertionError("no answer")
 
     def call(self, opcode, *, tail=b"", files=(), **fields):
-        """Send a request; return (fields of the response, file descriptors), or raise Refused or Gone."""
+        """Send a request; return (fields of the response, file descriptors), or raise Rejected or Disconnected."""
         asked, answered = messages.MESSAGES[opcode]
-        self.send_message(messages.REQUEST.pack(version=messages.VERSION, opcode=opcode) + asked.pack(**fields) + tail, files)
+        head = messages.REQUEST.pack(version=messages.VERSION, opcode=opcode)
+        self.send_message(head + asked.pack(**fields) + tail, files)
         head, body, out = self.receive()
         if head.status:
             raise Rejected(head.status, body.decode())
