@@ -3,7 +3,7 @@
 import errno
 from dataclasses import replace
 
-from ..connection.agent import Listener, Tell
+from ..connection.agent import Listener, Notify
 from ..connection.connection import CmNotice, Connection, State
 from ..engine.card_engine import CardEngine
 from ..engine.card_lock import CardLock
@@ -128,7 +128,7 @@ class Identifier:
                 raise PyverbsRDMAError(f"Listen Failed: {error}", errno.EADDRINUSE) from None
             self.src_port = self.listener.port
 
-    def _requested(self, connection: Connection) -> Tell:
+    def _requested(self, connection: Connection) -> Notify:
         return self.notify(EventType.CONNECT_REQUEST, 0, connection.private_data, connection).dropped
 
     def adopt(self, connection: Connection) -> None:

@@ -1,8 +1,8 @@
 """Connections of a host: dispatch of messages to them, and answers to messages of no connection.
 
 The state that unknown peers can cause is bounded: a listener has at most ``backlog`` requests without an answer of the
-program, or :data:`ROOM` if that is more, and each of them expires when its sender must have given up. A message of no
-connection is answered at once and leaves no state.
+program, or :data:`REQUESTS_KEPT` if that is more, and each of them expires when its sender must have given up. A
+message of no connection is answered at once and leaves no state.
 """
 
 import collections
@@ -19,13 +19,13 @@ from .messages import LAYOUTS, Attribute, ReferredMessage, RejectReason, build, 
 from .service import gid_of, header, parse_header, service_id
 
 BACKLOG_MAX = 1024
-ROOM = 128                   # requests that a listener keeps: those beyond the backlog wait for the program
+REQUESTS_KEPT = 128          # by a listener: those beyond the backlog wait for the program
 RESPONSE_TIMEOUT_MAX = 20    # limit of the peer's response time-out, whatever it requests: 4.3 s
 RATE_100_GBPS = 18      # packet rate, as in path records
 PORT_MAX = (1 << 16) - 1
 
 
-Tell = Callable[[Connection, CmNotice], object]
+Notify = Callable[[Connection, CmNotice], object]
 
 
 class Listener:
@@ -39,7 +39,7 @@ class Listener:
         Later requests, as keys: the program gets one for each that it answers.
     """
 
-    def __init__(self, agent: "Agent", port: int, backlog: int, on_request: Callable[[Connection], Tell]) -> None:
+    def __init__(self, agent: "Agent", port: int, backlog: int, on_request: Callable[[Connection], Notify]) -> None:
         self.agent, self.port, self.on_request = agent, port, on_request
         self.backlog = min(backlog, BACKLOG_MAX) if backlog > 0 else BACKLOG_MAX
         self.pending: dict[Connection, None] = {}
@@ -49,7 +49,7 @@ class Listener:
     @property
     def full(self) -> bool:
         """True if no further request can be kept."""
-        return len(self.pending) + len(self.waiting) >= max(self.backlog, ROOM)
+        return len(self.pending) + len(self.waiting) >= max(self.backlog, REQUESTS_KEPT)
 
     def add(self, connection: Connection) -> None:
         """Add a request, and hand it to the program if the backlog permits."""
@@ -120,7 +120,7 @@ class Agent:
 
     # --------------------------------------------------------------------------------- the program's side
 
-    def listen(self, port: int, backlog: int, on_request: Callable[[Connection], Tell]) -> Listener:
+    def listen(self, port: int, backlog: int, on_request: Callable[[Connection], Notify]) -> Listener:
         """Listen on a port, or on any free port if ``port`` is 0, and return the :class:`Listener`.
 
         Each request calls ``on_request(connection)``, which returns the callable for further :class:`CmNotice` of the
@@ -139,7 +139,7 @@ class Agent:
         self.listeners[port] = listener = Listener(self, port, backlog, on_request)
         return listener
 
-    def connect(self, peer_ip: int, port: int, offer: Offer, private_data: bytes, now: int, notify: Tell, *,
+    def connect(self, peer_ip: int, port: int, offer: Offer, private_data: bytes, now: int, notify: Notify, *,
                 src_port: int = 0) -> Connection:
         """Request a connection to a port; ``notify(connection, CmNotice)`` is called with each outcome."""
         connection = self._new(peer_ip, self._random.getrandbits(64), self.timeout, notify)
@@ -150,7 +150,7 @@ class Agent:
             packet_rate=RATE_100_GBPS, hop_limit=64)
         return connection
 
-    def _new(self, peer_ip: int, tid: int, timeout: ResponseTimeout, notify: Tell) -> Connection:
+    def _new(self, peer_ip: int, tid: int, timeout: ResponseTimeout, notify: Notify) -> Connection:
         local_id = next(n for n in iter(lambda: self._random.getrandbits(32), None) if n and n not in self.connections)
         connection = self.connections[local_id] = Connection(self, peer_ip, local_id, tid, timeout, notify)
         return connection

@@ -90,12 +90,7 @@ class ServedCQ(CQ):
         size, old = self._size(cqe), self.ring
         if self.overrun or old.waiting > size:
             raise InvalidValue(f"Failed to resize CQ: it holds {old.waiting} completions, or overran")
-        new = self._ring(size)
-        try:
-            allow(new)
-        except OutOfResources:
-            new.close()
-            raise
+        new = self._ring(size).allowed(allow)
         for number in range(old.own - old.waiting, old.own):
             at, to = old.place(number), new.place(new.own)
             new.mapping[to : to + old.slot_bytes] = old.mapping[at : at + old.slot_bytes]

@@ -1,7 +1,7 @@
 """Daemon's end of a ring in shared memory."""
 
 from ..ibverbs.rings import RING_HEADER
-from ..terms.errors import PyverbsError
+from ..terms.errors import OutOfResources, PyverbsError
 from .quota import ResourceKind
 from .shared_memory import OwnedDescriptor, create, ordered, words_of
 
@@ -35,6 +35,15 @@ class SharedRing:
         self.file = OwnedDescriptor(file)
         self.words = words_of(self.mapping)
         self.own = 0
+
+    def allowed(self, allow):
+        """Return the ring if ``allow(ring)`` does not raise OutOfResources; close it otherwise."""
+        try:
+            allow(self)
+        except OutOfResources:
+            self.close()
+            raise
+        return self
 
     @property
     def amounts(self):

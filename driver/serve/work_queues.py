@@ -6,7 +6,7 @@ from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from ..operation.operation import FETCHES, Operation
 from ..operation.receives import Receive
 from ..terms.enums import SrqAttrMask, WCStatus
-from ..terms.errors import InvalidValue, OutOfResources
+from ..terms.errors import InvalidValue
 from ..verbs.qp import QP
 from ..verbs.requests import FLAGS, OPCODES, operation_of
 from ..verbs.srq import SRQ
@@ -73,12 +73,7 @@ class ServedSRQ(SRQ):
         """
         mask, new = self._wanted(attr, comp_mask)
         if mask & SrqAttrMask.MAX_WR:
-            ring, old = self._ring(self.context, new.max_wr, new.max_sge), self.ring
-            try:
-                allow(ring)
-            except OutOfResources:
-                ring.close()
-                raise
+            ring, old = self._ring(self.context, new.max_wr, new.max_sge).allowed(allow), self.ring
             ring.begin(len(self.receives))
             self.ring = ring
             old.close()
@@ -103,8 +98,7 @@ class ServedQP(QP):
 
     def __init__(self, creator, init_attr, *, user):
         init_attr.check(creator.context)
-        self.user, self._keys = user, creator.context.local_keys
-        cap = init_attr.cap if init_attr.srq is None else init_attr.cap.without_receives()
+        self.user, self._keys, cap = user, creator.context.local_keys, init_attr.own_cap()
         with contextlib.ExitStack() as undo:
             self.receives = ReceiveRing("weft-rq", max(1, cap.max_recv_wr), cap.max_recv_sge, self._keys)
             undo.callback(self.receives.close)

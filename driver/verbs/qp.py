@@ -72,8 +72,7 @@ class QP(QPIncarnation, Closing):
         self.pd, self.context = pd, pd.context
         if psn is not None:
             unsigned("psn", psn, wire.PSN_BITS)
-        cap = replace(init_attr.cap) if init_attr.srq is None else init_attr.cap.without_receives()
-        self.init_attr = replace(init_attr, cap=cap)
+        self.init_attr = replace(init_attr, cap=init_attr.own_cap())
         self.cap, self.srq = self.init_attr.cap, init_attr.srq
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
         self._begin(psn)

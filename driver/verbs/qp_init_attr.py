@@ -35,10 +35,6 @@ class QPCap:
         """Raise InvalidValue or TypeError if a capacity has an invalid value."""
         check_ranges(self)
 
-    def without_receives(self) -> "QPCap":
-        """Return a copy for a QP with an SRQ, whose receive capacities are ignored (IBTA 1.7, 11.2.4.1)."""
-        return replace(self, max_recv_wr=0, max_recv_sge=0)
-
 
 def _of(holder: str | None, name: str) -> property:
     """Return a property that is an alias of an attribute, or of an attribute of the attribute ``holder``."""
@@ -75,10 +71,14 @@ class QPInitAttr:
         if self.cap is None:
             self.cap = QPCap()
 
+    def own_cap(self) -> QPCap:
+        """Return a copy of the capacities; an SRQ replaces those of receives (IBTA 1.7, 11.2.4.1)."""
+        return replace(self.cap, **({} if self.srq is None else {"max_recv_wr": 0, "max_recv_sge": 0}))
+
     def check(self, context: "Context") -> None:
         """Raise InvalidValue, NotSupported or TypeError if these attributes cannot create a QP of ``context``."""
         instance("cap", self.cap, QPCap)
-        (self.cap if self.srq is None else self.cap.without_receives()).check()
+        self.own_cap().check()
         if member("qp_type", self.qp_type, QPType) is not QPType.RC:
             raise NotSupported(f"Failed to create QP: {QPType(self.qp_type).name} does not exist here, only RC")
         for cq in (self.scq, self.rcq):

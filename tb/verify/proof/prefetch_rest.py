@@ -7,7 +7,7 @@ from weft.hdl.adamap.prefetch.fetches import LINES, VERDICT, fetch_layout
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import EVICT_LIMIT
 from weft.hdl.part.layouts import NODE
-from weft.tb.verify.proof import prefetch_environment as backend
+from weft.tb.verify.proof import prefetch_environment as env
 from weft.tb.verify.proof.prefetch_checks import PLACES
 
 
@@ -28,16 +28,16 @@ def kept(spec, m, w):
         counted.append(~keeps[k] | ((fetch.lines != 0) & (fetch.lines <= spec.entries)))     # as many entries were free
         counted.append(~keeps[k] | fetch.all | w.beyond[k])
         spec.assume_first(~keeps[k] | (fetch.lines + ~fetch.all <= v.left))
-        places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == backend.where(params, dut, v))))
+        places.append(~keeps[k] | ((fetch.block == v.block) & (w.first[k] == env.where(params, dut, v))))
         lying.append(~keeps[k] | w.within[k])
-        spec.assume_first(~keeps[k] | backend.lies(params, dut, v.block, backend.where(params, dut, v), fetch.lines))
+        spec.assume_first(~keeps[k] | env.lies(params, dut, v.block, env.where(params, dut, v), fetch.lines))
         errors = [spec.inside(f"dut.fetches.errors[{LINES * k + part}]", 1) for part in range(spec.entries)]
         for part in range(spec.entries):
             node = spec.inside(f"dut.fetches.blocks[{LINES * k + part}]", NODE)
             brought.append(~keeps[k] | (part >= fetch.lines) | answers(node, (w.first[k] + part)[:7]))
             brought.append(~keeps[k] | (part >= fetch.lines) | (
                 spec.inside(f"dut.fetches.pointers[{LINES * k + part}]", params.block_bits)
-                == backend.found(m, params, dut, node.next_line, f"pointed{LINES * k + part}")))
+                == env.found(m, params, dut, node.next_line, f"pointed{LINES * k + part}")))
             verdict = spec.inside(f"dut.fetches.verdicts[{LINES * k + part}]", VERDICT)
             brought.append(~keeps[k] | (part >= fetch.lines) | (
                 (verdict.bad == ~is_node_of(node, fetch)) & (verdict.ends == (node.next_line == 0))))
@@ -55,10 +55,10 @@ def is_node_of(node, fetch):
 
 def answers(node, line):
     """Return whether the host may answer a read of this line with a block."""
-    somewhere = (node.next_line - backend.FIRST_LINE < 1 << backend.LINE_BITS) & (node.next_line >= backend.FIRST_LINE)
+    somewhere = (node.next_line - env.FIRST_LINE < 1 << env.LINE_BITS) & (node.next_line >= env.FIRST_LINE)
     return ((node.base_psn == line) & (somewhere | (node.next_line == 0)) & (node.next_check < 2)
-            & (node.qpn < backend.QPS) & (node.generation < 4) & (node.encoding < 4) & (node.check < 2)
-            & (node.count < 1 << backend.COUNT_BITS) & (node.rsn < 1 << backend.NODE_RSN_BITS))
+            & (node.qpn < env.QPS) & (node.generation < 4) & (node.encoding < 4) & (node.check < 2)
+            & (node.count < 1 << env.COUNT_BITS) & (node.rsn < 1 << env.NODE_RSN_BITS))
 
 
 def start_at_rest(spec, m, w):
@@ -79,7 +79,7 @@ def start_at_rest(spec, m, w):
         "cache.chains.fill__free_count_of_0", "errors",
         *[f"cache.tags.tag{k}" for k in entries],
         *[f"{name}{k}" for name in ("copy", "first", "within", "linked", "beyond", "owner") for k in entries],
-        "cut", *[f"life{q}" for q in range(backend.QPS)])
+        "cut", *[f"life{q}" for q in range(env.QPS)])
     misses = spec.inside("dut.evict.misses.count", 8)
     free_count, counting = (spec.inside(f"cache.{name}", range(spec.entries + 1))
                             for name in ("fill__free_count", "chains.fill__free_count_of_0"))
@@ -92,7 +92,7 @@ def start_at_rest(spec, m, w):
     records = [spec.inside(f"cache.chains.records[{k}]", cached_record(params)) for k in entries]
     links, backs = ([spec.inside(f"cache.chains.{name}[{k}]", entries) for k in entries]
                     for name in ("nexts", "befores"))
-    entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(backend.QPS)]
+    entered, left = ([spec.inside(f"dut.work.{name}[{q}]", 1) for q in range(env.QPS)]
                      for name in ("entered", "left"))
     produce = spec.inside("dut.work.queue.queue.produce", range(PLACES))
     searching = [misses <= 4 * spec.entries + EVICT_LIMIT,
@@ -108,17 +108,17 @@ def start_at_rest(spec, m, w):
         twin = Signal(spec.entries, name=f"twin{k}")
         for other, c in enumerate(copies):
             own = c.valid & (c.qpn == copy.qpn) & (other != k)
-            m.d.comb += [before[other].eq(own & ((c.rsn + c.count)[:backend.RSN_BITS] == copy.rsn)),
+            m.d.comb += [before[other].eq(own & ((c.rsn + c.count)[:env.RSN_BITS] == copy.rsn)),
                          twin[other].eq(own & (c.rsn == copy.rsn))]
         head = copy.rsn == v.rsn
         cached += [~copy.reserved, ~reserved[k], valid[k] == copy.valid, ~copy.valid | (
             v.alive & (tag.qpn == copy.qpn) & (tag.rsn == copy.rsn) & (tag.count == copy.count)
             & (tag.generation == v.generation) & (copy.count != 0)
-            & (copy.rsn < 1 << backend.NODE_RSN_BITS) & (block == copy.block)
+            & (copy.rsn < 1 << env.NODE_RSN_BITS) & (block == copy.block)
             & (record.qpn == copy.qpn) & (record.rsn == copy.rsn) & (record.count == copy.count)
             & (record.generation == v.generation)),
             first[k] == (copy.valid & head)]
-        behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:backend.RSN_BITS])
+        behind = {j: c.valid & (c.qpn == copy.qpn) & (c.rsn == (copy.rsn + copy.count)[:env.RSN_BITS])
                   for j, c in enumerate(copies) if j != k}
         linked += [~copy.valid | (goes_on[k] == Cat(behind.values()).any()),
                    second[k] == (copy.valid & ~head & (before & first & ~promoted).any()),
@@ -126,21 +126,21 @@ def start_at_rest(spec, m, w):
                    *(~copy.valid | ~follows | ((links[k] == j) & (backs[j] == k)) for j, follows in behind.items())]
         chained.append(~copy.valid | ((head | before.any()) & ~twin.any()))
         lying.append(~copy.valid | copy.lies)
-        spec.assume_first(~copy.valid | backend.lies(params, dut, copy.block, copy.line))
+        spec.assume_first(~copy.valid | env.lies(params, dut, copy.block, copy.line))
     for q, v in enumerate(incarnations):
         following = Signal(params.block_bits, name=f"following{q}")
         m.d.comb += following.eq(~w.rows[q].inverse)
         ended += [~v.flush, v.state == Mux(v.alive, abi.QpState.RTS.value, abi.QpState.RESET.value),
                   v.alive | ((following == null_block(params)) & ~errors[q])]
-        counted += [v.left + v.cached <= backend.LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0)]
+        counted += [v.left + v.cached <= env.LINKED_MAX, ~v.alive | ~errors[q] | (v.left != 0)]
         spec.assume_first(~v.alive | (sum(c.valid & (c.qpn == q) for c in copies) == v.cached))
         spec.assume_first(~v.alive | (w.rows[q].count == v.left))
         stated.append(~v.alive | (following == Mux(errors[q], null_block(params), v.block)))
         going_on += [~v.alive | (v.block != null_block(params)),
                      ~v.alive | (v.line != 0) | v.begins | ((v.left == 0) & (v.block == stray(params)))]
-        its = backend.found(m, params, dut, v.line, f"found{q}")      # one of several blocks if extents overlap
+        its = env.found(m, params, dut, v.line, f"found{q}")      # one of several blocks if extents overlap
         lying.append(~v.alive | v.begins | v.lies)
-        spec.assume_first(~v.alive | v.begins | (v.block == its) | backend.lies(params, dut, v.block, v.line))
+        spec.assume_first(~v.alive | v.begins | (v.block == its) | env.lies(params, dut, v.block, v.line))
     of_lists, lines, places, within, brought, ends = kept(spec, m, w)
     for name, sane, *given in (
         ("the search and the work list are as this proof starts", searching),

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from weft.driver.cm.card_agent import CardAgent, parse_datagram
-from weft.driver.connection.agent import ROOM
+from weft.driver.connection.agent import REQUESTS_KEPT
 from weft.driver.connection.messages import Attribute, build
 from weft.driver.connection.service import gid_of, header
 from weft.driver.terms.enums import WCStatus
@@ -118,7 +118,7 @@ def test_a_flood_of_requests():
             hosts.devices[0].card.receive(frame_of(data, src_ip=address))
             if n % 16 == 0:
                 context.serve(2_000)
-                assert len(agent.connections) <= 1 + ROOM
+                assert len(agent.connections) <= 1 + REQUESTS_KEPT
         assert agent.counts["backlog_full"] > FRAMES // 2
         assert len(context.neighbours.asked) <= 8
 

@@ -13,7 +13,7 @@ from weft.tb.sim.pair.operation_pair import CAP, OperationPair
 WRITE, WRITE_IMM = WROpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM
 KINDS = (WRITE, WRITE_IMM, WROpcode.SEND, WROpcode.SEND_WITH_IMM)
 CAPS = CAP | {"max_inline_data": INLINE_MAX}
-COUNT, ROOM = 60, 2048      # requests, more than the mailbox has slots; bytes for each
+COUNT, SPACE = 60, 2048      # requests, more than the mailbox has slots; bytes for each
 
 
 def test_the_limit():
@@ -36,16 +36,16 @@ def test_requests_of_every_length_and_kind_at_once():
         expected[n], cut = rng.randbytes(length), rng.randrange(1, INLINE_MAX)
         a.mr.write(expected[n], length, 0)
         if kind in KINDS[2:]:
-            b.recv(wr_id=n, sges=[b.sge(n * ROOM, cut), b.sge(n * ROOM + cut, ROOM - cut)])
+            b.recv(wr_id=n, sges=[b.sge(n * SPACE, cut), b.sge(n * SPACE + cut, SPACE - cut)])
         elif kind is WRITE_IMM:
             b.recv(wr_id=n, length=0)
         receives += kind is not WRITE
         part = rng.randrange(length + 1)
-        pair.send(kind, (0, part), (part, length - part), at=n * ROOM, imm=n, wr_id=n,
+        pair.send(kind, (0, part), (part, length - part), at=n * SPACE, imm=n, wr_id=n,
                   flags=SendFlags.SIGNALED | SendFlags.INLINE)
         a.mr.write(bytes(length), length, 0)
     sent, received = pair.completions(0, COUNT), pair.completions(1, receives)
     assert [(wc.wr_id, wc.status) for wc in sent] == [(n, WCStatus.SUCCESS) for n in range(COUNT)]
     assert all(wc.status is WCStatus.SUCCESS and wc.byte_len == len(expected[wc.wr_id]) for wc in received)
-    assert {n: b.mr.read(len(data), n * ROOM) for n, data in expected.items()} == expected
+    assert {n: b.mr.read(len(data), n * SPACE) for n, data in expected.items()} == expected
     pair.close()
