@@ -50,8 +50,10 @@ def test_work_is_reported_by_its_file(tmp_path, monkeypatch):
     out, file = io.StringIO(), tmp_path / "progress.jsonl"
 
     def work():
+        while "starting" not in out.getvalue():
+            time.sleep(0.01)
+        progress.report_progress(file, "sending", 1, 4)
         while "sending" not in out.getvalue():
-            progress.report_progress(file, "sending", 1, 4)
             time.sleep(0.01)
         return "done"
 
