@@ -4,7 +4,7 @@ import posixpath
 import re
 from pathlib import Path
 
-from griffe import Extension
+from griffe import DocstringSectionKind, Extension
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,11 +23,17 @@ PAGES = {
 
 
 class Members(Extension):
-    """Extension of griffe that shows the ports of a block, section Members of its docstring, as attributes."""
+    """Extension of griffe that lists the ports of a block: section Members of its docstring."""
 
     def on_instance(self, *, obj, **_):
-        if obj.docstring:
-            obj.docstring.value = obj.docstring.value.replace("Members\n-------\n", "Attributes\n----------\n")
+        if not obj.docstring or "Members\n-------\n" not in obj.docstring.value:
+            return
+        obj.docstring.value = obj.docstring.value.replace("Members\n-------\n", "Attributes\n----------\n")
+        sections = obj.docstring.parse("numpy", warnings=False)
+        for section in sections:
+            if section.kind is DocstringSectionKind.attributes:
+                section.title = "Ports:"
+        obj.docstring.parsed = sections
 
 
 def _modules(place):

@@ -11,7 +11,7 @@ from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.session import serving
 
-COMPLETIONS, POLLS_S, EACH_US, CORE = 20_000, 2, 5, 0.05
+COMPLETIONS, POLLS_S, EACH_US, CORE = 8_000, 2, 5, 0.05
 
 
 @pytest.fixture(scope="module")
