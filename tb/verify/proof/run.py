@@ -22,7 +22,7 @@ from concurrent.futures import as_completed
 from rich.console import Console
 from rich.table import Table
 
-from weft.tb.verify.proof.checkers import ProofMissing, versions
+from weft.tb.sim.synth import yosys
 from weft.tb.verify.proof.crew import crew
 from weft.tb.verify.proof.engine import prove, refute
 from weft.tb.verify.proof.ledger import REPORT, Ledger
@@ -57,11 +57,7 @@ def run(names=(), keep=True):
     console = Console()
     ledger = Ledger()
     names = list(names or specifications())
-    try:
-        versions()
-    except ProofMissing as error:
-        print(f"weft: {error}", file=sys.stderr)
-        return 1
+    yosys.version()     # raises an error before a worker process does
     with crew(os.cpu_count()) as pool:
         jobs = {pool.submit(decide, name, None, keep): (name, None) for name in names}
         jobs |= {pool.submit(decide, name, k, keep): (name, faulty.changes)
