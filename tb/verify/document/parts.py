@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 from weft.hdl.adamap.builder.builder import NodeBuilder
 from weft.hdl.adamap.prefetch.evict import Evict
@@ -19,9 +18,9 @@ from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.contract.params import preset
 from weft.hdl.ring.reader import RingReader
+from weft.tb.sim.flow.sources import ROOT
 from weft.tb.verify.document import imports, ports, qp_states, sizing, state_machines, subsystems, tables
 
-ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = "docs/examples"
 _PART = re.compile(r"(<!-- made: ([\w./-]+) -->\n)(?:(?!<!-- made).)*?(<!-- end -->)", re.DOTALL)
 
