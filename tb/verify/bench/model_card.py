@@ -18,6 +18,7 @@ from weft.tb.app.job.main_job import run_model
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.pair.loop_pair import LoopPair
+from weft.tb.sim.pair.pair import serve_until
 from weft.tb.sim.pair.two_cards import run_cards
 
 MIB = 1 << 20
@@ -62,7 +63,8 @@ class Haul:
         ends[0].mr.write(data)
         started = time.process_time()
         self._sample()
-        self.pair.run(lambda: self._send(ends[0], ends[1].offer, messages), lambda: self._serve(ends[1]))
+        self.pair.run(lambda: self._send(ends[0], ends[1].offer, messages),
+                      lambda: serve_until(lambda: self._done, ends[1].context, 50_000))
         self.seconds = time.process_time() - started
         assert ends[1].mr.read(ends[1].length, 0) == data, "the bytes in place differ from those sent"
         for end in ends:
@@ -84,11 +86,6 @@ class Haul:
                     messages -= 1
         finally:
             self._done = True
-
-    def _serve(self, end):
-        while not self._done:
-            end.context.progress()
-            end.context.wait(50_000)
 
     def _sample(self):
         sender, receiver = (device.card.counters for device in self.pair.devices)
