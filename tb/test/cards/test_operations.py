@@ -2,7 +2,7 @@
 
 import os
 
-from weft.tb.verify.operations.rtl_cases import run_operations
+from weft.tb.test.cards.operations_cases import run_operations
 
 
 def test_random_operations():

@@ -40,7 +40,7 @@ LAYERS = (
     "tb/app/device tb/app/perf tb/app/report",
     "tb/verify/conformance tb/verify/structure",
     "tb/verify/calibrate tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop tb/verify/churn "
-    "tb/verify/mutate tb/verify/operations tb/verify/programs tb/verify/proof tb/verify",
+    "tb/verify/mutate tb/verify/programs tb/verify/proof tb/verify",
     "tb/verify/bench tb/verify/soak",
     "tb/cli",
     "tb/test",

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.verify.operations.traffic import KINDS, WrongTraffic, functional_traffic
+from weft.tb.test.driver.operation.traffic import KINDS, WrongTraffic, functional_traffic
 
 SEED, COUNT = drawn_seed(__name__), int(os.environ.get("WEFT_OPERATIONS") or 700)
 AGAIN = f"WEFT_SEED={SEED} WEFT_OPERATIONS={COUNT} python -m pytest tb/test/driver/operation/test_operations.py"

@@ -11,7 +11,7 @@ from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import DIRECTIONS
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
-from weft.tb.verify.operations.traffic import KINDS, Traffic
+from weft.tb.test.driver.operation.traffic import KINDS, Traffic
 
 ROUGH = LinkConfig(delay_ns=1_000, loss=0.02, duplicate=0.02, reorder=0.02)
 QPS, LONGEST, ARENA = 6, 4_096, 1 << 18
