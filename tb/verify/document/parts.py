@@ -31,8 +31,8 @@ def _machine(block, *parameters):
 
 PARTS = {
     "card": subsystems.card, "adamap": subsystems.adamap, "second-level": subsystems.second_level,
-    "states-prefetch": partial(_machine, Prefetch), "states-arrival": partial(_machine, Fill),
-    "states-turn-out": partial(_machine, Evict), "states-ring-reader": partial(_machine, RingReader, 16),
+    "states-prefetch": partial(_machine, Prefetch), "states-fill": partial(_machine, Fill),
+    "states-evict": partial(_machine, Evict), "states-ring-reader": partial(_machine, RingReader, 16),
     "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),
     "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,
@@ -42,7 +42,7 @@ PARTS = {
     "variables": tables.variables, "goodput-table": tables.goodput, "waivers": tables.waivers,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
     "board-registers": tables.board_registers, "folders": tables.folder_table,
-    "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
+    "driver-folders": partial(imports.flowchart, "driver"), "tb-folders": partial(imports.flowchart, "tb"),
 }
 
 

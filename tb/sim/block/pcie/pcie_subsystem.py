@@ -201,7 +201,7 @@ class Bench:
         await with_timeout(self.data[client].idle(), 500, "us")
         return expected
 
-    async def carry_out(self, writes, images):
+    async def apply_writes(self, writes, images):
         """Wait for tasks of :meth:`write_groups` and apply their writes to images of the written halves."""
         for task in writes:
             for region, at, body in await task:

@@ -113,7 +113,7 @@ async def held_subsystem_becomes_idle(dut):
         assert begun and not error
         for group in groups[begun + 1:]:
             assert await with_timeout(receive(sink), 100, "us") == (group, 0)
-    await bench.carry_out(writes, images)
+    await bench.apply_writes(writes, images)
     assert bench.image() == [bytes(image) for image in images], "host memory is not what was written"
 
 

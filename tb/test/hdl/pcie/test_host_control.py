@@ -29,7 +29,7 @@ async def all_clients(bench, count):
     for task in reads:
         await task
     images = [bytearray(image) for image in bench.image()]
-    await bench.carry_out(writes, images)
+    await bench.apply_writes(writes, images)
     assert bench.image() == [bytes(image) for image in images], "host memory is not what was written"
 
 

@@ -48,7 +48,7 @@ async def traffic(dut):
             break
         more = [cocotb.start_soon(bench.read_lines(k, count)) for k in range(LINES)]
         overtaken += sum([await task for task in more])
-    await bench.carry_out(writes, images)
+    await bench.apply_writes(writes, images)
     assert bench.image() == [bytes(i) for i in images], "host memory is not what was written"
     assert int(dut.cfg_max_payload.value) == payload.bit_length() - 8
     assert int(dut.cfg_max_read_req.value) == request.bit_length() - 8
@@ -150,7 +150,7 @@ async def interrupts_among_writes(dut):
         await with_timeout(arrived(region, 4 * vector, message.to_bytes(4, "little")), 5, "us")
         sent += 1
     dut._log.info("%d interrupts among writes", sent)
-    await bench.carry_out(writes, images)
+    await bench.apply_writes(writes, images)
     assert bench.image() == [bytes(i) for i in images], "host memory is not what was written"
     assert not bench.host.complaints, bench.host.complaints[:3]
 
