@@ -16,7 +16,6 @@ from weft.tb.sim.flow.aliases import with_former_fields
 from weft.tb.sim.flow.bench import VARIABLE, given
 from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.pair import settings
-from weft.tb.sim.pcie.host import HostConfig
 
 if TYPE_CHECKING:
     from weft.driver.verbs.context import ContextConfig
@@ -75,13 +74,13 @@ class Job(JobSettings):
                           corrupt=self.back_corrupt)
         return there, back
 
-    def env_config(self, vectors: int, host: HostConfig | None = None) -> "EnvConfig":
+    def env_config(self, vectors: int) -> "EnvConfig":
         """Return the settings of the simulated hosts."""
         from weft.tb.sim.pair.two_hosts import EnvConfig
 
         there, back = self.link_configs()
-        return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
-                         straddle=self.straddle, pcap_folder=self.captures)
+        return EnvConfig(a_to_b=there, b_to_a=back, vectors=vectors, straddle=self.straddle,
+                         pcap_folder=self.captures)
 
     def context_config(self) -> "ContextConfig":
         """Return driver settings for the link."""

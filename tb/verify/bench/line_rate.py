@@ -227,14 +227,13 @@ async def lab(dut):
             await transfer(bench, job)
 
 
-def run_lab(transfers=(), *, progress, seed=1, verilog=None):
+def run_lab(transfers=(), *, progress):
     """Run the bench once for each set of build options; return the figures by transfer name."""
     figures = {}
     for build in dict.fromkeys(job.build for job in transfers):
         settings = {"transfers": [asdict(job) for job in transfers if job.build == build], "progress": str(progress)}
         _, straddle, mac_clock = build
-        card = preset(PRESET).with_(straddle=straddle, mac_clock=mac_clock)
-        figures |= run_cards(card, __file__, settings, seed=seed, verilog=verilog)
+        figures |= run_cards(preset(PRESET).with_(straddle=straddle, mac_clock=mac_clock), __file__, settings, seed=1)
     return figures
 
 

@@ -41,8 +41,8 @@ class Haul:
     Attribute ``samples`` has tuples (time in ns, bytes in place, new packets sent), ``seconds`` the processor time.
     """
 
-    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None):
-        self.size, self.rtt_ns, self.pmtu = size, rtt_ns, pmtu
+    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, progress=None):
+        self.size, self.rtt_ns = size, rtt_ns
         self._progress, self.samples, self.seconds = progress, [], 0.0
         self._done = False
         direction = LinkConfig(delay_ns=rtt_ns // 2)
@@ -58,7 +58,7 @@ class Haul:
         messages = self.size // MESSAGE_BYTES
         ends = [Endpoint(context, min(self.size, MEMORY_BYTES), window=messages) for context in self.pair.contexts]
         for end, peer in (ends, ends[::-1]):
-            end.connect(peer.connections, path_mtu=MTU[f"MTU_{self.pmtu}"])
+            end.connect(peer.connections, path_mtu=MTU[f"MTU_{PMTU}"])
         data = bytes(at * 31 % 251 for at in range(4096)) * (ends[0].length // 4096)
         ends[0].mr.write(data)
         started = time.process_time()
@@ -109,7 +109,7 @@ class Haul:
         assert len(inside) > 10, "too short to have a middle"
         (first_at, first), (last_at, there) = inside[0], inside[-1]
         overhead = 14 + 20 + 8 + 12 + 16 + 4 + 24      # Ethernet, IPv4, UDP, BTH, RETH, ICRC; FCS, preamble, gap
-        rate = 100 / 8 * self.pmtu / (self.pmtu + overhead)
+        rate = 100 / 8 * PMTU / (PMTU + overhead)
         return (there - first) / (last_at - first_at) / rate
 
 

@@ -177,15 +177,15 @@ def soft_exchange(environment, *, length=60_000, sends=(0, 1, 1024, 3000), seed=
     return f"{len(done)} requests to rxe, {4 + len(sends)} from it; {counts['resent']} packets sent again; {verdict}"
 
 
-def card_writes(environment, *, messages=10, length=20_000, seed=0, guest_timeout=16, mtu=MTU.MTU_1024, **attributes):
+def card_writes(environment, *, messages=10, length=20_000, seed=0, guest_timeout=16, **attributes):
     """Write into the guest's memory over the card's hardware path; return a sentence. ``attributes``: of the QP."""
     rng, talk, context = random.Random(seed), Talk(environment), environment.context
     total = messages * length
     cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)
     qp = QP(mr.pd, rc_init_attr(cq))
     remote, before = talk.open(rng), talk.counters()
-    talk.connect(remote, qp.connection.qpn, qp.connection.psn, mtu, guest_timeout)
-    qp.connect(QPConnection(remote.qpn, remote.psn, str(GID.of_ipv4(linux.IP))), path_mtu=mtu, standard=True,
+    talk.connect(remote, qp.connection.qpn, qp.connection.psn, MTU.MTU_1024, guest_timeout)
+    qp.connect(QPConnection(remote.qpn, remote.psn, str(GID.of_ipv4(linux.IP))), path_mtu=MTU.MTU_1024, standard=True,
                **{"timeout": 18, "probe_timeout_ns": 20_000_000} | attributes)
     data = rng.randbytes(total)
     mr.write(data)
