@@ -52,16 +52,17 @@ class CardBackend(ServeBackend):
     @property
     def driver_due_ns(self) -> float | None:
         """Earliest deadline of the drivers, or None."""
-        parts = [part for context in self.contexts
-                 for part in (context.engine.qps, context.engine.neighbours, *context.engine.services)]
-        return min((part.deadline for part in parts if part.deadline is not None), default=None)
+        dues: list[float | None] = []
+        for engine in (context.engine for context in self.contexts):
+            dues += [engine.qps.deadline, engine.neighbours.deadline, *(one.deadline for one in engine.services)]
+        return min((due for due in dues if due is not None), default=None)
 
     def summary(self) -> Iterator[str]:
         """Yield a sentence about the frames of each host."""
         for name, link in self.links.items():
-            sent = link.counters
-            yield (f"host {name}: {sent.sent.total()} frames sent, {sent.lost.total()} lost; "
-                   f"{sent.destroyed_data} packets lost, {sent.sent[FrameKind.RETX]} sent again")
+            counters = link.counters
+            yield (f"host {name}: {counters.sent.total()} frames sent, {counters.lost.total()} lost; "
+                   f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
 
     def close(self) -> None:
         """Stop the cards."""
