@@ -7,20 +7,18 @@ from typing import Annotated
 
 import typer
 
-from weft.tb.cli.calibrate import calibrate
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import with_messages
 from weft.tb.cli.options import with_options
 from weft.tb.cli.perf import COMMANDS as TESTS
 from weft.tb.cli.perf import PANEL
-from weft.tb.cli.report import report
 from weft.tb.cli.serve import run, serve
 from weft.tb.cli.simulation import sim
 from weft.tb.cli.soft import interop, soft_server
-from weft.tb.cli.sweep import sweep
+from weft.tb.cli.sweep import report, sweep
 from weft.tb.cli.tools import counters, devinfo
 from weft.tb.cli.usage import Commands
-from weft.tb.cli.verdicts import bench, coverage, formal, mutants, soak
+from weft.tb.cli.verdicts import bench, calibrate, coverage, formal, mutants, soak
 
 COMMANDS = (
     sim,

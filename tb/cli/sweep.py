@@ -1,4 +1,4 @@
-"""``weft sweep``: runs wide-area experiments, or two cards."""
+"""``weft sweep``, ``report``: wide-area experiments, or two cards, as tables and on one page."""
 
 import contextlib
 import os
@@ -55,3 +55,22 @@ def sweep(
         from weft.tb.app.sweep.run import run
         raise typer.Exit(run(read(plan, settings or [], of), output, command=typed_command(), scheduler=scheduler,
                              jobs=jobs or len(os.sched_getaffinity(0))))
+
+
+def report(
+    settings: Annotated[list[str] | None, typer.Argument(
+        help="NAME=VALUE of every sweep, as of weft sweep.", metavar="[SETTING]...")] = None,
+    output: Annotated[Path, Setting("The page.", metavar="PATH")] = Path("sim_build/reports/report.html"),
+    tables: Annotated[Path, Setting("Folder of the sweeps' tables; finished points in them are not run again.",
+                                    metavar="PATH")] = Path("sim_build/reports/sweeps"),
+    scheduler: Annotated[str | None, SCHEDULER] = None,
+    jobs: Annotated[int, JOBS] = 0,
+):
+    """Write one HTML page with pictures of wide-area experiments with Adamap and other schemes.
+
+    The first run takes minutes.
+    """
+    with sweeping():
+        from weft.tb.app.report.run import report as write
+        raise typer.Exit(write(output, tables, settings or [], scheduler=scheduler,
+                               jobs=jobs or len(os.sched_getaffinity(0)), command=typed_command()))

@@ -1,4 +1,4 @@
-"""``weft bench``, ``formal``, ``mutants``, ``coverage``, ``soak``: benchmarks, proofs, test quality, long runs."""
+"""``weft bench``, ``calibrate``, ``formal``, ``mutants``, ``coverage``, ``soak``: benchmarks, proofs, long runs."""
 
 from typing import Annotated
 
@@ -23,6 +23,15 @@ def bench(
         print_list()
         raise typer.Exit(0)
     raise typer.Exit(run(check_names("only", [FORMER.get(name, name) for name in only or ()], BENCHMARKS)))
+
+
+def calibrate(
+    only: Annotated[list[str] | None, Setting("Only scenarios whose names begin so; may be given several times.",
+                                              metavar="NAME")] = None,
+):
+    """Compare gateware and timing model under the same traffic and losses: time, stalls and sequences."""
+    from weft.tb.verify.calibrate.run import run
+    raise typer.Exit(run(only or []))
 
 
 def formal(

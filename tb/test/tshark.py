@@ -7,7 +7,7 @@ import functools
 import shutil
 import subprocess
 
-from weft.tb.sim.flow.simulators import MissingSimulator
+from weft.tb.sim.flow.simulators import MissingTool
 from weft.tb.sim.flow.system import absence, need
 
 # Heuristic dissectors below InfiniBand.
@@ -28,7 +28,7 @@ def fields(path, names, options=()):
     The marks of :func:`marks` are included, under :data:`MALFORMED`.
     """
     if not shutil.which("tshark"):
-        raise MissingSimulator(absence("tshark"))
+        raise MissingTool(absence("tshark"))
     wanted = [*names, MALFORMED]
     command = ["tshark", "-r", str(path), "-n", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=f",
                *options]

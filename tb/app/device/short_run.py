@@ -1,14 +1,14 @@
 """Short run of all operations of a card, after which its counters are not zero."""
 
-from weft.driver.terms.enums import AccessFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.cq import CQ
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.app.stage.host import Host, ProgramFailed
+from weft.tb.sim.pair.settings import ALL_ACCESS
 
-ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 KINDS = (WROpcode.RDMA_WRITE, WROpcode.SEND, WROpcode.RDMA_READ, WROpcode.ATOMIC_FETCH_AND_ADD)
 BYTES = 8192
 
@@ -16,11 +16,11 @@ BYTES = 8192
 def program(host: Host, messages: int, timeout: int) -> dict[str, int]:
     """Run ``messages`` requests of each kind from side ``a``; return the card's counters. Program of both hosts."""
     pd, cq = PD(host.context), CQ(host.context, 4 * messages)
-    mr = MR(pd, 2 * BYTES, ACCESS)
+    mr = MR(pd, 2 * BYTES, ALL_ACCESS)
     qp = QP(pd, rc_init_attr(cq, max_send_wr=messages, max_recv_wr=messages))
     host.send(vars(qp.connection), mr.buf, mr.rkey)
     peer, address, rkey = host.receive()
-    qp.connect(QPConnection(**peer), qp_access_flags=ACCESS, timeout=timeout, min_rnr_timer=1)
+    qp.connect(QPConnection(**peer), qp_access_flags=ALL_ACCESS, timeout=timeout, min_rnr_timer=1)
     for n in range(messages):
         qp.post_recv(RecvWR(n, sg=[SGE(mr.buf, BYTES, mr.lkey)]))
     host.send("ready")

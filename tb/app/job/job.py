@@ -1,11 +1,9 @@
 """One run of the main job: it passes the settings to the bench, and progress and report back.
 
-The settings are passed as JSON in ``WEFT_JOB``. The bench appends lines to the progress file, and writes its report as
-one JSON object.
+The bench appends lines to the progress file, and writes its report as one JSON object.
 """
 
 import json
-import os
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,15 +13,13 @@ from weft.model.impairments import LinkConfig
 from weft.model.settings import words
 from weft.tb.app.job.job_settings import JobSettings
 from weft.tb.sim.flow.aliases import with_former_fields
+from weft.tb.sim.flow.bench import VARIABLE, given
 from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.pair import settings
-from weft.tb.sim.pcie.host import HostConfig
 
 if TYPE_CHECKING:
     from weft.driver.verbs.context import ContextConfig
     from weft.tb.sim.pair.two_hosts import EnvConfig
-
-VARIABLE = "WEFT_JOB"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +40,10 @@ class Job(JobSettings):
     @classmethod
     def from_environment(cls) -> "Job":
         """Return the job of this bench."""
-        given = json.loads(os.environ[VARIABLE])
+        read = given()
         # Characters outside the shell's locale are passed as bytes.
-        given["file"] = given["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
-        return cls(**given)
+        read["file"] = read["file"].encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+        return cls(**read)
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables of the bench, for :func:`weft.tb.sim.flow.simulate.simulate`."""
@@ -78,13 +74,13 @@ class Job(JobSettings):
                           corrupt=self.back_corrupt)
         return there, back
 
-    def env_config(self, vectors: int, host: HostConfig | None = None) -> "EnvConfig":
+    def env_config(self, vectors: int) -> "EnvConfig":
         """Return the settings of the simulated hosts."""
         from weft.tb.sim.pair.two_hosts import EnvConfig
 
         there, back = self.link_configs()
-        return EnvConfig(a_to_b=there, b_to_a=back, host=host or HostConfig(), vectors=vectors,
-                         straddle=self.straddle, pcap_folder=self.captures)
+        return EnvConfig(a_to_b=there, b_to_a=back, vectors=vectors, straddle=self.straddle,
+                         pcap_folder=self.captures)
 
     def context_config(self) -> "ContextConfig":
         """Return driver settings for the link."""

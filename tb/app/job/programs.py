@@ -8,6 +8,7 @@ from typing import Any
 from weft.driver.application.file_transfer import Endpoint, Offer, receive_file, send_file
 from weft.model.impairments import FrameKind, LinkCounters
 from weft.tb.app.job.job import Job
+from weft.tb.sim.pair.pair import serve_until
 from weft.tb.sim.pair.settings import SERVICE_NS, silence_ns
 
 LOOKS = 20    # checks per round trip for the end of the sender
@@ -37,9 +38,8 @@ class Programs:
                 return receive_file(endpoint, timeout_ns=silence_ns(self.job.rtt_us),
                                     sending=lambda: not self.sender_done)
             finally:
-                while not self.sender_done:  # the sender may still request acknowledgements
-                    endpoint.context.progress()
-                    endpoint.context.wait(max(SERVICE_NS, int(self.job.rtt_us * 1000 / LOOKS)))
+                serve_until(lambda: self.sender_done, endpoint.context,     # which may still request acknowledgements
+                            max(SERVICE_NS, int(self.job.rtt_us * 1000 / LOOKS)))
                 endpoint.context.progress()
         return None
 

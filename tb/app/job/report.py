@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.tb.sim.flow.aliases import current_fields
+from weft.tb.sim.flow.figures import plain_table
 
 BRIEF = ("packets_sent", "packets_lost", "packets_retransmitted", "spurious_retransmissions", "goodput_gbps")
 UNITS = ("bytes", "KiB", "MiB")
@@ -62,11 +63,9 @@ def line(console: Console, text: Text | str, style: str | None = None) -> None:
 
 def _link_table(direction: str, counters: dict[str, dict[str, int]]) -> Table:
     """Return a table of the frames of one direction, by outcome and kind."""
-    table = Table(title=f"frames {direction.replace('_', ' ')}", title_justify="left", box=None, pad_edge=False)
-    table.add_column("")
     kinds = list(counters["sent"])
-    for kind in kinds:
-        table.add_column(kind.replace("_", " "), justify="right")
+    table: Table = plain_table("", *(kind.replace("_", " ") for kind in kinds), left=("",),
+                               title=f"frames {direction.replace('_', ' ')}", title_justify="left")
     for outcome, by_kind in counters.items():
         table.add_row(outcome, *(f"{by_kind.get(kind, 0):,}" for kind in kinds))
     return table

@@ -17,7 +17,7 @@ from weft.tb.app.job.main_job import run_model
 from weft.tb.app.job.report import line, print_report
 from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build
-from weft.tb.sim.flow.progress import beside_bar, stage
+from weft.tb.sim.flow.progress import beside_bar
 from weft.tb.sim.flow.run import Bench, run_folder, run_name, run_tests
 from weft.tb.sim.pair.two_cards import TOP, cards_name, two_cards_text
 from weft.tb.sim.wave import view as wave
@@ -71,25 +71,28 @@ def _run(console: Console, settings: JobSettings, view: bool, brief: bool) -> in
         simulators.tool(settings.sim).check()
     line(console, f"{settings.file} ({Path(settings.file).stat().st_size:,} bytes) crosses a link with loss "
          f"{settings.loss:g}, RTT {settings.rtt_us:g} µs, seed {settings.seed}")
-    if model:
-        return _run_model(console, settings, brief)
     card = card_preset(settings.preset).with_(straddle=settings.straddle, mac_clock=settings.mac_clock)
     names = {"top": TOP, "name": cards_name(card), "sim": settings.sim, "waves": settings.waves}
-    with stage(console, "elaborating the card"):
-        text = two_cards_text(card)
-    try:
-        with stage(console, f"building the simulator ({settings.sim}; minutes the first time, then kept)"):
-            where = build(text, optimize="run", **names)
-    except AssertionError as error:
-        publish.withdraw()
-        print(f"weft: {error}", file=sys.stderr)
-        return 1
-    with run_folder(where, run_name(CASES)) as folder:
-        job = _job(settings, folder)
-        problem: AssertionError | None = None
+    problem: AssertionError | None = None
+    if model:
+        where = BUILD_ROOT / "model-cards"
+        where.mkdir(parents=True, exist_ok=True)
+    else:
+        text = _in_phase(console, "elaborating the card", lambda: two_cards_text(card))
         try:
-            _beside_bar(console, job, lambda: run_tests(where, folder, Bench(
-                cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names)))
+            where = _in_phase(console, f"building the simulator ({settings.sim}; minutes the first time, then kept)",
+                              lambda: build(text, optimize="run", **names))
+        except AssertionError as error:
+            publish.withdraw()
+            print(f"weft: {error}", file=sys.stderr)
+            return 1
+    with run_folder(where, run_name(CASES)) as folder:
+        job = Job(**asdict(settings), folder=str(folder), program=program())
+        bench = Bench(cases=CASES, seed=job.seed, env=job.environment(), timeout_s=RUN_LIMIT_S, **names)
+        first = {"phase": "starting", "total": max(Path(job.file).stat().st_size, 1)}
+        try:
+            beside_bar(console, job.progress, lambda: run_model(job) if model else run_tests(where, folder, bench),
+                       first, notes=_notes)
         except AssertionError as error:
             problem = error
         passed = print_report(console, job.report, brief=brief) and problem is None
@@ -97,40 +100,18 @@ def _run(console: Console, settings: JobSettings, view: bool, brief: bool) -> in
         publish.publish(job.report, job.captures, job.timeline_file)
     if problem:
         print(f"weft: {problem}", file=sys.stderr)
-    line(console, f"log {folder / 'sim.log'}", "dim")
-    _print_places(console, job)
+    if not model:
+        line(console, f"log {folder / 'sim.log'}", "dim")
+    line(console, f"captures {job.captures}\nreport {job.report}", "dim")
+    if job.timeline:
+        line(console, f"timeline {job.timeline_file}; open it in https://ui.perfetto.dev", "dim")
     if settings.waves:
         wave.print_summary(folder, written, view)
     return 0 if passed else 1
 
 
-def _run_model(console: Console, settings: JobSettings, brief: bool) -> int:
-    """Run the job over timed cards, without a build and without waves."""
-    where = BUILD_ROOT / "model-cards"
-    where.mkdir(parents=True, exist_ok=True)
-    with run_folder(where, run_name(CASES)) as folder:
-        job = _job(settings, folder)
-        _beside_bar(console, job, lambda: run_model(job))
-        passed = print_report(console, job.report, brief=brief)
-        publish.publish(job.report, job.captures, job.timeline_file)
-    _print_places(console, job)
-    return 0 if passed else 1
-
-
-def _job(settings: JobSettings, folder: Path) -> Job:
-    return Job(**asdict(settings), folder=str(folder), program=program())
-
-
-def _beside_bar(console: Console, job: Job, work: Callable[[], object]) -> None:
-    first = {"phase": "starting", "total": max(Path(job.file).stat().st_size, 1)}
-    beside_bar(console, job.progress, work, first, notes=_notes)
-
-
-def _print_places(console: Console, job: Job) -> None:
-    """Print the places of the results of this run; those of the last run have fixed names, too."""
-    line(console, f"captures {job.captures}\nreport {job.report}", "dim")
-    if job.timeline:
-        line(console, f"timeline {job.timeline_file}; open it in https://ui.perfetto.dev", "dim")
+def _in_phase(console: Console, phase: str, work: Callable[[], Any]) -> Any:
+    return beside_bar(console, None, work, {"phase": phase}, transient=True)
 
 
 def _notes(progress: dict[str, Any]) -> str:

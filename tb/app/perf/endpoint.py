@@ -2,7 +2,7 @@
 
 import contextlib
 
-from weft.driver.terms.enums import MTU, AccessFlag, WCOpcode, WCStatus
+from weft.driver.terms.enums import MTU, WCOpcode, WCStatus
 from weft.driver.terms.errors import TimedOut
 from weft.driver.terms.wc import WC
 from weft.driver.verbs.cq import CQ, CompChannel
@@ -12,8 +12,8 @@ from weft.driver.verbs.qp import QP, QPConnection, rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.app.perf.plan import Plan
 from weft.tb.app.stage.host import Host
+from weft.tb.sim.pair.settings import ALL_ACCESS
 
-ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 EVENT_NS = 5_000      # longest wait for an event before the next poll
 POLL_MAX = 256
 
@@ -43,7 +43,7 @@ class Endpoint:
         self.channel = CompChannel(host.context) if plan.events else None
         receives = plan.rx_depth if plan.verb == "send" else 0
         self.cq = CQ(host.context, plan.qps * (plan.tx_depth + receives + 1), None, self.channel)
-        self.mrs = {name: MR(pd, slots, ACCESS) for name in plan.memory(host.side)}
+        self.mrs = {name: MR(pd, slots, ALL_ACCESS) for name in plan.memory(host.side)}
         init = rc_init_attr(self.cq, max_send_wr=plan.tx_depth, max_recv_wr=receives or 1, max_send_sge=1,
                             max_recv_sge=1, max_inline_data=plan.inline_size)
         self.qps = [QP(pd, init) for _ in range(plan.qps)]
@@ -58,7 +58,7 @@ class Endpoint:
                        {name: (mr.buf, mr.rkey) for name, mr in self.mrs.items()})
         connections, self.peer = self.host.receive()
         for qp, other in zip(self.qps, connections, strict=True):
-            qp.connect(QPConnection(**other), path_mtu=MTU[f"MTU_{self.plan.mtu}"], qp_access_flags=ACCESS,
+            qp.connect(QPConnection(**other), path_mtu=MTU[f"MTU_{self.plan.mtu}"], qp_access_flags=ALL_ACCESS,
                        timeout=self.plan.timeout, max_rd_atomic=self.plan.outs, min_rnr_timer=1)
         self.meet()
 

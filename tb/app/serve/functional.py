@@ -3,16 +3,15 @@
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
-from weft.driver.engine.card_engine import CardEngine
+from weft.driver.device.device import Device
 from weft.driver.serve.daemon import ServeBackend
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.model.functional.host import FunctionalDevice
-from weft.model.impairments import FrameKind, LinkCounters
-from weft.model.link import Link, LinkConfig
+from weft.model.impairments import FrameKind
+from weft.model.link import Link, LinkBase, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.app.serve.switch import Switch
 from weft.tb.app.serve.udp_link import AWAY_NS, UdpLink
@@ -22,23 +21,57 @@ STEP_NS = 20_000                              # longest simulated time between t
 REST_S = 1.0
 
 
-def dues_of(engine: CardEngine) -> tuple[float | None, ...]:
-    """Return the deadlines of an engine; None for parts that wait for no time."""
-    return engine.qps.deadline, engine.neighbours.deadline, *(service.deadline for service in engine.services)
+def config_for(delay_ns: int, seed: str) -> ContextConfig:
+    """Return the configuration of a driver for cards with this delay between them."""
+    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, time_wait_qps=64,
+                         random=random.Random(f"{seed}/driver"))
 
 
-def config_for(delay_ns: int) -> ContextConfig:
-    """Return the driver configuration for cards with this delay between them."""
-    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, time_wait_qps=64)
+class CardBackend(ServeBackend):
+    """Card, driver and link of each host.
+
+    Attributes
+    ----------
+    contexts
+        Context of each host, which keeps its card enabled without programs.
+    links
+        Link on which each host sends, by name of the host.
+    """
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, str] = {}
+        self.contexts: list[Context] = []
+        self.links: dict[str, LinkBase] = {}
+
+    def _open(self, name: str, number: int, device: Device, link: LinkBase, config: ContextConfig) -> None:
+        """Open the driver of host ``number``, counted from 0."""
+        self.links[name] = link
+        self.hosts[name] = add_device(device, mac=MAC + number, ip=IP + number, config=config)
+        self.contexts.append(Context(name=self.hosts[name]))
+
+    @property
+    def driver_due_ns(self) -> float | None:
+        """Earliest deadline of the drivers, or None."""
+        dues: list[float | None] = []
+        for engine in (context.engine for context in self.contexts):
+            dues += [engine.qps.deadline, engine.neighbours.deadline, *(one.deadline for one in engine.services)]
+        return min((due for due in dues if due is not None), default=None)
+
+    def summary(self) -> Iterator[str]:
+        """Yield a sentence about the frames of each host."""
+        for name, link in self.links.items():
+            counters = link.counters
+            yield (f"host {name}: {counters.sent.total()} frames sent, {counters.lost.total()} lost; "
+                   f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
+
+    def close(self) -> None:
+        """Stop the cards."""
+        for context, name in zip(self.contexts, self.hosts.values(), strict=True):
+            context.close()
+            remove_device(name)
 
 
-def sentence_of(host: str, counters: LinkCounters) -> str:
-    """Return a sentence about the frames of a host, from the counters of its link."""
-    return (f"host {host}: {counters.sent.total()} frames sent, {counters.lost.total()} lost; "
-            f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
-
-
-class FunctionalBackend(ServeBackend):
+class FunctionalBackend(CardBackend):
     """Functional cards on a switch; subclasses set another ``device_type`` on the event loop.
 
     Parameters
@@ -57,23 +90,19 @@ class FunctionalBackend(ServeBackend):
 
     def __init__(self, hosts: Sequence[str], *, loss: float = 0.0, delay_ns: int = 1_000, seed: int | str = 1,
                  preset: str = "full", first: int = 1, uplink: UdpLink | None = None) -> None:
+        super().__init__()
         self.loop, self.switch, self._uplink = EventLoop(), Switch(), uplink
-        self.hosts: dict[str, str] = {}
-        self.links: dict[str, Link] = {}
         self.devices: list[Any] = []            # of `device_type`
-        self.contexts: list[Context] = []       # one per host, which keeps its card enabled without programs
-        config = config_for(delay_ns if uplink is None else delay_ns + AWAY_NS)
+        delay = delay_ns if uplink is None else delay_ns + AWAY_NS
         if uplink is not None:
             self.switch.uplink, self.files = uplink.send, [uplink.fileno()]
         for n, name in enumerate(hosts, first - 1):
             device = self.device_type(self.loop, seed=f"{seed}/{n}", preset=preset)
             self.switch.ports[(MAC + n).to_bytes(6, "big")] = device.card.receive
             link = Link(self.loop, self.switch.carry, LinkConfig(delay_ns=delay_ns, loss=loss), f"{seed}/{n}")
-            device.transmit, self.links[name] = link.send, link
+            device.transmit = link.send
             self.devices.append(device)
-            mine = replace(config, random=random.Random(f"{seed}/{n}/driver"))
-            self.hosts[name] = add_device(device, mac=MAC + n, ip=IP + n, config=mine)
-            self.contexts.append(Context(name=self.hosts[name]))
+            self._open(name, n, device, link, config_for(delay, f"{seed}/{n}"))
         self._seen_ns = time.monotonic_ns()
 
     def progress(self) -> bool:
@@ -101,19 +130,10 @@ class FunctionalBackend(ServeBackend):
         return True
 
     def rest_s(self) -> float:
-        dues = [self.loop.due_ns, *(due for context in self.contexts for due in dues_of(context.engine))]
-        due = min((due for due in dues if due is not None), default=None)
+        due = min((due for due in (self.loop.due_ns, self.driver_due_ns) if due is not None), default=None)
         return REST_S if due is None else min(REST_S, max(0, due - self.loop.now_ns) / 1e9)
 
-    def summary(self) -> Iterator[str]:
-        """Yield a sentence about the frames of each host."""
-        for name, link in self.links.items():
-            yield sentence_of(name, link.counters)
-
     def close(self) -> None:
-        """Stop the cards."""
-        for context, name in zip(self.contexts, self.hosts.values(), strict=True):
-            context.close()
-            remove_device(name)
+        super().close()
         if self._uplink:
             self._uplink.close()

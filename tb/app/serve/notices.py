@@ -4,26 +4,12 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from weft.driver.device.device import Device
-from weft.driver.verbs.context import Context
-from weft.tb.app.serve.functional import dues_of
+from weft.driver.serve.simulated_backend import SimulatedBackend
+from weft.tb.app.serve.functional import CardBackend
 
 PAGE = 4096
 ROUNDS_MAX = 64      # largest number of driver calls at one simulated time
 BEGIN_NS = 1_024     # programs begin just after a multiple of it, at any phase of the cards' clocks
-
-
-def settle(contexts: list[Context]) -> None:
-    """Let drivers do all work that is possible at this time."""
-    for _ in range(ROUNDS_MAX):
-        happened = [context.progress() for context in contexts]      # a list: every driver is called
-        if not any(happened):
-            break
-
-
-def driver_due_ns(contexts: list[Context]) -> float | None:
-    """Return the earliest deadline of the drivers, or None."""
-    dues = [due for context in contexts for due in dues_of(context.engine)]
-    return min((due for due in dues if due is not None), default=None)
 
 
 def beginning_after(now_ns: float) -> float:
@@ -57,6 +43,30 @@ class Notices:
 
     def __bool__(self) -> bool:
         return self.driver or self.program
+
+
+class NoticedBackend(CardBackend, SimulatedBackend):
+    """Back end whose time stops at a notice. Subclasses implement :meth:`_pass`, and set ``notices``."""
+
+    notices: Notices
+
+    def settle(self) -> None:
+        for _ in range(ROUNDS_MAX):
+            happened = [context.progress() for context in self.contexts]      # a list: every driver is called
+            if not any(happened):
+                break
+
+    def advance(self, until_ns: float, watched: Collection[str]) -> bool:
+        due = self.driver_due_ns
+        self.notices.clear(watched)
+        self._pass(until_ns if due is None else min(until_ns, due))
+        if self.notices.driver or due is not None and self.now_ns >= due:
+            self.settle()
+        return self.notices.program
+
+    def _pass(self, until_ns: float) -> None:
+        """Let time pass until ``until_ns`` or the first notice."""
+        raise NotImplementedError
 
 
 class Mapping(Device):

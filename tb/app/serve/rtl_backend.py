@@ -1,8 +1,6 @@
 """Hosts on the RTL of two cards, inside the simulator; the daemon controls simulated time."""
 
-import random
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +8,9 @@ from cocotb.task import resume
 from cocotb.triggers import Event, First, Timer
 from cocotb.utils import get_sim_time
 
-from weft.driver.serve.simulated_backend import SimulatedBackend
-from weft.driver.verbs.context import Context
-from weft.driver.verbs.device_list import add_device, remove_device
 from weft.tb.app.serve.capture import CapturesOfCards
-from weft.tb.app.serve.functional import IP, MAC, REST_S, config_for, sentence_of
-from weft.tb.app.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
+from weft.tb.app.serve.functional import REST_S, config_for
+from weft.tb.app.serve.notices import Mapping, NoticedBackend, Notices, beginning_after
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
 from weft.tb.sim.pcie.card_device import CardDevice
@@ -50,7 +45,7 @@ class ServedCards(TwoCards):
         self._captures = CapturesOfCards(captures, dict(zip(SIDES, names, strict=True)))
 
 
-class RtlBackend(SimulatedBackend):
+class RtlBackend(NoticedBackend):
     """Drivers of started :class:`ServedCards`. A single bridge thread uses all of it.
 
     Parameters
@@ -61,19 +56,14 @@ class RtlBackend(SimulatedBackend):
         The last byte of the first host's addresses.
     """
 
-    notices: Notices
-
     def __init__(self, env: ServedCards, names: Sequence[str], *, delay_ns: int, seed: str, first: int = 1) -> None:
-        self._env, self._names, self._seed = env, names, seed
-        self.hosts: dict[str, str] = {}
-        self.contexts: list[Context] = []
+        super().__init__()
+        self._env, self._seed = env, seed
         self.notices, self._notice = Notices(), Event()
         self.notices.wake = self._wake
         self._active_ns = self.now_ns
         for n, (name, side) in enumerate(zip(names, SIDES, strict=True), first - 1):
-            config = replace(config_for(delay_ns), random=random.Random(f"{seed}/{n}/driver"))
-            self.hosts[name] = add_device(env.device(side), mac=MAC + n, ip=IP + n, config=config)
-            self.contexts.append(Context(name=self.hosts[name]))
+            self._open(name, n, env.device(side), env.sides[side].link, config_for(delay_ns, f"{seed}/{n}"))
             self.notices.watch(env.host(side).memory, self.hosts[name], env.device(side).program_pages)
 
     def _wake(self) -> None:
@@ -93,7 +83,7 @@ class RtlBackend(SimulatedBackend):
 
     @property
     def due_ns(self) -> float | None:
-        return driver_due_ns(self.contexts) if self._quiet else self.now_ns
+        return self.driver_due_ns if self._quiet else self.now_ns
 
     def rest(self, number: int) -> None:
         for _ in range(REST_STEPS_MAX):
@@ -109,15 +99,11 @@ class RtlBackend(SimulatedBackend):
 
     def settle(self) -> None:
         self._active_ns = self.now_ns
-        settle(self.contexts)
+        super().settle()
 
     def advance(self, until_ns: float, watched: Collection[str]) -> bool:
-        notices, due = self.notices, driver_due_ns(self.contexts)
-        notices.clear(watched)
-        self._pass(min(until_ns, self.now_ns + QUIET_NS) if due is None else min(until_ns, due))
-        if notices.driver or due is not None and self.now_ns >= due:
-            self.settle()
-        return notices.program
+        return super().advance(min(until_ns, self.now_ns + QUIET_NS) if self.driver_due_ns is None else until_ns,
+                               watched)
 
     @resume
     async def _pass(self, until_ns: float) -> None:
@@ -136,14 +122,3 @@ class RtlBackend(SimulatedBackend):
 
     def rest_s(self) -> float:
         return REST_S
-
-    def summary(self) -> Iterator[str]:
-        """See :meth:`FunctionalBackend.summary`."""
-        for name, side in zip(self._names, SIDES, strict=True):
-            yield sentence_of(name, self._env.sides[side].link.counters)
-
-    def close(self) -> None:
-        """Stop the cards."""
-        for context, name in zip(self.contexts, self.hosts.values(), strict=True):
-            context.close()
-            remove_device(name)

@@ -1,15 +1,15 @@
 """Served hosts on the RTL of two cards, in a simulator in a separate process.
 
-The two processes communicate over a socket: the simulator sends sentences for the user, and the other process closes
-the socket to end the service.
+The two processes communicate over a socket: the simulator sends sentences for the user, and the other process sends a
+word to end the service.
 """
 
 import contextlib
-import socket
 import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from typing import Any
 
@@ -33,48 +33,38 @@ class Line:
     """Simulator's end of the socket; it is true when the service must end."""
 
     def __init__(self, path: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(path)
+        self._connection = Client(path, "AF_UNIX")
 
     def report(self, sentence: str) -> None:
-        with contextlib.suppress(ConnectionError):
-            self._socket.sendall(sentence.encode() + b"\n")
+        with contextlib.suppress(OSError):
+            self._connection.send(sentence)
 
     def __bool__(self) -> bool:
-        try:
-            return not self._socket.recv(1, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except ConnectionError:
-            return True
+        return self._connection.poll()      # also true if the other process ended
 
 
 class _Relay(threading.Thread):
-    """Thread that passes sentences on, and closes the socket when the service must end."""
+    """Thread that passes sentences on, until the simulator ends."""
 
     def __init__(self, path: str, report: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(path)
-        self._listener.listen()
-        self._report, self._ended = report, False
-        self._line: socket.socket | None = None
+        self._listener, self._report, self._ended = Listener(path, "AF_UNIX"), report, False
+        self._connection: Any = None
 
     def run(self) -> None:
-        with contextlib.suppress(OSError):
-            line, _ = self._listener.accept()
-            self._line = line
+        with contextlib.suppress(OSError, EOFError):
+            self._connection = self._listener.accept()
             if self._ended:
                 self.end()
-            with line.makefile() as sentences:
-                for sentence in sentences:
-                    self._report(sentence.rstrip("\n"))
+            while True:
+                self._report(self._connection.recv())
 
     def end(self, *_: object) -> None:
+        """End the service, now or when the simulator has connected."""
         self._ended = True
-        if self._line is not None:
+        if self._connection is not None:
             with contextlib.suppress(OSError):
-                self._line.shutdown(socket.SHUT_WR)
+                self._connection.send(None)
 
 
 def serve_rtl(settings: Settings, report: Callable[[str], None],

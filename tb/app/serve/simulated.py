@@ -1,39 +1,30 @@
 """Hosts on functional or timed cards; the daemon controls simulated time."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from weft.driver.serve.simulated_backend import SimulatedBackend
-from weft.model.card.host import TimedDevice, WatchedMemory
+from weft.model.card.host import TimedDevice
 from weft.model.functional.host import FunctionalDevice
-from weft.model.loop import EventLoop
 from weft.tb.app.serve.functional import FunctionalBackend
-from weft.tb.app.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
+from weft.tb.app.serve.notices import Mapping, NoticedBackend, Notices, beginning_after
+from weft.tb.sim.pair.loop_pair import WatchedDevice
 
 QUIET_NS = 5_000             # no work is outstanding if the next event is later than this
 REST_STEPS_MAX = 10_000      # number of events after which the wait for idle cards ends
 
 
-class ServedDevice(Mapping, FunctionalDevice):
-    """Functional card with observable memory writes."""
-
-    memory_type = WatchedMemory
-    memory: WatchedMemory
-
-    def __init__(self, loop: EventLoop, **options: Any) -> None:
-        super().__init__(loop, **options)
-        self.card.memory = self.memory.dma()
+class ServedDevice(Mapping, WatchedDevice):
+    """Functional card."""
 
 
 class ServedTimedDevice(Mapping, TimedDevice):
     """Timed card."""
 
 
-class LoopBackend(FunctionalBackend, SimulatedBackend):
+class LoopBackend(FunctionalBackend, NoticedBackend):
     """Functional cards whose simulated time the daemon controls."""
 
     device_type: type[FunctionalDevice] = ServedDevice
-    notices: Notices
 
     def __init__(self, hosts: Sequence[str], *, seed: int | str = 1, **options: Any) -> None:
         super().__init__(hosts, seed=seed, **options)
@@ -47,11 +38,7 @@ class LoopBackend(FunctionalBackend, SimulatedBackend):
 
     @property
     def due_ns(self) -> float | None:
-        dues = self.loop.due_ns, driver_due_ns(self.contexts)
-        return min((due for due in dues if due is not None), default=None)
-
-    def settle(self) -> None:
-        settle(self.contexts)
+        return min((due for due in (self.loop.due_ns, self.driver_due_ns) if due is not None), default=None)
 
     def rest(self, number: int) -> None:
         for _ in range(REST_STEPS_MAX):
@@ -67,17 +54,12 @@ class LoopBackend(FunctionalBackend, SimulatedBackend):
         """Return names and random sequences of a host and its link."""
         return [("link", self.links[name].impairments), ("card", device.card.random)]
 
-    def advance(self, until_ns: float, watched: Collection[str]) -> bool:
-        notices, due = self.notices, driver_due_ns(self.contexts)
-        notices.clear(watched)
-        until = max(until_ns if due is None else min(until_ns, due), self.loop.now_ns)
-        while not notices and (at := self.loop.due_ns) is not None and at <= until:
+    def _pass(self, until_ns: float) -> None:
+        until_ns = max(until_ns, self.loop.now_ns)
+        while not self.notices and (at := self.loop.due_ns) is not None and at <= until_ns:
             self.loop.step()
-        if not notices and self.due_ns is not None:      # otherwise no work is left that takes time
-            self.loop.run(until)
-        if notices.driver or due is not None and self.loop.now_ns >= due:
-            self.settle()
-        return notices.program
+        if not self.notices and self.due_ns is not None:      # otherwise no work is left that takes time
+            self.loop.run(until_ns)
 
 
 class ModelBackend(LoopBackend):

@@ -11,13 +11,13 @@ from typing import Any
 from distributed import Client
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from weft.tb.app.sweep import table
 from weft.tb.app.sweep.plan import Plan
 from weft.tb.app.sweep.subject import Row, Subject
 from weft.tb.app.sweep.workers import client, results
 from weft.tb.sim.flow.failure import stop
+from weft.tb.sim.flow.figures import plain_table
 from weft.tb.sim.flow.progress import Lines
 
 SAVE_EVERY_S = 5
@@ -97,10 +97,8 @@ def _conditions(plan: Plan) -> Iterator[str]:
 
 
 def _show(console: Console, plan: Plan, rows: list[Row]) -> None:
-    shown, names = Table(box=None, pad_edge=False), (*plan.varied, *plan.subject.shown)
-    for name in names:
-        shown.add_column(name, justify="left" if plan.subject.outcomes.get(name) is None
-                         and plan.subject.fields[name].kind is str else "right")
+    names = (*plan.varied, *plan.subject.shown)
+    shown = plain_table(*names, left=[name for name, field in plan.subject.fields.items() if field.kind is str])
     for row in rows[:SHOWN_MAX]:
         shown.add_row(*(str(row[name]) if name in plan.varied else f"{row[name]:,.4g}" if row[name] < 1e4
                         else f"{row[name]:,.0f}" for name in names))

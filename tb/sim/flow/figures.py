@@ -56,12 +56,20 @@ def judged(name, rows, command):
     return exit_status(console, judge(console, name, rows, before, command))
 
 
-def output():
-    """Return the console for tables of figures."""
+def output(width=FILE_WIDTH):
+    """Return the console for tables; ``width`` in columns applies where it is no terminal."""
     console = Console()
     if not console.is_terminal:
-        console.width = FILE_WIDTH
+        console.width = width
     return console
+
+
+def plain_table(*columns, left=(), **options):
+    """Return a table without lines; its columns are aligned to the right, except those in ``left``."""
+    table = Table(box=None, pad_edge=False, **options)
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", overflow="fold")
+    return table
 
 
 def values():

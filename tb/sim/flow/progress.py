@@ -1,6 +1,5 @@
 """Progress of a long run: lines of JSON, appended to a file that another process or thread reads."""
 
-import contextlib
 import json
 import threading
 import time
@@ -50,38 +49,13 @@ class Lines:
         self._console.print(f"{phase}: {done}{now - self._began:.0f} s", soft_wrap=True, markup=False, highlight=False)
 
 
-@contextlib.contextmanager
-def stage(console, phase):
-    """Show a phase whose end is unknown: a spinner with the elapsed time, or :class:`Lines`."""
-    if console.is_terminal:
-        with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console,
-                      transient=True) as bar:
-            bar.add_task(phase, total=None)
-            yield
-        return
-    lines, ended = Lines(console), threading.Event()
-    lines.show(phase)
-
-    def show():
-        while not ended.wait(POLL_S):
-            lines.show(phase)
-
-    thread = threading.Thread(target=show, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 def beside_bar(console, path, work, first, *, about="", notes=lambda progress: "", transient=False):
     """Run ``work()`` beside a progress bar, or :class:`Lines`; return its result or raise its exception.
 
     Parameters
     ----------
-    path : Path
-        File with the progress of ``work``, written by :func:`report_progress`.
+    path : Path or None
+        File with the progress of ``work``, written by :func:`report_progress`. None: ``work`` is one phase, ``first``.
     first : dict
         Shown before the first line of the file: ``phase``, and ``total`` if it is known.
     about : str
@@ -100,14 +74,14 @@ def beside_bar(console, path, work, first, *, about="", notes=lambda progress: "
             outcome.set_exception(error)
 
     thread = threading.Thread(target=working, daemon=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
-               TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[notes]}"), TimeElapsedColumn())
+    share = (BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[notes]}")) if path else ()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), *share, TimeElapsedColumn())
     with Progress(*columns, console=console, transient=transient, disable=not console.is_terminal) as bar:
         task = bar.add_task(first["phase"], total=first.get("total"), notes="")
         lines = Lines(console)
         thread.start()
         while thread.is_alive():
-            if progress := latest(path):
+            if progress := path and latest(path):
                 bar.update(task, description=about + progress["phase"], completed=progress["done"],
                            total=max(progress["total"], 1), notes=notes(progress))
             if not console.is_terminal:

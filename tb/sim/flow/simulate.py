@@ -11,11 +11,11 @@ from weft.tb.sim.flow import simulators
 from weft.tb.sim.flow.build import BUILD_ROOT, build, elaborate, locked
 from weft.tb.sim.flow.run import Bench, bench_seed, run_folder, run_name, run_tests
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.sim.flow.simulators import SIMULATORS, MissingSimulator
+from weft.tb.sim.flow.simulators import SIMULATORS, MissingTool
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.sim.flow.verilog_text import top_ports
 
-__all__ = ["BUILD_ROOT", "SIMULATORS", "MissingSimulator", "bench_seed", "build", "elaborate", "locked", "simulate",
+__all__ = ["BUILD_ROOT", "SIMULATORS", "MissingTool", "bench_seed", "build", "elaborate", "locked", "simulate",
            "top_ports", "waves_wanted"]
 
 YES, NO = ("1", "yes", "true"), ("", "0", "no", "false")
@@ -42,7 +42,7 @@ def simulate(component=None, *, verilog=None, optimize="build", everything=False
                              "one")
     try:
         simulators.tool(bench.sim).check()
-    except MissingSimulator as missing:
+    except MissingTool as missing:
         if os.environ.get("PYTEST_CURRENT_TEST") and not tools_expected():
             import pytest
             pytest.skip(str(missing))

@@ -1,10 +1,10 @@
 """The two simulators, by name."""
 
 from weft.tb.sim.flow.icarus import Icarus
-from weft.tb.sim.flow.tools import MissingSimulator
+from weft.tb.sim.flow.tools import MissingTool
 from weft.tb.sim.flow.verilator import Verilator
 
-__all__ = ["SIMULATORS", "MissingSimulator", "Verilator", "tool"]
+__all__ = ["SIMULATORS", "MissingTool", "Verilator", "tool"]
 
 _TOOLS = {"icarus": Icarus, "verilator": Verilator}
 SIMULATORS = list(_TOOLS)

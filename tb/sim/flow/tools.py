@@ -17,8 +17,8 @@ STEERING = ("COCOTB_", "GPI_", "PYGPI_")
 STEERING_NAMES = {"COVERAGE", "COVERAGE_RCFILE", "RANDOM_SEED"}
 
 
-class MissingSimulator(Failure):
-    """A simulator or one of its dependencies is not installed. The message names the package to install."""
+class MissingTool(Failure):
+    """A program or Python package is not installed. The message names the package to install."""
 
 
 class BuildFailed(Exception):
@@ -43,9 +43,9 @@ def write_whole(path, text):
 
 
 def need(program, package):
-    """Raise :class:`MissingSimulator` unless ``program`` is installed."""
+    """Raise :class:`MissingTool` unless ``program`` is installed."""
     if shutil.which(program) is None:
-        raise MissingSimulator(f"{program} is not installed; on Debian: apt-get install {package}")
+        raise MissingTool(f"{program} is not installed; on Debian: apt-get install {package}")
 
 
 def build_commands(commands, where, log, environment=None):
@@ -73,7 +73,7 @@ def cocotb_environment():
 
     libpython = find_libpython.find_libpython()
     if libpython is None:
-        raise MissingSimulator("cocotb needs Python's shared library; on Debian: apt-get install libpython3-dev")
+        raise MissingTool("cocotb needs Python's shared library; on Debian: apt-get install libpython3-dev")
     return {
         "GPI_USERS": f"{libpython};{config.pygpi_entry_point()}",
         "PYGPI_PYTHON_BIN": sys.executable,

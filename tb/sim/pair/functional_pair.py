@@ -5,6 +5,7 @@ from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.sim.pair.loop_pair import LoopPair
+from weft.tb.sim.pair.pair import serve_until
 
 LIMIT_NS = 10**10
 
@@ -33,9 +34,7 @@ def transfer(pair, ends, **options):
 
     def receiving():
         result = receive_file(ends[1])
-        while not finished:
-            pair.contexts[1].progress()
-            pair.contexts[1].wait(50_000)
+        serve_until(lambda: finished, pair.contexts[1], 50_000)
         return result
 
     post_receives(ends[1])

@@ -1,6 +1,10 @@
 """Two functional or two timed cards on an event loop, with an open driver on each side."""
 
-from weft.model.functional.host import connected_pair, run_apps
+from typing import Any
+
+from weft.model.card.host import WatchedMemory
+from weft.model.functional.host import FunctionalDevice, connected_pair, run_apps
+from weft.model.loop import EventLoop
 from weft.tb.sim.link.pcap import Captures
 from weft.tb.sim.pair.pair import LINGER_NS, Pair
 from weft.tb.sim.pair.sides import SIDES, BySide
@@ -15,6 +19,17 @@ def complete(coroutine):
     except StopIteration as ended:
         return ended.value
     raise RuntimeError(f"{coroutine} waits for something that is no LoopPair")
+
+
+class WatchedDevice(FunctionalDevice):
+    """Functional card whose memory writes can be observed: see :class:`~weft.model.card.host.WatchedMemory`."""
+
+    memory_type = WatchedMemory
+    memory: WatchedMemory
+
+    def __init__(self, loop: EventLoop, **options: Any) -> None:
+        super().__init__(loop, **options)
+        self.card.memory = self.memory.dma()
 
 
 class LoopPair(Pair):

@@ -10,9 +10,9 @@ from weft.driver.verbs.qp import QP, rc_init_attr
 from weft.driver.verbs.srq import SRQ, SrqInitAttr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.tb.sim.pair.functional_pair import close_and_check, make_pair
+from weft.tb.sim.pair.settings import ALL_ACCESS
 
 LIMIT_NS = 10**8
-EVERYTHING = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 CAP = {"max_send_wr": 64, "max_recv_wr": 64, "max_inline_data": 256}
 
 
@@ -24,8 +24,8 @@ class Objects:
     qps: int = 1
     cap: dict = field(default_factory=lambda: CAP)
     cqe: int = 4096
-    access: AccessFlag = EVERYTHING        # of the QPs
-    memory_access: AccessFlag = EVERYTHING
+    access: AccessFlag = ALL_ACCESS        # of the QPs
+    memory_access: AccessFlag = ALL_ACCESS
     srq: SrqInitAttr | None = None         # of an SRQ that the QPs of a host share
 
 

@@ -13,6 +13,13 @@ from weft.tb.sim.pair.sides import IP, MAC, PEER, SIDES, BySide
 LINGER_NS = 3_000          # time for outstanding reports and writes to reach the hosts
 
 
+def serve_until(over, context, look_ns):
+    """Let a driver answer its peer until ``over()`` holds; look again after ``look_ns`` at the latest."""
+    while not over():
+        context.progress()
+        context.wait(look_ns)
+
+
 class Pair:
     """Contexts, links and scoreboards of two hosts.
 

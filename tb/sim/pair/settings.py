@@ -2,6 +2,7 @@
 
 import math
 
+from weft.driver.terms.enums import AccessFlag
 from weft.driver.verbs.context import ContextConfig
 
 # Positions by which a packet may be reordered: smallest frames at line rate within the link's bound on reordering.
@@ -10,6 +11,7 @@ TIMEOUT_UNIT_US = 4.096    # unit of the verbs attribute ``timeout``
 ROUND_TRIPS, HOSTS_US = 16, 10    # round trips per time-out, and latency of the two hosts per round trip
 SERVICE_NS = 2_000         # interval at which a finished host polls until its peer has finished
 SILENCE_NS = 20_000_000    # longest wait of a receiver after its sender has ended, besides a round trip
+ALL_ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 
 
 def context_config(rtt_us, *, reorders=False, **more):

@@ -106,13 +106,10 @@ def two_cards_text(params):
     return two_cards_verilog(card_text(params), CARD_MODULE)
 
 
-def run_cards(card, cases, settings=None, *, verilog=None, **options):
-    """Run a bench of two cards as :func:`~weft.tb.sim.flow.bench.run_bench` does; return its result.
-
-    ``verilog`` is module ``two_cards``; by default that of :func:`two_cards_text` with the parameters ``card``.
-    """
-    return run_bench(verilog=verilog or two_cards_text(card), top=TOP, name=cards_name(card), cases=cases,
-                     settings=settings, sim="verilator", optimize="run", **options)
+def run_cards(card, cases, settings=None, **options):
+    """Run a bench of two cards with the parameters ``card``; return its result, as ``run_bench`` does."""
+    return run_bench(verilog=two_cards_text(card), top=TOP, name=cards_name(card), cases=cases, settings=settings,
+                     sim="verilator", optimize="run", **options)
 
 
 def clock_ports(text):

@@ -8,6 +8,7 @@ from pathlib import Path
 import cocotb
 from cocotb.triggers import ClockCycles, Timer
 
+from weft.hdl.contract.params import preset
 from weft.hdl.mac.reset_release import HOLD_LOG2
 from weft.model.link import LinkConfig
 from weft.tb.sim.link.link import LinkDirection
@@ -21,7 +22,6 @@ from weft.tb.sim.stream.bus import Bus
 from weft.tb.sim.stream.clock import phase_ps, ports, start_clock, start_clocks
 from weft.tb.sim.stream.ticker import Ticker
 
-DEFAULT_VECTORS = 8
 MAC_IDLE_BYTES = 8 * 1100
 GC_ALLOCATIONS = 100_000
 # Periods of unrelated clocks, one per side: 250 MHz +500 and -500 ppm, 322.265625 MHz +332 and -312 ppm. The resolution
@@ -52,7 +52,7 @@ class EnvConfig:
     b_to_a: LinkConfig = LinkConfig(delay_ns=10_000)
     host: HostConfig = field(default_factory=HostConfig)
     mac_idle: float = 0.0
-    vectors: int = DEFAULT_VECTORS
+    vectors: int = preset("test").msix_vectors
     straddle: bool = False
     pcap_folder: Path | None = None
 

@@ -7,7 +7,8 @@ from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpAttr
 from cocotbext.pcie.xilinx.us import usp_model
 from cocotbext.pcie.xilinx.us.tlp import ErrorCode
 
-from weft.tb.sim.pcie.hard_block import NOBODY, cut_off
+from weft.tb.sim.pcie.hard_block import cut_off
+from weft.tb.sim.pcie.lean_pcie import ROOT_ID
 
 RCB_BYTES = 64
 UNUSED_TAGS = range(160, 256)        # above the tags of every preset
@@ -60,7 +61,7 @@ class FaultAgent:
             return False
         self.injected[kind] += 1
         if kind in WITHOUT_DATA:
-            await self._send(Tlp.create_completion_for_tlp(tlp, NOBODY, status=WITHOUT_DATA[kind]))
+            await self._send(Tlp.create_completion_for_tlp(tlp, ROOT_ID, status=WITHOUT_DATA[kind]))
         else:
             await getattr(self, "_" + kind.replace(" ", "_"))(tlp)
         return True
@@ -89,7 +90,7 @@ class FaultAgent:
 
     async def _partly_aborted(self, tlp):
         await self._send(*(await self._completions(tlp, RCB_BYTES))[:-1],
-                         Tlp.create_ca_completion_for_tlp(tlp, NOBODY))
+                         Tlp.create_ca_completion_for_tlp(tlp, ROOT_ID))
 
     async def _wrong_address(self, tlp):
         answer = await self._completions(tlp)
@@ -148,7 +149,7 @@ class FaultAgent:
         at, end, result = tlp.address, tlp.address + tlp.length * 4, []
         while at < end:
             until = min(end, (at | unit - 1) + 1)
-            completion = Tlp.create_completion_data_for_tlp(tlp, NOBODY)
+            completion = Tlp.create_completion_data_for_tlp(tlp, ROOT_ID)
             start = max(at, first)
             completion.byte_count = first + total - start
             completion.lower_address = start & 0x7F

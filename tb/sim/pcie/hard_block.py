@@ -14,10 +14,10 @@ from cocotbext.pcie.xilinx.us import UltraScalePlusPcieDevice, usp_model
 from cocotbext.pcie.xilinx.us.tlp import Tlp_us, req_type_to_tlp_type
 
 from weft.hdl.contract import abi
+from weft.tb.sim.pcie.lean_pcie import ROOT_ID
 from weft.tb.sim.stream.bus import BEAT_BYTES, Bus, Sink, Source
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 
-NOBODY = PcieId(0, 0, 0)
 DWORD_BYTES = 4
 DESCRIPTOR_BYTES = 16          # of a request; the descriptor of a completion has 12
 BEAT_ENABLES = (1 << BEAT_BYTES) - 1
@@ -54,7 +54,7 @@ def options(vectors, straddle):
 def cut_off(device, request, code):
     """Release the tag of a read and return the completion with which the hard block reports an error of it."""
     device.active_request[request.tag] = None
-    end = usp_model.Tlp_us(Tlp.create_completion_for_tlp(request, NOBODY, status=CplStatus.SC))
+    end = usp_model.Tlp_us(Tlp.create_completion_for_tlp(request, ROOT_ID, status=CplStatus.SC))
     end.error_code, end.request_completed = code, True
     return end
 
@@ -83,7 +83,7 @@ class _PacketSink(Sink):
     def __init__(self, bus, *_, **__):
         super().__init__(bus)
         self.width, self.queue_occupancy_limit_frames = len(bus.tdata), 0
-        self._packets, self._content, self._user, self._broken = Queue(), bytearray(), 0, False
+        self._packets, self._content, self._user, self._discontinued = Queue(), bytearray(), 0, False
 
     async def recv(self):
         return await self._packets.get()
@@ -99,13 +99,13 @@ class _PacketSink(Sink):
         if not self._content:
             self._user = user
         self._content += content[:DWORD_BYTES * keep.bit_count()]
-        self._broken = self._broken or bool(user & self._discontinue)
+        self._discontinued = self._discontinued or bool(user & self._discontinue)
         if last:
             self._end()
 
     def _end(self):
-        self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._broken))
-        self._content, self._broken = bytearray(), False
+        self._packets.put_nowait(_Packet(bytes(self._content), self._user, self._discontinued))
+        self._content, self._discontinued = bytearray(), False
 
 
 class _CcSink(_PacketSink):
@@ -120,7 +120,7 @@ class _StraddledRqSink(_PacketSink):
         begins = [(user >> RQ_SOP_SLOT + 2 * k & 3, user >> 4 * k & 0xF | (user >> 8 + 4 * k & 0xF) << 8
                    | (user >> RQ_SEQUENCE + 6 * k & 0x3F) << RQ_SEQUENCE) for k in range(2) if user & RQ_SOP << k]
         ends = [user >> RQ_EOP_LANE + 4 * k & 0xF for k in range(2) if user & RQ_EOP << k]
-        self._broken = self._broken or bool(user & self._discontinue)
+        self._discontinued = self._discontinued or bool(user & self._discontinue)
         while self._content or begins:
             start = 0
             if not self._content:

@@ -8,7 +8,6 @@ import cocotb
 from cocotb.triggers import Event, Timer
 from cocotbext.pcie.core import RootComplex
 from cocotbext.pcie.core.tlp import Tlp
-from cocotbext.pcie.core.utils import PcieId
 
 from weft.model.card.timing import HostTiming
 from weft.tb.sim.pcie import lean_pcie
@@ -16,7 +15,6 @@ from weft.tb.sim.pcie.host_memory import HostMemory
 
 PAYLOAD_CODE = {128: 0, 256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
 ENUMERATE_TIMEOUT_NS = 20_000
-NOBODY = PcieId(0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class Host(RootComplex):
         if self.agent is not None and await self.agent.answer(tlp):
             return
         if self.memory.absent(tlp.address, 4 * tlp.length):
-            await self.send(Tlp.create_ca_completion_for_tlp(tlp, NOBODY))
+            await self.send(Tlp.create_ca_completion_for_tlp(tlp, lean_pcie.ROOT_ID))
             return
         await super().handle_mem_read_tlp(tlp)
 

@@ -8,7 +8,7 @@ from cocotbext.pcie.core.tlp import Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
 _TYPES = {kind.value: kind for kind in TlpType}
-_NOBODY = PcieId(0, 0, 0)
+ROOT_ID = PcieId(0, 0, 0)     # of the root complex
 
 
 class _AlsoSets(Event):

@@ -8,12 +8,11 @@ import json
 from pathlib import Path
 
 from weft.hdl.contract.params import preset
-from weft.model.card.host import TimedDevice, WatchedMemory
-from weft.model.functional.host import FunctionalDevice
+from weft.model.card.host import TimedDevice
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
 from weft.tb.sim.flow.tools import write_whole
-from weft.tb.sim.pair.loop_pair import LoopPair, complete
+from weft.tb.sim.pair.loop_pair import LoopPair, WatchedDevice, complete
 from weft.tb.sim.pair.two_cards import run_cards, two_cards_text
 from weft.tb.sim.scenario.play import play
 
@@ -24,26 +23,20 @@ TIMEOUT_S = 3600
 DEPENDS_ON = ("driver", "model/impairments.py", "model/link.py", "tb/sim")
 
 
-class _Functional(FunctionalDevice):
-    """Functional card and its host with taps on memory writes; ``host``, its timing, is ignored."""
-
-    memory_type = WatchedMemory
-
-    def __init__(self, loop, *, host, **options):
-        super().__init__(loop, **options)
-        self.card.memory = self.memory.dma()
-
-
 def run_functional(scenario):
     """Return the result of a scenario on functional cards; its cycles have no meaning."""
-    return run_model(scenario, _Functional)
+    return _run(scenario, WatchedDevice)
 
 
-def run_model(scenario, device_type=TimedDevice):
+def run_model(scenario):
     """Return the result of a scenario in the timing model."""
+    return _run(scenario, TimedDevice, host=scenario.host())
+
+
+def _run(scenario, device_type, **timing):
     a_to_b, b_to_a = scenario.links()
     pair = LoopPair(device_type, scenario.context_config(), forward=a_to_b, backward=b_to_a, seed=scenario.seed,
-                    preset="test", host=scenario.host())
+                    preset="test", **timing)
     return json.loads(json.dumps(complete(play(pair, scenario))))
 
 

@@ -2,7 +2,6 @@
 
 import cocotb
 
-from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.bench import given, leave
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_hosts import EnvConfig
@@ -24,7 +23,7 @@ class _FarDevice(CardDevice):
 async def scenario(dut):
     chosen = Scenario(**given())
     a_to_b, b_to_a = chosen.links()
-    config = EnvConfig(a_to_b=a_to_b, b_to_a=b_to_a, host=chosen.host(), vectors=preset("test").msix_vectors)
+    config = EnvConfig(a_to_b=a_to_b, b_to_a=b_to_a, host=chosen.host())
     pair = RtlPair(dut, config, chosen.context_config(), seed=chosen.seed)
     pair.env.device_type = _FarDevice
     found = await play(pair, chosen)

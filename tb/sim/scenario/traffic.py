@@ -3,6 +3,7 @@
 from weft.driver.application.file_transfer import Endpoint, TransferError, post_receives, shares
 from weft.driver.terms.enums import MTU, SendFlags, WCOpcode, WCStatus, WROpcode
 from weft.driver.verbs.wr import SGE, SendWR
+from weft.tb.sim.pair.pair import serve_until
 from weft.tb.sim.pair.settings import SERVICE_NS, SILENCE_NS
 from weft.tb.sim.pair.sides import PEER
 
@@ -72,9 +73,7 @@ class Traffic:
                 posted[qp] -= 1
                 post(qp)
         self._done.add(side)
-        while len(self._done) < 2:      # the peer may still need acknowledgements
-            endpoint.context.progress()
-            endpoint.context.wait(SERVICE_NS)
+        serve_until(lambda: len(self._done) == 2, endpoint.context, SERVICE_NS)     # the peer may need acknowledgements
         endpoint.context.progress()
 
     def post_receives(self, side):

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from weft.tb.sim.flow import process
-from weft.tb.sim.flow.tools import MissingSimulator
+from weft.tb.sim.flow.tools import MissingTool
 from weft.tb.sim.flow.verilog_text import by_number
 from weft.tb.sim.synth import yosys
 
@@ -43,11 +43,11 @@ _CLOCK = """\
 
 
 def nextpnr_version():
-    """Return the version of nextpnr; raise ``MissingSimulator`` if it is not installed."""
+    """Return the version of nextpnr; raise ``MissingTool`` if it is not installed."""
     try:
         return version(NEXTPNR)
     except PackageNotFoundError:
-        raise MissingSimulator(f"nextpnr is not installed: pip install {NEXTPNR}") from None
+        raise MissingTool(f"nextpnr is not installed: pip install {NEXTPNR}") from None
 
 
 def harness(module, verilog):

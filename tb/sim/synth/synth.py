@@ -14,11 +14,11 @@ import json
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
-from rich.table import Table
 
 from weft.hdl.contract.params import preset
 from weft.hdl.verilog import CARD_MODULE
 from weft.tb.sim.flow.build import card_text
+from weft.tb.sim.flow.figures import plain_table
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 from weft.tb.sim.flow.sources import sources
 from weft.tb.sim.flow.tools import write_whole
@@ -185,10 +185,8 @@ def run(names, depth=1, only=(), shown=1, console=None, **options):
 
 def show_placed(name, placed):
     """Print the result of :func:`placed`, slowest block first."""
-    table = Table(box=None, pad_edge=False, title=f"preset {name}, placed and routed", title_justify="left")
-    table.add_column("block")
-    for column in ("MHz", f"of {place.REFERENCE}", "routing", "LUT4", "s"):
-        table.add_column(column, justify="right")
+    table = plain_table("block", "MHz", f"of {place.REFERENCE}", "routing", "LUT4", "s", left=("block",),
+                        title=f"preset {name}, placed and routed", title_justify="left")
     for block, each in sorted(placed.items(), key=lambda item: item[1]["mhz"]):
         table.add_row(block, f"{each['mhz']:.1f}", f"{each['ratio']:.2f}", f"{each['routing']:.0%}",
                       f"{each['luts']:,}", f"{each['seconds']}")
@@ -196,11 +194,9 @@ def show_placed(name, placed):
 
 
 def _show(console, name, found, depth, shown):
-    table = Table(box=None, pad_edge=False, title=f"preset {name}", title_justify="left")
-    table.add_column("block")
     kinds = [kind for kind in KINDS if any(counts[kind] for counts in found.blocks.values())]
-    for column in (*kinds, "levels", "path, ns", "CPU, s"):
-        table.add_column(column, justify="right")
+    table = plain_table("block", *kinds, "levels", "path, ns", "CPU, s", left=("block",), title=f"preset {name}",
+                        title_justify="left")
     rows = [block for block in sorted(found.blocks) if block and block.count(".") < depth]
     for block in [*rows, ""]:
         path = next(iter(found.paths.get(block, ())), None)

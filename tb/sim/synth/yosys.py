@@ -11,7 +11,7 @@ from pathlib import Path
 from weft.tb.sim.flow import process
 from weft.tb.sim.flow.build import tail
 from weft.tb.sim.flow.failure import Failure
-from weft.tb.sim.flow.tools import MissingSimulator
+from weft.tb.sim.flow.tools import MissingTool
 
 PACKAGE = "pyosys"
 _RUN = """
@@ -31,12 +31,12 @@ class SynthesisFailed(Failure):
 def version():
     """Return the version of the Yosys that lints, proves and synthesizes; another one writes the Verilog.
 
-    Raise ``MissingSimulator`` if it is not installed.
+    Raise ``MissingTool`` if it is not installed.
     """
     try:
         return metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
-        raise MissingSimulator(f"Yosys is not installed: pip install {PACKAGE}") from None
+        raise MissingTool(f"Yosys is not installed: pip install {PACKAGE}") from None
 
 
 def yosys(script, spent=None):

@@ -1,7 +1,9 @@
-"""Random operations with two RTL cards; ``python -m weft.tb.verify.operations rtl`` runs more of them."""
+"""Random operations with two RTL cards; ``WEFT_OPERATIONS`` sets their number."""
 
-from weft.tb.verify.operations.rtl_cases import run_operations
+import os
+
+from weft.tb.test.cards.operations_cases import run_operations
 
 
 def test_random_operations():
-    run_operations(150)
+    run_operations(int(os.environ.get("WEFT_OPERATIONS") or 150))

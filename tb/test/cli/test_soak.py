@@ -22,10 +22,8 @@ def runs(monkeypatch):
         bad = len(state["drawn"]) == state["bad"]
         return {"WEFT_SEED": str(seed)}, [sys.executable, "-c", f"raise SystemExit({bad:d})"]
 
-    monkeypatch.setattr(soak, "job", drawn)
-    monkeypatch.setattr(soak, "recovery", drawn)
-    monkeypatch.setattr(soak, "soft", drawn)
-    monkeypatch.setattr(soak, "cards", drawn)
+    for kind in ("job", "recovery", "soft", "operations", "cards"):
+        monkeypatch.setattr(soak, kind, drawn)
     monkeypatch.setattr(soak, "bad_links", lambda: (drawn(random.Random("bad link")) for _ in range(1)))
     monkeypatch.setattr(soak.time, "monotonic", lambda: state["now"])
     return state
@@ -103,5 +101,5 @@ def test_software_rdma_is_soaked():
     for seed in variables["WEFT_SEED"].split(","):
         assert listed.stdout.count(f"bad_link_preserves_bytes_order_and_number[{seed}]") == 2, listed.stdout
     assert listed.stdout.count("test_random_and_mutated_frames_raise_nothing") == 2
-    kinds = [drawn[1] for drawn in itertools.islice(soak.turns(random.Random(1)), 3, 7)]
-    assert kinds[2] == soak.SOFT and kinds[3][:-1] == soak.CARDS
+    kinds = [drawn[1] for drawn in itertools.islice(soak.turns(random.Random(1)), 3, 8)]
+    assert kinds[2:4] == [soak.SOFT, soak.OPERATIONS] and kinds[4][:-1] == soak.CARDS

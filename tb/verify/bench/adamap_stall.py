@@ -22,14 +22,13 @@ from dataclasses import replace
 
 import cocotb
 from rich.console import Console
-from rich.table import Table
 
 from weft.hdl.adamap.adamap import Adamap
 from weft.hdl.contract.params import preset
 from weft.tb.sim.block.adamap.prepared_lists import FIRST_LINE, now, pass_cycles
 from weft.tb.sim.block.adamap.with_qp_table import WithQpTable
 from weft.tb.sim.flow.bench import given, leave, run_bench
-from weft.tb.sim.flow.figures import Row
+from weft.tb.sim.flow.figures import Row, plain_table
 from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.verify.bench import adamap_interleaved
@@ -112,9 +111,8 @@ async def stalls(dut):
 
 def show(figures):
     """Print the figures as a table."""
-    table = Table(title="retransmissions that find their node on the card", box=None, pad_edge=False)
-    for column in ("losses", "builder", "holes per node", "read", *(f"n={n}" for n in DEPTHS)):
-        table.add_column(column, justify="right" if column[0] in "nh" else "left")
+    table = plain_table("losses", "builder", "holes per node", "read", *(f"n={n}" for n in DEPTHS),
+                        left=("losses", "builder", "read"), title="retransmissions that find their node on the card")
     for workload in MATCHES:
         for builder in BUILDERS:
             for speed in LATENCIES:

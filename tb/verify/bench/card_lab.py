@@ -5,7 +5,6 @@ from dataclasses import replace
 from weft.driver.application.file_transfer import WINDOW, Endpoint, post_receives
 from weft.driver.terms.enums import MTU
 from weft.driver.verbs.context import ContextConfig
-from weft.hdl.contract.params import preset
 from weft.model.impairments import LinkConfig
 from weft.tb.sim.flow.bench import leave
 from weft.tb.sim.flow.progress import report_progress
@@ -27,7 +26,7 @@ class Lab(RtlPair):
 
     def __init__(self, dut, settings, host=None, straddle=False):
         cable = LinkConfig(delay_ns=0)
-        config = EnvConfig(cable, cable, host or HostConfig(), vectors=preset(PRESET).msix_vectors, straddle=straddle)
+        config = EnvConfig(cable, cable, host or HostConfig(), straddle=straddle)
         super().__init__(dut, config, ContextConfig(), card=PRESET, seed=bench_seed(), guarded=False, judged=False)
         self.dut, self.settings = dut, settings
         self.ring_log2 = dict.fromkeys(SIDES, 8)

@@ -34,6 +34,7 @@ from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.hostile.attacks import KINDS, Attacker, Mark
 from weft.tb.sim.judge.growth import sizes
+from weft.tb.sim.pair.pair import serve_until
 from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
@@ -114,13 +115,6 @@ class Battle:
                 self.false += not (length and there)
         self.over = True
 
-    def _serve(self):
-        """Run the program of card B until the transfer is over."""
-        context = self.ends["b"].context
-        while not self.over:
-            context.progress()
-            context.wait(LOOK_NS)
-
     async def transfer(self, name, kind=None):
         """Run a transfer, with an attack unless ``kind`` is None."""
         you, self.over = self.ends["b"], False
@@ -132,7 +126,7 @@ class Battle:
         before, counted = await bridge(self._kept)(), await bridge(self._counters)()
         attacks = {side: cocotb.start_soon(self._attack(kind, side)) for side in (KINDS[kind][0] if kind else ())}
         try:
-            await gather(bridge(lambda: self._send(data))(), bridge(self._serve)())
+            await gather(bridge(self._send)(data), bridge(serve_until)(lambda: self.over, you.context, LOOK_NS))
         finally:
             self.over = True
         sent = {side: await task for side, task in attacks.items()}
@@ -190,8 +184,7 @@ class Battle:
 async def battle(dut):
     settings = given()
     wide, narrow = LinkConfig(delay_ns=0), LinkConfig(delay_ns=0, rate_gbps=HONEST_GBPS)
-    pair = RtlPair(dut, EnvConfig(narrow, wide, vectors=preset(PRESET).msix_vectors), ContextConfig(ring_log2=8),
-                   seed=bench_seed(), judged=False)
+    pair = RtlPair(dut, EnvConfig(narrow, wide), ContextConfig(ring_log2=8), seed=bench_seed(), judged=False)
     await pair.start()
     fight = Battle(pair, settings["payload"], random.Random(f"{bench_seed()}/attack"))
     await fight.open()

@@ -22,6 +22,7 @@ from weft.model.impairments import FrameKind
 from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link import mac
+from weft.tb.sim.pair.pair import serve_until
 from weft.tb.sim.pair.sides import PEER
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.sim.pair.two_hosts import CLOCKS
@@ -163,9 +164,8 @@ async def transfer(lab, job):
     def application(side):
         exchange(ends[side], ends[PEER[side]].offer, job, side in job.senders, PEER[side] in job.senders)
         finished.add(side)
-        while len(finished) < len(SIDES):      # the peer may still need retransmissions
-            lab.contexts[side].progress()
-            lab.contexts[side].wait(PROGRESS_NS)
+        # The peer may still need retransmissions.
+        serve_until(lambda: len(finished) == len(SIDES), lab.contexts[side], PROGRESS_NS)
 
     before = {side: link.counters.sent[FrameKind.RETX] - _lost_data(link) for side, link in links.items()}
     with metered(lab, ends, job, job.pmtu) as (sent, placed):
@@ -227,14 +227,13 @@ async def lab(dut):
             await transfer(bench, job)
 
 
-def run_lab(transfers=(), *, progress, seed=1, verilog=None):
+def run_lab(transfers=(), *, progress):
     """Run the bench once for each set of build options; return the figures by transfer name."""
     figures = {}
     for build in dict.fromkeys(job.build for job in transfers):
         settings = {"transfers": [asdict(job) for job in transfers if job.build == build], "progress": str(progress)}
         _, straddle, mac_clock = build
-        card = preset(PRESET).with_(straddle=straddle, mac_clock=mac_clock)
-        figures |= run_cards(card, __file__, settings, seed=seed, verilog=verilog)
+        figures |= run_cards(preset(PRESET).with_(straddle=straddle, mac_clock=mac_clock), __file__, settings, seed=1)
     return figures
 
 

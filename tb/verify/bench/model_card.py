@@ -18,6 +18,7 @@ from weft.tb.app.job.main_job import run_model
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.flow.progress import report_progress
 from weft.tb.sim.pair.loop_pair import LoopPair
+from weft.tb.sim.pair.pair import serve_until
 from weft.tb.sim.pair.two_cards import run_cards
 
 MIB = 1 << 20
@@ -40,8 +41,8 @@ class Haul:
     Attribute ``samples`` has tuples (time in ns, bytes in place, new packets sent), ``seconds`` the processor time.
     """
 
-    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, pmtu=PMTU, progress=None):
-        self.size, self.rtt_ns, self.pmtu = size, rtt_ns, pmtu
+    def __init__(self, size, *, loss=LOSS, rtt_ns=RTT_NS, progress=None):
+        self.size, self.rtt_ns = size, rtt_ns
         self._progress, self.samples, self.seconds = progress, [], 0.0
         self._done = False
         direction = LinkConfig(delay_ns=rtt_ns // 2)
@@ -57,12 +58,13 @@ class Haul:
         messages = self.size // MESSAGE_BYTES
         ends = [Endpoint(context, min(self.size, MEMORY_BYTES), window=messages) for context in self.pair.contexts]
         for end, peer in (ends, ends[::-1]):
-            end.connect(peer.connections, path_mtu=MTU[f"MTU_{self.pmtu}"])
+            end.connect(peer.connections, path_mtu=MTU[f"MTU_{PMTU}"])
         data = bytes(at * 31 % 251 for at in range(4096)) * (ends[0].length // 4096)
         ends[0].mr.write(data)
         started = time.process_time()
         self._sample()
-        self.pair.run(lambda: self._send(ends[0], ends[1].offer, messages), lambda: self._serve(ends[1]))
+        self.pair.run(lambda: self._send(ends[0], ends[1].offer, messages),
+                      lambda: serve_until(lambda: self._done, ends[1].context, 50_000))
         self.seconds = time.process_time() - started
         assert ends[1].mr.read(ends[1].length, 0) == data, "the bytes in place differ from those sent"
         for end in ends:
@@ -84,11 +86,6 @@ class Haul:
                     messages -= 1
         finally:
             self._done = True
-
-    def _serve(self, end):
-        while not self._done:
-            end.context.progress()
-            end.context.wait(50_000)
 
     def _sample(self):
         sender, receiver = (device.card.counters for device in self.pair.devices)
@@ -112,7 +109,7 @@ class Haul:
         assert len(inside) > 10, "too short to have a middle"
         (first_at, first), (last_at, there) = inside[0], inside[-1]
         overhead = 14 + 20 + 8 + 12 + 16 + 4 + 24      # Ethernet, IPv4, UDP, BTH, RETH, ICRC; FCS, preamble, gap
-        rate = 100 / 8 * self.pmtu / (self.pmtu + overhead)
+        rate = 100 / 8 * PMTU / (PMTU + overhead)
         return (there - first) / (last_at - first_at) / rate
 
 

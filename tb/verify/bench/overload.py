@@ -36,6 +36,7 @@ from weft.model.impairments import WIRE_OVERHEAD_BYTES, FrameKind
 from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.link.mac import BITS_PER_SECOND
+from weft.tb.sim.pair.pair import serve_until
 from weft.tb.sim.pair.two_cards import SIDES, run_cards
 from weft.tb.verify.bench.benchmark import CARDS
 from weft.tb.verify.bench.card_lab import PRESET, SILENCE_NS, Lab
@@ -148,12 +149,7 @@ class OverloadLab(Lab):
             send(ends["a"], ends["b"].offer, load, destination, sender_of)
             finished.append(True)
 
-        def receiver():
-            while not finished:
-                self.contexts["b"].progress()
-                self.contexts["b"].wait(2_000)
-
-        await gather(bridge(sender)(), bridge(receiver)())
+        await gather(bridge(sender)(), bridge(serve_until)(lambda: finished, self.contexts["b"], 2_000))
         sink.pause_by(None)
         arrivals.watching = False
         link.config = replace(link.config, rate_gbps=None)
@@ -189,10 +185,10 @@ async def overload(dut):
                     await bench.load(replace(load, name=f"{load.name} {part:g}", mpps=mpps))
 
 
-def run_overload(loads, *, reports_log2=RING_LOG2, progress, seed=1):
+def run_overload(loads, *, reports_log2=RING_LOG2, progress):
     """Run the bench with 2^``reports_log2`` entries in B's report ring; return figures by load, or load and part."""
     settings = {"loads": [asdict(load) for load in loads], "reports_log2": reports_log2, "progress": str(progress)}
-    return run_cards(preset(PRESET).with_(**DEEP), __file__, settings, seed=seed)
+    return run_cards(preset(PRESET).with_(**DEEP), __file__, settings, seed=1)
 
 
 def rows(progress):

@@ -1,4 +1,4 @@
-"""Simulation speed: two idle RTL cards, register reads, the link's logic alone, and comparison with an older commit."""
+"""Simulation speed: two idle RTL cards, register reads, and the link's logic alone."""
 
 import time
 
@@ -14,7 +14,6 @@ from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import TwoCards
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
-from weft.tb.verify.bench import speedup
 
 IDLE_CYCLES = 20_000
 READS = 100
@@ -50,7 +49,7 @@ def link_frames_per_second():
     return FRAMES / (time.perf_counter() - began)
 
 
-def measure(progress):
+def measure(_progress):
     figures = {**run_cards(preset("test"), __file__, seed=1), "link_frames_per_second": link_frames_per_second()}
-    return [*(Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
-              for name, value in figures.items()), *speedup.rows(progress)]
+    return [Row(f"simulation_{name}", "s" if name.endswith("seconds") else "1/s", value)
+            for name, value in figures.items()]

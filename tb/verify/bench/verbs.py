@@ -10,12 +10,13 @@ from functools import partial
 
 import cocotb
 
-from weft.driver.terms.enums import MTU, AccessFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import MTU, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.wr import SendWR
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.bench import given
 from weft.tb.sim.flow.figures import Row
 from weft.tb.sim.pair.operation_pair import Host, Objects
+from weft.tb.sim.pair.settings import ALL_ACCESS
 from weft.tb.sim.pair.sides import PEER, SIDES
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.verify.bench import fairness
@@ -26,9 +27,7 @@ from weft.tb.verify.bench.driver_cost import CHAIN, DriverCost
 MESSAGE_BYTES, WINDOW, MESSAGES, SKIPPED = 64 << 10, 16, 56, 8
 SHARE = 0.95                # required fraction of the figure of writes
 US_PER_CHUNK, DOORBELLS_PER_LIST = 30, 1
-ACCESS = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ
-OBJECTS = Objects(WINDOW * MESSAGE_BYTES, cap={"max_send_wr": WINDOW, "max_recv_wr": 2 * WINDOW}, cqe=4 * WINDOW,
-                  access=ACCESS, memory_access=ACCESS)
+OBJECTS = Objects(WINDOW * MESSAGE_BYTES, cap={"max_send_wr": WINDOW, "max_recv_wr": 2 * WINDOW}, cqe=4 * WINDOW)
 OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND, "read": WROpcode.RDMA_READ}
 
 
@@ -41,7 +40,7 @@ class VerbsLab(Lab):
         self.ends = {side: await self.call(Host, self.contexts[side], OBJECTS) for side in SIDES}
         for side, peer in PEER.items():
             await self.call(self.ends[side].qp.connect, self.ends[peer].qp.connection, path_mtu=MTU.MTU_4096,
-                            qp_access_flags=ACCESS)
+                            qp_access_flags=ALL_ACCESS)
         data = os.urandom(WINDOW * MESSAGE_BYTES)
         source, target = ("b", "a") if name == "read" else ("a", "b")
         self.ends[source].mr.write(data)
@@ -89,9 +88,9 @@ async def operations(dut):
             await lab.stream(name)
 
 
-def run_operations(*, progress, seed=1):
+def run_operations(*, progress):
     """Return the payload rates by name of the opcode."""
-    return run_cards(preset(PRESET), __file__, {"progress": str(progress)}, seed=seed)
+    return run_cards(preset(PRESET), __file__, {"progress": str(progress)}, seed=1)
 
 
 def measure(progress):

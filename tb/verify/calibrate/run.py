@@ -6,12 +6,11 @@ The comparison is printed as a table. A run of all scenarios also writes the rep
 import json
 import sys
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
-from rich.table import Table
 
-from weft.tb.sim.flow.figures import Row, merge_report
+from weft.tb.sim.flow.figures import Row, merge_report, output, plain_table
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.sim.scenario.compare import COMMAND, REPORT, STALL_MAX, TIME_MAX, Comparison, worst
 from weft.tb.sim.scenario.runs import Gateware, run_functional, run_model
 from weft.tb.sim.scenario.scenario import ALL
@@ -28,9 +27,7 @@ def run(only=(), scenarios=ALL):
     It is 1 if a limit is missed or a scenario had a problem, 2 if no scenario matches. A scenario that already ran on
     the gateware is not simulated again. Report and figures are written only if ``only`` is empty.
     """
-    console = Console()
-    if not console.is_terminal:
-        console.width = FILE_WIDTH
+    console = output(FILE_WIDTH)
     chosen = [scenario for scenario in scenarios if not only or scenario.name.startswith(tuple(only))]
     if not chosen:
         print(f"weft: no scenario begins with {' or '.join(only)}; the first ones are "
@@ -44,8 +41,7 @@ def run(only=(), scenarios=ALL):
         found.append(Comparison(scenario, gateware.run(scenario), run_model(scenario), run_functional(scenario)))
     show(console, found)
     if not only:
-        REPORT.parent.mkdir(parents=True, exist_ok=True)
-        REPORT.write_text(json.dumps([one.as_dict() for one in found], indent=1) + "\n")
+        write_whole(REPORT, json.dumps([one.as_dict() for one in found], indent=1) + "\n")
         merge_report(rows(found), COMMAND, whole=True)
         console.print(f"report {REPORT}", style="dim", soft_wrap=True)
     return _verdict(found)
@@ -64,10 +60,8 @@ def rows(found):
 
 def show(console, found):
     """Print the comparison of gateware and model."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("scenario", "", "gateware", "model", "error", "stalls", "model", "error", "sequences that differ"):
-        table.add_column(column, justify="left" if column in ("scenario", "", "sequences that differ") else "right",
-                         overflow="fold")
+    text = ("scenario", "", "sequences that differ")
+    table = plain_table(*text[:2], "gateware", "model", "error", "stalls", "model", "error", text[2], left=text)
     for one in found:
         bad = abs(one.time_error) > TIME_MAX, abs(one.stall_error) > STALL_MAX
         table.add_row(

@@ -80,7 +80,7 @@ class NodeChurn(HostSide):
         self.card.receive_path.take(RxHeader(kind, dest_qp=self._qpn(qpn, generation), psn=psn % (1 << 24),
                                              rsn=rsn % (1 << 24), **flags), b"")
         if sum(counters[name] for name in STALE) != refused:
-            self.sums["stale_refused"] += 1
+            self.sums["stale_dropped"] += 1
         elif incarnation != self._card_incarnation.get(qpn):
             self.sums["stale_accepts"] += 1
 

@@ -134,7 +134,7 @@ class HostSide:
         self.worker.progress()
         for host in self.table.due(self.now):
             host.receiver.link_waiting()
-            self._carry_out(host)
+            self._execute(host)
         self.pool.balance(self.now)
 
     def taken(self, host, kind, report):
@@ -144,7 +144,7 @@ class HostSide:
         host.receiver.on_report(kind, report)
         self.sums["retired"] += kind is abi.ReportKind.RETIRE
 
-    def _carry_out(self, host):
+    def _execute(self, host):
         receiver = host.receiver
         receiver.settle()
         while receiver.actions:

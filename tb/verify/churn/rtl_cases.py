@@ -45,7 +45,7 @@ ASKED_MAX = 24          # packets that wait for their verdict
 NIGHT_NS = 60_000       # without QPs, so that extents are removed
 SETTLE_CYCLES = 20_000  # longer than any read takes
 HAPPENS = ("destroyed_while_reading", "late_answers", "dropped", "retired", "filled", "residue", "waited", "refused",
-           "read_together", "stale_into_room", "stale_refused", "stale_reports", "grown", "shrunk",
+           "read_together", "stale_into_subsystem", "stale_dropped", "stale_reports", "grown", "shrunk",
            "LATE", "MATCH", "UNMATCHED")
 
 
@@ -199,7 +199,7 @@ class SubsystemChurn(HostSide):
         """
         host = self.host.get(qpn)
         if host is None or host.destroying or host.generation != generation:
-            self.sums["stale_refused"] += 1
+            self.sums["stale_dropped"] += 1
         else:
             assert host.incarnation == incarnation, "a generation is used again too early"
             self._ask(qpn, host, psn, rsn=rsn, retransmission=1)
@@ -211,7 +211,7 @@ class SubsystemChurn(HostSide):
             node = self.random.choice(host.receiver.holes.nodes)
             holes = [psn + k for psn, length in node.runs for k in range(length)]
             slot = self.random.randrange(len(holes))
-            self.sums["stale_into_room"] += 1
+            self.sums["stale_into_subsystem"] += 1
             self._ask(qpn, host, holes[slot], rsn=node.rsn + slot, retransmission=1, genuine=False,
                       generation=host.generation if self.forgetful else (host.generation - 1) % GENERATIONS)
 

@@ -13,9 +13,7 @@ domains, multicast, extended QPs. The other files of the folder test only such o
 
 import argparse
 import contextlib
-import gzip
 import importlib
-import shutil
 import sys
 import tempfile
 import unittest
@@ -30,8 +28,8 @@ from weft.model.loop import EventLoop
 
 from . import rdmacm
 from .names import install
+from .source import DEBIAN, unpacked
 
-DEBIAN = Path("/usr/share/doc/rdma-core/tests")
 TESTS = ("test_pd", "test_device", "test_mr", "test_cq", "test_cq_events", "test_qp", "test_addr", "test_atomic",
          "test_cqex", "test_parent_domain", "test_relaxed_ordering", "test_shared_pd", "test_odp",
          "test_fork", "test_rdmacm")
@@ -72,22 +70,11 @@ class _Verdicts(unittest.TestResult):
             self._note(test, "fail", self._exc_info_to_string(err, test))
 
 
-def _unpack(source, target):
-    """Copy the tests, and decompress those that are compressed."""
-    for path in source.glob("*.py*"):
-        if path.suffix == ".gz":
-            (target / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
-        else:
-            shutil.copy(path, target)
-    (target / "__init__.py").write_text("")
-
-
 def judge(source, names=TESTS):
     """Run rdma-core's tests; return (test, ``pass``, ``skip`` or ``fail``, list with the last line of the reason)."""
     with tempfile.TemporaryDirectory() as scratch:
-        tests = Path(scratch) / "tests"
-        tests.mkdir()
-        _unpack(source, tests)
+        tests = unpacked(scratch, source)
+        (tests / "__init__.py").write_text("")
         sys.path[:0] = [scratch, str(tests)]
         device = TickingDevice(EventLoop())
         device.transmit = lambda frame: None

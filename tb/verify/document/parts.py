@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 from weft.hdl.adamap.builder.builder import NodeBuilder
 from weft.hdl.adamap.prefetch.evict import Evict
@@ -19,9 +18,9 @@ from weft.hdl.command.processor import CommandProcessor
 from weft.hdl.command.qp_commands import QpCommands
 from weft.hdl.contract.params import preset
 from weft.hdl.ring.reader import RingReader
+from weft.tb.sim.flow.sources import ROOT
 from weft.tb.verify.document import imports, ports, qp_states, sizing, state_machines, subsystems, tables
 
-ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = "docs/examples"
 _PART = re.compile(r"(<!-- made: ([\w./-]+) -->\n)(?:(?!<!-- made).)*?(<!-- end -->)", re.DOTALL)
 
@@ -32,8 +31,8 @@ def _machine(block, *parameters):
 
 PARTS = {
     "card": subsystems.card, "adamap": subsystems.adamap, "second-level": subsystems.second_level,
-    "states-prefetch": partial(_machine, Prefetch), "states-arrival": partial(_machine, Fill),
-    "states-turn-out": partial(_machine, Evict), "states-ring-reader": partial(_machine, RingReader, 16),
+    "states-prefetch": partial(_machine, Prefetch), "states-fill": partial(_machine, Fill),
+    "states-evict": partial(_machine, Evict), "states-ring-reader": partial(_machine, RingReader, 16),
     "states-command": partial(_machine, CommandProcessor), "states-qp-commands": partial(_machine, QpCommands),
     "states-builder": partial(_machine, NodeBuilder), "states-qp": qp_states.diagram,
     "holes": sizing.holes_table, "prefetch": sizing.prefetch_table, "pool": sizing.pool_table, "psn": sizing.psn_table,
@@ -43,7 +42,7 @@ PARTS = {
     "variables": tables.variables, "goodput-table": tables.goodput, "waivers": tables.waivers,
     "ports": ports.port_table, "ports-mac-clock": ports.mac_clock_table,
     "board-registers": tables.board_registers, "folders": tables.folder_table,
-    "driver-rooms": partial(imports.flowchart, "driver"), "tb-rooms": partial(imports.flowchart, "tb"),
+    "driver-folders": partial(imports.flowchart, "driver"), "tb-folders": partial(imports.flowchart, "tb"),
 }
 
 

@@ -2,12 +2,12 @@
 
 import posixpath
 import re
-from pathlib import Path
 
 from griffe import DocstringSectionKind, Extension
 from mkdocs.structure.files import File
 
-ROOT = Path(__file__).resolve().parents[3]
+from weft.tb.sim.flow.sources import ROOT
+
 TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([\w.]+)</code>")

@@ -4,7 +4,6 @@ import ast
 import csv
 import itertools
 import re
-from pathlib import Path
 
 from weft.driver.soft.raw.packet import HEADER
 from weft.hdl.board.mac_side import EVENTS
@@ -12,9 +11,9 @@ from weft.hdl.board.registers import CONTROL, CONTROL_BITS, COUNTERS, ID, MAGIC,
 from weft.model.settings import fields
 from weft.tb.app.device.registers import table
 from weft.tb.app.job.job_settings import JobSettings
+from weft.tb.sim.flow.sources import ROOT
 from weft.tb.sim.flow.verilator import WAIVERS
 
-ROOT = Path(__file__).resolve().parents[3]
 TOP = ("hdl", "model", "driver", "tb")
 GOODPUT = "docs/goodput.csv"
 

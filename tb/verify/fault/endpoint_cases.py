@@ -56,15 +56,9 @@ class FaultySubsystem(Bench):
             self.failures[f"{subject}: wrong bytes"] += 1
 
     async def bulk_client(self, client):
-        wanted = []
-        for _ in range(GROUPS):
-            pieces = [self.piece(0, HALF) for _ in range(self.rng.choice([1, 1, 3]))]
-            places = [(self.regions[r].physical(a), n) for r, a, n in pieces]
-            for word in group(places):
-                self.bulk[client].send_nowait(word)
-            wanted.append((b"".join(self.regions[r].read(a, n) for r, a, n in pieces),
-                           any(self.fault_window.ends_badly(a, n) for a, n in places)))
-        for expected, badly in wanted:
+        wanted = [self.draw_group(client) for _ in range(GROUPS)]
+        for places, expected in wanted:
+            badly = any(self.fault_window.ends_badly(a, n) for a, n in places)
             got, error = await receive(self.packets[client])
             if len(got) != len(expected):
                 self.failures["bulk: length"] += 1

@@ -57,7 +57,7 @@ def _run(pair, settings):
 @cocotb.test(timeout_time=2, timeout_unit="sec")
 async def fuzz(dut):
     link = LinkConfig(delay_ns=DELAY_NS)
-    config = EnvConfig(link, link, HostConfig(read_latency_ns=READ_LATENCY_NS), vectors=preset("test").msix_vectors)
+    config = EnvConfig(link, link, HostConfig(read_latency_ns=READ_LATENCY_NS))
     pair = RtlPair(dut, config, ContextConfig(), seed=bench_seed(), judged=False)
     await pair.start()
     found = await pair.call(_run, pair, given())

@@ -17,11 +17,11 @@ from weft.driver.verbs.pd import PD
 from weft.driver.verbs.qp import QP, QPConnection
 from weft.driver.verbs.qp_init_attr import rc_init_attr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
+from weft.tb.sim.pair.settings import ALL_ACCESS
 
 from . import environments
 from . import guest as linux
 
-ALL = AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC
 RECEIVE_BYTES, GUEST_BYTES = 4096, 1 << 20
 RTS = 3
 MULTIPLIER = 2654435761
@@ -112,7 +112,7 @@ def soft_exchange(environment, *, length=60_000, sends=(0, 1, 1024, 3000), seed=
     encoding of the verbs.
     """
     rng, talk, soft = random.Random(seed), Talk(environment), environment.soft
-    cq, mr = CQ(soft, 256), SoftMR(PD(soft), 4 * length + 65_536, ALL)
+    cq, mr = CQ(soft, 256), SoftMR(PD(soft), 4 * length + 65_536, ALL_ACCESS)
     qp = SoftQP(mr.pd, rc_init_attr(cq))
     remote, before = talk.open(rng), talk.counters()
     qp.connect(SoftConnection(remote.qpn, remote.psn, linux.MAC, linux.IP), RcAttr(path_mtu=mtu, timeout=timeout))
@@ -177,15 +177,15 @@ def soft_exchange(environment, *, length=60_000, sends=(0, 1, 1024, 3000), seed=
     return f"{len(done)} requests to rxe, {4 + len(sends)} from it; {counts['resent']} packets sent again; {verdict}"
 
 
-def card_writes(environment, *, messages=10, length=20_000, seed=0, guest_timeout=16, mtu=MTU.MTU_1024, **attributes):
+def card_writes(environment, *, messages=10, length=20_000, seed=0, guest_timeout=16, **attributes):
     """Write into the guest's memory over the card's hardware path; return a sentence. ``attributes``: of the QP."""
     rng, talk, context = random.Random(seed), Talk(environment), environment.context
     total = messages * length
     cq, mr = CQ(context, 64), MR(PD(context), total, AccessFlag.LOCAL_WRITE)
     qp = QP(mr.pd, rc_init_attr(cq))
     remote, before = talk.open(rng), talk.counters()
-    talk.connect(remote, qp.connection.qpn, qp.connection.psn, mtu, guest_timeout)
-    qp.connect(QPConnection(remote.qpn, remote.psn, str(GID.of_ipv4(linux.IP))), path_mtu=mtu, standard=True,
+    talk.connect(remote, qp.connection.qpn, qp.connection.psn, MTU.MTU_1024, guest_timeout)
+    qp.connect(QPConnection(remote.qpn, remote.psn, str(GID.of_ipv4(linux.IP))), path_mtu=MTU.MTU_1024, standard=True,
                **{"timeout": 18, "probe_timeout_ns": 20_000_000} | attributes)
     data = rng.randbytes(total)
     mr.write(data)

@@ -3,13 +3,13 @@
 import collections
 import contextlib
 import select
-import shutil
 import socket
 import subprocess
 import time
 
 from weft.driver.soft.ports.qemu_socket import QemuSocketPort
 from weft.tb.sim.flow.failure import Failure
+from weft.tb.sim.flow.tools import need
 
 from .image import image
 
@@ -23,10 +23,6 @@ class GuestFailed(Failure):
     """The guest failed. The message contains the reason."""
 
 
-class NoQemu(Failure):
-    """QEMU is not installed."""
-
-
 def _free_number():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -36,11 +32,10 @@ def _free_number():
 def start():
     """Start QEMU; return the process and the TCP ports of the guest's first network card and of its console.
 
-    KVM is not used, so that the guest runs on every host of QEMU. The guest's clock is real time. Raises NoQemu,
+    KVM is not used, so that the guest runs on every host of QEMU. The guest's clock is real time. Raises MissingTool,
     NoPackage or NoImage if something is missing.
     """
-    if shutil.which(QEMU) is None:
-        raise NoQemu(f"{QEMU} is not installed; on Debian: apt-get install qemu-system-x86")
+    need(QEMU, "qemu-system-x86")
     kernel, initrd = image()
     mac, numbers = ":".join(f"{byte:02x}" for byte in MAC.to_bytes(6, "big")), (_free_number(), _free_number())
     return subprocess.Popen(

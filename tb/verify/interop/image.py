@@ -9,6 +9,7 @@ from pathlib import Path
 
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.failure import Failure
+from weft.tb.sim.flow.tools import need
 
 from .packages import PACKAGES, kernel_package, unpacked
 
@@ -35,8 +36,7 @@ def _libraries(programs, where):
 
 
 def _compile(where, program):
-    if shutil.which("gcc") is None:
-        raise NoImage("gcc is not installed; on Debian: apt-get install gcc")
+    need("gcc", "gcc")
     command = ["gcc", "-O1", "-Wall", f"-I{where / 'usr/include'}", "-o", str(program), str(HERE / "peer.c"),
                f"-L{where / LIBRARIES}", "-l:libibverbs.so.1", f"-Wl,-rpath-link,{where / LIBRARIES}",
                "-Wl,--allow-shlib-undefined"]
@@ -46,7 +46,7 @@ def _compile(where, program):
 
 
 def image(folder=FOLDER):
-    """Return (kernel, initial file system); both are made if they do not exist. Raises NoPackage or NoImage."""
+    """Return (kernel, initial file system), made if they do not exist. Raises MissingTool, NoPackage or NoImage."""
     kernel = kernel_package()
     sources = b"".join(path.read_bytes() for path in (HERE / "peer.c", HERE / "init.sh", Path(__file__)))
     name = hashlib.sha256(kernel.encode() + sources).hexdigest()[:12]

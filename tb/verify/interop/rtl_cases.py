@@ -62,8 +62,7 @@ def talk(env, device, case):
 
 async def run(dut, case):
     """Start card and guest, run a case, and return the card's counters."""
-    env = CardAndGuest(dut, EnvConfig(host=HostConfig(read_latency_ns=300), vectors=preset("test").msix_vectors),
-                       seed=bench_seed())
+    env = CardAndGuest(dut, EnvConfig(host=HostConfig(read_latency_ns=300)), seed=bench_seed())
     env.guest = Guest(given())
     await env.start()
     cocotb.start_soon(env.listen())

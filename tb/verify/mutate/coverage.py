@@ -13,8 +13,8 @@ import sys
 from collections import Counter, defaultdict
 
 from rich.console import Console
-from rich.table import Table
 
+from weft.tb.sim.flow.figures import plain_table
 from weft.tb.sim.flow.simulate import BUILD_ROOT
 from weft.tb.verify.mutate.sources import ROOT
 
@@ -110,9 +110,7 @@ def run(tests=("tb/test/hdl",)):
 
 def show(console, subsystems):
     """Print a table by subsystem."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("subsystem", "lines", "toggles"):
-        table.add_column(column, justify="left" if column == "subsystem" else "right")
+    table = plain_table("subsystem", "lines", "toggles", left=("subsystem",))
     for subsystem, kinds in subsystems.items():
         table.add_row(subsystem, *(f"{100 * reached / max(1, whole):.1f} % of {whole}"
                                    for reached, whole in (kinds["line"], kinds["toggle"])))

@@ -10,13 +10,12 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from weft.tb.sim.flow.aliases import with_former_fields
-from weft.tb.sim.flow.figures import Row, merge_report
+from weft.tb.sim.flow.figures import Row, merge_report, output, plain_table
 from weft.tb.sim.flow.simulate import BUILD_ROOT
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.verify.mutate.campaign import BaselineFails, designs, for_all, judge, mutants, proof
 from weft.tb.verify.mutate.netlist import YosysFailed
 from weft.tb.verify.mutate.record import NotRecorded
@@ -41,17 +40,14 @@ class Entry:
 
 def run(subsystems=(), count=COUNT, seed=SEED, jobs=2):
     """Run the tests against the mutants of the named subsystems, or of all; return the exit status."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = 160
+    console = output(160)
     try:
         entries, stale = campaign(console, subsystems, count, seed, jobs)
     except (BaselineFails, NotRecorded, YosysFailed, ValueError) as error:
         print(f"weft: {error}", file=sys.stderr)
         return 1
     show(console, entries)
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps(with_former_fields("mutants", [vars(entry) for entry in entries]), indent=1) + "\n")
+    write_whole(REPORT, json.dumps(with_former_fields("mutants", [vars(entry) for entry in entries]), indent=1) + "\n")
     if not subsystems:
         merge_report(rows(entries, count, seed), "weft mutants", whole=True)
     console.print(f"report {REPORT}", style="dim", soft_wrap=True)
@@ -102,9 +98,8 @@ def rows(entries, count, seed):
 
 def show(console, entries):
     """Print a table by subsystem."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("subsystem", "mutants", "killed", "equivalent", "accepted", "survived", "processor time"):
-        table.add_column(column, justify="left" if column == "subsystem" else "right")
+    table = plain_table("subsystem", "mutants", "killed", "equivalent", "accepted", "survived", "processor time",
+                        left=("subsystem",))
     for subsystem in (*SUBSYSTEMS, "all"):
         of = [entry for entry in entries if subsystem in ("all", entry.subsystem)]
         results = Counter(entry.result for entry in of)

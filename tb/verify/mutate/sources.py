@@ -9,8 +9,8 @@ import hashlib
 from pathlib import Path
 
 from weft.tb.sim.flow.imports import candidates
+from weft.tb.sim.flow.sources import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 COUNTED = ("tb", "model", "driver")     # a change of the gateware changes the netlist
 STARTS = "weft.tb.sim.flow.simulate"        # its imports are not counted
 

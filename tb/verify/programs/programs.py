@@ -68,10 +68,9 @@ def _by_card(program):
     return replace(program, options=(*program.options, "-R"), on_card=True)
 
 
-def _rdmacm(name, *options, brief=(), figure=None, unit=None, client=("-s", "{server}"), server=()):
+def _rdmacm(name, *options, brief=(), client=("-s", "{server}"), server=()):
     port = ("-p", "{port}")
-    return Program(name, "rdmacm-utils", options, brief, figure, unit, roles=((*server, *port), (*client, *port)),
-                   on_card=True)
+    return Program(name, "rdmacm-utils", options, brief, roles=((*server, *port), (*client, *port)), on_card=True)
 
 
 def _ucx(test, *options):

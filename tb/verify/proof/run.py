@@ -20,9 +20,9 @@ import sys
 from concurrent.futures import as_completed
 
 from rich.console import Console
-from rich.table import Table
 
-from weft.tb.verify.proof.checkers import ProofMissing, versions
+from weft.tb.sim.flow.figures import plain_table
+from weft.tb.sim.synth import yosys
 from weft.tb.verify.proof.crew import crew
 from weft.tb.verify.proof.engine import prove, refute
 from weft.tb.verify.proof.ledger import REPORT, Ledger
@@ -57,11 +57,7 @@ def run(names=(), keep=True):
     console = Console()
     ledger = Ledger()
     names = list(names or specifications())
-    try:
-        versions()
-    except ProofMissing as error:
-        print(f"weft: {error}", file=sys.stderr)
-        return 1
+    yosys.version()     # raises an error before a worker process does
     with crew(os.cpu_count()) as pool:
         jobs = {pool.submit(decide, name, None, keep): (name, None) for name in names}
         jobs |= {pool.submit(decide, name, k, keep): (name, faulty.changes)
@@ -82,16 +78,9 @@ def run(names=(), keep=True):
     return 1 if faults else 0
 
 
-def _table(*columns):
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("block", "property", "result", "proven") else "right")
-    return table
-
-
 def _details(ledger):
     """Return a table of every property and faulty copy."""
-    table = _table("block", "property", "kind", "bound", "CPU s", "result")
+    table = plain_table("block", "property", "kind", "bound", "CPU s", "result", left=("block", "property", "result"))
     for row in ledger.results:
         text = row.result + (f" in cycle {row.at}" if row.at is not None else "")
         table.add_row(row.name, row.property, row.kind, str(row.bound or ""), f"{row.seconds:.1f}",
@@ -101,7 +90,8 @@ def _details(ledger):
 
 def _summary(ledger):
     """Return a table with a row for every specification, and one for the totals."""
-    table = _table("block", "proven", "checks", "bound", "last cover", "covers", "faulty copies", "CPU s")
+    table = plain_table("block", "proven", "checks", "bound", "last cover", "covers", "faulty copies", "CPU s",
+                        left=("block", "proven"))
     report = ledger.report()
     for entry in report["specifications"]:
         last = max((c["cycle"] for c in entry["covers"] if c["cycle"] is not None), default="")

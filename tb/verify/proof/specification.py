@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import FunctionType
 
 from amaranth.back import rtlil
-from amaranth.hdl import Assert, Cat, ClockDomain, Fragment, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, ClockDomain, Fragment, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 
 KINDS = ("unbounded", "together", "induction", "bounded", "cover")
@@ -162,8 +162,6 @@ class Spec(wiring.Component):
                 m.d.sync += given.eq(known)
             if prop.kind == "cover":
                 prop.bound = limit
-            else:
-                m.d.comb += Assert(~out)
             self._outputs.append(out)
         if any(p.kind == "induction" for p, _ in self._properties):
             self._outputs.append(self._step(m))

@@ -158,8 +158,8 @@ class WindowSpec(Spec):
         owner = Signal()
         m.d.sync += owner.eq(d.row_index)
         self.check("the row of a QP holds the received PSNs", [
-            Mux(sliding, self._row_holds(m, "slid", row.base, row.bitmap, w.at, eff, w.hole, rest=False),
-                self._row_holds(m, "rest", mem.base, mem.bitmap << 1, w.at, w.has, w.hole, rest=True)),
+            Mux(sliding, self._row_holds(m, False, row.base, row.bitmap, w.at, eff, w.hole),
+                self._row_holds(m, True, mem.base, mem.bitmap << 1, w.at, w.has, w.hole)),
             ~current | sliding | ((row.base == mem.base) & (row.bitmap == mem.bitmap << 1)),
             ~d.next_full | (d.next_request.qpn[0] != w.qpn) | current
             | ((d.fetched.base == mem.base) & (d.fetched.bitmap == mem.bitmap << 1)),
@@ -196,8 +196,9 @@ class WindowSpec(Spec):
                 ~slides | (d.gap == (d.limited & ~low).any()),
                 ~runs_on | ((d.ahead[1:] & ~ahead) == 0), ~(effect | runs_on) | d.ahead[0]]
 
-    def _row_holds(self, m, name, base, bitmap, at, received, hole, *, rest):
+    def _row_holds(self, m, rest, base, bitmap, at, received, hole):
         """Return whether a row is consistent with received and hole; at rest, its base was not received."""
+        name = "rest" if rest else "slid"
         distance, bit = Signal(signed(32), name=f"distance_{name}"), Signal(name=f"bit_{name}")
         m.d.comb += [distance.eq(at - base), bit.eq((bitmap >> distance[:6])[0])]
         ahead = ~hole & (received == ((distance < BITS) & bit))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.failure import stop
 from weft.tb.sim.flow.sources import sources
+from weft.tb.sim.flow.tools import write_whole
 from weft.tb.verify.soak.bins import BINS
 from weft.tb.verify.soak.plan import CYCLES
 from weft.tb.verify.soak.run_cases import run as run_one
@@ -73,12 +74,8 @@ class ResultCache:
 
     def put(self, found):
         """Cache a result; a failed one is not cached, so that it is run again."""
-        if "failed" in found:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = self._path(found["seed"]).with_suffix(".part")
-        part.write_text(json.dumps(found))
-        part.rename(self._path(found["seed"]))
+        if "failed" not in found:
+            write_whole(self._path(found["seed"]), json.dumps(found))
 
 
 @contextlib.contextmanager
@@ -104,8 +101,7 @@ def crew(scheduler=None, jobs=1):
 
 
 def soak(*, cycles, first_seed=1, run_cycles=CYCLES, over=lambda: False, report_progress=lambda so_far: None,
-         run=run_one,
-         kept=None, **workers):
+         run=run_one, kept=None, **workers):
     """Run seed after seed until ``cycles`` cycles have been simulated or ``over()`` holds; return the :class:`Soak`.
 
     ``workers`` are the arguments of :func:`crew`.

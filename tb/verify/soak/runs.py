@@ -1,9 +1,10 @@
 """``weft soak``: runs with random seeds for a given time.
 
-The first runs are the seeds of the main job on an impaired link that ``make test`` leaves out. Then four kinds of run
+The first runs are the seeds of the main job on an impaired link that ``make test`` leaves out. Then five kinds of run
 alternate: the main job in RTL on a link with random impairments; the recovery tests between functional cards; the tests
-of software RDMA on impaired links and with invalid input; and two cards under all hazards
-(:mod:`weft.tb.verify.soak`). The command that repeats a run is printed before the run. The first failure ends the soak.
+of software RDMA on impaired links and with invalid input; random operations between functional cards; and two cards
+under all hazards (:mod:`weft.tb.verify.soak`). The command that repeats a run is printed before the run. The first
+failure ends the soak.
 """
 
 import itertools
@@ -25,7 +26,8 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "0"]
 RECOVERY = [*PYTEST, *(str(TESTS / "driver" / name) for name in ("send/test_recovery.py", "knitting/test_pool.py"))]
 SOFT = [*PYTEST, *(str(TESTS / "driver/soft" / f"test_{protocol}_{part}.py")
                    for protocol in ("raw", "rc") for part in ("transfer", "hostile"))]
-SOFT_FRAMES = 50_000
+SOFT_FRAMES, OPERATIONS_COUNT = 50_000, 5_000
+OPERATIONS = [*PYTEST, str(TESTS / "driver/operation/test_operations.py")]
 BAD_LINK = [*PYTEST, f"{TESTS / 'app/job/test_main_job.py'}::test_bad_link_in_both_directions"]
 # The seeds that the tests leave out, grouped by the number of seeds per test run.
 BAD_LINK_SEEDS = [range(first, first + 5) for first in (6, 11, 16)]
@@ -52,6 +54,11 @@ def soft(rng):
     return {**recovery(rng)[0], "WEFT_FRAMES": str(SOFT_FRAMES)}, SOFT
 
 
+def operations(rng):
+    """Return environment and command of the tests of random operations, with a random seed and more operations."""
+    return {**recovery(rng)[0], "WEFT_OPERATIONS": str(OPERATIONS_COUNT)}, OPERATIONS
+
+
 def cards(rng):
     """Return environment and command of a run of two cards."""
     return {}, [*CARDS, str(rng.randrange(1 << 31))]
@@ -66,7 +73,7 @@ def bad_links():
 def turns(rng):
     """Yield environments and commands of all runs, without end."""
     yield from bad_links()
-    for kind in itertools.cycle((job, recovery, soft, cards)):
+    for kind in itertools.cycle((job, recovery, soft, operations, cards)):
         yield kind(rng)
 
 

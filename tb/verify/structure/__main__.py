@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from weft.tb.sim.flow.build import BUILD_ROOT
+from weft.tb.sim.flow.figures import output, plain_table
 from weft.tb.verify.structure import measure
 from weft.tb.verify.structure.layers import ROOT
 
@@ -18,9 +18,7 @@ WIDTH = 110       # columns, where the output is no terminal
 @app.command()
 def main(root: Annotated[Path, typer.Option(help="Checkout to measure.", exists=True, file_okay=False)] = ROOT):
     """Print folders, files and lines by part, the largest files and functions, annotations, imports and builds."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
+    console = output(WIDTH)
     console.print(part_table(root))
     rows = Table(show_header=False, box=None, pad_edge=False)
     files = {file.relative_to(root).as_posix(): file.read_bytes().count(b"\n") for file in measure.python_files(root)}
@@ -51,9 +49,7 @@ def main(root: Annotated[Path, typer.Option(help="Checkout to measure.", exists=
 
 def part_table(root):
     """Return a table of folders, files and lines by part, with sums."""
-    table = Table("part", box=None, pad_edge=False)
-    for column in ("folders", "files", "lines"):
-        table.add_column(column, justify="right")
+    table = plain_table("part", "folders", "files", "lines", left=("part",))
     found = measure.parts(root)
     tools = [row for part, row in found.items() if part.startswith("tb") and part != "tb/test"]
     adamap = [file for file in measure.python_files(root) if (root / "hdl/adamap") in file.parents]

@@ -1,10 +1,8 @@
 """Layers of the source tree: a folder imports only from folders on earlier lines of :data:`LAYERS`."""
 
-from pathlib import Path
-
 from weft.tb.sim.flow.imports import imports, names
+from weft.tb.sim.flow.sources import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 TOP = ("hdl", "driver", "model", "tb")
 
 # Folders on one line do not import each other. A folder stands for the files that lie directly in it, and below
@@ -40,9 +38,9 @@ LAYERS = (
     "tb/app/job tb/app/serve tb/app/stage tb/app/sweep/plans",
     "tb/app/sweep",
     "tb/app/device tb/app/perf tb/app/report",
-    "tb/verify/calibrate tb/verify/conformance tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop "
-    "tb/verify/churn tb/verify/mutate tb/verify/operations tb/verify/programs tb/verify/proof tb/verify/structure "
-    "tb/verify",
+    "tb/verify/conformance tb/verify/structure",
+    "tb/verify/calibrate tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop tb/verify/churn "
+    "tb/verify/mutate tb/verify/programs tb/verify/proof tb/verify",
     "tb/verify/bench tb/verify/soak",
     "tb/cli",
     "tb/test",
@@ -63,12 +61,12 @@ def folder(file):
     return next((group for group in GROUPS if f"{parent}/".startswith(f"{group}/")), parent)
 
 
-def modules():
+def modules(root=ROOT):
     """Return ``{dotted name: file}`` of all Python files of the import packages."""
     found = {}
     for top in TOP:
-        for file in sorted((ROOT / top).rglob("*.py")):
-            inside = file.relative_to(ROOT)
+        for file in sorted((root / top).rglob("*.py")):
+            inside = file.relative_to(root)
             parts = [part for part in inside.with_suffix("").parts if part != "__init__"]
             found[".".join(["weft", *parts])] = inside
     return found
@@ -81,16 +79,27 @@ def imported(statements, package, known):
         yield from (found for found in (whole if whole in known else module,) if found in known)
 
 
-def edges():
+def edges(root=ROOT):
     """Return ``{(folder, imported folder): sentences}``: every import between two folders, inside functions, too."""
-    known, found = modules(), {}
+    known, found = modules(root), {}
     for file in known.values():
         package = ".".join(["weft", *file.parent.parts])
-        for name in imported(imports(ROOT / file), package, known):
+        for name in imported(imports(root / file), package, known):
             ends = folder(file), folder(known[name])
             if ends[0] != ends[1]:
                 found.setdefault(ends, set()).add(f"{file} imports {name}")
     return found
+
+
+def reachable(arrows, start):
+    """Return the ends of all chains that begin at ``start``; ``arrows`` are pairs of beginning and end."""
+    seen, todo = set(), [start]
+    while todo:
+        here = todo.pop()
+        new = {end for begin, end in arrows if begin == here} - seen
+        seen |= new
+        todo += new
+    return seen
 
 
 def allowed(source, target):

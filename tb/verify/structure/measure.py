@@ -5,7 +5,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.tb.verify.structure.layers import TOP, allowed, edges, levels
+from weft.tb.verify.structure.layers import TOP, allowed, edges, levels, reachable
 
 ARGUMENTS_MAX = 7
 
@@ -71,16 +71,5 @@ def import_edges():
 
 def circles():
     """Return the folders of this tree that import each other, directly or through others."""
-    below = {}
-    for source, target in edges():
-        below.setdefault(source, set()).add(target)
-
-    def reach(start):
-        seen, todo = set(), [start]
-        while todo:
-            for target in below.get(todo.pop(), set()) - seen:
-                seen.add(target)
-                todo.append(target)
-        return seen
-
-    return sorted(name for name in levels() if name in reach(name))
+    found = edges()
+    return sorted(name for name in levels() if name in reachable(found, name))

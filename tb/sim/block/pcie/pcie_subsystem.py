@@ -11,7 +11,7 @@ from cocotb.triggers import RisingEdge, Timer, with_timeout
 
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
-from weft.hdl.part.layouts import DmaRequest, LineData, LineRequest
+from weft.hdl.part.layouts import DmaRequest
 from weft.hdl.pcie.endpoint import Endpoint
 from weft.hdl.pcie.usplus import connect_hard_block, hard_block_members
 from weft.model.functional.memory import PAGE
@@ -22,7 +22,7 @@ from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.sim.pcie.host import HostConfig
 from weft.tb.sim.pcie.host_memory import HIGH, LOW
 from weft.tb.sim.stream.clock import quiet_inputs
-from weft.tb.sim.stream.payload import beats, pack, receive, unpack
+from weft.tb.sim.stream.payload import beats, pack
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
 
 BULKS, LINES, WRITERS = 2, 2, 2
@@ -143,39 +143,13 @@ class Bench:
         length = self.rng.choice([1, 3, 4, 64, self.rng.randint(1, 300), self.rng.randint(1, 4096)])
         return self.rng.randrange(2), self.rng.randrange(low, high - length), length
 
-    def ask(self, client, count):
-        """Request ``count`` random groups; return the expected bytes of each."""
-        wanted = []
-        for _ in range(count):
-            pieces = [self.piece(0, HALF) for _ in range(self.rng.choice([1, 1, 3]))]
-            for word in group([(self.regions[r].physical(a), n) for r, a, n in pieces]):
-                self.bulk[client].send_nowait(word)
-            wanted.append(b"".join(self.regions[r].read(a, n) for r, a, n in pieces))
-        return wanted
-
-    async def read_groups(self, client, count):
-        for wanted in self.ask(client, count):
-            assert await with_timeout(receive(self.packets[client]), 100, "us") == (wanted, 0), client
-
-    async def read_lines(self, client, count):
-        waiting, overtaken = {}, 0
-        for tag in range(count):
-            region, lines = self.rng.randrange(2), self.rng.randint(1, 4)
-            at = self.rng.randrange(32) * 4096 + self.rng.randint(0, 64 - lines) * 64
-            waiting[tag] = [self.regions[region].read(at, lines * 64), 0]
-            self.lines[client].send_nowait(pack(
-                LineRequest, line=self.regions[region].physical(at) // 64, count=lines, tag=tag))
-        while waiting:
-            got = unpack(LineData, await with_timeout(self.line_data[client].recv(), 100, "us"))
-            wanted, seen = waiting[got.tag]
-            assert got.index == seen and not got.error
-            assert got.data.to_bytes(64, "little") == wanted[seen * 64:seen * 64 + 64]
-            waiting[got.tag][1] += 1
-            if got.last:
-                assert waiting[got.tag][1] * 64 == len(wanted)
-                overtaken += got.tag != min(waiting)
-                del waiting[got.tag]
-        return overtaken
+    def draw_group(self, client):
+        """Request a random group; return its (address, length) pairs and the expected bytes."""
+        pieces = [self.piece(0, HALF) for _ in range(self.rng.choice([1, 1, 3]))]
+        places = [(self.regions[r].physical(a), n) for r, a, n in pieces]
+        for word in group(places):
+            self.bulk[client].send_nowait(word)
+        return places, b"".join(self.regions[r].read(a, n) for r, a, n in pieces)
 
     async def write_groups(self, client, count):
         """Write disjoint pieces; return the expected (region, offset, bytes)."""
@@ -200,13 +174,6 @@ class Bench:
                 self.data[client].send_nowait(word)
         await with_timeout(self.data[client].idle(), 500, "us")
         return expected
-
-    async def carry_out(self, writes, images):
-        """Wait for tasks of :meth:`write_groups` and apply their writes to images of the written halves."""
-        for task in writes:
-            for region, at, body in await task:
-                images[region][at - HALF:at - HALF + len(body)] = body
-        await self.quiet()
 
     async def at_rest(self):
         while not int(self.dut.idle.value):

@@ -113,7 +113,7 @@ def test_program_measures_simulated_time(library, backend):
     if backend == "rtl":
         try:
             simulators.tool("verilator").check()
-        except simulators.MissingSimulator as missing:
+        except simulators.MissingTool as missing:
             if tools_expected():
                 raise
             pytest.skip(str(missing))

@@ -137,7 +137,7 @@ def test_lists_lie_in_adjacent_blocks():
 def test_node_churn_leaks_nothing_and_mixes_nothing():
     sums = run_churn(10_000, seed=3)
     assert sums["leaks"] == sums["stale_accepts"] == 0
-    for name in ("dropped", "destroyed", "stale_reports", "stale_refused", "grown", "shrunk", "waited", "coarsened",
+    for name in ("dropped", "destroyed", "stale_reports", "stale_dropped", "grown", "shrunk", "waited", "coarsened",
                  "adjacent", "refused"):
         assert sums[name], f"{name} did not occur"
 

@@ -1,23 +1,24 @@
 """Random operations of all kinds over functional cards that lose, reorder and repeat frames."""
 
+import os
+
 import pytest
 
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.verify.operations.traffic import KINDS, WrongTraffic, functional_traffic
+from weft.tb.test.driver.operation.traffic import KINDS, WrongTraffic, functional_traffic
 
-SEED = drawn_seed(__name__)
-AGAIN = f"WEFT_SEED={SEED} python -m pytest tb/test/driver/operation/test_operations.py"
+SEED, COUNT = drawn_seed(__name__), int(os.environ.get("WEFT_OPERATIONS") or 700)
+AGAIN = f"WEFT_SEED={SEED} WEFT_OPERATIONS={COUNT} python -m pytest tb/test/driver/operation/test_operations.py"
 
 
 def test_random_operations():
-    """A part of ``python -m weft.tb.verify.operations functional``."""
     print(AGAIN)
     traffic, links = functional_traffic(SEED)
-    counts = traffic.run(700)
+    counts = traffic.run(COUNT)
     traffic.close()
     for subject in (*(kind.name for kind in KINDS), "inline", "received"):
         assert counts[subject] > 20, counts
-    assert counts["completed"] >= 700
+    assert counts["completed"] >= COUNT
     for link in links:
         assert min(c.total() for c in (link.counters.lost, link.counters.reordered, link.counters.duplicated)) > 20
 

@@ -6,7 +6,8 @@ from weft.driver.terms.enums import QPState, WCStatus, WROpcode
 from weft.driver.terms.errors import InvalidValue
 from weft.driver.verbs.qp import connected_attr
 from weft.driver.verbs.wr import SendWR
-from weft.tb.sim.pair.operation_pair import EVERYTHING, OperationPair
+from weft.tb.sim.pair.operation_pair import OperationPair
+from weft.tb.sim.pair.settings import ALL_ACCESS
 
 
 def half_connected(length):
@@ -14,8 +15,8 @@ def half_connected(length):
     pair = OperationPair(connect=False)
     asks, answers = (host.qp for host in pair.hosts)
     of_peer = asks.connection
-    attr = connected_attr(of_peer, path_mtu=3, sq_psn=answers.attr.sq_psn, qp_access_flags=EVERYTHING)
-    asks.connect(answers.connection, qp_access_flags=EVERYTHING)
+    attr = connected_attr(of_peer, path_mtu=3, sq_psn=answers.attr.sq_psn, qp_access_flags=ALL_ACCESS)
+    asks.connect(answers.connection, qp_access_flags=ALL_ACCESS)
     answers.to_rtr(attr)
     pair.hosts[0].mr.write(bytes(range(250)) * (length // 250 + 1), length)
     return pair, attr

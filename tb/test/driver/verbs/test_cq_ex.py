@@ -12,7 +12,8 @@ from weft.driver.verbs.cq import CompChannel
 from weft.driver.verbs.cq_ex import CQEX, CqInitAttrEx, PollCqAttr
 from weft.driver.verbs.enums import IBV_FORK_ENABLED
 from weft.driver.verbs.qp import QP, rc_init_attr
-from weft.tb.sim.pair.operation_pair import EVERYTHING, OperationPair
+from weft.tb.sim.pair.operation_pair import OperationPair
+from weft.tb.sim.pair.settings import ALL_ACCESS
 
 
 def connected(cqe=16, channel=None):
@@ -22,7 +23,7 @@ def connected(cqe=16, channel=None):
     cq = CQEX(a.context, CqInitAttrEx(cqe, channel and channel(a.context), wc_flags=CqWcFlag.STANDARD_FLAGS))
     qps = QP(a.pd, rc_init_attr(cq)), QP(b.pd, rc_init_attr(b.cq))
     for qp, peer in (qps, qps[::-1]):
-        qp.connect(peer.connection, qp_access_flags=EVERYTHING)
+        qp.connect(peer.connection, qp_access_flags=ALL_ACCESS)
     for host, qp in zip(pair.hosts, qps, strict=True):
         host.qps.append(qp)
     return pair, cq

@@ -7,7 +7,8 @@ import pytest
 from weft.driver.terms.enums import AccessFlag, ReregFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.verbs.mr import MR
 from weft.driver.verbs.wr import SGE
-from weft.tb.sim.pair.operation_pair import EVERYTHING, OperationPair
+from weft.tb.sim.pair.operation_pair import OperationPair
+from weft.tb.sim.pair.settings import ALL_ACCESS
 
 LOCAL = AccessFlag.LOCAL_WRITE
 RIGHTS = (AccessFlag.REMOTE_WRITE, AccessFlag.REMOTE_READ, AccessFlag.REMOTE_ATOMIC)
@@ -82,7 +83,7 @@ def test_key_permits_the_rights_of_its_region_only(right):
     needs = dict(zip(RIGHTS, (WRITES[:1], FETCHES[:1], FETCHES[1:]), strict=True))
     for needed, opcodes in needs.items():
         for opcode in opcodes:
-            pair = OperationPair(access=EVERYTHING, **FAST)
+            pair = OperationPair(access=ALL_ACCESS, **FAST)
             mr = MR(pair.hosts[1].pd, 64, LOCAL | right)
             wanted = [WCStatus.SUCCESS if needed is right else WCStatus.REM_ACCESS_ERR]
             pair.send(opcode, (0, 8), at=mr.buf - pair.hosts[1].mr.buf, rkey=mr.rkey)
@@ -105,7 +106,7 @@ def test_neither_key_outlives_its_region():
     for opcode in (WROpcode.RDMA_WRITE, WROpcode.SEND, WROpcode.RDMA_READ):
         pair = OperationPair(**FAST)
         a, b = pair.hosts
-        mr = MR(a.pd, 64, EVERYTHING)
+        mr = MR(a.pd, 64, ALL_ACCESS)
         b.recv()
         sge = SGE(mr.buf, 8, mr.lkey)
         mr.close()

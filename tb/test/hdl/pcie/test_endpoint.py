@@ -12,11 +12,12 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from weft.hdl.part.layouts import DmaRequest
 from weft.hdl.part.stream import pass_unless
-from weft.tb.sim.block.pcie.pcie_subsystem import BULKS, WRITERS, Bench, pcie_subsystem
+from weft.tb.sim.block.pcie.pcie_subsystem import BULKS, WRITERS, pcie_subsystem
 from weft.tb.sim.flow.simulate import SIMULATORS, bench_seed, simulate
 from weft.tb.sim.stream.clock import start_clock
 from weft.tb.sim.stream.payload import pack, receive, unpack
 from weft.tb.sim.stream.stream import StreamSink, StreamSource
+from weft.tb.test.hdl.pcie.traffic_bench import TrafficBench
 
 GATES = {"single": False, "group": True}
 CASES = {"waits", "shown goes on", "group goes on"}
@@ -86,7 +87,7 @@ async def held_subsystem_becomes_idle(dut):
 
     After the release, groups that had not begun are executed completely.
     """
-    bench = Bench(dut, take_packets=False)
+    bench = TrafficBench(dut, take_packets=False)
     await bench.start()
     images = [bytearray(image) for image in bench.image()]
     wanted = [bench.ask(k, 40) for k in range(BULKS)]
@@ -113,7 +114,7 @@ async def held_subsystem_becomes_idle(dut):
         assert begun and not error
         for group in groups[begun + 1:]:
             assert await with_timeout(receive(sink), 100, "us") == (group, 0)
-    await bench.carry_out(writes, images)
+    await bench.apply_writes(writes, images)
     assert bench.image() == [bytes(image) for image in images], "host memory is not what was written"
 
 

@@ -10,10 +10,11 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.part.layouts import LineData, LineRequest
 from weft.hdl.pcie.tag_limiter import FEW
-from weft.tb.sim.block.pcie.pcie_subsystem import BULKS, HALF, LINES, WRITERS, Bench, group, run_subsystem
+from weft.tb.sim.block.pcie.pcie_subsystem import BULKS, HALF, LINES, WRITERS, group, run_subsystem
 from weft.tb.sim.flow.simulate import SIMULATORS
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
+from weft.tb.test.hdl.pcie.traffic_bench import TrafficBench
 from weft.tb.test.rounds import rounds
 
 QUIET_NS = 1_500
@@ -29,14 +30,14 @@ async def all_clients(bench, count):
     for task in reads:
         await task
     images = [bytearray(image) for image in bench.image()]
-    await bench.carry_out(writes, images)
+    await bench.apply_writes(writes, images)
     assert bench.image() == [bytes(image) for image in images], "host memory is not what was written"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def interrupts_are_masked(dut):
     """MSI-X Enable and Function Mask: a vector waits in the pending bits, and is sent once when allowed."""
-    bench = Bench(dut)
+    bench = TrafficBench(dut)
     await bench.start(vectors=preset("test").msix_vectors)
     capability, event = bench.host.device.functions[0].msix_cap, bench.host.function.msi_vectors[1].event
     for name, waits, goes in (("msix_function_mask", True, False), ("msix_enable", False, True)):
@@ -62,7 +63,7 @@ async def no_bus_master_no_requests(dut):
     Every read ends, with an error if its completion came too late, and every write is taken. When bus mastering is
     enabled again, everything works, with all tags.
     """
-    bench = Bench(dut, pause=0.1)
+    bench = TrafficBench(dut, pause=0.1)
     bench.host.strict = False
     await bench.start()
     function = bench.host.device.functions[0]
@@ -117,7 +118,7 @@ async def nothing_is_sent(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def limited_tags_are_used(dut):
     """The model asserts that tags are below 32 unless the host enables more; all clients work with all 32 tags."""
-    bench = Bench(dut)
+    bench = TrafficBench(dut)
     await bench.start()
     host, ports = bench.host, bench.dut.cfg_ext_tag_enable
     for extended in (0, 1, 0):
@@ -150,7 +151,7 @@ async def held_back(dut):
 
     The result is ``(bench, device, withheld numbers, function that returns a number)``.
     """
-    bench, held = Bench(dut), []
+    bench, held = TrafficBench(dut), []
     await bench.start()
     device = bench.host.device
     put, device.rq_seq_num.put_nowait = device.rq_seq_num.put_nowait, held.append
@@ -237,7 +238,7 @@ async def requests_lost_without_bus_mastering_are_given_up(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def stopping_card_requests_nothing(dut):
     """Although bus mastering is enabled: reads end with an error, writes are discarded; afterwards everything works."""
-    bench = Bench(dut)
+    bench = TrafficBench(dut)
     await bench.start()
     dut.stop.value = 1
     await RisingEdge(dut.clk)
@@ -264,7 +265,7 @@ async def function_is_reset(dut):
 
     The state of interrupts is then the one after power-up.
     """
-    bench = Bench(dut)
+    bench = TrafficBench(dut)
     await bench.start(vectors=preset("test").msix_vectors)
     bar, control = bench.host.bar, abi.MSIX_TABLE_OFFSET + 12
     assert await bar.read_dword(control) == 0

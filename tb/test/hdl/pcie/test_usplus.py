@@ -17,7 +17,6 @@ from weft.tb.sim.block.pcie.pcie_subsystem import (
     SCRATCH_WORDS,
     SILENT,
     WRITERS,
-    Bench,
     group,
     run_subsystem,
 )
@@ -25,6 +24,7 @@ from weft.tb.sim.block.pcie.straddle import STRADDLE
 from weft.tb.sim.flow.simulate import SIMULATORS
 from weft.tb.sim.stream.clock import CLOCK_PERIOD_NS
 from weft.tb.sim.stream.payload import beats, pack, receive, unpack
+from weft.tb.test.hdl.pcie.traffic_bench import TrafficBench
 
 NOWHERE = 1 << 50          # an address without memory
 
@@ -34,7 +34,7 @@ async def traffic(dut):
     """Unaligned reads, lines and writes at once, for one MPS and MRRS."""
     payload, request, split = (int(v) for v in os.environ["WEFT_LINK"].split(","))
     count = int(os.environ["WEFT_GROUPS"])
-    bench = Bench(dut, pause=0.1, payload_bytes=payload, read_bytes=request, split_all=bool(split))
+    bench = TrafficBench(dut, pause=0.1, payload_bytes=payload, read_bytes=request, split_all=bool(split))
     await bench.start()
     images = [bytearray(i) for i in bench.image()]
     reads = [cocotb.start_soon(bench.read_groups(k, count)) for k in range(BULKS)]
@@ -48,7 +48,7 @@ async def traffic(dut):
             break
         more = [cocotb.start_soon(bench.read_lines(k, count)) for k in range(LINES)]
         overtaken += sum([await task for task in more])
-    await bench.carry_out(writes, images)
+    await bench.apply_writes(writes, images)
     assert bench.image() == [bytes(i) for i in images], "host memory is not what was written"
     assert int(dut.cfg_max_payload.value) == payload.bit_length() - 8
     assert int(dut.cfg_max_read_req.value) == request.bit_length() - 8
@@ -59,7 +59,7 @@ async def traffic(dut):
 @cocotb.test()
 async def registers(dut):
     """Accesses of 4 and 8 bytes work; all others are rejected without side effects."""
-    bench = Bench(dut)
+    bench = TrafficBench(dut)
     bench.host.strict = False
     await bench.start()
     bar, rng = bench.host.bar, bench.rng
@@ -97,7 +97,7 @@ async def registers(dut):
 async def interrupts(dut):
     """Each vector arrives with its own data; a masked one waits in the pending bits."""
     vectors = preset("test").msix_vectors
-    bench = Bench(dut)
+    bench = TrafficBench(dut)
     await bench.start(vectors=vectors)
     function, bar = bench.host.function, bench.host.bar
     for vector in [*range(vectors), 0]:
@@ -125,7 +125,7 @@ async def interrupts(dut):
 @cocotb.test()
 async def interrupts_among_writes(dut):
     """Each interrupt message goes to the address in its table entry, whatever other writes are in progress."""
-    bench = Bench(dut, pause=0.1)
+    bench = TrafficBench(dut, pause=0.1)
     vectors = preset("test").msix_vectors
     await bench.start(vectors=vectors)
     bar, messages = bench.host.bar, [bench.rng.getrandbits(32) for _ in range(vectors)]
@@ -150,7 +150,7 @@ async def interrupts_among_writes(dut):
         await with_timeout(arrived(region, 4 * vector, message.to_bytes(4, "little")), 5, "us")
         sent += 1
     dut._log.info("%d interrupts among writes", sent)
-    await bench.carry_out(writes, images)
+    await bench.apply_writes(writes, images)
     assert bench.image() == [bytes(i) for i in images], "host memory is not what was written"
     assert not bench.host.complaints, bench.host.complaints[:3]
 
@@ -158,7 +158,7 @@ async def interrupts_among_writes(dut):
 @cocotb.test()
 async def failed_reads(dut):
     """Reads of absent memory are marked as errors; the next reads work."""
-    bench = Bench(dut)
+    bench = TrafficBench(dut)
     bench.host.strict = False
     await bench.start()
     good = bench.regions[0].physical(0)
@@ -181,7 +181,7 @@ async def write_rate(dut):
 
     512 bytes take 9 RQ beats; with straddle, 1024 bytes take 17.
     """
-    bench = Bench(dut)
+    bench = TrafficBench(dut)
     await bench.start()
     groups, base = 8, bench.regions[0].physical(HALF)
     for k in range(groups):
@@ -209,7 +209,7 @@ async def read_rate(dut):
     Without straddle that holds once the card knows how the host splits completions. Also measures the latency of one
     line.
     """
-    bench = Bench(dut, read_bytes=1024, split_all="WEFT_SPLIT" in os.environ)
+    bench = TrafficBench(dut, read_bytes=1024, split_all="WEFT_SPLIT" in os.environ)
     await bench.start()
     base = bench.regions[0].physical(0)
     cycles = 0

@@ -34,13 +34,16 @@ def test_a_long_phase_is_named_and_named_again(clock):
                                            "sending: 25%, 35 s"]
 
 
-def test_a_stage_prints_lines_beside_its_work(monkeypatch):
+def test_a_phase_prints_lines_beside_its_work(monkeypatch):
     monkeypatch.setattr(progress, "FIRST_S", 0)
     monkeypatch.setattr(progress, "POLL_S", 0.01)
     out = io.StringIO()
-    with progress.stage(Console(file=out), "building"):
+
+    def work():
         while not out.getvalue():
             time.sleep(0.01)
+
+    progress.beside_bar(Console(file=out), None, work, {"phase": "building"})
     assert out.getvalue() == "building: 0 s\n"
 
 

@@ -125,7 +125,7 @@ def without_simulator(kind, user_bits):
     """Return an end of a stream that no clock drives."""
     end = object.__new__(kind)
     end.bus, end._packets, end._taken = Wires(user_bits), deque(), Event()
-    end._packet, end._at, end._content, end._broken = None, 0, bytearray(), False
+    end._packet, end._at, end._content, end._discontinued = None, 0, bytearray(), False
     return end
 
 

@@ -25,7 +25,7 @@ def test_card_without_generation_checks_is_detected():
 def test_churn_on_a_functional_card():
     sums = run_churn(5_000, seed=3)
     assert sums["leaks"] == sums["stale_accepts"] == 0, sums
-    for name in ("matched", "dropped", "stale_reports", "stale_refused"):
+    for name in ("matched", "dropped", "stale_reports", "stale_dropped"):
         assert sums[name], f"{name} did not occur"
 
 

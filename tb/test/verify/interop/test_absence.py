@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from weft.tb.sim.flow.tools import MissingTool
 from weft.tb.verify.interop import guest, image, packages
 
 
@@ -15,7 +16,7 @@ def without(monkeypatch, program):
 
 def test_missing_qemu_is_named(monkeypatch):
     without(monkeypatch, guest.QEMU)
-    with pytest.raises(guest.NoQemu, match=r"is not installed; on Debian: apt-get install qemu-system-x86$"):
+    with pytest.raises(MissingTool, match=r"is not installed; on Debian: apt-get install qemu-system-x86$"):
         guest.start()
 
 
@@ -29,7 +30,7 @@ def test_missing_apt_or_package_is_named(monkeypatch, tmp_path):
 
 def test_missing_compiler_names_the_package(monkeypatch, tmp_path):
     without(monkeypatch, "gcc")
-    with pytest.raises(image.NoImage, match="apt-get install gcc"):
+    with pytest.raises(MissingTool, match="apt-get install gcc"):
         image._compile(tmp_path, tmp_path / "peer")
 
 

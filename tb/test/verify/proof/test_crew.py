@@ -9,6 +9,7 @@ import pytest
 from weft.tb.test.sim.flow.test_process import LIMIT_S, NESTED, Pipe, start
 from weft.tb.verify.proof import checkers
 from weft.tb.verify.proof.crew import crew
+from weft.tb.verify.proof.specification import Property
 
 PROOF = """
 import sys
@@ -46,8 +47,10 @@ def test_model_checker_ends_with_its_parent(tmp_path, number):
 
 def test_too_slow_model_checker_is_stopped(tmp_path, monkeypatch):
     pipe, checker = slow_checker(tmp_path)
-    monkeypatch.setattr(checkers, "_program", lambda name: checker)
-    assert checkers.smtbmc(tmp_path, seconds=1) is None
+    monkeypatch.setattr(checkers, "_run", lambda where, steps: (where / "0-bounded.aig").touch())
+    monkeypatch.setattr(checkers, "LATE_S", 0)
+    monkeypatch.setattr(checkers.yosys, "abc", lambda script: [checker])
+    assert checkers.abc(tmp_path, [0], Property("slow", bound=2, seconds=1)) == ("unknown", None)
     pipe.wait_until_closed()
     pipe.close()
 

@@ -15,7 +15,7 @@ from weft.driver.verbs.srq import SRQ, SrqAttr, SrqInitAttr
 from weft.driver.verbs.wr import SGE, RecvWR, SendWR
 from weft.model.link import LinkConfig
 from weft.tb.sim.pair.functional_pair import make_pair
-from weft.tb.sim.pair.operation_pair import EVERYTHING
+from weft.tb.sim.pair.settings import ALL_ACCESS
 
 Op = WROpcode
 KINDS = (Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM, Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_READ, Op.ATOMIC_FETCH_AND_ADD,
@@ -69,7 +69,7 @@ class End:
     def __init__(self, context, size, qps, longest, shared):
         self.context, self.longest = context, longest
         self.pd, self.cq = PD(context), CQ(context, 1 << 16)
-        self.mr = MR(self.pd, size, EVERYTHING)
+        self.mr = MR(self.pd, size, ALL_ACCESS)
         self.free = RangeAllocator(size - 64 * WORDS)
         self.srq = SRQ(self.pd, SrqInitAttr(SrqAttr(64, SGES_MAX)))
         caps = {"max_send_wr": 2 * WINDOW, "max_recv_wr": 64, "max_inline_data": INLINE_MAX}
@@ -124,7 +124,7 @@ class Traffic:
             a, b = (end.qps[i] for end in self.ends)
             first, second = a.connection, b.connection
             for qp, other in ((a, second), (b, first)):
-                qp.connect(other, path_mtu=mtu, qp_access_flags=EVERYTHING, rnr_retry=7, min_rnr_timer=1)
+                qp.connect(other, path_mtu=mtu, qp_access_flags=ALL_ACCESS, rnr_retry=7, min_rnr_timer=1)
         self.counts = Counter()
         self.history = [[[] for _ in range(WORDS)] for _ in self.ends]     # (old, new) of each word
         self._wr_id = 0

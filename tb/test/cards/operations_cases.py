@@ -11,7 +11,7 @@ from weft.tb.sim.pair.rtl_pair import RtlPair
 from weft.tb.sim.pair.sides import DIRECTIONS
 from weft.tb.sim.pair.two_cards import run_cards
 from weft.tb.sim.pair.two_hosts import EnvConfig
-from weft.tb.verify.operations.traffic import KINDS, Traffic
+from weft.tb.test.driver.operation.traffic import KINDS, Traffic
 
 ROUGH = LinkConfig(delay_ns=1_000, loss=0.02, duplicate=0.02, reorder=0.02)
 QPS, LONGEST, ARENA = 6, 4_096, 1 << 18
@@ -44,6 +44,6 @@ def _run(pair, count):
     return counts
 
 
-def run_operations(count, *, seed=None, timeout_s=590):
+def run_operations(count):
     """Simulate ``count`` operations; raise AssertionError if one is wrong."""
-    run_cards(preset("test"), __file__, count, seed=seed, timeout_s=timeout_s)
+    run_cards(preset("test"), __file__, count, timeout_s=590 + 7 * count)
