@@ -71,7 +71,8 @@ class CardEngine:
         Protocols that run beside the QPs. Each has ``on_frame(frame, entry)`` for the same frames, ``progress(now)``,
         ``deadline``, and ``forget()``, which is called after a reset of the card.
     counts : Counter
-        Control frames sent, by opcode; raw frames; reports and control frames of unknown peers.
+        Control frames sent, by opcode; received loss reports and RNR NAKs; raw frames; reports and control frames of
+        unknown peers.
     fatal_handlers : list of callable(reason)
         Called when the card fails, before the pending operations end.
     fatal : str or None

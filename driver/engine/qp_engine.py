@@ -5,6 +5,7 @@ from weft.hdl.contract import abi, wire
 from ..operation.connection import Connection
 from ..operation.operation import WRITES
 from ..operation.resources import Resources
+from ..protocol.aeth import ANSWERS, Answer
 from ..protocol.control import ControlFrame
 from ..queue.command import PendingCommand
 from ..receive.hole_list import LinkDoorbell
@@ -219,10 +220,13 @@ class QpEngine:
             return
         self._mark_active(self)
         if frame.opcode is _ACKNOWLEDGE:
+            if ANSWERS[frame.syndrome] is Answer.RNR_NAK:
+                self.card.counts["rnr_naks_received"] += 1
             if self.sender:
                 requester = self.operations.requester
                 self.sender.on_ack(frame.psn, frame.syndrome, now, frame.msn, requester.started, requester.oldest_psn)
         elif frame.opcode is wire.Opcode.LOSS_REPORT:
+            self.card.counts["loss_reports_received"] += 1
             if self.sender and len(frame.payload) >= abi.BLOCK_BYTES:
                 self.sender.on_loss_report(abi.NODE.unpack(frame.payload), now)
         elif frame.opcode is wire.Opcode.RECEIVE_LIMIT:

@@ -12,7 +12,7 @@ from .header import header
 HERE = Path(__file__).resolve().parent
 NAME, PRELOAD = "libibverbs.so.1", "libweft-preload.so"
 # Sources of the preload library, which is loaded before the C library. The others are of libibverbs; both have SHARED.
-PRELOADED = ("preload.c", "interfaces.c", "rdma_cm.c", "rdma_cm_commands.c", "clock.c")
+PRELOADED = ("preload.c", "sysfs.c", "interfaces.c", "rdma_cm.c", "rdma_cm_commands.c", "clock.c")
 SHARED = ("socket.c",)
 FLAGS = ("-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror")
 NEEDED = "/usr/include/infiniband/verbs.h"

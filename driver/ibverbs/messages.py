@@ -50,6 +50,7 @@ class Opcode(enum.IntEnum):
     DISCONNECT = 31
     NOTIFY = 32
     INIT_QP_ATTR = 33
+    UPDATE_COUNTERS = 34
 
 
 class Kind(enum.IntEnum):
@@ -139,6 +140,7 @@ MESSAGES = {
     Opcode.MODIFY_QP: (_layout("modify_qp", ("handle", 32), ("mask", 32), *QP_ATTR),
                        _layout("state", ("qp_state", 32), ("_reserved", 32))),
     Opcode.QUERY_QP: (HANDLE, _layout("qp_attr", *QP_ATTR)),
+    Opcode.UPDATE_COUNTERS: (NOTHING, NOTHING),                     # in the host's folder NAME.sys
     Opcode.DESTROY: (_layout("destroy", ("kind", 32, "", Kind), ("handle", 32)), NOTHING),
     # Requests of librdmacm to the kernel (rdma/rdma_user_cm.h). IP addresses are numbers; 0 is any.
     Opcode.CREATE_CM_CHANNEL: (NOTHING, HANDLE),                     # file: a byte for each event

@@ -28,7 +28,8 @@ PUBLIC int socket(int domain, int type, int protocol) {
             int file = cm_open(flags); \
             if (file >= 0) return file; \
         } \
-        return NEXT(name)(path, flags, mode); \
+        char view[VIEW_BYTES]; \
+        return NEXT(name)(sysfs_opened(AT_FDCWD, path, view), flags, mode); \
     }
 OPEN(open)
 OPEN(open64)
@@ -40,13 +41,15 @@ static int is_device(const char *path) {
 
 #define STAT(name, type) \
     PUBLIC int name(const char *path, struct type *found) { \
-        return NEXT(name)(is_device(path) ? "/dev/null" : path, found); \
+        char view[VIEW_BYTES]; \
+        return NEXT(name)(is_device(path) ? "/dev/null" : sysfs_view(AT_FDCWD, path, view), found); \
     }
 STAT(stat, stat)
 STAT(stat64, stat64)
 
 PUBLIC int access(const char *path, int mode) {
-    return is_device(path) && !(mode & X_OK) ? 0 : NEXT(access)(path, mode);
+    char view[VIEW_BYTES];
+    return is_device(path) && !(mode & X_OK) ? 0 : NEXT(access)(sysfs_view(AT_FDCWD, path, view), mode);
 }
 
 /* librdmacm requires a character device. */

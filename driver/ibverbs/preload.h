@@ -27,5 +27,12 @@ uint32_t cm_own_ip(void);
 int cm_next_event(int file);
 void cm_drop_tokens(int file, uint32_t count);
 
+/* sysfs.c: path that a function of the C library must use instead of `path`, which is below a folder's descriptor if it
+ * is relative. `view` has VIEW_BYTES, few because stacks of signal handlers are small; longer paths stay as they are.
+ * sysfs_opened() is for a file that is about to be opened. */
+#define VIEW_BYTES 512
+const char *sysfs_view(int folder, const char *path, char *view);
+const char *sysfs_opened(int folder, const char *path, char *view);
+
 /* rdma_cm_commands.c: commands that a program writes into such a file. */
 ssize_t cm_write(int file, const void *data, size_t size);

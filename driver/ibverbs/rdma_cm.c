@@ -13,6 +13,7 @@
 static struct cm_file files[FILES_MOST];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct context *context; /* child processes can use it, like an open file of the kernel */
+static uint64_t socket_inode;
 
 /* Connect to the daemon, with a context in memory that child processes share; return NULL on failure. */
 static struct context *hello(void) {
@@ -36,12 +37,22 @@ static struct context *hello(void) {
     return c;
 }
 
-/* Return the connection that all channels of this process use, or NULL. */
+static uint64_t inode_of(int file) {
+    struct stat found;
+    return fstatat(file, "", &found, AT_EMPTY_PATH) ? 0 : found.st_ino ^ (uint64_t)found.st_dev << 48;
+}
+
+/* Return the connection that all channels of this process use, or NULL. A new one replaces a socket that the program has
+ * closed, as daemons close all files. */
 struct context *cm_daemon(void) {
     pthread_mutex_lock(&lock);
-    if (!context) context = hello();
+    if (!context || inode_of(context->socket) != socket_inode) {
+        context = hello();
+        socket_inode = context ? inode_of(context->socket) : 0;
+    }
+    struct context *present = context;
     pthread_mutex_unlock(&lock);
-    return context;
+    return present;
 }
 
 /* Return the IPv4 address of the card, from the end of its GID; 0 if there is none. */
@@ -50,11 +61,6 @@ uint32_t cm_own_ip(void) {
     uint32_t ip = 0;
     if (c) memcpy(&ip, c->gid + 12, sizeof ip);
     return be32toh(ip);
-}
-
-static uint64_t inode_of(int file) {
-    struct stat found;
-    return fstatat(file, "", &found, AT_EMPTY_PATH) ? 0 : found.st_ino;
 }
 
 /* Create a channel and return its file, or -1. */

@@ -59,6 +59,11 @@ def query_device(client, _request, _tail, _files):
             | {"version": major << 16 | minor << 8 | patch}), []
 
 
+def update_counters(client, _request, _tail, _files):
+    client.sysfs.update()
+    return {}, []
+
+
 # ---------------------------------------------------------------------------------------------------- memory
 
 def alloc_pd(client, _request, _tail, _files):
@@ -240,7 +245,8 @@ def destroy(client, request, _tail, _files):
 
 
 CALLS = {
-    Opcode.HELLO: hello, Opcode.QUERY_DEVICE: query_device, Opcode.ALLOC_PD: alloc_pd, Opcode.SHARE: share,
+    Opcode.HELLO: hello, Opcode.QUERY_DEVICE: query_device, Opcode.UPDATE_COUNTERS: update_counters,
+    Opcode.ALLOC_PD: alloc_pd, Opcode.SHARE: share,
     Opcode.REG_MR: reg_mr, Opcode.REREG_MR: rereg_mr, Opcode.CREATE_CHANNEL: create_channel,
     Opcode.CREATE_CQ: create_cq, Opcode.RESIZE_CQ: resize_cq, Opcode.CREATE_SRQ: create_srq,
     Opcode.MODIFY_SRQ: modify_srq, Opcode.QUERY_SRQ: query_srq, Opcode.CREATE_QP: create_qp,

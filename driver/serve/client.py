@@ -98,6 +98,8 @@ class Client:
         Resources of this client.
     before : callable()
         Function to call before an event is reported to the client, which may read the clock then.
+    sysfs : SysfsTree
+        Files of the host; set by the daemon.
     violated : Exception or None
         Reason to serve the client no longer.
     has_events : bool
@@ -109,7 +111,7 @@ class Client:
     """
 
     def __init__(self, connection, name, whole):
-        self.socket, self.context = connection, None
+        self.socket, self.context, self.sysfs = connection, None, None
         self.name, self.account, self.before = name, Account(OF_ONE, whole), lambda: None
         self.account.take(_OF_ITSELF)
         with contextlib.ExitStack() as undo:

@@ -28,6 +28,7 @@ from .client import Client
 from .quota import Account, of_this_process
 from .ring import Ended, Violation
 from .shared_memory import fence
+from .sysfs import SysfsTree
 
 ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
           (CommandTimeout, errno.EIO), (CommandError, errno.EIO), (DeviceFatal, errno.EIO), (ValueError, errno.EINVAL),
@@ -49,6 +50,11 @@ class ServeBackend:
     hosts: dict[str, str]
     files: Sequence[int] = ()
 
+    def statistics(self, host: str) -> dict[str, int]:
+        """Return the counters of a host: those of its card, and the counts of its driver, by name."""
+        card = open_card(self.hosts[host])
+        return {**card.statistics(), **card.engine.counts}
+
     def progress(self) -> bool:
         """Advance drivers, cards and time for a moment; return true if something happened, or soon will."""
         raise NotImplementedError
@@ -65,7 +71,7 @@ class Daemon:
     ----------
     backend : ServeBackend
     folder : path
-        Folder for a socket ``NAME.sock`` of each host.
+        Folder for a socket ``NAME.sock`` and the files ``NAME.sys`` of each host.
     report : callable(sentence)
         Function for messages to the operator.
     most : dict of ResourceKind to int, optional
@@ -86,11 +92,13 @@ class Daemon:
         self.account = Account(of_this_process() if most is None else most)
         self.clients, self._listeners, self.contained = {}, {}, 0
         self._poll = select.epoll()
-        self.paths = {}
+        self.paths, self._sysfs = {}, {}
         for file in backend.files:
             self._poll.register(file, select.EPOLLIN)
         for host in backend.hosts:
             self.paths[host] = os.path.join(folder, f"{host}.sock")
+            self._sysfs[host] = SysfsTree(os.path.join(folder, f"{host}.sys"), host, open_card(backend.hosts[host]),
+                                          functools.partial(backend.statistics, host))
             self._listen(host, self.paths[host])
 
     def _listen(self, host, path):
@@ -166,6 +174,7 @@ class Daemon:
                 connection.close()
                 self.report(f"a program on {host} was turned away: {problem}")
                 return
+            client.sysfs = self._sysfs[host]
             self.clients[connection.fileno()] = client
             self._poll.register(connection.fileno(), select.EPOLLIN)
             self._poll.register(client.doorbell, select.EPOLLIN)
@@ -244,6 +253,7 @@ class Daemon:
             listener.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.paths[host])
+            self._sysfs[host].close()
         self._poll.close()
 
 

@@ -6,11 +6,11 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from weft.driver.verbs.linux_counters import CARD
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.model.functional.card import FunctionalCard
 from weft.model.loop import EventLoop
-from weft.tb.app.device.counters import RDMA
 from weft.tb.app.device.registers import registers_markdown
 from weft.tb.cli import app
 from weft.tb.sim.flow.seed import drawn_seed
@@ -61,7 +61,7 @@ def test_counters_of_a_short_run():
     assert [device for device, *_ in cards] == ["weft0/1", "weft1/1"]
     for _, rdma, card in cards:
         assert set(card) == {name for name, _ in abi.COUNTERS}
-        assert rdma == {name: sum(card[source] for source in sources) for name, sources in RDMA.items()}
+        assert rdma == {name: sum(card[source] for source in sources) for name, sources in CARD.items()}
         assert rdma["tx_pkts"] > 40 and rdma["retrans_pkts"] and rdma["out_of_sequence"]
     (_, a, _), (_, b, _) = cards
     assert a["rx_pkts"] <= b["tx_pkts"] and b["rx_pkts"] <= a["tx_pkts"]

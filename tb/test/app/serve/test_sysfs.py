@@ -1,0 +1,165 @@
+"""Tests of the files below ``/sys/class`` that programs look at."""
+
+import subprocess
+import sys
+from ipaddress import IPv6Address
+from pathlib import Path
+
+import pytest
+
+from weft.driver.ibverbs.build import compiler
+from weft.driver.ibverbs.messages import Opcode
+from weft.driver.terms.enums import WCStatus, WROpcode
+from weft.driver.verbs.linux_counters import CARD, DRIVER, PORT
+from weft.hdl.contract import abi
+from weft.tb.app.serve.environment import environment_of
+from weft.tb.verify.programs.hostile import pair
+from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.raw_client import PAGE, RawClient, RawEnd
+
+DEVICE = "/sys/class/infiniband/weft0"
+COUNTER = f"{DEVICE}/ports/1/counters/port_xmit_data"
+PAGES = 8
+# Reads a counter after the program has closed all its descriptors, and opened others; prints the counter, and whether
+# the others are unchanged.
+DAEMON = """
+import os, sys
+read = lambda: open(sys.argv[1]).read().strip()
+read()
+os.closerange(3, 100)
+files = [os.memfd_create("other") for _ in range(20)]
+print(read(), max(os.fstat(file).st_size for file in files))
+"""
+LIBRARY = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+text = ctypes.create_string_buffer(64)
+for name, size in (("node_type", 64), ("board_id", 64), ("node_type", 3), ("none", 64)):
+    print(library.ibv_read_sysfs_file(sys.argv[2].encode(), name.encode(), text, size), text.value.decode())
+"""
+
+
+@pytest.fixture
+def daemon():
+    with local_daemon() as (daemon, _):
+        yield daemon
+
+
+def tree(daemon, host):
+    return Path(daemon.paths[host]).with_suffix(".sys") / "class"
+
+
+def read(daemon, host, name):
+    return (tree(daemon, host) / "infiniband/weft0" / name).read_text()
+
+
+def counters(daemon, host, folder):
+    """Return the counters in a folder of the port by name."""
+    RawClient(daemon, host).call(Opcode.UPDATE_COUNTERS)
+    files = (tree(daemon, host) / "infiniband/weft0/ports/1" / folder).iterdir()
+    return {file.name: int(file.read_text()) for file in files}
+
+
+def run(daemon, host, *command):
+    """Return the output of a program on a host, or without the daemon if ``host`` is None."""
+    environment = environment_of(daemon.paths[host] if host else "/nonexistent/a.sock")
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               env=environment, text=True)
+    while process.poll() is None:
+        daemon.turn()
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
+    return output
+
+
+def test_files_describe_the_card(daemon):
+    for host in "ab":
+        welcome = RawClient(daemon, host).greet().welcome
+        assert int(read(daemon, host, "node_guid").replace(":", ""), 16) == welcome.node_guid
+        assert IPv6Address(read(daemon, host, "ports/1/gids/0").strip()).packed == welcome.gid.to_bytes(16, "little")
+        assert read(daemon, host, "node_desc") == f"{host} weft0\n"
+    assert {name: read(daemon, "a", name) for name in (
+        "node_type", "fw_ver", "ports/1/state", "ports/1/phys_state", "ports/1/rate", "ports/1/link_layer",
+        "ports/1/pkeys/0", "ports/1/gid_attrs/types/0", "ports/1/gid_attrs/ndevs/0", "device/vendor")} == {
+        "node_type": "1: CA\n", "fw_ver": ".".join(map(str, abi.VERSION)) + "\n", "ports/1/state": "4: ACTIVE\n",
+        "ports/1/phys_state": "5: LinkUp\n", "ports/1/rate": "100 Gb/sec (4X EDR)\n",
+        "ports/1/link_layer": "Ethernet\n", "ports/1/pkeys/0": "0xffff\n", "ports/1/gid_attrs/types/0": "RoCE v2\n",
+        "ports/1/gid_attrs/ndevs/0": "weft0\n", "device/vendor": f"{abi.PCI_VENDOR_ID:#06x}\n"}
+    assert (tree(daemon, "a") / "infiniband_verbs/uverbs0/ibdev").read_text() == "weft0\n"
+
+
+def test_files_end_with_the_daemon():
+    with local_daemon() as (daemon, _):
+        folders = [tree(daemon, host).parent for host in "ab"]
+        assert all(folder.is_dir() for folder in folders)
+        daemon.close()
+        assert not any(folder.exists() for folder in folders)
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_every_function_that_takes_a_path_finds_the_device_of_a_served_program_only(library, daemon, tmp_path, served):
+    program = tmp_path / "calls"
+    subprocess.run([compiler(), "-O2", "-Wall", "-Wextra", "-Werror", "-o", program,
+                    Path(__file__).with_name("sysfs_calls.c")], check=True)
+    found = dict(line.rsplit(" ", 1) for line in run(daemon, "a" if served else None, program).splitlines())
+    assert len(found) > 40
+    assert {name for name, yes in found.items() if (yes == "yes") != served} == set()
+
+
+@pytest.mark.parametrize("command", [
+    ["cat", COUNTER], ["sh", "-c", f"cd {DEVICE}/ports/1/counters && cat port_xmit_data"],
+    ["sh", "-c", f"cat {DEVICE.replace('weft0', '*')}/ports/*/counters/port_xmit_data"],
+    ["sh", "-c", f"cd / && cat {COUNTER[1:]}"], [sys.executable, "-c", DAEMON, COUNTER]],
+    ids=["path", "folder", "pattern", "relative path", "all files closed"])
+def test_counter_is_current_when_its_file_is_opened(library, daemon, command):
+    one, other = pair(daemon)
+    before = int(run(daemon, "a", *command).split()[0])
+    for _ in range(PAGES):
+        one.write(other)
+    one.completed(PAGES)
+    after, *rest = map(int, run(daemon, "a", *command).split())
+    assert after - before >= PAGES * PAGE // 4 and not any(rest)
+
+
+def test_counters_are_those_of_card_and_driver():
+    with local_daemon(loss=0.2) as (daemon, _):
+        one, other = (RawEnd(daemon, host) for host in "ab")
+        for end, peer in ((one, other), (other, one)):
+            end.connect(peer, retry_cnt=7)
+        while not (counters(daemon, "b", "hw_counters")["out_of_sequence"]
+                   and all(counters(daemon, "a", "hw_counters")[name] for name in (
+                       "packet_seq_err", "local_ack_timeout_err", "retrans_pkts"))):
+            one.write(other)
+            assert one.completion().status == WCStatus.SUCCESS
+        for host in "ab":
+            counted = daemon.backend.statistics(host)
+            port, hardware = counters(daemon, host, "counters"), counters(daemon, host, "hw_counters")
+            assert set(port) == set(PORT) and set(hardware) == {*CARD, *DRIVER}
+            assert port["port_xmit_data"] == counted["tx_bytes"] // 4
+            assert port["port_rcv_packets"] == counted["rx_frames"]
+            assert hardware["out_of_sequence"] == counted["holes"]
+
+
+def test_messages_without_a_receive_are_counted(daemon):
+    one, other = pair(daemon)
+    one.write(other, opcode=WROpcode.SEND)
+    while not counters(daemon, "a", "hw_counters")["rnr_nak_retry_err"]:
+        daemon.turn()
+    assert counters(daemon, "b", "hw_counters")["rnr_nak_retry_err"] == 0
+
+
+def test_library_reads_the_files_of_the_device(library, daemon):
+    output = run(daemon, "a", sys.executable, "-c", LIBRARY, str(library), DEVICE)
+    assert output.splitlines()[:2] == ["5 1: CA", "4 WEFT"]
+    assert [line.split()[0] for line in output.splitlines()[2:]] == ["-1", "-1"]
+
+
+@pytest.mark.parametrize(("path", "text"), [
+    ("_verbs/abi_version", "6"), ("_verbs/uverbs0/ibdev", "weft0"), ("_mad/abi_version", "5")])
+def test_other_classes_of_rdma_devices_are_there(library, daemon, path, text):
+    assert run(daemon, "a", "cat", f"/sys/class/infiniband{path}") == f"{text}\n"
+
+
+@pytest.mark.parametrize("command", [["ls", "/sys/class"], ["cat", "/sys/class/net/lo/address"], ["realpath", "/sys"]])
+def test_other_files_are_those_of_the_machine(library, daemon, command):
+    assert run(daemon, "a", *command) == subprocess.run(command, capture_output=True, text=True, check=True).stdout
