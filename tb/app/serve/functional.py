@@ -34,7 +34,9 @@ def config_for(delay_ns: int) -> ContextConfig:
 
 def sentence_of(host: str, counters: LinkCounters) -> str:
     """Return a sentence about the frames of a host, from the counters of its link."""
-    return (f"host {host}: {counters.sent.total()} frames sent, {counters.lost.total()} lost; "
+    more = "".join(f", {number} {name}" for name in ("duplicated", "reordered", "corrupted")
+                   if (number := getattr(counters, name).total()))
+    return (f"host {host}: {counters.sent.total()} frames sent, {counters.lost.total()} lost{more}; "
             f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
 
 
@@ -57,7 +59,7 @@ class FunctionalBackend(ServeBackend):
 
     def __init__(self, hosts: Sequence[str], *, loss: float = 0.0, delay_ns: int = 1_000, seed: int | str = 1,
                  preset: str = "full", first: int = 1, uplink: UdpLink | None = None) -> None:
-        self.loop, self.switch, self._uplink = EventLoop(), Switch(), uplink
+        self.loop, self.switch, self.seed, self._uplink = EventLoop(), Switch(), seed, uplink
         self.hosts: dict[str, str] = {}
         self.links: dict[str, Link] = {}
         self.devices: list[Any] = []            # of `device_type`

@@ -64,7 +64,8 @@ class RtlBackend(SimulatedBackend):
     notices: Notices
 
     def __init__(self, env: ServedCards, names: Sequence[str], *, delay_ns: int, seed: str, first: int = 1) -> None:
-        self._env, self._names, self._seed = env, names, seed
+        self._env, self.seed = env, seed
+        self.links = {name: env.sides[side].link for name, side in zip(names, SIDES, strict=True)}
         self.hosts: dict[str, str] = {}
         self.contexts: list[Context] = []
         self.notices, self._notice = Notices(), Event()
@@ -104,8 +105,8 @@ class RtlBackend(SimulatedBackend):
         while self.now_ns < begin:
             self._pass(begin)
         for side in SIDES:
-            self._env.host(side).rng.seed(f"{self._seed}/{number}/host {side}")
-            self._env.sides[side].link.impairments.seed(f"{self._seed}/{number}/link {side}")
+            self._env.host(side).rng.seed(f"{self.seed}/{number}/host {side}")
+            self._env.sides[side].link.impairments.seed(f"{self.seed}/{number}/link {side}")
 
     def settle(self) -> None:
         self._active_ns = self.now_ns
@@ -139,8 +140,8 @@ class RtlBackend(SimulatedBackend):
 
     def summary(self) -> Iterator[str]:
         """See :meth:`FunctionalBackend.summary`."""
-        for name, side in zip(self._names, SIDES, strict=True):
-            yield sentence_of(name, self._env.sides[side].link.counters)
+        for name, link in self.links.items():
+            yield sentence_of(name, link.counters)
 
     def close(self) -> None:
         """Stop the cards."""
