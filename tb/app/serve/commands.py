@@ -112,7 +112,7 @@ def schedule_of(text: str, hosts: Collection[str]) -> tuple[str | None, list[Ste
     """Return the seed, if any, and the steps of a schedule. Raises BadSettings, with a sentence."""
     try:
         found = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, TypeError) as error:
+    except (ValueError, RecursionError, TypeError) as error:
         raise BadSettings(f"the schedule is no TOML: {error}") from None
     tables, seed = found.pop("step", []), found.pop("seed", None)
     if found:

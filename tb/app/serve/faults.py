@@ -169,7 +169,7 @@ class Faults:
                 yield f"host {host}: its link is cut"
         for number, rule in self._rules.items():
             yield (f"rule {number} ({text_of(of_rule(rule.rule))}): {rule.matched} packets matched, "
-                   f"{rule.faults} faults")
+                   f"{rule.faults} hit")
         if self._steps:
             yield f"schedule: {self._done} of {self._steps} steps done"
 

@@ -1,4 +1,4 @@
-"""Tests of the faults of a daemon without programs: commands, schedules, seeds, limits, and the socket of `weft link`."""
+"""Tests of the faults of a daemon without programs: commands, schedules, seeds, limits, socket of `weft link`."""
 
 import json
 import os
@@ -108,13 +108,13 @@ def test_a_change_of_one_direction_keeps_other_values_and_a_cut():
 
 
 def test_bursts_continue_when_another_setting_changes():
-    _, links, _ = whole = made(loss=0.3, burst=20)
-    lost = passed(links, "a", 400)
-    faults, links, _ = whole = made(loss=0.3, burst=20)
-    first = list(passed(links, "a", 200))
+    _, links, _ = made(loss=0.3, burst=20)
+    whole = passed(links, "a", 400)
+    faults, links, _ = made(loss=0.3, burst=20)
+    passed(links, "a", 200)
     obey(faults, "set", jitter_us=0)
     links.send("a", map(data, range(200, 400)))
-    assert links.arrived["a"] == lost and len(first) < 200 and whole
+    assert links.arrived["a"] == whole and 0 < len(whole) < 400
 
 
 def test_rules_of_a_source_and_a_destination():
@@ -133,7 +133,7 @@ def test_rules_of_a_source_and_a_destination():
         {"number": 2, "action": "drop", "source": "c", "opcode": "ACKNOWLEDGE", "every": 2, "matched": 4,
          "faults": 2}]
     assert shown["sentences"][0] == "summary"
-    assert ("rule 1 (action drop, source a, destination b, nth 2): 3 packets matched, 1 faults") in shown["sentences"]
+    assert ("rule 1 (action drop, source a, destination b, nth 2): 3 packets matched, 1 hit") in shown["sentences"]
 
 
 def test_rules_are_removed_one_by_one_or_with_everything():
@@ -231,7 +231,8 @@ def test_the_number_of_rules_is_bounded():
     None, [], 5, {}, {"do": ["cut"]}, {"do": "sever"}, {"do": "cut", "source": 3}, {"do": "cut", "source": []},
     {"do": "set", "loss": "x"}, {"do": "set", "loss": 10**400}, {"do": "set", "loss": True}, {"do": "show", "x": 1},
     {"do": "rule", "opcode": {}}, {"do": "rule", "qp": 1.5}, {"do": "clear", "rule": 1, "seed": "x"},
-    {"do": "schedule", "faults": 7}, {"do": "schedule", "faults": "["}, {"do": "rule", "destination": "zz"}])
+    {"do": "schedule", "faults": 7}, {"do": "schedule", "faults": f"seed = 1{'0' * 5000}"},
+    {"do": "schedule", "faults": "["}, {"do": "rule", "destination": "zz"}])
 def test_impossible_commands_change_nothing(table):
     faults, links, _ = made()
     before = obey(faults, "show")
@@ -317,7 +318,7 @@ def test_no_datagram_ends_the_daemon_or_leaves_a_descriptor(tmp_path):
                 control.answer()
                 theirs.close()
                 if attached == ["socket"]:
-                    assert "problem" in json.loads(ours.recv(65536)) or "setting" in json.loads(ours.recv(65536))
+                    assert {"problem", "setting"} & set(json.loads(ours.recv(65536)))
                 ours.close()
     control.answer()
     assert len(os.listdir("/proc/self/fd")) == before
