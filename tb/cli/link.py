@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from weft.model.settings import Setting
-from weft.tb.app.serve.commands import COMMANDS, given
+from weft.tb.app.serve.commands import COMMANDS, ask, given
 from weft.tb.app.serve.environment import FOLDER
 from weft.tb.cli.options import refuse
 
@@ -27,7 +27,6 @@ def _command(do, kind):
         folder: Annotated[Path, Setting("Folder of the daemon's sockets.", metavar="PATH")] = FOLDER,
         as_json: Annotated[bool, Setting("Print the state afterwards, as JSON.", names=("--json",))] = False,
     ):
-        from weft.tb.app.serve.control import ask
         words = given(settings)
         if do in ("set", "schedule") and not words.keys() - {"source"}:
             refuse(f"weft link {do} needs an option; weft link {do} --help lists them")

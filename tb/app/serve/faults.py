@@ -1,45 +1,19 @@
 """Faults of a running daemon: the impairments and rules of its links, changed by a schedule and by commands."""
 
+import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from weft.model.faults import ActiveRule, FaultRule
-from weft.model.link import LinkBase
+from weft.model.faults import ActiveRule
 from weft.model.settings import BadSetting, BadSettings, fields
-from weft.tb.app.serve.commands import (
-    RULES_MAX,
-    Clear,
-    LinkChange,
-    LinkOf,
-    Schedule,
-    Step,
-    command_of,
-    given,
-    schedule_of,
-)
+from weft.tb.app.serve.commands import Step, command_of, given, schedule_of
 from weft.tb.app.serve.functional import MAC
 from weft.tb.app.serve.settings import LinkSettings, Settings
 
-MS_NS = 1_000_000
-
-
-class Linked(Protocol):
-    """Back end with a link from each host, by name; the random sequences of the links begin with ``seed``."""
-
-    seed: int | str
-
-    @property
-    def links(self) -> Mapping[str, LinkBase]: ...
-
-    def summary(self) -> Iterator[str]: ...
-
-
-def of_rule(rule: FaultRule) -> dict[str, Any]:
-    """Return the settings of a rule that matter, by name."""
-    return {"action": rule.action} | given(rule)
+RULES_MAX, MS_NS = 100, 1_000_000
 
 
 def text_of(settings: dict[str, Any]) -> str:
@@ -48,59 +22,65 @@ def text_of(settings: dict[str, Any]) -> str:
 
 
 class Faults:
-    """Faults of the links of a back end.
+    """Faults of the ``links`` of a back end: a :class:`~weft.model.link.LinkBase` from each host, by name.
 
-    ``settings`` has the first impairments and the schedule; ``report`` gets a sentence for each step.
+    ``settings`` has the first impairments and the schedule; ``report(sentence)`` is called for each of its steps.
     """
 
-    def __init__(self, backend: Linked, settings: Settings, report: Callable[[str], object]) -> None:
-        self._backend, self._settings, self._report = backend, settings, report
+    def __init__(self, backend: Any, settings: Settings, report: Callable[[str], object]) -> None:
+        self._backend, self._report, self._number_of_first = backend, report, settings.first - 1
         self._wall = settings.backend == "functional" and settings.time == "wall"
-        self._macs = {host: (MAC + n).to_bytes(6) for n, host in enumerate(settings.hosts, settings.first - 1)}
+        self._macs = {host: (MAC + n).to_bytes(6) for n, host in enumerate(settings.hosts, self._number_of_first)}
         self._first = LinkSettings(**{name: getattr(settings, name) for name in fields(LinkSettings)})
-        self._seed: int | str = settings.seed
+        self._seed = settings.seed
         self._reset()
         self._start(schedule_of(settings.faults, self._macs)[1])
 
-    # ------------------------------------------------------------------------------------- commands
+    def answer(self, request: bytes) -> bytes:
+        """Return the response to a command of `weft link`, both JSON."""
+        response: dict[str, Any]
+        try:
+            response = self.obey(json.loads(request))
+        except BadSetting as problem:
+            response = {"setting": [problem.name, str(problem.value), problem.reason]}
+        except (ValueError, RecursionError) as problem:
+            response = {"problem": str(problem)}
+        return json.dumps(response).encode()
 
     def obey(self, table: object) -> dict[str, Any]:
-        """Obey a command of `weft link`; return sentences for the user, and the state. Raises BadSettings."""
+        """Obey a command; return sentences for the user, and the state. Raises BadSettings."""
         do, command = command_of(table, self._macs)
         self._obey(do, command)
-        if isinstance(command, Clear) and command.rule is None:
+        if do == "clear" and command.rule is None:
             self._start([])
         sentences = list(self.sentences()) if do == "show" else [f"rule {self._number}"] if do == "rule" else []
         return {"sentences": sentences, "state": self._state()}
 
-    def _obey(self, do: str, command: object) -> None:
-        match command:
-            case LinkOf():
-                (self._cut.update if do == "cut" else self._cut.difference_update)(self._hosts(command.source))
-            case LinkChange():
-                change = {name: value for name, value in given(command).items() if name != "source"}
-                for host in self._hosts(command.source):
-                    self._changed[host] = replace(self._changed[host], **change)
-            case FaultRule():
-                if len(self._rules) == RULES_MAX:
-                    raise BadSettings(f"{RULES_MAX} rules are in force, and no more are possible; clear some")
-                self._number += 1
-                self._rules[self._number] = ActiveRule(command, f"{self._seed}/rule {self._number}",
-                                                       self._macs.get(command.destination or "", b""))
-            case Clear(rule=None):
-                self._begin(command.seed)
-                self._reset()
-            case Clear():
-                if self._rules.pop(command.rule or 0, None) is None:
-                    raise BadSetting("rule", command.rule, "no rule in force has this number")
-            case Schedule():
-                seed, steps = schedule_of(command.faults, self._macs)
-                self._begin(seed)
-                self._start(steps)
+    def _obey(self, do: str, command: Any) -> None:
+        hosts = [command.source] if getattr(command, "source", None) else list(self._macs)
+        if do == "set":
+            change = {name: value for name, value in given(command).items() if name != "source"}
+            self._changed |= {host: replace(self._changed[host], **change) for host in hosts}
+        elif do == "cut":
+            self._cut.update(hosts)
+        elif do == "restore":
+            self._cut.difference_update(hosts)
+        elif do == "rule":
+            if len(self._rules) == RULES_MAX:
+                raise BadSettings(f"{RULES_MAX} rules are in force, and no more are possible; clear some")
+            self._number += 1
+            self._rules[self._number] = ActiveRule(command, f"{self._seed}/rule {self._number}",
+                                                   self._macs.get(command.destination, b""))
+        elif do == "schedule":
+            seed, steps = schedule_of(command.faults, self._macs)
+            self._begin(seed)
+            self._start(steps)
+        elif do == "clear" and command.rule is None:
+            self._begin(command.seed)
+            self._reset()
+        elif do == "clear" and self._rules.pop(command.rule, None) is None:
+            raise BadSetting("rule", command.rule, "no rule in force has this number")
         self._apply()
-
-    def _hosts(self, source: str | None) -> list[str]:
-        return list(self._macs) if source is None else [source]
 
     def _reset(self) -> None:
         """Restore the impairments of the start, and remove all rules."""
@@ -113,7 +93,7 @@ class Faults:
     def _begin(self, seed: str | None) -> None:
         """Begin all random sequences of the links again, from another seed if there is one."""
         self._seed = self._backend.seed = self._seed if seed is None else seed
-        for n, link in enumerate(self._backend.links.values(), self._settings.first - 1):
+        for n, link in enumerate(self._backend.links.values(), self._number_of_first):
             link.impairments.seed(f"{self._seed}/{n}")
 
     def _apply(self) -> None:
@@ -130,13 +110,12 @@ class Faults:
         """Begin a schedule instead of the present one."""
         self._steps, self._done, self._frames = len(steps), 0, 0
         self._began: float | None = None
-        self._timed: deque[Step] = deque()
-        self._counted: deque[Step] = deque()
-        for step in sorted(steps, key=lambda step: step.due.at_ms or step.due.frames or 0):
-            if step.due.at_ms is None and step.due.frames is None:
+        steps = sorted(steps, key=lambda step: step.at_ms or step.frames or 0)
+        self._timed = deque(step for step in steps if step.at_ms is not None)
+        self._counted = deque(step for step in steps if step.frames is not None)
+        for step in steps:
+            if step.at_ms is None and step.frames is None:
                 self._take(step)
-            else:
-                (self._counted if step.due.at_ms is None else self._timed).append(step)
         for link in self._backend.links.values():
             link.impairments.before = self._before if self._timed or self._counted else None
 
@@ -144,9 +123,9 @@ class Faults:
         """Take the steps that are due before a frame."""
         now = time.monotonic_ns() if self._wall else time_ns
         self._began = now if self._began is None else self._began
-        while self._timed and now - self._began >= (self._timed[0].due.at_ms or 0) * MS_NS:
+        while self._timed and now - self._began >= (self._timed[0].at_ms or 0) * MS_NS:
             self._take(self._timed.popleft())
-        while self._counted and self._frames >= (self._counted[0].due.frames or 0):
+        while self._counted and self._frames >= (self._counted[0].frames or 0):
             self._take(self._counted.popleft())
         self._frames += 1
 
@@ -154,12 +133,18 @@ class Faults:
         self._done += 1
         try:
             self._obey(step.do, step.command)
+            self._report(f"after {self._frames} frames of the schedule: {step.do} {text_of(given(step.command))}")
         except BadSettings as problem:
             self._report(f"a step of the schedule had no effect: {problem}")
-        else:
-            self._report(f"after {self._frames} frames of the schedule: {step.do} {text_of(given(step.command))}")
 
     # --------------------------------------------------------------------------------------- report
+
+    def _state(self) -> dict[str, Any]:
+        return {"hosts": {host: {"cut": host in self._cut, "settings": given(self._changed[host]),
+                                 "counters": link.counters.as_dict()} for host, link in self._backend.links.items()},
+                "rules": [{"number": number, "action": rule.rule.action} | given(rule.rule)
+                          | {"matched": rule.matched, "faults": rule.faults} for number, rule in self._rules.items()],
+                "steps": {"done": self._done, "all": self._steps}}
 
     def sentences(self) -> Iterator[str]:
         """Yield a sentence about each host, each link that is cut, each rule, and the schedule."""
@@ -168,16 +153,7 @@ class Faults:
             if host in self._cut:
                 yield f"host {host}: its link is cut"
         for number, rule in self._rules.items():
-            yield (f"rule {number} ({text_of(of_rule(rule.rule))}): {rule.matched} packets matched, "
-                   f"{rule.faults} hit")
+            text = text_of({"action": rule.rule.action} | given(rule.rule))
+            yield f"rule {number} ({text}): {rule.matched} packets matched, {rule.faults} hit"
         if self._steps:
             yield f"schedule: {self._done} of {self._steps} steps done"
-
-    def _state(self) -> dict[str, Any]:
-        links = self._backend.links
-        return {
-            "hosts": {host: {"cut": host in self._cut, "settings": given(self._changed[host]),
-                             "counters": links[host].counters.as_dict()} for host in self._macs},
-            "rules": [{"number": number} | of_rule(rule.rule) | {"matched": rule.matched, "faults": rule.faults}
-                      for number, rule in self._rules.items()],
-            "steps": {"done": self._done, "all": self._steps}}

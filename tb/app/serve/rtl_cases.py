@@ -108,7 +108,7 @@ async def served(dut: Any) -> None:
     await env.start()
 
     def until_the_end() -> None:
-        backend = RtlBackend(env, settings.hosts, delay_ns=settings.delay_ns + settings.jitter_ns, seed=settings.seed,
+        backend = RtlBackend(env, settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed,
                              first=settings.first)
         serve(backend, settings, line.report, line)
 

@@ -73,17 +73,15 @@ class LinkSettings:
 
     @property
     def delay_ns(self) -> int:
-        return round((DELAY_US if self.delay_us is None else self.delay_us) * 1000)
-
-    @property
-    def jitter_ns(self) -> int:
-        return round((self.jitter_us or 0) * 1000)
+        """Longest delay from one host to another."""
+        return round(1000 * ((DELAY_US if self.delay_us is None else self.delay_us) + (self.jitter_us or 0)))
 
     def config(self) -> LinkConfig:
         """Return the configuration of a link."""
         loss, burst = self.loss or 0.0, self.burst or 1
         bursts = GilbertElliott(burst, loss) if burst > 1 and loss < 1 else None
-        return LinkConfig(delay_ns=self.delay_ns, jitter_ns=self.jitter_ns, rate_gbps=self.rate_gbps or None,
+        jitter_ns = round(1000 * (self.jitter_us or 0))
+        return LinkConfig(delay_ns=self.delay_ns - jitter_ns, jitter_ns=jitter_ns, rate_gbps=self.rate_gbps or None,
                           loss=0.0 if bursts else loss, loss_model=bursts, duplicate=self.duplicate or 0.0,
                           reorder=self.reorder or 0.0, reorder_distance=REORDER_FRAMES, corrupt=self.corrupt or 0.0)
 

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from weft.driver.serve.control import REQUEST_BYTES_MAX, Control
 from weft.hdl.contract import wire
 from weft.model.link import Link
 from weft.model.loop import EventLoop
 from weft.model.settings import BadSetting, BadSettings
 from weft.tb.app.serve import faults as module
-from weft.tb.app.serve.commands import RULES_MAX, given, schedule_of
-from weft.tb.app.serve.control import COMMAND_BYTES_MAX, Control, ask
-from weft.tb.app.serve.faults import Faults
+from weft.tb.app.serve.commands import ask, given, schedule_of
+from weft.tb.app.serve.faults import RULES_MAX, Faults
 from weft.tb.app.serve.functional import MAC
 from weft.tb.app.serve.settings import REORDER_FRAMES, LinkSettings, Settings
 from weft.tb.sim.flow.failure import Failure
@@ -253,7 +253,7 @@ class Served:
 
     def _run(self):
         while not self._ended:
-            self.control.answer()
+            self.control.serve()
             time.sleep(0.001)
 
     def __enter__(self):
@@ -268,7 +268,7 @@ class Served:
 
 def test_commands_and_refusals_pass_the_socket(tmp_path):
     faults, links, _ = made()
-    with Served(tmp_path / "a.link", faults.obey):
+    with Served(tmp_path / "a.link", faults.answer):
         ask(tmp_path, {"do": "set", "loss": 1, "source": "a"})
         assert passed(links) == []
         state = ask(tmp_path, {"do": "show"})["state"]
@@ -283,7 +283,7 @@ def test_commands_and_refusals_pass_the_socket(tmp_path):
 
 
 def test_only_the_user_of_the_daemon_may_change_its_links(tmp_path):
-    control = Control(tmp_path / "a.link", lambda command: {})
+    control = Control(tmp_path / "a.link", lambda request: b"{}")
     assert (tmp_path / "a.link").stat().st_mode & 0o777 == 0o600
     control.close()
 
@@ -295,7 +295,7 @@ def test_an_absent_a_stale_and_a_second_daemon_are_named(tmp_path):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stale:      # a daemon that was killed
             if not (tmp_path / "a.link").exists():
                 stale.bind(str(tmp_path / "a.link"))
-    first, second = (Control(tmp_path / f"{host}.link", lambda command: {}) for host in "ab")
+    first, second = (Control(tmp_path / f"{host}.link", lambda request: b"{}") for host in "ab")
     with pytest.raises(Failure, match="several daemons"):
         ask(tmp_path, {"do": "show"})
     first.close()
@@ -306,21 +306,21 @@ def test_an_absent_a_stale_and_a_second_daemon_are_named(tmp_path):
 
 def test_no_datagram_ends_the_daemon_or_leaves_a_descriptor(tmp_path):
     faults, _, _ = made()
-    control = Control(tmp_path / "a.link", faults.obey)
+    control = Control(tmp_path / "a.link", faults.answer)
     before = len(os.listdir("/proc/self/fd"))
-    for sent in (b"", b"{", b"\xff", b"[" * 100_000, b'{"do": "cut", "source": NaN}', bytes(COMMAND_BYTES_MAX // 2)):
+    for sent in (b"", b"{", b"\xff", b"[" * 100_000, b'{"do": "cut", "source": NaN}', bytes(REQUEST_BYTES_MAX // 2)):
         for attached in ([], ["socket"], ["file"]):
             with (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there, open(os.devnull) as file):
                 ours, theirs = socket.socketpair()
                 there.connect(str(tmp_path / "a.link"))
                 files = [theirs.fileno() if kind == "socket" else file.fileno() for kind in attached]
                 socket.send_fds(there, [sent], files)
-                control.answer()
+                control.serve()
                 theirs.close()
                 if attached == ["socket"]:
                     assert {"problem", "setting"} & set(json.loads(ours.recv(65536)))
                 ours.close()
-    control.answer()
+    control.serve()
     assert len(os.listdir("/proc/self/fd")) == before
     control.close()
 
