@@ -49,7 +49,7 @@ def test_bad_options_print_a_sentence_and_exit_with_2(arguments, words, tmp_path
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("seed = ", ["no TOML", "line 1"]),
+    ("seed = ", ["the schedule is no TOML"]),
     ("sede = 1", ["'sede'", "[[step]]"]),
     ("step = 5", ["[[step]]"]),
     ("[[step]]\nat_ms = 3", ["step 1", "`do`", "set, cut, restore, rule, clear"]),
