@@ -6,6 +6,7 @@ So nothing has to be bound by the operator, whose namespaces may differ, and the
 import contextlib
 import os
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,10 +49,12 @@ class Control:
             return
         response = b"" if flags & socket.MSG_TRUNC else self._answer(request)
         for file in files:
-            with contextlib.suppress(OSError), socket.fromfd(file, socket.AF_UNIX, socket.SOCK_STREAM) as there:
+            if not stat.S_ISSOCK(os.fstat(file).st_mode):
+                os.close(file)
+                continue
+            with contextlib.suppress(OSError), socket.socket(fileno=file) as there:
                 there.setblocking(False)
                 there.sendall(response)
-            os.close(file)
 
     def close(self) -> None:
         self._socket.close()

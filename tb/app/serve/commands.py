@@ -103,8 +103,8 @@ def command_of(table: object, hosts: Collection[str], names: Collection[str] = C
 def schedule_of(text: str, hosts: Collection[str]) -> tuple[str | None, list[Step]]:
     """Return the seed, if any, and the steps of a schedule. Raises BadSettings, with a sentence."""
     try:
-        found = tomllib.loads(text)
-    except (ValueError, RecursionError, TypeError) as error:
+        found = tomllib.loads(str(text))
+    except (ValueError, RecursionError) as error:
         raise BadSettings(f"the schedule is no TOML: {error}") from None
     tables, seed = found.pop("step", []), found.pop("seed", None)
     if found:

@@ -50,8 +50,8 @@ def made(toml="", **options):
     return Faults(links, settings, said.append), links, said
 
 
-def obey(faults, do, **settings):
-    return faults.obey({"do": do, **settings})
+def obey(target, do, **settings):
+    return target.obey({"do": do, **settings})
 
 
 def passed(links, host="a", count=10, opcode=wire.Opcode.WRITE_ONLY):
