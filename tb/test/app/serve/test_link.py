@@ -120,7 +120,7 @@ def test_the_third_acknowledgement_is_dropped_exactly_once(pingpong, port, optio
 
 def test_rules_hit_the_packets_of_one_qp_only(pingpong, port, tmp_path):
     with serving("--preset", "test", "--capture", str(tmp_path)) as session:
-        programs = started(session, pingpong, port, 2000)
+        programs = started(session, pingpong, port, 700)
         qpn = next(wire.BTH.unpack(frame[wire.BTH_OFFSET:]).dest_qp for _, frame in read_pcap(tmp_path / "a.sent.pcap")
                    if frame_kind(frame) is FrameKind.DATA)
         for action in ("duplicate", "corrupt", "drop"):
@@ -129,7 +129,7 @@ def test_rules_hit_the_packets_of_one_qp_only(pingpong, port, tmp_path):
         ends = [ended(program, LIMIT_S) for program in programs]
         assert [end.status for end in ends] == [0, 0], ends
         rules = state(session)["rules"]
-        assert all(rule["faults"] > 20 for rule in rules), rules
+        assert all(rule["faults"] > 5 for rule in rules), rules
         assert counters(session, "b")["lost"]["all"] == 0
         works(session, pingpong, port, 50)
         assert state(session)["rules"] == rules
