@@ -14,6 +14,7 @@ from typing import Annotated, Protocol
 
 from weft.hdl.contract import wire
 
+from .faults import CORRUPT, DELAY, DROP, DUPLICATE, ActiveRule
 from .loss import Loses, LossModel
 from .settings import BadSetting, Setting, chance, check
 
@@ -58,14 +59,19 @@ class LazyFrame(Protocol):
 Frame = bytes | bytearray | LazyFrame
 
 
-def frame_kind(frame: Frame) -> FrameKind:
-    """Return the kind of an Ethernet frame."""
+def opcode_of(frame: Frame) -> int:
+    """Return the BTH opcode of an Ethernet frame, or -1 if it has no BTH."""
     if not isinstance(frame, bytes | bytearray):
-        return _KIND.get(frame.opcode, FrameKind.OTHER)
+        return frame.opcode
     if (len(frame) < _BTH_END or frame[12:14] != _IPV4 or frame[14] & 15 != 5
             or frame[23] != wire.IP_PROTO_UDP or frame[36:38] != _ROCE_PORT):
-        return FrameKind.OTHER
-    return _KIND.get(frame[wire.BTH_OFFSET], FrameKind.OTHER)
+        return -1
+    return frame[wire.BTH_OFFSET]
+
+
+def frame_kind(frame: Frame) -> FrameKind:
+    """Return the kind of an Ethernet frame."""
+    return _KIND.get(opcode_of(frame), FrameKind.OTHER)
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,8 @@ class LinkConfig:
         Rate of the bottleneck of the path, where frames queue. None: no part of the path is slower than the sender.
     loss, duplicate, reorder, corrupt
         Chances, 0 to 1. A duplicated frame arrives a second time, up to ``reorder_max_ns`` later; a reordered one is
-        held back by 1 ns to ``reorder_max_ns``; a corrupted one has one bit flipped, anywhere in the frame.
+        held back by 1 ns to ``reorder_max_ns``; a corrupted one has one bit flipped, anywhere in the frame, and does
+        not arrive if it is no packet of a card: such frames have no ICRC, and the FCS reveals the damage.
     reorder_max_ns
         Longest time for which a frame is held back.
     reorder_distance
@@ -92,6 +99,8 @@ class LinkConfig:
         treated like all others.
     loss_model
         Loses frames in addition to ``loss``; frames without RDMA data only if ``control_loss`` is None.
+    jitter_ns
+        Largest additional delay, which varies evenly from frame to frame; frames keep their order.
 
     Raises
     ------
@@ -110,6 +119,7 @@ class LinkConfig:
     reorder_distance: int | None = None
     control_loss: float | None = None
     loss_model: LossModel | None = None
+    jitter_ns: Annotated[float, Setting("Jitter.", unit="nanoseconds", least=0, most=DELAY_MAX_NS)] = 0.0
 
     def __post_init__(self) -> None:
         check(self)
@@ -179,16 +189,22 @@ class Impairments:
     ----------
     usable : callable(frame)
         True if the receiver still accepts a damaged frame: no checksum covers some of its bits.
+    before : callable(time_ns), optional
+        Called before each frame; it may replace ``config`` and the list ``rules``.
     """
 
     def __init__(self, config: LinkConfig | None = None, seed: int | str = 0) -> None:
         self.usable: Callable[[bytes], bool] = lambda frame: False
+        self.rules: list[ActiveRule] = []
+        self.before: Callable[[float], object] | None = None
         self.counters = LinkCounters()
-        self._rng = {name: random.Random(f"{seed}/{name}") for name in (*CHANCES, "hold", "copy", "bit", "model")}
+        names = (*CHANCES, "hold", "copy", "bit", "model", "jitter")
+        self._rng = {name: random.Random(f"{seed}/{name}") for name in names}
         self._chances = [self._rng[name].random for name in CHANCES]
         self._drop_when: list[Callable[[bytes, FrameKind], object]] = []
         self._held: list[_DelayedFrame] = []
         self._busy_until = 0.0     # of the bottleneck
+        self._arrived = 0.0        # latest arrival of a frame with jitter
         self._loses: Loses | None = None
         self._config = LinkConfig()
         self.config = config or self._config
@@ -220,6 +236,8 @@ class Impairments:
         :meth:`released` makes a frame of ``arriving`` at the time of delivery. The list also has the frames that were
         held back and that enough others have overtaken now.
         """
+        if self.before:
+            self.before(time_ns)
         config, kind, count, rng = self._config, frame_kind(frame), self.counters, self._rng
         # All draws come first, so that the outcome of this frame does not shift the draws of the next.
         loss, duplicate, reorder, corrupt = [draw() for draw in self._chances]
@@ -227,28 +245,40 @@ class Impairments:
         hold = rng["hold"].randint(1, distance or config.reorder_max_ns) if config.reorder else 0
         copy = rng["copy"].randint(1, config.reorder_max_ns) if config.duplicate and not distance else 0
         bit = rng["bit"].randrange(len(frame) * 8) if config.corrupt else 0
+        jitter = rng["jitter"].uniform(0, config.jitter_ns) if config.jitter_ns else 0.0
+        faults: dict[str, ActiveRule] = {}
+        if self.rules:
+            frame, opcode = bytes(frame), opcode_of(frame)
+            faults = {fault: rule for rule in self.rules if (fault := rule.fault(frame, opcode, time_ns))}
 
         count.sent[kind] += 1
         control_loss = config.control_loss if kind in CONTROL_KINDS else None
         alike = control_loss is None
-        gone = loss < (config.loss if control_loss is None else control_loss)
+        gone = DROP in faults or loss < (config.loss if control_loss is None else control_loss)
         if alike and self._loses and self._loses(time_ns):
             gone = True
         if self._drop_when:
             frame = bytes(frame)
             for predicate in self._drop_when:       # call every one: a predicate may count frames
                 gone |= bool(predicate(frame, kind))
+        damaged = CORRUPT in faults or alike and corrupt < config.corrupt
+        if damaged and not gone:
+            count.corrupted[kind] += 1
+            gone = opcode_of(frame) not in wire.EXTENSIONS
         if gone:
             count.lost[kind] += 1
             count.destroyed[kind] += 1
             return self._overtaken(time_ns) if self._held else []
         arrival, arriving = self._through(frame, time_ns) + config.delay_ns, frame
-        doubled = duplicate < config.duplicate
-        if alike and corrupt < config.corrupt:
-            count.corrupted[kind] += 1
-            damaged = bytearray(bytes(frame))
-            damaged[bit // 8] ^= 1 << bit % 8
-            arriving = bytes(damaged)
+        if config.jitter_ns:
+            self._arrived = arrival = max(self._arrived, arrival + jitter)
+        arrival += faults[DELAY].delay_ns if DELAY in faults else 0
+        doubled = DUPLICATE in faults or duplicate < config.duplicate
+        if damaged:
+            bit = faults[CORRUPT].random.randrange(len(frame) * 8) if CORRUPT in faults else bit
+            spoilt = bytearray(bytes(frame))
+            spoilt[bit // 8] ^= 1 << bit % 8
+            arriving = bytes(spoilt)
             count.destroyed[kind] += not doubled and not self.usable(arriving)
         overtaken = self._overtaken(time_ns) if self._held else []
         deliveries: Deliveries = [(arrival, arriving)]

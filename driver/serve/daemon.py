@@ -90,7 +90,7 @@ class Daemon:
     def __init__(self, backend, folder, report=lambda sentence: None, most=None):
         self.backend, self.report = backend, report
         self.account = Account(of_this_process() if most is None else most)
-        self.clients, self._listeners, self.contained = {}, {}, 0
+        self.clients, self._listeners, self._watched, self.contained = {}, {}, {}, 0
         self._poll = select.epoll()
         self.paths, self._sysfs = {}, {}
         for file in backend.files:
@@ -110,6 +110,11 @@ class Daemon:
         listener.setblocking(False)
         self._listeners[listener.fileno()] = listener, host
         self._poll.register(listener.fileno(), select.EPOLLIN)
+
+    def watch(self, file, function):
+        """Call ``function()`` whenever the descriptor ``file`` is readable."""
+        self._watched[file] = function
+        self._poll.register(file, select.EPOLLIN)
 
     # ---------------------------------------------------------------------------------------- turns
 
@@ -156,6 +161,8 @@ class Daemon:
         for file, _ in ready:
             if file in self._listeners:
                 self._accept(*self._listeners[file])
+            elif file in self._watched:
+                self._watched[file]()
             elif file in self.clients:
                 self._serve(self.clients[file])
         return bool(ready)

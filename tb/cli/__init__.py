@@ -9,6 +9,7 @@ import typer
 
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import with_messages
+from weft.tb.cli.link import LINK_COMMANDS
 from weft.tb.cli.options import with_options
 from weft.tb.cli.perf import COMMANDS as TESTS
 from weft.tb.cli.perf import PANEL
@@ -78,6 +79,10 @@ def _weft(_version: Annotated[bool, typer.Option("--version", help="Print the ve
     """Weft: an RDMA network card that keeps its receive window in host memory."""
 
 
+link = typer.Typer(no_args_is_help=True)
+app.add_typer(link, name="link", help="Faults on the links of a running `weft serve`.")
+for command in LINK_COMMANDS:
+    link.command()(with_messages(with_options(command)))
 for command in COMMANDS:
     app.command()(with_messages(with_options(command)))
 for test in TESTS:

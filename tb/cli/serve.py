@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from weft.model.settings import BadSetting, Setting
+from weft.tb.app.serve.commands import schedule_of
 from weft.tb.app.serve.environment import FOLDER, LIBRARY_FOLDER, environment_of
 from weft.tb.app.serve.settings import Settings
 from weft.tb.cli.options import refuse
@@ -27,7 +28,9 @@ def serve(settings: Settings):
     for name in settings.hosts:
         if _answers(path := settings.socket(name)):
             refuse(f"{path} is another daemon's, which runs; end that one, or choose another --folder")
-    settings.peer()     # rejects an unknown host before anything is built
+    settings.peer()     # this and the next line reject bad values before anything is built
+    seed, _ = schedule_of(settings.faults, settings.hosts)
+    settings = settings if seed is None else replace(settings, seed=seed)
     if settings.capture is not None:
         settings = replace(settings, capture=str(Path(settings.capture).resolve()))
     from weft.driver.ibverbs.build import CannotBuild, build

@@ -61,7 +61,9 @@ class CardBackend(ServeBackend):
         """Yield a sentence about the frames of each host."""
         for name, link in self.links.items():
             counters = link.counters
-            yield (f"host {name}: {counters.sent.total()} frames sent, {counters.lost.total()} lost; "
+            more = "".join(f", {number} {effect}" for effect in ("duplicated", "reordered", "corrupted")
+                           if (number := getattr(counters, effect).total()))
+            yield (f"host {name}: {counters.sent.total()} frames sent, {counters.lost.total()} lost{more}; "
                    f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
 
     def close(self) -> None:
@@ -91,7 +93,7 @@ class FunctionalBackend(CardBackend):
     def __init__(self, hosts: Sequence[str], *, loss: float = 0.0, delay_ns: int = 1_000, seed: int | str = 1,
                  preset: str = "full", first: int = 1, uplink: UdpLink | None = None) -> None:
         super().__init__()
-        self.loop, self.switch, self._uplink = EventLoop(), Switch(), uplink
+        self.loop, self.switch, self.seed, self._uplink = EventLoop(), Switch(), seed, uplink
         self.devices: list[Any] = []            # of `device_type`
         delay = delay_ns if uplink is None else delay_ns + AWAY_NS
         if uplink is not None:

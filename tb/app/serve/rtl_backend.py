@@ -58,7 +58,7 @@ class RtlBackend(NoticedBackend):
 
     def __init__(self, env: ServedCards, names: Sequence[str], *, delay_ns: int, seed: str, first: int = 1) -> None:
         super().__init__()
-        self._env, self._seed = env, seed
+        self._env, self.seed = env, seed
         self.notices, self._notice = Notices(), Event()
         self.notices.wake = self._wake
         self._active_ns = self.now_ns
@@ -94,8 +94,8 @@ class RtlBackend(NoticedBackend):
         while self.now_ns < begin:
             self._pass(begin)
         for side in SIDES:
-            self._env.host(side).rng.seed(f"{self._seed}/{number}/host {side}")
-            self._env.sides[side].link.impairments.seed(f"{self._seed}/{number}/link {side}")
+            self._env.host(side).rng.seed(f"{self.seed}/{number}/host {side}")
+            self._env.sides[side].link.impairments.seed(f"{self.seed}/{number}/link {side}")
 
     def settle(self) -> None:
         self._active_ns = self.now_ns

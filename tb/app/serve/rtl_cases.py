@@ -17,7 +17,6 @@ import cocotb
 from cocotb.task import bridge
 
 from weft.hdl.contract.params import preset
-from weft.model.impairments import LinkConfig
 from weft.tb.app.serve.rtl_backend import RtlBackend, ServedCards
 from weft.tb.app.serve.served import serve
 from weft.tb.app.serve.settings import Settings
@@ -93,7 +92,7 @@ def number_of(seed: str) -> int:
 async def served(dut: Any) -> None:
     asked = given()
     settings, line = Settings(**asked["settings"]), Line(asked["line"])
-    link = LinkConfig(delay_ns=settings.delay_ns, loss=settings.loss)
+    link = settings.config()
     env = ServedCards(dut, EnvConfig(link, link, vectors=preset(settings.card).msix_vectors), settings.seed,
                       names=settings.hosts, captures=settings.capture)
     await env.start()

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weft.driver.serve.control import Control
 from weft.driver.serve.daemon import Daemon
 from weft.driver.serve.simulated_time import SimulatedDaemon
 from weft.tb.app.serve.capture import capture
+from weft.tb.app.serve.faults import Faults
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
 from weft.tb.app.serve.simulated import LoopBackend, ModelBackend, WallClockModelBackend
@@ -24,7 +26,7 @@ def serve_here(settings: Settings, report: Callable[[str], None], ended: object)
     """Serve cards in Python with :func:`serve`."""
     peer = settings.peer()
     backend = BACKENDS[settings.backend, settings.time](
-        settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
+        settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
         first=settings.first, uplink=UdpLink(*peer) if peer else None)
     captures = capture(backend, settings.capture)
     serve(backend, settings, report, ended)
@@ -35,12 +37,16 @@ def serve(backend: "FunctionalBackend | RtlBackend", settings: Settings, report:
           ended: object) -> None:
     """Serve a back end until ``ended`` is true; then report the numbers of its frames."""
     Path(settings.folder).mkdir(parents=True, exist_ok=True)
+    faults = Faults(backend, settings, report)
     daemon = (SimulatedDaemon if settings.time == "sim" else Daemon)(backend, settings.folder, report)
+    control = Control(settings.control, faults.answer)
+    daemon.watch(control.fileno(), control.serve)
     report(f"hosts {', '.join(settings.hosts)} are served below {settings.folder}; programs: weft run --host "
            f"{settings.hosts[0]} -- PROGRAM")
     while not ended:
         daemon.turn()
+    control.close()
     daemon.close()
     backend.close()
-    for sentence in backend.summary():
+    for sentence in faults.sentences():
         report(sentence)

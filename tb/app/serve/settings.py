@@ -3,15 +3,18 @@
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from weft.model.settings import PRESET, BadSetting, Setting, chance, check
+from weft.model.impairments import LinkConfig
+from weft.model.loss import GilbertElliott
+from weft.model.settings import PRESET, BadSetting, Setting, chance, check, fields, readable_file
 from weft.tb.app.serve.environment import FOLDER
 
 BACKENDS, TIMES = ("functional", "model", "rtl"), ("wall", "sim")
 HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
+DELAY_US, REORDER_FRAMES, SCHEDULE_BYTES_MAX = 1.0, 8, 1 << 16
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
 
 
@@ -32,17 +35,65 @@ def _link(text: str) -> str:
     return text
 
 
+def _schedule(text: str) -> str:
+    """Return the contents of a file."""
+    path = readable_file(text)
+    if path.stat().st_size > SCHEDULE_BYTES_MAX:
+        raise ValueError(f"the file has more than {SCHEDULE_BYTES_MAX} bytes")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("the file is not UTF-8") from None
+
+
+SCHEDULE = Setting("Schedule of faults: a TOML file with a seed and steps.", read=_schedule, metavar="PATH")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class LinkSettings:
+    """Impairments of the frames that a host sends; None: unchanged, at first none. Raises BadSetting."""
+
+    loss: Annotated[float | None, chance("Chance of a loss of each frame.", default_text="0")] = None
+    burst: Annotated[float | None, Setting("Mean number of frames lost in a row; the loss is then their share.",
+                                           least=1, most=1_000_000, default_text="1")] = None
+    duplicate: Annotated[float | None, chance("Chance that a frame arrives twice.", default_text="0")] = None
+    reorder: Annotated[float | None, chance(f"Chance that 1 to {REORDER_FRAMES} later frames overtake a frame.",
+                                            default_text="0")] = None
+    corrupt: Annotated[float | None, chance("Chance of a flipped bit.", default_text="0")] = None
+    rate_gbps: Annotated[float | None, Setting("Rate of the link; 0: unlimited.", unit="Gbit/s", least=0, most=10_000,
+                                               default_text="0")] = None
+    delay_us: Annotated[float | None, Setting("Delay from one host to another.", unit="microseconds", least=0,
+                                              most=1_000_000, default_text="1")] = None
+    jitter_us: Annotated[float | None, Setting("Largest additional delay, which varies; frames keep their order.",
+                                               unit="microseconds", least=0, most=1_000_000,
+                                               default_text="0")] = None
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def delay_ns(self) -> int:
+        """Longest delay from one host to another."""
+        return round(1000 * ((DELAY_US if self.delay_us is None else self.delay_us) + (self.jitter_us or 0)))
+
+    def config(self) -> LinkConfig:
+        """Return the configuration of a link."""
+        loss, burst = self.loss or 0.0, self.burst or 1
+        bursts = GilbertElliott(burst, loss) if burst > 1 and loss < 1 else None
+        jitter_ns = round(1000 * (self.jitter_us or 0))
+        return LinkConfig(delay_ns=self.delay_ns - jitter_ns, jitter_ns=jitter_ns, rate_gbps=self.rate_gbps or None,
+                          loss=0.0 if bursts else loss, loss_model=bursts, duplicate=self.duplicate or 0.0,
+                          reorder=self.reorder or 0.0, reorder_distance=REORDER_FRAMES, corrupt=self.corrupt or 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(LinkSettings):
     """Hosts with one card each, and their link. Raises BadSetting."""
 
     backend: Annotated[str, Setting("Cards: functional in Python, a timing model, or RTL.",
                                     choices=BACKENDS)] = "functional"
     hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
                                    default_text="a,b")] = ("a", "b")
-    loss: Annotated[float, chance("Chance of a loss of each frame.")] = 0.0
-    delay_us: Annotated[float, Setting("Delay from one host to another.", unit="microseconds", least=0,
-                                       most=1_000_000)] = 1.0
     time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
                                  choices=TIMES)] = "wall"
     preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
@@ -54,6 +105,7 @@ class Settings:
     first: Annotated[int, Setting("Number of the first host, 10.0.0.1 is that of number 1.", least=1,
                                   most=HOSTS_MAX - 1)] = 1
     capture: Annotated[str | None, Setting("Folder of the captures (pcap) of each host.", metavar="PATH")] = None
+    faults: Annotated[str, replace(SCHEDULE, default_text="none")] = ""
 
     def __post_init__(self) -> None:
         check(self)
@@ -65,8 +117,9 @@ class Settings:
             raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
 
     @property
-    def delay_ns(self) -> int:
-        return round(self.delay_us * 1000)
+    def needs_packets(self) -> bool:
+        """True if an option concerns the packets between the hosts."""
+        return any((self.faults, self.capture, self.link, *(getattr(self, name) for name in fields(LinkSettings))))
 
     @property
     def card(self) -> str:
@@ -89,3 +142,8 @@ class Settings:
     def socket(self, host: str) -> Path:
         """Return the path of the socket of a host."""
         return (Path(self.folder) / f"{host}.sock").resolve()
+
+    @property
+    def control(self) -> Path:
+        """Path of the socket of `weft link`."""
+        return self.socket(self.hosts[0]).with_suffix(".link")

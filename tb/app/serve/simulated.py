@@ -28,7 +28,7 @@ class LoopBackend(FunctionalBackend, NoticedBackend):
 
     def __init__(self, hosts: Sequence[str], *, seed: int | str = 1, **options: Any) -> None:
         super().__init__(hosts, seed=seed, **options)
-        self._seed, self.notices = seed, Notices()
+        self.notices = Notices()
         for device, name in zip(self.devices, self.hosts.values(), strict=True):
             self.notices.watch(device.memory, name, device.program_pages)
 
@@ -48,7 +48,7 @@ class LoopBackend(FunctionalBackend, NoticedBackend):
         self.loop.run(beginning_after(self.loop.now_ns))
         for name, device in zip(self.hosts, self.devices, strict=True):
             for part, rng in self._random(name, device):
-                rng.seed(f"{self._seed}/{number}/{name}/{part}")
+                rng.seed(f"{self.seed}/{number}/{name}/{part}")
 
     def _random(self, name: str, device: Any) -> list[tuple[str, Any]]:
         """Return names and random sequences of a host and its link."""

@@ -227,7 +227,7 @@ def test_cards_with_different_ports_have_separate_folders():
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize("command", [[], ["sim"], ["write_bw"]])
+@pytest.mark.parametrize("command", [[], ["sim"], ["write_bw"], ["link"], ["link", "rule"]])
 def test_both_options_of_help_work_everywhere(command, option):
     done = CliRunner().invoke(app, [*command, option])
     assert done.exit_code == 0 and "Usage:" in done.output
@@ -272,7 +272,7 @@ def test_an_extra_has_its_packages_and_those_of_the_extras_in_it():
 
 def test_the_page_of_commands_names_their_extras():
     fields = {command.name or command.callback.__name__.replace("_", "-"): command.callback.settings
-              for command in app.registered_commands}
+              for command in app.registered_commands} | {group.name: {} for group in app.registered_groups}
     rows = re.findall(r"^\| (.+?) \| .* \| (.*) \|$", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
     found = [(name, row, extras) for row, extras in rows for name in re.findall(r"\bweft ([\w-]+)", row)]
     assert len(found) > 7

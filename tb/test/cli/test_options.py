@@ -16,9 +16,11 @@ from weft.tb.cli import app
 from weft.tb.cli.options import FROM_MAKE, typed
 from weft.tb.sim.flow.seed import drawn_seed
 
-COMMANDS = typer.main.get_command(app).commands
-SETTINGS = {command.name or command.callback.__name__.replace("_", "-"): command.callback.settings
-            for command in app.registered_commands}
+GROUPS = {"": app, **{f"{group.name} ": group.typer_instance for group in app.registered_groups}}
+COMMANDS = {f"{words}{name}": command for words, group in GROUPS.items()
+            for name, command in typer.main.get_command(group).commands.items() if not hasattr(command, "commands")}
+SETTINGS = {words + (command.name or command.callback.__name__.replace("_", "-")): command.callback.settings
+            for words, group in GROUPS.items() for command in group.registered_commands}
 FIELDS = [(command, field) for command, found in SETTINGS.items() for field in found.values()]
 # One command for each option that many commands share.
 ONCE = list({id(field): (command, field) for command, field in FIELDS}.values())
@@ -29,7 +31,7 @@ WORDS = {("soft-server", "mac"): "an address", ("soft-server", "ip"): "an addres
 
 def refusal(command, field, value, **environment):
     """Return the message that rejects a value of an option."""
-    done = CliRunner().invoke(app, [command, f"{field.names[-1]}={value}"], env=environment)
+    done = CliRunner().invoke(app, [*command.split(), f"{field.names[-1]}={value}"], env=environment)
     assert done.exit_code == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.output
     return done.stderr
 
@@ -100,6 +102,7 @@ def test_conflicting_options_are_named_as_typed():
 @pytest.mark.parametrize(("words", "message"), [
     (["--bogus"], "No such option: --bogus"), (["sim", "--los", "0.1"], "No such option: --los"),
     (["sin"], "No such command 'sin'"), (["sim", "--loss"], "--loss"), (["run"], "Missing argument"),
+    (["link", "sever"], "No such command 'sever'"), (["link", "cut", "--host", "a"], "No such option: --host"),
     (["write_bw", "localhost"],
      "(localhost); weft write_bw takes neither a server nor a device, because both hosts run in one process"),
     (["read_lat", "-d", "mlx5_0"], "No such option: -d; weft read_lat takes neither a server nor a device"),

@@ -33,6 +33,9 @@ def end_of(*arguments):
     (["--hosts", ""], ["--hosts"]),
     (["--hosts", "a", "--backend", "rtl"], ["--hosts", "2 cards"]),
     (["--loss", "1.5"], ["--loss", "0 to 1"]),
+    (["--burst", "0.5"], ["--burst", "1 to 1000000"]),
+    (["--jitter-us", "-1"], ["--jitter-us", "0 to 1000000"]),
+    (["--faults", "no-such-file.toml"], ["--faults", "does not exist"]),
     (["--delay-us", "nan"], ["--delay-us", "0 to 1000000"]),
     (["--backend", "silicon"], ["--backend", "functional, model, rtl"]),
     (["--time", "later"], ["--time", "wall, sim"]),
@@ -40,6 +43,33 @@ def end_of(*arguments):
 ])
 def test_bad_options_print_a_sentence_and_exit_with_2(arguments, words, tmp_path):
     status, sentence = end_of("serve", "--folder", str(tmp_path), *arguments)
+    assert status == 2
+    for word in words:
+        assert word in sentence
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("seed = ", ["the schedule is no TOML"]),
+    ("sede = 1", ["'sede'", "[[step]]"]),
+    ("step = 5", ["[[step]]"]),
+    ("[[step]]\nat_ms = 3", ["step 1", "`do`", "set, cut, restore, rule, clear"]),
+    ('[[step]]\ndo = "cut"\n[[step]]\ndo = "show"', ["step 2", "`do`"]),
+    ('[[step]]\ndo = "cut"\nsource = "z"', ["step 1", "source is 'z'", "a, b"]),
+    ('[[step]]\ndo = "cut"\nsource = ["a"]', ["step 1", "source is ['a']"]),
+    ('[[step]]\ndo = "set"\nlos = 0.1', ["step 1", "'los'", "loss, burst"]),
+    ('[[step]]\ndo = "set"\nloss = "much"', ["step 1", "loss is 'much'", "0 to 1"]),
+    ('[[step]]\ndo = "rule"\nopcode = "RDMA_WRITE_FIRST"', ["step 1", "ACKNOWLEDGE", "RDMA_WRITE_ONLY"]),
+    ('[[step]]\ndo = "cut"\nat_ms = -1', ["step 1", "at_ms", "milliseconds"]),
+    ('[[step]]\ndo = "cut"\nat_ms = 1\nframes = 1', ["step 1", "frames", "combined"]),
+    ('[[step]]\ndo = "cut"\n' * 1001, ["1000 tables"]),
+    ("\0", ["no TOML"]),
+    ("#" * 70_000, ["--faults", "65536 bytes"]),
+    ("\xff", ["--faults", "UTF-8"]),
+])
+def test_bad_schedules_print_a_sentence_and_exit_with_2(text, words, tmp_path):
+    file = tmp_path / "faults.toml"
+    file.write_bytes(text.encode("latin-1"))
+    status, sentence = end_of("serve", "--folder", str(tmp_path / "x"), "--preset", "test", "--faults", str(file))
     assert status == 2
     for word in words:
         assert word in sentence

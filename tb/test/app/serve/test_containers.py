@@ -65,7 +65,7 @@ def commands(name):
 
 def test_the_files_for_another_project_need_no_file_of_this_one():
     recipe = (FOLDER / "program.Dockerfile").read_text()
-    for text in ("\n".join(commands("workflow.yml")), recipe):
+    for text in (*("\n".join(commands(name)) for name in ("workflow.yml", "faults.yml")), recipe):
         assert "pip install git+https://github.com/OWNER/weft" in text
         assert "examples/" not in text and "constraints.txt" not in text and "--editable" not in text
         assert {"gcc", "libibverbs-dev"} <= set(re.search(r"apt-get install(.*)", text.replace("\\\n", ""))[1].split())
@@ -73,10 +73,12 @@ def test_the_files_for_another_project_need_no_file_of_this_one():
     assert "pip install git+https://github.com/OWNER/weft\n" in (FOLDER.parents[1] / "docs/serve.md").read_text()
 
 
-def test_the_workflow_for_another_project_serves_hosts_and_runs_programs(library, tmp_path):
-    if shutil.which("ib_write_bw") is None and not tools_expected():
-        pytest.skip("ib_write_bw is missing; on Debian: apt-get install perftest")
-    script = "\n".join(one for one in commands("workflow.yml") if "weft run" in one or "weft serve" in one)
+@pytest.mark.parametrize(("name", "program", "package"), [
+    ("workflow.yml", "ib_write_bw", "perftest"), ("faults.yml", "ibv_rc_pingpong", "ibverbs-utils")])
+def test_a_workflow_for_another_project_serves_hosts_and_runs_programs(library, tmp_path, name, program, package):
+    if shutil.which(program) is None and not tools_expected():
+        pytest.skip(f"{program} is missing; on Debian: apt-get install {package}")
+    script = "\n".join(one for one in commands(name) if "weft run" in one or "weft serve" in one)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(["bash", "-e", "-c", script], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT,
@@ -87,7 +89,11 @@ def test_the_workflow_for_another_project_serves_hosts_and_runs_programs(library
         finally:
             os.killpg(process.pid, signal.SIGTERM)
     printed = (tmp_path / "log").read_text()
-    assert status == 0 and printed.count("BW average") == 2, printed
+    assert status == 0, printed
+    if name == "faults.yml":
+        assert "1 hit" in printed and "transport retry counter exceeded" in printed, printed
+        return
+    assert printed.count("BW average") == 2, printed
     assert {file.name for file in (tmp_path / "captures").iterdir()} == {
         f"{host}.{kind}.pcap" for host in "ab" for kind in ("sent", "arrived")}
 
