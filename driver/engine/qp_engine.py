@@ -22,7 +22,7 @@ _LINK, _CUM = (abi.REGISTER[name].offset for name in ("link_doorbell", "cum_door
 _VALUE_SHIFT = abi.CUM_DOORBELL.shift_of("psn")     # that of ``nodes`` as well
 _BLOCK_SHIFT = abi.LINK_DOORBELL.shift_of("block")
 _LOCAL_PROTECTION = frozenset(
-    {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
+    {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD, abi.Reason.DMA_ERROR}
 )
 
 

@@ -161,7 +161,7 @@ class Context(Queries, Closing):
         finally:
             lock.release()
 
-    def wait(self, timeout_ns: int) -> bool:
+    def wait(self, timeout_ns: float) -> bool:
         """Wait: see :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
         with self.lock:
             self.check_open()

@@ -94,7 +94,7 @@ class FunctionalDevice(Device):
     def buffer_at(self, va: int, length: int) -> DmaBuffer:
         return self._buffers.find(va, length)
 
-    def now_ns(self) -> float:  # type: ignore[override]  # simulated time has fractions of a nanosecond
+    def now_ns(self) -> float:
         return self.loop.now_ns
 
     def _app(self) -> "App | None":

@@ -3,7 +3,7 @@
 import random
 
 from weft.driver.device.attached import PAGE, attached_pages
-from weft.driver.device.device import DmaBuffer
+from weft.driver.device.device import BufferView, DmaBuffer
 
 VA_START = 0x7F00_0000_0000
 
@@ -130,8 +130,12 @@ class MemoryBuffer(DmaBuffer):
             return bytes(self._pages[offset // PAGE][at : at + length])
         return b"".join(self.memory.read(p, n) for p, n in self._pieces(offset, length))
 
-    def view(self, offset, length):
-        return memoryview(self._pages[offset // PAGE])[offset % PAGE :][:length]
+    def view(self, offset: int, length: int) -> memoryview | BufferView:
+        at = offset % PAGE
+        if (0 < length <= PAGE - at and 0 <= offset <= self.size - length
+                and isinstance(page := self._pages[offset // PAGE], bytearray)):
+            return memoryview(page)[at : at + length]
+        return super().view(offset, length)
 
     def write(self, offset, data):
         at, length = offset % PAGE, len(data)

@@ -45,7 +45,7 @@ def test_a_write_from_absent_pages_fails_and_leaves_the_peer_alone(options):
         b.mapping[:] = b"b" * len(b.mapping)
         remove(a.mapping)
         a.write(b)
-        assert a.completion().status == WCStatus.LOC_QP_OP_ERR
+        assert a.completion().status == WCStatus.LOC_PROT_ERR
         assert b.mapping[:] == b"b" * len(b.mapping)
 
 
