@@ -6,7 +6,7 @@ import functools
 import os
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..cm.card_agent import CardAgent
 from ..device.health import DeviceFatal
@@ -22,6 +22,7 @@ from ..ibverbs.messages import (
 )
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.errors import OutOfResources, PyverbsRDMAError
+from ..verbs.context import Context
 from ..verbs.device_list import open_card
 from . import calls, connection_calls
 from .client import Client
@@ -44,10 +45,26 @@ class ServeBackend:
         Name of the device (see :func:`~weft.driver.verbs.device_list.add_device`) by name of the host.
     files
         Descriptors that wake up the daemon.
+    failed
+        See :meth:`work`.
     """
 
     hosts: dict[str, str]
     files: Sequence[int] = ()
+    failed: Callable[[Context, Exception], object] = staticmethod(lambda context, problem: None)
+
+    def work(self, context: Context) -> bool:
+        """Let the driver of a host work; return true if something happened.
+
+        An exception that does not belong to a program makes the host's card fail: its programs get DEVICE_FATAL, and
+        the other hosts continue. ``failed(context, exception)`` reports it.
+        """
+        try:
+            return context.progress()
+        except Exception as problem:
+            context.engine.fail(f"the driver met an unexpected {problem!r}")
+            self.failed(context, problem)
+            return True
 
     def progress(self) -> bool:
         """Advance drivers, cards and time for a moment; return true if something happened, or soon will."""
@@ -76,13 +93,13 @@ class Daemon:
     clients : dict of int to Client
         By descriptor of their socket.
     contained : int
-        Unexpected exceptions, each of which ended the connection of one program.
+        Unexpected exceptions, each of which ended the connection of one program, or failed one card.
     account : Account
         Resources of all clients.
     """
 
     def __init__(self, backend, folder, report=lambda sentence: None, most=None):
-        self.backend, self.report = backend, report
+        self.backend, self.report, backend.failed = backend, report, self._card_failed
         self.account = Account(of_this_process() if most is None else most)
         self.clients, self._listeners, self.contained = {}, {}, 0
         self._poll = select.epoll()
@@ -130,6 +147,10 @@ class Daemon:
             self.contained += 1
             self.drop(client, f"was dropped: the daemon met an unexpected {problem!r}")
         return True
+
+    def _card_failed(self, context, problem):
+        self.contained += 1
+        self.report(f"the card of {context.name} failed: the daemon met an unexpected {problem!r}")
 
     def _sleep(self):
         clients = list(self.clients.values())

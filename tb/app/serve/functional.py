@@ -82,7 +82,7 @@ class FunctionalBackend(ServeBackend):
             self.switch.deliver(frame)
             happened = True
         for context in self.contexts:
-            happened |= context.progress()
+            happened |= self.work(context)
         return self._let_time_go() or happened
 
     def _let_time_go(self) -> bool:

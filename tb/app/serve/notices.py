@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from weft.driver.device.device import Device
+from weft.driver.serve.simulated_backend import SimulatedBackend
 from weft.driver.verbs.context import Context
 from weft.tb.app.serve.functional import dues_of
 
@@ -12,10 +13,10 @@ ROUNDS_MAX = 64      # largest number of driver calls at one simulated time
 BEGIN_NS = 1_024     # programs begin just after a multiple of it, at any phase of the cards' clocks
 
 
-def settle(contexts: list[Context]) -> None:
+def settle(backend: SimulatedBackend) -> None:
     """Let drivers do all work that is possible at this time."""
     for _ in range(ROUNDS_MAX):
-        happened = [context.progress() for context in contexts]      # a list: every driver is called
+        happened = [backend.work(context) for context in backend.contexts]      # a list: every driver is called
         if not any(happened):
             break
 

@@ -109,7 +109,7 @@ class RtlBackend(SimulatedBackend):
 
     def settle(self) -> None:
         self._active_ns = self.now_ns
-        settle(self.contexts)
+        settle(self)
 
     def advance(self, until_ns: float, watched: Collection[str]) -> bool:
         notices, due = self.notices, driver_due_ns(self.contexts)

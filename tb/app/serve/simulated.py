@@ -51,7 +51,7 @@ class LoopBackend(FunctionalBackend, SimulatedBackend):
         return min((due for due in dues if due is not None), default=None)
 
     def settle(self) -> None:
-        settle(self.contexts)
+        settle(self)
 
     def rest(self, number: int) -> None:
         for _ in range(REST_STEPS_MAX):
