@@ -6,8 +6,10 @@ import fcntl
 import os
 
 from ..device.attached import PAGE, MemoryFault
-from ..terms.errors import InUse, InvalidValue
+from ..terms.errors import InUse, InvalidValue, OutOfResources
 from ..verbs.mr import MR
+from .coverage import Coverage
+from .quota import ResourceKind
 
 LARGE_PAGE = 2 << 20
 ADDRESS_END = 1 << 56       # of any processor's user space
@@ -26,6 +28,8 @@ class ProgramMemory:
         Descriptor of the program; a duplicate is kept.
     ended : callable()
         Called when the address space does not exist any more: the program has ended or called ``exec``.
+    account : Account or None
+        Pays for the pages of regions: once for each page, like pinned memory, however many regions have it.
 
     Attributes
     ----------
@@ -38,9 +42,34 @@ class ProgramMemory:
         If the file is another one.
     """
 
-    def __init__(self, file, ended=lambda: None):
+    def __init__(self, file, ended=lambda: None, account=None):
         _check(file)
         self._file, self._ended, self.users = os.dup(file), ended, 0
+        self._account, self._pinned = account, Coverage()
+
+    def pin(self, address, size):
+        """Count the pages of a region.
+
+        Raises
+        ------
+        OutOfResources
+            If they exceed the quota.
+        """
+        added = self._pinned.add(address, address + size)
+        if self._account is not None:
+            try:
+                self._account.take({ResourceKind.MEMORY: added})
+            except OutOfResources:
+                self._pinned.remove(address, address + size)
+                raise
+        self.users += 1
+
+    def unpin(self, address, size):
+        """Undo :meth:`pin`."""
+        self.users -= 1
+        removed = self._pinned.remove(address, address + size)
+        if self._account is not None:
+            self._account.release({ResourceKind.MEMORY: removed})
 
     def read(self, address, length):
         """Return bytes within a page.
@@ -68,6 +97,7 @@ class ProgramMemory:
     def close(self):
         if self.users:
             raise InUse(f"{self.users} memory regions are in the memory")
+        self._account = None      # of a program that may be gone while a card without response keeps its regions
         os.close(self._file)
 
 
@@ -109,15 +139,17 @@ class Place:
         return LARGE_PAGE if self.size >= 2 * LARGE_PAGE and (self.address - self.va) % LARGE_PAGE == 0 else PAGE
 
     def attach(self, device, lent):
-        """Give the pages to the card, and return their buffer; ``lent`` takes them back."""
+        """Give the pages to the card, and return their buffer; ``lent`` takes them back.
+
+        Raises
+        ------
+        OutOfResources
+        """
+        self.memory.pin(self.address, self.size)
+        lent.callback(self.memory.unpin, self.address, self.size)
         buffer = device.attach(self.memory, self.address, self.size, self.va, self.page_bytes)
         lent.callback(device.detach, buffer)
-        self.memory.users += 1
-        lent.callback(self._leave)
         return buffer
-
-    def _leave(self):
-        self.memory.users -= 1
 
 
 class ServedMR(MR):

@@ -85,7 +85,7 @@ class FunctionalDevice(Device):
         return self.memory.attach(memory, address, size, va, page_bytes)
 
     def detach(self, buffer: DmaBuffer) -> None:
-        self.memory.free(buffer)
+        self.memory.detach(buffer)
 
     def pin(self, address: int, length: int) -> DmaBuffer:
         """Return the buffer that was allocated there: an application here has no other memory."""

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from weft.driver.device.device import Device
 from weft.driver.serve.simulated_backend import SimulatedBackend
 from weft.driver.verbs.context import Context
 from weft.tb.app.serve.functional import dues_of
 
-PAGE = 4096
 ROUNDS_MAX = 64      # largest number of driver calls at one simulated time
 BEGIN_NS = 1_024     # programs begin just after a multiple of it, at any phase of the cards' clocks
 
@@ -41,10 +39,10 @@ class Notices:
         self.before: Callable[[], object] = lambda: None    # called before such a write, which programs see at once
         self.wake: Callable[[], object] = lambda: None     # called for each write
 
-    def watch(self, memory: Any, name: str, pages: set[int]) -> None:
-        """Watch all writes to a host's memory, of which ``pages`` belong to programs."""
+    def watch(self, memory: Any, name: str) -> None:
+        """Watch all writes to a host's memory, of which attached pages belong to programs."""
         def writes(address: int, _length: int) -> None:
-            if address // PAGE not in pages:
+            if not memory.is_attached(address):
                 self.driver = True
             elif name in self.watched:
                 self.before()
@@ -58,20 +56,3 @@ class Notices:
 
     def __bool__(self) -> bool:
         return self.driver or self.program
-
-
-class Mapping(Device):
-    """Mixin for devices that records the numbers of the physical pages of programs."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.program_pages: set[int] = set()
-        super().__init__(*arguments, **options)
-
-    def attach(self, *memory: Any) -> Any:
-        buffer: Any = super().attach(*memory)
-        self.program_pages.update(buffer.frames)
-        return buffer
-
-    def detach(self, buffer: Any) -> None:
-        self.program_pages.difference_update(buffer.frames)
-        super().detach(buffer)

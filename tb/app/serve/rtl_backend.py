@@ -15,22 +15,17 @@ from weft.driver.verbs.context import Context
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.tb.app.serve.capture import CapturesOfCards
 from weft.tb.app.serve.functional import IP, MAC, REST_S, config_for, sentence_of
-from weft.tb.app.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
+from weft.tb.app.serve.notices import Notices, beginning_after, driver_due_ns, settle
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
-from weft.tb.sim.pcie.card_device import CardDevice
 
 QUIET_NS = 5_000      # the cards are idle after this time without access to memory and without a frame
 REST_STEPS_MAX = 200  # number of such intervals after which the wait for idle cards ends
 STEP_NS = 1_000       # longest simulated time between two checks of programs that use wall-clock time
 
 
-class ServedCardDevice(Mapping, CardDevice):
-    """Card of RTL."""
-
-
 class ServedCards(TwoCards):
-    """Two cards whose devices share pages with programs.
+    """Two cards with captures.
 
     Parameters
     ----------
@@ -41,8 +36,6 @@ class ServedCards(TwoCards):
     captures
         Folder of the captures of each host.
     """
-
-    device_type = ServedCardDevice
 
     def __init__(self, dut: Any, config: EnvConfig, seed: str, *, names: Sequence[str],
                  captures: str | Path | None) -> None:
@@ -74,7 +67,7 @@ class RtlBackend(SimulatedBackend):
             config = replace(config_for(delay_ns), random=random.Random(f"{seed}/{n}/driver"))
             self.hosts[name] = add_device(env.device(side), mac=MAC + n, ip=IP + n, config=config)
             self.contexts.append(Context(name=self.hosts[name]))
-            self.notices.watch(env.host(side).memory, self.hosts[name], env.device(side).program_pages)
+            self.notices.watch(env.host(side).memory, self.hosts[name])
 
     def _wake(self) -> None:
         self._active_ns = self.now_ns

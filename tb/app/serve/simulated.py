@@ -8,13 +8,13 @@ from weft.model.card.host import TimedDevice, WatchedMemory
 from weft.model.functional.host import FunctionalDevice
 from weft.model.loop import EventLoop
 from weft.tb.app.serve.functional import FunctionalBackend
-from weft.tb.app.serve.notices import Mapping, Notices, beginning_after, driver_due_ns, settle
+from weft.tb.app.serve.notices import Notices, beginning_after, driver_due_ns, settle
 
 QUIET_NS = 5_000             # no work is outstanding if the next event is later than this
 REST_STEPS_MAX = 10_000      # number of events after which the wait for idle cards ends
 
 
-class ServedDevice(Mapping, FunctionalDevice):
+class ServedDevice(FunctionalDevice):
     """Functional card with observable memory writes."""
 
     memory_type = WatchedMemory
@@ -23,10 +23,6 @@ class ServedDevice(Mapping, FunctionalDevice):
     def __init__(self, loop: EventLoop, **options: Any) -> None:
         super().__init__(loop, **options)
         self.card.memory = self.memory.dma()
-
-
-class ServedTimedDevice(Mapping, TimedDevice):
-    """Timed card."""
 
 
 class LoopBackend(FunctionalBackend, SimulatedBackend):
@@ -39,7 +35,7 @@ class LoopBackend(FunctionalBackend, SimulatedBackend):
         super().__init__(hosts, seed=seed, **options)
         self._seed, self.notices = seed, Notices()
         for device, name in zip(self.devices, self.hosts.values(), strict=True):
-            self.notices.watch(device.memory, name, device.program_pages)
+            self.notices.watch(device.memory, name)
 
     @property
     def now_ns(self) -> float:
@@ -83,7 +79,7 @@ class LoopBackend(FunctionalBackend, SimulatedBackend):
 class ModelBackend(LoopBackend):
     """Timed cards whose simulated time the daemon controls."""
 
-    device_type = ServedTimedDevice
+    device_type = TimedDevice
 
     def _random(self, name: str, device: Any) -> list[tuple[str, Any]]:
         return [("link", self.links[name].impairments), ("pcie", device.card.pcie.random)]
