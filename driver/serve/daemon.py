@@ -6,6 +6,7 @@ import functools
 import os
 import select
 import socket
+import time
 from collections.abc import Callable, Sequence
 
 from ..cm.card_agent import CardAgent
@@ -34,6 +35,9 @@ ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), 
           (CommandTimeout, errno.EIO), (CommandError, errno.EIO), (DeviceFatal, errno.EIO), (ValueError, errno.EINVAL),
           (TypeError, errno.EINVAL), (OSError, errno.ENOMEM))     # last entry: no mapping or descriptor is left
 CALLS = calls.CALLS | connection_calls.CALLS
+CALLS_NS = 1_000_000     # longest time in which calls delay other work
+PAUSE_NS = 30_000        # longest pause between two calls of a program that makes one after the other
+_OK = ANSWER.pack()
 
 
 class ServeBackend:
@@ -125,6 +129,8 @@ class Daemon:
     def turn(self):
         """Do one round: calls, posted work, the back end, reports. Sleep if there is nothing to do."""
         busy = self._calls(0)
+        if busy:
+            self._further_calls()
         for client in list(self.clients.values()):
             busy |= self._with(client, client.take_work)
         busy |= self.backend.progress()
@@ -205,6 +211,17 @@ class Daemon:
             self.contained += 1
             self.report(f"resources of a program on {client.name} were not freed: {problem!r}")
 
+    def _further_calls(self):
+        """Answer the calls that follow shortly, such as registrations, before the round that any call costs."""
+        now = time.monotonic_ns()
+        end, soon = now + CALLS_NS, now + PAUSE_NS
+        while now < min(end, soon):
+            if self._calls(0):
+                soon = time.monotonic_ns() + PAUSE_NS
+            else:
+                os.sched_yield()
+            now = time.monotonic_ns()
+
     def _serve(self, client):
         """Answer a call of a client."""
         self._with(client, functools.partial(self._exchange, client))
@@ -222,8 +239,11 @@ class Daemon:
                 self.drop(client)
                 return
             answer, out = self._answer(client, data, files, flags)
-            files = [*files, *out]
-            socket.send_fds(client.socket, [answer], out)
+            if out:
+                files = [*files, *out]
+                socket.send_fds(client.socket, [answer], out)
+            else:
+                client.socket.send(answer)
         except BlockingIOError:
             raise Violation("it takes no answers") from None
         finally:
@@ -255,7 +275,7 @@ class Daemon:
             return _refusal(abs(problem.error_code) if problem.error_code != -1 else errno.EINVAL, problem), []
         except tuple(kind for kind, _ in ERRORS) as problem:
             return _refusal(next(code for kind, code in ERRORS if isinstance(problem, kind)), problem), []
-        return ANSWER.pack() + answered.pack(**values), out
+        return _OK + answered.pack(**values), out
 
     def close(self):
         """Drop all programs."""

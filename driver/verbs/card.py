@@ -21,6 +21,7 @@ from ..knitting.buffer import KnittingBuffer
 from ..operation.mailbox_memory import MailboxMemory
 from ..operation.memory import Memory
 from ..queue.command import CommandError, CommandTimeout
+from ..queue.page_writer import PageWriter
 from ..terms.checks import unsigned
 from ..terms.enums import EventType
 from ..terms.errors import InvalidValue
@@ -55,6 +56,7 @@ class Card:
         Registered memory by index.
     contexts : dict of Context
         Contexts that use the card, as keys.
+    page_writer : PageWriter
     kept : list
         Functions to call after a reset: see :meth:`lending`.
 
@@ -98,6 +100,7 @@ class Card:
         self.engine.lender = MailboxMemory(device, self.engine.commands, Memory(self.mrs, self.local_keys),
                                            indices=self.mr_indices, tags=self.key_tags, pte_ranges=self.pte_ranges,
                                            kept=self.kept)
+        self.page_writer = PageWriter(device, self.engine.commands, self.kept)
         self._start()
         self.knitting = KnittingBuffer(
             device,
@@ -235,5 +238,6 @@ class Card:
         disable_card(self.device)
         self.engine.close()
         self.knitting.extents.close()
+        self.page_writer.close()
         self._release_kept()
         self.device.release(self)

@@ -24,6 +24,7 @@ from ..engine.qp_table import QpTable
 from ..knitting.buffer import KnittingBuffer
 from ..queue.command import CommandError, CommandQueue, CommandTimeout
 from ..queue.host_qpns import HostQpns
+from ..queue.page_writer import PageWriter
 from ..queue.ring import CardToHostRing, HostToCardRing
 from ..terms.checks import instance
 from ..terms.closing import Closing
@@ -95,6 +96,7 @@ class Context(Queries, Closing):
     kept: list[Callable[[], object]] = _of("card.kept")
     mr_indices: IndexPool = _of("card.mr_indices")
     pte_ranges: RangeAllocator = _of("card.pte_ranges")
+    page_writer: PageWriter = _of("card.page_writer")
     key_tags: KeyTags = _of("card.key_tags")
     local_keys: LocalKeys = _of("card.local_keys")
     lending: Callable[[], contextlib.AbstractContextManager[contextlib.ExitStack]] = _of("card.lending")

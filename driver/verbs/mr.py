@@ -5,7 +5,7 @@ import contextlib
 from weft.hdl.contract import abi
 
 from ..device.device import DmaBuffer
-from ..device.page_table import pack_ptes, page_list, pick_page_bytes
+from ..device.page_table import page_list, pick_page_bytes
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.closing import Closing
@@ -15,7 +15,6 @@ from .locking import locked, made_locked
 from .pd import PD
 from .requests import ADDRESS_BITS
 
-PTES_PER_COMMAND = 512
 _LENGTH_MAX = (1 << 64) - 1
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
@@ -107,7 +106,7 @@ class MR(Closing):
 
     def install(self) -> None:
         """Register the region at the card: first its pages, then the region."""
-        self._write_page_table()
+        self.context.page_writer.write(self._ptes[0], page_list(self.buffer, self.buf, self.length, self.page_bytes))
         self.context.commands.call(
             abi.CommandOpcode.MR_CREATE,
             mr_index=self.index,
@@ -119,21 +118,6 @@ class MR(Closing):
             page_2m=int(self.page_bytes == abi.PAGE_2M),
             pte_index=self._ptes[0],
         )
-
-    def _write_page_table(self) -> None:
-        pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
-        with self.context.lending() as lent:
-            staging = self.context.device.alloc(PTES_PER_COMMAND * abi.PTE_BYTES, align=4096)
-            lent.callback(self.context.device.free, staging)
-            for first in range(0, len(pages), PTES_PER_COMMAND):
-                part = pages[first : first + PTES_PER_COMMAND]
-                staging.write(0, pack_ptes(part))
-                self.context.commands.call(
-                    abi.CommandOpcode.PAGE_TABLE_WRITE,
-                    pte_index=self._ptes[0] + first,
-                    count=len(part),
-                    address=staging.physical(0),
-                )
 
     @locked
     def rereg(self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0, *,

@@ -287,21 +287,21 @@ def test_a_region_that_the_card_refuses_ends_one_connection(served, monkeypatch,
 
 
 @pytest.mark.parametrize("simulated", [False, True], ids=["wall", "sim"])
-@pytest.mark.parametrize("part", ["neighbours", "reports", "commands", "nic"])
+@pytest.mark.parametrize("part", ["service", "balance", "frame"])
 def test_an_exception_that_belongs_to_no_program_fails_one_card(part, simulated):
     with local_daemon("abc", simulated=simulated) as (daemon, messages):
         lost, kept = RawEnd(daemon, "a"), (RawEnd(daemon, "b"), RawEnd(daemon, "c"))
         for end, peer in (kept, kept[::-1]):
             end.connect(peer)
         lost.connect(kept[0])
-        engine = daemon.backend.contexts[0].engine
-        if part == "neighbours":
-            engine.balancers.append(raising)
-        elif part == "nic":
-            engine.raw_frame_handlers.append(raising)
-            daemon.backend.contexts[1].send_raw(daemon.backend.contexts[0].mac.to_bytes(6, "big") + bytes(60))
+        context, other, _ = daemon.backend.contexts
+        if part == "service":
+            context.engine.services[0].progress = raising
+        elif part == "balance":
+            context.engine.balancers.append(raising)
         else:
-            getattr(engine, part).progress = raising
+            context.raw_frame_handlers.append(raising)
+            other.send_raw(context.mac.to_bytes(6, "big") + bytes(60))
         lost.write(kept[0])
         for _ in range(10_000):
             if messages:
