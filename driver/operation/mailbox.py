@@ -103,8 +103,8 @@ class Mailbox:
                                pte_index=self._ptes[0], count=pages, address=self._buffer.physical(size))
         lender.commands.submit(
             abi.CommandOpcode.MR_CREATE, self._opened, self._failed, mr_index=index,
-            key_tag=self.key % (1 << abi.KEY_TAG_BITS), va=0, length=size, access=abi.AccessFlag.REMOTE_WRITE, pd=self._qp_index, page_2m=0,
-            pte_index=self._ptes[0])
+            key_tag=self.key % (1 << abi.KEY_TAG_BITS), va=0, length=size, access=abi.AccessFlag.REMOTE_WRITE,
+            pd=self._qp_index, page_2m=0, pte_index=self._ptes[0])
 
     def memory(self, key):
         """Return the buffer if ``key`` is the key of this mailbox, else None."""

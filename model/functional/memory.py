@@ -30,8 +30,7 @@ class HostMemory:
         self._next_va = VA_START
 
     def _place(self, count, align, lead=0):
-        """Return the first of ``count`` consecutive free frames, which is ``lead`` frames after a multiple of ``align``.
-        """
+        """Return the first of ``count`` consecutive free frames, ``lead`` frames after a multiple of ``align``."""
         while not self._pages.free(first := self._draw(count, align, lead), count):
             pass
         return first
