@@ -70,7 +70,8 @@ def share(client, _request, _tail, files):
         raise Violation(f"{len(files)} files where one is shared")
     amounts = {ResourceKind.DESCRIPTORS: 1}
     client.account.check(amounts)
-    return {"handle": client.add(Kind.MEMORY, ProgramMemory(files[0], client.end, client.account), amounts)}, []
+    memory = ProgramMemory(files[0], client.memory_ended, client.account)
+    return {"handle": client.add(Kind.MEMORY, memory, amounts)}, []
 
 
 def _place(client, request):

@@ -247,9 +247,10 @@ class Client:
             for channel in self.objects[kind].values():
                 channel.flush()
 
-    def end(self):
-        """Note that the program has ended, before its connection shows that."""
-        self.violated = self.violated or Ended("it has ended")
+    def memory_ended(self):
+        """Note that the program has ended, before its connection shows that, unless only a child of it has."""
+        if not any(memory.exists for memory in self.objects[Kind.MEMORY].values()):
+            self.violated = self.violated or Ended("it has ended")
 
     def fall_asleep(self):
         """Request doorbells, because the daemon is about to sleep."""

@@ -94,6 +94,14 @@ class ProgramMemory:
             if not os.pwrite(self._file, data, address):
                 self._ended()
 
+    @property
+    def exists(self):
+        """True while a process has the address space."""
+        try:
+            return bool(os.pread(self._file, 1, 0))      # nothing where the address space is gone
+        except OSError:
+            return True                                  # it has no page there
+
     def close(self):
         if self.users:
             raise InUse(f"{self.users} memory regions are in the memory")

@@ -253,6 +253,27 @@ static const char *inherited(struct pair *p) {
     return NULL;
 }
 
+/* A child that ends leaves its region on the connection, which still serves the parent. */
+static const char *left_by_child(struct pair *p) {
+    int status, keys[2];
+    uint32_t rkey;
+    unsigned char *m = mapped(SIZE);
+    CHECK(!pipe(keys));
+    pid_t child = fork();
+    if (!child) {
+        struct ibv_mr *mr = ibv_reg_mr(p->pd, m, SIZE, ALL);
+        _exit(!mr || write(keys[1], &mr->rkey, sizeof rkey) != sizeof rkey);
+    }
+    CHECK(read(keys[0], &rkey, sizeof rkey) == sizeof rkey && waitpid(child, &status, 0) == child && !status);
+    CHECK(!moved(p, p->pattern, p->mr->lkey, m, rkey, PAGE) && all(m, SIZE, OLD));
+    struct ibv_mr *mr = ibv_reg_mr(p->pd, m, SIZE, ALL);
+    CHECK(mr && !carded(p, m, mr) && !ibv_dereg_mr(mr));
+    close(keys[0]);
+    close(keys[1]);
+    munmap(m, SIZE);
+    return NULL;
+}
+
 /* What allocators do: realloc by mremap, and calloc from memory that was given back to the kernel. */
 static const char *allocator(struct pair *p, int after) {
     size_t size = 8 << 20;
@@ -514,6 +535,7 @@ int main(int count, char **arguments) {
     kinds_in_states(p, "");
     note("memory", "child", in_child(p));
     note("connection", "child", inherited(p));
+    note("connection", "ended child", left_by_child(p));
     note("allocator", "registered", allocator(p, 0));
     note("allocator", "deregistered", allocator(p, 1));
     note("system calls", "registered", system_calls(p));
