@@ -6,6 +6,7 @@ from weft.hdl.contract import abi
 
 from ..device.device import DmaBuffer
 from ..device.page_table import page_list, pick_page_bytes
+from ..queue.command import CommandError
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.closing import Closing
@@ -204,8 +205,15 @@ class MR(Closing):
         engine.lender.windows.revoke(self)
         with engine.giving_up():
             if not engine.stopped and self._commands.settle() is None:
-                self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+                self._remove()
         self.forget()
+
+    def _remove(self) -> None:
+        try:
+            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+        except CommandError as error:
+            if error.status is not abi.CommandStatus.BAD_INDEX:     # after a change that the card rejected it has none
+                raise
 
     @property
     def closing(self) -> bool:
