@@ -85,6 +85,7 @@ def _keys(handle, mr):
 def reg_mr(client, request, _tail, _files):
     mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova,
                   buffer=_place(client, request))
+    client.new_regions.append(mr)
     return _keys(client.add(Kind.MR, mr), mr), []
 
 
@@ -93,6 +94,7 @@ def rereg_mr(client, request, _tail, _files):
     pd = client.find(Kind.PD, request.pd) if flags & ReregFlag.CHANGE_PD else None
     place = _place(client, request) if flags & ReregFlag.CHANGE_TRANSLATION else None
     mr.rereg(flags, pd, request.iova, request.length, request.access, buffer=place)
+    client.new_regions.append(mr)
     return _keys(request.handle, mr), []
 
 

@@ -127,6 +127,7 @@ class Client:
             undo.pop_all()
         self.objects, self._charges = {kind: {} for kind in Kind}, {}
         self.qps = {}           # by number
+        self.new_regions = []   # of calls since the last `install`
         self._handles, self._posted = 0, 0
         self.violated, self.has_events = None, False
 
@@ -200,6 +201,21 @@ class Client:
             raise InvalidValue(f"there is no {kind.name} {handle}") from None
 
     # ---------------------------------------------------------------------------------------- work
+
+    def install(self, every=False):
+        """Pass the new regions that peers may access, or every new one, to the card: before any later work.
+
+        Raises
+        ------
+        Violation
+            If the card rejects one.
+        """
+        regions, self.new_regions = self.new_regions, []
+        for mr in regions:
+            if mr.is_due or every and not mr.closed:
+                mr.context.local_keys[mr.lkey]      # the lookup passes it
+                if not mr.installed:
+                    raise Violation("the card rejected its memory region")
 
     def take_work(self):
         """Take the requests that the program posted; return true if there were new ones.

@@ -107,7 +107,7 @@ class Daemon:
         self.account = Account(of_this_process() if most is None else most)
         self.clients, self._listeners, self.contained = {}, {}, 0
         self._poll = select.epoll()
-        self.paths = {}
+        self.paths, self._called = {}, False      # calls were answered since the last round
         for file in backend.files:
             self._poll.register(file, select.EPOLLIN)
         for host in backend.hosts:
@@ -129,8 +129,10 @@ class Daemon:
     def turn(self):
         """Do one round: calls, posted work, the back end, reports. Sleep if there is nothing to do."""
         busy = self._calls(0)
-        if busy:
+        if self._called:
             self._further_calls()
+        for client in [client for client in self.clients.values() if client.new_regions]:
+            self._with(client, client.install)
         for client in list(self.clients.values()):
             busy |= self._with(client, client.take_work)
         busy |= self.backend.progress()
@@ -176,6 +178,7 @@ class Daemon:
             if file in self._listeners:
                 self._accept(*self._listeners[file])
             elif file in self.clients:
+                self._called = True
                 self._serve(self.clients[file])
         return bool(ready)
 
@@ -221,6 +224,7 @@ class Daemon:
             else:
                 os.sched_yield()
             now = time.monotonic_ns()
+        self._called = False
 
     def _serve(self, client):
         """Answer a call of a client."""

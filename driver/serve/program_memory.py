@@ -5,7 +5,10 @@ import ctypes
 import fcntl
 import os
 
+from weft.hdl.contract.abi import REMOTE_ACCESS
+
 from ..device.attached import PAGE, MemoryFault
+from ..queue.command import CommandError
 from ..terms.errors import InUse, InvalidValue, OutOfResources
 from ..verbs.mr import MR
 from .coverage import Coverage
@@ -161,7 +164,26 @@ class Place:
 
 
 class ServedMR(MR):
-    """Memory region of a program: an :class:`MR` with a :class:`Place` as its ``buffer``."""
+    """Memory region of a program: an :class:`MR` with a :class:`Place` as its ``buffer``.
+
+    The card gets it when its ``lkey`` is first looked up, which a region for peers needs before they can use it.
+    """
+
+    def _register(self):
+        self.context.local_keys.defer(self.lkey, self._first_use)
+
+    def _first_use(self):
+        try:
+            if not self.installed:
+                self.install()
+        except CommandError:
+            return False
+        return True
+
+    @property
+    def is_due(self):
+        """True if peers may access the region, but the card does not have it yet."""
+        return not self.closed and not self.installed and bool(self.access & REMOTE_ACCESS)
 
     def _place(self, lent, buffer, address, length):
         buffer = buffer.attach(self.context.device, lent)

@@ -147,7 +147,7 @@ class Card:
         self.knitting.extents.announce_again()
         self._knit()
         for mr in self.mrs.values():
-            if not mr.closing:
+            if mr.installed and not mr.closing:
                 mr.install()
 
     def _failed(self, reason: str) -> None:

@@ -42,6 +42,8 @@ class MR(Closing):
     ----------
     buf, length : int
         First virtual address and bytes.
+    installed : bool
+        The card has the region, or may have it.
     lkey, rkey : int
         Keys for scatter-gather entries of this program, and for peers. They differ and are not interchangeable: the
         card identifies the region by ``rkey`` alone, and the driver translates each ``lkey`` when it is posted.
@@ -58,7 +60,7 @@ class MR(Closing):
         self.pd, self.context, self.access = creator, creator.context, mr_access(access)
         if page_bytes not in (None, abi.PAGE_4K, abi.PAGE_2M):
             raise InvalidValue(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
-        self._page_bytes = page_bytes
+        self._page_bytes, self.installed = page_bytes, False
         with self.context.lending() as lent:
             self._place(lent, buffer, address, length)
             own = lent.enter_context(contextlib.ExitStack())
@@ -66,8 +68,8 @@ class MR(Closing):
             own.callback(self.context.mr_indices.release, self.index)
             self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
             self.lkey = self.context.local_keys.new(self.index, self.rkey)
-            own.callback(self.context.local_keys.pop, self.lkey)
-            self.install()
+            own.callback(self.context.local_keys.forget, self.lkey)
+            self._register()
             self._own, self._memory = own.pop_all(), lent.pop_all()
         self._commands = RememberedCommand(self.context.commands)
         self.closed = False
@@ -105,20 +107,28 @@ class MR(Closing):
         """Index of the region's first entry in the page table."""
         return self._ptes[0]
 
+    def _register(self) -> None:
+        self.install()
+
     def install(self) -> None:
         """Register the region at the card: first its pages, then the region."""
         self.context.page_writer.write(self._ptes[0], page_list(self.buffer, self.buf, self.length, self.page_bytes))
-        self.context.commands.call(
-            abi.CommandOpcode.MR_CREATE,
-            mr_index=self.index,
-            key_tag=self.rkey % (1 << abi.KEY_TAG_BITS),
-            va=self.buf,
-            length=self.length,
-            access=self.access & 0xF,
-            pd=self.pd.handle,
-            page_2m=int(self.page_bytes == abi.PAGE_2M),
-            pte_index=self._ptes[0],
-        )
+        self.installed = True      # possibly, if there is no response
+        try:
+            self.context.commands.call(
+                abi.CommandOpcode.MR_CREATE,
+                mr_index=self.index,
+                key_tag=self.rkey % (1 << abi.KEY_TAG_BITS),
+                va=self.buf,
+                length=self.length,
+                access=self.access & 0xF,
+                pd=self.pd.handle,
+                page_2m=int(self.page_bytes == abi.PAGE_2M),
+                pte_index=self._ptes[0],
+            )
+        except CommandError:
+            self.installed = False
+            raise
 
     @locked
     def rereg(self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0, *,
@@ -153,14 +163,18 @@ class MR(Closing):
             after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
                 (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
             self.context.engine.lender.windows.revoke(self)
-            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+            installed = self.installed
+            if installed:
+                self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+                self.installed = False
             self.buffer, self.buf, self.length, self.page_bytes, self._ptes = after
             self.access = access
             if flags & ReregFlag.CHANGE_PD:
                 self.pd.mrs.pop(self, None)
                 self.pd = domain
                 domain.mrs[self] = None
-            self.install()
+            if installed:
+                self.install()
             if flags & ReregFlag.CHANGE_TRANSLATION:
                 self._memory.close()
                 self._memory = lent.pop_all()
@@ -204,16 +218,9 @@ class MR(Closing):
         engine = self.context.engine
         engine.lender.windows.revoke(self)
         with engine.giving_up():
-            if not engine.stopped and self._commands.settle() is None:
-                self._remove()
+            if not engine.stopped and self._commands.settle() is None and self.installed:
+                self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()
-
-    def _remove(self) -> None:
-        try:
-            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
-        except CommandError as error:
-            if error.status is not abi.CommandStatus.BAD_INDEX:     # after a change that the card rejected it has none
-                raise
 
     @property
     def closing(self) -> bool:
