@@ -17,6 +17,7 @@ from .quota import ResourceKind
 LARGE_PAGE = 2 << 20
 ADDRESS_END = 1 << 56       # of any processor's user space
 _PROC_SUPER_MAGIC = 0x9FA0
+_REMOTE = int(REMOTE_ACCESS)
 
 
 class ProgramMemory:
@@ -183,7 +184,7 @@ class ServedMR(MR):
     @property
     def is_due(self):
         """True if peers may access the region, but the card does not have it yet."""
-        return not self.closed and not self.installed and bool(self.access & REMOTE_ACCESS)
+        return not self.installed and not self.closed and int(self.access) & _REMOTE != 0
 
     def _place(self, lent, buffer, address, length):
         buffer = buffer.attach(self.context.device, lent)

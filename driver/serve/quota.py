@@ -16,6 +16,8 @@ from ..terms.errors import OutOfResources
 class ResourceKind(enum.Enum):
     """Kind of resource."""
 
+    __hash__ = object.__hash__      # that of Enum is slow
+
     PROGRAMS = "open contexts"
     OBJECTS = "objects"
     MEMORY = "bytes of registered memory"

@@ -1,7 +1,6 @@
 """Open card: the state that all contexts of a device share, from bring-up to stop."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from ..queue.page_writer import PageWriter
 from ..terms.checks import unsigned
 from ..terms.enums import EventType
 from ..terms.errors import InvalidValue
+from ..terms.release import Release
 from .config import ContextConfig
 from .events import AsyncEvent
 from .locking import locked
@@ -34,6 +34,22 @@ if TYPE_CHECKING:
     from .mr import MR
 
 PD_BITS = 24
+
+
+class Lending(Release):
+    """Context manager of :meth:`Card.lending`."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: list[Callable[[], object]]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, CommandTimeout | DeviceFatal):
+            self._kept.append(self.pop_all().close)
+        else:
+            self.close()
 
 
 class Card:
@@ -175,18 +191,12 @@ class Card:
         self.engine.commands.submit(abi.CommandOpcode.EXTENT_SET, answered, extent=index, address=address,
                                     length=length)
 
-    @contextlib.contextmanager
-    def lending(self) -> Iterator[contextlib.ExitStack]:
-        """Return a context manager with an ``ExitStack`` that frees the resources that commands of its block name.
+    def lending(self) -> "Lending":
+        """Return a context manager with a :class:`Release` of the resources that commands of its block name.
 
         If a command stays unanswered, the card may use the resources until it is reset. They are freed only then.
         """
-        with contextlib.ExitStack() as lent:
-            try:
-                yield lent
-            except (CommandTimeout, DeviceFatal):
-                self.kept.append(lent.pop_all().close)
-                raise
+        return Lending(self.kept)
 
     def _release_kept(self) -> None:
         while self.kept:

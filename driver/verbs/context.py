@@ -29,7 +29,7 @@ from ..queue.ring import CardToHostRing, HostToCardRing
 from ..terms.checks import instance
 from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, PyverbsUserError
-from .card import Card
+from .card import Card, Lending
 from .closing_order import abandon_all, end_all, end_mine
 from .config import ContextConfig
 from .device_list import open_card
@@ -99,7 +99,7 @@ class Context(Queries, Closing):
     page_writer: PageWriter = _of("card.page_writer")
     key_tags: KeyTags = _of("card.key_tags")
     local_keys: LocalKeys = _of("card.local_keys")
-    lending: Callable[[], contextlib.AbstractContextManager[contextlib.ExitStack]] = _of("card.lending")
+    lending: Callable[[], Lending] = _of("card.lending")
     new_pd: Callable[[], int] = _of("card.new_pd")
     send_raw: Callable[[bytes], None] = _of("card.send_raw")
     statistics: Callable[[], dict[str, int]] = _of("card.statistics")

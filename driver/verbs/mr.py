@@ -1,7 +1,5 @@
 """Memory regions."""
 
-import contextlib
-
 from weft.hdl.contract import abi
 
 from ..device.device import DmaBuffer
@@ -12,6 +10,7 @@ from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.closing import Closing
 from ..terms.enums import AccessFlag, ReregFlag
 from ..terms.errors import InvalidValue, NotSupported, OutOfResources, PyverbsUserError
+from ..terms.release import Release
 from .locking import locked, made_locked
 from .pd import PD
 from .requests import ADDRESS_BITS
@@ -63,7 +62,8 @@ class MR(Closing):
         self._page_bytes, self.installed = page_bytes, False
         with self.context.lending() as lent:
             self._place(lent, buffer, address, length)
-            own = lent.enter_context(contextlib.ExitStack())
+            own = Release()
+            lent.callback(own.close)
             self.index = self.context.mr_indices.take()
             own.callback(self.context.mr_indices.release, self.index)
             self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
@@ -76,7 +76,7 @@ class MR(Closing):
         creator.mrs[self] = None
         self.context.mrs[self.index] = self
 
-    def _place(self, lent: contextlib.ExitStack, buffer: DmaBuffer | None, address: int | None, length: int) -> None:
+    def _place(self, lent: Release, buffer: DmaBuffer | None, address: int | None, length: int) -> None:
         """Find, pin or allocate the memory, and allocate its page-table entries; ``lent`` releases both."""
         if address is not None:
             address = unsigned("address", address, ADDRESS_BITS)
@@ -92,7 +92,7 @@ class MR(Closing):
         self._ptes = (self.context.pte_ranges.alloc(pages), pages)
         lent.callback(self.context.pte_ranges.free, *self._ptes)
 
-    def _allocate(self, size: int, lent: contextlib.ExitStack) -> DmaBuffer:
+    def _allocate(self, size: int, lent: Release) -> DmaBuffer:
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
         pages, ranges = -(-between("length", size, 1, _LENGTH_MAX) // page_bytes), self.context.pte_ranges
         if pages > ranges.free_total:      # checked before the host allocates what may be all of its memory
