@@ -125,7 +125,12 @@ class TransmitTurns:
             qp.contain(self._transmitted, qp, now, again, descriptors)
 
     def _transmitted(self, qp, now, again, descriptors):
-        qp.sender.on_transmitted(now, again, descriptors)
+        left = qp.sender.in_card - descriptors
+        try:
+            qp.sender.on_transmitted(now, again, descriptors)
+        except Exception:
+            qp.sender.in_card = left      # so that the QP can be destroyed
+            raise
         if not qp.sender.in_card:
             self.finished(qp)
 
@@ -162,7 +167,7 @@ class TransmitTurns:
 
     def _repeat_one(self, qp, retransmit):
         if work := qp.sender.next_retransmission():
-            retransmit.push_all(qp.descriptors([work]), [(qp, work.length)])
+            self._push(qp, retransmit, [work], [(qp, work.length)])
             self._ahead += work.length
             self._credit[qp] = _charged(self._credit.get(qp, 0), work.length)
         if qp.sender.has_retransmission:
@@ -189,11 +194,19 @@ class TransmitTurns:
                 credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
                 if credit < -DEBT_BYTES_MAX:
                     credit = -DEBT_BYTES_MAX
-            send.push_all(qp.descriptors(works), cookies)
+            self._push(qp, send, works, cookies)
             self._in_card = in_card = in_card + total
         self._credit[qp] = credit
         if not sender.has_work:
             self._served_all(qp, credit)
+
+    @staticmethod
+    def _push(qp, ring, works, cookies):
+        try:
+            ring.push_all(qp.descriptors(works), cookies)
+        except Exception:
+            qp.sender.in_card -= len(works)      # the card does not get them
+            raise
 
     def _served_all(self, qp, credit):
         """Remove the QP that is served: it has no more work."""
