@@ -67,7 +67,7 @@ class CardAgent:
         return found[0]
 
     def now(self) -> int:
-        return self.card.device.now_ns()
+        return int(self.card.device.now_ns())
 
     # ------------------------------------------------------------------------------------- datagrams
 

@@ -32,8 +32,3 @@ class AttachedPage:
 
     def __setitem__(self, part: slice, data: bytes) -> None:
         self._memory.write(self._address + part.start, data)
-
-
-def attached_pages(memory: ForeignMemory, address: int, size: int) -> list[AttachedPage]:
-    """Return the pages of a range of whole pages."""
-    return [AttachedPage(memory, at) for at in range(address, address + size, PAGE)]

@@ -8,20 +8,23 @@ import abc
 import threading
 
 from ..terms.errors import NotSupported
-from .attached import ForeignMemory
+from .attached import PAGE, ForeignMemory
 
 
-class _View:
-    """Bytes of a buffer that are read on access."""
+class BufferView:
+    """Bytes of a buffer that are read on access; they have length, indices and ``bytes()`` of a ``memoryview``."""
 
     def __init__(self, buffer: "DmaBuffer", offset: int, length: int) -> None:
-        self._buffer, self._offset, self._length = buffer, offset, length
+        self._buffer, self._places = buffer, range(offset, offset + length)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     def __getitem__(self, index: int) -> int:
-        return self._buffer.read(self._offset + index, 1)[0]
+        return self._buffer.read(self._places[index], 1)[0]
 
     def __bytes__(self) -> bytes:
-        return self._buffer.read(self._offset, self._length)
+        return self._buffer.read(self._places.start, len(self._places))
 
 
 class DmaBuffer(abc.ABC):
@@ -57,9 +60,17 @@ class DmaBuffer(abc.ABC):
             If the range exceeds the buffer.
         """
 
-    def view(self, offset: int, length: int) -> _View:
-        """Return a view of bytes within a page. ``view[index]`` and ``bytes(view)`` read their current values."""
-        return _View(self, offset, length)
+    def view(self, offset: int, length: int) -> memoryview | BufferView:
+        """Return a view of bytes within a page. ``view[index]`` and ``bytes(view)`` read their current values.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are not in a page of the buffer.
+        """
+        if not 0 <= offset <= offset + length <= self.size or (self.va + offset) % PAGE + length > PAGE:
+            raise ValueError(f"{length} bytes from {offset} on are not in a page of a buffer of {self.size} bytes")
+        return BufferView(self, offset, length)
 
     @abc.abstractmethod
     def write(self, offset: int, data: bytes) -> None:
@@ -219,12 +230,12 @@ class Device(abc.ABC):
         lock.acquire()
 
     @abc.abstractmethod
-    def wait(self, timeout_ns: int) -> bool:
+    def wait(self, timeout_ns: float) -> bool:
         """Block until an interrupt arrives or ``timeout_ns`` have passed. Return true for an interrupt."""
 
     @abc.abstractmethod
-    def now_ns(self) -> int:
-        """Return the monotonic time in nanoseconds (simulated time in simulations)."""
+    def now_ns(self) -> float:
+        """Return the monotonic time in nanoseconds. Simulated time may have fractions of a nanosecond."""
 
     def close(self) -> None:
         """Release the resources of the back end."""

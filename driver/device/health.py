@@ -44,7 +44,7 @@ class Watchdog:
         self._device, self._timeout_ns = device, timeout_ns
         self.due = device.now_ns() + timeout_ns
 
-    def received(self, now: int) -> None:
+    def received(self, now: float) -> None:
         """Restart the time-out after a report of the card."""
         self.due = now + self._timeout_ns
 

@@ -137,7 +137,7 @@ class CardEngine:
         self.fatal, self.stopped, self.commands.fatal = None, False, None
         self.time_wait.forget()
         for qp in self.qps:
-            qp.on_card_reset(status)
+            qp.contain(qp.on_card_reset, status)
             self.qps.remove(qp)
         self.lender.windows.forget()
         self._turns.clear()
@@ -238,10 +238,7 @@ class CardEngine:
         qps = self.qps
         if qps.active or qps.starved or qps.first_time <= now:
             for qp in qps.due(now):
-                try:
-                    self._progress_qp(qp, now)
-                except Exception as problem:
-                    qp.on_unexpected(problem)
+                qp.contain(self._progress_qp, qp, now)
         waiting = self._turns.fill()
         if self.neighbours.asked:
             self.neighbours.progress(now)
@@ -401,7 +398,7 @@ class CardEngine:
     def _neighbour_missing(self, ip):
         for qp in self.qps:
             if qp.path.ip == ip and qp.path.mac is None and qp.sender is not None and not qp.sender.idle:
-                qp.fail(WCStatus.RETRY_EXC_ERR)
+                qp.contain(qp.fail, WCStatus.RETRY_EXC_ERR)
 
     def _send_arp(self, frame):
         try:

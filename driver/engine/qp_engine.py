@@ -23,7 +23,7 @@ _LINK, _CUM = (abi.REGISTER[name].offset for name in ("link_doorbell", "cum_door
 _VALUE_SHIFT = abi.CUM_DOORBELL.shift_of("psn")     # that of ``nodes`` as well
 _BLOCK_SHIFT = abi.LINK_DOORBELL.shift_of("block")
 _LOCAL_PROTECTION = frozenset(
-    {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD}
+    {abi.Reason.BAD_KEY, abi.Reason.OUT_OF_RANGE, abi.Reason.NO_PERMISSION, abi.Reason.WRONG_PD, abi.Reason.DMA_ERROR}
 )
 
 
@@ -82,7 +82,8 @@ class QpEngine:
         self.card_notified = None
         self._reported = True        # the receiver got a report since it last settled
         queues.wake, queues.notify = self.wake, lambda event_type: self._notify(event_type)
-        self._resources = Resources(self.index, pd, card.lender, rights, card.inline_bytes)
+        self._resources = Resources(self.index, pd, card.lender, rights, card.inline_bytes,
+                                    failed=lambda problem: self.on_unexpected(problem))
         self.operations = Connection(self._resources, queues, card.lender, wake=self.wake, fail=self.fail,
                                      start_answering=start_answering)
         self._posted = self.operations.requester.waiting
@@ -183,11 +184,24 @@ class QpEngine:
 
     # ----------------------------------------------------------------------------- from the card
 
+    def contain(self, method, *arguments):
+        """Call a method for this QP, and pass an exception to :meth:`on_unexpected`."""
+        try:
+            method(*arguments)
+        except Exception as problem:
+            self.on_unexpected(problem)
+
     def on_report(self, kind, report):
         """Handle a Meta Report of this QP.
 
         A report of a packet from an unknown peer is only counted: the card drops the packet.
         """
+        try:
+            self._on_report(kind, report)
+        except Exception as problem:
+            self.on_unexpected(problem)
+
+    def _on_report(self, kind, report):
         if kind in _OF_PACKETS and report.src_ip != self.path.ip:
             self.card.counts["reports_of_strangers"] += 1
             return
@@ -215,6 +229,9 @@ class QpEngine:
 
     def on_control(self, frame, now):
         """Handle a control frame from the network. Its ICRC was checked."""
+        self.contain(self._on_control, frame, now)
+
+    def _on_control(self, frame, now):
         if frame.src_ip != self.path.ip:
             self.card.counts["control_frames_of_strangers"] += 1
             return
@@ -236,7 +253,7 @@ class QpEngine:
             self.receiver.on_report_request(frame.rsn)
 
     def on_unexpected(self, problem):
-        """Raise an exception of a round of this QP. An owner that must not fail as a whole replaces this function."""
+        """Raise an exception of work for this QP. An owner that must not fail as a whole replaces this function."""
         raise problem
 
     def on_card_reset(self, status):

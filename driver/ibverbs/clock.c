@@ -2,8 +2,8 @@
  *
  * A clock reading takes 20 ns of simulated time, so that a program that polls a clock makes progress; no other
  * computation takes time. A reading of the counter traps (PR_SET_TSC), and the signal handler supplies the value. So a
- * program's handler for that signal is stored, and called for all other causes. A program that this one starts gets the
- * trap only when it is ready for it. */
+ * program's handler for that signal is stored, and called for all other causes. The signal is never blocked, since the
+ * kernel ends a program that traps while it is. A program that this one starts gets the trap only when it is ready. */
 #include "preload.h"
 
 #include <fcntl.h>
@@ -23,6 +23,7 @@
 static const struct weft_clock *page;
 static uint64_t local_ns; /* time of the program's last clock reading */
 static int started;
+static _Thread_local int masked; /* the program blocked the trap's signal */
 
 static uint64_t later(uint64_t add) {
     uint64_t at = LOAD(local_ns), next;
@@ -42,10 +43,14 @@ static uint64_t later(uint64_t add) {
 #include <x86intrin.h>
 
 #define VDSO_BYTES 0x4000
+#define STACK_BYTES (8u << 20) /* of a handler, at most */
 
 static double mhz = 2500; /* frequency of the counter as in the kernel's report, with which programs compare it */
 static uintptr_t vdso;
 static struct sigaction noted; /* action that the program has set for the signal */
+/* Mark on the stack before the frame of the program's handler that blocks the signal: its address, while it is there. A
+ * jump out of the handler leaves it to be overwritten. */
+static _Thread_local volatile uintptr_t *mark;
 
 static int length_at(const uint8_t *code) {
     if (code[0] != 0x0f) return 0;
@@ -59,21 +64,38 @@ static uint64_t counter_of_machine(void) {
     return value;
 }
 
+static int set_mask(int how, const sigset_t *set, sigset_t *before) { return NEXT(pthread_sigmask)(how, set, before); }
+
+/* Return true if code with this stack pointer runs in a handler that blocks the signal. */
+static int handling(uintptr_t stack) {
+    stack_t other;
+    uintptr_t at = (uintptr_t)mark;
+    if (!at || sigaltstack(NULL, &other)) return 0;
+    uintptr_t base = (uintptr_t)other.ss_sp, size = other.ss_flags & SS_DISABLE ? 0 : other.ss_size;
+    int below = at - base < size ? stack - base < size && stack < at : stack < at && at - stack < STACK_BYTES;
+    return below && *mark == at;
+}
+
 /* Do what the program's action for the signal asks for. The return from the trap's handler restores the mask. */
 static void pass_on(int number, siginfo_t *info, void *context) {
     struct sigaction to = noted;
+    volatile uintptr_t *before = mark, here = 0;
     int sent = info->si_code <= 0; /* by a process, not by a fault, which repeats */
     if (to.sa_handler == SIG_IGN && sent) return;
-    if (to.sa_handler == SIG_DFL || to.sa_handler == SIG_IGN) {
+    if (to.sa_handler == SIG_DFL || to.sa_handler == SIG_IGN
+        || (!sent && handling((uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RSP]))) {
         NEXT(sigaction)(number, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
         if (sent) raise(number);
         return;
     }
     if (to.sa_flags & (int)SA_RESETHAND) noted = (struct sigaction){ .sa_handler = SIG_DFL };
-    if (!(to.sa_flags & SA_NODEFER)) sigaddset(&to.sa_mask, number);
-    pthread_sigmask(SIG_BLOCK, &to.sa_mask, NULL);
+    if (!(to.sa_flags & SA_NODEFER) || sigismember(&to.sa_mask, number)) here = (uintptr_t)(mark = &here);
+    sigdelset(&to.sa_mask, number);
+    set_mask(SIG_BLOCK, &to.sa_mask, NULL);
     if (to.sa_flags & SA_SIGINFO) to.sa_sigaction(number, info, context);
     else to.sa_handler(number);
+    here = 0;
+    mark = before;
 }
 
 static void on_trap(int number, siginfo_t *info, void *context) {
@@ -100,6 +122,10 @@ static int trap(void) {
     while (cpus && fgets(line, sizeof line, cpus) && sscanf(line, "cpu MHz : %lf", &mhz) != 1) continue;
     if (cpus) fclose(cpus);
     vdso = getauxval(AT_SYSINFO_EHDR);
+    sigset_t signal, before;
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGSEGV);
+    if (!set_mask(SIG_UNBLOCK, &signal, &before)) masked = sigismember(&before, SIGSEGV);
     return NEXT(sigaction)(SIGSEGV, &ours, &noted) || prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
 }
 
@@ -110,6 +136,8 @@ static void trap_again(void) { prctl(PR_SET_TSC, PR_TSC_SIGSEGV); }
 #else
 
 static struct sigaction noted;
+
+static int handling(uintptr_t stack) { return stack && 0; }
 
 static int trap(void) { return -1; }
 
@@ -192,18 +220,52 @@ PUBLIC int clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
 /* ------------------------------------------------------------------------------------------------------ signals */
 
 PUBLIC int sigaction(int number, const struct sigaction *restrict wish, struct sigaction *restrict before) {
-    if (number != SIGSEGV || !simulated()) return NEXT(sigaction)(number, wish, before);
-    if (before) *before = noted;
+    if (!simulated()) return NEXT(sigaction)(number, wish, before);
+    if (number != SIGSEGV) {
+        struct sigaction open = wish ? *wish : (struct sigaction){ 0 };
+        if (wish) sigdelset(&open.sa_mask, SIGSEGV);
+        return NEXT(sigaction)(number, wish ? &open : NULL, before);
+    }
+    struct sigaction was = noted;
     if (wish) noted = *wish;
+    if (before) *before = was;
     return 0;
 }
 
-PUBLIC sighandler_t signal(int number, sighandler_t handler) {
-    if (number != SIGSEGV || !simulated()) return NEXT(signal)(number, handler);
-    sighandler_t before = noted.sa_handler;
-    noted = (struct sigaction){ .sa_handler = handler };
-    return before;
+/* Set an action by a function with less to say, and return the handler before. */
+static sighandler_t set_handler(int number, sighandler_t handler, int flags) {
+    struct sigaction wish = { .sa_handler = handler, .sa_flags = flags }, before;
+    return sigaction(number, &wish, &before) ? SIG_ERR : before.sa_handler;
 }
+
+#define SIGNAL(name, flags) \
+    PUBLIC sighandler_t name(int number, sighandler_t handler) { \
+        return number == SIGSEGV && simulated() ? set_handler(number, handler, flags) : NEXT(name)(number, handler); \
+    }
+sighandler_t bsd_signal(int number, sighandler_t handler);
+sighandler_t __sysv_signal(int number, sighandler_t handler);
+SIGNAL(signal, SA_RESTART)
+SIGNAL(bsd_signal, SA_RESTART)
+SIGNAL(ssignal, SA_RESTART)
+SIGNAL(sysv_signal, (int)SA_RESETHAND | SA_NODEFER)
+SIGNAL(__sysv_signal, (int)SA_RESETHAND | SA_NODEFER)
+
+/* Change the mask of this thread, but for the trap's signal, of which only the program's wish is stored. */
+#define MASK(name) \
+    PUBLIC int name(int how, const sigset_t *restrict set, sigset_t *restrict before) { \
+        if (!simulated()) return NEXT(name)(how, set, before); \
+        int was = masked || handling((uintptr_t)__builtin_frame_address(0)); \
+        sigset_t open; \
+        if (set) open = *set; \
+        int named = set && sigismember(set, SIGSEGV); \
+        if (named) sigdelset(&open, SIGSEGV); \
+        int error = NEXT(name)(how, set ? &open : NULL, before); \
+        if (!error && set && (named || how == SIG_SETMASK)) masked = named && how != SIG_UNBLOCK; \
+        if (!error && before && was) sigaddset(before, SIGSEGV); \
+        return error; \
+    }
+MASK(sigprocmask)
+MASK(pthread_sigmask)
 
 /* ------------------------------------------------------------------------------------------ programs that start */
 

@@ -28,6 +28,12 @@
 #define PAGE ((uintptr_t)4096)
 #define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
+struct region {
+    struct ibv_mr ibv;
+    uint64_t iova;
+    unsigned access;
+};
+
 PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
     struct weft_handle answer;
     struct ibv_pd *pd = calloc(1, sizeof *pd);
@@ -78,7 +84,7 @@ static int memory_of(struct context *c, uint32_t *handle) {
 
 /* Allocate the pages of a range, as a card does that pins them. Return EFAULT if one is missing or does not permit the
  * access. Linux before 5.14 cannot do that, and the range is not checked. */
-static int populate(void *start, size_t length, int access) {
+static int populate(void *start, size_t length, unsigned access) {
     uintptr_t at = (uintptr_t)start & ~(PAGE - 1), end = ((uintptr_t)start + length + PAGE - 1) & ~(PAGE - 1);
     int result, how = access & WRITES ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
     if (!length || end <= at) return EINVAL;
@@ -92,20 +98,21 @@ PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *start, size_t le
     struct weft_reg_mr body = { .pd = pd->handle, .access = access & ~IBV_ACCESS_OPTIONAL_RANGE,
                                 .address = (uintptr_t)start, .length = length, .iova = iova };
     struct weft_keys keys;
-    struct ibv_mr *mr = calloc(1, sizeof *mr);
+    struct region *mr = calloc(1, sizeof *mr);
     int error = mr ? memory_of(c, &body.memory) : ENOMEM;
     if (!error) error = weft_call(c, (struct call){ .opcode = WEFT_REG_MR, .body = &body, .size = sizeof body,
                                                     .answer = &keys, .answer_size = sizeof keys });
-    if (!error && (error = populate(start, length, (int)access))) /* last: a rejected region allocates no pages */
+    if (!error && (error = populate(start, length, access))) /* last: a rejected region allocates no pages */
         weft_destroy(c, WEFT_KIND_MR, keys.handle);
     if (error) {
         free(mr);
         errno = error;
         return NULL;
     }
-    *mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .addr = start, .length = length,
-                           .handle = keys.handle, .lkey = keys.lkey, .rkey = keys.rkey };
-    return mr;
+    *mr = (struct region){ .ibv = { .context = pd->context, .pd = pd, .addr = start, .length = length,
+                                    .handle = keys.handle, .lkey = keys.lkey, .rkey = keys.rkey },
+                           .iova = iova, .access = access };
+    return &mr->ibv;
 }
 
 PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *start, size_t length, uint64_t iova, int access) {
@@ -116,31 +123,47 @@ PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *start, size_t length, 
     return ibv_reg_mr_iova2(pd, start, length, (uintptr_t)start, (unsigned)access);
 }
 
-PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *start, size_t length, int access) {
-    struct context *c = context_of(mr->context);
-    struct weft_rereg_mr body = { .handle = mr->handle, .flags = (uint32_t)flags, .pd = pd ? pd->handle : 0,
-        .access = (uint32_t)access & ~IBV_ACCESS_OPTIONAL_RANGE, .address = (uintptr_t)start, .length = length,
-        .iova = (uintptr_t)start };
+/* Change a region at the daemon to `as`, in the parts that the flags name. */
+static int change(struct region *mr, int flags, const struct region *as) {
+    struct context *c = context_of(mr->ibv.context);
+    struct weft_rereg_mr body = { .handle = mr->ibv.handle, .flags = (uint32_t)flags, .pd = as->ibv.pd->handle,
+        .access = as->access & ~IBV_ACCESS_OPTIONAL_RANGE, .address = (uintptr_t)as->ibv.addr,
+        .length = as->ibv.length, .iova = as->iova };
     struct weft_keys keys;
-    int moved = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
-    if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || (flags & IBV_REREG_MR_CHANGE_PD && !pd)
-        || (moved && (!start || (errno = populate(start, length, access)) || (errno = memory_of(c, &body.memory)))))
+    int error = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? memory_of(c, &body.memory) : 0;
+    return error ? error : weft_call(c, (struct call){ .opcode = WEFT_REREG_MR, .body = &body, .size = sizeof body,
+                                                       .answer = &keys, .answer_size = sizeof keys });
+}
+
+/* The keys stay the same. As at a registration, the pages come after the daemon's consent; without them the region is
+ * what it was. */
+PUBLIC int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *start, size_t length, int access) {
+    struct region *mr = container(ibv, struct region, ibv), as = *mr;
+    int moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+    if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || (moves && (!start || !length))
+        || (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != ibv->context))) {
+        errno = EINVAL;
         return IBV_REREG_MR_ERR_INPUT;
-    int error = weft_call(c, (struct call){ .opcode = WEFT_REREG_MR, .body = &body, .size = sizeof body,
-                                            .answer = &keys, .answer_size = sizeof keys });
+    }
+    if (moves) as.ibv.addr = start, as.ibv.length = length, as.iova = (uintptr_t)start;
+    if (flags & IBV_REREG_MR_CHANGE_PD) as.ibv.pd = pd;
+    if (flags & IBV_REREG_MR_CHANGE_ACCESS) as.access = (unsigned)access;
+    int error = change(mr, flags, &as);
+    if (!error && (moves || (as.access & WRITES && !(mr->access & WRITES)))
+        && (error = populate(as.ibv.addr, as.ibv.length, as.access)) && !change(mr, flags, mr)) {
+        errno = error;
+        return IBV_REREG_MR_ERR_INPUT;
+    }
     if (error) {
         errno = error;
         return IBV_REREG_MR_ERR_CMD;
     }
-    if (moved) mr->addr = start, mr->length = length;
-    if (flags & IBV_REREG_MR_CHANGE_PD) mr->pd = pd;
-    mr->lkey = keys.lkey;
-    mr->rkey = keys.rkey;
+    *mr = as;
     return 0;
 }
 
 PUBLIC int ibv_dereg_mr(struct ibv_mr *mr) {
     int error = weft_destroy(context_of(mr->context), WEFT_KIND_MR, mr->handle);
-    if (!error) free(mr);
+    if (!error) free(container(mr, struct region, ibv));
     return error;
 }

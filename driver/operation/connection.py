@@ -38,7 +38,7 @@ class Connection:
 
     def __init__(self, resources, queues, lender, *, wake, fail, start_answering):
         self._resources, self._queues, self._fail, self._start_answering = resources, queues, fail, start_answering
-        self.mailbox = Mailbox(lender, resources.index, self._post_mailbox, wake)
+        self.mailbox = Mailbox(lender, resources.index, self._post_mailbox, wake, failed=resources.failed)
         self.requester = Requester(resources, queues, self.mailbox, wake=wake, fail=fail)
         self.responder = Responder(resources, queues, self.mailbox, wake=wake)
 

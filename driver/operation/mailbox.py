@@ -51,6 +51,8 @@ class Mailbox:
         Sends a message without data.
     wake : callable
         Called when the memory is registered.
+    failed : callable(exception) or None
+        Called if the handling of a response of the card raises an exception.
 
     Attributes
     ----------
@@ -64,8 +66,8 @@ class Mailbox:
         The peer's request for the mailbox has no response yet.
     """
 
-    def __init__(self, lender, qp_index, post, wake, slots=SLOTS):
-        self._lender, self._qp_index, self._post, self._wake = lender, qp_index, post, wake
+    def __init__(self, lender, qp_index, post, wake, slots=SLOTS, failed=None):
+        self._lender, self._qp_index, self._post, self._wake, self._failed = lender, qp_index, post, wake, failed
         self.own_slots = self.slots = slots
         self.ready = False
         self.peer_key = self.peer_slots = self.key = None
@@ -97,12 +99,12 @@ class Mailbox:
                                            align=abi.PAGE_4K)
         physical = self._buffer.physical(0)
         self._buffer.write(size, pack_ptes(range(physical, physical + size, abi.PAGE_4K)))
-        lender.commands.submit(abi.CommandOpcode.PAGE_TABLE_WRITE, self._answered, pte_index=self._ptes[0], count=pages,
-                               address=self._buffer.physical(size))
+        lender.commands.submit(abi.CommandOpcode.PAGE_TABLE_WRITE, self._answered, self._failed,
+                               pte_index=self._ptes[0], count=pages, address=self._buffer.physical(size))
         lender.commands.submit(
-            abi.CommandOpcode.MR_CREATE, self._opened, mr_index=index, key_tag=self.key % (1 << abi.KEY_TAG_BITS),
-            va=0, length=size, access=abi.AccessFlag.REMOTE_WRITE, pd=self._qp_index, page_2m=0,
-            pte_index=self._ptes[0])
+            abi.CommandOpcode.MR_CREATE, self._opened, self._failed, mr_index=index,
+            key_tag=self.key % (1 << abi.KEY_TAG_BITS), va=0, length=size, access=abi.AccessFlag.REMOTE_WRITE,
+            pd=self._qp_index, page_2m=0, pte_index=self._ptes[0])
 
     def memory(self, key):
         """Return the buffer if ``key`` is the key of this mailbox, else None."""
@@ -123,7 +125,8 @@ class Mailbox:
         """Deregister the memory. Sets :attr:`closed` later."""
         if self._buffer is not None and self.ready is not None:
             self.ready = None
-            self._lender.commands.submit(abi.CommandOpcode.MR_DESTROY, self._closed, mr_index=self._index)
+            self._lender.commands.submit(abi.CommandOpcode.MR_DESTROY, self._closed, self._failed,
+                                         mr_index=self._index)
 
     def _closed(self, _):
         self._lender.device.free(self._give_back())

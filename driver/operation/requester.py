@@ -225,7 +225,7 @@ class Requester:
                 op.status = WCStatus.LOC_QP_OP_ERR
                 return True
             op.unready = len(found)
-            op.windows = [res.windows.make(mr, va, length, res.index, ready) for mr, (va, length, _) in found]
+            op.windows = [res.make_window(mr, va, length, ready) for mr, (va, length, _) in found]
         return True
 
     def _message(self, op):

@@ -17,6 +17,8 @@ class Resources:
         ``rq_psn``.
     inline_bytes : int
         Largest payload of a descriptor with inline data.
+    failed : callable(exception)
+        Called if the handling of a response of the card raises an exception.
 
     Attributes
     ----------
@@ -28,10 +30,14 @@ class Resources:
         From RTS on.
     """
 
-    def __init__(self, index, pd, lender, rights, inline_bytes):
-        self.index, self.pd, self.rights, self.inline_bytes = index, pd, rights, inline_bytes
+    def __init__(self, index, pd, lender, rights, inline_bytes, failed):
+        self.index, self.pd, self.rights, self.inline_bytes, self.failed = index, pd, rights, inline_bytes, failed
         self.memory, self.windows = lender.memory, lender.windows
         self.receiver = self.sender = None
+
+    def make_window(self, mr, va, length, ready):
+        """Create a window for the peer of this QP: see :meth:`~weft.driver.operation.window.WindowTable.make`."""
+        return self.windows.make(mr, va, length, self.index, ready, self.failed)
 
     def known(self, data, stage):
         """Return ``sges`` and ``inline`` of a message with data that the driver has.

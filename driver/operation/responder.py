@@ -232,7 +232,7 @@ class Responder:
             self._wake()
 
         entry.unready = len(places)
-        entry.windows = [res.windows.make(mr, va, length, res.index, ready) for mr, (va, length, _) in places]
+        entry.windows = [res.make_window(mr, va, length, ready) for mr, (va, length, _) in places]
         self._by_sequence[end.sequence] = entry
         return True
 

@@ -12,12 +12,14 @@ class Window:
         The memory region.
     va, length, key : int
         As the peer must use them.
+    failed : callable(exception) or None
+        Called if a notification about the window raises an exception.
     """
 
-    __slots__ = ("done", "gone", "index", "key", "leaving", "length", "mr", "va")
+    __slots__ = ("done", "failed", "gone", "index", "key", "leaving", "length", "mr", "va")
 
-    def __init__(self, mr, va, length, index, key):
-        self.mr, self.va, self.length, self.index, self.key = mr, va, length, index, key
+    def __init__(self, mr, va, length, index, key, failed=None):
+        self.mr, self.va, self.length, self.index, self.key, self.failed = mr, va, length, index, key, failed
         self.leaving = self.gone = False
         self.done = _nothing     # called when the card has removed it
 
@@ -50,8 +52,10 @@ class WindowTable:
         self.open = {}
         self._waiting = {}
 
-    def make(self, mr, va, length, qp_index, ready):
+    def make(self, mr, va, length, qp_index, ready, failed=None):
         """Create a :class:`Window` on part of a region. ``ready()`` is called when the card has it.
+
+        See :class:`Window` for ``failed``.
 
         Raises
         ------
@@ -59,11 +63,12 @@ class WindowTable:
             If no index is free.
         """
         index = self.indices.take()
-        window = Window(mr, va, length, index, abi.make_key(index, self.tags.new(index)))
+        window = Window(mr, va, length, index, abi.make_key(index, self.tags.new(index)), failed)
         self.open[window] = None
         self.commands.submit(
             abi.CommandOpcode.MR_CREATE,
             lambda response: self._answered(response, ready),
+            failed,
             mr_index=index,
             key_tag=window.key % (1 << abi.KEY_TAG_BITS),
             va=va,
@@ -109,7 +114,8 @@ class WindowTable:
     def _take_away(self, window):
         if not window.leaving:
             window.leaving = True
-            self.commands.submit(abi.CommandOpcode.MR_DESTROY, lambda _: self._gone(window), mr_index=window.index)
+            self.commands.submit(abi.CommandOpcode.MR_DESTROY, lambda _: self._gone(window), window.failed,
+                                 mr_index=window.index)
 
     def revoke(self, mr):
         """Remove all windows on a region that is deregistered, before the card executes a later command."""
@@ -121,10 +127,10 @@ class WindowTable:
         del self.open[window]
         window.gone = True
         self.indices.release(window.index)
-        window.done()
         waiting, self._waiting = self._waiting, {}
         for wake in waiting:
             wake()
+        window.done()
 
     def forget(self):
         """Remove all windows: the card was reset and has none."""

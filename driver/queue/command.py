@@ -62,6 +62,7 @@ class _Submission:
     opcode: abi.CommandOpcode
     fields: dict
     done: object          # callable(response) or None
+    failed: object        # callable(exception) or None
     times: int = 0        # it was pushed into the ring
 
 
@@ -110,8 +111,8 @@ class CommandQueue:
         self._backlog = []     # of _Given, waiting for ring space
         self._passed_at = None  # first time at which a consumed command had no response
 
-    def submit(self, opcode, done=None, **fields):
-        """Queue a command. :meth:`progress` calls ``done(response)``.
+    def submit(self, opcode, done=None, failed=None, **fields):
+        """Queue a command. :meth:`progress` calls ``done(response)``, and ``failed(exception)`` if that raises one.
 
         Raises
         ------
@@ -119,7 +120,7 @@ class CommandQueue:
         """
         if self.fatal is not None:
             raise DeviceFatal(self.fatal)
-        self._backlog.append(_Submission(opcode, fields, done))
+        self._backlog.append(_Submission(opcode, fields, done, failed))
         self._push()
 
     @property
@@ -151,8 +152,11 @@ class CommandQueue:
         self._passed_at = None
 
     def progress(self):
-        """Process responses. Return true if there were any."""
-        entries = self.responses.poll()
+        """Process responses. Return true if there were any.
+
+        The first exception of a command without ``failed`` is raised again after all responses are processed.
+        """
+        entries, error = self.responses.poll(), None
         for entry in entries:
             response = abi.RESPONSE.unpack(entry)
             if response.tag not in self._waiting:
@@ -162,19 +166,32 @@ class CommandQueue:
                 self._submit_again()
             if self.fatal is not None:
                 return True
-            given = self._retire()
-            if response.status is abi.CommandStatus.OK:
-                for observer in self.observers:
-                    observer(given.opcode, given.fields)
-            if given.done is not None:
-                given.done(response)
+            try:
+                self._answered(self._retire(), response)
+            except Exception as raised:
+                error = error or raised
         if entries:
             self._passed_at = None
             self.responses.release()
             self._push()
         elif self._waiting:
             self._look_for_passed()
+        if error is not None:
+            raise error
         return bool(entries)
+
+    def _answered(self, given, response):
+        """Report a response to those that it concerns."""
+        try:
+            if response.status is abi.CommandStatus.OK:
+                for observer in self.observers:
+                    observer(given.opcode, given.fields)
+            if given.done is not None:
+                given.done(response)
+        except Exception as problem:
+            if given.failed is None:
+                raise
+            given.failed(problem)
 
     def _retire(self):
         """Remove the oldest command from the ring, and return it."""

@@ -122,9 +122,17 @@ class TransmitTurns:
             self._in_card -= length
             self._ahead = 0
         for qp, descriptors in count.items():
+            qp.contain(self._transmitted, qp, now, again, descriptors)
+
+    def _transmitted(self, qp, now, again, descriptors):
+        left = qp.sender.in_card - descriptors
+        try:
             qp.sender.on_transmitted(now, again, descriptors)
-            if not qp.sender.in_card:
-                self.finished(qp)
+        except Exception:
+            qp.sender.in_card = left      # so that the QP can be destroyed
+            raise
+        if not qp.sender.in_card:
+            self.finished(qp)
 
     def fill(self):
         """Pass descriptors to the card as far as the rings have space.
@@ -140,7 +148,12 @@ class TransmitTurns:
             send = self.rings[Ring.SEND]
             most = 2 * self.enough_bytes if self._in_card else math.inf
             while self._turn and send.space >= ENTRIES_MAX and self._in_card < most:
-                self._serve(self._turn[0], send, most)
+                qp = self._turn[0]
+                try:
+                    self._serve(qp, send, most)
+                except Exception as problem:
+                    self.remove(qp)
+                    qp.on_unexpected(problem)
             send.ring_doorbell()
         return bool(self._turn or self._again)
 
@@ -149,13 +162,16 @@ class TransmitTurns:
         while (self._again and retransmit.space >= ENTRIES_MAX
                and not (self._ahead >= AHEAD_BYTES and send.prod != send.cons)):
             qp = self._again.popleft()
-            if work := qp.sender.next_retransmission():
-                retransmit.push_all(qp.descriptors([work]), [(qp, work.length)])
-                self._ahead += work.length
-                self._credit[qp] = _charged(self._credit.get(qp, 0), work.length)
-            if qp.sender.has_retransmission:
-                self._again.append(qp)
+            qp.contain(self._repeat_one, qp, retransmit)
         retransmit.ring_doorbell()
+
+    def _repeat_one(self, qp, retransmit):
+        if work := qp.sender.next_retransmission():
+            self._push(qp, retransmit, [work], [(qp, work.length)])
+            self._ahead += work.length
+            self._credit[qp] = _charged(self._credit.get(qp, 0), work.length)
+        if qp.sender.has_retransmission:
+            self._again.append(qp)
 
     def _serve(self, qp, send, most):
         """Serve one QP while it has credit, the ring has space, and the card has less than ``most`` bytes."""
@@ -170,18 +186,27 @@ class TransmitTurns:
             works = sender.next_work(send.space - ENTRIES_MAX + 1 if alone else 1, most - in_card)
             if not works:
                 break
-            cookies = []
+            cookies, total = [], 0
             for work in works:
                 length = work.length
                 cookies.append((qp, length))
-                in_card += length
+                total += length
                 credit = (credit if credit > 0 else 1) - (length if length > LEAST_BYTES else LEAST_BYTES)
                 if credit < -DEBT_BYTES_MAX:
                     credit = -DEBT_BYTES_MAX
-            send.push_all(qp.descriptors(works), cookies)
-        self._in_card, self._credit[qp] = in_card, credit
+            self._push(qp, send, works, cookies)
+            self._in_card = in_card = in_card + total
+        self._credit[qp] = credit
         if not sender.has_work:
             self._served_all(qp, credit)
+
+    @staticmethod
+    def _push(qp, ring, works, cookies):
+        try:
+            ring.push_all(qp.descriptors(works), cookies)
+        except Exception:
+            qp.sender.in_card -= len(works)      # the card does not get them
+            raise
 
     def _served_all(self, qp, credit):
         """Remove the QP that is served: it has no more work."""

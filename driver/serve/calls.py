@@ -75,13 +75,12 @@ def share(client, _request, _tail, files):
         raise Violation(f"{len(files)} files where one is shared")
     amounts = {ResourceKind.DESCRIPTORS: 1}
     client.account.check(amounts)
-    return {"handle": client.add(Kind.MEMORY, ProgramMemory(files[0], client.end), amounts)}, []
+    memory = ProgramMemory(files[0], client.memory_ended, client.account)
+    return {"handle": client.add(Kind.MEMORY, memory, amounts)}, []
 
 
 def _place(client, request):
-    """Return the :class:`Place` of a region, and its cost."""
-    place = Place(client.find(Kind.MEMORY, request.memory), request.address, request.length, request.iova)
-    return place, {ResourceKind.MEMORY: place.size}
+    return Place(client.find(Kind.MEMORY, request.memory), request.address, request.length, request.iova)
 
 
 def _keys(handle, mr):
@@ -89,21 +88,18 @@ def _keys(handle, mr):
 
 
 def reg_mr(client, request, _tail, _files):
-    place, amounts = _place(client, request)
-    client.account.check(amounts)
-    mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=place)
-    return _keys(client.add(Kind.MR, mr, amounts), mr), []
+    mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova,
+                  buffer=_place(client, request))
+    client.new_regions.append(mr)
+    return _keys(client.add(Kind.MR, mr), mr), []
 
 
 def rereg_mr(client, request, _tail, _files):
     mr, flags = client.find(Kind.MR, request.handle), ReregFlag(request.flags)
     pd = client.find(Kind.PD, request.pd) if flags & ReregFlag.CHANGE_PD else None
-    place, amounts = _place(client, request) if flags & ReregFlag.CHANGE_TRANSLATION else (None, None)
-    if amounts:
-        client.account.check(amounts)
+    place = _place(client, request) if flags & ReregFlag.CHANGE_TRANSLATION else None
     mr.rereg(flags, pd, request.iova, request.length, request.access, buffer=place)
-    if amounts:
-        client.recharge(Kind.MR, request.handle, amounts)
+    client.new_regions.append(mr)
     return _keys(request.handle, mr), []
 
 

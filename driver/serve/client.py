@@ -129,6 +129,7 @@ class Client:
             undo.pop_all()
         self.objects, self._charges = {kind: {} for kind in Kind}, {}
         self.qps = {}           # by number
+        self.new_regions = []   # of calls since the last `install`
         self._handles, self._posted = 0, 0
         self.violated, self.has_events = None, False
 
@@ -203,6 +204,21 @@ class Client:
 
     # ---------------------------------------------------------------------------------------- work
 
+    def install(self, every=False):
+        """Pass the new regions that peers may access, or every new one, to the card: before any later work.
+
+        Raises
+        ------
+        Violation
+            If the card rejects one.
+        """
+        regions, self.new_regions = self.new_regions, []
+        for mr in regions:
+            if mr.is_due or every and not mr.closed:
+                mr.context.local_keys[mr.lkey]      # the lookup passes it
+                if not mr.installed:
+                    raise Violation("the card rejected its memory region")
+
     def take_work(self):
         """Take the requests that the program posted; return true if there were new ones.
 
@@ -249,9 +265,10 @@ class Client:
             for channel in self.objects[kind].values():
                 channel.flush()
 
-    def end(self):
-        """Note that the program has ended, before its connection shows that."""
-        self.violated = self.violated or Ended("it has ended")
+    def memory_ended(self):
+        """Note that the program has ended, before its connection shows that, unless only a child of it has."""
+        if not any(memory.exists for memory in self.objects[Kind.MEMORY].values()):
+            self.violated = self.violated or Ended("it has ended")
 
     def fall_asleep(self):
         """Request doorbells, because the daemon is about to sleep."""

@@ -6,7 +6,8 @@ import functools
 import os
 import select
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from ..cm.card_agent import CardAgent
 from ..device.health import DeviceFatal
@@ -22,6 +23,7 @@ from ..ibverbs.messages import (
 )
 from ..queue.command import CommandError, CommandTimeout
 from ..terms.errors import OutOfResources, PyverbsRDMAError
+from ..verbs.context import Context
 from ..verbs.device_list import open_card
 from . import calls, connection_calls
 from .client import Client
@@ -34,6 +36,9 @@ ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), 
           (CommandTimeout, errno.EIO), (CommandError, errno.EIO), (DeviceFatal, errno.EIO), (ValueError, errno.EINVAL),
           (TypeError, errno.EINVAL), (OSError, errno.ENOMEM))     # last entry: no mapping or descriptor is left
 CALLS = calls.CALLS | connection_calls.CALLS
+CALLS_NS = 1_000_000     # longest time in which calls delay other work
+PAUSE_NS = 30_000        # longest pause between two calls of a program that makes one after the other
+_OK = ANSWER.pack()
 
 
 class ServeBackend:
@@ -45,10 +50,26 @@ class ServeBackend:
         Name of the device (see :func:`~weft.driver.verbs.device_list.add_device`) by name of the host.
     files
         Descriptors that wake up the daemon.
+    failed
+        See :meth:`work`.
     """
 
     hosts: dict[str, str]
     files: Sequence[int] = ()
+    failed: Callable[[Context, Exception], object] = staticmethod(lambda context, problem: None)
+
+    def work(self, context: Context) -> bool:
+        """Let the driver of a host work; return true if something happened.
+
+        An exception that does not belong to a program makes the host's card fail: its programs get DEVICE_FATAL, and
+        the other hosts continue. ``failed(context, exception)`` reports it.
+        """
+        try:
+            return context.progress()
+        except Exception as problem:
+            context.engine.fail(f"the driver met an unexpected {problem!r}")
+            self.failed(context, problem)
+            return True
 
     def statistics(self, host: str) -> dict[str, int]:
         """Return the counters of a host: those of its card, and the counts of its driver, by name."""
@@ -82,17 +103,18 @@ class Daemon:
     clients : dict of int to Client
         By descriptor of their socket.
     contained : int
-        Unexpected exceptions, each of which ended the connection of one program.
+        Unexpected exceptions, each of which ended the connection of one program, or failed one card.
     account : Account
         Resources of all clients.
     """
 
     def __init__(self, backend, folder, report=lambda sentence: None, most=None):
-        self.backend, self.report = backend, report
+        self.backend, self.report, backend.failed = backend, report, self._card_failed
         self.account = Account(of_this_process() if most is None else most)
         self.clients, self._listeners, self._watched, self.contained = {}, {}, {}, 0
         self._poll = select.epoll()
         self.paths, self._sysfs = {}, {}
+        self._called = False      # calls were answered since the last round
         for file in backend.files:
             self._poll.register(file, select.EPOLLIN)
         for host in backend.hosts:
@@ -121,6 +143,10 @@ class Daemon:
     def turn(self):
         """Do one round: calls, posted work, the back end, reports. Sleep if there is nothing to do."""
         busy = self._calls(0)
+        if self._called:
+            self._further_calls()
+        for client in [client for client in self.clients.values() if client.new_regions]:
+            self._with(client, client.install)
         for client in list(self.clients.values()):
             busy |= self._with(client, client.take_work)
         busy |= self.backend.progress()
@@ -144,6 +170,10 @@ class Daemon:
             self.drop(client, f"was dropped: the daemon met an unexpected {problem!r}")
         return True
 
+    def _card_failed(self, context, problem):
+        self.contained += 1
+        self.report(f"the card of {context.name} failed: the daemon met an unexpected {problem!r}")
+
     def _sleep(self):
         clients = list(self.clients.values())
         for client in clients:
@@ -164,6 +194,7 @@ class Daemon:
             elif file in self._watched:
                 self._watched[file]()
             elif file in self.clients:
+                self._called = True
                 self._serve(self.clients[file])
         return bool(ready)
 
@@ -200,6 +231,18 @@ class Daemon:
             self.contained += 1
             self.report(f"resources of a program on {client.name} were not freed: {problem!r}")
 
+    def _further_calls(self):
+        """Answer the calls that follow shortly, such as registrations, before the round that any call costs."""
+        now = time.monotonic_ns()
+        end, soon = now + CALLS_NS, now + PAUSE_NS
+        while now < min(end, soon):
+            if self._calls(0):
+                soon = time.monotonic_ns() + PAUSE_NS
+            else:
+                os.sched_yield()
+            now = time.monotonic_ns()
+        self._called = False
+
     def _serve(self, client):
         """Answer a call of a client."""
         self._with(client, functools.partial(self._exchange, client))
@@ -217,8 +260,11 @@ class Daemon:
                 self.drop(client)
                 return
             answer, out = self._answer(client, data, files, flags)
-            files = [*files, *out]
-            socket.send_fds(client.socket, [answer], out)
+            if out:
+                files = [*files, *out]
+                socket.send_fds(client.socket, [answer], out)
+            else:
+                client.socket.send(answer)
         except BlockingIOError:
             raise Violation("it takes no answers") from None
         finally:
@@ -250,7 +296,7 @@ class Daemon:
             return _refusal(abs(problem.error_code) if problem.error_code != -1 else errno.EINVAL, problem), []
         except tuple(kind for kind, _ in ERRORS) as problem:
             return _refusal(next(code for kind, code in ERRORS if isinstance(problem, kind)), problem), []
-        return ANSWER.pack() + answered.pack(**values), out
+        return _OK + answered.pack(**values), out
 
     def close(self):
         """Drop all programs."""

@@ -5,13 +5,19 @@ import ctypes
 import fcntl
 import os
 
+from weft.hdl.contract.abi import REMOTE_ACCESS
+
 from ..device.attached import PAGE, MemoryFault
-from ..terms.errors import InUse, InvalidValue
+from ..queue.command import CommandError
+from ..terms.errors import InUse, InvalidValue, OutOfResources
 from ..verbs.mr import MR
+from .coverage import Coverage
+from .quota import ResourceKind
 
 LARGE_PAGE = 2 << 20
 ADDRESS_END = 1 << 56       # of any processor's user space
 _PROC_SUPER_MAGIC = 0x9FA0
+_REMOTE = int(REMOTE_ACCESS)
 
 
 class ProgramMemory:
@@ -26,6 +32,8 @@ class ProgramMemory:
         Descriptor of the program; a duplicate is kept.
     ended : callable()
         Called when the address space does not exist any more: the program has ended or called ``exec``.
+    account : Account or None
+        Pays for the pages of regions: once for each page, like pinned memory, however many regions have it.
 
     Attributes
     ----------
@@ -38,9 +46,34 @@ class ProgramMemory:
         If the file is another one.
     """
 
-    def __init__(self, file, ended=lambda: None):
+    def __init__(self, file, ended=lambda: None, account=None):
         _check(file)
         self._file, self._ended, self.users = os.dup(file), ended, 0
+        self._account, self._pinned = account, Coverage()
+
+    def pin(self, address, size):
+        """Count the pages of a region.
+
+        Raises
+        ------
+        OutOfResources
+            If they exceed the quota.
+        """
+        added = self._pinned.add(address, address + size)
+        if self._account is not None:
+            try:
+                self._account.take({ResourceKind.MEMORY: added})
+            except OutOfResources:
+                self._pinned.remove(address, address + size)
+                raise
+        self.users += 1
+
+    def unpin(self, address, size):
+        """Undo :meth:`pin`."""
+        self.users -= 1
+        removed = self._pinned.remove(address, address + size)
+        if self._account is not None:
+            self._account.release({ResourceKind.MEMORY: removed})
 
     def read(self, address, length):
         """Return bytes within a page.
@@ -65,9 +98,18 @@ class ProgramMemory:
             if not os.pwrite(self._file, data, address):
                 self._ended()
 
+    @property
+    def exists(self):
+        """True while a process has the address space."""
+        try:
+            return bool(os.pread(self._file, 1, 0))      # nothing where the address space is gone
+        except OSError:
+            return True                                  # it has no page there
+
     def close(self):
         if self.users:
             raise InUse(f"{self.users} memory regions are in the memory")
+        self._account = None      # of a program that may be gone while a card without response keeps its regions
         os.close(self._file)
 
 
@@ -109,19 +151,40 @@ class Place:
         return LARGE_PAGE if self.size >= 2 * LARGE_PAGE and (self.address - self.va) % LARGE_PAGE == 0 else PAGE
 
     def attach(self, device, lent):
-        """Give the pages to the card, and return their buffer; ``lent`` takes them back."""
+        """Give the pages to the card, and return their buffer; ``lent`` takes them back.
+
+        Raises
+        ------
+        OutOfResources
+        """
+        self.memory.pin(self.address, self.size)
+        lent.callback(self.memory.unpin, self.address, self.size)
         buffer = device.attach(self.memory, self.address, self.size, self.va, self.page_bytes)
         lent.callback(device.detach, buffer)
-        self.memory.users += 1
-        lent.callback(self._leave)
         return buffer
-
-    def _leave(self):
-        self.memory.users -= 1
 
 
 class ServedMR(MR):
-    """Memory region of a program: an :class:`MR` with a :class:`Place` as its ``buffer``."""
+    """Memory region of a program: an :class:`MR` with a :class:`Place` as its ``buffer``.
+
+    The card gets it when its ``lkey`` is first looked up, which a region for peers needs before they can use it.
+    """
+
+    def _register(self):
+        self.context.local_keys.defer(self.lkey, self._first_use)
+
+    def _first_use(self):
+        try:
+            if not self.installed:
+                self.install()
+        except CommandError:
+            return False
+        return True
+
+    @property
+    def is_due(self):
+        """True if peers may access the region, but the card does not have it yet."""
+        return not self.installed and not self.closed and int(self.access) & _REMOTE != 0
 
     def _place(self, lent, buffer, address, length):
         buffer = buffer.attach(self.context.device, lent)

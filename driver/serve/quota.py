@@ -1,8 +1,10 @@
 """Quotas of the daemon's resources, per program and for all programs together.
 
-The daemon holds resources for programs: 300 bytes for a registered page, some hundred for a waiting request, a mapping
-for a ring. A request of a program that exceeds the quota is rejected (ENOMEM, with a sentence). Events cannot be
-rejected: a program that exceeds its quota of events is dropped.
+The daemon holds resources for programs: entries for a registered page, some hundred bytes for a waiting request, a
+mapping for a ring. Registered memory counts as pinned memory does: a page once, in however many regions it is.
+Overlapping regions take more entries of the card's tables, whose sizes limit them. A request of a program that exceeds
+the quota is rejected (ENOMEM, with a sentence). Events cannot be rejected: a program that exceeds its quota of events
+is dropped.
 """
 
 import enum
@@ -13,6 +15,8 @@ from ..terms.errors import OutOfResources
 
 class ResourceKind(enum.Enum):
     """Kind of resource."""
+
+    __hash__ = object.__hash__      # that of Enum is slow
 
     PROGRAMS = "open contexts"
     OBJECTS = "objects"

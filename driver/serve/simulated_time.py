@@ -10,6 +10,7 @@ preparations take no time of the session, and work that is posted afterwards fin
 """
 
 import contextlib
+import functools
 import os
 import time
 
@@ -97,6 +98,7 @@ class SimulatedDaemon(Daemon):
     def _serve(self, client):
         with self._preparing():
             super()._serve(client)
+            self._with(client, functools.partial(client.install, every=True))
         self._prepared, self._rests = True, False
         for program in self.programs.values():
             if client in program.clients:

@@ -1,7 +1,6 @@
 """Open card: the state that all contexts of a device share, from bring-up to stop."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,11 @@ from ..knitting.buffer import KnittingBuffer
 from ..operation.mailbox_memory import MailboxMemory
 from ..operation.memory import Memory
 from ..queue.command import CommandError, CommandTimeout
+from ..queue.page_writer import PageWriter
 from ..terms.checks import unsigned
 from ..terms.enums import EventType
 from ..terms.errors import InvalidValue
+from ..terms.release import Release
 from .config import ContextConfig
 from .events import AsyncEvent
 from .locking import locked
@@ -33,6 +34,22 @@ if TYPE_CHECKING:
     from .mr import MR
 
 PD_BITS = 24
+
+
+class Lending(Release):
+    """Context manager of :meth:`Card.lending`."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: list[Callable[[], object]]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, CommandTimeout | DeviceFatal):
+            self._kept.append(self.pop_all().close)
+        else:
+            self.close()
 
 
 class Card:
@@ -55,6 +72,7 @@ class Card:
         Registered memory by index.
     contexts : dict of Context
         Contexts that use the card, as keys.
+    page_writer : PageWriter
     kept : list
         Functions to call after a reset: see :meth:`lending`.
 
@@ -98,6 +116,7 @@ class Card:
         self.engine.lender = MailboxMemory(device, self.engine.commands, Memory(self.mrs, self.local_keys),
                                            indices=self.mr_indices, tags=self.key_tags, pte_ranges=self.pte_ranges,
                                            kept=self.kept)
+        self.page_writer = PageWriter(device, self.engine.commands, self.kept)
         self._start()
         self.knitting = KnittingBuffer(
             device,
@@ -144,7 +163,7 @@ class Card:
         self.knitting.extents.announce_again()
         self._knit()
         for mr in self.mrs.values():
-            if not mr.closing:
+            if mr.installed and not mr.closing:
                 mr.install()
 
     def _failed(self, reason: str) -> None:
@@ -172,18 +191,12 @@ class Card:
         self.engine.commands.submit(abi.CommandOpcode.EXTENT_SET, answered, extent=index, address=address,
                                     length=length)
 
-    @contextlib.contextmanager
-    def lending(self) -> Iterator[contextlib.ExitStack]:
-        """Return a context manager with an ``ExitStack`` that frees the resources that commands of its block name.
+    def lending(self) -> "Lending":
+        """Return a context manager with a :class:`Release` of the resources that commands of its block name.
 
         If a command stays unanswered, the card may use the resources until it is reset. They are freed only then.
         """
-        with contextlib.ExitStack() as lent:
-            try:
-                yield lent
-            except (CommandTimeout, DeviceFatal):
-                self.kept.append(lent.pop_all().close)
-                raise
+        return Lending(self.kept)
 
     def _release_kept(self) -> None:
         while self.kept:
@@ -235,5 +248,6 @@ class Card:
         disable_card(self.device)
         self.engine.close()
         self.knitting.extents.close()
+        self.page_writer.close()
         self._release_kept()
         self.device.release(self)

@@ -24,11 +24,12 @@ from ..engine.qp_table import QpTable
 from ..knitting.buffer import KnittingBuffer
 from ..queue.command import CommandError, CommandQueue, CommandTimeout
 from ..queue.host_qpns import HostQpns
+from ..queue.page_writer import PageWriter
 from ..queue.ring import CardToHostRing, HostToCardRing
 from ..terms.checks import instance
 from ..terms.closing import Closing
 from ..terms.errors import InvalidValue, PyverbsUserError
-from .card import Card
+from .card import Card, Lending
 from .closing_order import abandon_all, end_all, end_mine
 from .config import ContextConfig
 from .device_list import open_card
@@ -95,9 +96,10 @@ class Context(Queries, Closing):
     kept: list[Callable[[], object]] = _of("card.kept")
     mr_indices: IndexPool = _of("card.mr_indices")
     pte_ranges: RangeAllocator = _of("card.pte_ranges")
+    page_writer: PageWriter = _of("card.page_writer")
     key_tags: KeyTags = _of("card.key_tags")
     local_keys: LocalKeys = _of("card.local_keys")
-    lending: Callable[[], contextlib.AbstractContextManager[contextlib.ExitStack]] = _of("card.lending")
+    lending: Callable[[], Lending] = _of("card.lending")
     new_pd: Callable[[], int] = _of("card.new_pd")
     send_raw: Callable[[bytes], None] = _of("card.send_raw")
     statistics: Callable[[], dict[str, int]] = _of("card.statistics")
@@ -161,7 +163,7 @@ class Context(Queries, Closing):
         finally:
             lock.release()
 
-    def wait(self, timeout_ns: int) -> bool:
+    def wait(self, timeout_ns: float) -> bool:
         """Wait: see :meth:`~weft.driver.engine.card_engine.CardEngine.wait`."""
         with self.lock:
             self.check_open()

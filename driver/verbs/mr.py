@@ -1,21 +1,20 @@
 """Memory regions."""
 
-import contextlib
-
 from weft.hdl.contract import abi
 
 from ..device.device import DmaBuffer
-from ..device.page_table import pack_ptes, page_list, pick_page_bytes
+from ..device.page_table import page_list, pick_page_bytes
+from ..queue.command import CommandError
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.closing import Closing
 from ..terms.enums import AccessFlag, ReregFlag
 from ..terms.errors import InvalidValue, NotSupported, OutOfResources, PyverbsUserError
+from ..terms.release import Release
 from .locking import locked, made_locked
 from .pd import PD
 from .requests import ADDRESS_BITS
 
-PTES_PER_COMMAND = 512
 _LENGTH_MAX = (1 << 64) - 1
 _REREG = ReregFlag.CHANGE_TRANSLATION | ReregFlag.CHANGE_PD | ReregFlag.CHANGE_ACCESS
 
@@ -42,6 +41,8 @@ class MR(Closing):
     ----------
     buf, length : int
         First virtual address and bytes.
+    installed : bool
+        The card has the region, or may have it.
     lkey, rkey : int
         Keys for scatter-gather entries of this program, and for peers. They differ and are not interchangeable: the
         card identifies the region by ``rkey`` alone, and the driver translates each ``lkey`` when it is posted.
@@ -58,23 +59,24 @@ class MR(Closing):
         self.pd, self.context, self.access = creator, creator.context, mr_access(access)
         if page_bytes not in (None, abi.PAGE_4K, abi.PAGE_2M):
             raise InvalidValue(f"page_bytes is {page_bytes}; {abi.PAGE_4K} and {abi.PAGE_2M} are possible")
-        self._page_bytes = page_bytes
+        self._page_bytes, self.installed = page_bytes, False
         with self.context.lending() as lent:
             self._place(lent, buffer, address, length)
-            own = lent.enter_context(contextlib.ExitStack())
+            own = Release()
+            lent.callback(own.close)
             self.index = self.context.mr_indices.take()
             own.callback(self.context.mr_indices.release, self.index)
             self.rkey = abi.make_key(self.index, self.context.key_tags.new(self.index))
             self.lkey = self.context.local_keys.new(self.index, self.rkey)
-            own.callback(self.context.local_keys.pop, self.lkey)
-            self.install()
+            own.callback(self.context.local_keys.forget, self.lkey)
+            self._register()
             self._own, self._memory = own.pop_all(), lent.pop_all()
         self._commands = RememberedCommand(self.context.commands)
         self.closed = False
         creator.mrs[self] = None
         self.context.mrs[self.index] = self
 
-    def _place(self, lent: contextlib.ExitStack, buffer: DmaBuffer | None, address: int | None, length: int) -> None:
+    def _place(self, lent: Release, buffer: DmaBuffer | None, address: int | None, length: int) -> None:
         """Find, pin or allocate the memory, and allocate its page-table entries; ``lent`` releases both."""
         if address is not None:
             address = unsigned("address", address, ADDRESS_BITS)
@@ -90,7 +92,7 @@ class MR(Closing):
         self._ptes = (self.context.pte_ranges.alloc(pages), pages)
         lent.callback(self.context.pte_ranges.free, *self._ptes)
 
-    def _allocate(self, size: int, lent: contextlib.ExitStack) -> DmaBuffer:
+    def _allocate(self, size: int, lent: Release) -> DmaBuffer:
         page_bytes = abi.PAGE_2M if self.access & AccessFlag.HUGETLB else abi.PAGE_4K
         pages, ranges = -(-between("length", size, 1, _LENGTH_MAX) // page_bytes), self.context.pte_ranges
         if pages > ranges.free_total:      # checked before the host allocates what may be all of its memory
@@ -105,35 +107,28 @@ class MR(Closing):
         """Index of the region's first entry in the page table."""
         return self._ptes[0]
 
+    def _register(self) -> None:
+        self.install()
+
     def install(self) -> None:
         """Register the region at the card: first its pages, then the region."""
-        self._write_page_table()
-        self.context.commands.call(
-            abi.CommandOpcode.MR_CREATE,
-            mr_index=self.index,
-            key_tag=self.rkey % (1 << abi.KEY_TAG_BITS),
-            va=self.buf,
-            length=self.length,
-            access=self.access & 0xF,
-            pd=self.pd.handle,
-            page_2m=int(self.page_bytes == abi.PAGE_2M),
-            pte_index=self._ptes[0],
-        )
-
-    def _write_page_table(self) -> None:
-        pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
-        with self.context.lending() as lent:
-            staging = self.context.device.alloc(PTES_PER_COMMAND * abi.PTE_BYTES, align=4096)
-            lent.callback(self.context.device.free, staging)
-            for first in range(0, len(pages), PTES_PER_COMMAND):
-                part = pages[first : first + PTES_PER_COMMAND]
-                staging.write(0, pack_ptes(part))
-                self.context.commands.call(
-                    abi.CommandOpcode.PAGE_TABLE_WRITE,
-                    pte_index=self._ptes[0] + first,
-                    count=len(part),
-                    address=staging.physical(0),
-                )
+        self.context.page_writer.write(self._ptes[0], page_list(self.buffer, self.buf, self.length, self.page_bytes))
+        self.installed = True      # possibly, if there is no response
+        try:
+            self.context.commands.call(
+                abi.CommandOpcode.MR_CREATE,
+                mr_index=self.index,
+                key_tag=self.rkey % (1 << abi.KEY_TAG_BITS),
+                va=self.buf,
+                length=self.length,
+                access=self.access & 0xF,
+                pd=self.pd.handle,
+                page_2m=int(self.page_bytes == abi.PAGE_2M),
+                pte_index=self._ptes[0],
+            )
+        except CommandError:
+            self.installed = False
+            raise
 
     @locked
     def rereg(self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0, *,
@@ -168,14 +163,18 @@ class MR(Closing):
             after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
                 (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
             self.context.engine.lender.windows.revoke(self)
-            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+            installed = self.installed
+            if installed:
+                self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+                self.installed = False
             self.buffer, self.buf, self.length, self.page_bytes, self._ptes = after
             self.access = access
             if flags & ReregFlag.CHANGE_PD:
                 self.pd.mrs.pop(self, None)
                 self.pd = domain
                 domain.mrs[self] = None
-            self.install()
+            if installed:
+                self.install()
             if flags & ReregFlag.CHANGE_TRANSLATION:
                 self._memory.close()
                 self._memory = lent.pop_all()
@@ -219,7 +218,7 @@ class MR(Closing):
         engine = self.context.engine
         engine.lender.windows.revoke(self)
         with engine.giving_up():
-            if not engine.stopped and self._commands.settle() is None:
+            if not engine.stopped and self._commands.settle() is None and self.installed:
                 self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.forget()
 

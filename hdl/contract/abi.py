@@ -112,7 +112,7 @@ REGISTERS = [
              "Bit 0: receive and transmit enabled. Bit 1: reset of everything but the PCIe side, while set."),
     Register("status", 0x024, _RO,
              "Bit 0: all engines idle. Bit 1: reset finished. Bit 2: a read or write of host memory was dropped "
-             "because bus mastering was disabled; all further ones are dropped until a reset."),
+             "because bus mastering was disabled; all further ones are dropped until a reset.", reset=3),
     Register("time_ns", 0x028, _RO, "Nanoseconds since reset.", width=64),
     Register("status_block", 0x030, _RW,
              "Physical address of the status block, 64-byte aligned; 0: no status block.", width=64),

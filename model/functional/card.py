@@ -81,7 +81,7 @@ class FunctionalCard:
             "cap_adamap": p.window_bits | p.cache_entries << 16,
             "cap_misc": p.knit_extents | p.msix_vectors << 8 | p.prefetch_depth_max << 16 | p.extent_blocks_log2 << 24,
             "cap_transmit": p.inline_bytes,
-            "status": 3,
+            "status": abi.REGISTER["status"].reset,
             "time_ns": int(self.loop.now_ns),
         }
         if name in fixed:

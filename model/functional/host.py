@@ -85,7 +85,7 @@ class FunctionalDevice(Device):
         return self.memory.attach(memory, address, size, va, page_bytes)
 
     def detach(self, buffer: DmaBuffer) -> None:
-        self.memory.free(buffer)
+        self.memory.detach(buffer)
 
     def pin(self, address: int, length: int) -> DmaBuffer:
         """Return the buffer that was allocated there: an application here has no other memory."""
@@ -94,7 +94,7 @@ class FunctionalDevice(Device):
     def buffer_at(self, va: int, length: int) -> DmaBuffer:
         return self._buffers.find(va, length)
 
-    def now_ns(self) -> float:  # type: ignore[override]  # simulated time has fractions of a nanosecond
+    def now_ns(self) -> float:
         return self.loop.now_ns
 
     def _app(self) -> "App | None":

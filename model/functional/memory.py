@@ -2,14 +2,14 @@
 
 import random
 
-from weft.driver.device.attached import PAGE, attached_pages
-from weft.driver.device.device import DmaBuffer
+from weft.driver.device.attached import PAGE
+from weft.driver.device.device import BufferView, DmaBuffer
 
+from .frames import AccessError, AttachedRun, FrameRuns, FrameTable, PagesOf
+
+__all__ = ["AccessError", "HostMemory", "MemoryBuffer"]
 VA_START = 0x7F00_0000_0000
-
-
-class AccessError(AssertionError):
-    """Access to memory that is not allocated."""
+RUN = 16      # consecutive frames of attached pages of 4 KiB
 
 
 class HostMemory:
@@ -26,30 +26,33 @@ class HostMemory:
     def __init__(self, seed=0, physical_bits=40):
         self._random = random.Random(f"memory {seed}")
         self._frames = 1 << physical_bits - 12
-        self._pages = {}
+        self._pages = FrameTable()
         self._next_va = VA_START
 
-    def _place(self, count, align, pages=None, lead=0):
-        """Place ``pages``, or new pages, at free addresses; return the first frame number.
+    def _place(self, count, align, lead=0):
+        """Return the first of ``count`` consecutive free frames, ``lead`` frames after a multiple of ``align``."""
+        while not self._pages.free(first := self._draw(count, align, lead), count):
+            pass
+        return first
 
-        The ``count`` frames are consecutive, and begin ``lead`` frames after a multiple of ``align`` frames.
-        """
-        while True:
-            first = self._random.randrange(1, (self._frames - count - lead) // align) * align + lead
-            frames = range(first, first + count)
-            if not any(f in self._pages for f in frames):
-                self._pages.update(zip(frames, pages or (bytearray(PAGE) for _ in frames), strict=True))
-                return first
+    def _draw(self, count, align, lead):
+        """Return a random first frame for :meth:`_place`."""
+        return self._random.randrange(1, (self._frames - count - lead) // align) * align + lead
+
+    def _fill(self, first, count):
+        """Put new pages into frames, and return their numbers."""
+        frames = range(first, first + count)
+        self._pages.update((frame, bytearray(PAGE)) for frame in frames)
+        return frames
 
     def alloc(self, size, align, contiguous, page_bytes):
         pages = -(-max(size, 1) // PAGE)
         step = page_bytes // PAGE
         align_frames = max(1, -(-align // PAGE), step)
         if contiguous:
-            first = self._place(pages, align_frames)
-            frames = list(range(first, first + pages))
+            frames = list(self._fill(self._place(pages, align_frames), pages))
         else:
-            frames = [f + k for _ in range(0, pages, step) for f in [self._place(step, step)] for k in range(step)]
+            frames = [frame for _ in range(0, pages, step) for frame in self._fill(self._place(step, step), step)]
         return self._buffer(size, frames, align_frames * PAGE, page_bytes)
 
     def _buffer(self, size, frames, unit, page_bytes):
@@ -60,13 +63,27 @@ class HostMemory:
 
     def attach(self, memory, address, size, va, page_bytes):
         """Return a buffer of pages of another process: see :meth:`weft.driver.device.device.Device.attach`."""
-        pages, step, frames = attached_pages(memory, address, size), page_bytes // PAGE, []
-        while len(frames) < len(pages):
-            lead = (va // PAGE + len(frames)) % step
-            part = pages[len(frames):len(frames) + step - lead]
-            first = self._place(len(part), step, part, lead)
-            frames += range(first, first + len(part))
-        return MemoryBuffer(self, va, size, frames, page_bytes)
+        count, firsts = size // PAGE, []
+        step, align = (page_bytes // PAGE, page_bytes // PAGE) if page_bytes > PAGE else (RUN, 1)
+        lead = va // PAGE % align
+        at = 0
+        while at < count:
+            ahead = lead if at == 0 else 0
+            part = min(count - at, step - ahead)
+            firsts.append(first := self._place(part, align, ahead))
+            self._pages.attach(AttachedRun(first, part, memory, address + at * PAGE))
+            at += part
+        return AttachedBuffer(self, va, size, FrameRuns(firsts, count, step, lead), page_bytes)
+
+    def detach(self, buffer):
+        """Free a buffer of :meth:`attach`."""
+        for first in buffer.frames.firsts:
+            self._pages.detach(first)
+        buffer.frames = buffer._pages = []
+
+    def is_attached(self, address):
+        """Return true if the page at a physical address belongs to another process."""
+        return self._pages.is_attached(address // PAGE)
 
     def free(self, buffer):
         for f in buffer.frames:
@@ -75,10 +92,7 @@ class HostMemory:
 
     def _walk(self, physical, length):
         while length:
-            page = self._pages.get(physical // PAGE)
-            if page is None:
-                raise AccessError(f"access to {physical:#x}, which is not allocated")
-            at = physical % PAGE
+            page, at = self._pages[physical // PAGE], physical % PAGE
             n = min(length, PAGE - at)
             yield page, at, n
             physical, length = physical + n, length - n
@@ -90,15 +104,15 @@ class HostMemory:
         ------
         AccessError
         """
-        page, at = self._pages.get(physical // PAGE), physical % PAGE
-        if page is not None and length <= PAGE - at:    # the usual case
-            return bytes(page[at:at + length])
+        at = physical % PAGE
+        if 0 < length <= PAGE - at:    # the usual case
+            return bytes(self._pages[physical // PAGE][at:at + length])
         return b"".join(bytes(page[at:at + n]) for page, at, n in self._walk(physical, length))
 
     def write(self, physical, data):
-        page, at, length = self._pages.get(physical // PAGE), physical % PAGE, len(data)
-        if page is not None and length <= PAGE - at:
-            page[at:at + length] = data
+        at, length = physical % PAGE, len(data)
+        if 0 < length <= PAGE - at:
+            self._pages[physical // PAGE][at:at + length] = data
             return
         done = 0
         for page, at, n in self._walk(physical, len(data)):
@@ -111,7 +125,11 @@ class MemoryBuffer(DmaBuffer):
 
     def __init__(self, memory, va, size, frames, page_bytes):
         self.memory, self.va, self.size, self.frames, self.page_bytes = memory, va, size, frames, page_bytes
-        self._pages = [memory._pages[frame] for frame in frames]
+        self._pages = self._listed(memory._pages, frames)
+
+    @staticmethod
+    def _listed(table, frames):
+        return [table[frame] for frame in frames]
 
     def physical(self, offset=0):
         return self.frames[offset // PAGE] * PAGE + offset % PAGE
@@ -130,8 +148,12 @@ class MemoryBuffer(DmaBuffer):
             return bytes(self._pages[offset // PAGE][at : at + length])
         return b"".join(self.memory.read(p, n) for p, n in self._pieces(offset, length))
 
-    def view(self, offset, length):
-        return memoryview(self._pages[offset // PAGE])[offset % PAGE :][:length]
+    def view(self, offset: int, length: int) -> memoryview | BufferView:
+        at = offset % PAGE
+        if (0 < length <= PAGE - at and 0 <= offset <= self.size - length
+                and isinstance(page := self._pages[offset // PAGE], bytearray)):
+            return memoryview(page)[at : at + length]
+        return super().view(offset, length)
 
     def write(self, offset, data):
         at, length = offset % PAGE, len(data)
@@ -142,3 +164,9 @@ class MemoryBuffer(DmaBuffer):
         for physical, n in self._pieces(offset, len(data)):
             self.memory.write(physical, data[done:done + n])
             done += n
+
+
+class AttachedBuffer(MemoryBuffer):
+    """Buffer of pages of another process."""
+
+    _listed = staticmethod(PagesOf)

@@ -73,8 +73,8 @@ class Stream:
         self._moderation = plan.post_list if duration_ns else plan.moderation(size)
         self._posted, self._done = [0] * plan.qps, [0] * plan.qps
         self._start_ns = end.host.now_ns
-        self.posted_ns: list[int] = []                # times of the posts
-        self.completed: list[tuple[int, int]] = []    # (number of completions, time)
+        self.posted_ns: list[float] = []              # times of the posts
+        self.completed: list[tuple[int, float]] = []  # (number of completions, time)
 
     def run(self) -> None:
         """Run until both hosts are done."""
@@ -147,7 +147,7 @@ class Stream:
                 "MsgRate": rate * 1000}
 
 
-def peak_rate(posted_ns: list[int], completed: list[tuple[int, int]]) -> float:
+def peak_rate(posted_ns: list[float], completed: list[tuple[int, float]]) -> float:
     """Return the best rate between a post and a later completion, in messages per ns.
 
     Parameters

@@ -98,7 +98,7 @@ class Endpoint:
                 requests.append(wc)
         return requests
 
-    def look(self, interval_ns: int) -> None:
+    def look(self, interval_ns: float) -> None:
         """Advance time until the next poll of memory.
 
         The interval is ``interval_ns``, or a hundredth of the time since the last event if that is longer.

@@ -113,7 +113,7 @@ class FunctionalBackend(CardBackend):
             self.switch.deliver(frame)
             happened = True
         for context in self.contexts:
-            happened |= context.progress()
+            happened |= self.work(context)
         return self._let_time_go() or happened
 
     def _let_time_go(self) -> bool:

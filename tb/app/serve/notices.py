@@ -3,11 +3,9 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from weft.driver.device.device import Device
 from weft.driver.serve.simulated_backend import SimulatedBackend
 from weft.tb.app.serve.functional import CardBackend
 
-PAGE = 4096
 ROUNDS_MAX = 64      # largest number of driver calls at one simulated time
 BEGIN_NS = 1_024     # programs begin just after a multiple of it, at any phase of the cards' clocks
 
@@ -26,10 +24,10 @@ class Notices:
         self.before: Callable[[], object] = lambda: None    # called before such a write, which programs see at once
         self.wake: Callable[[], object] = lambda: None     # called for each write
 
-    def watch(self, memory: Any, name: str, pages: set[int]) -> None:
-        """Watch all writes to a host's memory, of which ``pages`` belong to programs."""
+    def watch(self, memory: Any, name: str) -> None:
+        """Watch all writes to a host's memory, of which attached pages belong to programs."""
         def writes(address: int, _length: int) -> None:
-            if address // PAGE not in pages:
+            if not memory.is_attached(address):
                 self.driver = True
             elif name in self.watched:
                 self.before()
@@ -52,7 +50,7 @@ class NoticedBackend(CardBackend, SimulatedBackend):
 
     def settle(self) -> None:
         for _ in range(ROUNDS_MAX):
-            happened = [context.progress() for context in self.contexts]      # a list: every driver is called
+            happened = [self.work(context) for context in self.contexts]      # a list: every driver is called
             if not any(happened):
                 break
 
@@ -67,20 +65,3 @@ class NoticedBackend(CardBackend, SimulatedBackend):
     def _pass(self, until_ns: float) -> None:
         """Let time pass until ``until_ns`` or the first notice."""
         raise NotImplementedError
-
-
-class Mapping(Device):
-    """Mixin for devices that records the numbers of the physical pages of programs."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.program_pages: set[int] = set()
-        super().__init__(*arguments, **options)
-
-    def attach(self, *memory: Any) -> Any:
-        buffer: Any = super().attach(*memory)
-        self.program_pages.update(buffer.frames)
-        return buffer
-
-    def detach(self, buffer: Any) -> None:
-        self.program_pages.difference_update(buffer.frames)
-        super().detach(buffer)

@@ -10,22 +10,17 @@ from cocotb.utils import get_sim_time
 
 from weft.tb.app.serve.capture import CapturesOfCards
 from weft.tb.app.serve.functional import REST_S, config_for
-from weft.tb.app.serve.notices import Mapping, NoticedBackend, Notices, beginning_after
+from weft.tb.app.serve.notices import NoticedBackend, Notices, beginning_after
 from weft.tb.sim.pair.two_cards import SIDES
 from weft.tb.sim.pair.two_hosts import EnvConfig, TwoCards
-from weft.tb.sim.pcie.card_device import CardDevice
 
 QUIET_NS = 5_000      # the cards are idle after this time without access to memory and without a frame
 REST_STEPS_MAX = 200  # number of such intervals after which the wait for idle cards ends
 STEP_NS = 1_000       # longest simulated time between two checks of programs that use wall-clock time
 
 
-class ServedCardDevice(Mapping, CardDevice):
-    """Card of RTL."""
-
-
 class ServedCards(TwoCards):
-    """Two cards whose devices share pages with programs.
+    """Two cards with captures.
 
     Parameters
     ----------
@@ -36,8 +31,6 @@ class ServedCards(TwoCards):
     captures
         Folder of the captures of each host.
     """
-
-    device_type = ServedCardDevice
 
     def __init__(self, dut: Any, config: EnvConfig, seed: str, *, names: Sequence[str],
                  captures: str | Path | None) -> None:
@@ -64,7 +57,7 @@ class RtlBackend(NoticedBackend):
         self._active_ns = self.now_ns
         for n, (name, side) in enumerate(zip(names, SIDES, strict=True), first - 1):
             self._open(name, n, env.device(side), env.sides[side].link, config_for(delay_ns, f"{seed}/{n}"))
-            self.notices.watch(env.host(side).memory, self.hosts[name], env.device(side).program_pages)
+            self.notices.watch(env.host(side).memory, self.hosts[name])
 
     def _wake(self) -> None:
         self._active_ns = self.now_ns

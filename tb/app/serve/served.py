@@ -1,5 +1,6 @@
 """Back ends and daemons of `weft serve`."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from weft.tb.app.serve.udp_link import UdpLink
 if TYPE_CHECKING:
     from weft.tb.app.serve.rtl_backend import RtlBackend
 
+GARBAGE = 50_000      # objects that are made before garbage is collected
 BACKENDS: dict[tuple[str, str], type[FunctionalBackend]] = {
     ("functional", "wall"): FunctionalBackend, ("functional", "sim"): LoopBackend,
     ("model", "wall"): WallClockModelBackend, ("model", "sim"): ModelBackend}
@@ -43,6 +45,10 @@ def serve(backend: "FunctionalBackend | RtlBackend", settings: Settings, report:
     daemon.watch(control.fileno(), control.serve)
     report(f"hosts {', '.join(settings.hosts)} are served below {settings.folder}; programs: weft run --host "
            f"{settings.hosts[0]} -- PROGRAM")
+    # Cards and drivers stay. Collecting garbage among them took as long as all other work of a registration.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
     while not ended:
         daemon.turn()
     control.close()

@@ -6,31 +6,23 @@ from typing import Any
 from weft.model.card.host import TimedDevice
 from weft.model.functional.host import FunctionalDevice
 from weft.tb.app.serve.functional import FunctionalBackend
-from weft.tb.app.serve.notices import Mapping, NoticedBackend, Notices, beginning_after
+from weft.tb.app.serve.notices import NoticedBackend, Notices, beginning_after
 from weft.tb.sim.pair.loop_pair import WatchedDevice
 
 QUIET_NS = 5_000             # no work is outstanding if the next event is later than this
 REST_STEPS_MAX = 10_000      # number of events after which the wait for idle cards ends
 
 
-class ServedDevice(Mapping, WatchedDevice):
-    """Functional card."""
-
-
-class ServedTimedDevice(Mapping, TimedDevice):
-    """Timed card."""
-
-
 class LoopBackend(FunctionalBackend, NoticedBackend):
     """Functional cards whose simulated time the daemon controls."""
 
-    device_type: type[FunctionalDevice] = ServedDevice
+    device_type: type[FunctionalDevice] = WatchedDevice
 
     def __init__(self, hosts: Sequence[str], *, seed: int | str = 1, **options: Any) -> None:
         super().__init__(hosts, seed=seed, **options)
         self.notices = Notices()
         for device, name in zip(self.devices, self.hosts.values(), strict=True):
-            self.notices.watch(device.memory, name, device.program_pages)
+            self.notices.watch(device.memory, name)
 
     @property
     def now_ns(self) -> float:
@@ -65,7 +57,7 @@ class LoopBackend(FunctionalBackend, NoticedBackend):
 class ModelBackend(LoopBackend):
     """Timed cards whose simulated time the daemon controls."""
 
-    device_type = ServedTimedDevice
+    device_type = TimedDevice
 
     def _random(self, name: str, device: Any) -> list[tuple[str, Any]]:
         return [("link", self.links[name].impairments), ("pcie", device.card.pcie.random)]

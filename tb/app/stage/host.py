@@ -49,7 +49,7 @@ class Host:
         self._inbox: collections.deque[tuple[Any, ...]] = collections.deque()
 
     @property
-    def now_ns(self) -> int:
+    def now_ns(self) -> float:
         """Simulated time."""
         return self.context.device.now_ns()
 
@@ -77,7 +77,7 @@ class Host:
         if not self.context.progress():
             self.context.wait(timeout_ns)
 
-    def look(self, interval_ns: int) -> None:
+    def look(self, interval_ns: float) -> None:
         """Let the driver work, then wait at most ``interval_ns``, for programs that poll memory. Raises PeerFailed."""
         self.check_peer()
         self.context.progress()

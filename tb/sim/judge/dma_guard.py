@@ -85,10 +85,10 @@ class DmaGuard:
         finally:
             self._answered(opcode, fields)
 
-    def _submit(self, opcode, done=None, **fields):
+    def _submit(self, opcode, done=None, failed=None, **fields):
         """Replace ``CommandQueue.submit``. ``call`` also uses it, with the command that it waits for."""
         if done is None or isinstance(done, PendingCommand):
-            self._submitted(opcode, done, **fields)
+            self._submitted(opcode, done, failed, **fields)
             return
 
         def answered(response):
@@ -96,7 +96,7 @@ class DmaGuard:
             done(response)
 
         self._asked(opcode, fields)
-        self._submitted(opcode, answered, **fields)
+        self._submitted(opcode, answered, failed, **fields)
 
     def _asked(self, opcode, fields):
         if opcode is CommandOpcode.PAGE_TABLE_WRITE and "address" in fields:   # without an address the command is bad

@@ -110,7 +110,7 @@ class CardDevice(Device):
         return self.host.memory.attach(memory, address, size, va, page_bytes)
 
     def detach(self, buffer):
-        self.host.memory.free(buffer)
+        self.host.memory.detach(buffer)
 
     def buffer_at(self, va, length):
         return self._buffers.find(va, length)

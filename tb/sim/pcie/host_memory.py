@@ -2,7 +2,7 @@
 
 from cocotbext.axi import Region
 
-from weft.driver.device.attached import AttachedPage, MemoryFault
+from weft.driver.device.attached import MemoryFault
 from weft.driver.device.device import DmaBuffer
 from weft.hdl.contract import abi
 from weft.model.card.host import WatchedMemory
@@ -44,25 +44,19 @@ class HostMemory(WatchedMemory):
 
     @property
     def pages(self):
-        """Return the number of allocated pages."""
-        return len(self._pages)
+        """Return the number of allocated pages; attached ones that were not accessed count once for each run."""
+        return len(self._pages) + self._pages.runs
 
     def absent(self, address, length):
         """Return true if bytes within a page belong to another process, which does not have them any more."""
-        page = self._pages.get(address // PAGE)
         try:
-            return isinstance(page, AttachedPage) and not self.read(address, length)
+            return self.is_attached(address) and not self.read(address, length)
         except MemoryFault:
             return True
 
-    def _place(self, count, align, pages=None, lead=0):
-        while True:
-            base, size = self._random.choice(self.areas)
-            first = base // PAGE + self._random.randrange((size // PAGE - count - lead) // align) * align + lead
-            frames = range(first, first + count)
-            if not any(frame in self._pages for frame in frames):
-                self._pages.update(zip(frames, pages or (bytearray(PAGE) for _ in frames), strict=True))
-                return first
+    def _draw(self, count, align, lead):
+        base, size = self._random.choice(self.areas)
+        return base // PAGE + self._random.randrange((size // PAGE - count - lead) // align) * align + lead
 
 
 class HostBuffer(MemoryBuffer):

@@ -114,7 +114,7 @@ class PayloadRun:
     def check(self):
         for number, qp in enumerate(self.ends["a"].qps):
             ended = self.ended[qp.qp_num]
-            good = ended.index(WCStatus.LOC_QP_OP_ERR) if number in BAD else MESSAGES
+            good = ended.index(WCStatus.LOC_PROT_ERR) if number in BAD else MESSAGES
             assert ended[:good] == [WCStatus.SUCCESS] * good, (number, ended)
             assert ended[good + 1:] == [WCStatus.WR_FLUSH_ERR] * (MESSAGES - good - 1), (number, ended)
             assert qp.qp_state is (QPState.ERR if number in BAD else QPState.RTS)

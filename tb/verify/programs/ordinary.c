@@ -253,6 +253,27 @@ static const char *inherited(struct pair *p) {
     return NULL;
 }
 
+/* A child that ends leaves its region on the connection, which still serves the parent. */
+static const char *left_by_child(struct pair *p) {
+    int status, keys[2];
+    uint32_t rkey;
+    unsigned char *m = mapped(SIZE);
+    CHECK(!pipe(keys));
+    pid_t child = fork();
+    if (!child) {
+        struct ibv_mr *mr = ibv_reg_mr(p->pd, m, SIZE, ALL);
+        _exit(!mr || write(keys[1], &mr->rkey, sizeof rkey) != sizeof rkey);
+    }
+    CHECK(read(keys[0], &rkey, sizeof rkey) == sizeof rkey && waitpid(child, &status, 0) == child && !status);
+    CHECK(!moved(p, p->pattern, p->mr->lkey, m, rkey, PAGE) && all(m, SIZE, OLD));
+    struct ibv_mr *mr = ibv_reg_mr(p->pd, m, SIZE, ALL);
+    CHECK(mr && !carded(p, m, mr) && !ibv_dereg_mr(mr));
+    close(keys[0]);
+    close(keys[1]);
+    munmap(m, SIZE);
+    return NULL;
+}
+
 /* What allocators do: realloc by mremap, and calloc from memory that was given back to the kernel. */
 static const char *allocator(struct pair *p, int after) {
     size_t size = 8 << 20;
@@ -377,19 +398,109 @@ static int handles(unsigned char *m) {
     return 0;
 }
 
-static int dies(unsigned char *m) {
+static volatile int *calls_of_handler; /* shared with the parent */
+static struct sigaction former;
+
+static void restores(int number) {
+    (void)number;
+    ++*calls_of_handler;
+    sigaction(SIGSEGV, &former, NULL);
+}
+
+static void restores_and_raises(int number) {
+    restores(number);
+    raise(number);
+}
+
+static void calls_former(int number) {
+    ++*calls_of_handler;
+    if (former.sa_handler == restores) former.sa_handler = SIG_DFL, restores(number);
+}
+
+static void faults(int number) {
+    (void)number;
+    if (++*calls_of_handler < 3) *nowhere = 1;
+    _exit(9);
+}
+
+/* Handlers after which the program dies of its fault, and how often they are called. */
+static const struct {
+    void (*first)(int), (*second)(int);
+    int flags, times;
+} fatal[] = { { SIG_DFL, SIG_DFL, 0, 0 },      { SIG_IGN, SIG_IGN, 0, 0 },
+              { SIG_DFL, restores, 0, 1 },     { SIG_DFL, restores, SA_NODEFER, 1 },
+              { SIG_DFL, restores, SA_ONSTACK, 1 }, { SIG_DFL, restores_and_raises, SA_NODEFER, 1 },
+              { restores, calls_former, 0, 2 }, { SIG_DFL, faults, 0, 1 },
+              { SIG_DFL, faults, SA_ONSTACK, 1 }, { SIG_DFL, calls_former, (int)SA_RESETHAND, 1 } };
+
+static void dies(unsigned char *m, size_t kind) {
     setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+    sigaltstack(&(stack_t){ .ss_sp = alternate, .ss_size = sizeof alternate }, NULL);
+    signal(SIGSEGV, fatal[kind].first);
     register_beside_threads(m);
-    return *nowhere;
+    sigaction(SIGSEGV, &(struct sigaction){ .sa_handler = fatal[kind].second, .sa_flags = fatal[kind].flags }, &former);
+    register_beside_threads(m);
+    *nowhere = 1;
+    _exit(8);
+}
+
+static uint64_t counter(void) {
+#ifdef __x86_64__
+    return __builtin_ia32_rdtsc();
+#else
+    return 1;
+#endif
+}
+
+static void reads_counter(int number) {
+    sigset_t blocked;
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    right = counter() && sigismember(&blocked, SIGUSR2) && sigismember(&blocked, number);
+}
+
+static void reads_and_jumps(int number) {
+    reads_counter(number);
+    siglongjmp(back, 1);
+}
+
+/* Code that blocks signals reads the processor's counter, which traps in simulated time. */
+static int blocks(unsigned char *m) {
+    struct sigaction mine = { .sa_handler = reads_counter }, now;
+    sigset_t every, blocked;
+    (void)m;
+    sigfillset(&every);
+    mine.sa_mask = every;
+    if (sigaction(SIGUSR1, &mine, NULL) || raise(SIGUSR1) || !right) return 1;
+    mine.sa_handler = reads_and_jumps;
+    for (volatile int i = right = 0; i < 2; i++, right = 0) {
+        if (sigaction(SIGSEGV, &mine, NULL)) return 2;
+        if (!sigsetjmp(back, 1)) *nowhere = 1;
+        if (!right || !counter()) return 3;
+    }
+    if (sigprocmask(SIG_SETMASK, &every, NULL) || !counter()) return 4;
+    if (pthread_sigmask(SIG_BLOCK, NULL, &blocked) || !sigismember(&blocked, SIGSEGV)) return 5;
+    sigemptyset(&every);
+    if (sigprocmask(SIG_SETMASK, &every, &blocked) || !sigismember(&blocked, SIGSEGV) || !counter()) return 6;
+    if (sigprocmask(SIG_SETMASK, NULL, &blocked) || sigismember(&blocked, SIGSEGV)) return 7;
+    if (sysv_signal(SIGSEGV, reads_and_jumps) != reads_and_jumps || !counter()) return 8;
+    if (sigaction(SIGSEGV, NULL, &now) || now.sa_handler != reads_and_jumps || !(now.sa_flags & (int)SA_RESETHAND))
+        return 9;
+    return 0;
 }
 
 static const char *signals(void) {
     int status;
     unsigned char *m = mapped(SIZE);
-    CHECK(child_of(handles, m) == 0);
-    pid_t child = fork();
-    if (!child) _exit(dies(m));
-    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    calls_of_handler = mmap(NULL, sizeof *calls_of_handler, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(calls_of_handler != MAP_FAILED && child_of(handles, m) == 0);
+    for (size_t kind = 0; kind < sizeof fatal / sizeof *fatal; kind++) {
+        *calls_of_handler = 0;
+        pid_t child = fork();
+        if (!child) dies(m, kind);
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV && *calls_of_handler == fatal[kind].times);
+    }
+    CHECK((status = child_of(blocks, m)) == 0);
     return NULL;
 }
 
@@ -424,6 +535,7 @@ int main(int count, char **arguments) {
     kinds_in_states(p, "");
     note("memory", "child", in_child(p));
     note("connection", "child", inherited(p));
+    note("connection", "ended child", left_by_child(p));
     note("allocator", "registered", allocator(p, 0));
     note("allocator", "deregistered", allocator(p, 1));
     note("system calls", "registered", system_calls(p));

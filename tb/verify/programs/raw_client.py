@@ -136,7 +136,8 @@ class RawClient:
     def memory(self, pages, pd, access=15):
         """Register memory at address :data:`VA`; return its mapping and its keys."""
         mapping = mmap.mmap(-1, pages * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        return mapping, self.register(self.share(), address_of(mapping), pages * PAGE, pd, access)
+        self.shared = self.share()
+        return mapping, self.register(self.shared, address_of(mapping), pages * PAGE, pd, access)
 
     def register(self, memory, address, length, pd, access=15):
         """Register a range of a shared memory at address :data:`VA`; return its keys."""

@@ -11,12 +11,14 @@ import signal
 
 import pytest
 
+from weft.driver.ibverbs.messages import Kind, Opcode
 from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.tb.app.serve.simulated import ModelBackend, WallClockModelBackend
 from weft.tb.verify.programs.hostile import pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, RawEnd, address_of, remove
 
+TURNS = 20
 BACKENDS = [{}, {"simulated": True}, {"simulated": True, "backend_type": ModelBackend},
             {"backend_type": WallClockModelBackend}]
 BACK_ENDS = pytest.mark.parametrize("options", BACKENDS, ids=["wall", "simulated", "model", "wall model"])
@@ -45,8 +47,21 @@ def test_a_write_from_absent_pages_fails_and_leaves_the_peer_alone(options):
         b.mapping[:] = b"b" * len(b.mapping)
         remove(a.mapping)
         a.write(b)
-        assert a.completion().status == WCStatus.LOC_QP_OP_ERR
+        assert a.completion().status == WCStatus.LOC_PROT_ERR
         assert b.mapping[:] == b"b" * len(b.mapping)
+
+
+@BACK_ENDS
+def test_a_write_from_absent_pages_to_the_same_card_fails(options):
+    with local_daemon(**options) as (daemon, messages):
+        a, b = RawEnd(daemon, "a"), RawEnd(daemon, "a")
+        a.connect(b)
+        b.connect(a)
+        b.mapping[:] = b"b" * len(b.mapping)
+        remove(a.mapping)
+        a.write(b)
+        assert a.completion().status == WCStatus.LOC_PROT_ERR
+        assert b.mapping[:] == b"b" * len(b.mapping) and not messages
 
 
 @BACK_ENDS
@@ -70,15 +85,20 @@ def test_what_absent_pages_would_answer_never_arrives(options, opcode):
 
 @pytest.mark.parametrize("options", BACKENDS[:2], ids=["wall", "simulated"])
 @pytest.mark.parametrize("to", ["read", "write from"])
-def test_memory_of_a_program_that_ended_is_silent_until_it_is_dropped(options, to):
+@pytest.mark.parametrize("only", [True, False], ids=["program", "child"])
+def test_memory_of_a_process_that_ended_is_silent(options, to, only):
+    """The program is dropped before its connection shows that it ended, unless it lives and only its child ended."""
     with local_daemon(**options) as (daemon, messages):
         a, b = RawEnd(daemon, "a"), RawEnd(daemon, "b")
         child = os.fork()
         if not child:
             signal.pause()
-        file = os.open(f"/proc/{child}/mem", os.O_RDWR)
+        file, own = os.open(f"/proc/{child}/mem", os.O_RDWR), b.keys
         b.keys = b.register(b.share(file), address_of(b.mapping), len(b.mapping), b.pd)
         os.close(file)
+        if only:
+            b.call(Opcode.DESTROY, kind=Kind.MR, handle=own.handle)
+            b.call(Opcode.DESTROY, kind=Kind.MEMORY, handle=b.shared)
         a.connect(b)
         b.connect(a)
         a.mapping[:] = b"a" * len(a.mapping)
@@ -89,9 +109,18 @@ def test_memory_of_a_program_that_ended_is_silent_until_it_is_dropped(options, t
             assert a.completion().status in (WCStatus.RETRY_EXC_ERR, WCStatus.REM_OP_ERR)
         else:
             b.write(a)
-            settle(daemon, 1)
+            if only:
+                settle(daemon, 1)
+            else:
+                assert b.completion().status == WCStatus.LOC_PROT_ERR
         assert a.mapping[:] == b"a" * len(a.mapping)
-        settle(daemon, 1)
+        if only:
+            settle(daemon, 1)
+        else:
+            for _ in range(TURNS):
+                daemon.turn()
+            b.call(Opcode.QUERY_DEVICE)
+            b.close()
         a.close()
         settle(daemon, 0)
         assert not messages

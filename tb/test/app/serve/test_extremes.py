@@ -6,10 +6,13 @@ import pytest
 
 from weft.driver.ibverbs.messages import MESSAGES, REQUEST, VERSION, Kind, Opcode
 from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
+from weft.driver.operation.mailbox import Mailbox
+from weft.driver.operation.window import WindowTable
 from weft.driver.serve import daemon as serve_daemon
 from weft.driver.serve import work_queues
 from weft.driver.serve.client import Client, EventPipe
 from weft.driver.terms.enums import QPAttrMask, QPState, WCStatus, WROpcode
+from weft.hdl.contract import abi
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import clean, close_all, pair, settle, works
 from weft.tb.verify.programs.local import local_daemon
@@ -198,39 +201,113 @@ def client_of(end):
     return client
 
 
+def afterwards(method):
+    """Return a method that does its work, and then raises an exception."""
+    return lambda *arguments: method(*arguments) or raising()
+
+
+# Where an exception is injected, for the QP of one program or for what only this program does.
+PLACES = {
+    "entry": lambda patch, engine: patch.setattr(work_queues, "operation_of", raising),
+    "completion": lambda patch, engine: patch.setattr(Client, "retired", raising),
+    "round": lambda patch, engine: patch.setattr(engine, "progress", raising),
+    "descriptors": lambda patch, engine: patch.setattr(engine, "descriptors", raising),
+    "transmitted": lambda patch, engine: patch.setattr(engine.sender, "on_transmitted", raising),
+    "control frame": lambda patch, engine: patch.setattr(engine, "_on_control", raising),
+    "report": lambda patch, engine: patch.setattr(engine, "_on_report", raising),
+    "mailbox pages": lambda patch, engine: patch.setattr(Mailbox, "_answered", staticmethod(raising)),
+    "mailbox": lambda patch, engine: patch.setattr(Mailbox, "_opened", afterwards(Mailbox._opened)),
+    "mailbox closed": lambda patch, engine: patch.setattr(Mailbox, "_closed", afterwards(Mailbox._closed)),
+    "window": lambda patch, engine: patch.setattr(WindowTable, "_answered", staticmethod(raising)),
+    "window closed": lambda patch, engine: patch.setattr(WindowTable, "_gone", afterwards(WindowTable._gone)),
+    "call": lambda patch, engine: patch.setitem(serve_daemon.CALLS, Opcode.QUERY_DEVICE, raising),
+    "end": lambda patch, engine: patch.setattr(EventPipe, "close", afterwards(EventPipe.close)),
+}
+
+
+def act(where, bad, peer):
+    """Do what leads to the exception."""
+    if where == "call":
+        with pytest.raises(Disconnected):
+            bad.call(Opcode.QUERY_DEVICE)
+    elif where == "end":
+        bad.close()
+    elif where == "report":
+        peer.write(bad)
+    elif where == "mailbox closed":
+        bad.write(peer, opcode=WROpcode.RDMA_READ)
+        assert bad.completion().status is not None
+        bad.call(Opcode.DESTROY, kind=Kind.QP, handle=bad.qp.handle)
+    else:
+        bad.write(peer, opcode=WROpcode.RDMA_READ if where.startswith(("mailbox", "window")) else WROpcode.RDMA_WRITE)
+
+
 @pytest.mark.parametrize("simulated", [False, True], ids=["wall", "sim"])
-@pytest.mark.parametrize("where", ["entry", "completion", "round", "call", "report", "end"])
+@pytest.mark.parametrize("where", PLACES)
 def test_an_unexpected_exception_ends_one_connection(monkeypatch, where, simulated):
     with local_daemon(simulated=simulated) as (daemon, messages):
         good, (bad, peer) = pair(daemon), pair(daemon)
         with monkeypatch.context() as patch:
-            if where == "entry":
-                patch.setattr(work_queues, "operation_of", raising)
-            elif where == "completion":
-                patch.setattr(Client, "retired", raising)
-            elif where == "round":
-                client_of(bad).qps[bad.qp.qp_num].engine.progress = raising
-            elif where == "call":
-                patch.setitem(serve_daemon.CALLS, Opcode.QUERY_DEVICE, raising)
-            elif where == "report":
-                patch.setattr(client_of(bad), "notify", raising)
-            else:
-                patch.setattr(EventPipe, "close", lambda pipe, close=EventPipe.close: close(pipe) or raising())
-            if where == "call":
-                with pytest.raises(Disconnected):
-                    bad.call(Opcode.QUERY_DEVICE)
-            elif where == "end":
-                bad.close()
-            else:
-                bad.write(peer)
+            client = client_of(bad)
+            PLACES[where](patch, client.qps[bad.qp.qp_num].engine)
+            act(where, bad, peer)
             for _ in range(10_000):
                 if messages:
                     break
                 daemon.turn()
         assert daemon.contained == 1 and "ZeroDivisionError" in messages[0], messages
-        assert len(daemon.clients) == 3
+        assert len(daemon.clients) == 3 and client not in daemon.clients.values()
         if where != "end":
             with pytest.raises((Disconnected, Rejected)):
                 bad.call(Opcode.ALLOC_PD)
         works(*good)
         works(*good[::-1])
+
+
+def test_an_unexpected_exception_in_a_report_to_a_program_ends_its_connection(monkeypatch):
+    with local_daemon() as (daemon, messages):
+        good, (bad, peer) = pair(daemon), pair(daemon)
+        monkeypatch.setattr(client_of(bad), "notify", raising)
+        bad.write(peer)
+        settle(daemon, 3)
+        assert daemon.contained == 1 and "ZeroDivisionError" in messages[0], messages
+        works(*good)
+
+
+@pytest.mark.parametrize("opcode", [WROpcode.RDMA_READ, WROpcode.SEND])
+def test_a_region_that_the_card_refuses_ends_one_connection(served, monkeypatch, opcode):
+    daemon, messages = served
+    good, (bad, peer) = pair(daemon), pair(daemon)
+    with monkeypatch.context() as patch:
+        patch.setattr(daemon.backend.devices[0].card.tables, "_mr_create", lambda *_: abi.CommandStatus.IN_USE)
+        bad.write(peer, opcode=opcode)
+        settle(daemon, 3)
+    assert daemon.contained == 1 and "the card refused" in messages[0], messages
+    works(*good)
+
+
+@pytest.mark.parametrize("simulated", [False, True], ids=["wall", "sim"])
+@pytest.mark.parametrize("part", ["service", "balance", "frame"])
+def test_an_exception_that_belongs_to_no_program_fails_one_card(part, simulated):
+    with local_daemon("abc", simulated=simulated) as (daemon, messages):
+        lost, kept = RawEnd(daemon, "a"), (RawEnd(daemon, "b"), RawEnd(daemon, "c"))
+        for end, peer in (kept, kept[::-1]):
+            end.connect(peer)
+        lost.connect(kept[0])
+        context, other, _ = daemon.backend.contexts
+        if part == "service":
+            context.engine.services[0].progress = raising
+        elif part == "balance":
+            context.engine.balancers.append(raising)
+        else:
+            context.raw_frame_handlers.append(raising)
+            other.send_raw(context.mac.to_bytes(6, "big") + bytes(60))
+        lost.write(kept[0])
+        for _ in range(10_000):
+            if messages:
+                break
+            daemon.turn()
+        assert daemon.contained == 1 and "card of" in messages[0] and "ZeroDivisionError" in messages[0], messages
+        assert lost.completion().status in (WCStatus.FATAL_ERR, WCStatus.WR_FLUSH_ERR)
+        works(*kept)
+        works(*kept[::-1])

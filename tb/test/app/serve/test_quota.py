@@ -4,6 +4,7 @@ The other programs keep their resources, and all resources are released.
 """
 
 import errno
+import itertools
 import os
 import random
 import resource
@@ -11,6 +12,7 @@ import resource
 import pytest
 
 from weft.driver.ibverbs.messages import Kind, Opcode
+from weft.driver.serve.coverage import Coverage
 from weft.driver.serve.quota import (
     DESCRIPTORS_KEPT,
     DESCRIPTORS_OF_PROGRAM,
@@ -43,16 +45,22 @@ def make(client, opcode, files=(), **fields):
     return made.handle
 
 
-def region(client, pages):
-    """Return the handle of a region of the client's memory."""
-    return make(client, Opcode.REG_MR, pd=client.pd, memory=client.memory_handle, address=AT, iova=AT,
+def region(client, first, pages):
+    """Return the handle of a region of the client's memory, from its page ``first`` on."""
+    at = AT + first * PAGE
+    return make(client, Opcode.REG_MR, pd=client.pd, memory=client.memory_handle, address=at, iova=at,
                 length=pages * PAGE)
 
 
 def with_pd(client):
     """Give a client a PD and its memory, and return it."""
-    client.pd, client.memory_handle = make(client, Opcode.ALLOC_PD), client.share()
+    client.pd, client.memory_handle, client.pages = make(client, Opcode.ALLOC_PD), client.share(), itertools.count()
     return client
+
+
+def pages_of(mrs):
+    """Return the pages that at least one region has."""
+    return {page for mr in mrs for page in range(mr.buffer.va, mr.buffer.va + mr.buffer.size, PAGE)}
 
 
 def queue_pair(client, pd, cq):
@@ -62,7 +70,7 @@ def queue_pair(client, pd, cq):
 MAKERS = {
     Kind.PD: lambda client, _: make(client, Opcode.ALLOC_PD),
     Kind.MEMORY: lambda client, _: client.share(),
-    Kind.MR: lambda client, rng: region(client, rng.randrange(1, 5)),
+    Kind.MR: lambda client, rng: region(client, rng.randrange(8), rng.randrange(1, 5)),      # many overlap
     Kind.CHANNEL: lambda client, _: make(client, Opcode.CREATE_CHANNEL),
     Kind.CQ: lambda client, rng: make(client, Opcode.CREATE_CQ, cqe=rng.randrange(1, 100)),
     Kind.QP: lambda client, _: queue_pair(client, client.pd, client.cq),
@@ -104,6 +112,41 @@ def test_total_account_is_the_sum_of_its_parts():
     assert not any(whole.has.values())
 
 
+def test_coverage_is_the_union_of_its_ranges():
+    rng, coverage, ranges, most = random.Random(drawn_seed()), Coverage(), [], 0
+    for _ in range(3000):
+        before = {number for each in ranges for number in each}
+        if ranges and rng.random() < len(ranges) / 20:
+            part = ranges.pop(rng.randrange(len(ranges)))
+            changed = coverage.remove(part.start, part.stop)
+        else:
+            first = rng.randrange(40)
+            ranges.append(part := range(first, first + rng.randrange(1, 12)))
+            changed = coverage.add(part.start, part.stop)
+        after = {number for each in ranges for number in each}
+        assert changed == len(before ^ after)
+        most = max(most, len(ranges))
+    assert most > 10
+    for part in ranges:
+        coverage.remove(part.start, part.stop)
+    assert coverage.add(0, 100) == 100
+
+
+def test_memory_quota_counts_a_page_once():
+    """As for pinned memory, regions of the same pages cost them once, and those of the last region are released."""
+    with limited(memory=4 * PAGE) as (daemon, messages):
+        client = with_pd(RawClient(daemon, "a").greet())
+        handles = [region(client, 0, 4) for _ in range(3)] + [region(client, first, 1) for first in range(4)]
+        assert attempt(region, client, 3, 2) is None
+        for handle in handles[:-1]:
+            client.call(Opcode.DESTROY, kind=Kind.MR, handle=handle)
+        assert attempt(region, client, 4, 3) is not None and attempt(region, client, 0, 1) is None
+        assert daemon.account.has[ResourceKind.MEMORY] == 4 * PAGE
+        client.close()
+        settle(daemon, 0)
+        assert not messages
+
+
 def test_descriptor_quota_follows_the_process_limit():
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert of_this_process()[ResourceKind.DESCRIPTORS] <= limit - DESCRIPTORS_KEPT
@@ -121,8 +164,10 @@ def test_request_beyond_the_quota_is_rejected_and_others_are_served(kind, most):
             with_pd(greedy)
         if kind is Kind.QP:
             greedy.pd, greedy.cq = make(greedy, Opcode.ALLOC_PD), make(greedy, Opcode.CREATE_CQ, cqe=1)
-        made = []
-        while (handle := attempt(MAKERS[kind], greedy, rng)) is not None:
+        made, maker = [], MAKERS[kind]
+        if kind is Kind.MR:
+            maker = lambda client, _: region(client, next(client.pages), 1)     # noqa: E731
+        while (handle := attempt(maker, greedy, rng)) is not None:
             made.append(handle)
         assert made
         greedy.call(Opcode.DESTROY, kind=kind, handle=made[0])
@@ -171,7 +216,7 @@ def test_unread_events_disconnect_their_program():
 def test_every_allocation_and_release_is_counted():
     seed = drawn_seed()
     print("seed", seed)
-    rng, most = random.Random(seed), {"objects": 24, "memory": 12 * PAGE, "requests": 70, "mappings": 16}
+    rng, most = random.Random(seed), {"objects": 24, "memory": 8 * PAGE, "requests": 70, "mappings": 16}
     with limited(**most) as (daemon, messages):
         client, refused = with_pd(RawClient(daemon, "a").greet()), set()
         client.cq = make(client, Opcode.CREATE_CQ, cqe=1)
@@ -191,7 +236,7 @@ def test_every_allocation_and_release_is_counted():
             assert daemon.account.has == served.account.has
             assert served.account.has[ResourceKind.OBJECTS] == 3 + sum(map(len, made.values()))
             regions = served.objects[Kind.MR].values()
-            assert served.account.has[ResourceKind.MEMORY] == sum(mr.buffer.size for mr in regions)
+            assert served.account.has[ResourceKind.MEMORY] == PAGE * len(pages_of(regions))
             assert [memory.users for memory in served.objects[Kind.MEMORY].values()][0] == len(regions)
             given = 1 + len(made[Kind.MEMORY]) + len(made[Kind.CHANNEL])
             assert served.account.has[ResourceKind.DESCRIPTORS] == DESCRIPTORS_OF_PROGRAM + given

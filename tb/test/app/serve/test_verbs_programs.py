@@ -12,6 +12,7 @@ from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.session import serving
 
 COMPLETIONS, POLLS_S, EACH_US, CORE = 8_000, 2, 5, 0.05
+REGIONS, REGIONS_S = 5_000, 1
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,17 @@ def test_capacities_are_kept_ignored_or_refused(session, tmp_path):
 
 def test_accesses_that_leave_a_region_change_nothing_outside(session, tmp_path):
     run(session, "bounds", tmp_path, str(session.socket("b")))
+
+
+def test_changes_of_a_region_follow_the_manual(session, tmp_path):
+    assert run(session, "regions", tmp_path, "changes") == "good\n"
+
+
+def test_thousands_of_regions_take_few_resources(session, tmp_path):
+    before = processor_ns(session.process.pid)
+    assert run(session, "regions", tmp_path, "many", str(REGIONS)) == "good\n"
+    of_daemon = (processor_ns(session.process.pid) - before) / 1e9
+    assert of_daemon <= REGIONS_S, f"{of_daemon} s of the processor in the daemon"
 
 
 def test_polls_without_result_are_cheap_and_leave_the_processor(session, tmp_path):

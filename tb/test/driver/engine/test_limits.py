@@ -67,6 +67,10 @@ class Busy:
     def on_transmitted(self, now, again, descriptors):
         pass
 
+    @staticmethod
+    def contain(method, *arguments):
+        method(*arguments)
+
 
 def make_turns(*qps, space=16):
     rings = {ring: Sent(space) for ring in (Ring.SEND, Ring.RETRANSMIT, Ring.NIC_TX)}

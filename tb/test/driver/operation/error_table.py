@@ -19,7 +19,7 @@ status                  end         cause
 ``FATAL_ERR``           sender      the card failed
 ======================= =========== ==========================================================================
 
-``LOC_QP_OP_ERR`` also ends a request whose data the card cannot read because of a PCIe error.
+``LOC_PROT_ERR`` also ends a request whose data the card cannot read: its pages are gone, or PCIe has an error.
 
 The other statuses have no cause here: ``LOC_ACCESS_ERR`` (the card itself rejects the peer's write, without a receive),
 ``MW_BIND_ERR`` (there are no memory windows), those of RD (``LOC_EEC_OP_ERR``, ``LOC_RDD_VIOL_ERR``,

@@ -50,6 +50,10 @@ class FakeQP:
         self.sent = self.repeated = self.in_card = 0
         self.sender = self
 
+    @staticmethod
+    def contain(method, *arguments):
+        method(*arguments)
+
     has_work = property(lambda self: self.left > 0)
     has_retransmission = property(lambda self: self.again > 0)
 

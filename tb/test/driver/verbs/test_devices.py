@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from weft.driver.queue.command import CommandError
 from weft.driver.terms.enums import MTU, AccessFlag, QPState, QPType, ReregFlag, SendFlags, WCStatus, WROpcode
 from weft.driver.terms.errors import InvalidValue, PyverbsError, PyverbsRDMAError, PyverbsUserError
 from weft.driver.terms.port_enums import GidType, LinkLayer, NodeType, PortState
@@ -149,6 +150,21 @@ def test_unresolved_address_times_out(names):
         qp.post_send(SendWR(5, WROpcode.RDMA_WRITE, 1, 0, [SGE(mr.buf, 5, mr.lkey)], remote_addr=1, rkey=1))
         assert [(wc.wr_id, wc.status) for wc in cq.wait(1, timeout_ns=10**9)] == [(5, WCStatus.RETRY_EXC_ERR)]
         assert context.counts["arp_frames_dropped"] == 0 and qp.qp_state is QPState.ERR
+
+
+@pytest.mark.parametrize("command", ["_mr_create", "_page_table_write"])
+def test_region_whose_change_the_card_rejects_can_be_closed(names, monkeypatch, command):
+    with Context(name=names[0]) as context:
+        pd, free = PD(context), context.pte_ranges.free_total
+        own = context.device.alloc(8192, align=4096)
+        made = MR(pd, 100, AccessFlag.LOCAL_WRITE)
+        with monkeypatch.context() as patch:
+            patch.setattr(context.device.card.tables, command, lambda *_: abi.CommandStatus.BAD_VALUE)
+            with pytest.raises(CommandError, match="BAD_VALUE"):
+                made.rereg(ReregFlag.CHANGE_TRANSLATION, addr=own.va, length=4000)
+        made.close()
+        assert made.closed and context.pte_ranges.free_total == free and not context.device.card.tables.mrs
+        context.device.free(own)
 
 
 def test_memory_in_every_form(names):
