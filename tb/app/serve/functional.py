@@ -1,7 +1,6 @@
 """Hosts on functional cards whose simulated time never overtakes wall-clock time."""
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,9 @@ from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.app.serve.switch import Switch
 from weft.tb.app.serve.udp_link import AWAY_NS, UdpLink
+from weft.tb.app.serve.wall_clock import WallClock
 
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; those of the others follow
-STEP_NS = 20_000                              # longest simulated time between two checks of the programs
 REST_S = 1.0
 
 
@@ -74,7 +73,7 @@ class FunctionalBackend(ServeBackend):
             mine = replace(config, random=random.Random(f"{seed}/{n}/driver"))
             self.hosts[name] = add_device(device, mac=MAC + n, ip=IP + n, config=mine)
             self.contexts.append(Context(name=self.hosts[name]))
-        self._seen_ns = time.monotonic_ns()
+        self._clock = WallClock(self.loop)
 
     def progress(self) -> bool:
         happened = False
@@ -83,22 +82,7 @@ class FunctionalBackend(ServeBackend):
             happened = True
         for context in self.contexts:
             happened |= context.progress()
-        return self._let_time_go() or happened
-
-    def _let_time_go(self) -> bool:
-        """Advance simulated time by the elapsed wall-clock time, at most to :data:`STEP_NS` after the next event.
-
-        After an event the programs are checked first, and the rest of the elapsed time is dropped. Return true if an
-        event occurred.
-        """
-        wall, before = time.monotonic_ns(), self.loop.now_ns
-        target, self._seen_ns = before + wall - self._seen_ns, wall
-        due = self.loop.due_ns
-        if due is None or due > target:
-            self.loop.run(target)
-            return False
-        self.loop.run(min(target, max(due, before) + STEP_NS))
-        return True
+        return self._clock.advance() or happened
 
     def rest_s(self) -> float:
         dues = [self.loop.due_ns, *(due for context in self.contexts for due in dues_of(context.engine))]

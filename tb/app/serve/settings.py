@@ -33,22 +33,36 @@ def _link(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Hosts with one card each, and their link. Raises BadSetting."""
+class HostSettings:
+    """Hosts with one card each on a switch, and a socket for each."""
 
-    backend: Annotated[str, Setting("Cards: functional in Python, a timing model, or RTL.",
-                                    choices=BACKENDS)] = "functional"
     hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
                                    default_text="a,b")] = ("a", "b")
     loss: Annotated[float, chance("Chance of a loss of each frame.")] = 0.0
     delay_us: Annotated[float, Setting("Delay from one host to another.", unit="microseconds", least=0,
                                        most=1_000_000)] = 1.0
+    seed: Annotated[str, Setting("Seed of every random choice of link and cards; any text.", metavar="TEXT")] = "1"
+    folder: Annotated[str, Setting("Folder of the sockets.", metavar="PATH")] = str(FOLDER)
+
+    @property
+    def delay_ns(self) -> int:
+        return round(self.delay_us * 1000)
+
+    def socket(self, host: str) -> Path:
+        """Return the path of the socket of a host."""
+        return (Path(self.folder) / f"{host}.sock").resolve()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(HostSettings):
+    """Hosts of a daemon, its cards, and links to other daemons. Raises BadSetting."""
+
+    backend: Annotated[str, Setting("Cards: functional in Python, a timing model, or RTL.",
+                                    choices=BACKENDS)] = "functional"
     time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
                                  choices=TIMES)] = "wall"
     preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
                                           default_text="full, of RTL test")] = None
-    seed: Annotated[str, Setting("Seed of every random choice of link and cards; any text.", metavar="TEXT")] = "1"
-    folder: Annotated[str, Setting("Folder of the sockets.", metavar="PATH")] = str(FOLDER)
     link: Annotated[str, Setting("Link to the hosts of another daemon, udp:HOST:PORT or udp:HOST:PORT:OWN-PORT.",
                                  read=_link, metavar="ADDRESS", default_text="none")] = ""
     first: Annotated[int, Setting("Number of the first host, 10.0.0.1 is that of number 1.", least=1,
@@ -63,10 +77,6 @@ class Settings:
             raise BadSetting("first", self.first, f"it must be a whole number from 1 to {most}")
         if self.backend == "rtl" and len(self.hosts) != RTL_HOSTS:
             raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
-
-    @property
-    def delay_ns(self) -> int:
-        return round(self.delay_us * 1000)
 
     @property
     def card(self) -> str:
@@ -85,7 +95,3 @@ class Settings:
             raise BadSetting("link", self.link, f"host {host!r} is not found: "
                                                 f"{getattr(error, 'strerror', None) or error}") from None
         return family, address, int(own_port or port)
-
-    def socket(self, host: str) -> Path:
-        """Return the path of the socket of a host."""
-        return (Path(self.folder) / f"{host}.sock").resolve()

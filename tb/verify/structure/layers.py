@@ -20,10 +20,10 @@ LAYERS = (
     "hdl",
     "hdl/verilog",
     "hdl/board",
-    "driver driver/terms driver/protocol driver/ibverbs driver/soft/ports",
+    "driver driver/terms driver/protocol driver/ibverbs driver/soft/ports driver/vfio_user",
     "driver/device driver/knitting driver/connection",
     "driver/queue driver/send driver/receive driver/operation driver/linux driver/soft/raw",
-    "driver/engine driver/soft",
+    "driver/engine driver/soft driver/device/pci",
     "driver/verbs",
     "driver/cm driver/channel driver/application driver/soft/rc",
     "driver/aio driver/serve driver/soft/serve",
@@ -38,7 +38,7 @@ LAYERS = (
     "tb/sim/block tb/sim/pair",
     "tb/sim/hostile tb/sim/scenario tb/sim/wave",
     "tb/app/job tb/app/serve tb/app/stage tb/app/sweep/plans",
-    "tb/app/sweep",
+    "tb/app/sweep tb/app/machine",
     "tb/app/device tb/app/perf tb/app/report",
     "tb/verify/calibrate tb/verify/conformance tb/verify/document tb/verify/fault tb/verify/fuzz tb/verify/interop "
     "tb/verify/churn tb/verify/mutate tb/verify/operations tb/verify/programs tb/verify/proof tb/verify/structure "
