@@ -139,7 +139,7 @@ class CardFunction:
         self._make, self._report = make, report
         self._vectors = description.msix_vectors
         self.config = ConfigSpace(configuration(description), self.reset)
-        self.regions = {Region.CONFIG: len(self.config), Region.BAR0: description.bars[0].size}
+        self.regions: dict[int, int] = {Region.CONFIG: len(self.config), Region.BAR0: description.bars[0].size}
         self.dma, self._pending = DmaMap(), 0
         self.interrupts = Interrupts({Irq.MSIX: description.msix_vectors, Irq.ERR: 1}, self._send_pending)
         self.counters: Counter[str] = Counter()

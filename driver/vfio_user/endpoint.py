@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .card_function import CardFunction
-from .messages import FILES_OF_KERNEL, Framer, Violation
+from .messages import FILES_OF_KERNEL, Framer, Violation, close_all
 from .server import Server
 
 MESSAGES_PER_TURN = 64
@@ -85,18 +85,20 @@ class Endpoint:
             if self._unsent:
                 self._unsent = self._unsent[client.send(self._unsent):]
                 return True
-            data, ancillary, flags, _ = client.recvmsg(self._framer.wanted, socket.CMSG_SPACE(4 * FILES_OF_KERNEL))
+            data, ancillary, flags, _ = client.recvmsg(
+                self._framer.wanted, socket.CMSG_SPACE(4 * FILES_OF_KERNEL), socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return False
         files = array.array("i")
         for level, kind, content in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 files.frombytes(content[:len(content) // files.itemsize * files.itemsize])
-        message = self._framer.feed(data, files)
         if flags & socket.MSG_CTRUNC:
+            close_all(list(files))
             raise Violation("descriptors are missing")
         if not data:
             raise EOFError
+        message = self._framer.feed(data, files)
         if message is not None and (reply := self._server.receive(message)) is not None:
             self._unsent = reply
         return True

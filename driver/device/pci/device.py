@@ -17,6 +17,7 @@ from .vfio_access import open_group, open_iommufd
 
 POLL_NS = 200_000          # longest sleep of a wait without interrupts
 BUSY_NS = 5_000            # time for which a wait polls before it blocks
+SELECT_FILES = 1024         # FD_SETSIZE
 IOMMUFD = Path("/dev/iommu")
 
 
@@ -110,8 +111,13 @@ class PciDevice(Device):
         return bool(ready)
 
     def _ready(self, timeout_ns: int) -> list[int]:
-        # select, since the time-outs of poll are whole milliseconds
-        return select.select([self._event, self._alarm], (), (), timeout_ns / 1e9)[0]
+        files = self._event, self._alarm
+        if max(files) < SELECT_FILES:       # the time-outs of poll are whole milliseconds
+            return select.select(files, (), (), timeout_ns / 1e9)[0]
+        poll = select.poll()
+        for file in files:
+            poll.register(file, select.POLLIN)
+        return [file for file, _ in poll.poll(-(-timeout_ns // 1_000_000))]
 
     def now_ns(self) -> int:
         return time.monotonic_ns()

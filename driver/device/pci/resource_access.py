@@ -32,7 +32,8 @@ class ResourceAccess(PciAccess):
     """
 
     def __init__(self, function: SysfsFunction, mapper: Any = None) -> None:
-        self._path, files = function.path, []
+        self._path = function.path
+        files: list[int] = []
         try:
             (self._path / "enable").write_text("1")
             for name in ("resource0", "config"):

@@ -89,8 +89,12 @@ class Machine:
         if not happened:
             due = self.loop.due_ns
             rest_s = REST_S if due is None else min(REST_S, max(0, due - self.loop.now_ns) / 1e9)
-            select.select([one for endpoint in self.endpoints for one in endpoint.reads],
-                          [one for endpoint in self.endpoints for one in endpoint.writes], [], rest_s)
+            poll = select.poll()
+            for endpoint in self.endpoints:
+                for event, files in ((select.POLLIN, endpoint.reads), (select.POLLOUT, endpoint.writes)):
+                    for file in files:
+                        poll.register(file, event)
+            poll.poll(int(rest_s * 1000))       # a wait of less than a millisecond is none
 
     def summary(self) -> Iterator[str]:
         """Yield a sentence about the frames and requests of each host."""

@@ -109,6 +109,8 @@ def test_ping_pong_through_pci_functions(arguments, tmp_path):
     with running(tmp_path, "--preset", "test", *arguments) as machine:
         with devices(machine):
             assert len(ping_pong(10, 1000)) == 10
+        for _ in range(2):
+            machine.until("the machine has left")
         output = machine.end()
     assert output.count("a machine is connected") == output.count("the machine has left") == 2
     assert "the card stops" not in output
@@ -159,7 +161,6 @@ def test_the_next_machine_finds_a_reset_card_without_memory(machine):
     second = socket.socket(socket.AF_UNIX)
     second.connect(str(machine.folder / "a.sock"))       # waits until the first has left
     first.close()
-    device.free = device.close = None
     wait_for(lambda: any("has left" in sentence for sentence in machine.sentences))
     wait_for(lambda: machine.endpoints[0].connected)
     assert not len(function.dma) and not len(function.interrupts) and not function.dma.files

@@ -78,7 +78,7 @@ class Fuzz:
         flags = rng.choice([0, 0, 0, Flag.NO_REPLY, rng.choice([0, self.number(32)])])
         whole = bytearray(wire.Message(self.number(16), command, flags, self.number(32), bytes(body)).pack())
         if rng.random() < 0.01:
-            whole[4 + rng.randrange(4)] = rng.randrange(256)
+            whole[rng.choice([4, 4, 6, 7])] = rng.randrange(256)
         return bytes(whole)
 
     def files(self):
