@@ -48,8 +48,8 @@ class UnsupportedRequest(Exception):
 class Incarnation:
     """Card between two resets of the function, with its access to the host.
 
-    The models of cards have no error path: a card whose read fails, or which finds an entry that no driver writes, stops
-    until it is reset, as if its DMA was lost (bit 2 of the register ``status``).
+    The models of cards have no error path: a card whose read fails, or which finds an entry that no driver writes,
+    stops until it is reset, as if its DMA was lost (bit 2 of the register ``status``).
 
     Parameters
     ----------
@@ -112,17 +112,17 @@ class Incarnation:
 class CardFunction:
     """PCI function of a card, for :class:`~weft.driver.vfio_user.server.Server`.
 
-    Accesses of the BAR are served as by :class:`weft.hdl.pcie.cq.RegisterShim`: reads and writes of 4 or 8 aligned bytes,
-    reads of part of a double word, and writes of up to 64 bytes into the push windows. Others are counted as
-    ``host_refused``: a read returns ones, a write vanishes. The client keeps the MSI-X table; vectors wait in the pending
-    bits while the function may not send them.
+    Accesses of the BAR are served as by :class:`weft.hdl.pcie.cq.RegisterShim`: reads and writes of 4 or 8 aligned
+    bytes, reads of part of a double word, and writes of up to 64 bytes into the push windows. Others are counted as
+    ``host_refused``: a read returns ones, a write vanishes. The client keeps the MSI-X table; vectors wait in the
+    pending bits while the function may not send them.
 
     Parameters
     ----------
     description : PciFunction
     make : callable(incarnation) -> CardModel
-        Returns a card that uses ``read``, ``write`` and ``interrupt`` of the incarnation, and that runs all its scheduled
-        calls by its ``run``.
+        Returns a card that uses ``read``, ``write`` and ``interrupt`` of the incarnation, and that runs all its
+        scheduled calls by its ``run``.
     report : callable(sentence)
 
     Attributes

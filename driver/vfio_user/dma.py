@@ -60,10 +60,7 @@ class SharedFile:
                 self.mapping = mmap.mmap(file, status.st_size)
             except (OSError, OverflowError):
                 raise DmaError(errno.ENOMEM) from None
-
-    @property
-    def size(self) -> int:
-        return os.fstat(self.file).st_size
+            os.close(file)          # the mapping has another descriptor
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes; raise :class:`Unmapped` if the file has become shorter."""
@@ -84,7 +81,7 @@ class SharedFile:
     def _store(self, offset: int, data: bytes) -> None:
         if self.mapping is not None:
             self.mapping[offset : offset + len(data)] = data
-        elif offset + len(data) > self.size:
+        elif offset + len(data) > os.fstat(self.file).st_size:
             raise Unmapped(f"a shared file ends before {offset + len(data):#x}")
         else:
             try:
@@ -95,7 +92,8 @@ class SharedFile:
     def close(self) -> None:
         if self.mapping is not None:
             self.mapping.close()
-        os.close(self.file)
+        else:
+            os.close(self.file)
 
 
 class Range(NamedTuple):

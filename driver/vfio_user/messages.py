@@ -153,7 +153,7 @@ def close_all(files: list[int]) -> None:
 class Framer:
     """Messages of a stream of bytes.
 
-    A receiver reads at most :attr:`wanted` bytes at a time: only then is it certain to which message descriptors belong.
+    A receiver reads at most :attr:`wanted` bytes at a time: only then does it know to which message descriptors belong.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,8 @@ class Framer:
             return None
         header = HEADER.unpack(self._data)
         if not HEADER.size_bytes <= header.msg_size <= MESSAGE_BYTES_MAX:
-            self._break(f"a message has {header.msg_size} bytes; {HEADER.size_bytes} to {MESSAGE_BYTES_MAX} are possible")
+            self._break(f"a message has {header.msg_size} bytes; {HEADER.size_bytes} to {MESSAGE_BYTES_MAX} are "
+                        "possible")
         self.wanted = header.msg_size - len(self._data)
         if self.wanted:
             return None

@@ -35,7 +35,8 @@ HEADER = _bits(
     ("signaled_target_abort", 1), ("received_target_abort", 1), ("received_master_abort", 1),
     ("signaled_system_error", 1), ("detected_parity_error", 1),
     ("revision_id", 8), ("class_code", 24), ("cache_line_size", 8), ("_latency_timer", 8), ("_header_type", 8),
-    ("_bist", 8), ("_bars", 32 * BARS), ("_cardbus", 32), ("subsystem_vendor_id", 16), ("subsystem_id", 16), ("_rom", 32),
+    ("_bist", 8), ("_bars", 32 * BARS), ("_cardbus", 32), ("subsystem_vendor_id", 16), ("subsystem_id", 16),
+    ("_rom", 32),
     ("capabilities_pointer", 8), ("_r6", 56), ("interrupt_line", 8), ("_interrupt_pin", 8), ("_min_gnt", 8),
     ("_max_lat", 8))
 POWER = _bits(
@@ -66,8 +67,8 @@ ERROR_CAPABILITY = _bits(
     ("id", 16), ("version", 4), ("next", 12), ("uncorrectable_status", 32), ("uncorrectable_mask", 32),
     ("uncorrectable_severity", 32), ("correctable_status", 32), ("correctable_mask", 32), ("_control", 32),
     ("_header_log", 128))
-# Errors with a bit: data link, poisoned, flow control, timeout, aborts, overflow, malformed, ECRC, unsupported; receiver,
-# bad TLP, bad DLLP, replays, advisory.
+# Errors with a bit: data link, poisoned, flow control, timeout, aborts, overflow, malformed, ECRC, unsupported;
+# receiver, bad TLP, bad DLLP, replays, advisory.
 UNCORRECTABLE, CORRECTABLE = 0x001F_F010, 0x0000_31C1
 SEVERITY, ADVISORY_NONFATAL = 0x0006_2010, 0x0000_2000      # defaults of severity and of the correctable mask
 

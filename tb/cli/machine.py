@@ -7,7 +7,7 @@ from weft.tb.cli.serve import check_sockets, on_end, report
 
 
 def machine(settings: MachineSettings):
-    """Serve simulated cards as PCI devices of virtual machines (vfio-user), one socket for each host, until interrupted."""
+    """Serve simulated cards as PCI devices of virtual machines (vfio-user), a socket for each, until interrupted."""
     check_sockets(settings, socket.SOCK_STREAM)
     from weft.tb.app.machine.machine import serve
     ended = []

@@ -11,7 +11,8 @@ from .sysfs import SYSFS, VFIO_DRIVER, SysfsFunction, cards
 DEV = Path("/dev")
 LOCKED_BYTES_MIN = 64 << 20
 HUGE = "mm/hugepages/hugepages-2048kB"
-NO_CARD = "no card (PCI function 1234:5746) is in this machine; after a bitstream was loaded: echo 1 > /sys/bus/pci/rescan"
+NO_CARD = ("no card (PCI function 1234:5746) is in this machine; after a bitstream was loaded: "
+           "echo 1 > /sys/bus/pci/rescan")
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ def _missing_without_iommu(function: SysfsFunction, root: Path) -> str:
         return (f"it is bound to {function.driver}, and there is no IOMMU for VFIO; boot with intel_iommu=on or "
                 f"amd_iommu=on, or as root: echo {function.address} > {function.path}/driver/unbind")
     if not _may_use(function.path / "resource0"):
-        return (f"{function.path}/resource0 is not yours, and physical addresses need root; boot with intel_iommu=on or "
-                "amd_iommu=on for VFIO, or run as root")
+        return (f"{function.path}/resource0 is not yours, and physical addresses need root; boot with intel_iommu=on "
+                "or amd_iommu=on for VFIO, or run as root")
     huge = root / "kernel" / HUGE
     if not huge.is_dir() or not int((huge / "free_hugepages").read_text()):
         return f"no huge page is free for the rings; as root: echo 64 > {huge}/nr_hugepages"

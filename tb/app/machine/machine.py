@@ -99,8 +99,9 @@ class Machine:
     def summary(self) -> Iterator[str]:
         """Yield a sentence about the frames and requests of each host."""
         for name, function in self.functions.items():
+            counts = function.counters
             yield (f"{sentence_of(name, self.links[name].counters)}; "
-                   f"{function.counters['unsupported_requests']} unsupported requests, {function.counters['resets']} resets")
+                   f"{counts['unsupported_requests']} unsupported requests, {counts['resets']} resets")
 
     def close(self) -> None:
         """End all connections."""

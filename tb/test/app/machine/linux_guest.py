@@ -1,4 +1,4 @@
-"""Linux guest with a card: QEMU with vfio-user-pci, and a kernel with an initial file system, from Debian's packages."""
+"""Linux guest with a card: QEMU with vfio-user-pci, kernel and initial file system, from Debian's packages."""
 
 import lzma
 import os
@@ -15,11 +15,12 @@ FOLDER = BUILD_ROOT / "machine-guest"
 HERE = Path(__file__).parent
 QEMU = "qemu-system-x86_64"
 # Of the release with a QEMU that has the device; its libraries come with it.
-SOURCES = "".join(f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian {suite} "
-                  "main\n" for suite in ("trixie", "trixie-backports"))
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+SOURCES = "".join(f"deb [signed-by={KEYS}] http://deb.debian.org/debian {suite} main\n"
+                  for suite in ("trixie", "trixie-backports"))
 MODULES = ("irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio-pci-core", "vfio-pci")
-PACKAGES = ("busybox-static", "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libc6", "libexpat1",
-            "zlib1g", "libffi8", "libssl3", "libuuid1", "liblzma5", "libbz2-1.0", "libgcc-s1")
+PACKAGES = ("busybox-static", "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libc6",
+            "libexpat1", "zlib1g", "libffi8", "libssl3", "libuuid1", "liblzma5", "libbz2-1.0", "libgcc-s1")
 UNUSED = ("usr/share", "usr/lib/x86_64-linux-gnu/gconv", *(f"usr/lib/python3.11/{name}" for name in (
     "test", "lib2to3", "idlelib", "distutils", "ensurepip", "pydoc_data")))
 XZ = b"\xfd7zXZ\0"
@@ -92,10 +93,9 @@ def kernel_and_initrd():
         _make_base(where, base.with_suffix(".part"), release)
         base.with_suffix(".part").rename(base)
     subprocess.run(["cp", "-a", base, root], check=True)
-    for name in ("driver", "model", "hdl"):
-        shutil.copytree(ROOT / name, root / "weft/weft" / name, ignore=shutil.ignore_patterns(
-            "__pycache__", "ibverbs", "soft", "wan", *(path.name for path in (ROOT / "hdl").iterdir()
-                                                       if name == "hdl" and path.name not in ("contract", "__init__.py"))))
+    for name in ("driver", "model", "hdl/contract"):
+        shutil.copytree(ROOT / name, root / "weft/weft" / name,
+                        ignore=shutil.ignore_patterns("__pycache__", "ibverbs", "soft", "wan"))
     shutil.copy(ROOT / "examples/ping_pong.py", root / "weft")
     shutil.copy(HERE / "guest_program.py", root / "weft")
     (root / "weft/typer.py").write_text(TYPER)
@@ -130,7 +130,8 @@ def start(socket, output):
     return subprocess.Popen([
         *qemu(), "-accel", "tcg", "-cpu", "max", "-m", "512", "-machine", "q35,memory-backend=m",
         "-object", "memory-backend-memfd,id=m,size=512M,share=on", "-device", "intel-iommu,caching-mode=on",
-        "-nodefaults", "-nic", "none", "-display", "none", "-no-reboot", "-serial", f"file:{output}", "-monitor", "none",
+        "-nodefaults", "-nic", "none", "-display", "none", "-no-reboot", "-serial", f"file:{output}",
+        "-monitor", "none",
         "-kernel", str(kernel), "-initrd", str(initrd),
         "-append", "console=ttyS0 quiet mitigations=off panic=-1 intel_iommu=on",
         "-device", f'{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{socket}"}},"x-msg-timeout":60000}}'],

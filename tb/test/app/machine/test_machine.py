@@ -186,7 +186,7 @@ def test_pipelined_commands_are_answered_in_order(machine):
     guest.close()
 
 
-def test_a_machine_that_reads_no_replies_stops_nobody_else(machine):
+def test_a_machine_that_reads_no_replies_delays_no_other(machine):
     guest, other = client(machine), client(machine, "b")
     guest.socket.setblocking(False)
     with contextlib.suppress(BlockingIOError):

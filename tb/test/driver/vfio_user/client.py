@@ -118,7 +118,8 @@ class Client:
             self.post(Command.REGION_WRITE, body)
 
     def map(self, address, size, offset=0, flags=BOTH, file=None):
-        assert self.call(Command.DMA_MAP, map_body(address, size, offset, flags), [file] if file is not None else ()) == b""
+        files = () if file is None else (file,)
+        assert self.call(Command.DMA_MAP, map_body(address, size, offset, flags), files) == b""
 
     def unmap(self, address, size):
         body = unmap_body(address, size)
@@ -148,7 +149,7 @@ class Words:
 
 
 class GuestMapper:
-    """IOMMU of a machine: pages of the arena at their virtual addresses, one DMA_MAP each, as QEMU's IOMMU makes them."""
+    """IOMMU of a machine: pages of the arena at their virtual addresses, one DMA_MAP each, as QEMU sends them."""
 
     contiguous = True
 
@@ -211,7 +212,8 @@ class GuestAccess(PciAccess):
                 self.client.call(Command.DEVICE_SET_IRQS, irq_body(Irq.MSIX, vector, 1), [file])
             self._set(MSIX_CONTROL, ENABLE_MSIX)
         else:
-            self.client.call(Command.DEVICE_SET_IRQS, irq_body(Irq.MSIX, 0, 0, IrqSet.DATA_NONE | IrqSet.ACTION_TRIGGER))
+            none = IrqSet.DATA_NONE | IrqSet.ACTION_TRIGGER
+            self.client.call(Command.DEVICE_SET_IRQS, irq_body(Irq.MSIX, 0, 0, none))
         return True
 
     def close(self):

@@ -37,8 +37,9 @@ class Fuzz:
 
     def number(self, bits):
         rng = self.rng
-        return rng.choice([0, 1, PRIVATE & (1 << bits) - 1, (1 << bits) - 1, 1 << rng.randrange(bits), rng.getrandbits(bits),
-                           rng.randrange(PAGES) * wire.PAGE % (1 << bits)])
+        ones = (1 << bits) - 1
+        return rng.choice([0, 1, PRIVATE & ones, ones, 1 << rng.randrange(bits), rng.getrandbits(bits),
+                           rng.randrange(PAGES) * wire.PAGE & ones])
 
     def body(self, command):
         """Return a body that is possible, or nearly so."""
@@ -48,7 +49,8 @@ class Fuzz:
         count = rng.choice([1, 2, 4, 4, 8, 8, 64, number(32)])
         data = rng.randbytes(min(count, 64))
         if command == Command.DMA_MAP:
-            return map_body(number(64), rng.choice([wire.PAGE, number(64)]), number(64), rng.choice([1, 2, 3, number(32)]))
+            return map_body(number(64), rng.choice([wire.PAGE, number(64)]), number(64),
+                            rng.choice([1, 2, 3, number(32)]))
         if command == Command.DMA_UNMAP:
             return unmap_body(number(64), rng.choice([wire.PAGE, number(64)]))
         if command == Command.DEVICE_SET_IRQS:

@@ -158,7 +158,8 @@ def test_accesses_outside_of_regions_are_rejected(region, offset, count):
 
 def multi(*writes, count=None):
     body = wire.WRITE_MULTI.pack(wr_cnt=len(writes) if count is None else count)
-    return body + b"".join(access_body(region, offset, size, data.ljust(8, b"\0")) for region, offset, size, data in writes)
+    return body + b"".join(access_body(region, offset, size, data.ljust(8, b"\0"))
+                           for region, offset, size, data in writes)
 
 
 def test_batched_writes_are_executed_in_order():

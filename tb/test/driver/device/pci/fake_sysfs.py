@@ -90,7 +90,8 @@ class FakeKernel:
         elif request == vfio_access.DEVICE_GET_REGION_INFO:
             index = vfio_access.REGION_INFO.unpack(argument).index
             size, offset = {0: (abi.BAR_BYTES, 0), 7: (4096, CONFIG_OFFSET)}[index]
-            argument[:] = vfio_access.REGION_INFO.pack(argsz=32, index=index, flags=self.flags, size=size, offset=offset)
+            argument[:] = vfio_access.REGION_INFO.pack(argsz=32, index=index, flags=self.flags, size=size,
+                                                       offset=offset)
         elif request == vfio_access.DEVICE_SET_IRQS:
             self._set_irqs(argument)
         return 0

@@ -62,7 +62,8 @@ def test_numbers_and_structures_match_the_kernel_header(tmp_path):
         "VFIO_GROUP_GET_DEVICE_FD": vfio_access.GROUP_GET_DEVICE_FD,
         "VFIO_DEVICE_GET_REGION_INFO": vfio_access.DEVICE_GET_REGION_INFO,
         "VFIO_DEVICE_SET_IRQS": vfio_access.DEVICE_SET_IRQS, "VFIO_DEVICE_RESET": vfio_access.DEVICE_RESET,
-        "VFIO_PCI_BAR0_REGION_INDEX": vfio_access.REGION_BAR0, "VFIO_PCI_CONFIG_REGION_INDEX": vfio_access.REGION_CONFIG,
+        "VFIO_PCI_BAR0_REGION_INDEX": vfio_access.REGION_BAR0,
+        "VFIO_PCI_CONFIG_REGION_INDEX": vfio_access.REGION_CONFIG,
         "VFIO_PCI_MSIX_IRQ_INDEX": vfio_access.IRQ_MSIX, "VFIO_PCI_ERR_IRQ_INDEX": vfio_access.IRQ_ERR,
         "VFIO_PCI_REQ_IRQ_INDEX": vfio_access.IRQ_REQ, "VFIO_REGION_INFO_FLAG_MMAP": vfio_access.REGION_MMAP,
         "VFIO_IRQ_SET_DATA_NONE": vfio_access.DATA_NONE, "VFIO_IRQ_SET_DATA_EVENTFD": vfio_access.DATA_EVENTFD,
@@ -72,7 +73,8 @@ def test_numbers_and_structures_match_the_kernel_header(tmp_path):
     assert values_of_the_compiler("linux/vfio.h", numbers, layouts, tmp_path) == wanted
     # Headers older than Linux 6.6 lack these; the numbers are those of include/uapi/linux/vfio.h.
     assert (vfio_access.DEVICE_BIND_IOMMUFD, vfio_access.DEVICE_ATTACH_IOMMUFD_PT) == (0x3B76, 0x3B77)
-    assert shape(vfio_access.BIND_IOMMUFD) == [16, 0, 4, 8, 12] and shape(vfio_access.ATTACH_IOMMUFD_PT) == [12, 0, 4, 8]
+    assert shape(vfio_access.BIND_IOMMUFD) == [16, 0, 4, 8, 12]
+    assert shape(vfio_access.ATTACH_IOMMUFD_PT) == [12, 0, 4, 8]
 
 
 @WAYS
