@@ -1,4 +1,4 @@
-"""Access of a program to a PCI function: what the back end needs from the kernel."""
+"""Access of a program to a PCI function: the calls of the kernel that the back end needs."""
 
 import abc
 from typing import Any

@@ -41,7 +41,8 @@ class PciDevice(Device):
     def __init__(self, access: PciAccess) -> None:
         self._access, self._memory, self.gone = access, access.memory, False
         self._dwords, self._qwords = access.bar.cast("I"), access.bar.cast("Q")
-        self._event, self._alarm = (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) for _ in range(2))
+        self._events: list[int] = []        # of the vectors: the kernel complains if two have the same
+        self._alarm = _eventfd()
         self._interrupts, self._closed = False, False
         try:
             access.reset()
@@ -90,8 +91,8 @@ class PciDevice(Device):
     # ---------------------------------------------------------------------------------- interrupts, time
 
     def enable_interrupts(self, vectors: int) -> None:
-        """As :meth:`weft.driver.device.device.Device.enable_interrupts`; all vectors signal one eventfd."""
-        self._interrupts = self._access.set_msix([self._event] * vectors)
+        self._events += [_eventfd() for _ in range(vectors - len(self._events))]
+        self._interrupts = self._access.set_msix(self._events[:vectors])
 
     def wait(self, timeout_ns: int) -> bool:
         """As :meth:`weft.driver.device.device.Device.wait`. Without interrupts, a short sleep that returns true."""
@@ -111,7 +112,7 @@ class PciDevice(Device):
         return bool(ready)
 
     def _ready(self, timeout_ns: int) -> list[int]:
-        files = self._event, self._alarm
+        files = *self._events, self._alarm
         if max(files) < SELECT_FILES:       # the time-outs of poll are whole milliseconds
             return select.select(files, (), (), timeout_ns / 1e9)[0]
         poll = select.poll()
@@ -147,9 +148,13 @@ class PciDevice(Device):
         self._qwords.release()
         self._access.close()        # before its address space, which cannot be destroyed while a device uses it
         self._memory.close()
-        os.close(self._event)
-        os.close(self._alarm)
+        for file in (*self._events, self._alarm):
+            os.close(file)
         self._closed = True
+
+
+def _eventfd() -> int:
+    return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
 
 def open_access(address: str, root: Path = SYSFS, iommufd: Path = IOMMUFD) -> PciAccess:

@@ -1,9 +1,11 @@
 """Linux guest with a card: QEMU with vfio-user-pci, kernel and initial file system, from Debian's packages."""
 
+import compileall
 import lzma
-import os
+import py_compile
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from weft.tb.sim.flow.build import BUILD_ROOT
@@ -29,8 +31,8 @@ TYPER = "def Option(*_, **__): return None\n"
 
 
 def _has_device(command):
-    done = subprocess.run([*command, "-device", "help"], capture_output=True, text=True)
-    return '"vfio-user-pci"' in done.stdout
+    done = subprocess.run([*command, "-device", "vfio-user-pci,help"], capture_output=True, text=True)
+    return done.returncode == 0 and "x-msg-timeout" in done.stdout
 
 
 def qemu():
@@ -46,8 +48,9 @@ def qemu():
     root = folder / "unpacked"
     libraries = [root / path for path in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu",
                                           "usr/lib/x86_64-linux-gnu/pulseaudio")]
-    command = [str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", ":".join(map(str, libraries)),
-               str(root / "usr/bin" / QEMU), "-L", str(root / "usr/share/qemu"), "-L", str(root / "usr/share/seabios")]
+    command = ["env", f"QEMU_MODULE_DIR={libraries[0] / 'qemu'}", str(root / "usr/lib64/ld-linux-x86-64.so.2"),
+               "--library-path", ":".join(map(str, libraries)), str(root / "usr/bin" / QEMU),
+               "-L", str(root / "usr/share/qemu"), "-L", str(root / "usr/share/seabios")]
     if not (folder / "complete").exists():
         _fetch_qemu(folder, root)
         if not _has_device(command):
@@ -74,8 +77,8 @@ def _fetch_qemu(folder, root):
         _apt("dpkg", "-x", str(archive), str(root))
 
 
-def kernel_and_initrd():
-    """Return (uncompressed kernel, initial file system with the driver of this tree).
+def kernel_and_initrd(scratch):
+    """Return (uncompressed kernel, initial file system with the driver of this tree, made in the folder ``scratch``).
 
     Raises
     ------
@@ -88,7 +91,7 @@ def kernel_and_initrd():
         [packed] = (where / "boot").glob(f"vmlinuz-{release}*")
         data = packed.read_bytes()
         vmlinux.write_bytes(lzma.LZMADecompressor().decompress(data[data.index(XZ):]))
-    base, root, initrd = folder / f"base-{kernel}", folder / f"root-{os.getpid()}", folder / f"{os.getpid()}.cpio.gz"
+    base, root, initrd = folder / f"base-{kernel}", scratch / "root", scratch / "initrd.cpio.gz"
     if not base.exists():
         _make_base(where, base.with_suffix(".part"), release)
         base.with_suffix(".part").rename(base)
@@ -99,11 +102,19 @@ def kernel_and_initrd():
     shutil.copy(ROOT / "examples/ping_pong.py", root / "weft")
     shutil.copy(HERE / "guest_program.py", root / "weft")
     (root / "weft/typer.py").write_text(TYPER)
+    _compile(root / "weft", root)
     shutil.copy(HERE / "guest_init.sh", root / "init")
     (root / "init").chmod(0o755)
     _pack(root, initrd, where / "bin/busybox")
     shutil.rmtree(root)
     return vmlinux, initrd
+
+
+def _compile(folder, root):
+    """Compile Python files for the guest, where that is slow, if this Python has the guest's version."""
+    if sys.version_info[:2] == (3, 11):
+        compileall.compile_dir(folder, quiet=2, stripdir=root, prependdir="/",
+                               invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 
 
 def _make_base(where, root, release):
@@ -120,13 +131,14 @@ def _make_base(where, root, release):
     for name in MODULES:
         [module] = (where / "lib/modules" / release).rglob(f"{name}.ko")
         shutil.copy(module, root / "lib")
+    _compile(root / "usr/lib/python3.11", root)
     if not (root / "bin/sh").exists():
         (root / "bin/sh").symlink_to("busybox")
 
 
 def start(socket, output):
     """Start a guest with the card of a socket; its console goes to the file ``output``. Return the process."""
-    kernel, initrd = kernel_and_initrd()
+    kernel, initrd = kernel_and_initrd(output.parent)
     return subprocess.Popen([
         *qemu(), "-accel", "tcg", "-cpu", "max", "-m", "512", "-machine", "q35,memory-backend=m",
         "-object", "memory-backend-memfd,id=m,size=512M,share=on", "-device", "intel-iommu,caching-mode=on",
