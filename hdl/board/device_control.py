@@ -4,9 +4,11 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-PCIE_CAPABILITY = 0x70    # of the UltraScale+ block
-DEVICE_CONTROL = PCIE_CAPABILITY + 8
-EXTENDED_TAGS = 8         # bit of Device Control
+from ..contract import pci
+
+_offset_of = pci.EXPRESS_CAPABILITY.offset_of
+DEVICE_CONTROL = pci.EXPRESS + _offset_of("error_reporting_enable") // 8      # whose first field that is
+EXTENDED_TAGS = _offset_of("extended_tag_enable") - _offset_of("error_reporting_enable")
 PAUSE_LOG2 = 8            # cycles between two reads
 
 

@@ -1,35 +1,59 @@
 """Files of a Vivado project, and the script that creates and builds it in batch mode."""
 
-from ..contract.abi import BAR_BYTES, MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
+from dataclasses import replace
+
+from ..contract.abi import MSIX_PBA_OFFSET, MSIX_TABLE_OFFSET
+from ..contract.pci import GEN3, Bar, PciFunction, card_function
 from ..mac.crossings import crossings_xdc
 from ..mac.rx_crossing import FRAME_BYTES
 from ..verilog import CARD_MODULE, rtlil_text, verilog_text
 from ..verilog.state_names import without_enums
+from .bar_decoder import BOARD_BAR
 from .constraints import PART, pins_xdc
 from .crossings import CROSSINGS
+from .registers import BAR_BYTES
 from .u50 import ILA_CARD, ILA_MAC, PROBES, TOP, U50
 from .vendor import CMAC, PCIE
 
-VENDOR_ID, DEVICE_ID = "1234", "5746"     # as in simulation; a product needs different ones
+SPEEDS = {GEN3: "8.0_GT/s"}
+
+
+def board_function(params) -> PciFunction:
+    """Return the PCI function of the board: the card's, with the registers of the board in another BAR."""
+    card = card_function(params)
+    return replace(card, bars=(*card.bars, Bar(BOARD_BAR, BAR_BYTES)))
+
+
+def _bar_settings(function):
+    """Return the settings of the BARs. BAR 0 is enabled by default."""
+    for bar in function.bars:
+        name = f"pf0_bar{bar.index}"
+        if bar.index:
+            yield f"{name}_enabled", "true"
+        yield f"{name}_64bit", str(bar.is_64bit).lower()
+        if bar.is_64bit:
+            yield f"{name}_prefetchable", str(bar.prefetchable).lower()
+        yield f"{name}_scale", "Kilobytes"
+        yield f"{name}_size", str(bar.size // 1024)
 
 
 def pcie_settings(params):
     """Return the settings of pcie4c_uscale_plus that the card requires, see the integrator's guide."""
-    straddle = str(params.straddle).lower()
+    straddle, function = str(params.straddle).lower(), board_function(params)
     return {
-        "mode_selection": "Advanced", "PL_LINK_CAP_MAX_LINK_SPEED": "8.0_GT/s", "PL_LINK_CAP_MAX_LINK_WIDTH": "X16",
+        "mode_selection": "Advanced", "PL_LINK_CAP_MAX_LINK_SPEED": SPEEDS[function.link_speed],
+        "PL_LINK_CAP_MAX_LINK_WIDTH": f"X{function.link_width}",
         "axisten_if_width": "512_bit", "axisten_freq": "250", "axisten_if_enable_client_tag": "true",
         "AXISTEN_IF_EXT_512_CQ_STRADDLE": "false", "AXISTEN_IF_EXT_512_CC_STRADDLE": "false",
         "AXISTEN_IF_EXT_512_RQ_STRADDLE": straddle, "AXISTEN_IF_EXT_512_RC_STRADDLE": "false",
         "AXISTEN_IF_EXT_512_RC_4TLP_STRADDLE": straddle,
-        "extended_tag_field": "true", "pf0_dev_cap_max_payload": "1024_bytes",
-        "vendor_id": VENDOR_ID, "PF0_DEVICE_ID": DEVICE_ID, "PF0_Use_Class_Code_Lookup_Assistant": "false",
-        "PF0_CLASS_CODE": "020700",
-        "pf0_bar0_64bit": "true", "pf0_bar0_prefetchable": "false",
-        "pf0_bar0_scale": "Kilobytes", "pf0_bar0_size": str(BAR_BYTES // 1024),
-        "pf0_bar2_enabled": "true", "pf0_bar2_64bit": "false", "pf0_bar2_scale": "Kilobytes", "pf0_bar2_size": "4",
+        "extended_tag_field": str(function.extended_tags).lower(),
+        "pf0_dev_cap_max_payload": f"{function.max_payload_bytes}_bytes",
+        "vendor_id": f"{function.vendor_id:04X}", "PF0_DEVICE_ID": f"{function.device_id:04X}",
+        "PF0_Use_Class_Code_Lookup_Assistant": "false", "PF0_CLASS_CODE": f"{function.class_code:06X}",
+        **dict(_bar_settings(function)),
         "pf0_msi_enabled": "false", "pf0_msix_enabled": "true", "MSI_X_OPTIONS": "MSI-X_External",
-        "PF0_MSIX_CAP_TABLE_SIZE": f"{params.msix_vectors - 1:03X}",
+        "PF0_MSIX_CAP_TABLE_SIZE": f"{function.msix_vectors - 1:03X}",
         "PF0_MSIX_CAP_TABLE_BIR": "BAR_1:0", "PF0_MSIX_CAP_TABLE_OFFSET": f"{MSIX_TABLE_OFFSET:08X}",
         "PF0_MSIX_CAP_PBA_BIR": "BAR_1:0", "PF0_MSIX_CAP_PBA_OFFSET": f"{MSIX_PBA_OFFSET:08X}",
     }

@@ -10,6 +10,7 @@ import typer
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import with_messages
 from weft.tb.cli.link import LINK_COMMANDS
+from weft.tb.cli.machine import devices, machine
 from weft.tb.cli.options import with_options
 from weft.tb.cli.perf import COMMANDS as TESTS
 from weft.tb.cli.perf import PANEL
@@ -40,6 +41,8 @@ COMMANDS = (
     run,
     devinfo,
     counters,
+    devices,
+    machine,
 )
 
 

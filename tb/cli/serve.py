@@ -21,13 +21,7 @@ SOCKET_BYTES_MAX = 107
 
 def serve(settings: Settings):
     """Serve hosts with an RDMA card each to unmodified programs, until interrupted: see `weft run`."""
-    longest = max((os.fsencode(settings.socket(name)) for name in settings.hosts), key=len)
-    if len(longest) > SOCKET_BYTES_MAX:
-        raise BadSetting("folder", settings.folder, f"{os.fsdecode(longest)} is too long for a socket, of which paths "
-                                                    f"have at most {SOCKET_BYTES_MAX} bytes")
-    for name in settings.hosts:
-        if _answers(path := settings.socket(name)):
-            refuse(f"{path} is another daemon's, which runs; end that one, or choose another --folder")
+    check_sockets(settings, socket.SOCK_SEQPACKET)
     settings.peer()     # this and the next line reject bad values before anything is built
     seed, _ = schedule_of(settings.faults, settings.hosts)
     settings = settings if seed is None else replace(settings, seed=seed)
@@ -41,16 +35,27 @@ def serve(settings: Settings):
         refuse(str(problem))
     if settings.backend == "rtl":
         from weft.tb.app.serve.rtl_cases import serve_rtl
-        serve_rtl(settings, _report, _on_end)
+        serve_rtl(settings, report, on_end)
     else:
         ended = []
-        _on_end(lambda *_: ended.append(True))
-        serve_here(settings, _report, ended)
+        on_end(lambda *_: ended.append(True))
+        serve_here(settings, report, ended)
 
 
-def _answers(path):
+def check_sockets(settings, kind):
+    """Reject a folder whose sockets have too long paths, or belong to another daemon that runs."""
+    longest = max((os.fsencode(settings.socket(name)) for name in settings.hosts), key=len)
+    if len(longest) > SOCKET_BYTES_MAX:
+        raise BadSetting("folder", settings.folder, f"{os.fsdecode(longest)} is too long for a socket, of which paths "
+                                                    f"have at most {SOCKET_BYTES_MAX} bytes")
+    for name in settings.hosts:
+        if _answers(path := settings.socket(name), kind):
+            refuse(f"{path} is another daemon's, which runs; end that one, or choose another --folder")
+
+
+def _answers(path, kind):
     """Return whether a daemon listens at a socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as there:
+    with socket.socket(socket.AF_UNIX, kind) as there:
         try:
             there.connect(os.fsencode(path))
         except OSError:
@@ -58,12 +63,14 @@ def _answers(path):
         return True
 
 
-def _on_end(function):
+def on_end(function):
+    """Call a function when this process must end."""
     for which in (signal.SIGINT, signal.SIGTERM):
         signal.signal(which, function)
 
 
-def _report(sentence):
+def report(sentence):
+    """Print a sentence at once."""
     print(sentence, flush=True)
 
 
@@ -71,8 +78,8 @@ def run(
     program: Annotated[list[str], typer.Argument(help="Program to run, and its arguments.", metavar="PROGRAM...")],
     host: Annotated[str, Setting("Name of a host that is served.", metavar="NAME")] = "a",
     folder: Annotated[Path, Setting("Folder of its socket.", metavar="PATH")] = FOLDER,
-    network: Annotated[bool, Setting("Run it in a network of the hosts, in which their names are the addresses of their "
-                                     "cards, for TCP, too.")] = False,
+    network: Annotated[bool, Setting("Run it in a network of the hosts, in which their names are the addresses of "
+                                     "their cards, for TCP, too.")] = False,
 ):
     """Run a program on a host of `weft serve`: its RDMA device is that host's card."""
     path = (folder / f"{host}.sock").resolve()

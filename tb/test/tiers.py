@@ -41,6 +41,7 @@ app/job/test_main_job.py::test_bad_link_in_both_directions[3]
 app/job/test_main_job.py::test_bad_link_in_both_directions[4]
 app/job/test_main_job.py::test_bad_link_in_both_directions[5]
 app/job/test_main_job.py::test_very_bad_link
+app/machine/test_linux.py
 app/serve/test_simulated_time.py::test_program_measures_simulated_time[rtl]
 cards/test_crossing.py::test_case[rings_wrap]
 cards/test_crossing.py::test_case[rough_in_both_directions]

@@ -1,7 +1,6 @@
 """Hosts on functional cards whose simulated time never overtakes wall-clock time."""
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,14 +9,14 @@ from weft.driver.serve.daemon import ServeBackend
 from weft.driver.verbs.context import Context, ContextConfig
 from weft.driver.verbs.device_list import add_device, remove_device
 from weft.model.functional.host import FunctionalDevice
-from weft.model.impairments import FrameKind
+from weft.model.impairments import FrameKind, LinkCounters
 from weft.model.link import Link, LinkBase, LinkConfig
 from weft.model.loop import EventLoop
 from weft.tb.app.serve.switch import Switch
 from weft.tb.app.serve.udp_link import AWAY_NS, UdpLink
+from weft.tb.app.serve.wall_clock import WallClock
 
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; those of the others follow
-STEP_NS = 20_000                              # longest simulated time between two checks of the programs
 REST_S = 1.0
 
 
@@ -25,6 +24,14 @@ def config_for(delay_ns: int, seed: str) -> ContextConfig:
     """Return the configuration of a driver for cards with this delay between them."""
     return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, time_wait_qps=64,
                          random=random.Random(f"{seed}/driver"))
+
+
+def sentence_of(host: str, counters: LinkCounters) -> str:
+    """Return a sentence about the frames of a host, from the counters of its link."""
+    more = "".join(f", {number} {name}" for name in ("duplicated", "reordered", "corrupted")
+                   if (number := getattr(counters, name).total()))
+    return (f"host {host}: {counters.sent.total()} frames sent, {counters.lost.total()} lost{more}; "
+            f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
 
 
 class CardBackend(ServeBackend):
@@ -60,11 +67,7 @@ class CardBackend(ServeBackend):
     def summary(self) -> Iterator[str]:
         """Yield a sentence about the frames of each host."""
         for name, link in self.links.items():
-            counters = link.counters
-            more = "".join(f", {number} {effect}" for effect in ("duplicated", "reordered", "corrupted")
-                           if (number := getattr(counters, effect).total()))
-            yield (f"host {name}: {counters.sent.total()} frames sent, {counters.lost.total()} lost{more}; "
-                   f"{counters.destroyed_data} packets lost, {counters.sent[FrameKind.RETX]} sent again")
+            yield sentence_of(name, link.counters)
 
     def close(self) -> None:
         """Stop the cards."""
@@ -105,7 +108,7 @@ class FunctionalBackend(CardBackend):
             device.transmit = link.send
             self.devices.append(device)
             self._open(name, n, device, link, config_for(delay, f"{seed}/{n}"))
-        self._seen_ns = time.monotonic_ns()
+        self._clock = WallClock(self.loop)
 
     def progress(self) -> bool:
         happened = False
@@ -114,22 +117,7 @@ class FunctionalBackend(CardBackend):
             happened = True
         for context in self.contexts:
             happened |= self.work(context)
-        return self._let_time_go() or happened
-
-    def _let_time_go(self) -> bool:
-        """Advance simulated time by the elapsed wall-clock time, at most to :data:`STEP_NS` after the next event.
-
-        After an event the programs are checked first, and the rest of the elapsed time is dropped. Return true if an
-        event occurred.
-        """
-        wall, before = time.monotonic_ns(), self.loop.now_ns
-        target, self._seen_ns = before + wall - self._seen_ns, wall
-        due = self.loop.due_ns
-        if due is None or due > target:
-            self.loop.run(target)
-            return False
-        self.loop.run(min(target, max(due, before) + STEP_NS))
-        return True
+        return self._clock.advance() or happened
 
     def rest_s(self) -> float:
         due = min((due for due in (self.loop.due_ns, self.driver_due_ns) if due is not None), default=None)

@@ -87,19 +87,29 @@ class LinkSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(LinkSettings):
-    """Hosts with one card each, and their link. Raises BadSetting."""
+class HostSettings(LinkSettings):
+    """Hosts with one card each on a switch, and a socket for each. Raises BadSetting."""
+
+    hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
+                                   default_text="a,b")] = ("a", "b")
+    seed: Annotated[str, Setting("Seed of every random choice of link and cards; any text.", metavar="TEXT")] = "1"
+    folder: Annotated[str, Setting("Folder of the sockets.", metavar="PATH")] = str(FOLDER)
+
+    def socket(self, host: str) -> Path:
+        """Return the path of the socket of a host."""
+        return (Path(self.folder) / f"{host}.sock").resolve()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(HostSettings):
+    """Hosts of a daemon, its cards, and links to other daemons. Raises BadSetting."""
 
     backend: Annotated[str, Setting("Cards: functional in Python, a timing model, or RTL.",
                                     choices=BACKENDS)] = "functional"
-    hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
-                                   default_text="a,b")] = ("a", "b")
     time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
                                  choices=TIMES)] = "wall"
     preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
                                           default_text="full, of RTL test")] = None
-    seed: Annotated[str, Setting("Seed of every random choice of link and cards; any text.", metavar="TEXT")] = "1"
-    folder: Annotated[str, Setting("Folder of the sockets.", metavar="PATH")] = str(FOLDER)
     link: Annotated[str, Setting("Link to the hosts of another daemon, udp:HOST:PORT or udp:HOST:PORT:OWN-PORT.",
                                  read=_link, metavar="ADDRESS", default_text="none")] = ""
     first: Annotated[int, Setting("Number of the first host, 10.0.0.1 is that of number 1.", least=1,
@@ -138,10 +148,6 @@ class Settings(LinkSettings):
             raise BadSetting("link", self.link, f"host {host!r} is not found: "
                                                 f"{getattr(error, 'strerror', None) or error}") from None
         return family, address, int(own_port or port)
-
-    def socket(self, host: str) -> Path:
-        """Return the path of the socket of a host."""
-        return (Path(self.folder) / f"{host}.sock").resolve()
 
     @property
     def control(self) -> Path:

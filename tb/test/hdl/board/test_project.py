@@ -3,15 +3,17 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 
 from weft.hdl.board.constraints import PART, PINS, pins_xdc
 from weft.hdl.board.crossings import CROSSINGS
-from weft.hdl.board.project import CHECKS, CMAC_SETTINGS, files, pcie_settings
+from weft.hdl.board.project import CHECKS, CMAC_SETTINGS, board_function, files, pcie_settings
 from weft.hdl.board.u50 import SIGNATURE, TOP, stubs_text
 from weft.hdl.card import Card
+from weft.hdl.contract import pci
 from weft.hdl.contract.abi import BAR_BYTES
 from weft.hdl.contract.params import preset
 from weft.hdl.mac.crossings import crossings_xdc
@@ -59,6 +61,34 @@ def test_settings_agree_with_the_card(texts):
     assert all(f"CONFIG.{key} {{{value}}}" in script for key, value in {**settings, **CMAC_SETTINGS}.items())
     for opening, closing in ("{}", "[]"):
         assert script.count(opening) == script.count(closing)
+
+
+@pytest.mark.parametrize("name", ["test", "basic", "full"])
+def test_settings_agree_with_the_configuration_space(name):
+    """The virtual card's space is that of the board, but for the BAR with the board's registers."""
+    settings, function = pcie_settings(preset(name)), board_function(preset(name))
+    assert replace(function, bars=function.bars[:1]) == pci.card_function(preset(name))
+    values, writable, _ = pci.configuration(function)
+    header = pci.HEADER.unpack(values)
+    msix = pci.MSIX_CAPABILITY.unpack(values[pci.MSIX:])
+    express = pci.EXPRESS_CAPABILITY.unpack(values[pci.EXPRESS:])
+    for key, value in (("vendor_id", header.vendor_id), ("PF0_DEVICE_ID", header.device_id),
+                       ("PF0_CLASS_CODE", header.class_code), ("PF0_MSIX_CAP_TABLE_SIZE", msix.table_size),
+                       ("PF0_MSIX_CAP_TABLE_OFFSET", 8 * msix.table_offset),
+                       ("PF0_MSIX_CAP_PBA_OFFSET", 8 * msix.pba_offset)):
+        assert int(settings[key], 16) == value
+    assert (msix.table_bir, msix.pba_bir) == (0, 0)
+    assert settings["pf0_dev_cap_max_payload"] == f"{128 << express.max_payload_supported}_bytes"
+    assert settings["extended_tag_field"] == str(bool(express.extended_tag_supported)).lower()
+    assert settings["PL_LINK_CAP_MAX_LINK_WIDTH"] == f"X{express.max_link_width}"
+    assert settings["PL_LINK_CAP_MAX_LINK_SPEED"] == {3: "8.0_GT/s"}[express.max_link_speed]
+    bars = {key.removesuffix("_size"): 1024 * int(value) for key, value in settings.items()
+            if re.fullmatch(r"pf0_bar\d_size", key)}
+    for number in (0, 2):
+        at = pci.BAR_OFFSET + 4 * number
+        assert settings[f"pf0_bar{number}_64bit"] == str(bool(values[at] & 4)).lower()
+        assert bars.pop(f"pf0_bar{number}") == (1 << 32) - int.from_bytes(writable[at:at + 4], "little")
+    assert not bars and not any(writable[pci.BAR_OFFSET + 12:pci.BAR_OFFSET + 24])
 
 
 def test_prerequisites_are_checked_first(texts):

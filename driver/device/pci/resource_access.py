@@ -1,0 +1,75 @@
+"""PCI function without an IOMMU: BAR 0 and configuration space by sysfs, physical addresses by pagemap. It polls."""
+
+import contextlib
+import errno
+import mmap
+import os
+from typing import Any
+
+from ...linux.mapper import PhysicalMapper
+from ...linux.memory import LinuxMemory
+from ...linux.region import U_DMA_BUF, open_u_dma_buf
+from ...terms.errors import PyverbsRDMAError
+from .access import PciAccess
+from .sysfs import SysfsFunction
+
+
+class ResourceAccess(PciAccess):
+    """PCI function that no kernel driver is bound to.
+
+    Physical addresses need root. Nothing keeps the function from other memory than that of this process.
+
+    Parameters
+    ----------
+    function : SysfsFunction
+    mapper
+        Of :mod:`weft.driver.linux.mapper`.
+
+    Raises
+    ------
+    PyverbsRDMAError
+        The message names the missing requirement.
+    """
+
+    def __init__(self, function: SysfsFunction, mapper: Any = None) -> None:
+        self._path = function.path
+        files: list[int] = []
+        try:
+            (self._path / "enable").write_text("1")
+            for name in ("resource0", "config"):
+                files.append(os.open(self._path / name, os.O_RDWR | os.O_SYNC))
+            self._mapping = mmap.mmap(files[0], os.fstat(files[0]).st_size)
+        except (OSError, ValueError) as error:
+            for file in files:
+                os.close(file)
+            reason, code = getattr(error, "strerror", None) or str(error), getattr(error, "errno", None) or errno.ENODEV
+            raise PyverbsRDMAError(f"the function {function.address} cannot be opened without an IOMMU: {reason}; "
+                                   "`weft devices` names the missing step", code) from None
+        self._config = files[1]
+        os.close(files[0])
+        regions = [open_u_dma_buf()] if any(U_DMA_BUF.glob("*")) else []
+        self.bar, self.memory = memoryview(self._mapping), LinuxMemory(mapper or PhysicalMapper(), regions)
+
+    def config_read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._config, length, offset)
+
+    def config_write(self, offset: int, data: bytes) -> None:
+        os.pwrite(self._config, data, offset)
+
+    def reset(self) -> None:
+        try:
+            if (self._path / "reset").exists():         # a function-level reset is optional
+                (self._path / "reset").write_text("1")
+        except OSError as error:
+            raise PyverbsRDMAError(f"the function does not come out of its reset: {error.strerror}",
+                                   error.errno) from None
+
+    def set_msix(self, eventfds: list[int]) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.bar.release()
+        self._mapping.close()
+        os.close(self._config)
+        with contextlib.suppress(OSError):
+            (self._path / "enable").write_text("0")

@@ -1,0 +1,269 @@
+"""Simulated card as a PCI function: BAR 0 in front of its registers, host memory and interrupts by the client."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from weft.hdl.contract import abi
+from weft.hdl.contract.pci import PciFunction, configuration
+
+from .config_space import ConfigSpace
+from .dma import DmaMap, Unmapped
+from .interrupts import Interrupts
+from .messages import Irq, Region
+
+CONTROL_RESET, STATUS_DMA_LOST = 2, 4
+ALL_ONES = 0xFF
+DWORD, QWORD = 4, 8
+REGISTER_AT = {register.offset: register for register in abi.REGISTERS}
+LOG2_OFFSETS = {register.offset for register in abi.REGISTERS if register.name.endswith("_log2") and
+                register.offset >= abi.RING_BASE}
+PUSH_END = abi.PUSH_BASE + abi.PUSH_WINDOWS * abi.BLOCK_BYTES
+REPORTS_MAX = 20
+READ_BYTES_MAX = 1 << 16       # of one access of a card: a descriptor, a list of pages, a packet
+
+
+class CardModel(Protocol):
+    """Card below its PCIe side, as :class:`weft.model.functional.card.FunctionalCard`."""
+
+    counters: Counter[str]
+
+    def read(self, offset: int) -> int:
+        """Return the value of a register."""
+
+    def write(self, offset: int, value: int) -> None:
+        """Write a register."""
+
+    def push(self, offset: int, data: bytes) -> None:
+        """Write a whole descriptor window."""
+
+    def receive(self, frame: Any) -> None:
+        """Process a frame of the line."""
+
+
+class UnsupportedRequest(Exception):
+    """The host rejects a request of the card."""
+
+
+class Incarnation:
+    """Card between two resets of the function, with its access to the host.
+
+    The models of cards have no error path: a card whose read fails, or which finds an entry that no driver writes,
+    stops until it is reset, as if its DMA was lost (bit 2 of the register ``status``).
+
+    Parameters
+    ----------
+    function : CardFunction
+    """
+
+    def __init__(self, function: "CardFunction") -> None:
+        self._function = function
+        self.ended = self.lost = False
+
+    def run(self, call: Callable[..., object], *arguments: object) -> None:
+        """Call a function of the card, unless the card has stopped. An exception stops it."""
+        if self.ended:
+            return
+        try:
+            call(*arguments)
+        except Exception as error:
+            self.stop(f"{type(error).__name__}: {error}")
+
+    def stop(self, reason: str) -> None:
+        """Stop the card until a reset."""
+        self.ended = self.lost = True
+        self._function.report(f"the card stops until it is reset: {reason}")
+
+    def read(self, address: int, length: int) -> bytes:
+        """Read host memory.
+
+        Raises
+        ------
+        UnsupportedRequest
+        """
+        if length > READ_BYTES_MAX:
+            raise UnsupportedRequest(f"a read of {length} bytes")
+        if self._may_access():
+            try:
+                return self._function.dma.read(address, length)
+            except Unmapped as error:
+                self._function.unsupported(str(error))
+                raise UnsupportedRequest(str(error)) from None
+        raise UnsupportedRequest("bus mastering is disabled")
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write host memory. A write is posted: one that fails vanishes."""
+        if self._may_access():
+            try:
+                self._function.dma.write(address, data)
+            except Unmapped as error:
+                self._function.unsupported(str(error))
+
+    def _may_access(self) -> bool:
+        self.lost = self.lost or not self._function.config.bus_master
+        return not self.lost
+
+    def interrupt(self, vector: int) -> None:
+        """Raise an MSI-X vector."""
+        if not self.ended:
+            self._function.raise_vector(vector)
+
+
+class CardFunction:
+    """PCI function of a card, for :class:`~weft.driver.vfio_user.server.Server`.
+
+    Accesses of the BAR are served as by :class:`weft.hdl.pcie.cq.RegisterShim`: reads and writes of 4 or 8 aligned
+    bytes, reads of part of a double word, and writes of up to 64 bytes into the push windows. Others are counted as
+    ``host_refused``: a read returns ones, a write vanishes. The client keeps the MSI-X table; vectors wait in the
+    pending bits while the function may not send them.
+
+    Parameters
+    ----------
+    description : PciFunction
+    make : callable(incarnation) -> CardModel
+        Returns a card that uses ``read``, ``write`` and ``interrupt`` of the incarnation, and that runs all its
+        scheduled calls by its ``run``.
+    report : callable(sentence)
+
+    Attributes
+    ----------
+    config : ConfigSpace
+    dma : DmaMap
+    interrupts : Interrupts
+    counters : Counter
+        ``unsupported_requests``: accesses of the card to memory that the client did not map; ``resets``.
+    """
+
+    def __init__(self, description: PciFunction, make: Callable[[Incarnation], CardModel],
+                 report: Callable[[str], object] = lambda sentence: None) -> None:
+        self._make, self._report = make, report
+        self._vectors = description.msix_vectors
+        self.config = ConfigSpace(configuration(description), self.reset)
+        self.regions: dict[int, int] = {Region.CONFIG: len(self.config), Region.BAR0: description.bars[0].size}
+        self.dma, self._pending = DmaMap(), 0
+        self.interrupts = Interrupts({Irq.MSIX: description.msix_vectors, Irq.ERR: 1}, self._send_pending)
+        self.counters: Counter[str] = Counter()
+        self._renew()
+
+    def report(self, sentence: str) -> None:
+        """Report to the operator, a limited number of times: a machine can cause any number of reports."""
+        self.counters["reports"] += 1
+        if self.counters["reports"] <= REPORTS_MAX:
+            self._report(sentence)
+
+    def _renew(self) -> None:
+        self.incarnation = Incarnation(self)
+        self.card = self._make(self.incarnation)
+
+    # ------------------------------------------------------------------------------------------- client
+
+    def region_read(self, region: int, offset: int, count: int) -> bytes:
+        """As :meth:`weft.driver.vfio_user.server.Function.region_read`."""
+        return (self.config.read if region == Region.CONFIG else self._bar_read)(offset, count)
+
+    def region_write(self, region: int, offset: int, data: bytes) -> None:
+        """As :meth:`weft.driver.vfio_user.server.Function.region_write`."""
+        if region == Region.CONFIG:
+            self.config.write(offset, data)
+            self._send_pending()
+        elif self.config.memory_space:
+            self._bar_write(offset, data)
+        else:
+            self._refuse()
+
+    def reset(self) -> None:
+        """Reset card and configuration space. The client's memory and eventfds stay."""
+        self.incarnation.ended = True
+        self.config.reset()
+        self._pending = 0
+        self.counters["resets"] += 1
+        self._renew()
+
+    def disconnected(self) -> None:
+        """Release memory and eventfds of a client that left, and reset the card: its host is off."""
+        self.dma.clear()
+        self.interrupts.close()
+        self.reset()
+
+    # ----------------------------------------------------------------------------------------- registers
+
+    def _refuse(self) -> None:
+        self.card.counters["host_refused"] += 1
+
+    def _bar_read(self, offset: int, count: int) -> bytes:
+        inside = offset % DWORD
+        aligned = count == QWORD and not offset % QWORD
+        if not self.config.memory_space or not (aligned or inside + count <= DWORD):
+            self._refuse()
+            return bytes([ALL_ONES]) * count
+        dwords = range(offset - inside, offset + count, DWORD)
+        data = b"".join((self._dword(at) & 0xFFFF_FFFF).to_bytes(DWORD, "little") for at in dwords)
+        return data[inside : inside + count]
+
+    def _dword(self, offset: int) -> int:
+        """Return four bytes of the BAR. Offsets without a register read as zero."""
+        if offset >= abi.MSIX_TABLE_OFFSET:
+            return self._pending >> 8 * (offset - abi.MSIX_PBA_OFFSET) if offset >= abi.MSIX_PBA_OFFSET else 0
+        wide = REGISTER_AT.get(offset - offset % QWORD)
+        if wide is not None and wide.width == 8 * QWORD:
+            return self.card.read(wide.offset) >> 8 * (offset % QWORD)
+        value = self.card.read(offset)
+        return value | STATUS_DMA_LOST if offset == abi.REGISTER["status"].offset and self.incarnation.lost else value
+
+    def _bar_write(self, offset: int, data: bytes) -> None:
+        count = len(data)
+        if abi.PUSH_BASE <= offset < PUSH_END and offset % DWORD + count <= abi.BLOCK_BYTES:
+            if count == abi.BLOCK_BYTES and not offset % count:
+                self.incarnation.run(self.card.push, offset, data)
+            else:
+                self.incarnation.run(self.card.write, offset, 0)
+        elif count not in (DWORD, QWORD) or offset % count:
+            self._refuse()
+        elif offset < abi.MSIX_TABLE_OFFSET:
+            self._register_write(offset, data)
+
+    def _register_write(self, offset: int, data: bytes) -> None:
+        """Write one or two registers, or half of a 64-bit one, of which a doorbell ignores it."""
+        wide, value = REGISTER_AT.get(offset - offset % QWORD), int.from_bytes(data, "little")
+        if wide is None or wide.width < 8 * QWORD:
+            for at in range(0, len(data), DWORD):
+                self._write(offset + at, value >> 8 * at & 0xFFFF_FFFF)
+        elif len(data) == QWORD:
+            self._write(offset, value)
+        elif wide.access is abi.Access.RW:
+            shift = 8 * (offset % QWORD)
+            self._write(wide.offset, self.card.read(wide.offset) & ~(0xFFFF_FFFF << shift) | value << shift)
+
+    def _write(self, offset: int, value: int) -> None:
+        if offset == abi.REGISTER["control"].offset and value & CONTROL_RESET:
+            if self.incarnation.ended:
+                self._renew()
+            self.incarnation.lost = False
+        elif offset in LOG2_OFFSETS:
+            value = value & ~ALL_ONES | min(value & ALL_ONES, abi.RING_LOG2_MAX)
+        self.incarnation.run(self.card.write, offset, value)
+
+    # ------------------------------------------------------------------------------------------ card
+
+    def receive(self, frame: Any) -> None:
+        """Give a frame of the line to the card."""
+        self.incarnation.run(self.card.receive, frame)
+
+    def unsupported(self, reason: str) -> None:
+        """Count an Unsupported Request that the card received."""
+        if not self.counters["unsupported_requests"]:
+            self.report(f"unsupported request of the card: {reason}")
+        self.counters["unsupported_requests"] += 1
+        self.config.received_master_abort()
+
+    def raise_vector(self, vector: int) -> None:
+        """Send a vector, or keep it pending while that is impossible."""
+        if vector < self._vectors:
+            self._pending |= 1 << vector
+            self._send_pending()
+
+    def _send_pending(self) -> None:
+        if self._pending and self.config.sends_msix:
+            for vector in range(self._vectors):
+                if self._pending >> vector & 1 and self.interrupts.signal(Irq.MSIX, vector):
+                    self._pending &= ~(1 << vector)

@@ -1,0 +1,1 @@
+"""`weft machine`: cards as PCI devices of virtual machines."""
