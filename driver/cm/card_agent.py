@@ -47,6 +47,8 @@ class CardAgent:
         Functions to call when the card loses its state, by user.
     """
 
+    outstanding = False     # messages of connection management are no send requests
+
     def __init__(self, card: Card) -> None:
         self.card, self.engine = card, card.engine
         self.agent = Agent(ip=card.ip, guid=guid_of(card.mac), random=card.config.random, send=self._send,
