@@ -8,7 +8,7 @@ import enum
 
 from weft.hdl.contract.layout import Field, Layout
 
-VERSION = 2
+VERSION = 3
 MESSAGE_BYTES_MAX = 1 << 16
 SENTENCE_BYTES_MAX = 400
 FILES_MAX = 4               # with one message
@@ -50,6 +50,10 @@ class Opcode(enum.IntEnum):
     DISCONNECT = 31
     NOTIFY = 32
     INIT_QP_ATTR = 33
+    ATTACH_MCAST = 34
+    DETACH_MCAST = 35
+    JOIN_MULTICAST = 36
+    LEAVE_MULTICAST = 37
 
 
 class Kind(enum.IntEnum):
@@ -86,7 +90,8 @@ DEVICE = _layout(
         "vendor_id", "vendor_part_id", "hw_ver", "max_qp", "max_qp_wr", "device_cap_flags", "max_sge", "max_sge_rd",
         "max_cq", "max_cqe", "max_mr", "max_pd", "max_qp_rd_atom", "max_res_rd_atom", "max_qp_init_rd_atom",
         "atomic_caps", "max_srq", "max_srq_wr", "max_srq_sge", "max_pkeys", "local_ca_ack_delay", "phys_port_cnt",
-        "max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags")))
+        "max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags", "max_ah",
+        "max_mcast_grp", "max_mcast_qp_attach", "_reserved")))
 
 WELCOME = _layout("welcome", ("node_guid", 64), ("gid", 128, "Lowest byte first."), ("index", 32),
                   ("_reserved", 32), ("name", 512, "Of the device, filled up with zeros."))
@@ -139,6 +144,8 @@ MESSAGES = {
     Opcode.MODIFY_QP: (_layout("modify_qp", ("handle", 32), ("mask", 32), *QP_ATTR),
                        _layout("state", ("qp_state", 32), ("_reserved", 32))),
     Opcode.QUERY_QP: (HANDLE, _layout("qp_attr", *QP_ATTR)),
+    **dict.fromkeys((Opcode.ATTACH_MCAST, Opcode.DETACH_MCAST), (
+        _layout("mcast", ("handle", 32, "Of the QP."), ("_reserved", 32), ("gid", 128, "Lowest byte first.")), NOTHING)),
     Opcode.DESTROY: (_layout("destroy", ("kind", 32, "", Kind), ("handle", 32)), NOTHING),
     # Requests of librdmacm to the kernel (rdma/rdma_user_cm.h). IP addresses are numbers; 0 is any.
     Opcode.CREATE_CM_CHANNEL: (NOTHING, HANDLE),                     # file: a byte for each event

@@ -49,7 +49,7 @@ def query_device(client, _request, _tail, _files):
     same = ("node_guid", "max_mr_size", "page_size_cap", "vendor_id", "vendor_part_id", "hw_ver", "max_qp", "max_qp_wr",
             "device_cap_flags", "max_sge", "max_sge_rd", "max_cq", "max_cqe", "max_mr", "max_pd", "max_qp_rd_atom",
             "max_res_rd_atom", "max_qp_init_rd_atom", "atomic_caps", "max_srq", "max_srq_wr", "max_srq_sge",
-            "max_pkeys", "local_ca_ack_delay", "phys_port_cnt")
+            "max_pkeys", "local_ca_ack_delay", "phys_port_cnt", "max_ah", "max_mcast_grp", "max_mcast_qp_attach")
     of_port = ("max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags")
     most = client.account.most
     at_most = {"max_mr_size": most[ResourceKind.MEMORY],
@@ -214,6 +214,20 @@ def qp_attr_fields(attr):
         "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}
 
 
+def _group_of(request):
+    return IPv6Address(request.gid.to_bytes(16, "little")).exploded
+
+
+def attach_mcast(client, request, _tail, _files):
+    client.find(Kind.QP, request.handle).attach_mcast(_group_of(request))
+    return {}, []
+
+
+def detach_mcast(client, request, _tail, _files):
+    client.find(Kind.QP, request.handle).detach_mcast(_group_of(request))
+    return {}, []
+
+
 # -------------------------------------------------------------------------------------------------- destruction
 
 def _users(kind, thing):
@@ -244,5 +258,6 @@ CALLS = {
     Opcode.REG_MR: reg_mr, Opcode.REREG_MR: rereg_mr, Opcode.CREATE_CHANNEL: create_channel,
     Opcode.CREATE_CQ: create_cq, Opcode.RESIZE_CQ: resize_cq, Opcode.CREATE_SRQ: create_srq,
     Opcode.MODIFY_SRQ: modify_srq, Opcode.QUERY_SRQ: query_srq, Opcode.CREATE_QP: create_qp,
-    Opcode.MODIFY_QP: modify_qp, Opcode.QUERY_QP: query_qp, Opcode.DESTROY: destroy,
+    Opcode.MODIFY_QP: modify_qp, Opcode.QUERY_QP: query_qp, Opcode.ATTACH_MCAST: attach_mcast,
+    Opcode.DETACH_MCAST: detach_mcast, Opcode.DESTROY: destroy,
 }

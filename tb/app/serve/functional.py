@@ -20,6 +20,7 @@ from weft.tb.app.serve.udp_link import AWAY_NS, UdpLink
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; those of the others follow
 STEP_NS = 20_000                              # longest simulated time between two checks of the programs
 REST_S = 1.0
+SLOT_LOG2 = 13      # slots for datagrams of 4096 bytes
 
 
 def dues_of(engine: CardEngine) -> tuple[float | None, ...]:
@@ -29,7 +30,8 @@ def dues_of(engine: CardEngine) -> tuple[float | None, ...]:
 
 def config_for(delay_ns: int) -> ContextConfig:
     """Return the driver configuration for cards with this delay between them."""
-    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, time_wait_qps=64)
+    return ContextConfig(keep_qp_num=True, ring_log2=8, nic_slot_log2=SLOT_LOG2, time_wait_qps=64,
+                         probe_timeout_ns=2 * delay_ns + 50_000)
 
 
 def sentence_of(host: str, counters: LinkCounters) -> str:

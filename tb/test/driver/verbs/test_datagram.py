@@ -16,6 +16,7 @@ from weft.driver.verbs.context import ContextConfig
 from weft.driver.verbs.qp import QP, QPAttr, rc_init_attr
 from weft.driver.verbs.wr import SGE, SendWR
 from weft.hdl.contract import wire
+from weft.model.link import LinkConfig
 from weft.tb.sim.pair.functional_pair import make_pair
 from weft.tb.test.driver.verbs.datagram_hosts import GROUP, QKEY, DatagramHost, DatagramPair, group_gid, ud_init
 
@@ -114,7 +115,7 @@ def test_shared_receive_queue():
 
 
 def test_lost_datagrams_are_not_repeated():
-    scene = DatagramPair(pair=make_pair(loss=0.3))
+    scene = DatagramPair(pair=make_pair(forward=LinkConfig(loss=0.3)))
     a, b = scene.hosts
     a.context.neighbours.add(b.context.ip, b.context.mac)
     for n in range(60):
