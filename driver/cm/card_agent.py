@@ -8,6 +8,7 @@ from typing import Self
 from weft.hdl.contract import wire
 
 from ..connection.agent import Agent
+from ..datagram.packet import is_group
 from ..terms.errors import QueueFull
 from ..verbs.card import Card
 from ..verbs.device_list import guid_of
@@ -99,9 +100,9 @@ class CardAgent:
     # ------------------------------------------------------------------------------------ neighbours
 
     def resolve(self, key: Hashable, ip: int, timeout_ns: int, done: Callable[[bool], object]) -> None:
-        """Find the neighbour ``ip`` and call ``done(found)``, where ``found`` is false after ``timeout_ns``."""
+        """Find the neighbour or multicast group ``ip`` and call ``done(found)``, where ``found`` is false after ``timeout_ns``."""
         now = self.now()
-        if ip != self.card.ip:
+        if ip != self.card.ip and not is_group(ip):
             self.engine.neighbours.want(ip, now)
         self._wanted[key] = ip, now + timeout_ns, done
 
@@ -116,7 +117,7 @@ class CardAgent:
 
     def _resolve_due(self, now: int) -> None:
         for key, (ip, until, done) in list(self._wanted.items()):
-            found = self.engine.neighbours.find(ip) is not None
+            found = is_group(ip) or self.engine.neighbours.find(ip) is not None
             if found or now >= until:
                 del self._wanted[key]
                 done(found)

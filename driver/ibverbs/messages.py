@@ -68,6 +68,7 @@ class Kind(enum.IntEnum):
     QP = 7
     CM_CHANNEL = 8
     CM_ID = 9
+    MULTICAST = 10
 
 
 def _layout(name, *fields):
@@ -109,7 +110,7 @@ QP_ATTR = (
 SRQ_ATTR = (("max_wr", 32), ("max_sge", 32), ("srq_limit", 32))
 CM_PRIVATE_BYTES_MAX = 256
 _PRIVATE = ("private_data", CM_PRIVATE_BYTES_MAX * 8, "Lowest byte first.")
-CONN_PARAM = (("qp_num", 32), *((name, 8) for name in (
+CONN_PARAM = (("qp_num", 32), ("qkey", 32, "Of datagrams."), *((name, 8) for name in (
     "private_data_len", "srq", "responder_resources", "initiator_depth", "flow_control", "retry_count",
     "rnr_retry_count", "_padding")), _PRIVATE)
 ADDRESSES = tuple((name, 32) for name in ("src_ip", "src_port", "dst_ip", "dst_port"))
@@ -151,7 +152,7 @@ MESSAGES = {
     Opcode.CREATE_CM_CHANNEL: (NOTHING, HANDLE),                     # file: a byte for each event
     Opcode.GET_CM_EVENT: (HANDLE, _layout(
         "cm_event", ("user", 64), ("there", 32, "0: there is none."), ("id", 32), ("event", 32), ("status", 32),
-        *CONN_PARAM, ("_reserved", 32))),
+        *CONN_PARAM, ("ud", 32, "1: of a UD queue pair."), ("peer_ip", 32, "Of that queue pair, or the group."))),
     Opcode.CREATE_ID: (_layout("create_id", ("user", 64), ("channel", 32), ("port_space", 32), ("qp_type", 32),
                                ("_reserved", 32)), HANDLE),
     Opcode.DESTROY_ID: (HANDLE, _layout("events", ("reported", 32), ("dropped", 32, "That were not taken."))),
@@ -167,13 +168,14 @@ MESSAGES = {
         ("dgid", 128, "Likewise."), *ADDRESSES, ("paths", 32), ("mtu", 32))),
     Opcode.LISTEN: (_layout("listen", _ID, ("backlog", 32)), NOTHING),
     Opcode.CONNECT: (_layout("connect", _ID, *CONN_PARAM), NOTHING),
-    Opcode.ACCEPT: (_layout("accept", ("user", 64), _ID, ("valid", 32, "0: no parameters."), *CONN_PARAM,
-                            ("_reserved", 32)), NOTHING),
+    Opcode.ACCEPT: (_layout("accept", ("user", 64), _ID, ("valid", 32, "0: no parameters."), *CONN_PARAM), NOTHING),
     Opcode.REJECT: (_layout("reject", _ID, ("reason", 32), ("private_data_len", 32), _PRIVATE), NOTHING),
     Opcode.DISCONNECT: (HANDLE, NOTHING),
     Opcode.NOTIFY: (_layout("notify", _ID, ("event", 32)), NOTHING),
     Opcode.INIT_QP_ATTR: (_layout("init_qp_attr", _ID, ("qp_state", 32)),
                           _layout("id_qp_attr", ("mask", 32), *QP_ATTR, ("_reserved", 32))),
+    Opcode.JOIN_MULTICAST: (_layout("join_multicast", ("user", 64), _ID, ("ip", 32)), HANDLE),
+    Opcode.LEAVE_MULTICAST: (HANDLE, _layout("left", ("reported", 32), ("dropped", 32, "Events that were not taken."))),
 }
 
 
