@@ -100,7 +100,10 @@ class CardAgent:
     # ------------------------------------------------------------------------------------ neighbours
 
     def resolve(self, key: Hashable, ip: int, timeout_ns: int, done: Callable[[bool], object]) -> None:
-        """Find the neighbour or multicast group ``ip`` and call ``done(found)``, where ``found`` is false after ``timeout_ns``."""
+        """Find the neighbour ``ip`` and call ``done(found)``, where ``found`` is false after ``timeout_ns``.
+
+        A multicast group is always found.
+        """
         now = self.now()
         if ip != self.card.ip and not is_group(ip):
             self.engine.neighbours.want(ip, now)

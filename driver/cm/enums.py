@@ -26,7 +26,7 @@ class EventType(enum.IntEnum):
 
 
 class PortSpace(enum.IntEnum):
-    """Port space (rdma_port_space); only TCP, the space of reliable connections, is supported."""
+    """Port space (rdma_port_space); TCP, of reliable connections, and UDP, of datagrams, are supported."""
 
     IPOIB = 0x0002
     TCP = 0x0106

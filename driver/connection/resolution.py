@@ -1,8 +1,8 @@
 """Resolution of a service to a UD queue pair: SIDR_REQ and SIDR_REP (IBTA 1.7, chapter 12.11), sans I/O.
 
-One message asks for the QPN and the Q_Key of a service, one answers; there is no connection. The state that unknown peers
-can cause is bounded: by the backlog of a listener, and by :data:`ANSWERS_KEPT` answers, which are repeated if the request
-is.
+The first message requests the QPN and the Q_Key of a service, the second one is the answer; there is no connection. The
+state that unknown peers can cause is bounded: by the backlog of a listener, and by :data:`ANSWERS_KEPT` answers, kept for
+repeated requests.
 """
 
 import enum
@@ -183,9 +183,10 @@ class Resolutions:
 
     def resolve(self, peer_ip: int, port: int, private_data: bytes, now: int, notify: Callable[[Resolution], object], *,
                 src_port: int = 0) -> Resolution:
-        """Ask for the queue pair of a port; ``notify(resolution)`` is called with the answer, or after the time-out."""
+        """Request the queue pair of a port; ``notify(resolution)`` is called with the answer, or after the time-out."""
         request_id = next(n for n in iter(lambda: self._draw(32), None) if n and n not in self._sent)
-        one = self._sent[request_id] = Resolution(self, ResolutionState.SENT, peer_ip, request_id, self._draw(64), notify)
+        one = Resolution(self, ResolutionState.SENT, peer_ip, request_id, self._draw(64), notify)
+        self._sent[request_id] = one
         one.service_id, self.now = service_id(port, PORT_SPACE_UDP), now
         one.request(header(self.agent.ip, src_port, peer_ip) + private_data, now)
         return one

@@ -1,8 +1,8 @@
 """Packets of unreliable datagrams: encoding, and validation of received frames.
 
-A packet to one host is an ordinary RoCEv2 frame. The card accepts such frames for its own addresses only, so a packet to
-a multicast group has a priority tag (IEEE 802.1Q, VLAN 0): a frame to a group address that is not RoCEv2 in the card's
-eyes, which it delivers unchanged. The driver checks everything of such a frame.
+A packet to one host is an ordinary RoCEv2 frame. The card accepts such frames only for its address, so a packet to a
+multicast group has a priority tag (IEEE 802.1Q, VLAN 0). The card does not parse frames with a tag, and delivers those
+to group addresses unchanged. The driver checks all headers of such a frame.
 """
 
 from dataclasses import dataclass

@@ -26,8 +26,8 @@ _UNREACHABLE = -1        # in place of a MAC address
 class DatagramEngine:
     """Engine of a UD queue pair: one incarnation, from RESET to RESET.
 
-    A send completes when its frame is in the card's queue, since nothing acknowledges it. A packet that finds no receive
-    request, or one that is too short, is dropped and consumes no request (IBTA 9.8.3, responder class D).
+    A send completes when its frame is queued for the card, because there is no acknowledgement. A packet that finds no
+    receive request, or one that is too short, is dropped and consumes no request (IBTA 9.8.3, responder class D).
 
     Parameters
     ----------

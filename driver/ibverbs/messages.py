@@ -145,8 +145,8 @@ MESSAGES = {
     Opcode.MODIFY_QP: (_layout("modify_qp", ("handle", 32), ("mask", 32), *QP_ATTR),
                        _layout("state", ("qp_state", 32), ("_reserved", 32))),
     Opcode.QUERY_QP: (HANDLE, _layout("qp_attr", *QP_ATTR)),
-    **dict.fromkeys((Opcode.ATTACH_MCAST, Opcode.DETACH_MCAST), (
-        _layout("mcast", ("handle", 32, "Of the QP."), ("_reserved", 32), ("gid", 128, "Lowest byte first.")), NOTHING)),
+    **dict.fromkeys((Opcode.ATTACH_MCAST, Opcode.DETACH_MCAST), (_layout(
+        "mcast", ("handle", 32, "Of the QP."), ("_reserved", 32), ("gid", 128, "Lowest byte first.")), NOTHING)),
     Opcode.DESTROY: (_layout("destroy", ("kind", 32, "", Kind), ("handle", 32)), NOTHING),
     # Requests of librdmacm to the kernel (rdma/rdma_user_cm.h). IP addresses are numbers; 0 is any.
     Opcode.CREATE_CM_CHANNEL: (NOTHING, HANDLE),                     # file: a byte for each event

@@ -277,7 +277,7 @@ class ConnectionId:
             self.client.remove(Kind.CM_ID, self.handle)
 
 
-def _unheard(connection, notice):
+def _unheard(*_):
     """Ignore a notification."""
 
 

@@ -6,9 +6,10 @@ from ..connection.resolution import ResolutionState, SidrStatus
 from ..connection.service import HEADER
 from ..datagram.packet import MULTICAST_QPN, is_group
 from ..ibverbs.messages import Kind
-from ..terms.enums import QPAttrMask, QPState
+from ..terms.enums import QPState, QPType
 from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.qp import QPAttr
+from ..verbs.qp_states import necessary
 from .connection_ids import ConnectionId, private_data
 
 UDP_QKEY = 0x0123_4567      # RDMA_UDP_QKEY: that of all queue pairs of librdmacm, unless the program names another one
@@ -105,8 +106,7 @@ class DatagramId(ConnectionId):
         """Return the ``(QPAttr, mask)`` that bring a UD QP to INIT; the others need nothing from here."""
         if state != QPState.INIT or not self.src_ip:
             raise InvalidValue(f"there are no attributes for state {state} of a UD QP, or no device yet")
-        return (QPAttr(qp_state=QPState.INIT, qkey=self.qkey),
-                QPAttrMask.STATE | QPAttrMask.PKEY_INDEX | QPAttrMask.PORT | QPAttrMask.QKEY)
+        return QPAttr(qkey=self.qkey), necessary(QPState.RESET, QPState.INIT, QPType.UD)
 
     # -------------------------------------------------------------------------------------- multicast
 

@@ -2,8 +2,8 @@
 
 import contextlib
 
-from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from ..datagram.request import DatagramRequest
+from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from ..operation.memory import total
 from ..operation.operation import FETCHES, SENDS, Operation
 from ..operation.receives import Receive

@@ -155,8 +155,8 @@ class AH(Closing):
     attr : AHAttr or None
         Address; its GID is that of a host or of a multicast group.
     wc, grh : WC and bytes, or None
-        Without ``attr``: completion of a received datagram, and the first 40 bytes of its receive. The address is that of
-        its sender.
+        Without ``attr``: completion of a datagram, and the first 40 bytes of its receive. The address is that of its
+        sender.
     port_num : int
         Of ``wc``.
 

@@ -54,7 +54,7 @@ class QP(QPIncarnation, Closing):
         With a context ``init_attr`` is a :class:`QPInitAttrEx`, which has the PD.
     init_attr : QPInitAttr
     qp_attr : QPAttr or None
-        If present, the QP goes to INIT with these attributes.
+        If present, the QP goes to INIT with these attributes, a UD QP to RTS.
     psn : int or None
         First PSN that the first incarnation sends, unless the attributes contain another one. By default it is random,
         as in every later incarnation.
@@ -82,7 +82,7 @@ class QP(QPIncarnation, Closing):
             users[self] = None
         if qp_attr is not None:
             try:
-                self.to_init(qp_attr)
+                (self.to_rts if self.qp_type is QPType.UD else self.to_init)(qp_attr)
             except BaseException:
                 self.close()
                 raise

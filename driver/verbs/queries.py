@@ -51,7 +51,8 @@ class Queries:
             max_sge=SGE_MAX, max_sge_rd=SGE_MAX, max_cq=OBJECTS_MAX, max_cqe=CQE_MAX, max_mr=can.max_mr,
             max_pd=OBJECTS_MAX, max_qp_rd_atom=RD_ATOMIC_MAX, max_qp_init_rd_atom=RD_ATOMIC_MAX,
             max_res_rd_atom=RD_ATOMIC_MAX * self.card.engine.qps.most, atomic_caps=ATOMICS, max_srq=OBJECTS_MAX,
-            max_ah=OBJECTS_MAX, max_mcast_grp=GROUPS_MAX, max_mcast_qp_attach=ATTACHED_MAX, max_srq_wr=QP_WR_MAX, max_srq_sge=SGE_MAX, max_pkeys=PKEYS, local_ca_ack_delay=ACK_DELAY,
+            max_ah=OBJECTS_MAX, max_mcast_grp=GROUPS_MAX, max_mcast_qp_attach=ATTACHED_MAX,
+            max_srq_wr=QP_WR_MAX, max_srq_sge=SGE_MAX, max_pkeys=PKEYS, local_ca_ack_delay=ACK_DELAY,
             phys_port_cnt=PORTS)
 
     def query_device_ex(self, ex_input: object = None) -> DeviceAttrEx:
