@@ -1,6 +1,7 @@
 """``rdma_cm_id`` by its names in ``pyverbs.cmid``."""
 
 import errno
+from dataclasses import dataclass
 from typing import NoReturn
 
 from ..connection.connection import State
@@ -17,13 +18,13 @@ from ..verbs.qp_init_attr import QPInitAttr
 from .addr_info import AddrInfo, check_port_space
 from .conn_param import ConnParam
 from .datagram_identifier import DatagramIdentifier
-from .enums import RDMA_OPTION_ID, EventType, Option, PortSpace
+from .enums import RDMA_OPTION_ID, EventType, McJoinFlag, Option, PortSpace
 from .events import CMEvent, CMEventChannel, Record, UDParam
 from .identifier import Identifier
 from .qp_attributes import state_attr
 from .work import Work
 
-__all__ = ["CMID", "AddrInfo", "CMEvent", "CMEventChannel", "ConnParam", "UDParam"]
+__all__ = ["CMID", "AddrInfo", "CMEvent", "CMEventChannel", "ConnParam", "JoinMCAttrEx", "UDParam"]
 
 RESOLVE_MS = 2000
 _CODES = {EventType.REJECTED: errno.ECONNREFUSED, EventType.UNREACHABLE: errno.ETIMEDOUT,
@@ -40,6 +41,15 @@ class ConnectionFailed(PyverbsRDMAError):
         super().__init__(f"{subject}: {record.type.name}, status {record.status}",
                          _CODES.get(record.type, errno.EPROTO))
         self.event = record
+
+
+@dataclass
+class JoinMCAttrEx:
+    """Attributes of a membership in a multicast group (rdma_cm_join_mc_attr_ex)."""
+
+    addr: AddrInfo | None = None
+    comp_mask: int = 0
+    join_flags: int = McJoinFlag.FULLMEMBER
 
 
 class CMID(Work, Closing):
@@ -271,10 +281,13 @@ class CMID(Work, Closing):
     def get_remote_ece(self) -> NoReturn:
         raise NotSupported("Failed to get remote ECE: there is nothing to agree on beyond the standard")
 
-    def join_multicast(self, addr: AddrInfo | None = None, mc_attr: object = None, context: object = 0) -> None:
-        """Join the multicast group that is the destination of ``addr``. Event: MULTICAST_JOIN."""
+    def join_multicast(self, addr: AddrInfo | None = None, mc_attr: "JoinMCAttrEx | None" = None,
+                       context: object = 0) -> None:
+        """Join the multicast group that is the only address of ``addr``, or of ``mc_attr``. Event: MULTICAST_JOIN."""
         if mc_attr is not None:
-            raise NotSupported("Failed to Join multicast: flags of a membership do not exist here")
+            if mc_attr.join_flags != McJoinFlag.FULLMEMBER:
+                raise NotSupported("Failed to Join multicast: there are full members only")
+            addr = mc_attr.addr
         self._group_identifier(addr).join(self._group_of(addr))
         self._finish("Failed to Join multicast", EventType.MULTICAST_JOIN)
 
@@ -289,9 +302,10 @@ class CMID(Work, Closing):
 
     @staticmethod
     def _group_of(addr: AddrInfo | None) -> int:
-        if addr is None or not is_group(addr.dst):
+        group = 0 if addr is None else addr.dst or addr.src
+        if not is_group(group):
             raise InvalidValue("the address is not that of an IPv4 multicast group (224.0.0.0 to 239.255.255.255)")
-        return addr.dst
+        return group
 
     # -------------------------------------------------------------------------------------- closing
 

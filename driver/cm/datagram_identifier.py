@@ -12,11 +12,9 @@ from ..verbs.qp import QPAttr
 from ..verbs.qp_states import necessary
 from .card_agent import CardAgent
 from .conn_param import ConnParam
-from .enums import EventType
+from .enums import UDP_QKEY, EventType
 from .events import DatagramAddress
 from .identifier import Identifier
-
-UDP_QKEY = 0x0123_4567      # RDMA_UDP_QKEY: that of all queue pairs of RDMA CM
 
 
 class DatagramIdentifier(Identifier):

@@ -1,8 +1,8 @@
 """Resolution of a service to a UD queue pair: SIDR_REQ and SIDR_REP (IBTA 1.7, chapter 12.11), sans I/O.
 
 The first message requests the QPN and the Q_Key of a service, the second one is the answer; there is no connection. The
-state that unknown peers can cause is bounded: by the backlog of a listener, and by :data:`ANSWERS_KEPT` answers, kept for
-repeated requests.
+state that unknown peers can cause is bounded: by the backlog of a listener, and by :data:`ANSWERS_KEPT` answers, which
+are kept for repeated requests.
 """
 
 import enum

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .service import DatagramService
 
 _OWN_QKEY = 1 << 31      # a request with such a Q_Key sends that of its QP (IBTA 10.2.5)
-_UNREACHABLE = -1        # in place of a MAC address
+_UNREACHABLE = -1        # instead of a MAC address
 
 
 class DatagramEngine:
@@ -200,7 +200,7 @@ class DatagramEngine:
         return WCStatus.SUCCESS
 
     def _mac_of(self, request: DatagramRequest, now: int) -> int | None:
-        """Return the MAC address of a destination, or that nobody has it; None until that is known."""
+        """Return the MAC address of a destination, or :data:`_UNREACHABLE`; None until that is known."""
         if is_group(request.ip):
             return group_mac(request.ip) if request.remote_qpn == MULTICAST_QPN else _UNREACHABLE
         neighbours = self.card.neighbours

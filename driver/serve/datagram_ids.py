@@ -1,6 +1,6 @@
 """Identifiers of the port space UDP: resolution of a service to a UD queue pair, and multicast groups."""
 
-from ..cm.enums import EventType
+from ..cm.enums import UDP_QKEY, EventType
 from ..connection.messages import Attribute, private_bytes
 from ..connection.resolution import ResolutionState, SidrStatus
 from ..connection.service import HEADER
@@ -11,8 +11,6 @@ from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.qp import QPAttr
 from ..verbs.qp_states import necessary
 from .connection_ids import ConnectionId, private_data
-
-UDP_QKEY = 0x0123_4567      # RDMA_UDP_QKEY: that of all queue pairs of librdmacm, unless the program names another one
 
 
 class Membership:

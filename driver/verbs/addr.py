@@ -154,9 +154,9 @@ class AH(Closing):
     pd : PD
     attr : AHAttr or None
         Address; its GID is that of a host or of a multicast group.
-    wc, grh : WC and bytes, or None
-        Without ``attr``: completion of a datagram, and the first 40 bytes of its receive. The address is that of its
-        sender.
+    wc, grh : WC and bytes or int, or None
+        Without ``attr``: completion of a datagram, and the first 40 bytes of its receive, or their address in registered
+        memory. The address handle is of its sender.
     port_num : int
         Of ``wc``.
 
@@ -171,14 +171,18 @@ class AH(Closing):
     """
 
     def __init__(self, pd: "PD", *, attr: AHAttr | None = None, wc: WC | None = None,
-                 grh: bytes | bytearray | memoryview | None = None, port_num: int = 1) -> None:
+                 grh: bytes | bytearray | memoryview | int | None = None, port_num: int = 1) -> None:
         if not hasattr(pd, "check_open"):
             raise PyverbsUserError(f"Cannot create AH from {type(pd)}")
         pd.check_open()
         self.pd = pd
         if attr is None:
+            if isinstance(grh, int):
+                grh = pd.context.engine.lender.memory.gather([(grh, GRH_BYTES, 0)])
             attr = _sender_of(wc, grh, port_num)
         instance("attr", attr, AHAttr)
+        if not attr.is_global:
+            raise InvalidValue("Failed to create AH: it is not global; on Ethernet a destination has a GID")
         attr.check(1)
         self.ip, self.flow_label = ipv4_of(attr.gr.dgid if attr.gr else ""), attr.gr.flow_label if attr.gr else 0
 

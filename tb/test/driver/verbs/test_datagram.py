@@ -177,7 +177,7 @@ def test_memory_that_cannot_be_written_ends_the_receiver():
 def test_too_short_and_missing_receives_drop_the_datagram():
     scene = DatagramPair()
     a, b = scene.hosts
-    a.send(b.qp, b"nobody waits")
+    a.send(b.qp, b"no receive")
     scene.settle()
     b.recv(length=40 + 9, wr_id=1)
     a.send(b.qp, bytes(10))
@@ -208,7 +208,7 @@ def test_qkeys():
     scene.close()
 
 
-def test_an_unreachable_host_delays_nobody_else():
+def test_an_unreachable_host_delays_no_other_queue_pair():
     scene = DatagramPair(qps=2)
     a, b = scene.hosts
     b.recv(wr_id=1), b.recv(1024, wr_id=2)
@@ -372,7 +372,7 @@ def test_members_of_a_group_get_its_packets():
     header, body = b.received(got)
     assert (got.wr_id, got.src_qp, got.imm_data, body) == (0, a.qp.qp_num, 7, b"to all")
     assert wire.IPV4.unpack(header[20:]).dst == GROUP
-    a.send(None, b"to nobody", dest=(a.ah(GROUP + 1), GROUP_DEST))
+    a.send(None, b"without members", dest=(a.ah(GROUP + 1), GROUP_DEST))
     scene.settle()
     assert not len(b.cq)
     for host in scene.hosts:
