@@ -155,8 +155,8 @@ class AH(Closing):
     attr : AHAttr or None
         Address; its GID is that of a host or of a multicast group.
     wc, grh : WC and bytes or int, or None
-        Without ``attr``: completion of a datagram, and the first 40 bytes of its receive, or their address in registered
-        memory. The address handle is of its sender.
+        Without ``attr``: completion of a datagram, and the first 40 bytes of its receive or their address in registered
+        memory; the destination is its sender.
     port_num : int
         Of ``wc``.
 
