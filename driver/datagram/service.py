@@ -45,7 +45,7 @@ class DatagramService:
         self.groups: dict[int, dict[DatagramEngine, None]] = {}
         self.payload_max = payload_limit(card.nic.slot_bytes)
         self._burst = max(1, card.nic.tx.depth >> _BURST_SHIFT)
-        self._ready = False
+        self._ready, self._sent_ns = False, -1      # the latter: time of the last packet
         count = 1 << card.qps.host_qpns_log2
         self._first = (1 << wire.QPN_BITS) - count
         self._numbers: set[int] = set()
@@ -133,6 +133,7 @@ class DatagramService:
         """
         if ip != self.card.ip:
             self.card.nic.send(frame, owner)
+        self._sent_ns = self.card.device.now_ns()
         if ip == self.card.ip:
             self._deliver(parse(frame))
         elif is_group(ip) and ip in self.groups:
@@ -170,8 +171,10 @@ class DatagramService:
 
     @property
     def outstanding(self) -> bool:
-        """True if a send request is incomplete and can complete without the program."""
-        return bool(self.active)
+        """True if a send request is incomplete, or its packet is in the card or was sent at this time."""
+        tx = self.card.nic.tx
+        return bool(self.active) or self._sent_ns >= 0 and (
+            tx.prod != tx.cons or self._sent_ns == self.card.device.now_ns())
 
     def progress(self, now: int) -> bool:
         """Send packets of each queue pair in turn; return true if there were any."""
