@@ -517,7 +517,7 @@ def test_a_flood_keeps_no_memory_and_spares_other_queue_pairs():
 
 def test_a_sender_is_bounded_and_overruns_no_card():
     """One receiver with as many receives as datagrams loses none, however many are posted at once."""
-    scene = DatagramPair(qps=3)
+    scene = DatagramPair(pair=make_pair(ContextConfig(ring_log2=8)), qps=3)
     a, b = scene.hosts
     a.context.neighbours.add(b.context.ip, b.context.mac)
     for qp in b.qps:
