@@ -98,7 +98,9 @@ class DatagramId(ConnectionId):
         self.connection.answer(self.agent.now(), SidrStatus.REJECTED, data)
 
     def disconnect(self):
-        raise InvalidValue("a datagram service has no connection to end")
+        """Do nothing, as a kernel does: there is no connection to end."""
+        if self.connection is None:
+            raise InvalidValue("there is no connection")
 
     def qp_attr(self, state):
         """Return the ``(QPAttr, mask)`` that bring a UD QP to INIT; the others need nothing from here."""

@@ -75,8 +75,7 @@ def _by_card(program):
 
 def _datagrams(program, *options):
     """Return the program with datagrams instead of connections."""
-    space = PortSpace.UDP if program.on_card else PortSpace.TCP
-    return replace(program, options=(*program.options, *options), space=space, reliable=False)
+    return replace(program, options=(*program.options, *options), reliable=False)
 
 
 def _rdmacm(name, *options, brief=(), figure=None, unit=None, client=("-s", "{server}"), server=()):

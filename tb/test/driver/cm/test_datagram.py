@@ -66,7 +66,7 @@ def test_question_and_answer(link, bench_seed):
             mr, ah = cmid.reg_msgs(BYTES + GRH_BYTES), AH(cmid.pd, attr=found.ah_attr)
             cmid.post_recv(mr)
             while not len(cmid.qp.rcq):
-                mr.write(b"ping", 4, GRH_BYTES)
+                mr.write(b"ping", 4, 0)
                 cmid.post_ud_send(mr, ah, found.qp_num, length=BYTES)
                 cmid.context.serve(100_000)
             done.append(True)
