@@ -68,6 +68,7 @@ def test_question_and_answer(link, bench_seed):
             while not len(cmid.qp.rcq):
                 mr.write(b"ping", 4, 0)
                 cmid.post_ud_send(mr, ah, found.qp_num, length=BYTES)
+                assert cmid.get_send_comp().status is WCStatus.SUCCESS
                 cmid.context.serve(100_000)
             done.append(True)
             assert cmid.get_recv_comp().status is WCStatus.SUCCESS
