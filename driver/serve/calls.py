@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 
 from ..ibverbs.messages import QP_CAP, Kind, Opcode
 from ..ibverbs.rings import Limit
-from ..terms.enums import QPAttrMask, ReregFlag, SrqAttrMask
+from ..terms.enums import QPAttrMask, QPType, ReregFlag, SrqAttrMask
 from ..terms.errors import InUse, InvalidValue
 from ..verbs.addr import GID, AHAttr, GlobalRoute
 from ..verbs.device_list import guid_of
@@ -16,7 +16,7 @@ from ..verbs.pd import PD
 from ..verbs.qp import QPAttr, QPCap, QPInitAttr
 from ..verbs.srq import SrqAttr, SrqInitAttr
 from .client import EventPipe
-from .completion_queue import ServedCQ
+from .completion_queue import CQE_LEAST, ServedCQ
 from .program_memory import Place, ProgramMemory, ServedMR
 from .quota import ResourceKind
 from .ring import Violation
@@ -126,6 +126,8 @@ def create_cq(client, request, _tail, _files):
 
 def resize_cq(client, request, _tail, _files):
     cq = client.find(Kind.CQ, request.handle)
+    client.take_work()      # completions of what was posted before this call are in the queue
+    client.context.progress()
     cq.resize(_slots(request.cqe, "cqe"), lambda ring: client.recharge(Kind.CQ, request.handle, ring.amounts))
     return {"handle": request.handle, "slots": cq.ring.slots}, [cq.ring.file.release()]
 
@@ -169,6 +171,8 @@ def create_qp(client, request, _tail, _files):
     caps = {name: getattr(request, name) for name in _CAPS}
     for name in ("max_send_wr",) if srq else ("max_send_wr", "max_recv_wr"):
         _slots(caps[name], name)
+    if request.qp_type == QPType.UD:      # programs expect more than they asked for: no real device has a shorter queue
+        caps["max_send_wr"] = max(caps["max_send_wr"], CQE_LEAST)
     init = QPInitAttr(request.qp_type, None, client.find(Kind.CQ, request.send_cq),
                       client.find(Kind.CQ, request.recv_cq), srq, QPCap(**caps), request.sq_sig_all)
     qp = ServedQP(client.find(Kind.PD, request.pd), init, user=request.user)
