@@ -49,7 +49,7 @@ class AddrInfo:
     src_service, dst_service : str or None
         Names of services, or ports.
     port_space : PortSpace
-        TCP, or 0 with the same meaning.
+        TCP, of reliable connections, or 0 with the same meaning; UDP, of datagrams.
     flags : AddrFlag
         With PASSIVE it is an address to listen on.
 
@@ -77,9 +77,8 @@ class AddrInfo:
 
 
 def check_port_space(port_space: int) -> PortSpace:
-    """Return ``port_space`` as a member; raise NotSupported if it has no connections."""
+    """Return ``port_space`` as a member; raise NotSupported if it is another than TCP and UDP."""
     space = member("port_space", port_space, PortSpace)
-    if space is not PortSpace.TCP:
-        raise NotSupported(f"the port space {space.name} does not exist here, only TCP: there are only RC queue "
-                           "pairs")
+    if space not in (PortSpace.TCP, PortSpace.UDP):
+        raise NotSupported(f"the port space {space.name} does not exist here, only TCP and UDP")
     return space

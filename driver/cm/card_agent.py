@@ -8,6 +8,7 @@ from typing import Self
 from weft.hdl.contract import wire
 
 from ..connection.agent import Agent
+from ..datagram.packet import is_group
 from ..terms.errors import QueueFull
 from ..verbs.card import Card
 from ..verbs.device_list import guid_of
@@ -46,6 +47,8 @@ class CardAgent:
     users : dict of Identifier to callable()
         Functions to call when the card loses its state, by user.
     """
+
+    outstanding = False     # messages of connection management are no send requests
 
     def __init__(self, card: Card) -> None:
         self.card, self.engine = card, card.engine
@@ -97,9 +100,12 @@ class CardAgent:
     # ------------------------------------------------------------------------------------ neighbours
 
     def resolve(self, key: Hashable, ip: int, timeout_ns: int, done: Callable[[bool], object]) -> None:
-        """Find the neighbour ``ip`` and call ``done(found)``, where ``found`` is false after ``timeout_ns``."""
+        """Find the neighbour ``ip`` and call ``done(found)``, where ``found`` is false after ``timeout_ns``.
+
+        A multicast group is always found.
+        """
         now = self.now()
-        if ip != self.card.ip:
+        if ip != self.card.ip and not is_group(ip):
             self.engine.neighbours.want(ip, now)
         self._wanted[key] = ip, now + timeout_ns, done
 
@@ -114,7 +120,7 @@ class CardAgent:
 
     def _resolve_due(self, now: int) -> None:
         for key, (ip, until, done) in list(self._wanted.items()):
-            found = self.engine.neighbours.find(ip) is not None
+            found = is_group(ip) or self.engine.neighbours.find(ip) is not None
             if found or now >= until:
                 del self._wanted[key]
                 done(found)

@@ -1,9 +1,11 @@
 """``rdma_cm_id`` by its names in ``pyverbs.cmid``."""
 
 import errno
+from dataclasses import dataclass
 from typing import NoReturn
 
 from ..connection.connection import State
+from ..datagram.packet import is_group
 from ..terms.checks import between, member
 from ..terms.closing import Closing
 from ..terms.enums import QPAttrMask, QPState
@@ -15,13 +17,14 @@ from ..verbs.qp_attr import QPAttr
 from ..verbs.qp_init_attr import QPInitAttr
 from .addr_info import AddrInfo, check_port_space
 from .conn_param import ConnParam
-from .enums import RDMA_OPTION_ID, EventType, Option, PortSpace
+from .datagram_identifier import DatagramIdentifier
+from .enums import RDMA_OPTION_ID, EventType, McJoinFlag, Option, PortSpace
 from .events import CMEvent, CMEventChannel, Record, UDParam
 from .identifier import Identifier
 from .qp_attributes import state_attr
 from .work import Work
 
-__all__ = ["CMID", "AddrInfo", "CMEvent", "CMEventChannel", "ConnParam", "UDParam"]
+__all__ = ["CMID", "AddrInfo", "CMEvent", "CMEventChannel", "ConnParam", "JoinMCAttrEx", "UDParam"]
 
 RESOLVE_MS = 2000
 _CODES = {EventType.REJECTED: errno.ECONNREFUSED, EventType.UNREACHABLE: errno.ETIMEDOUT,
@@ -38,6 +41,15 @@ class ConnectionFailed(PyverbsRDMAError):
         super().__init__(f"{subject}: {record.type.name}, status {record.status}",
                          _CODES.get(record.type, errno.EPROTO))
         self.event = record
+
+
+@dataclass
+class JoinMCAttrEx:
+    """Attributes of a membership in a multicast group (rdma_cm_join_mc_attr_ex)."""
+
+    addr: AddrInfo | None = None
+    comp_mask: int = 0
+    join_flags: int = McJoinFlag.FULLMEMBER
 
 
 class CMID(Work, Closing):
@@ -67,13 +79,14 @@ class CMID(Work, Closing):
     def __init__(self, creator: AddrInfo | CMEventChannel | CMEvent | None = None,
                  qp_init_attr: QPInitAttr | None = None, pd: PD | None = None, port_space: PortSpace = PortSpace.TCP,
                  listen_id: "CMID | None" = None) -> None:
-        check_port_space(port_space)
+        space = creator.port_space if isinstance(creator, AddrInfo) else check_port_space(port_space)
         self._qp_init, self._sync = qp_init_attr, isinstance(creator, AddrInfo)
+        kind = DatagramIdentifier if space is PortSpace.UDP else Identifier
         if isinstance(creator, AddrInfo):
-            self.identifier = Identifier(CMEventChannel(), pd)
+            self.identifier = kind(CMEventChannel(), pd)
             self._open(creator)
         elif isinstance(creator, CMEventChannel):
-            self.identifier = Identifier(creator, pd)
+            self.identifier = kind(creator, pd)
         elif isinstance(creator, CMEvent):
             if listen_id is None:
                 raise PyverbsUserError("listen ID not provided")
@@ -204,9 +217,10 @@ class CMID(Work, Closing):
         self._finish("Failed to Connect", EventType.ESTABLISHED, EventType.CONNECT_RESPONSE)
 
     def accept(self, param: ConnParam | None = None) -> None:
-        """Accept the request. Events: ESTABLISHED; REJECTED, UNREACHABLE."""
+        """Accept the request. Events: ESTABLISHED; REJECTED, UNREACHABLE. In the port space UDP there are none."""
         self.identifier.accept_request(param)
-        self._finish("Failed to Accept Connection", EventType.ESTABLISHED)
+        if not self.identifier.datagrams:
+            self._finish("Failed to Accept Connection", EventType.ESTABLISHED)
 
     def reject(self, private_data: bytes | None = None) -> None:
         """Reject the request; the peer gets the private data, 148 bytes at most."""
@@ -247,6 +261,8 @@ class CMID(Work, Closing):
     def init_qp_attr(self, qp_state: int) -> tuple[QPAttr, QPAttrMask]:
         """Return the ``(QPAttr, mask)`` that bring a QP of the program to the next state: to INIT, to RTR or to RTS."""
         state = member("qp_state", qp_state, QPState)
+        if isinstance(self.identifier, DatagramIdentifier):
+            return self.identifier.state_attr(state)
         connection = self.identifier.connection
         if state not in (QPState.INIT, QPState.RTR, QPState.RTS) or (
                 state is not QPState.INIT and (connection is None or connection.peers is None)):
@@ -265,11 +281,31 @@ class CMID(Work, Closing):
     def get_remote_ece(self) -> NoReturn:
         raise NotSupported("Failed to get remote ECE: there is nothing to agree on beyond the standard")
 
-    def join_multicast(self, addr: object = None, mc_attr: object = None, context: object = 0) -> NoReturn:
-        raise NotSupported("Failed to Join multicast: there are only RC queue pairs")
+    def join_multicast(self, addr: AddrInfo | None = None, mc_attr: "JoinMCAttrEx | None" = None,
+                       context: object = 0) -> None:
+        """Join the multicast group that is the only address of ``addr``, or of ``mc_attr``. Event: MULTICAST_JOIN."""
+        if mc_attr is not None:
+            if mc_attr.join_flags != McJoinFlag.FULLMEMBER:
+                raise NotSupported("Failed to Join multicast: there are full members only")
+            addr = mc_attr.addr
+        self._group_identifier(addr).join(self._group_of(addr))
+        self._finish("Failed to Join multicast", EventType.MULTICAST_JOIN)
 
-    def leave_multicast(self, addr: object) -> NoReturn:
-        raise NotSupported("Failed to leave multicast: there are only RC queue pairs")
+    def leave_multicast(self, addr: AddrInfo) -> None:
+        """Leave a multicast group."""
+        self._group_identifier(addr).leave(self._group_of(addr))
+
+    def _group_identifier(self, addr: AddrInfo | None) -> DatagramIdentifier:
+        if not isinstance(self.identifier, DatagramIdentifier) or addr is None:
+            raise InvalidValue("multicast needs a CMID of the port space UDP, and the group as an AddrInfo")
+        return self.identifier
+
+    @staticmethod
+    def _group_of(addr: AddrInfo | None) -> int:
+        group = 0 if addr is None else addr.dst or addr.src
+        if not is_group(group):
+            raise InvalidValue("the address is not that of an IPv4 multicast group (224.0.0.0 to 239.255.255.255)")
+        return group
 
     # -------------------------------------------------------------------------------------- closing
 

@@ -26,7 +26,7 @@ class EventType(enum.IntEnum):
 
 
 class PortSpace(enum.IntEnum):
-    """Port space (rdma_port_space); only TCP, the space of reliable connections, is supported."""
+    """Port space (rdma_port_space); TCP, of reliable connections, and UDP, of datagrams, are supported."""
 
     IPOIB = 0x0002
     TCP = 0x0106
@@ -52,9 +52,25 @@ class Option(enum.IntEnum):
     ACK_TIMEOUT = 3
 
 
+class McJoinFlag(enum.IntEnum):
+    """Kind of a membership in a multicast group (RDMA_MC_JOIN_FLAG_*); only full members exist."""
+
+    FULLMEMBER = 0
+    SENDONLY_FULLMEMBER = 1
+
+
+class McAttrMask(enum.IntFlag):
+    """Valid attributes of a JoinMCAttrEx (rdma_cm_join_mc_attr_mask)."""
+
+    ADDRESS = 1
+    JOIN_FLAGS = 2
+
+
 RDMA_OPTION_ID = 0      # the level of those options
+UDP_QKEY = 0x0123_4567  # RDMA_UDP_QKEY: that of all UD queue pairs of RDMA CM
 for _kind, _prefix in ((EventType, "RDMA_CM_EVENT_"), (PortSpace, "RDMA_PS_"), (AddrFlag, "RAI_"),
-                       (Option, "RDMA_OPTION_ID_")):
+                       (Option, "RDMA_OPTION_ID_"), (McJoinFlag, "RDMA_MC_JOIN_FLAG_"),
+                       (McAttrMask, "RDMA_CM_JOIN_MC_ATTR_")):
     globals().update({f"{_prefix}{member.name}": member for member in _kind})
 if TYPE_CHECKING:
     def __getattr__(name: str) -> Any:

@@ -1,12 +1,14 @@
 """Events of connection management, and their channels."""
 
 import collections
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..connection.connection import Connection, State
 from ..engine.card_engine import CardEngine
 from ..terms.closing import Closing
-from ..terms.errors import InvalidValue, NotSupported, TimedOut
+from ..terms.errors import InvalidValue, TimedOut
+from ..verbs.addr import GID, AHAttr, GlobalRoute
 from ..verbs.locking import NO_LOCK
 from .enums import EventType
 
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
     from .identifier import Identifier
 
 TURN_NS = 20_000    # time slice of one card, when the CMIDs of a channel are on several
+
+
+@dataclass(frozen=True)
+class DatagramAddress:
+    """IPv4 address, QPN and Q_Key for datagrams."""
+
+    ip: int
+    qpn: int
+    qkey: int
 
 
 class Record:
@@ -27,12 +38,15 @@ class Record:
         0, a negative errno, or with REJECTED the reason.
     connection : Connection or None
         The requested connection of a CONNECT_REQUEST.
+    datagram : DatagramAddress or None
+        Of a UD queue pair, or of a multicast group.
     """
 
     def __init__(self, event_type: EventType, identifier: "Identifier", status: int = 0, private_data: bytes = b"",
                  connection: Connection | None = None) -> None:
         self.type, self.id, self.status, self.private_data = event_type, identifier, status, private_data
         self.connection = connection
+        self.datagram: DatagramAddress | None = None
 
     def dropped(self, *_: object) -> None:
         """Remove a request that ended before the program took its event."""
@@ -138,6 +152,11 @@ class CMEvent:
         """Connection that a CONNECT_REQUEST requests; None for other events, and after the acknowledgement."""
         return self._record.connection if self._record is not None else None
 
+    @property
+    def datagram(self) -> DatagramAddress | None:
+        """Address of ESTABLISHED in the port space UDP, and of MULTICAST_JOIN; None otherwise."""
+        return self._record.datagram if self._record is not None else None
+
     def event_str(self) -> str:
         """Return ``RDMA_CM_EVENT_ESTABLISHED`` and so on; empty after the event is acknowledged."""
         return "" if self._record is None else f"RDMA_CM_EVENT_{self.event_type.name}"
@@ -150,7 +169,18 @@ class CMEvent:
 
 
 class UDParam:
-    """Address of a peer for datagrams; not supported."""
+    """Parameters for datagrams of an event that is not acknowledged yet (rdma_ud_param).
+
+    Attributes
+    ----------
+    qp_num, qkey : int
+    ah_attr : AHAttr
+    private_data : bytes
+    """
 
     def __init__(self, cm_event: CMEvent) -> None:
-        raise NotSupported("UDParam does not exist here: there are only RC queue pairs")
+        found = cm_event.datagram
+        if found is None:
+            raise InvalidValue(f"{cm_event.event_type.name} has no address for datagrams")
+        self.qp_num, self.qkey, self.private_data = found.qpn, found.qkey, cm_event.private_data
+        self.ah_attr = AHAttr(is_global=1, gr=GlobalRoute(GID.of_ipv4(found.ip), hop_limit=64))

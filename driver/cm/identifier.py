@@ -7,7 +7,7 @@ from ..connection.agent import Listener, Notify
 from ..connection.connection import CmNotice, Connection, State
 from ..engine.card_engine import CardEngine
 from ..engine.card_lock import CardLock
-from ..terms.enums import QPAttrMask, QPState
+from ..terms.enums import QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, PyverbsRDMAError
 from ..verbs.cq import CQ
 from ..verbs.locking import NO_LOCK, NoLock
@@ -47,6 +47,8 @@ class Identifier:
     private_data : bytes
         Private data of the peer's request, acceptance or rejection.
     """
+
+    datagrams = False      # of the port space UDP
 
     def __init__(self, channel: CMEventChannel, pd: PD | None = None) -> None:
         self.channel, self._own_pd = channel, pd
@@ -123,7 +125,8 @@ class Identifier:
             if self.listener is not None or self.connection is not None:
                 raise InvalidValue("Listen Failed: the CMID is in use")
             try:
-                self.listener = agent.agent.listen(self.src_port, backlog, self._requested)
+                self.listener = agent.agent.listen(self.src_port, backlog, self._requested,
+                                                   datagrams=self.datagrams)
             except ValueError as error:
                 raise PyverbsRDMAError(f"Listen Failed: {error}", errno.EADDRINUSE) from None
             self.src_port = self.listener.port
@@ -142,7 +145,7 @@ class Identifier:
         """Return a new identifier for a connection that was requested from this listener."""
         with self.lock:
             held, _ = self._check_device()
-            child = Identifier(channel, self._own_pd)
+            child = type(self)(channel, self._own_pd)
             child.take_held(hold(held.context.ip, self._own_pd))
             child.adopt(connection)
             return child
@@ -229,23 +232,32 @@ class Identifier:
 
     # ------------------------------------------------------------------------------------------- QP
 
+    def init_attr(self) -> QPAttr:
+        """Return the attributes with which the QP leaves RESET."""
+        return init_attr()
+
     def make_qp(self, qp_init: QPInitAttr) -> None:
-        """Create the QP of the identifier, in INIT, and the CQs that ``qp_init`` does not name."""
+        """Create the QP of the identifier, and the CQs that ``qp_init`` does not name.
+
+        An RC QP is in INIT then, and a UD QP in RTS.
+        """
         with self.lock:
             held, _ = self._check_device()
             if self.qp is not None:
                 raise InvalidValue("Failed to Create QP: the CMID has one")
             given = replace(qp_init, cap=replace(qp_init.cap))
+            if (given.qp_type == QPType.UD) != self.datagrams:
+                raise InvalidValue("Failed to Create QP: the port space UDP has UD queue pairs, TCP has RC ones")
             for name, size in (("scq", given.max_send_wr), ("rcq", given.max_recv_wr)):
                 if getattr(given, name) is None:
                     setattr(given, name, CQ(held.context, max(1, size)))
                     self._cqs.append(getattr(given, name))
-            self.qp = QP(held.pd, given, init_attr(), psn=self.psn)
+            self.qp = QP(held.pd, given, self.init_attr(), psn=self.psn)
 
     def use_qp(self, qp: QP) -> None:
         """Adopt a QP that is in RESET; it goes to INIT."""
         with self.lock:
-            qp.to_init(init_attr())
+            qp.to_init(self.init_attr())
             self.qp = qp
 
     # ------------------------------------------------------------------------------------- closing

@@ -3,10 +3,12 @@
 from ..terms.enums import AccessFlag, SendFlags, WROpcode
 from ..terms.errors import InvalidValue
 from ..terms.wc import WC
+from ..verbs.addr import AH
 from ..verbs.mr import MR
 from ..verbs.pd import PD
 from ..verbs.qp import QP
 from ..verbs.wr import SGE, RecvWR, SendWR
+from .enums import UDP_QKEY
 
 
 class Work:
@@ -59,6 +61,13 @@ class Work:
     def post_send(self, mr: MR, flags: int = SendFlags.SIGNALED, length: int | None = None) -> None:
         """Send the contents of a region."""
         self._post("Post Send", WROpcode.SEND, mr, length or mr.length, flags)
+
+    def post_ud_send(self, mr: MR, ah: AH, rqpn: int = 0, flags: int = SendFlags.SIGNALED,
+                     length: int | None = None) -> None:
+        """Send the contents of a region as a datagram, with the Q_Key of RDMA CM."""
+        wr = SendWR(sg=[SGE(mr.buf, length or mr.length, mr.lkey)], send_flags=SendFlags(flags))
+        wr.set_wr_ud(ah, rqpn, UDP_QKEY)
+        self._own_qp("Post Send").post_send(wr)
 
     def post_read(self, mr: MR, length: int, remote_addr: int, rkey: int, flags: int = 0) -> None:
         """Read from the peer's memory into a region."""

@@ -11,11 +11,13 @@ import itertools
 from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 from weft.hdl.contract import wire
 
 from .connection import CmNotice, Connection, Offer, ResponseTimeout, State, ignore
 from .messages import LAYOUTS, Attribute, ReferredMessage, RejectReason, build, parse
+from .resolution import Resolution, Resolutions
 from .service import gid_of, header, parse_header, service_id
 
 BACKLOG_MAX = 1024
@@ -26,6 +28,7 @@ PORT_MAX = (1 << 16) - 1
 
 
 Notify = Callable[[Connection, CmNotice], object]
+SIDR = frozenset({Attribute.SIDR_REQ, Attribute.SIDR_REP})
 
 
 class Listener:
@@ -39,11 +42,12 @@ class Listener:
         Later requests, as keys: the program gets one for each that it answers.
     """
 
-    def __init__(self, agent: "Agent", port: int, backlog: int, on_request: Callable[[Connection], Notify]) -> None:
+    def __init__(self, agent: "Agent | Resolutions", port: int, backlog: int,
+                 on_request: Callable[[Any], Any]) -> None:
         self.agent, self.port, self.on_request = agent, port, on_request
         self.backlog = min(backlog, BACKLOG_MAX) if backlog > 0 else BACKLOG_MAX
-        self.pending: dict[Connection, None] = {}
-        self.waiting: dict[Connection, None] = {}
+        self.pending: dict[Any, None] = {}
+        self.waiting: dict[Any, None] = {}
         self._handing = False
 
     @property
@@ -51,12 +55,12 @@ class Listener:
         """True if no further request can be kept."""
         return len(self.pending) + len(self.waiting) >= max(self.backlog, REQUESTS_KEPT)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: Connection | Resolution) -> None:
         """Add a request, and hand it to the program if the backlog permits."""
         self.waiting[connection] = None
         self._hand_over()
 
-    def answered(self, connection: Connection) -> None:
+    def answered(self, connection: Connection | Resolution) -> None:
         """Remove a request that was answered or expired."""
         self.waiting.pop(connection, None)
         if self.pending.pop(connection, self) is not self:
@@ -104,6 +108,8 @@ class Agent:
         By their local numbers.
     counts : Counter
         Messages that were dropped or rejected, by reason.
+    resolutions : Resolutions
+        Resolutions of services to UD queue pairs.
     """
 
     def __init__(self, *, ip: int, guid: int, random: Random, send: Callable[[int, int | None, bytes], object],
@@ -113,30 +119,33 @@ class Agent:
         self.listeners: dict[int, Listener] = {}
         self.connections: dict[int, Connection] = {}
         self.counts: collections.Counter[str] = collections.Counter()
+        self.resolutions = Resolutions(self, random.getrandbits)
         self._by_peer: dict[tuple[int, int], Connection] = {}    # by IP and number of the connection at the peer
         self._by_qp: dict[tuple[int, int], Connection] = {}      # by IP and QPN of the peer
-        self._due: list[tuple[int, int, Connection]] = []
+        self._due: list[tuple[int, int, Connection | Resolution]] = []
         self._number = itertools.count()
 
     # --------------------------------------------------------------------------------- the program's side
 
-    def listen(self, port: int, backlog: int, on_request: Callable[[Connection], Notify]) -> Listener:
+    def listen(self, port: int, backlog: int, on_request: Callable[[Any], Any], *, datagrams: bool = False) -> Listener:
         """Listen on a port, or on any free port if ``port`` is 0, and return the :class:`Listener`.
 
         Each request calls ``on_request(connection)``, which returns the callable for further :class:`CmNotice` of the
-        connection.
+        connection. With ``datagrams`` the port is of UD queue pairs, and a request is a
+        :class:`~weft.driver.connection.resolution.Resolution`.
 
         Raises
         ------
         ValueError
             If the port has a listener.
         """
+        owner = self.resolutions if datagrams else self
         if not port:
             port = next(p for p in iter(lambda: self._random.randrange(1 << 15, PORT_MAX), None)
-                        if p not in self.listeners)
-        if port in self.listeners:
+                        if p not in owner.listeners)
+        if port in owner.listeners:
             raise ValueError(f"another listener has port {port}")
-        self.listeners[port] = listener = Listener(self, port, backlog, on_request)
+        owner.listeners[port] = listener = Listener(owner, port, backlog, on_request)
         return listener
 
     def connect(self, peer_ip: int, port: int, offer: Offer, private_data: bytes, now: int, notify: Notify, *,
@@ -164,14 +173,18 @@ class Agent:
         data = build(kind, connection.tid, private_data, local_id=connection.local_id, **fields)
         self._send(connection.peer_ip, connection.peer_mac, data)
 
-    def wake(self, connection: Connection) -> None:
-        """Schedule a connection by its new deadline."""
+    def send_to(self, ip: int, mac: int | None, message: bytes) -> None:
+        """Send a message that belongs to no connection."""
+        self._send(ip, mac, message)
+
+    def wake(self, connection: Connection | Resolution) -> None:
+        """Schedule a connection or a resolution by its new deadline."""
         assert connection.deadline is not None
         heapq.heappush(self._due, (connection.deadline, next(self._number), connection))
-        if len(self._due) > 4 * len(self.connections) + 64:
+        if len(self._due) > 4 * (len(self.connections) + len(self.resolutions)) + 64:
             self._due = [entry for entry in self._due if entry[2].deadline == entry[0]]
             heapq.heapify(self._due)
-        if connection.remote_id and connection.peers is not None:
+        if isinstance(connection, Connection) and connection.remote_id and connection.peers is not None:
             self._by_peer[connection.peer_ip, connection.remote_id] = connection
             self._by_qp[connection.peer_ip, connection.peers.qpn] = connection
 
@@ -198,6 +211,8 @@ class Agent:
             self.counts["unknown"] += 1
         elif message.kind is Attribute.REQ:
             self._on_req(message, src_ip, src_mac, now)
+        elif message.kind in SIDR:
+            self.resolutions.on_message(message, src_ip, src_mac, now)
         else:
             connection = self._find(message, src_ip)
             if connection is None:
@@ -309,6 +324,7 @@ class Agent:
     def forget_all(self) -> None:
         """Drop all listeners and connections without messages or notifications; the host lost all packets in flight."""
         self.listeners.clear()
+        self.resolutions.forget_all()
         self.connections.clear()
         self._by_peer.clear()
         self._by_qp.clear()

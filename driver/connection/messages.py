@@ -23,6 +23,8 @@ class Attribute(enum.IntEnum):
     RTU = 0x14
     DREQ = 0x15
     DREP = 0x16
+    SIDR_REQ = 0x17
+    SIDR_REP = 0x18
 
 
 class ReferredMessage(enum.IntEnum):
@@ -80,7 +82,11 @@ MRA = _layout("MRA", "The message has come, its answer takes longer.", 10, *_IDS
               ("_resv0", 6), ("timeout", 5, "It comes within."), ("_resv1", 3))
 DREQ = _layout("DREQ", "Request to end a connection.", 12, *_IDS, ("remote_qpn", 24, "Of the receiver."), ("_resv", 8))
 DREP = _layout("DREP", "It is ended.", 8, *_IDS)
-LAYOUTS = {Attribute[layout.name]: layout for layout in (REQ, MRA, REJ, REP, RTU, DREQ, DREP)}
+SIDR_REQ = _layout("SIDR_REQ", "Request for the queue pair of a service.", 16, ("request_id", 32), ("pkey", 16),
+                   ("_resv", 16), ("service_id", 64))
+SIDR_REP = _layout("SIDR_REP", "Queue pair of a service.", 96, ("request_id", 32), ("status", 8), ("info_length", 8),
+                   ("_resv0", 16), ("qpn", 24), ("_resv1", 8), ("service_id", 64), ("qkey", 32), ("_info", 72 * 8))
+LAYOUTS = {Attribute[layout.name]: layout for layout in (REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP)}
 
 
 def private_bytes(kind: Attribute) -> int:

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 from weft.hdl.contract.layout import Field, Layout
 
-PORT_SPACE_TCP = 0x0106
+PORT_SPACE_TCP, PORT_SPACE_UDP = 0x0106, 0x0111
 CM_VERSION, IP_VERSION = 0, 4
-HEADER = Layout("RDMA CM", "What a REQ's private data begins with: who asks whom.", [
+HEADER = Layout("RDMA CM", "Begin of the private data of REQ and SIDR_REQ: addresses of both ends.", [
     Field("major", 4, "0."), Field("minor", 4), Field("ip_version", 4, "4 or 6."), Field("_resv", 4),
     Field("src_port", 16), Field("src_ip", 128, "IPv4: in the last 4 bytes."), Field("dst_ip", 128),
 ], size_bytes=36, byteorder="big")
@@ -29,7 +29,7 @@ def header(src_ip: int, src_port: int, dst_ip: int) -> bytes:
 
 
 def parse_header(private_data: bytes) -> SimpleNamespace | None:
-    """Return the header and the remaining private data of the private data of a REQ.
+    """Return the header and the remaining private data of the private data of a REQ or SIDR_REQ.
 
     The result has the attributes ``src_ip, src_port, dst_ip, private_data``. It is None if the data does not begin with
     a header for IPv4.

@@ -69,7 +69,8 @@ class CardEngine:
         Called with every raw frame that is not a control frame of a QP.
     services : list
         Protocols that run beside the QPs. Each has ``on_frame(frame, entry)`` for the same frames, ``progress(now)``,
-        ``deadline``, and ``forget()``, which is called after a reset of the card.
+        which returns true if something happened, ``deadline``, ``outstanding``, and ``forget()``, which is called after
+        a reset of the card.
     counts : Counter
         Control frames sent, by opcode; received loss reports and RNR NAKs; raw frames; reports and control frames of
         unknown peers.
@@ -243,7 +244,8 @@ class CardEngine:
         if self.neighbours.asked:
             self.neighbours.progress(now)
         for service in self.services:
-            service.progress(now)
+            if service.progress(now):
+                busy = True
         if self.nic.queue:
             self.nic.flush()
         due = self._watch.due
@@ -297,6 +299,11 @@ class CardEngine:
             self.neighbours.on_frame(frame)
         for handler in (*self.raw_frame_handlers, *(service.on_frame for service in self.services)):
             handler(frame, entry)
+
+    @property
+    def outstanding(self):
+        """True if send requests are incomplete."""
+        return any(qp.outstanding for qp in self.qps) or any(service.outstanding for service in self.services)
 
     @property
     def transmitting(self):

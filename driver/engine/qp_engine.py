@@ -71,6 +71,8 @@ class QpEngine:
         No new request starts, and some that were started are incomplete.
     """
 
+    send_error = False     # SQE is a state of unreliable QPs
+
     def __init__(self, card, queues, *, pd, rights, notify, start_answering):
         self.card, self.queues, self.qp_num = card, queues, queues.qp_num
         self.index, self.generation = card.qps.parts(self.qp_num)

@@ -10,6 +10,7 @@ from weft.hdl.contract import abi, wire
 from ..terms.errors import OutOfResources
 
 FIRST_INDEX = 2  # QPNs 0 and 1 are special on InfiniBand
+HOST_QPNS_LOG2 = 12     # the last 2^12 QPNs, or generation, are left to software of the host and to multicast
 
 
 class QpTable:
@@ -53,6 +54,11 @@ class QpTable:
         """Largest number of QPs."""
         return self.size - FIRST_INDEX
 
+    @property
+    def host_qpns_log2(self):
+        """log2 of the number of QPNs, the last ones, that no QP of the card has."""
+        return max(HOST_QPNS_LOG2, self.index_bits)
+
     def __iter__(self):
         return iter(list(self._qps.values()))
 
@@ -75,7 +81,7 @@ class QpTable:
         return self._next_incarnation(self.parts(qpn)[0])
 
     def _next_incarnation(self, index):
-        generations = (1 << wire.QPN_BITS - self.index_bits) - 1     # without all ones, part of the multicast QPN
+        generations = (1 << wire.QPN_BITS) - (1 << self.host_qpns_log2) >> self.index_bits
         last = self._generations.get(index)
         first = self._random.randrange(generations) if last is None else (last + 1) % generations
         for generation in itertools.chain(range(first, generations), range(first)):

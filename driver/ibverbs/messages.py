@@ -8,7 +8,7 @@ import enum
 
 from weft.hdl.contract.layout import Field, Layout
 
-VERSION = 2
+VERSION = 3
 MESSAGE_BYTES_MAX = 1 << 16
 SENTENCE_BYTES_MAX = 400
 FILES_MAX = 4               # with one message
@@ -51,6 +51,10 @@ class Opcode(enum.IntEnum):
     NOTIFY = 32
     INIT_QP_ATTR = 33
     UPDATE_COUNTERS = 34
+    ATTACH_MCAST = 35
+    DETACH_MCAST = 36
+    JOIN_MULTICAST = 37
+    LEAVE_MULTICAST = 38
 
 
 class Kind(enum.IntEnum):
@@ -65,6 +69,7 @@ class Kind(enum.IntEnum):
     QP = 7
     CM_CHANNEL = 8
     CM_ID = 9
+    MULTICAST = 10
 
 
 def _layout(name, *fields):
@@ -87,7 +92,8 @@ DEVICE = _layout(
         "vendor_id", "vendor_part_id", "hw_ver", "max_qp", "max_qp_wr", "device_cap_flags", "max_sge", "max_sge_rd",
         "max_cq", "max_cqe", "max_mr", "max_pd", "max_qp_rd_atom", "max_res_rd_atom", "max_qp_init_rd_atom",
         "atomic_caps", "max_srq", "max_srq_wr", "max_srq_sge", "max_pkeys", "local_ca_ack_delay", "phys_port_cnt",
-        "max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags")))
+        "max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags", "max_ah",
+        "max_mcast_grp", "max_mcast_qp_attach", "_reserved")))
 
 WELCOME = _layout("welcome", ("node_guid", 64), ("gid", 128, "Lowest byte first."), ("index", 32),
                   ("_reserved", 32), ("name", 512, "Of the device, filled up with zeros."))
@@ -105,7 +111,7 @@ QP_ATTR = (
 SRQ_ATTR = (("max_wr", 32), ("max_sge", 32), ("srq_limit", 32))
 CM_PRIVATE_BYTES_MAX = 256
 _PRIVATE = ("private_data", CM_PRIVATE_BYTES_MAX * 8, "Lowest byte first.")
-CONN_PARAM = (("qp_num", 32), *((name, 8) for name in (
+CONN_PARAM = (("qp_num", 32), ("qkey", 32, "Of datagrams."), *((name, 8) for name in (
     "private_data_len", "srq", "responder_resources", "initiator_depth", "flow_control", "retry_count",
     "rnr_retry_count", "_padding")), _PRIVATE)
 ADDRESSES = tuple((name, 32) for name in ("src_ip", "src_port", "dst_ip", "dst_port"))
@@ -141,12 +147,14 @@ MESSAGES = {
                        _layout("state", ("qp_state", 32), ("_reserved", 32))),
     Opcode.QUERY_QP: (HANDLE, _layout("qp_attr", *QP_ATTR)),
     Opcode.UPDATE_COUNTERS: (NOTHING, NOTHING),                     # in the host's folder NAME.sys
+    **dict.fromkeys((Opcode.ATTACH_MCAST, Opcode.DETACH_MCAST), (_layout(
+        "mcast", ("handle", 32, "Of the QP."), ("_reserved", 32), ("gid", 128, "Lowest byte first.")), NOTHING)),
     Opcode.DESTROY: (_layout("destroy", ("kind", 32, "", Kind), ("handle", 32)), NOTHING),
     # Requests of librdmacm to the kernel (rdma/rdma_user_cm.h). IP addresses are numbers; 0 is any.
     Opcode.CREATE_CM_CHANNEL: (NOTHING, HANDLE),                     # file: a byte for each event
     Opcode.GET_CM_EVENT: (HANDLE, _layout(
         "cm_event", ("user", 64), ("there", 32, "0: there is none."), ("id", 32), ("event", 32), ("status", 32),
-        *CONN_PARAM, ("_reserved", 32))),
+        *CONN_PARAM, ("ud", 32, "1: of a UD queue pair."), ("peer_ip", 32, "Of that queue pair, or the group."))),
     Opcode.CREATE_ID: (_layout("create_id", ("user", 64), ("channel", 32), ("port_space", 32), ("qp_type", 32),
                                ("_reserved", 32)), HANDLE),
     Opcode.DESTROY_ID: (HANDLE, _layout("events", ("reported", 32), ("dropped", 32, "That were not taken."))),
@@ -162,13 +170,14 @@ MESSAGES = {
         ("dgid", 128, "Likewise."), *ADDRESSES, ("paths", 32), ("mtu", 32))),
     Opcode.LISTEN: (_layout("listen", _ID, ("backlog", 32)), NOTHING),
     Opcode.CONNECT: (_layout("connect", _ID, *CONN_PARAM), NOTHING),
-    Opcode.ACCEPT: (_layout("accept", ("user", 64), _ID, ("valid", 32, "0: no parameters."), *CONN_PARAM,
-                            ("_reserved", 32)), NOTHING),
+    Opcode.ACCEPT: (_layout("accept", ("user", 64), _ID, ("valid", 32, "0: no parameters."), *CONN_PARAM), NOTHING),
     Opcode.REJECT: (_layout("reject", _ID, ("reason", 32), ("private_data_len", 32), _PRIVATE), NOTHING),
     Opcode.DISCONNECT: (HANDLE, NOTHING),
     Opcode.NOTIFY: (_layout("notify", _ID, ("event", 32)), NOTHING),
     Opcode.INIT_QP_ATTR: (_layout("init_qp_attr", _ID, ("qp_state", 32)),
                           _layout("id_qp_attr", ("mask", 32), *QP_ATTR, ("_reserved", 32))),
+    Opcode.JOIN_MULTICAST: (_layout("join_multicast", ("user", 64), _ID, ("ip", 32)), HANDLE),
+    Opcode.LEAVE_MULTICAST: (HANDLE, _layout("left", ("reported", 32), ("dropped", 32, "Events that were not taken."))),
 }
 
 

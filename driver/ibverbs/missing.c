@@ -22,19 +22,6 @@ static int refuse(const char *name) {
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port_num, struct ibv_wc *wc, struct ibv_grh *grh,
-                               struct ibv_ah_attr *ah_attr) { return refuse("ibv_init_ah_from_wc"); }
-PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
-                                            uint8_t port_num) {
-    refuse("ibv_create_ah_from_wc");
-    return NULL;
-}
-PUBLIC int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
-    return refuse("ibv_attach_mcast");
-}
-PUBLIC int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
-    return refuse("ibv_detach_mcast");
-}
 PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
                                        uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid) {
     return refuse("ibv_resolve_eth_l2_from_gid");

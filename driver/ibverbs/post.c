@@ -36,9 +36,11 @@ static int put_send(struct qp *qp, const struct ibv_send_wr *wr) {
         .num_sge = (uint8_t)wr->num_sge };
     switch (wr->opcode) {
     case IBV_WR_SEND_WITH_IMM:
-        slot->imm_data = be32toh(wr->imm_data);
-        break;
+        slot->imm_data = be32toh(wr->imm_data); /* fall through */
     case IBV_WR_SEND:
+        if (qp->ex.qp_base.qp_type != IBV_QPT_UD) break;
+        if (!wr->wr.ud.ah) return EINVAL;
+        put_destination(slot, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
         break;
     case IBV_WR_RDMA_WRITE_WITH_IMM:
         slot->imm_data = be32toh(wr->imm_data); /* fall through */

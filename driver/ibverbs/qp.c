@@ -33,8 +33,9 @@ static int create(struct qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_att
 
 struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *a) {
     const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
-    const uint64_t operations = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND
-        | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+    const uint64_t messages = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    const uint64_t operations = a->qp_type == IBV_QPT_UD ? messages : messages | IBV_QP_EX_WITH_RDMA_WRITE
+        | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
         | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     int wants = (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
     struct qp *qp = NULL;
@@ -42,7 +43,7 @@ struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr
     if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd) weft_log("a QP needs a protection domain");
     else if (a->comp_mask & ~known || (wants && a->send_ops_flags & ~operations)
              || (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags)) {
-        weft_log("a QP has no creation flags, XRC, RSS or TSO here, nor other operations than those of RC");
+        weft_log("a QP has no creation flags, XRC, RSS or TSO here, nor other operations than those of RC and UD");
         error = EOPNOTSUPP;
     } else if (!(qp = calloc(1, sizeof *qp)) || !(qp->name = name_new(qp))) error = ENOMEM;
     else error = create(qp, a->pd, a);

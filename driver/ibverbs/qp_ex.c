@@ -55,6 +55,10 @@ static void wr_send(struct ibv_qp_ex *ex) { begin(ex, IBV_WR_SEND, 0, 0, 0); }
 
 static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm) { begin(ex, IBV_WR_SEND_WITH_IMM, 0, 0, imm); }
 
+static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey) {
+    if (!of(ex)->error) put_destination(current(of(ex)), ah, remote_qpn, remote_qkey);
+}
+
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sge *list) {
     struct qp *qp = of(ex);
     if (count > qp->cap.max_send_sge) fail(qp, EINVAL);
@@ -105,11 +109,14 @@ static int wr_complete(struct ibv_qp_ex *ex) {
 static void wr_abort(struct ibv_qp_ex *ex) { pthread_mutex_unlock(&of(ex)->send_lock); }
 
 void add_builders(struct ibv_qp_ex *ex) {
-    ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
-    ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
-    ex->wr_rdma_read = wr_rdma_read;
-    ex->wr_rdma_write = wr_rdma_write;
-    ex->wr_rdma_write_imm = wr_rdma_write_imm;
+    if (ex->qp_base.qp_type == IBV_QPT_UD) ex->wr_set_ud_addr = wr_set_ud_addr;
+    else {
+        ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+        ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+        ex->wr_rdma_read = wr_rdma_read;
+        ex->wr_rdma_write = wr_rdma_write;
+        ex->wr_rdma_write_imm = wr_rdma_write_imm;
+    }
     ex->wr_send = wr_send;
     ex->wr_send_imm = wr_send_imm;
     ex->wr_set_inline_data = wr_set_inline_data;

@@ -31,6 +31,10 @@ static void fill_device(const struct weft_device *d, struct ibv_device_attr *att
     attr->max_srq = (int)d->max_srq;
     attr->max_srq_wr = (int)d->max_srq_wr;
     attr->max_srq_sge = (int)d->max_srq_sge;
+    attr->max_ah = (int)d->max_ah;
+    attr->max_mcast_grp = (int)d->max_mcast_grp;
+    attr->max_mcast_qp_attach = (int)d->max_mcast_qp_attach;
+    attr->max_total_mcast_qp_attach = (int)(d->max_mcast_grp * d->max_mcast_qp_attach);
     attr->max_pkeys = (uint16_t)d->max_pkeys;
     attr->local_ca_ack_delay = (uint8_t)d->local_ca_ack_delay;
     attr->phys_port_cnt = (uint8_t)d->phys_port_cnt;

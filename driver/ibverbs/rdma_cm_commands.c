@@ -164,7 +164,7 @@ static int init_qp_attr(const struct command *c) {
 #define TAKE_PARAM(to, from) do { \
     (to).qp_num = (from).qp_num, (to).private_data_len = (from).private_data_len, (to).srq = (from).srq; \
     (to).responder_resources = (from).responder_resources, (to).initiator_depth = (from).initiator_depth; \
-    (to).flow_control = (from).flow_control, (to).retry_count = (from).retry_count; \
+    (to).flow_control = (from).flow_control, (to).retry_count = (from).retry_count, (to).qkey = (from).qkey; \
     (to).rnr_retry_count = (from).rnr_retry_count; \
     memcpy((to).private_data, (from).private_data, sizeof (to).private_data); } while (0)
 
@@ -208,6 +208,41 @@ static int notify(const struct command *c) {
     return ASK(WEFT_NOTIFY, body);
 }
 
+static int join_ip_mcast(const struct command *c) {
+    ASKED(rdma_ucm_join_ip_mcast, asked);
+    struct weft_join_multicast body = { .user = asked.uid, .handle = asked.id };
+    struct weft_handle made;
+    uint32_t port;
+    int error = from_sockaddr(&asked.addr, &body.ip, &port);
+    if (!error) error = ASK_FOR(WEFT_JOIN_MULTICAST, body, made);
+    struct rdma_ucm_create_id_resp answer = { .id = error ? 0 : made.handle };
+    return error ? error : respond(c, asked.response, &answer, sizeof answer);
+}
+
+static int leave_mcast(const struct command *c) {
+    ASKED(rdma_ucm_destroy_id, asked);
+    struct weft_handle body = { .handle = asked.id };
+    struct weft_left left;
+    int error = ASK_FOR(WEFT_LEAVE_MULTICAST, body, left);
+    if (error) return error;
+    cm_drop_tokens(c->file, left.dropped);
+    struct rdma_ucm_destroy_id_resp answer = { .events_reported = left.reported };
+    return respond(c, asked.response, &answer, sizeof answer);
+}
+
+/* Fill the parameters of an event of a UD queue pair. */
+static void take_datagram_param(struct rdma_ucm_ud_param *to, const struct weft_cm_event *from) {
+    uint32_t ip = htonl(from->peer_ip);
+    to->qp_num = from->qp_num;
+    to->qkey = from->qkey;
+    to->private_data_len = from->private_data_len;
+    memcpy(to->private_data, from->private_data, sizeof to->private_data);
+    if (!from->peer_ip) return;
+    to->ah_attr = (struct ib_uverbs_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } };
+    memset(to->ah_attr.grh.dgid + 10, 0xFF, 2);
+    memcpy(to->ah_attr.grh.dgid + 12, &ip, sizeof ip);
+}
+
 static int get_event(const struct command *c) {
     ASKED(rdma_ucm_get_event, asked);
     struct weft_handle body = { .handle = cm_file(c->file)->handle };
@@ -223,7 +258,8 @@ static int get_event(const struct command *c) {
     } while (!event.there);
     struct rdma_ucm_event_resp answer = { .uid = event.user, .id = event.id, .event = event.event,
                                           .status = event.status };
-    TAKE_PARAM(answer.param.conn, event);
+    if (event.ud) take_datagram_param(&answer.param.ud, &event);
+    else TAKE_PARAM(answer.param.conn, event);
     return respond(c, asked.response, &answer, sizeof answer);
 }
 
@@ -237,7 +273,8 @@ static int cm_command(int file, uint32_t command, const void *body, size_t size,
         [RDMA_USER_CM_CMD_ACCEPT] = accept_it, [RDMA_USER_CM_CMD_REJECT] = reject_it,
         [RDMA_USER_CM_CMD_DISCONNECT] = disconnect_it, [RDMA_USER_CM_CMD_INIT_QP_ATTR] = init_qp_attr,
         [RDMA_USER_CM_CMD_GET_EVENT] = get_event, [RDMA_USER_CM_CMD_SET_OPTION] = set_option,
-        [RDMA_USER_CM_CMD_NOTIFY] = notify, [RDMA_USER_CM_CMD_MIGRATE_ID] = migrate_id };
+        [RDMA_USER_CM_CMD_NOTIFY] = notify, [RDMA_USER_CM_CMD_MIGRATE_ID] = migrate_id,
+        [RDMA_USER_CM_CMD_JOIN_IP_MCAST] = join_ip_mcast, [RDMA_USER_CM_CMD_LEAVE_MCAST] = leave_mcast };
     if (command >= sizeof commands / sizeof *commands || !commands[command]) {
         weft_log("command %u of connection management does not exist here", command);
         return ENOSYS;

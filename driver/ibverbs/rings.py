@@ -38,7 +38,8 @@ RING_HEADER = Layout("ring", "In front of the slots of a ring.", [
 ], size_bytes=256)
 
 SEND_SLOT = Layout("send_slot", "A send work request; its SGEs, or its inline data, follow.", [
-    Field("wr_id", 64), Field("remote_addr", 64), Field("compare_add", 64), Field("swap", 64), Field("rkey", 32),
+    Field("wr_id", 64), Field("remote_addr", 64, "Of a datagram: IPv4 address, above it the flow label."),
+    Field("compare_add", 64, "Of a datagram: QPN."), Field("swap", 64), Field("rkey", 32, "Of a datagram: Q_Key."),
     Field("imm_data", 32, "In the host's byte order."), Field("opcode", 8), Field("flags", 8), Field("num_sge", 8),
     Field("_reserved", 8), Field("inline_length", 32, "Bytes of inline data, with the flag INLINE."),
 ], size_bytes=48)
@@ -52,7 +53,7 @@ SGE_SLOT = Layout("sge_slot", "A scatter-gather entry.", [
 WC_SLOT = Layout("wc_slot", "A completion.", [
     Field("wr_id", 64), Field("status", 32), Field("opcode", 32), Field("vendor_err", 32), Field("byte_len", 32),
     Field("imm_data", 32, "In the host's byte order."), Field("qp_num", 32), Field("wc_flags", 32),
-    Field("_reserved", 96)], size_bytes=48)
+    Field("src_qp", 32, "Of a datagram."), Field("_reserved", 64)], size_bytes=48)
 
 COMP_EVENT = Layout("comp_event", "What is read from a completion channel.", [
     Field("user", 64, "What the program named its completion queue.")], size_bytes=8)

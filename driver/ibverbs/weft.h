@@ -75,6 +75,11 @@ struct srq {
     uint32_t number, max_wr, max_sge, async_events;
 };
 
+struct ah {
+    struct ibv_ah ibv;
+    uint32_t ip, flow_label;
+};
+
 struct qp {
     struct ibv_qp_ex ex; /* begins with the struct ibv_qp */
     struct ring send, recv;
@@ -86,8 +91,10 @@ struct qp {
     uint8_t max_rd_atomic;
 };
 
-/* Return true if a QP may execute this opcode: reads and atomics need resources. In ERR all requests are flushed. */
+/* Return true if a QP may execute this opcode: UD queue pairs have messages only, and reads and atomics need resources.
+ * In ERR all requests are flushed. */
 static inline int may_send(const struct qp *qp, unsigned opcode) {
+    if (qp->ex.qp_base.qp_type == IBV_QPT_UD) return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
     return opcode < IBV_WR_RDMA_READ || qp->max_rd_atomic || qp->ex.qp_base.state == IBV_QPS_ERR;
 }
 
@@ -145,6 +152,9 @@ int poll_locked(struct cq *cq, int count, struct ibv_wc *wc);
 int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *attr);
+
+/* ah.c */
+void put_destination(struct weft_send_slot *slot, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
 
 /* qp.c, post.c, qp_ex.c, srq.c */
 struct ibv_qp *create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *attr);

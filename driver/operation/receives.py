@@ -32,6 +32,11 @@ class Receives:
     def __len__(self):
         return len(self._queue)
 
+    @property
+    def first(self):
+        """The oldest request, or None."""
+        return self._queue[0] if self._queue else None
+
     def post(self, wr):
         """Add a receive request."""
         self._queue.append(wr)

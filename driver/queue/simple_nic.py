@@ -97,16 +97,14 @@ class SimpleNic:
         self.tx.ring_doorbell()
 
     def poll(self):
-        """Return the frames that arrived, as (:class:`ReceivedFrame`, bytes)."""
-        first, entries = self.rx.prod, self.rx.poll()
-        if not entries:
-            return entries
-        frames, depth = [], self.rx.depth
-        for i, entry in enumerate(entries, first):
-            flags, length, time_ns = _NIC_RX.unpack(entry)
-            frame = self.rx_slots.read(i % depth * self.slot_bytes, length)
-            frames.append((ReceivedFrame(flags >> _ROCE & 1, flags >> _HOST & 1, length, time_ns), frame))
-        self.rx.release()
+        """Return the frames that arrived, at most a ring of them, as (:class:`ReceivedFrame`, bytes)."""
+        frames, depth, first = [], self.rx.depth, self.rx.prod
+        while self.rx.prod - first < depth and (entries := self.rx.poll()):
+            for i, entry in enumerate(entries, self.rx.prod - len(entries)):
+                flags, length, time_ns = _NIC_RX.unpack(entry)
+                frame = self.rx_slots.read(i % depth * self.slot_bytes, length)
+                frames.append((ReceivedFrame(flags >> _ROCE & 1, flags >> _HOST & 1, length, time_ns), frame))
+            self.rx.release()
         return frames
 
     def close(self):

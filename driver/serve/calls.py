@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 
 from ..ibverbs.messages import QP_CAP, Kind, Opcode
 from ..ibverbs.rings import Limit
-from ..terms.enums import QPAttrMask, ReregFlag, SrqAttrMask
+from ..terms.enums import QPAttrMask, QPType, ReregFlag, SrqAttrMask
 from ..terms.errors import InUse, InvalidValue
 from ..verbs.addr import GID, AHAttr, GlobalRoute
 from ..verbs.device_list import guid_of
@@ -16,7 +16,7 @@ from ..verbs.pd import PD
 from ..verbs.qp import QPAttr, QPCap, QPInitAttr
 from ..verbs.srq import SrqAttr, SrqInitAttr
 from .client import EventPipe
-from .completion_queue import ServedCQ
+from .completion_queue import CQE_LEAST, ServedCQ
 from .program_memory import Place, ProgramMemory, ServedMR
 from .quota import ResourceKind
 from .ring import Violation
@@ -49,7 +49,7 @@ def query_device(client, _request, _tail, _files):
     same = ("node_guid", "max_mr_size", "page_size_cap", "vendor_id", "vendor_part_id", "hw_ver", "max_qp", "max_qp_wr",
             "device_cap_flags", "max_sge", "max_sge_rd", "max_cq", "max_cqe", "max_mr", "max_pd", "max_qp_rd_atom",
             "max_res_rd_atom", "max_qp_init_rd_atom", "atomic_caps", "max_srq", "max_srq_wr", "max_srq_sge",
-            "max_pkeys", "local_ca_ack_delay", "phys_port_cnt")
+            "max_pkeys", "local_ca_ack_delay", "phys_port_cnt", "max_ah", "max_mcast_grp", "max_mcast_qp_attach")
     of_port = ("max_msg_sz", "max_mtu", "active_mtu", "active_width", "active_speed", "port_cap_flags")
     most = client.account.most
     at_most = {"max_mr_size": most[ResourceKind.MEMORY],
@@ -127,6 +127,8 @@ def create_cq(client, request, _tail, _files):
 
 def resize_cq(client, request, _tail, _files):
     cq = client.find(Kind.CQ, request.handle)
+    client.take_work()      # completions of what was posted before this call are in the queue
+    client.context.progress()
     cq.resize(_slots(request.cqe, "cqe"), lambda ring: client.recharge(Kind.CQ, request.handle, ring.amounts))
     return {"handle": request.handle, "slots": cq.ring.slots}, [cq.ring.file.release()]
 
@@ -170,6 +172,8 @@ def create_qp(client, request, _tail, _files):
     caps = {name: getattr(request, name) for name in _CAPS}
     for name in ("max_send_wr",) if srq else ("max_send_wr", "max_recv_wr"):
         _slots(caps[name], name)
+    if request.qp_type == QPType.UD:      # programs expect more than they asked for: no real device has a shorter queue
+        caps["max_send_wr"] = max(caps["max_send_wr"], CQE_LEAST)
     init = QPInitAttr(request.qp_type, None, client.find(Kind.CQ, request.send_cq),
                       client.find(Kind.CQ, request.recv_cq), srq, QPCap(**caps), request.sq_sig_all)
     qp = ServedQP(client.find(Kind.PD, request.pd), init, user=request.user)
@@ -215,6 +219,20 @@ def qp_attr_fields(attr):
         "sl": attr.ah_attr.sl, "ah_port_num": attr.ah_attr.port_num}
 
 
+def _group_of(request):
+    return IPv6Address(request.gid.to_bytes(16, "little")).exploded
+
+
+def attach_mcast(client, request, _tail, _files):
+    client.find(Kind.QP, request.handle).attach_mcast(_group_of(request))
+    return {}, []
+
+
+def detach_mcast(client, request, _tail, _files):
+    client.find(Kind.QP, request.handle).detach_mcast(_group_of(request))
+    return {}, []
+
+
 # -------------------------------------------------------------------------------------------------- destruction
 
 def _users(kind, thing):
@@ -246,5 +264,6 @@ CALLS = {
     Opcode.REG_MR: reg_mr, Opcode.REREG_MR: rereg_mr, Opcode.CREATE_CHANNEL: create_channel,
     Opcode.CREATE_CQ: create_cq, Opcode.RESIZE_CQ: resize_cq, Opcode.CREATE_SRQ: create_srq,
     Opcode.MODIFY_SRQ: modify_srq, Opcode.QUERY_SRQ: query_srq, Opcode.CREATE_QP: create_qp,
-    Opcode.MODIFY_QP: modify_qp, Opcode.QUERY_QP: query_qp, Opcode.DESTROY: destroy,
+    Opcode.MODIFY_QP: modify_qp, Opcode.QUERY_QP: query_qp, Opcode.ATTACH_MCAST: attach_mcast,
+    Opcode.DETACH_MCAST: detach_mcast, Opcode.DESTROY: destroy,
 }

@@ -11,6 +11,7 @@ from ..verbs.device_list import guid_of
 from .calls import field_of, qp_attr_fields
 from .connection_channel import ConnectionChannel
 from .connection_ids import ConnectionId
+from .datagram_ids import DatagramId
 from .quota import ResourceKind
 
 ACK_TIMEOUT_MAX = 31
@@ -30,13 +31,17 @@ def get_event(client, request, _tail, _files):
 
 def create_id(client, request, _tail, _files):
     channel = client.find(Kind.CM_CHANNEL, request.channel)
-    if request.port_space != PortSpace.TCP or request.qp_type != QPType.RC:
-        raise NotSupported("there are reliable connections only: port space TCP, QP type RC")
+    kind = _IDS.get((request.port_space, request.qp_type))
+    if kind is None:
+        raise NotSupported("there are the port spaces TCP, with QP type RC, and UDP, with QP type UD")
     if not request.user:
         raise InvalidValue("an identifier needs a name")
-    one = ConnectionId(client, channel, request.user)
+    one = kind(client, channel, request.user)
     one.handle = client.add(Kind.CM_ID, one)
     return {"handle": one.handle}, []
+
+
+_IDS = {(PortSpace.TCP, QPType.RC): ConnectionId, (PortSpace.UDP, QPType.UD): DatagramId}
 
 
 def _find(client, request):
@@ -143,10 +148,25 @@ def init_qp_attr(client, request, _tail, _files):
     return qp_attr_fields(attr) | {"mask": int(mask)}, []
 
 
+def join_multicast(client, request, _tail, _files):
+    one = _find(client, request)
+    if not isinstance(one, DatagramId):
+        raise InvalidValue("an identifier of the port space UDP is needed")
+    return {"handle": one.join(request.ip, request.user).handle}, []
+
+
+def leave_multicast(client, request, _tail, _files):
+    membership = client.find(Kind.MULTICAST, request.handle)
+    dropped = membership.close()
+    client.remove(Kind.MULTICAST, request.handle)
+    return {"reported": membership.reported, "dropped": dropped}, []
+
+
 CALLS = {
     Opcode.CREATE_CM_CHANNEL: create_channel, Opcode.GET_CM_EVENT: get_event, Opcode.CREATE_ID: create_id,
     Opcode.DESTROY_ID: destroy_id, Opcode.MIGRATE_ID: migrate_id, Opcode.SET_OPTION: set_option,
     Opcode.BIND_ADDR: bind_addr, Opcode.RESOLVE_ADDR: resolve_addr, Opcode.RESOLVE_ROUTE: resolve_route,
     Opcode.QUERY_ROUTE: query_route, Opcode.LISTEN: listen, Opcode.CONNECT: connect, Opcode.ACCEPT: accept,
     Opcode.REJECT: reject, Opcode.DISCONNECT: disconnect, Opcode.NOTIFY: notify, Opcode.INIT_QP_ATTR: init_qp_attr,
+    Opcode.JOIN_MULTICAST: join_multicast, Opcode.LEAVE_MULTICAST: leave_multicast,
 }

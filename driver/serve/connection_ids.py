@@ -57,11 +57,13 @@ class ConnectionId:
     listener : Listener or None
     """
 
+    port_space = "TCP"
+
     def __init__(self, client, channel, user):
         card = client.open().card
         self.client, self.channel, self.user, self.own_ip = client, channel, user, card.ip
         self.agent = CardAgent.of(card)
-        self.ports = Ports.of(self.agent)
+        self.ports = Ports.of(self.agent, self.port_space)
         self.agent.add_user(self, self._device_gone)
         self.psn, self.ack_timeout = card.config.random.getrandbits(24), None
         self.connection = self.listener = None
@@ -70,6 +72,11 @@ class ConnectionId:
         self.one_family = self.ipv6 = False
         self.reported = self.handle = 0
         channel.ids[self] = None
+
+    @property
+    def listeners(self):
+        """Listeners of the port space, by port."""
+        return self.agent.agent.listeners
 
     def notify(self, kind, status=0, child=None, **fields):
         """Report an event, with fields of CM_EVENT."""
@@ -144,9 +151,12 @@ class ConnectionId:
             self.listener = Listener(self.agent.agent, self.src_port, backlog, self._on_request)
             return
         try:
-            self.listener = self.agent.agent.listen(self.src_port, backlog, self._on_request)
+            self.listener = self._listen(backlog)
         except ValueError as problem:
             raise _failed(errno.EADDRINUSE, str(problem)) from None
+
+    def _listen(self, backlog):
+        return self.agent.agent.listen(self.src_port, backlog, self._on_request)
 
     def _on_request(self, connection):
         return self.client.guarded(self._requested, connection) or _unheard
@@ -267,7 +277,7 @@ class ConnectionId:
             self.client.remove(Kind.CM_ID, self.handle)
 
 
-def _unheard(connection, notice):
+def _unheard(*_):
     """Ignore a notification."""
 
 

@@ -12,7 +12,7 @@ _of_cards = weakref.WeakKeyDictionary()
 
 
 class Ports:
-    """Ports of a card, and the identifiers that are bound to them.
+    """Ports of a card in one port space, and the identifiers that are bound to them.
 
     Attributes
     ----------
@@ -23,11 +23,9 @@ class Ports:
         self.bound = {}
 
     @classmethod
-    def of(cls, card_agent):
-        """Return the ports of a card, given its CardAgent."""
-        if card_agent not in _of_cards:
-            _of_cards[card_agent] = cls()
-        return _of_cards[card_agent]
+    def of(cls, card_agent, space="TCP"):
+        """Return the ports of a card, given its CardAgent, in a port space."""
+        return _of_cards.setdefault(card_agent, {}).setdefault(space, cls())
 
     def others(self, one, port):
         """Return the identifiers at a port whose addresses can conflict with those of ``one``."""
@@ -38,7 +36,7 @@ class Ports:
         if one.only_ipv6:
             taken = any(other.listener for other in self.others(one, port))
         else:
-            taken = port in one.agent.agent.listeners
+            taken = port in one.listeners
         if taken:
             raise PyverbsRDMAError(f"{LISTENS} {port}", errno.EADDRINUSE)
 
@@ -51,7 +49,7 @@ class Ports:
             If the port has a listener, is in use without permission to share it, or is not a valid port.
         """
         self.check(one, port)
-        port = port or self._free(one.agent.agent.listeners, random)
+        port = port or self._free(one.listeners, random)
         if not 0 < port <= PORT_MAX:
             raise PyverbsRDMAError(f"there is no port {port}", errno.EADDRNOTAVAIL)
         if not all(one.reuse and other.reuse for other in self.others(one, port)):

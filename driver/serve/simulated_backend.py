@@ -44,7 +44,7 @@ class SimulatedBackend(ServeBackend):
     @property
     def working(self) -> bool:
         """True if programs have requests that are not completed."""
-        return any(qp.outstanding for context in self.contexts for qp in context.engine.qps)
+        return any(context.engine.outstanding for context in self.contexts)
 
     def rest(self, number: int) -> None:
         """Let the cards finish all outstanding work, and restart every random sequence from the seed and ``number``."""

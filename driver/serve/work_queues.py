@@ -2,10 +2,12 @@
 
 import contextlib
 
+from ..datagram.request import DatagramRequest
 from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
-from ..operation.operation import FETCHES, Operation
+from ..operation.memory import total
+from ..operation.operation import FETCHES, SENDS, Operation
 from ..operation.receives import Receive
-from ..terms.enums import SrqAttrMask, WCStatus
+from ..terms.enums import QPType, SrqAttrMask, WCStatus, WROpcode
 from ..terms.errors import InvalidValue
 from ..verbs.qp import QP
 from ..verbs.requests import FLAGS, OPCODES, operation_of
@@ -93,6 +95,19 @@ class ServedSRQ(SRQ):
             self.ring.close()
 
 
+def _datagram(wr_id, opcode, flags, sges, address, number, qkey, imm, inline):
+    """Return the request of a datagram. Raises Violation for an operation that datagrams do not have."""
+    if opcode not in SENDS:
+        raise Violation(f"opcode {opcode.name} on a UD queue pair")
+    signaled, _, solicited, _ = flags
+    request = DatagramRequest(
+        wr_id, opcode, sges, total(sges) if inline is None else len(inline), address & 0xFFFF_FFFF, number & 0xFF_FFFF,
+        qkey, address >> 32 & 0xF_FFFF, imm if opcode is WROpcode.SEND_WITH_IMM else None, signaled, solicited, inline)
+    if any(va + size > 1 << 64 for va, size, _ in sges):
+        request.status = WCStatus.LOC_LEN_ERR
+    return request
+
+
 class ServedQP(QP):
     """Queue pair of a client; ``user`` identifies it in events for the program."""
 
@@ -111,6 +126,8 @@ class ServedQP(QP):
     def _begin_incarnation(self, qp_num, psn=None):
         super()._begin_incarnation(qp_num, psn)
         self.engine.on_unexpected = self._drop_client
+        if self.qp_type is QPType.UD:
+            self.engine.refill = self._take_receives
 
     def _drop_client(self, problem):
         self.scq.client.violated = problem
@@ -123,9 +140,16 @@ class ServedQP(QP):
         Violation
         """
         if self.srq is None:
-            self.receives.take(self.engine.post_recv, self.engine.receives)
+            self._take_receives()
         self._post([self._take_send() for _ in range(self.sends.posted(self.engine.outstanding))])
         self.sends.done(self.engine.outstanding)
+
+    def _take_receives(self):
+        """Take the receive requests that the program posted."""
+        if self.srq is not None:
+            self.srq.take_work()
+        else:
+            self.receives.take(self.engine.post_recv, self.engine.receives)
 
     def _take_send(self):
         """Return the operation of the oldest slot; an invalid one has its error status already.
@@ -145,6 +169,8 @@ class ServedQP(QP):
         else:
             sges = _sges(mapping, at, count, self._keys)
         self.sends.took()
+        if self.qp_type is QPType.UD:
+            return _datagram(wr_id, opcode, flags, sges, remote, compare, rkey, imm, inline)
         try:
             return operation_of(opcode, flags, (wr_id, remote, rkey, imm, compare, swap), sges, inline)
         except InvalidValue:

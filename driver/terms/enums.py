@@ -4,7 +4,7 @@ import enum
 
 
 class QPType(enum.IntEnum):
-    """Type of a QP (ibv_qp_type). Only RC is supported."""
+    """Type of a QP (ibv_qp_type). RC and UD are supported."""
 
     RC = 2
     UC = 3

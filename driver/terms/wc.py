@@ -7,7 +7,7 @@ from .enums import WCFlags, WCOpcode, WCStatus
 
 @dataclass
 class WC:
-    """Work completion (ibv_wc). Fields after ``wc_flags``, of InfiniBand's link layer and of UD, are always 0."""
+    """Work completion (ibv_wc). ``src_qp`` is of datagrams. The fields after ``wc_flags`` are always 0."""
 
     wr_id: int = 0
     status: WCStatus = WCStatus.SUCCESS

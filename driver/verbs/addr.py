@@ -1,11 +1,20 @@
-"""Addresses: GIDs, and the route to the peer of a connection."""
+"""Addresses: GIDs, the route to a peer, and address handles."""
 
 import re
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from ..terms.checks import between, unsigned
+from weft.hdl.contract import wire
+
+from ..datagram.packet import GRH_BYTES
+from ..terms.checks import between, instance, unsigned
+from ..terms.closing import Closing
+from ..terms.enums import WCFlags
 from ..terms.errors import InvalidValue, NotSupported, PyverbsUserError
+from ..terms.wc import WC
+
+if TYPE_CHECKING:
+    from .pd import PD
 
 _MAPPED = 0xFFFF << 32      # prefix of an IPv4-mapped GID, the kind of RoCEv2 over IPv4
 _WORDS = re.compile(r"[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){7}")
@@ -137,8 +146,53 @@ class AHAttr:
         ipv4_of(self.dgid)
 
 
-class AH:
-    """Address handle, for datagrams, which are not supported."""
+class AH(Closing):
+    """Address handle: destination of datagrams.
 
-    def __init__(self, pd: object, **kwargs: object) -> None:
-        raise NotSupported("Failed to create AH: address handles are for UD queue pairs; there are only RC ones")
+    Parameters
+    ----------
+    pd : PD
+    attr : AHAttr or None
+        Address; its GID is that of a host or of a multicast group.
+    wc, grh : WC and bytes or int, or None
+        Without ``attr``: completion of a datagram, and the first 40 bytes of its receive or their address in registered
+        memory; the destination is its sender.
+    port_num : int
+        Of ``wc``.
+
+    Attributes
+    ----------
+    ip, flow_label : int
+        Of the destination.
+
+    Raises
+    ------
+    InvalidValue, NotSupported, TypeError
+    """
+
+    def __init__(self, pd: "PD", *, attr: AHAttr | None = None, wc: WC | None = None,
+                 grh: bytes | bytearray | memoryview | int | None = None, port_num: int = 1) -> None:
+        if not hasattr(pd, "check_open"):
+            raise PyverbsUserError(f"Cannot create AH from {type(pd)}")
+        pd.check_open()
+        self.pd = pd
+        if attr is None:
+            if isinstance(grh, int):
+                grh = pd.context.engine.lender.memory.gather([(grh, GRH_BYTES, 0)])
+            attr = _sender_of(wc, grh, port_num)
+        instance("attr", attr, AHAttr)
+        if not attr.is_global:
+            raise InvalidValue("Failed to create AH: it is not global; on Ethernet a destination has a GID")
+        attr.check(1)
+        self.ip, self.flow_label = ipv4_of(attr.gr.dgid if attr.gr else ""), attr.gr.flow_label if attr.gr else 0
+
+    def close(self) -> None:
+        """Do nothing: the object holds no resource."""
+
+
+def _sender_of(wc: WC | None, grh: bytes | bytearray | memoryview | None, port_num: int) -> AHAttr:
+    """Return the address of the sender of a received datagram."""
+    if wc is None or not wc.wc_flags & WCFlags.GRH or grh is None or len(grh) < GRH_BYTES:
+        raise InvalidValue("an AH needs attr, or wc and grh of a received datagram")
+    source = wire.IPV4.unpack(bytes(grh[GRH_BYTES - wire.IPV4.size_bytes : GRH_BYTES])).src
+    return AHAttr(is_global=1, port_num=port_num, gr=GlobalRoute(GID.of_ipv4(source), hop_limit=64))

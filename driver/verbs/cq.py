@@ -261,6 +261,7 @@ class CQ(Closing):
         """
         size = self._size(cqe)
         self._check_open()
+        self.context.progress()      # completions that are due are in the queue
         if self.overrun or size < len(self._queue):
             raise InvalidValue(f"Failed to resize CQ: it holds {len(self._queue)} completions"
                                + (", and overran" if self.overrun else ""))

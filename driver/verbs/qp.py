@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.hdl.contract import wire
 
+from ..datagram.service import DatagramService
 from ..operation.operation import FETCHES, Operation
 from ..receive.receiver import RNR_TIMER, Receiver
 from ..send.sender import Sender
@@ -14,14 +15,14 @@ from ..terms.checks import instance, unsigned
 from ..terms.closing import Closing
 from ..terms.enums import MTU, AccessFlag, QPAttrMask, QPState, QPType
 from ..terms.errors import InvalidValue, NotSupported, QueueFull
-from .addr import GID, AHAttr, GlobalRoute
+from .addr import GID, AHAttr, GlobalRoute, ipv4_of
 from .locking import locked, made_locked
 from .pd import PD
 from .qp_attr import RD_ATOMIC_MAX, QPAttr, QPConnection
 from .qp_incarnation import QPIncarnation
 from .qp_init_attr import QPCap, QPInitAttr, QPInitAttrEx, rc_init_attr
 from .qp_states import necessary
-from .requests import receive_request, send_operation
+from .requests import datagram_request, receive_request, send_operation
 from .wr import RecvWR, SendWR, chain, note_bad
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def connected_attr(peer: QPConnection, **attributes: Any) -> QPAttr:
 
 
 class QP(QPIncarnation, Closing):
-    """Reliable connection.
+    """Queue pair: reliable connection (RC) or unreliable datagrams (UD).
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class QP(QPIncarnation, Closing):
         With a context ``init_attr`` is a :class:`QPInitAttrEx`, which has the PD.
     init_attr : QPInitAttr
     qp_attr : QPAttr or None
-        If present, the QP goes to INIT with these attributes.
+        If present, the QP goes to INIT with these attributes, a UD QP to RTS.
     psn : int or None
         First PSN that the first incarnation sends, unless the attributes contain another one. By default it is random,
         as in every later incarnation.
@@ -81,7 +82,7 @@ class QP(QPIncarnation, Closing):
             users[self] = None
         if qp_attr is not None:
             try:
-                self.to_init(qp_attr)
+                (self.to_rts if self.qp_type is QPType.UD else self.to_init)(qp_attr)
             except BaseException:
                 self.close()
                 raise
@@ -165,14 +166,15 @@ class QP(QPIncarnation, Closing):
             If the card has no space for the resources that the first operation other than a write needs.
         """
         cap, memory, signal_all = self.cap, self.engine.card.lender.memory, bool(self.init_attr.sq_sig_all)
-        posted: list[Operation] = []
-        space = 0
+        posted: list[Any] = []
+        space, datagrams = 0, self.init_attr.qp_type == QPType.UD
         try:
             for one in chain(wr, SendWR):
                 try:
                     if not space:
                         self._check_able()
-                    operation = send_operation(one, cap, memory, signal_all=signal_all)
+                    operation: Any = (datagram_request if datagrams else send_operation)(
+                        one, cap, memory, signal_all=signal_all)
                     space = space or self._space_after(posted)
                     if not operation.plain:
                         self._prepare(operation)
@@ -197,7 +199,7 @@ class QP(QPIncarnation, Closing):
         if self.engine.sender is None or self.qp_state is QPState.RTR:
             raise InvalidValue(f"QP {self.qp_num} is {self.qp_state.name}; it cannot send")
 
-    def _space_after(self, posted: list[Operation]) -> int:
+    def _space_after(self, posted: list[Any]) -> int:
         """Post ``posted``, clear it, and return the free space of the send queue."""
         self.engine.post_send(posted)
         posted.clear()
@@ -234,6 +236,33 @@ class QP(QPIncarnation, Closing):
                 note_bad(one, bad_wr)
                 raise
 
+    @locked
+    def attach_mcast(self, gid: GID | str, lid: int = 0) -> None:
+        """Receive the packets of a multicast group, whose GID is the IPv4-mapped one of its address.
+
+        Raises
+        ------
+        InvalidValue
+            If the QP is not UD, or the GID is not that of a group.
+        OutOfResources
+            If the QP or the card is in too many groups.
+        """
+        datagrams, group = self._group(gid)
+        datagrams.attach(self.engine, group)
+
+    @locked
+    def detach_mcast(self, gid: GID | str, lid: int = 0) -> None:
+        """End :meth:`attach_mcast`; raise InvalidValue if the QP is not attached."""
+        datagrams, group = self._group(gid)
+        datagrams.detach(self.engine, group)
+
+    def _group(self, gid: GID | str) -> tuple[DatagramService, int]:
+        self._check()
+        datagrams = self._datagrams
+        if datagrams is None:
+            raise InvalidValue(f"QP {self.qp_num} is RC; only UD queue pairs receive multicast packets")
+        return datagrams, ipv4_of(gid)
+
     # ------------------------------------------------------------------------------------ closing
 
     @locked
@@ -247,7 +276,7 @@ class QP(QPIncarnation, Closing):
             return
         if not self._depart():
             self.reset()
-            self.context.qps.free_number(self.qp_num)
+            (self._datagrams or self.context.qps).free_number(self.qp_num)
         self.closed = True
         for users in self._users:
             users.pop(self, None)

@@ -24,13 +24,14 @@ _NUMBERS = {
     Mask.SQ_PSN: ("sq_psn", (1 << wire.PSN_BITS) - 1), Mask.DEST_QPN: ("dest_qp_num", (1 << wire.QPN_BITS) - 1),
     Mask.MAX_QP_RD_ATOMIC: ("max_rd_atomic", RD_ATOMIC_MAX),
     Mask.MAX_DEST_RD_ATOMIC: ("max_dest_rd_atomic", RD_ATOMIC_MAX),
-    Mask.PKEY_INDEX: ("pkey_index", PKEYS - 1), Mask.EN_SQD_ASYNC_NOTIFY: ("en_sqd_async_notify", 1)}
+    Mask.PKEY_INDEX: ("pkey_index", PKEYS - 1), Mask.EN_SQD_ASYNC_NOTIFY: ("en_sqd_async_notify", 1),
+    Mask.QKEY: ("qkey", (1 << 32) - 1)}
 _OTHERS = {
     Mask.ACCESS_FLAGS: "qp_access_flags", Mask.PORT: "port_num", Mask.AV: "ah_attr", Mask.PATH_MTU: "path_mtu",
     Mask.PATH_MIG_STATE: "path_mig_state"}
 _ABSENT = {
     Mask.ALT_PATH: "there is no alternative path", Mask.RATE_LIMIT: "the card has no rate limit",
-    Mask.CAP: "the capacities of a QP do not change", Mask.QKEY: "Q_Keys are of UD queue pairs"}
+    Mask.CAP: "the capacities of a QP do not change"}
 
 
 @dataclass(frozen=True)

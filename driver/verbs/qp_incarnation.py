@@ -1,10 +1,12 @@
 """State machine of a queue pair: the actions of each transition."""
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.hdl.contract import abi, wire
 
+from ..datagram.qp_engine import DatagramEngine
+from ..datagram.service import DatagramService
 from ..engine.qp_engine import QpEngine
 from ..operation.queues import Queues
 from ..operation.receives import Receives
@@ -16,7 +18,7 @@ from ..receive.receiver import Receiver
 from ..send.sender import Sender
 from ..send.standard_sender import StandardSender
 from ..terms.checks import instance, member
-from ..terms.enums import AccessFlag, EventType, QPAttrMask, QPState, WCStatus
+from ..terms.enums import AccessFlag, EventType, QPAttrMask, QPState, QPType, WCStatus
 from ..terms.errors import InvalidValue
 from .addr import ipv4_of
 from .events import AsyncEvent
@@ -37,10 +39,10 @@ class QPIncarnation:
     Attributes
     ----------
     qp_num : int
-        Number of this incarnation; it changes with each reset, unless ``keep_qp_num`` is set.
+        Number of this incarnation; that of an RC QP changes with each reset, unless ``keep_qp_num`` is set.
     attr : QPAttr
         Current attributes, except for ``qp_state``: see :attr:`qp_state`.
-    engine : QpEngine
+    engine : QpEngine or DatagramEngine
         Protocol engine of this incarnation.
     """
 
@@ -51,19 +53,36 @@ class QPIncarnation:
     srq: "SRQ | None"
     closed: bool
     attr: QPAttr
-    engine: QpEngine
+    engine: Any
+
+    @property
+    def qp_type(self) -> QPType:
+        raise NotImplementedError
+
+    @property
+    def _datagrams(self) -> DatagramService | None:
+        """Service of the card for UD queue pairs; None for an RC QP."""
+        return DatagramService.of(self.context.engine) if self.qp_type is QPType.UD else None
 
     def _begin(self, psn: int | None) -> None:
         self._commands = RememberedCommand(self.context.commands)
+        if (datagrams := self._datagrams) is not None:
+            self._begin_incarnation(datagrams.new_number(), psn)
+            return
         self.context.engine.time_wait.make_space()
         self._begin_incarnation(self.context.qps.new_number(), psn)
 
     def _begin_incarnation(self, qp_num: int, psn: int | None = None) -> None:
         self.qp_num = qp_num
         receives = Receives() if self.srq is None else self.srq.receives
-        self.engine = QpEngine(
-            self.context.engine, Queues(qp_num, self.scq, self.rcq, receives, shared=self.srq is not None),
-            pd=self.pd.handle, rights=lambda: self.attr, notify=self._notify, start_answering=self._start_answering)
+        queues = Queues(qp_num, self.scq, self.rcq, receives, shared=self.srq is not None)
+        if (datagrams := self._datagrams) is not None:
+            self.engine = DatagramEngine(datagrams, queues, pd=self.pd.handle, attr=lambda: self.attr,
+                                         notify=self._notify)
+        else:
+            self.engine = QpEngine(
+                self.context.engine, queues, pd=self.pd.handle, rights=lambda: self.attr, notify=self._notify,
+                start_answering=self._start_answering)
         self.attr = QPAttr(qp_state=QPState.RESET)
         self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
 
@@ -74,7 +93,9 @@ class QPIncarnation:
 
     @property
     def qp_state(self) -> QPState:
-        return QPState.ERR if self.engine.in_error else self.attr.qp_state
+        if self.engine.in_error:
+            return QPState.ERR
+        return QPState.SQE if self.engine.send_error else self.attr.qp_state
 
     def _check(self) -> None:
         """Raise InvalidValue if the QP is closed."""
@@ -99,7 +120,7 @@ class QPIncarnation:
         instance("qp_attr", qp_attr, QPAttr)
         mask, start = member("comp_mask", comp_mask, QPAttrMask), self.qp_state
         goal = member("qp_state", qp_attr.qp_state, QPState) if mask & QPAttrMask.STATE else start
-        check_transition(start, goal, mask)
+        check_transition(start, goal, mask, self.qp_type)
         qp_attr.check(mask)
         if mask & QPAttrMask.CUR_STATE and qp_attr.cur_qp_state != start:
             raise InvalidValue(f"cur_qp_state is {qp_attr.cur_qp_state!r}, but QP {self.qp_num} is {start.name}")
@@ -134,12 +155,15 @@ class QPIncarnation:
     def _step(self, qp_attr: QPAttr, start: QPState, goal: QPState) -> None:
         instance("qp_attr", qp_attr, QPAttr)
         qp_attr.qp_state = goal
-        self.modify(qp_attr, necessary(start, goal))
+        self.modify(qp_attr, necessary(start, goal, self.qp_type))
 
     def _go(self, start: QPState, goal: QPState, attr: QPAttr, given: QPAttr, mask: QPAttrMask) -> None:
         """Do the actions of a transition, or of a change of attributes within a state."""
         if start is QPState.RESET and (self.scq.overrun or self.rcq.overrun):
             raise InvalidValue(f"a CQ of QP {self.qp_num} overran")
+        if self.qp_type is QPType.UD:
+            self._go_datagram(start, goal, attr, mask)
+            return
         if start is QPState.INIT and goal is QPState.RTR:
             attr.outstanding_log2 = given.outstanding_log2
             self._start_receiving(attr)
@@ -159,6 +183,18 @@ class QPIncarnation:
             self.engine.resume()
         attr.qp_state = goal
         self.attr = attr
+
+    def _go_datagram(self, start: QPState, goal: QPState, attr: QPAttr, mask: QPAttrMask) -> None:
+        """Do the actions of a transition of a UD QP."""
+        attr.qp_state, self.attr = goal, attr
+        if start is QPState.INIT and goal is QPState.RTR:
+            self.engine.start_receiving()
+        elif start is QPState.RTR and goal is QPState.RTS:
+            self.engine.start_sending()
+        elif start is QPState.RTS and goal is QPState.SQD:
+            self.engine.drain(bool(mask & QPAttrMask.EN_SQD_ASYNC_NOTIFY and attr.en_sqd_async_notify))
+        elif goal is QPState.RTS and start is not QPState.RTS:
+            self.engine.resume()
 
     def _start_receiving(self, attr: QPAttr) -> None:
         if self._commands.pending is not None:
@@ -235,7 +271,7 @@ class QPIncarnation:
 
     @locked
     def reset(self) -> None:
-        """Go from any state to RESET, with another PSN and, unless ``keep_qp_num`` is set, another number.
+        """Go from any state to RESET, with another PSN. An RC QP gets another number unless ``keep_qp_num`` is set.
 
         Outstanding requests complete no more, and the CQs drop the completions of the QP that were not polled.
 
@@ -253,7 +289,9 @@ class QPIncarnation:
         self._commands.pending = None
         self.engine.stop()
         self._forget_completions()
-        if self.context.config.keep_qp_num:
+        if self.qp_type is QPType.UD:
+            self._begin_incarnation(self.qp_num)
+        elif self.context.config.keep_qp_num:
             self.context.progress()       # process the reports of the old incarnation before the next one begins
             self._begin_incarnation(self.qp_num)
         else:

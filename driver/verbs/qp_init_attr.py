@@ -79,8 +79,8 @@ class QPInitAttr:
         """Raise InvalidValue, NotSupported or TypeError if these attributes cannot create a QP of ``context``."""
         instance("cap", self.cap, QPCap)
         self.own_cap().check()
-        if member("qp_type", self.qp_type, QPType) is not QPType.RC:
-            raise NotSupported(f"Failed to create QP: {QPType(self.qp_type).name} does not exist here, only RC")
+        if member("qp_type", self.qp_type, QPType) not in (QPType.RC, QPType.UD):
+            raise NotSupported(f"Failed to create QP: {QPType(self.qp_type).name} does not exist here, only RC and UD")
         for cq in (self.scq, self.rcq):
             if cq is None or not hasattr(cq, "poll") or cq.closed or cq.context is not context:
                 raise InvalidValue("a QP needs a send CQ and a receive CQ of its context")

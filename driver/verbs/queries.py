@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from weft.hdl.contract import abi
 
+from ..datagram.service import GROUPS_MAX
 from ..protocol.segment import MESSAGE_BYTES_MAX
 from ..terms.checks import instance
 from ..terms.errors import InvalidValue, NotSupported, PyverbsRDMAError
@@ -20,6 +21,8 @@ from .qp_init_attr import QP_WR_MAX, SGE_MAX
 
 OBJECTS_MAX = (1 << 24) - 1      # limit of objects that use no resource of the card
 ACK_DELAY = 15                   # 4.096 µs · 2^15: allowance for the time between two calls of a program
+ATTACHED_MAX = 1 << 12           # UD queue pairs of a multicast group: all that a card has
+VIOLATIONS_MAX = 0xFFFF          # largest value of the counter of Q_Key violations
 FULL_MEMBER = 0xFFFF             # the only partition key
 ATOMICS = AtomicCap.HCA          # atomic with respect to each other, whatever the requester; not to the host's CPU
 
@@ -48,6 +51,7 @@ class Queries:
             max_sge=SGE_MAX, max_sge_rd=SGE_MAX, max_cq=OBJECTS_MAX, max_cqe=CQE_MAX, max_mr=can.max_mr,
             max_pd=OBJECTS_MAX, max_qp_rd_atom=RD_ATOMIC_MAX, max_qp_init_rd_atom=RD_ATOMIC_MAX,
             max_res_rd_atom=RD_ATOMIC_MAX * self.card.engine.qps.most, atomic_caps=ATOMICS, max_srq=OBJECTS_MAX,
+            max_ah=OBJECTS_MAX, max_mcast_grp=GROUPS_MAX, max_mcast_qp_attach=ATTACHED_MAX,
             max_srq_wr=QP_WR_MAX, max_srq_sge=SGE_MAX, max_pkeys=PKEYS, local_ca_ack_delay=ACK_DELAY,
             phys_port_cnt=PORTS)
 
@@ -58,7 +62,8 @@ class Queries:
     def query_port(self, port_num: int) -> PortAttr:
         """Return the :class:`PortAttr` of a port."""
         self._check_port(port_num, f"Failed to query port {port_num}")
-        return PortAttr(max_msg_sz=MESSAGE_BYTES_MAX)
+        return PortAttr(max_msg_sz=MESSAGE_BYTES_MAX,
+                        qkey_viol_cntr=min(self.card.engine.counts["datagrams_with_wrong_qkey"], VIOLATIONS_MAX))
 
     def query_pkey(self, port_num: int, index: int) -> int:
         """Return the partition key ``index`` of a port."""

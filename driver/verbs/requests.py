@@ -4,13 +4,17 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from weft.hdl.contract import wire
+
+from ..datagram.request import DatagramRequest
 from ..operation.memory import Memory, total
-from ..operation.operation import COMPLETION_OPCODE, FETCHES, WRITES, Operation
+from ..operation.operation import COMPLETION_OPCODE, FETCHES, SENDS, WRITES, Operation
 from ..operation.receives import Receive
 from ..protocol.segment import MESSAGE_BYTES_MAX
 from ..terms.checks import member, unsigned
 from ..terms.enums import SendFlags, WROpcode
 from ..terms.errors import InvalidValue, NotSupported
+from .addr import AH
 from .qp_init_attr import QPCap
 from .wr import SGE, RecvWR, SendWR
 
@@ -63,6 +67,32 @@ def send_operation(wr: SendWR, cap: QPCap, memory: Memory, *, signal_all: bool) 
         inline = memory.gather(sges)
     return operation_of(opcode, (True, *flags[1:]) if signal_all else flags, numbers, sges, inline,
                         wr.next_wr is not None)
+
+
+def datagram_request(wr: SendWR, cap: QPCap, memory: Memory, *, signal_all: bool) -> DatagramRequest:
+    """Return the :class:`~weft.driver.datagram.request.DatagramRequest` of a work request of a UD QP.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a value is invalid.
+    """
+    opcode, (signaled, _, solicited, inlined) = _kind(wr)
+    if opcode not in SENDS:
+        raise InvalidValue(f"a UD queue pair has no {opcode.name}, only SEND and SEND_WITH_IMM")
+    if not isinstance(wr.ah, AH):
+        raise InvalidValue("a datagram needs an address handle: set_wr_ud(ah, rqpn, rqkey)")
+    wr_id, _, _, imm, _, _ = _numbers(wr)
+    sges = _listed(wr, cap.max_send_sge, memory.card_keys)
+    for va, size, _ in sges:
+        if va + size > _ADDRESSES:
+            _raise_end("an SGE", va, size)
+    if inlined and total(sges) > cap.max_inline_data:
+        raise InvalidValue(f"{total(sges)} bytes inline; max_inline_data is {cap.max_inline_data}")
+    return DatagramRequest(
+        wr_id, opcode, sges, total(sges), wr.ah.ip, unsigned("rqpn", wr.remote_qpn, wire.QPN_BITS),
+        unsigned("rqkey", wr.remote_qkey, WORD_BITS), wr.ah.flow_label, imm if opcode in _WITH_IMM else None,
+        signal_all or signaled, solicited, memory.gather(sges) if inlined else None)
 
 
 def operation_of(opcode: WROpcode, flags: tuple[bool, ...], numbers: Sequence[int],

@@ -6,6 +6,7 @@ from typing import NoReturn, TypeVar
 
 from ..terms.enums import SendFlags, WROpcode
 from ..terms.errors import NotSupported
+from .addr import AH
 
 
 @dataclass
@@ -32,6 +33,9 @@ class SendWR:
     remote_addr: int = field(default=0, kw_only=True)
     compare_add: int = field(default=0, kw_only=True)
     swap: int = field(default=0, kw_only=True)
+    ah: AH | None = field(default=None, kw_only=True)
+    remote_qpn: int = field(default=0, kw_only=True)
+    remote_qkey: int = field(default=0, kw_only=True)
 
     def set_wr_rdma(self, rkey: int, addr: int) -> None:
         """Set the remote key and address of an RDMA operation."""
@@ -41,14 +45,18 @@ class SendWR:
         """Set the remote key and address of an atomic, the operand to compare or to add, and the operand to swap in."""
         self.rkey, self.remote_addr, self.compare_add, self.swap = rkey, addr, compare_add, swap
 
-    def set_wr_ud(self, ah: object, rqpn: int, rqkey: int) -> NoReturn:
-        raise NotSupported("Failed to set the address of a datagram: there are only RC queue pairs here")
+    def set_wr_ud(self, ah: AH, rqpn: int, rqkey: int) -> None:
+        """Set the address handle, QP number and Q_Key of the destination of a datagram.
+
+        A Q_Key whose highest bit is set stands for that of the sending QP.
+        """
+        self.ah, self.remote_qpn, self.remote_qkey = ah, rqpn, rqkey
 
     def set_bind_wr(self, bind_info: object, mw: object) -> NoReturn:
         raise NotSupported("Failed to bind a memory window: there are none here")
 
     def set_qp_type_xrc(self, remote_srqn: int) -> NoReturn:
-        raise NotSupported("Failed to set an XRC SRQ: there are only RC queue pairs here")
+        raise NotSupported("Failed to set an XRC SRQ: there are only RC and UD queue pairs here")
 
 
 @dataclass

@@ -17,7 +17,7 @@ from weft.model.link import Link
 from weft.model.loop import EventLoop
 from weft.tb.app.machine.settings import MachineSettings
 from weft.tb.app.serve.functional import REST_S, sentence_of
-from weft.tb.app.serve.switch import BROADCAST
+from weft.tb.app.serve.switch import is_group
 from weft.tb.app.serve.wall_clock import WallClock
 
 CARDS: dict[str, type[FunctionalCard]] = {"functional": FunctionalCard, "model": TimedCard}
@@ -78,7 +78,7 @@ class Machine:
         to, self._macs[sender] = head[:6], head[6:]
         known = to in self._macs.values()
         for name, function in self.functions.items():
-            if name != sender and (to == BROADCAST or not known or self._macs.get(name) == to):
+            if name != sender and (is_group(to) or not known or self._macs.get(name) == to):
                 function.receive(frame)
 
     def turn(self) -> None:

@@ -18,12 +18,13 @@ from weft.tb.app.serve.wall_clock import WallClock
 
 MAC, IP = 0x02_0000_0000_01, 0x0A00_0001      # of the first host; those of the others follow
 REST_S = 1.0
+SLOT_LOG2 = 13      # slots for datagrams of 4096 bytes
 
 
 def config_for(delay_ns: int, seed: str) -> ContextConfig:
     """Return the configuration of a driver for cards with this delay between them."""
-    return ContextConfig(keep_qp_num=True, ring_log2=8, probe_timeout_ns=2 * delay_ns + 50_000, time_wait_qps=64,
-                         random=random.Random(f"{seed}/driver"))
+    return ContextConfig(keep_qp_num=True, ring_log2=8, nic_slot_log2=SLOT_LOG2, time_wait_qps=64,
+                         probe_timeout_ns=2 * delay_ns + 50_000, random=random.Random(f"{seed}/driver"))
 
 
 def sentence_of(host: str, counters: LinkCounters) -> str:

@@ -25,7 +25,7 @@ def at_tcp(port: int) -> bool:
     return False
 
 
-def at_card(host: str | Path, port: int) -> bool:
+def at_card(host: str | Path, port: int, space: PortSpace = PortSpace.TCP) -> bool:
     """Return whether a program listens at a port of the card of the host with the socket ``host``.
 
     The check binds the port with an address that no host has. The request always fails, so it takes no port, but its
@@ -34,8 +34,8 @@ def at_card(host: str | Path, port: int) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as requester:
         requester.connect(str(host))
         channel = _ask(requester, Opcode.CREATE_CM_CHANNEL)
-        one = _ask(requester, Opcode.CREATE_ID, channel=channel.handle, user=1, port_space=PortSpace.TCP,
-                   qp_type=QPType.RC)
+        one = _ask(requester, Opcode.CREATE_ID, channel=channel.handle, user=1, port_space=space,
+                   qp_type=QPType.UD if space is PortSpace.UDP else QPType.RC)
         return LISTENS in _ask(requester, Opcode.BIND_ADDR, handle=one.handle, ip=ANY_ADDRESS, port=port)
 
 

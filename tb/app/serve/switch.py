@@ -4,18 +4,24 @@ from collections.abc import Callable
 
 from weft.model.impairments import Frame
 
-BROADCAST, HEADER_BYTES = b"\xff" * 6, 14
+HEADER_BYTES = 14
+RESERVED = bytes.fromhex("0180c20000")     # group addresses of a link, which no bridge forwards (IEEE 802.1D)
+
+
+def is_group(to: bytes) -> bool:
+    """Return whether frames with this destination are for all ports: group addresses that bridges forward."""
+    return bool(to) and bool(to[0] & 1) and not to.startswith(RESERVED)
 
 
 class Switch:
-    """Switch that passes a frame to the port of its destination, and a broadcast to all other ports.
+    """Switch that passes a frame to the port of its destination, and one to a group address to all other ports.
 
     Attributes
     ----------
     ports
         Receivers of frames, by MAC address.
     uplink
-        Receiver of frames for other addresses, and of broadcasts.
+        Receiver of frames for other addresses, and for groups.
     """
 
     def __init__(self) -> None:
@@ -34,7 +40,7 @@ class Switch:
         to, source = data[:6], data[6:12]
         if to in self.ports:
             self.ports[to](frame)
-        elif to == BROADCAST:
+        elif is_group(to):
             for mac, port in self.ports.items():
                 if mac != source:
                     port(frame)

@@ -52,7 +52,11 @@ class Process:
             end_all(NAME)
 
     def terminate(self):
+        """End the process as a signal does: its identifiers are destroyed, so that its pending calls raise."""
         self.exitcode = RAISED
+        self.running.discard(self)
+        if not self.running:
+            end_all(NAME)
 
 
 def _processes():

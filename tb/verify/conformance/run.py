@@ -6,9 +6,9 @@ The tests are not part of the project. They are read from the given folder, or f
 ``python3-pyverbs`` installs them, and run unchanged: only ``import pyverbs`` resolves to the driver.
 
 A test is skipped if it skips itself, or if it creates an object that the driver does not support: other kinds of QP
-than RC, datagrams and their address handles, XRC, memory windows, device memory, DMA-BUF, paging on demand, parent
-domains, multicast, extended QPs. The other files of the folder test only such objects: raw Ethernet (``test_flow``,
-``test_rss_traffic``), tag matching, extended QPs (``test_qpex``), and cards of single vendors.
+than RC and UD, XRC, memory windows, device memory, DMA-BUF, paging on demand, parent domains, extended QPs. The other
+files of the folder test only such objects: raw Ethernet (``test_flow``, ``test_rss_traffic``), tag matching, extended
+QPs (``test_qpex``), and cards of single vendors.
 """
 
 import argparse

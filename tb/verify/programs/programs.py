@@ -4,6 +4,8 @@ import re
 import shutil
 from dataclasses import dataclass, replace
 
+from weft.driver.cm.enums import PortSpace
+
 RATE, MESSAGES, LATENCY, TIME = "MB/s", "Mpps", "us", "s"
 _SECONDS = r"bytes in ([\d.]+) seconds"
 _AVERAGE = r"^ *\d+ +\d+ +[\d.]+ +([\d.]+)"
@@ -25,6 +27,9 @@ class Program:
     # Arguments that select server or client, and give the port and the server's address.
     roles: tuple = (("-p", "{port}"), ("-p", "{port}", "{server}"))
     on_card: bool = False           # the port belongs to the server's card, not to TCP
+    space: PortSpace = PortSpace.TCP
+    own_port: int | None = None     # that of a program without an option for it; 0: the server does not listen
+    reliable: bool = True           # False: it waits for datagrams for ever if one is lost
 
     @property
     def there(self):
@@ -68,6 +73,11 @@ def _by_card(program):
     return replace(program, options=(*program.options, "-R"), on_card=True)
 
 
+def _datagrams(program, *options):
+    """Return the program with datagrams instead of connections."""
+    return replace(program, options=(*program.options, *options), reliable=False)
+
+
 def _rdmacm(name, *options, brief=(), client=("-s", "{server}"), server=()):
     port = ("-p", "{port}")
     return Program(name, "rdmacm-utils", options, brief, roles=((*server, *port), (*client, *port)), on_card=True)
@@ -93,6 +103,13 @@ TABLE = (
     _rdmacm("rstream", "-T", "v", brief=("-S", "1024", "-C", "20")),
     Program("fi_pingpong", "libfabric-bin", ("-p", "verbs", "-e", "msg", "-c"), ("-I", "3"),
             r"^64 .* ([\d.]+) +[\d.]+ *$", LATENCY, roles=(("-B", "{port}"), ("-P", "{port}", "{server}"))),
+    *(_datagrams(_pingpong("ibv_ud_pingpong", *options)) for options in ((), ("-e",))),
+    *(_datagrams(kind("send"), "-c", "UD") for kind in (_bandwidth, _latency)),
+    *(_datagrams(_by_card(kind("send")), "-c", "UD") for kind in (_bandwidth, _latency)),
+    Program("udaddy", "rdmacm-utils", ("-C", "50"), roles=((), ("-s", "{server}")), on_card=True, space=PortSpace.UDP,
+            own_port=7174, reliable=False),
+    Program("mckey", "rdmacm-utils", ("-m", "239.7.7.7", "-C", "20"), roles=((), ("-s",)), on_card=True, own_port=0,
+            reliable=False),
     _ucx("put_lat"), _ucx("get", "-D", "zcopy", "-s", "65536"), _ucx("am_bw", "-D", "bcopy", "-s", "4096"),
     _ucx("add_lat"),
 )

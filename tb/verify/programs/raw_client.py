@@ -161,6 +161,8 @@ class RawClient:
 class RawEnd(RawClient):
     """Program with a PD, memory of two pages, a CQ of at least ``cqe`` entries and a QP."""
 
+    qp_type = QPType.RC
+
     def __init__(self, daemon, host, cqe=SLOTS):
         super().__init__(daemon, host)
         self.greet()
@@ -169,7 +171,7 @@ class RawEnd(RawClient):
         made, (file,) = self.call(Opcode.CREATE_CQ, user=1, cqe=cqe)
         self.cq, self.completions = made.handle, Ring(file, made.slots, WC_SLOT.size_bytes)
         self.qp, files = self.call(
-            Opcode.CREATE_QP, user=2, pd=self.pd, send_cq=self.cq, recv_cq=self.cq, qp_type=QPType.RC, sq_sig_all=1,
+            Opcode.CREATE_QP, user=2, pd=self.pd, send_cq=self.cq, recv_cq=self.cq, qp_type=self.qp_type, sq_sig_all=1,
             max_send_wr=SLOTS, max_recv_wr=SLOTS, max_send_sge=2, max_recv_sge=2, max_inline_data=64)
         self.sends = Ring(files[0], self.qp.send_slots, self.qp.send_slot_bytes)
         self.receives = Ring(files[1], self.qp.recv_slots, self.qp.recv_slot_bytes)

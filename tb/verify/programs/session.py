@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.driver.cm.enums import PortSpace
 from weft.tb.app.serve import listening
 from weft.tb.app.serve.environment import environment_of
 
@@ -52,21 +53,22 @@ class Session:
         """Run a program on a host; return its :class:`Ended`."""
         return ended(self.start(host, *command, **environment), limit_s)
 
-    def run_pair(self, server, client, *, port, on_card=False, limit_s=120):
+    def run_pair(self, server, client, *, port, on_card=False, space=PortSpace.TCP, limit_s=120):
         """Run a server on host b and a client on host a; return the :class:`Ended` of both.
 
-        The client starts when the server listens at the TCP port, or at that of its card.
+        The client starts when the server listens at the TCP port, or at that of its card in a port space; without a
+        ``port``, at once.
         """
         first = self.start("b", *server)
         limit = time.monotonic() + limit_s
-        while first.poll() is None and not self._listens(port, on_card) and time.monotonic() < limit:
+        while port and first.poll() is None and not self._listens(port, on_card, space) and time.monotonic() < limit:
             time.sleep(LOOK_S)
         second = self.start("a", *client)
         of_client = ended(second, limit - time.monotonic())
         return ended(first, max(1, limit - time.monotonic()) if of_client.status == 0 else 1), of_client
 
-    def _listens(self, port, on_card):
-        return listening.at_card(self.socket("b"), port) if on_card else listening.at_tcp(port)
+    def _listens(self, port, on_card, space):
+        return listening.at_card(self.socket("b"), port, space) if on_card else listening.at_tcp(port)
 
 
 def ended(process, limit_s):

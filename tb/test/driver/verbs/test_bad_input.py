@@ -188,7 +188,7 @@ def test_closed_object_is_rejected_and_wakes_its_waiters():
     scene.channel.close()
     for call in (scene.cq.poll, scene.cq.wait, scene.cq.req_notify, scene.channel.get_cq_event,
                  lambda: scene.cq.resize(4), lambda: MR(scene.pd, 1 << 50), lambda: scene.host.mr.read(8193, 0),
-                 lambda: scene.host.mr.write(b"xx", offset=8191), lambda: SendWR().set_wr_ud(None, 1, 1),
+                 lambda: scene.host.mr.write(b"xx", offset=8191),
                  lambda: scene.pd.advise_mr(0, 0, []), lambda: scene.host.qp.bind_mw(None, None)):
         refused, complaint = tried(call, {})
         assert refused

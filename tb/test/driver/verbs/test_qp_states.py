@@ -151,7 +151,7 @@ def test_unsupported_features_are_rejected(mask, changes):
     scene.refused(bits(mask), errno.EOPNOTSUPP, **changes)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in QPType if kind is not QPType.RC], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", sorted(set(QPType) - {QPType.RC, QPType.UD}), ids=lambda kind: kind.name)
 def test_other_kinds_of_qps_are_rejected(kind):
     scene = Scene()
     before = len(scene.pds[0].qps), len(scene.cqs[0].qps)

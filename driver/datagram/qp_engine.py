@@ -1,0 +1,261 @@
+"""Engine of a UD queue pair: takes requests and packets; issues frames and completions."""
+
+import collections
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from weft.hdl.contract import wire
+
+from ..device.attached import MemoryFault
+from ..operation.memory import AccessError, total
+from ..operation.queues import Queues
+from ..operation.receives import Receive
+from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
+from ..terms.errors import QueueFull
+from ..terms.wc import WC
+from .packet import GRH_BYTES, MULTICAST_QPN, Packet, build, group_mac, is_group
+from .request import DatagramRequest
+
+if TYPE_CHECKING:
+    from .service import DatagramService
+
+_OWN_QKEY = 1 << 31      # a request with such a Q_Key sends that of its QP (IBTA 10.2.5)
+_UNREACHABLE = -1        # instead of a MAC address
+
+
+class DatagramEngine:
+    """Engine of a UD queue pair: one incarnation, from RESET to RESET.
+
+    A send completes when its frame is queued for the card, because there is no acknowledgement. A packet that finds no
+    receive request, or one that is too short, is dropped and consumes no request (IBTA 9.8.3, responder class D).
+
+    Parameters
+    ----------
+    service : DatagramService
+    queues : Queues
+        Of this incarnation.
+    pd : int
+        Protection domain.
+    attr : callable()
+        Returns the current QPAttr; used are ``qkey`` and ``sq_psn``.
+    notify : callable(EventType)
+        Receives asynchronous events.
+
+    Attributes
+    ----------
+    receiving : bool
+        From RTR on.
+    sender : DatagramEngine or None
+        The engine itself, from RTS on: requests can be posted.
+    in_error, send_error : bool
+        The QP is in ERR; its send queue is, in SQE.
+    draining : bool
+        Always false: a request that has started is complete.
+    refill : callable()
+        Called when a packet finds no receive request; posts those that are ready, if there are any.
+    groups : dict of int
+        Multicast groups to which the QP is attached, as keys.
+    """
+
+    on_card = looped = draining = False
+    receiver = card_notified = None
+    index = generation = 0
+
+    def __init__(self, service: "DatagramService", queues: Queues, *, pd: int, attr: Callable[[], Any],
+                 notify: Callable[[EventType], object]) -> None:
+        self.service, self.queues, self.qp_num = service, queues, queues.qp_num
+        self.card, self._memory, self._pd = service.card, service.card.lender.memory, pd
+        self._attr, self._notify = attr, notify
+        queues.wake, queues.notify = lambda: None, notify
+        self.waiting: collections.deque[DatagramRequest] = collections.deque()
+        self.groups: dict[int, None] = {}
+        self.receiving = self.in_error = self.send_error = self._paused = False
+        self.sender: DatagramEngine | None = None
+        self.refill: Callable[[], object] = lambda: None
+        self._psn = 0
+
+    # ------------------------------------------------------------------------------- from the QP
+
+    def start_receiving(self) -> None:
+        """Accept packets."""
+        self.receiving = True
+        self.service.qps[self.qp_num] = self
+
+    def start_sending(self) -> None:
+        """Send packets, from the PSN of the attributes on."""
+        self.sender, self._psn = self, self._attr().sq_psn
+        self._wake()
+
+    def drain(self, notify: bool) -> None:
+        """Stop starting requests; with ``notify``, raise SQ_DRAINED."""
+        self._paused = True
+        if notify:
+            self._notify(EventType.SQ_DRAINED)
+
+    def resume(self) -> None:
+        """Start requests again, after a pause or an error of the send queue."""
+        self._paused = self.send_error = False
+        self._wake()
+
+    def stop(self) -> None:
+        """Stop without completions."""
+        self.service.remove(self)
+        self.waiting.clear()
+        self.receiving, self.sender = False, None
+        self.queues.forget_receives()
+
+    def post_send(self, requests: Iterable[DatagramRequest]) -> None:
+        """Accept requests, in order."""
+        self.waiting.extend(requests)
+        if self.in_error or self.send_error:
+            self._flush_sends()
+        else:
+            self._wake()
+
+    def post_recv(self, receive: Receive) -> None:
+        """Accept a receive request."""
+        if self.in_error:
+            self.queues.complete_receive(receive, WCStatus.WR_FLUSH_ERR)
+        else:
+            self.queues.receives.post(receive)
+
+    @property
+    def outstanding(self) -> int:
+        """Number of incomplete send requests."""
+        return len(self.waiting)
+
+    @property
+    def receives(self) -> int:
+        """Number of receive requests that no packet has consumed."""
+        return len(self.queues.receives)
+
+    def fail(self, status: WCStatus) -> None:
+        """Enter ERR: the oldest send request completes with ``status``, everything else is flushed."""
+        self.in_error = True
+        if self.waiting and status is not WCStatus.WR_FLUSH_ERR:
+            self.queues.complete_sends([self.waiting.popleft()], status)
+        self._flush_sends()
+        self.queues.flush_receives()
+
+    def on_unexpected(self, problem: Exception) -> None:
+        """Raise an exception of a round of this QP. An owner that must not fail as a whole replaces this function."""
+        raise problem
+
+    @property
+    def sendable(self) -> bool:
+        """True if a request waits that may start."""
+        return bool(self.waiting) and self.sender is not None and not self._paused
+
+    def _wake(self) -> None:
+        if self.sendable:
+            self.service.wake(self)
+
+    def _flush_sends(self) -> None:
+        while self.waiting:
+            self.queues.complete_sends([self.waiting.popleft()], WCStatus.WR_FLUSH_ERR)
+
+    # ---------------------------------------------------------------------------------- sending
+
+    def progress(self, now: int, most: int) -> int:
+        """Send up to ``most`` packets, and return their number."""
+        sent = 0
+        while self.waiting and sent < most and not self._paused:
+            status = self._send(self.waiting[0], now)
+            if status is None:
+                break
+            self.queues.complete_sends([self.waiting.popleft()], status)
+            sent += 1
+            if status is not WCStatus.SUCCESS:
+                self.send_error = True
+                self._flush_sends()
+        return sent
+
+    def _send(self, request: DatagramRequest, now: int) -> WCStatus | None:
+        """Send the packet of a request, and return the status of the request; None if it has to wait."""
+        if request.status is not None:
+            return request.status
+        if request.length > self.service.payload_max:
+            return WCStatus.LOC_LEN_ERR
+        mac = self._mac_of(request, now)
+        if mac is None:
+            return None
+        try:
+            data = self._data(request)
+        except AccessError:
+            return WCStatus.LOC_PROT_ERR
+        except MemoryFault:
+            return WCStatus.LOC_QP_OP_ERR
+        if mac == _UNREACHABLE:
+            self.card.counts["datagrams_unreachable"] += 1
+            return WCStatus.SUCCESS
+        qkey = self._attr().qkey if request.remote_qkey & _OWN_QKEY else request.remote_qkey
+        frame = build(data, dst_mac=mac, src_mac=self.card.mac, src_ip=self.card.ip, dest_ip=request.ip,
+                      sport=self._sport(request), src_qp=self.qp_num, dest_qp=request.remote_qpn, qkey=qkey,
+                      psn=self._psn, solicited=request.solicited, imm=request.imm)
+        try:
+            self.service.transmit(frame, request.ip, self)
+        except QueueFull:
+            return None
+        self._psn = self._psn + 1 & (1 << wire.PSN_BITS) - 1
+        return WCStatus.SUCCESS
+
+    def _mac_of(self, request: DatagramRequest, now: int) -> int | None:
+        """Return the MAC address of a destination, or :data:`_UNREACHABLE`; None until that is known."""
+        if is_group(request.ip):
+            return group_mac(request.ip) if request.remote_qpn == MULTICAST_QPN else _UNREACHABLE
+        neighbours = self.card.neighbours
+        mac = neighbours.find(request.ip)
+        if mac is None and not request.asked:
+            request.asked = True
+            neighbours.want(request.ip, now)
+        elif mac is None and request.ip not in neighbours.asked:
+            return _UNREACHABLE
+        return mac
+
+    def _data(self, request: DatagramRequest) -> bytes:
+        if request.inline is not None:
+            return request.inline
+        parts = []
+        for va, length, key in request.sges:
+            if length:
+                mr = self._memory.local(self._pd, va, length, key)
+                parts.append(mr.read(length, va - mr.buf))
+        return b"".join(parts)
+
+    def _sport(self, request: DatagramRequest) -> int:
+        """Return the UDP source port: see :attr:`~weft.driver.engine.qp_engine.QpEngine.sport`."""
+        label = request.flow_label
+        return 0xC000 | ((label ^ label >> 14) if label else self.qp_num * 0x9E37 >> 2) & 0x3FFF
+
+    # --------------------------------------------------------------------------------- receiving
+
+    def receive(self, packet: Packet) -> None:
+        """Take a packet for this QP, or drop it."""
+        counts = self.card.counts
+        if not self.receiving or self.in_error:
+            counts["datagrams_without_qp"] += 1
+            return
+        if packet.qkey != self._attr().qkey:
+            counts["datagrams_with_wrong_qkey"] += 1
+            return
+        receives = self.queues.receives
+        if not len(receives):
+            self.refill()
+        first = receives.first
+        if first is None:
+            counts["datagrams_without_receive"] += 1
+            return
+        length = GRH_BYTES + len(packet.data)
+        if total(first.sges) < length:
+            counts["datagrams_too_long"] += 1
+            return
+        receives.take(self.queues.wake)
+        try:
+            self._memory.store(self._pd, first.sges, packet.grh + packet.data)
+        except AccessError:
+            self.queues.complete_receive(first, WCStatus.LOC_PROT_ERR)
+            self.fail(WCStatus.WR_FLUSH_ERR)
+            return
+        flags = WCFlags.GRH if packet.imm is None else WCFlags.GRH | WCFlags.WITH_IMM
+        self.queues.rcq.push(WC(first.wr_id, WCStatus.SUCCESS, WCOpcode.RECV, byte_len=length, qp_num=self.qp_num,
+                                src_qp=packet.src_qp, imm_data=packet.imm or 0, wc_flags=flags), packet.solicited)
