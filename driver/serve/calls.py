@@ -16,11 +16,9 @@ from ..verbs.pd import PD
 from ..verbs.qp import QPAttr, QPCap, QPInitAttr
 from ..verbs.srq import SrqAttr, SrqInitAttr
 from .client import EventPipe
-from .completion_queue import ServedCQ
-from .program_memory import Place, ProgramMemory, ServedMR
+from .program_memory import Place, ProgramMemory
 from .quota import ResourceKind
 from .ring import Violation
-from .work_queues import ServedQP, ServedSRQ
 
 NAME = b"weft0"      # name of the only device of a host
 ANY = 1 << 64
@@ -86,7 +84,7 @@ def _keys(handle, mr):
 def reg_mr(client, request, _tail, _files):
     place, amounts = _place(client, request)
     client.account.check(amounts)
-    mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=place)
+    mr = client.types.mr(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=place)
     return _keys(client.add(Kind.MR, mr, amounts), mr), []
 
 
@@ -119,7 +117,7 @@ def _slots(asked, subject):
 
 def create_cq(client, request, _tail, _files):
     channel = client.find(Kind.CHANNEL, request.channel) if request.channel else None
-    cq = ServedCQ(client.open(), _slots(request.cqe, "cqe"), client=client, user=request.user, channel=channel,
+    cq = client.types.cq(client.open(), _slots(request.cqe, "cqe"), client=client, user=request.user, channel=channel,
                   comp_vector=request.comp_vector)
     return {"handle": client.add(Kind.CQ, cq, cq.ring.amounts), "slots": cq.ring.slots}, [cq.ring.file.release()]
 
@@ -141,7 +139,7 @@ def _of_requests(*rings):
 
 def create_srq(client, request, _tail, _files):
     attr = SrqAttr(_slots(request.max_wr, "max_wr"), request.max_sge)
-    srq = ServedSRQ(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
+    srq = client.types.srq(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
     handle = client.add(Kind.SRQ, srq, _of_requests(srq.ring))
     return {"handle": handle, "number": srq.get_srq_num(), "slots": srq.ring.slots,
             "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.release()]
@@ -171,7 +169,7 @@ def create_qp(client, request, _tail, _files):
         _slots(caps[name], name)
     init = QPInitAttr(request.qp_type, None, client.find(Kind.CQ, request.send_cq),
                       client.find(Kind.CQ, request.recv_cq), srq, QPCap(**caps), request.sq_sig_all)
-    qp = ServedQP(client.find(Kind.PD, request.pd), init, user=request.user)
+    qp = client.types.qp(client.find(Kind.PD, request.pd), init, user=request.user)
     handle = client.add(Kind.QP, qp, _of_requests(qp.sends, qp.receives))
     client.qps[qp.qp_num] = qp
     return ({"handle": handle, "qp_num": qp.qp_num, "send_slots": qp.sends.slots,

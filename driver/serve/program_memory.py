@@ -42,6 +42,10 @@ class ProgramMemory:
         _check(file)
         self._file, self._ended, self.users = os.dup(file), ended, 0
 
+    def fileno(self):
+        """Return the descriptor of the file."""
+        return self._file
+
     def read(self, address, length):
         """Return bytes within a page.
 
@@ -112,9 +116,13 @@ class Place:
         """Give the pages to the card, and return their buffer; ``lent`` takes them back."""
         buffer = device.attach(self.memory, self.address, self.size, self.va, self.page_bytes)
         lent.callback(device.detach, buffer)
+        self.hold(lent)
+        return buffer
+
+    def hold(self, lent):
+        """Count a user of the memory, until ``lent`` is closed."""
         self.memory.users += 1
         lent.callback(self._leave)
-        return buffer
 
     def _leave(self):
         self.memory.users -= 1

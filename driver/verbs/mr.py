@@ -120,6 +120,11 @@ class MR(Closing):
             pte_index=self._ptes[0],
         )
 
+    def uninstall(self) -> None:
+        """Remove the region from the card."""
+        self.context.engine.lender.windows.revoke(self)
+        self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+
     def _write_page_table(self) -> None:
         pages = page_list(self.buffer, self.buf, self.length, self.page_bytes)
         with self.context.lending() as lent:
@@ -167,8 +172,7 @@ class MR(Closing):
                 self._place(lent, buffer, addr or None, length)
             after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
                 (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
-            self.context.engine.lender.windows.revoke(self)
-            self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+            self.uninstall()
             self.buffer, self.buf, self.length, self.page_bytes, self._ptes = after
             self.access = access
             if flags & ReregFlag.CHANGE_PD:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weft.driver.serve.daemon import Daemon
 from weft.driver.serve.simulated_time import SimulatedDaemon
 from weft.tb.app.serve.capture import capture
+from weft.tb.app.serve.direct import DirectBackend
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
 from weft.tb.app.serve.simulated import LoopBackend, ModelBackend, WallClockModelBackend
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from weft.tb.app.serve.rtl_backend import RtlBackend
 
 BACKENDS: dict[tuple[str, str], type[FunctionalBackend]] = {
-    ("functional", "wall"): FunctionalBackend, ("functional", "sim"): LoopBackend,
+    ("direct", "wall"): DirectBackend, ("functional", "wall"): FunctionalBackend, ("functional", "sim"): LoopBackend,
     ("model", "wall"): WallClockModelBackend, ("model", "sim"): ModelBackend}
 
 
 def serve_here(settings: Settings, report: Callable[[str], None], ended: object) -> None:
     """Serve cards in Python with :func:`serve`."""
     peer = settings.peer()
-    backend = BACKENDS[settings.backend, settings.time](
+    backend = BACKENDS[settings.cards, settings.time](
         settings.hosts, loss=settings.loss, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
         first=settings.first, uplink=UdpLink(*peer) if peer else None)
     captures = capture(backend, settings.capture)
@@ -36,8 +37,8 @@ def serve(backend: "FunctionalBackend | RtlBackend", settings: Settings, report:
     """Serve a back end until ``ended`` is true; then report the numbers of its frames."""
     Path(settings.folder).mkdir(parents=True, exist_ok=True)
     daemon = (SimulatedDaemon if settings.time == "sim" else Daemon)(backend, settings.folder, report)
-    report(f"hosts {', '.join(settings.hosts)} are served below {settings.folder}; programs: weft run --host "
-           f"{settings.hosts[0]} -- PROGRAM")
+    report(f"hosts {', '.join(settings.hosts)} are served below {settings.folder} by the {settings.cards} back end; "
+           f"programs: weft run --host {settings.hosts[0]} -- PROGRAM")
     while not ended:
         daemon.turn()
     daemon.close()

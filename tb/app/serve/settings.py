@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from weft.model.settings import PRESET, BadSetting, Setting, chance, check
 from weft.tb.app.serve.environment import FOLDER
 
-BACKENDS, TIMES = ("functional", "model", "rtl"), ("wall", "sim")
+BACKENDS, TIMES = ("direct", "functional", "model", "rtl"), ("wall", "sim")
 HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
 
@@ -36,13 +36,14 @@ def _link(text: str) -> str:
 class Settings:
     """Hosts with one card each, and their link. Raises BadSetting."""
 
-    backend: Annotated[str, Setting("Cards: functional in Python, a timing model, or RTL.",
-                                    choices=BACKENDS)] = "functional"
+    backend: Annotated[str | None, Setting("Direct: from memory to memory, without packets. Or cards: functional in Python, a "
+                                    "timing model, or RTL.",
+                                    choices=BACKENDS, default_text="functional")] = None
     hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
                                    default_text="a,b")] = ("a", "b")
     loss: Annotated[float, chance("Chance of a loss of each frame.")] = 0.0
-    delay_us: Annotated[float, Setting("Delay from one host to another.", unit="microseconds", least=0,
-                                       most=1_000_000)] = 1.0
+    delay_us: Annotated[float | None, Setting("Delay from one host to another.", unit="microseconds", least=0,
+                                              most=1_000_000, default_text="1.0")] = None
     time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
                                  choices=TIMES)] = "wall"
     preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
@@ -57,6 +58,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.backend == "direct" and (name := self.needs_packets):
+            raise BadSetting(name, getattr(self, name), "it needs packets, which the direct back end does not have; leave "
+                                                        "it out, or choose another --backend")
         if self.link and (self.backend == "rtl" or self.time == "sim"):
             raise BadSetting("link", self.link, "it needs cards in Python, and wall-clock time")
         if self.first > (most := HOSTS_MAX + 1 - len(self.hosts)):
@@ -65,8 +69,20 @@ class Settings:
             raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
 
     @property
+    def needs_packets(self) -> str | None:
+        """Name of a setting for which the programs' data has to travel in packets, or None."""
+        asked = {"loss": self.loss > 0, "delay_us": self.delay_us is not None, "capture": self.capture is not None,
+                 "link": bool(self.link), "time": self.time == "sim"}
+        return next((name for name, there in asked.items() if there), None)
+
+    @property
+    def cards(self) -> str:
+        """Back end that serves: the one asked for, or the default."""
+        return self.backend or "functional"
+
+    @property
     def delay_ns(self) -> int:
-        return round(self.delay_us * 1000)
+        return round((1.0 if self.delay_us is None else self.delay_us) * 1000)
 
     @property
     def card(self) -> str:
