@@ -40,10 +40,10 @@ void leave_queues(struct qp *qp) {
 
 /* Queue the QPs of a client with posted requests. */
 static void scan(struct client *client) {
-    for (struct qp *qp = client->qps; qp && !client->dead; qp = qp->next)
-        if (LOAD(qp->sends.head->prod) != qp->sends.own
-            || (qp->error && qp->receives == &qp->own && LOAD(qp->own.ring.head->prod) != qp->own.ring.own))
-            activate(qp);
+    for (struct qp *qp = client->qps; qp && !client->dead; qp = qp->next) {
+        uint32_t receives = ring_filled(&qp->own.ring, client);
+        if (ring_filled(&qp->sends, client) || (qp->error && receives)) activate(qp);
+    }
 }
 
 /* Queue the QPs that wait, because something they may wait for has changed, or the time of one is over. */

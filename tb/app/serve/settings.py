@@ -36,9 +36,9 @@ def _link(text: str) -> str:
 class Settings:
     """Hosts with one card each, and their link. Raises BadSetting."""
 
-    backend: Annotated[str | None, Setting("Direct: from memory to memory, without packets. Or cards: functional in Python, a "
-                                    "timing model, or RTL.",
-                                    choices=BACKENDS, default_text="functional")] = None
+    backend: Annotated[str | None, Setting("From memory to memory without packets (direct), or cards: functional in "
+                                           "Python, a timing model, or RTL.", choices=BACKENDS,
+                                           default_text="functional")] = None
     hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
                                    default_text="a,b")] = ("a", "b")
     loss: Annotated[float, chance("Chance of a loss of each frame.")] = 0.0
@@ -59,8 +59,8 @@ class Settings:
     def __post_init__(self) -> None:
         check(self)
         if self.backend == "direct" and (name := self.needs_packets):
-            raise BadSetting(name, getattr(self, name), "it needs packets, which the direct back end does not have; leave "
-                                                        "it out, or choose another --backend")
+            raise BadSetting(name, getattr(self, name), "it needs packets, which the direct back end does not have; "
+                                                        "leave it out, or choose another --backend")
         if self.link and (self.backend == "rtl" or self.time == "sim"):
             raise BadSetting("link", self.link, "it needs cards in Python, and wall-clock time")
         if self.first > (most := HOSTS_MAX + 1 - len(self.hosts)):

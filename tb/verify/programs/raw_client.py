@@ -79,7 +79,7 @@ class Ring:
 
 
 class RawClient:
-    """Connection to a host of ``daemon``."""
+    """Connection to a host of ``daemon``; after :meth:`greet`, ``events`` is the socket of asynchronous events."""
 
     def __init__(self, daemon, host):
         self.daemon = daemon
@@ -121,10 +121,12 @@ class RawClient:
 
     def greet(self):
         """Make the first call and map the doorbell."""
-        self.welcome, (bell, *rest) = self.call(Opcode.HELLO)
+        self.welcome, (bell, doorbell, wake, events) = self.call(Opcode.HELLO)
         self.bell = mmap.mmap(bell, BELL.size_bytes)
-        for file in (bell, *rest):
+        for file in (bell, wake):
             os.close(file)
+        self.doorbell, self.events = os.fdopen(doorbell, "wb", 0), socket.socket(fileno=events)
+        self.events.setblocking(False)
         return self
 
     def ring_bell(self):
@@ -132,6 +134,10 @@ class RawClient:
         at = BELL.offset_of("posted") // 8
         count = int.from_bytes(self.bell[at : at + 4], "little") + 1
         self.bell[at : at + 4] = (count % (1 << 32)).to_bytes(4, "little")
+        asleep = BELL.offset_of("asleep") // 8
+        if self.bell[asleep]:
+            self.bell[asleep] = 0
+            os.eventfd_write(self.doorbell.fileno(), 1)
 
     def memory(self, pages, pd, access=15):
         """Register memory at address :data:`VA`; return its mapping and its keys."""
