@@ -38,6 +38,17 @@ struct ring {
     uint32_t slots, slot_bytes, own;
 };
 
+enum { WINDOW = 4096 };
+
+/* Data of a region that was read for several send requests: those of `qp` before number `until`. */
+struct window {
+    struct qp *qp;
+    struct region *region;
+    uint64_t va, length;
+    uint32_t until;
+    uint8_t data[WINDOW];
+};
+
 struct fabric {
     pthread_mutex_t lock;
     pthread_t thread;
@@ -52,6 +63,7 @@ struct fabric {
     size_t notice_count, notice_room;
     uint64_t messages, bytes;
     uint8_t *bounce;
+    struct window window;
 };
 
 /* Card of a host: its keys and QP numbers. */

@@ -2,6 +2,7 @@
 #include "direct.h"
 
 enum { PIECE = 32 << 10 }; /* bytes copied at once: the bounce buffer stays in the cache */
+enum { SMALL = 1024, MANY = 4 }; /* bytes of requests whose data is read ahead, if so many are posted */
 
 static const uint32_t COMPLETION[] = {
     [IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE, [IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
@@ -164,17 +165,44 @@ static enum verdict admit(struct qp *qp, struct qp *peer, struct request *r) {
 
 /* ------------------------------------------------------------------------------------------------------------ data */
 
+/* Return the data of a small request if it was read together with that of another one, or can be: a program does not
+ * change it from the post to the completion. NULL: it has to be read alone. */
+static const uint8_t *read_ahead(struct qp *qp, const struct request *r) {
+    struct window *window = &qp->client->host->fabric->window;
+    const struct part *part = &r->local.part[0];
+    uint32_t posted = ring_filled(&qp->sends, qp->client);
+    if (r->local.count != 1 || part->length > SMALL) return NULL;
+    struct region *region = region_at(qp->client->host, 1, qp->pd, part->va, part->length, part->key, 0);
+    if (!region) return NULL;
+    if (window->qp != qp || window->region != region || part->va < window->va
+        || part->va + part->length > window->va + window->length || (int32_t)(window->until - qp->sends.own) <= 0) {
+        uint64_t to_page = WINDOW - part->va % WINDOW, to_end = region->va + region->length - part->va;
+        size_t length = to_page < to_end ? to_page : to_end;
+        window->qp = NULL;
+        if (posted < MANY || length < 2 * part->length || read_at(region, part->va, window->data, length) != DONE)
+            return NULL;
+        window->qp = qp;
+        window->region = region;
+        window->va = part->va;
+        window->length = length;
+        window->until = qp->sends.own + posted;
+    }
+    return window->data + (part->va - window->va);
+}
+
 /* Copy the next bytes of a request; return 0 if that failed, and both QPs know. */
 static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length) {
     struct host *own = qp->client->host, *other = peer->client->host;
-    uint8_t *data = own->fabric->bounce;
+    const uint8_t *data = own->fabric->bounce, *ahead;
+    uint8_t *bounce = own->fabric->bounce;
     struct region *remote = is_send(r) ? NULL : remote_of(peer, r, r->done, length);
     if (!is_send(r) && !remote) { /* deregistered meanwhile */
         reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
         return 0;
     }
     if (r->opcode == IBV_WR_RDMA_READ) {
-        if (read_at(remote, r->remote_addr + r->done, data, length) != DONE) {
+        own->fabric->window.qp = NULL;
+        if (read_at(remote, r->remote_addr + r->done, bounce, length) != DONE) {
             fail(peer, IBV_WC_LOC_QP_OP_ERR);
             fail(qp, IBV_WC_REM_OP_ERR);
             return 0;
@@ -184,8 +212,9 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
         return 0;
     }
     if (r->inline_length) data = r->inlined + r->done;
+    else if ((ahead = read_ahead(qp, r))) data = ahead;
     else {
-        enum access found = gather(own, qp->pd, &r->local, r->done, data, length);
+        enum access found = gather(own, qp->pd, &r->local, r->done, bounce, length);
         if (found != DONE) {
             fail(qp, found == DENIED ? IBV_WC_LOC_PROT_ERR : IBV_WC_LOC_QP_OP_ERR);
             return 0;
@@ -203,6 +232,7 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
 static int modify(struct qp *qp, struct qp *peer, struct request *r) {
     struct region *remote = remote_of(peer, r, 0, sizeof(uint64_t));
     uint64_t old, new;
+    qp->client->host->fabric->window.qp = NULL;
     if (!remote || read_at(remote, r->remote_addr, &old, sizeof old) != DONE) {
         reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
         return 0;
@@ -279,6 +309,7 @@ static enum turn step(struct qp *qp, size_t *budget) {
     if (consumes(r)) {
         peer->taken = 0;
         complete_receive(peer, peer->receive_wr_id, IBV_WC_SUCCESS, r);
+        if (!qp->busy) return IDLE; /* that overran a queue of this QP too, which flushed the request */
     }
     complete_send(qp, IBV_WC_SUCCESS);
     if (qp->attr.state == IBV_QPS_SQD) drained(qp);
