@@ -73,8 +73,9 @@ def test_idle_programs_take_no_processor(session):
 def test_random_programs_see_the_same_on_functional_cards():
     seed = drawn_seed()
     print("again:", oracle.COMMAND.format(count=REQUESTS, seed=seed))
-    executed, differences = oracle.check(REQUESTS, seed)
-    assert executed and not differences, differences[0]
+    statuses, executed, differences = oracle.check(REQUESTS, seed)
+    assert not differences, differences[0]
+    assert executed > REQUESTS // 10 and {"SUCCESS", "WR_FLUSH_ERR"} < set(statuses)
 
 
 def test_the_oracle_notices_a_difference(monkeypatch):
@@ -90,7 +91,7 @@ def test_the_oracle_notices_a_difference(monkeypatch):
         return outcome
 
     monkeypatch.setattr(oracle, "play", play)
-    _, differences = oracle.check(10, 1)
+    *_, differences = oracle.check(10, 1)
     assert differences[0].startswith("program 0: round 0")
 
 
