@@ -86,6 +86,7 @@ class RawClient:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(daemon.paths[host])
         self.socket.setblocking(False)
+        self.doorbell = self.events = None
 
     def send_message(self, data, files=()):
         """Send bytes; raise :class:`Disconnected` if the daemon closed the connection."""
@@ -158,7 +159,9 @@ class RawClient:
             os.close(own)
 
     def close(self):
-        self.socket.close()
+        for each in (self.socket, self.doorbell, self.events):
+            if each is not None:
+                each.close()
 
     __del__ = close     # as if the process ended
 
