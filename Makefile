@@ -59,7 +59,7 @@ help:
 	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card'
 	@echo 'make ibverbs   libibverbs.so.1 for unmodified RDMA programs on served cards (Debian: libibverbs-dev);'
 	@echo '               PREFIX= installs it there, or packs it if that ends with .tar.gz'
-	@echo 'make programs  those programs on functional cards, one of each operation on model and RTL; JSON under sim_build/reports'
+	@echo 'make programs  those programs on functional cards and direct, one of each operation on model and RTL; JSON under sim_build/reports'
 	@echo 'make verilog   Verilog for FPGA in three sizes, or PRESET=, under sim_build/verilog'
 	@echo 'make bench     benchmarks, or ONLY= some; JSON under sim_build/reports'
 	@echo 'make synth     cells and memories by block and room; PRESET=; JSON under sim_build/reports'

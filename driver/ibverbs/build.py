@@ -1,4 +1,4 @@
-"""Build of libibverbs.so.1 and of the preload library: ``python -m weft.driver.ibverbs.build [FOLDER]``."""
+"""Build of the C libraries for served programs: ``python -m weft.driver.ibverbs.build [FOLDER]``."""
 
 import fcntl
 import hashlib
@@ -10,7 +10,8 @@ from pathlib import Path
 from .header import header
 
 HERE = Path(__file__).resolve().parent
-NAME, PRELOAD = "libibverbs.so.1", "libweft-preload.so"
+ENGINE = HERE.parent / "serve/direct"
+NAME, PRELOAD, DIRECT = "libibverbs.so.1", "libweft-preload.so", "libweft-direct.so"
 # Sources of the preload library, which is loaded before the C library. The others are of libibverbs; both have SHARED.
 PRELOADED = ("preload.c", "sysfs.c", "interfaces.c", "rdma_cm.c", "rdma_cm_commands.c", "clock.c")
 SHARED = ("socket.c",)
@@ -37,7 +38,7 @@ def compiler():
 
 
 def build(folder):
-    """Build both libraries in ``folder`` unless they are up to date, and return the path of libibverbs.
+    """Build the libraries in ``folder`` unless they are up to date, and return the path of libibverbs.
 
     Raises
     ------
@@ -55,7 +56,8 @@ def build(folder):
 def _build(folder):
     contract, script = header(), HERE / "libibverbs.map"
     digest = hashlib.sha256(contract.encode())
-    for file in (*sorted(HERE.glob("*.c")), *sorted(HERE.glob("*.h")), script, Path(__file__)):
+    sources = (file for place in (HERE, ENGINE) for file in sorted(place.glob("*.[ch]")))
+    for file in (*sources, script, Path(__file__)):
         digest.update(file.read_bytes())
     library, stamp = folder / NAME, folder / "stamp"
     if library.exists() and stamp.exists() and stamp.read_text() == digest.hexdigest():
@@ -64,6 +66,7 @@ def _build(folder):
     (folder / "contract.h").write_text(contract)
     preloaded = [HERE / name for name in (*PRELOADED, *SHARED)]
     _link(folder, PRELOAD, preloaded, "-ldl")
+    _link(folder, DIRECT, sorted(ENGINE.glob("*.c")))
     _link(folder, NAME, [file for file in sorted(HERE.glob("*.c")) if file.name not in PRELOADED],
           f"-Wl,--version-script={script}")
     stamp.write_text(digest.hexdigest())

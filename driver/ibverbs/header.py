@@ -1,5 +1,7 @@
 """C header of messages and rings, generated from their layouts."""
 
+from weft.hdl.contract.abi import KEY_TAG_BITS
+
 from . import messages, rings
 
 _TYPES = {8: "uint8_t", 16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
@@ -11,6 +13,7 @@ def header():
              "#include <assert.h>", "#include <stdint.h>", ""]
     for name in ("VERSION", "MESSAGE_BYTES_MAX", "SENTENCE_BYTES_MAX", "FILES_MAX"):
         parts.append(f"#define WEFT_{name} {getattr(messages, name)}u")
+    parts.append(f"#define WEFT_KEY_TAG_BITS {KEY_TAG_BITS}u")
     for prefix, kind in (("WEFT", messages.Opcode), ("WEFT_KIND", messages.Kind), ("WEFT_MOST", rings.Limit)):
         values = ", ".join(f"{prefix}_{member.name} = {member.value}" for member in kind if member.value < 1 << 31)
         parts += [f"enum {{ {values} }};"]

@@ -16,11 +16,10 @@ from ..verbs.pd import PD
 from ..verbs.qp import QPAttr, QPCap, QPInitAttr
 from ..verbs.srq import SrqAttr, SrqInitAttr
 from .client import EventPipe
-from .completion_queue import CQE_LEAST, ServedCQ
-from .program_memory import Place, ProgramMemory, ServedMR
+from .completion_queue import CQE_LEAST
+from .program_memory import Place, ProgramMemory
 from .quota import ResourceKind
 from .ring import Violation
-from .work_queues import ServedQP, ServedSRQ
 
 NAME = b"weft0"      # name of the only device of a host
 ANY = 1 << 64
@@ -88,8 +87,8 @@ def _keys(handle, mr):
 
 
 def reg_mr(client, request, _tail, _files):
-    mr = ServedMR(client.find(Kind.PD, request.pd), request.length, request.access, request.iova,
-                  buffer=_place(client, request))
+    mr = client.types.mr(client.find(Kind.PD, request.pd), request.length, request.access, request.iova,
+                         buffer=_place(client, request))
     client.new_regions.append(mr)
     return _keys(client.add(Kind.MR, mr), mr), []
 
@@ -120,7 +119,7 @@ def _slots(asked, subject):
 
 def create_cq(client, request, _tail, _files):
     channel = client.find(Kind.CHANNEL, request.channel) if request.channel else None
-    cq = ServedCQ(client.open(), _slots(request.cqe, "cqe"), client=client, user=request.user, channel=channel,
+    cq = client.types.cq(client.open(), _slots(request.cqe, "cqe"), client=client, user=request.user, channel=channel,
                   comp_vector=request.comp_vector)
     return {"handle": client.add(Kind.CQ, cq, cq.ring.amounts), "slots": cq.ring.slots}, [cq.ring.file.release()]
 
@@ -144,7 +143,7 @@ def _of_requests(*rings):
 
 def create_srq(client, request, _tail, _files):
     attr = SrqAttr(_slots(request.max_wr, "max_wr"), request.max_sge)
-    srq = ServedSRQ(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
+    srq = client.types.srq(client.find(Kind.PD, request.pd), SrqInitAttr(attr), user=request.user)
     handle = client.add(Kind.SRQ, srq, _of_requests(srq.ring))
     return {"handle": handle, "number": srq.get_srq_num(), "slots": srq.ring.slots,
             "slot_bytes": srq.ring.slot_bytes}, [srq.ring.file.release()]
@@ -176,7 +175,7 @@ def create_qp(client, request, _tail, _files):
         caps["max_send_wr"] = max(caps["max_send_wr"], CQE_LEAST)
     init = QPInitAttr(request.qp_type, None, client.find(Kind.CQ, request.send_cq),
                       client.find(Kind.CQ, request.recv_cq), srq, QPCap(**caps), request.sq_sig_all)
-    qp = ServedQP(client.find(Kind.PD, request.pd), init, user=request.user)
+    qp = client.types.qp(client.find(Kind.PD, request.pd), init, user=request.user)
     handle = client.add(Kind.QP, qp, _of_requests(qp.sends, qp.receives))
     client.qps[qp.qp_num] = qp
     return ({"handle": handle, "qp_num": qp.qp_num, "send_slots": qp.sends.slots,

@@ -10,6 +10,7 @@ from ..ibverbs.rings import ASYNC_EVENT, BELL
 from ..terms.enums import WCOpcode
 from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.context import Context
+from .object_types import ON_CARDS
 from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, ResourceKind
 from .ring import Ended, Violation
 from .shared_memory import OwnedDescriptor, create, ordered, words_of
@@ -47,6 +48,7 @@ class EventPipe:
         self._client, self._account = client, client.account
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.theirs, self.users = OwnedDescriptor(theirs.detach()), 0
+        self.fileno = self._ours.fileno
         self._ours.setblocking(False)
         self._waiting = collections.deque()
 
@@ -94,6 +96,8 @@ class Client:
 
     Attributes
     ----------
+    types : ObjectTypes
+        Classes of the objects that the program creates.
     account : Account
         Resources of this client.
     before : callable()
@@ -109,6 +113,8 @@ class Client:
     ------
     OutOfResources
     """
+
+    types = ON_CARDS
 
     def __init__(self, connection, name, whole):
         self.socket, self.context, self.sysfs = connection, None, None
@@ -133,10 +139,16 @@ class Client:
         self._handles, self._posted = 0, 0
         self.violated, self.has_events = None, False
 
+    @property
+    def doorbells(self):
+        """Descriptors by which the program wakes up the daemon."""
+        return (self.doorbell,)
+
     def open(self):
         """Return the :class:`Context`; open it if this is its first use."""
         if self.context is None:
             self.context = Context(name=self.name)
+            self.context.client = self
         return self.context
 
     def guarded(self, method, *args):

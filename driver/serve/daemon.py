@@ -80,6 +80,10 @@ class ServeBackend:
         """Advance drivers, cards and time for a moment; return true if something happened, or soon will."""
         raise NotImplementedError
 
+    def client(self, connection: socket.socket, name: str, whole: Account) -> Client:
+        """Return the :class:`~weft.driver.serve.client.Client` of a program that connected."""
+        return Client(connection, name, whole)
+
     def rest_s(self) -> float | None:
         """Return the seconds until something is due without external input, or None."""
         raise NotImplementedError
@@ -207,7 +211,7 @@ class Daemon:
             connection = listener.accept()[0]
             connection.setblocking(False)
             try:
-                client = Client(connection, self.backend.hosts[host], self.account)
+                client = self.backend.client(connection, self.backend.hosts[host], self.account)
             except (OutOfResources, OSError) as problem:
                 connection.close()
                 self.report(f"a program on {host} was turned away: {problem}")
@@ -215,7 +219,8 @@ class Daemon:
             client.sysfs = self._sysfs[host]
             self.clients[connection.fileno()] = client
             self._poll.register(connection.fileno(), select.EPOLLIN)
-            self._poll.register(client.doorbell, select.EPOLLIN)
+            for file in client.doorbells:
+                self._poll.register(file, select.EPOLLIN)
 
     def drop(self, client, why=None):
         """Stop serving a client, and free its resources."""
@@ -224,7 +229,8 @@ class Daemon:
         if why:
             self.report(f"a program on {client.name} {why}")
         self._poll.unregister(client.socket.fileno())
-        self._poll.unregister(client.doorbell)
+        for file in client.doorbells:
+            self._poll.unregister(file)
         try:
             client.close()
         except Exception as problem:

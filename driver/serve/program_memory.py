@@ -75,6 +75,10 @@ class ProgramMemory:
         if self._account is not None:
             self._account.release({ResourceKind.MEMORY: removed})
 
+    def fileno(self):
+        """Return the descriptor of the file."""
+        return self._file
+
     def read(self, address, length):
         """Return bytes within a page.
 
@@ -157,11 +161,20 @@ class Place:
         ------
         OutOfResources
         """
-        self.memory.pin(self.address, self.size)
-        lent.callback(self.memory.unpin, self.address, self.size)
+        self.hold(lent)
         buffer = device.attach(self.memory, self.address, self.size, self.va, self.page_bytes)
         lent.callback(device.detach, buffer)
         return buffer
+
+    def hold(self, lent):
+        """Pin the pages until ``lent`` is closed.
+
+        Raises
+        ------
+        OutOfResources
+        """
+        self.memory.pin(self.address, self.size)
+        lent.callback(self.memory.unpin, self.address, self.size)
 
 
 class ServedMR(MR):

@@ -130,6 +130,11 @@ class MR(Closing):
             self.installed = False
             raise
 
+    def uninstall(self) -> None:
+        """Remove the region from the card."""
+        self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
+        self.installed = False
+
     @locked
     def rereg(self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0, *,
               buffer: DmaBuffer | None = None) -> None:
@@ -165,8 +170,7 @@ class MR(Closing):
             self.context.engine.lender.windows.revoke(self)
             installed = self.installed
             if installed:
-                self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
-                self.installed = False
+                self.uninstall()
             self.buffer, self.buf, self.length, self.page_bytes, self._ptes = after
             self.access = access
             if flags & ReregFlag.CHANGE_PD:

@@ -29,7 +29,8 @@ class Faults:
 
     def __init__(self, backend: Any, settings: Settings, report: Callable[[str], object]) -> None:
         self._backend, self._report, self._number_of_first = backend, report, settings.first - 1
-        self._wall = settings.backend == "functional" and settings.time == "wall"
+        self._wall = settings.cards == "functional" and settings.time == "wall"
+        self._has_packets = settings.cards != "direct"
         self._macs = {host: (MAC + n).to_bytes(6) for n, host in enumerate(settings.hosts, self._number_of_first)}
         self._first = LinkSettings(**{name: getattr(settings, name) for name in fields(LinkSettings)})
         self._seed = settings.seed
@@ -49,6 +50,9 @@ class Faults:
 
     def obey(self, table: object) -> dict[str, Any]:
         """Obey a command; return sentences for the user, and the state. Raises BadSettings."""
+        if not self._has_packets:
+            raise BadSettings("the daemon runs the direct back end, which has no packets; start weft serve with "
+                              "--backend functional")
         do, command = command_of(table, self._macs)
         self._obey(do, command)
         if do == "clear" and command.rule is None:

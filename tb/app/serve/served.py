@@ -9,6 +9,7 @@ from weft.driver.serve.control import Control
 from weft.driver.serve.daemon import Daemon
 from weft.driver.serve.simulated_time import SimulatedDaemon
 from weft.tb.app.serve.capture import capture
+from weft.tb.app.serve.direct import DirectBackend
 from weft.tb.app.serve.faults import Faults
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 GARBAGE = 50_000      # objects that are made before garbage is collected
 BACKENDS: dict[tuple[str, str], type[FunctionalBackend]] = {
-    ("functional", "wall"): FunctionalBackend, ("functional", "sim"): LoopBackend,
+    ("direct", "wall"): DirectBackend, ("functional", "wall"): FunctionalBackend, ("functional", "sim"): LoopBackend,
     ("model", "wall"): WallClockModelBackend, ("model", "sim"): ModelBackend}
 
 
 def serve_here(settings: Settings, report: Callable[[str], None], ended: object) -> None:
     """Serve cards in Python with :func:`serve`."""
     peer = settings.peer()
-    backend = BACKENDS[settings.backend, settings.time](
+    backend = BACKENDS[settings.cards, settings.time](
         settings.hosts, delay_ns=settings.delay_ns, seed=settings.seed, preset=settings.card,
         first=settings.first, uplink=UdpLink(*peer) if peer else None)
     captures = capture(backend, settings.capture)
@@ -43,8 +44,8 @@ def serve(backend: "FunctionalBackend | RtlBackend", settings: Settings, report:
     daemon = (SimulatedDaemon if settings.time == "sim" else Daemon)(backend, settings.folder, report)
     control = Control(settings.control, faults.answer)
     daemon.watch(control.fileno(), control.serve)
-    report(f"hosts {', '.join(settings.hosts)} are served below {settings.folder}; programs: weft run --host "
-           f"{settings.hosts[0]} -- PROGRAM")
+    report(f"hosts {', '.join(settings.hosts)} are served below {settings.folder} by the {settings.cards} back end; "
+           f"programs: weft run --host {settings.hosts[0]} -- PROGRAM")
     # Cards and drivers stay. Collecting garbage among them took as long as all other work of a registration.
     gc.collect()
     gc.freeze()

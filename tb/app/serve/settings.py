@@ -12,7 +12,7 @@ from weft.model.loss import GilbertElliott
 from weft.model.settings import PRESET, BadSetting, Setting, chance, check, fields, readable_file
 from weft.tb.app.serve.environment import FOLDER
 
-BACKENDS, TIMES = ("functional", "model", "rtl"), ("wall", "sim")
+BACKENDS, TIMES = ("direct", "functional", "model", "rtl"), ("wall", "sim")
 HOST, HOSTS_MAX, RTL_HOSTS = re.compile(r"[a-z][a-z0-9_-]{0,30}"), 200, 2
 DELAY_US, REORDER_FRAMES, SCHEDULE_BYTES_MAX = 1.0, 8, 1 << 16
 UDP, PORT_MAX = re.compile(r"udp:([^:]+):(\d+)(?::(\d+))?", re.ASCII), 0xFFFF
@@ -104,8 +104,9 @@ class HostSettings(LinkSettings):
 class Settings(HostSettings):
     """Hosts of a daemon, its cards, and links to other daemons. Raises BadSetting."""
 
-    backend: Annotated[str, Setting("Cards: functional in Python, a timing model, or RTL.",
-                                    choices=BACKENDS)] = "functional"
+    backend: Annotated[str | None, Setting("From memory to memory without packets (direct), or cards: functional in "
+                                           "Python, a timing model, or RTL.", choices=BACKENDS,
+                                           default_text="functional")] = None
     time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
                                  choices=TIMES)] = "wall"
     preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
@@ -119,6 +120,9 @@ class Settings(HostSettings):
 
     def __post_init__(self) -> None:
         check(self)
+        if self.backend == "direct" and (name := self.needs_packets):
+            raise BadSetting(name, getattr(self, name), "it needs packets, which the direct back end does not have; "
+                                                        "leave it out, or choose another --backend")
         if self.link and (self.backend == "rtl" or self.time == "sim"):
             raise BadSetting("link", self.link, "it needs cards in Python, and wall-clock time")
         if self.first > (most := HOSTS_MAX + 1 - len(self.hosts)):
@@ -127,9 +131,15 @@ class Settings(HostSettings):
             raise BadSetting("hosts", ",".join(self.hosts), f"the RTL has {RTL_HOSTS} cards, and needs as many hosts")
 
     @property
-    def needs_packets(self) -> bool:
-        """True if an option concerns the packets between the hosts."""
-        return any((self.faults, self.capture, self.link, *(getattr(self, name) for name in fields(LinkSettings))))
+    def needs_packets(self) -> str | None:
+        """Name of a setting for which the programs' data has to travel in packets, or None."""
+        asked = {name: bool(getattr(self, name)) for name in (*fields(LinkSettings), "capture", "link", "faults")}
+        return next((name for name, there in (asked | {"time": self.time == "sim"}).items() if there), None)
+
+    @property
+    def cards(self) -> str:
+        """Back end that serves: the one asked for, or the default."""
+        return self.backend or "functional"
 
     @property
     def card(self) -> str:

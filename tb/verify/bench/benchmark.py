@@ -63,6 +63,8 @@ BENCHMARKS = {
     "serve": Benchmark("Served programs: post and poll, waiting and idling; fuzzed messages, overlapping "
                        "registrations, programs that are terminated.", "verify.programs.figures",
                        conditions="functional cards of preset test, this machine's processor"),
+    "serve-speed": Benchmark("Served programs on the direct back end, beside memcpy and TCP over loopback.",
+                             "serve_speed", conditions="unmodified perftest; medians"),
     "serve-accuracy": Benchmark("Figures of unmodified programs on served RTL in simulated time, and of benchmarks.",
                              "serve_accuracy", conditions=CARDS),
     "pcie-faults": Benchmark("Faults of a PCIe host by kind, and their effects.", "verify.soak.pcie_faults",

@@ -73,8 +73,8 @@ def printed(session, program, *arguments):
 
 
 def processor_ns(pid):
-    """Return the processor time of a process in nanoseconds."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+    """Return the processor time of all threads of a process in nanoseconds."""
+    return sum(int(Path(task, "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 def registrations(library, seed, progress, count=REGISTRATIONS):

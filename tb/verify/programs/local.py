@@ -5,8 +5,18 @@ import tempfile
 
 from weft.driver.serve.daemon import Daemon
 from weft.driver.serve.simulated_time import SimulatedDaemon
+from weft.tb.app.serve.direct import DirectBackend
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.simulated import LoopBackend
+
+REST_S = 0.0002
+
+
+class PolledBackend(DirectBackend):
+    """Direct back end in the process of its programs, which poll: its daemon must not sleep for long."""
+
+    def rest_s(self):
+        return REST_S
 
 
 @contextlib.contextmanager

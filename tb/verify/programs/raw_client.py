@@ -79,13 +79,14 @@ class Ring:
 
 
 class RawClient:
-    """Connection to a host of ``daemon``."""
+    """Connection to a host of ``daemon``; after :meth:`greet`, ``events`` is the socket of asynchronous events."""
 
     def __init__(self, daemon, host):
         self.daemon = daemon
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(daemon.paths[host])
         self.socket.setblocking(False)
+        self.doorbell = self.events = None
 
     def send_message(self, data, files=()):
         """Send bytes; raise :class:`Disconnected` if the daemon closed the connection."""
@@ -121,10 +122,12 @@ class RawClient:
 
     def greet(self):
         """Make the first call and map the doorbell."""
-        self.welcome, (bell, *rest) = self.call(Opcode.HELLO)
+        self.welcome, (bell, doorbell, wake, events) = self.call(Opcode.HELLO)
         self.bell = mmap.mmap(bell, BELL.size_bytes)
-        for file in (bell, *rest):
+        for file in (bell, wake):
             os.close(file)
+        self.doorbell, self.events = os.fdopen(doorbell, "wb", 0), socket.socket(fileno=events)
+        self.events.setblocking(False)
         return self
 
     def ring_bell(self):
@@ -132,6 +135,10 @@ class RawClient:
         at = BELL.offset_of("posted") // 8
         count = int.from_bytes(self.bell[at : at + 4], "little") + 1
         self.bell[at : at + 4] = (count % (1 << 32)).to_bytes(4, "little")
+        asleep = BELL.offset_of("asleep") // 8
+        if self.bell[asleep]:
+            self.bell[asleep] = 0
+            os.eventfd_write(self.doorbell.fileno(), 1)
 
     def memory(self, pages, pd, access=15):
         """Register memory at address :data:`VA`; return its mapping and its keys."""
@@ -153,7 +160,9 @@ class RawClient:
             os.close(own)
 
     def close(self):
-        self.socket.close()
+        for each in (self.socket, self.doorbell, self.events):
+            if each is not None:
+                each.close()
 
     __del__ = close     # as if the process ended
 

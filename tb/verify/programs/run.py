@@ -1,4 +1,5 @@
-"""``make programs``: third-party programs on functional cards with and without loss; each operation on the other cards.
+"""``make programs``: third-party programs on the direct back end, and on functional cards with and without loss; each
+operation on the other cards.
 
 The other cards are the timed cards and the RTL, in simulated time.
 
@@ -23,8 +24,8 @@ from weft.tb.verify.programs.programs import TABLE, missing_packages
 from weft.tb.verify.programs.session import CannotServe, serving
 
 LOSSES = ("0", "0.02")
-BACKENDS, SIMULATED = ("functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
-FIRST_PORT, LIMIT_S = 18600, 3600
+BACKENDS, SIMULATED = ("direct", "functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
+FIRST_PORT, PORTS_OF_CARDS, LIMIT_S = 18600, 300, 3600
 SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
 PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
@@ -132,12 +133,15 @@ def main():
     rows, losses = [], [asked.loss] if asked.loss else LOSSES
     first = FIRST_PORT + LOSSES.index(asked.loss) * len(programs) if asked.loss in LOSSES else FIRST_PORT
     ports = itertools.count(first + 1)
+    if asked.backend == "direct" or not (asked.backend or asked.loss):
+        with serving("--backend", "direct") as session:
+            rows += map(keep, table(session, programs, "direct", "0", itertools.count(FIRST_PORT + PORTS_OF_CARDS)))
     for loss in losses if asked.backend in (None, "functional") else ():
-        with serving("--loss", loss) as session:
+        with serving("--backend", "functional", "--loss", loss) as session:
             rows += map(keep, table(session, programs, "functional", loss, ports))
             if not asked.only and suite.there():
                 rows += map(keep, tests(session, loss))
-    for backend in BACKENDS[1:]:
+    for backend in BACKENDS[2:]:
         chosen = operations(programs)
         if chosen and (asked.backend == backend or not (asked.backend or asked.loss)):
             with serving("--backend", backend, *SIMULATED) as session:

@@ -12,16 +12,16 @@ from weft.driver.serve.client import WAITING
 from weft.driver.terms.enums import WCStatus, WROpcode
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import COMMAND, clean, close_all, fuzz, pair, settle, works
-from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.local import PolledBackend, local_daemon
 from weft.tb.verify.programs.raw_client import SLOTS, Disconnected, RawClient, RawEnd, Rejected
 
 MESSAGES_SENT, ROUNDS, TURNS = 1500, 8, 24
 FAR_NS = 100_000
 
 
-@pytest.fixture
-def served():
-    with local_daemon() as (daemon, messages):
+@pytest.fixture(params=[None, PolledBackend], ids=["functional", "direct"])
+def served(request):
+    with local_daemon(backend_type=request.param) as (daemon, messages):
         yield daemon, messages
 
 
@@ -94,6 +94,7 @@ def test_invalid_ring_disconnects_its_program(served, ring, change):
     bad, peer = pair(daemon)
     change(bad, random.Random(ring))
     bad.ring_bell()
+    peer.write(bad, opcode=WROpcode.SEND)      # for a back end that reads receive requests when it needs them
     settle(daemon, 3)
     (sentence,) = messages
     assert "was dropped" in sentence

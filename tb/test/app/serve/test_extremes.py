@@ -15,7 +15,7 @@ from weft.driver.terms.enums import QPAttrMask, QPState, WCStatus, WROpcode
 from weft.hdl.contract import abi
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.verify.programs.hostile import clean, close_all, pair, settle, works
-from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.local import PolledBackend, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, SLOTS, VA, Disconnected, RawEnd, Rejected
 
 ENTRIES, MESSAGES_SENT, TURNS, EACH = 3_000, 3_000, 12, 50
@@ -28,9 +28,9 @@ EXPECTED = {WCStatus.SUCCESS, WCStatus.LOC_LEN_ERR, WCStatus.LOC_PROT_ERR, WCSta
 LONGEST, WORD_MAX = 1 << 31, (1 << 32) - 1
 
 
-@pytest.fixture
-def served():
-    with local_daemon() as (daemon, messages):
+@pytest.fixture(params=[None, PolledBackend], ids=["functional", "direct"])
+def served(request):
+    with local_daemon(backend_type=request.param) as (daemon, messages):
         daemon.backend.rest_s = lambda: 0     # a turn without work does not sleep
         yield daemon, messages
 
