@@ -211,7 +211,7 @@ def test_random_calls_end_no_other_program(served):
     rng = random.Random(seed := drawn_seed())
     print(f"WEFT_SEED={seed}")
     opcodes = (*[Opcode.CREATE_ID] * 12, *range(Opcode.CREATE_ID, Opcode.INIT_QP_ATTR + 1),
-               Opcode.JOIN_MULTICAST, Opcode.LEAVE_MULTICAST, Opcode.ATTACH_MCAST, Opcode.DETACH_MCAST)
+               *range(Opcode.ATTACH_MCAST, Opcode.LEAVE_MULTICAST + 1))
     usual = {"handle": lambda: rng.randrange(12), "channel": lambda: 1, "user": lambda: rng.randrange(1, 9),
              "port_space": lambda: PortSpace.UDP, "qp_type": lambda: QPType.UD, "ip": lambda: rng.choice([0, GROUP]),
              "dst_ip": lambda: rng.choice([*IPS.values(), GROUP]), "port": lambda: rng.choice([0, PORT_OF_IDS]),

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from weft.driver.connection.agent import BACKLOG_MAX, RESPONSE_TIMEOUT_MAX
+from weft.driver.connection.agent import BACKLOG_MAX, RESPONSE_TIMEOUT_MAX, SIDR
 from weft.driver.connection.connection import CmNotice, State
 from weft.driver.connection.messages import LAYOUTS, Attribute, RejectReason, build, parse, private_bytes
 from weft.driver.connection.service import gid_of, header, service_id
@@ -94,7 +94,7 @@ def test_messages_of_an_unknown_peer_are_ignored():
     scene = Scene(1)
     mine, others = scene.server.connection.local_id, scene.client.connection.local_id
     ids = {"local_id": others, "remote_id": mine}
-    for kind in set(Attribute) - {Attribute.REQ}:
+    for kind in set(Attribute) - {Attribute.REQ, *SIDR}:
         more = {"remote_qpn": OFFER.qpn} if kind is Attribute.DREQ else {}
         scene.agent.on_datagram(build(kind, 1, **ids, **more), UNKNOWN_PEER, UNKNOWN_PEER, scene.network.now)
     assert not [data for _, to, data in scene.network.sent if parse(data).kind is not Attribute.REJ]

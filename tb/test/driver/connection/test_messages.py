@@ -99,6 +99,15 @@ def test_the_word_of_flow_label_and_packet_rate():
     assert data[MAD.size_bytes + 88:][:4].hex() == "1234502a"
 
 
+def test_a_resolution_byte_by_byte():
+    asked = build(Attribute.SIDR_REQ, 1, b"private", request_id=0x11121314, pkey=0xFFFF, service_id=0x01111C06)
+    assert asked[MAD.size_bytes:].hex().startswith("11121314" "ffff" "0000" "0000000001111c06" + b"private".hex())
+    answer = build(Attribute.SIDR_REP, 1, b"private", request_id=0x11121314, status=2, qpn=0x212223, qkey=0x31323334,
+                   service_id=0x01111C06)
+    assert answer[MAD.size_bytes:].hex().startswith(
+        "11121314" "02" "00" "0000" "212223" "00" "0000000001111c06" "31323334" + "00" * 72 + b"private".hex())
+
+
 @pytest.mark.parametrize("kind", list(Attribute), ids=lambda kind: kind.name)
 def test_built_messages_are_parsed_back(kind, bench_seed):
     rng = random.Random(bench_seed)
@@ -113,12 +122,13 @@ def test_built_messages_are_parsed_back(kind, bench_seed):
 
 def test_private_data_lengths_follow_the_standard():
     assert {kind.name: private_bytes(kind) for kind in Attribute} == {
-        "REQ": 92, "MRA": 222, "REJ": 148, "REP": 196, "RTU": 224, "DREQ": 220, "DREP": 224}
+        "REQ": 92, "MRA": 222, "REJ": 148, "REP": 196, "RTU": 224, "DREQ": 220, "DREP": 224,
+        "SIDR_REQ": 216, "SIDR_REP": 136}
     assert 92 - HEADER.size_bytes == 56
 
 
 @pytest.mark.parametrize("change", [
-    {"base_version": 2}, {"mgmt_class": 3}, {"class_version": 1}, {"method": 0x81}, {"attribute": 0x17}, None])
+    {"base_version": 2}, {"mgmt_class": 3}, {"class_version": 1}, {"method": 0x81}, {"attribute": 0x19}, None])
 def test_other_datagrams_are_not_parsed(change):
     good = build(Attribute.RTU, 1)
     assert parse(good) is not None
