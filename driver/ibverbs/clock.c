@@ -232,7 +232,7 @@ PUBLIC int sigaction(int number, const struct sigaction *restrict wish, struct s
     return 0;
 }
 
-/* Set an action by a function with less to say, and return the handler before. */
+/* Set an action as a function does that takes a handler only; return the handler before. */
 static sighandler_t set_handler(int number, sighandler_t handler, int flags) {
     struct sigaction wish = { .sa_handler = handler, .sa_flags = flags }, before;
     return sigaction(number, &wish, &before) ? SIG_ERR : before.sa_handler;

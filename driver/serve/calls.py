@@ -87,8 +87,8 @@ def _keys(handle, mr):
 
 
 def reg_mr(client, request, _tail, _files):
-    mr = client.types.mr(client.find(Kind.PD, request.pd), request.length, request.access, request.iova,
-                         buffer=_place(client, request))
+    place = _place(client, request)
+    mr = client.types.mr(client.find(Kind.PD, request.pd), request.length, request.access, request.iova, buffer=place)
     client.new_regions.append(mr)
     return _keys(client.add(Kind.MR, mr), mr), []
 

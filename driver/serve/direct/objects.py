@@ -9,8 +9,8 @@ from ...protocol.aeth import RNR_TIMER_NS
 from ...protocol.path import Path
 from ...protocol.timer import ack_timeout_ns
 from ...terms.checks import between
-from ...terms.enums import AccessFlag, EventType, QPAttrMask, QPState, SrqAttrMask, WCStatus
-from ...terms.errors import InvalidValue, OutOfResources
+from ...terms.enums import AccessFlag, EventType, QPAttrMask, QPState, QPType, SrqAttrMask, WCStatus
+from ...terms.errors import InvalidValue, NotSupported, OutOfResources
 from ...verbs.addr import ipv4_of
 from ...verbs.events import AsyncEvent
 from ...verbs.qp_attr import QPAttr
@@ -236,6 +236,11 @@ class DirectQP(ServedQP):
     """Queue pair of a program; the engine executes its requests."""
 
     address = None
+
+    def __init__(self, creator, init_attr, *, user):
+        if init_attr.qp_type is QPType.UD:
+            raise NotSupported("the direct back end has no datagrams; start weft serve with --backend functional")
+        super().__init__(creator, init_attr, user=user)
 
     def _begin_incarnation(self, qp_num, psn=None):
         self.qp_num, client = qp_num, self.context.client

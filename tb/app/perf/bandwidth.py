@@ -136,7 +136,7 @@ class Stream:
         if self._duration_ns:
             end = self._start_ns + self._duration_ns
             count = max((n for n, at in self.completed if at <= end), default=0)
-            ns = self._duration_ns
+            ns: float = self._duration_ns
         else:
             count, at = self.completed[-1]
             ns = at - self.posted_ns[0]

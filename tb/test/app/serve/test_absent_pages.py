@@ -87,7 +87,7 @@ def test_what_absent_pages_would_answer_never_arrives(options, opcode):
 @pytest.mark.parametrize("to", ["read", "write from"])
 @pytest.mark.parametrize("only", [True, False], ids=["program", "child"])
 def test_memory_of_a_process_that_ended_is_silent(options, to, only):
-    """The program is dropped before its connection shows that it ended, unless it lives and only its child ended."""
+    """The program is dropped before its connection shows that it ended, unless only its child ended."""
     with local_daemon(**options) as (daemon, messages):
         a, b = RawEnd(daemon, "a"), RawEnd(daemon, "b")
         child = os.fork()
