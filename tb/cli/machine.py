@@ -17,5 +17,5 @@ def machine(settings: MachineSettings):
 
 def devices():
     """List the cards of this machine: PCI address, driver, IOMMU group, and the step that is missing to open each."""
-    from weft.driver.device.pci.survey import NO_CARD, survey
+    from weft.driver.pci.survey import NO_CARD, survey
     print("\n".join(map(str, survey())) or NO_CARD)

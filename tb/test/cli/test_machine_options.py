@@ -5,10 +5,10 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
-from weft.driver.device.pci import survey
+from weft.driver.pci import survey
 from weft.tb.cli import app
 from weft.tb.test.cli.test_serve_options import end_of
-from weft.tb.test.driver.device.pci.fake_sysfs import FakeTree
+from weft.tb.test.driver.pci.fake_sysfs import FakeTree
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

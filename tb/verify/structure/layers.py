@@ -21,7 +21,7 @@ LAYERS = (
     "driver driver/terms driver/protocol driver/ibverbs driver/soft/ports driver/vfio_user",
     "driver/device driver/knitting driver/connection",
     "driver/queue driver/send driver/receive driver/operation driver/linux driver/soft/raw",
-    "driver/datagram driver/engine driver/soft driver/device/pci",
+    "driver/datagram driver/engine driver/soft driver/pci",
     "driver/verbs",
     "driver/cm driver/channel driver/application driver/soft/rc",
     "driver/aio driver/serve driver/soft/serve",

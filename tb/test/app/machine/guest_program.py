@@ -4,8 +4,8 @@ import importlib.util
 import sys
 import time
 
-from weft.driver.device.pci.device import open_device
-from weft.driver.device.pci.survey import survey
+from weft.driver.pci.device import open_device
+from weft.driver.pci.survey import survey
 from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.device import add_device, remove_device
 

@@ -7,11 +7,11 @@ import mmap
 import os
 import socket
 
-from weft.driver.device.pci.access import PciAccess
-from weft.driver.device.pci.device import PciDevice
 from weft.driver.linux.libc import PAGE
 from weft.driver.linux.memory import LinuxMemory
 from weft.driver.linux.region import address_of
+from weft.driver.pci.access import PciAccess
+from weft.driver.pci.device import PciDevice
 from weft.driver.vfio_user.messages import (
     DMA_MAP,
     DMA_UNMAP,

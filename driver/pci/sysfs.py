@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weft.hdl.contract import abi
 
-from ...terms.errors import InvalidValue, PyverbsRDMAError
+from ..terms.errors import InvalidValue, PyverbsRDMAError
 
 SYSFS = Path("/sys")
 VFIO_DRIVER = "vfio-pci"

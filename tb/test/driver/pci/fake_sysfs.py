@@ -4,8 +4,8 @@ import errno
 import os
 from collections import Counter
 
-from weft.driver.device.pci import vfio_access
 from weft.driver.linux import vfio
+from weft.driver.pci import vfio_access
 from weft.hdl.contract import abi
 
 CONFIG_OFFSET = 1 << 20

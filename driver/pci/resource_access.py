@@ -6,10 +6,10 @@ import mmap
 import os
 from typing import Any
 
-from ...linux.mapper import PhysicalMapper
-from ...linux.memory import LinuxMemory
-from ...linux.region import U_DMA_BUF, open_u_dma_buf
-from ...terms.errors import PyverbsRDMAError
+from ..linux.mapper import PhysicalMapper
+from ..linux.memory import LinuxMemory
+from ..linux.region import U_DMA_BUF, open_u_dma_buf
+from ..terms.errors import PyverbsRDMAError
 from .access import PciAccess
 from .sysfs import SysfsFunction
 

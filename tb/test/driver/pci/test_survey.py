@@ -6,11 +6,11 @@ import stat
 
 import pytest
 
-from weft.driver.device.pci import survey as module
-from weft.driver.device.pci.survey import survey
-from weft.driver.device.pci.sysfs import SysfsFunction, cards
+from weft.driver.pci import survey as module
+from weft.driver.pci.survey import survey
+from weft.driver.pci.sysfs import SysfsFunction, cards
 from weft.driver.terms.errors import InvalidValue, PyverbsRDMAError
-from weft.tb.test.driver.device.pci.fake_sysfs import FakeTree
+from weft.tb.test.driver.pci.fake_sysfs import FakeTree
 
 ADDRESS = "0000:03:00.0"
 

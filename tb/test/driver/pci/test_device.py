@@ -8,18 +8,18 @@ import time
 import pytest
 
 from weft.driver.device.health import ALL_ONES, GONE, fatal_reason
-from weft.driver.device.pci import device as module
-from weft.driver.device.pci import resource_access, vfio_access
-from weft.driver.device.pci.device import PciDevice, open_access
-from weft.driver.device.pci.resource_access import ResourceAccess
-from weft.driver.device.pci.sysfs import SysfsFunction
-from weft.driver.device.pci.vfio_access import VfioAccess, open_group, open_iommufd
 from weft.driver.linux import iommufd, vfio
 from weft.driver.linux.libc import PAGE
+from weft.driver.pci import device as module
+from weft.driver.pci import resource_access, vfio_access
+from weft.driver.pci.device import PciDevice, open_access
+from weft.driver.pci.resource_access import ResourceAccess
+from weft.driver.pci.sysfs import SysfsFunction
+from weft.driver.pci.vfio_access import VfioAccess, open_group, open_iommufd
 from weft.driver.terms.errors import InvalidValue, NotSupported, PyverbsRDMAError
 from weft.tb.sim.flow.system import need
-from weft.tb.test.driver.device.pci.fake_sysfs import FakeKernel, FakeTree
 from weft.tb.test.driver.linux.test_mappers import shape, values_of_the_compiler
+from weft.tb.test.driver.pci.fake_sysfs import FakeKernel, FakeTree
 
 ADDRESS = "0000:03:00.0"
 MS = 1_000_000

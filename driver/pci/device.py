@@ -7,9 +7,9 @@ import select
 import time
 from pathlib import Path
 
-from ...terms.errors import InvalidValue
-from ..device import Device, DmaBuffer
-from ..health import ALL_ONES
+from ..device.device import Device, DmaBuffer
+from ..device.health import ALL_ONES
+from ..terms.errors import InvalidValue
 from .access import PciAccess
 from .resource_access import ResourceAccess
 from .sysfs import SYSFS, SysfsFunction

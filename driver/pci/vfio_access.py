@@ -10,10 +10,10 @@ from typing import Any
 
 from weft.hdl.contract.layout import Field, Layout
 
-from ...linux.iommufd import IommufdMapper
-from ...linux.memory import LinuxMemory
-from ...linux.vfio import BASE, open_container
-from ...terms.errors import PyverbsRDMAError
+from ..linux.iommufd import IommufdMapper
+from ..linux.memory import LinuxMemory
+from ..linux.vfio import BASE, open_container
+from ..terms.errors import PyverbsRDMAError
 from .access import PciAccess
 
 GROUP_GET_DEVICE_FD = BASE + 6
