@@ -68,8 +68,8 @@ def run(
     program: Annotated[list[str], typer.Argument(help="Program to run, and its arguments.", metavar="PROGRAM...")],
     host: Annotated[str, Setting("Name of a host that is served.", metavar="NAME")] = "a",
     folder: Annotated[Path, Setting("Folder of its socket.", metavar="PATH")] = FOLDER,
-    network: Annotated[bool, Setting("Run it in a network of the hosts, in which their names are the addresses of their "
-                                     "cards, for TCP, too.")] = False,
+    network: Annotated[bool, Setting("Run it in a network of the hosts, in which their names are the addresses of "
+                                     "their cards, for TCP, too.")] = False,
 ):
     """Run a program on a host of `weft serve`: its RDMA device is that host's card."""
     path = (folder / f"{host}.sock").resolve()
