@@ -38,7 +38,7 @@ class Settings:
 
     backend: Annotated[str | None, Setting("From memory to memory without packets (direct), or cards: functional in "
                                            "Python, a timing model, or RTL.", choices=BACKENDS,
-                                           default_text="functional")] = None
+                                           default_text="direct, or functional if an option needs packets")] = None
     hosts: Annotated[Sequence[str], Setting("Names of the hosts, with commas between.", read=_hosts, metavar="NAMES",
                                    default_text="a,b")] = ("a", "b")
     loss: Annotated[float, chance("Chance of a loss of each frame.")] = 0.0
@@ -78,7 +78,7 @@ class Settings:
     @property
     def cards(self) -> str:
         """Back end that serves: the one asked for, or the default."""
-        return self.backend or "functional"
+        return self.backend or ("functional" if self.needs_packets else "direct")
 
     @property
     def delay_ns(self) -> int:
