@@ -178,6 +178,8 @@ PUBLIC struct cq *weft_direct_cq(struct client *client, uint64_t tag, uint64_t u
 PUBLIC void weft_direct_cq_ring(struct cq *cq, void *ring, uint32_t slots, uint32_t slot_bytes, uint32_t own) {
     cq->ring = ring_of(ring, slots, slot_bytes);
     cq->ring.own = own;
+    for (struct qp *qp = cq->client->qps; qp; qp = qp->next)
+        if (qp->send_cq == cq) memset(qp->reported, 0, qp->sends.slots * sizeof *qp->reported); /* of other indices */
 }
 
 PUBLIC uint32_t weft_direct_cq_own(const struct cq *cq) { return cq->ring.own; }
@@ -207,8 +209,8 @@ PUBLIC void weft_direct_srq_close(struct receives *srq) { free(srq); }
 
 /* Return a QP in RESET; without an `srq` it has the ring `receives`. */
 PUBLIC struct qp *weft_direct_qp(struct client *client, uint64_t tag, uint32_t number, uint32_t pd, struct cq *send_cq,
-                                 struct cq *recv_cq, struct receives *srq, uint32_t max_send_sge, uint32_t max_inline,
-                                 uint32_t max_recv_sge) {
+                                 struct cq *recv_cq, struct receives *srq, uint32_t max_send_wr, uint32_t max_send_sge,
+                                 uint32_t max_inline, uint32_t max_recv_sge) {
     struct host *host = client->host;
     struct qp *qp = max_send_sge <= SGES_MAX && max_recv_sge <= SGES_MAX && max_inline <= INLINE_MAX
                     && !host->qps[number & host->qp_mask] ? calloc(1, sizeof *qp) : NULL;
@@ -219,6 +221,7 @@ PUBLIC struct qp *weft_direct_qp(struct client *client, uint64_t tag, uint32_t n
     qp->pd = pd;
     qp->send_cq = send_cq;
     qp->recv_cq = recv_cq;
+    qp->max_send_wr = max_send_wr;
     qp->max_send_sge = max_send_sge;
     qp->max_inline = max_inline;
     qp->own = (struct receives){ .client = client, .sges = max_recv_sge };
@@ -227,13 +230,15 @@ PUBLIC struct qp *weft_direct_qp(struct client *client, uint64_t tag, uint32_t n
     return qp;
 }
 
-/* Give a new QP its rings; from now on its requests are executed. */
-PUBLIC void weft_direct_qp_rings(struct qp *qp, void *sends, uint32_t send_slots, uint32_t send_bytes, void *receives,
+/* Give a new QP its rings: from now on its requests are executed. Return 0 without memory. */
+PUBLIC int weft_direct_qp_rings(struct qp *qp, void *sends, uint32_t send_slots, uint32_t send_bytes, void *receives,
                                  uint32_t recv_slots, uint32_t recv_bytes) {
+    if (!(qp->reported = calloc(send_slots, sizeof *qp->reported))) return 0;
     qp->sends = ring_of(sends, send_slots, send_bytes);
     qp->own.ring = ring_of(receives, recv_slots, recv_bytes);
     qp->next = qp->client->qps;
     qp->client->qps = qp;
+    return 1;
 }
 
 /* Set the attributes. A QP in ERR stays there. */
@@ -272,6 +277,7 @@ PUBLIC void weft_direct_qp_reset(struct qp *qp) {
     qp->peer_host = NULL;
     qp->error = qp->draining = qp->heard = qp->last_wqe = qp->busy = qp->taken = 0;
     qp->waiting = NOT_WAITING;
+    memset(qp->reported, 0, qp->sends.slots * sizeof *qp->reported);
     struct ring *rings[] = { &qp->sends, &qp->own.ring };
     for (int n = 0; n < 2; n++) {
         rings[n]->own = LOAD(rings[n]->head->prod);
@@ -288,5 +294,6 @@ PUBLIC void weft_direct_qp_close(struct qp *qp) {
     struct qp **at = &qp->client->qps;
     while (*at && *at != qp) at = &(*at)->next;
     if (*at) *at = qp->next;
+    free(qp->reported);
     free(qp);
 }

@@ -143,7 +143,13 @@ struct attributes {
     uint32_t retry_cnt, rnr_retry;
 };
 
-enum { NOT_WAITING, FOR_PEER, FOR_RECEIVE };
+/* Completion of the last request in a slot; `index` is its own in the completion queue, plus 1. */
+struct reported {
+    uint32_t index;
+    int there;
+};
+
+enum { NOT_WAITING, FOR_PEER, FOR_RECEIVE, FOR_POLL };
 
 struct qp {
     struct client *client;
@@ -151,10 +157,11 @@ struct qp {
     struct qp *queue_next; /* in `active` or `stalled` */
     int is_active, is_stalled;
     uint64_t tag;
-    uint32_t number, pd, max_send_sge, max_inline;
+    uint32_t number, pd, max_send_wr, max_send_sge, max_inline;
     struct cq *send_cq, *recv_cq;
     struct receives own, *receives; /* the latter: its own or those of an SRQ */
     struct ring sends;
+    struct reported *reported; /* for each slot of `sends` */
     struct attributes attr;
     struct host *peer_host;
     uint32_t send_psn, expected_psn;

@@ -40,8 +40,8 @@ _FUNCTIONS = {
     "srq": (_PTR, _PTR, _U64, _U32, _PTR, _U32, _U32), "srq_ring": (None, _PTR, _PTR, _U32, _U32),
     "srq_own": (_U32, _PTR), "srq_filled": (_U32, _PTR), "srq_limit": (_U32, _PTR), "srq_set_limit": (None, _PTR, _U32),
     "srq_close": (None, _PTR),
-    "qp": (_PTR, _PTR, _U64, _U32, _U32, _PTR, _PTR, _PTR, _U32, _U32, _U32),
-    "qp_rings": (None, _PTR, _PTR, _U32, _U32, _PTR, _U32, _U32), "qp_modify": (None, _PTR, ctypes.POINTER(Attributes)),
+    "qp": (_PTR, _PTR, _U64, _U32, _U32, _PTR, _PTR, _PTR, _U32, _U32, _U32, _U32),
+    "qp_rings": (_INT, _PTR, _PTR, _U32, _U32, _PTR, _U32, _U32), "qp_modify": (None, _PTR, ctypes.POINTER(Attributes)),
     "qp_drain": (None, _PTR, _INT), "qp_fail": (None, _PTR, _U32), "qp_error": (_INT, _PTR),
     "qp_draining": (_INT, _PTR), "qp_reset": (None, _PTR), "qp_close": (None, _PTR),
 }

@@ -2,6 +2,7 @@
 #include "direct.h"
 
 enum { PIECE = 32 << 10 }; /* bytes copied at once: the bounce buffer stays in the cache */
+enum { LOOK_NS = 100000 }; /* until the next look at a completion queue that the program may have polled */
 enum { SMALL = 1024, MANY = 4 }; /* bytes of requests whose data is read ahead, if so many are posted */
 
 static const uint32_t COMPLETION[] = {
@@ -21,10 +22,12 @@ static int consumes(const struct request *r) { return is_send(r) || r->opcode ==
 /* Retire the oldest send request, and complete it. */
 static void complete_send(struct qp *qp, enum ibv_wc_status status) {
     struct request *r = &qp->now;
+    int reports = status != IBV_WC_SUCCESS || r->flags & IBV_SEND_SIGNALED;
+    qp->reported[qp->sends.own & (qp->sends.slots - 1)] = (struct reported){ qp->send_cq->ring.own + 1, reports };
     qp->busy = 0;
     qp->waiting = NOT_WAITING;
     ring_took(&qp->sends);
-    if (status == IBV_WC_SUCCESS && !(r->flags & IBV_SEND_SIGNALED)) return;
+    if (!reports) return;
     push(qp->send_cq, &(struct weft_wc_slot){ .wr_id = r->wr_id, .status = status, .opcode = COMPLETION[r->opcode],
         .byte_len = (uint32_t)r->local.length, .qp_num = qp->number }, 0);
 }
@@ -265,6 +268,13 @@ static enum turn wait_for(struct qp *qp, struct qp *peer) {
     return IDLE;
 }
 
+/* Return true if the program has polled the completion of the request `max_send_wr` before the next one. Until a program
+ * polls it, a request takes part of the queue's capacity on other devices, so that a CQ of that capacity is not overrun. */
+static int polled(const struct qp *qp) {
+    const struct reported *last = &qp->reported[(qp->sends.own - qp->max_send_wr) & (qp->sends.slots - 1)];
+    return !last->there || (int32_t)(LOAD(qp->send_cq->ring.head->cons) - last->index) >= 0 || qp->send_cq->overrun;
+}
+
 /* Do the next step of a QP; `budget` is the number of bytes that may be copied. */
 static enum turn step(struct qp *qp, size_t *budget) {
     struct request *r = &qp->now;
@@ -273,7 +283,13 @@ static enum turn step(struct qp *qp, size_t *budget) {
         return IDLE;
     }
     if (!qp->busy) {
-        if (qp->attr.state == IBV_QPS_SQD || !ring_filled(&qp->sends, qp->client) || !take_send(qp, r)) return IDLE;
+        if (qp->attr.state == IBV_QPS_SQD || !ring_filled(&qp->sends, qp->client)) return IDLE;
+        if (!polled(qp)) {
+            qp->waiting = FOR_POLL;
+            qp->deadline = now_ns() + LOOK_NS;
+            return STALLED;
+        }
+        if (!take_send(qp, r)) return IDLE;
         qp->busy = 1;
     }
     if (!r->checked) {

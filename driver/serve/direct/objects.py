@@ -251,14 +251,13 @@ class DirectQP(ServedQP):
                 cap = self.cap
                 self.address = self._direct.call(
                     "qp", client.address, self._tag, qp_num, self.pd.handle, self.scq.address, self.rcq.address,
-                    self.srq.address if self.srq is not None else None, cap.max_send_sge, cap.max_inline_data,
-                    cap.max_recv_sge)
-                if not self.address:
-                    self._direct.objects.pop(self._tag)
+                    self.srq.address if self.srq is not None else None, max(1, cap.max_send_wr), cap.max_send_sge,
+                    cap.max_inline_data, cap.max_recv_sge)
+                if not self.address or not self._direct.call(
+                        "qp_rings", self.address, *ring_arguments(self.sends), *ring_arguments(self.receives)):
+                    self._leave_engine()
                     self.context.qps.free_number(qp_num)
                     raise OutOfResources("no memory is left for another QP")
-                self._direct.call("qp_rings", self.address, *ring_arguments(self.sends),
-                                   *ring_arguments(self.receives))
         self.engine = DirectQpEngine(self)
         self.attr = QPAttr(qp_state=QPState.RESET)
         self.attr.sq_psn = self.context.config.random.randrange(1 << wire.PSN_BITS) if psn is None else psn
@@ -318,10 +317,14 @@ class DirectQP(ServedQP):
 
     def close(self):
         if self.address is not None:     # before its rings are closed
-            self._direct.objects.pop(self._tag, None)
-            address, self.address = self.address, None
-            self._direct.call("qp_close", address)
+            self._leave_engine()
         super().close()
+
+    def _leave_engine(self):
+        self._direct.objects.pop(self._tag, None)
+        address, self.address = self.address, None
+        if address:
+            self._direct.call("qp_close", address)
 
 
 DIRECT = ObjectTypes(DirectMR, DirectCQ, DirectSRQ, DirectQP)

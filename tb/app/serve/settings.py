@@ -106,7 +106,7 @@ class Settings(HostSettings):
 
     backend: Annotated[str | None, Setting("From memory to memory without packets (direct), or cards: functional in "
                                            "Python, a timing model, or RTL.", choices=BACKENDS,
-                                           default_text="functional")] = None
+                                           default_text="direct, or functional if an option needs packets")] = None
     time: Annotated[str, Setting("Clock of the programs: the one on the wall, or that of the cards.",
                                  choices=TIMES)] = "wall"
     preset: Annotated[str | None, Setting("Size of the cards.", choices=PRESET.choices,
@@ -139,7 +139,7 @@ class Settings(HostSettings):
     @property
     def cards(self) -> str:
         """Back end that serves: the one asked for, or the default."""
-        return self.backend or "functional"
+        return self.backend or ("functional" if self.needs_packets else "direct")
 
     @property
     def card(self) -> str:

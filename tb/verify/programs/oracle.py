@@ -166,8 +166,8 @@ def some_round(rng, program, first):
 
 def some_program(rng, count):
     """Return a program with about ``count`` requests at most."""
-    program = Program(rng.random() < 0.3, 15 if rng.random() < 0.9 else rng.randrange(16),
-                      rng.choices((4, 0), (9, 1))[0], rng.choices((4, 0), (9, 1))[0],
+    access = 15 if rng.random() < 0.9 else rng.randrange(16)
+    program = Program(rng.random() < 0.3, access, *(rng.choices((4, 0), (9, 1))[0] for _ in range(2)),
                       rng.choice((1, RNR_RETRY_FOREVER)))
     total = 0
     for _ in range(ROUNDS):

@@ -174,7 +174,7 @@ def test_a_program_cannot_have_more_requests_than_slots(served, ring):
         daemon.turn()
     settle(daemon, 3)
     (sentence,) = messages
-    assert "not done" in sentence
+    assert "a ring of 16 slots has" in sentence
     undisturbed(daemon, good, messages)
 
 
