@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.hdl.contract import wire
@@ -23,10 +24,18 @@ _OWN_QKEY = 1 << 31      # a request with such a Q_Key sends that of its QP (IBT
 _UNREACHABLE = -1        # instead of a MAC address
 
 
+@dataclass
+class _Started:
+    """Request whose packet the card has; ``sent``: it has sent the packet."""
+
+    request: DatagramRequest
+    sent: bool = False
+
+
 class DatagramEngine:
     """Engine of a UD queue pair: one incarnation, from RESET to RESET.
 
-    A send completes when its frame is queued for the card, because there is no acknowledgement. A packet that finds no
+    A send completes when the card has sent its frame, because there is no acknowledgement. A packet that finds no
     receive request, or one that is too short, is dropped and consumes no request (IBTA 9.8.3, responder class D).
 
     Parameters
@@ -50,14 +59,14 @@ class DatagramEngine:
     in_error, send_error : bool
         The QP is in ERR; its send queue is, in SQE.
     draining : bool
-        Always false: a request that has started is complete.
+        No new request starts, and some that were started are incomplete.
     refill : callable()
         Called when a packet finds no receive request; posts those that are ready, if there are any.
     groups : dict of int
         Multicast groups to which the QP is attached, as keys.
     """
 
-    on_card = looped = draining = False
+    on_card = looped = False
     receiver = card_notified = None
     index = generation = 0
 
@@ -68,8 +77,9 @@ class DatagramEngine:
         self._attr, self._notify = attr, notify
         queues.wake, queues.notify = lambda: None, notify
         self.waiting: collections.deque[DatagramRequest] = collections.deque()
+        self._started: collections.deque[_Started] = collections.deque()
         self.groups: dict[int, None] = {}
-        self.receiving = self.in_error = self.send_error = self._paused = False
+        self.receiving = self.in_error = self.send_error = self._paused = self._notify_drained = False
         self.sender: DatagramEngine | None = None
         self.refill: Callable[[], object] = lambda: None
         self._psn = 0
@@ -87,20 +97,25 @@ class DatagramEngine:
         self._wake()
 
     def drain(self, notify: bool) -> None:
-        """Stop starting requests; with ``notify``, raise SQ_DRAINED."""
-        self._paused = True
-        if notify:
+        """Stop starting requests; with ``notify``, raise SQ_DRAINED when those that were started are complete."""
+        self._paused, self._notify_drained = True, notify
+        self._note_drained()
+
+    def _note_drained(self) -> None:
+        if self._notify_drained and not self._started:
+            self._notify_drained = False
             self._notify(EventType.SQ_DRAINED)
 
     def resume(self) -> None:
         """Start requests again, after a pause or an error of the send queue."""
-        self._paused = self.send_error = False
+        self._paused = self.send_error = self._notify_drained = False
         self._wake()
 
     def stop(self) -> None:
         """Stop without completions."""
         self.service.remove(self)
         self.waiting.clear()
+        self._started.clear()
         self.receiving, self.sender = False, None
         self.queues.forget_receives()
 
@@ -120,9 +135,13 @@ class DatagramEngine:
             self.queues.receives.post(receive)
 
     @property
+    def draining(self) -> bool:
+        return self._paused and bool(self._started)
+
+    @property
     def outstanding(self) -> int:
         """Number of incomplete send requests."""
-        return len(self.waiting)
+        return len(self.waiting) + len(self._started)
 
     @property
     def receives(self) -> int:
@@ -132,7 +151,9 @@ class DatagramEngine:
     def fail(self, status: WCStatus) -> None:
         """Enter ERR: the oldest send request completes with ``status``, everything else is flushed."""
         self.in_error = True
-        if self.waiting and status is not WCStatus.WR_FLUSH_ERR:
+        self.waiting.extendleft(started.request for started in reversed(self._started))
+        self._started.clear()
+        if self.waiting:
             self.queues.complete_sends([self.waiting.popleft()], status)
         self._flush_sends()
         self.queues.flush_receives()
@@ -158,20 +179,32 @@ class DatagramEngine:
 
     def progress(self, now: int, most: int) -> int:
         """Send up to ``most`` packets, and return their number."""
-        sent = 0
-        while self.waiting and sent < most and not self._paused:
-            status = self._send(self.waiting[0], now)
-            if status is None:
+        count = 0
+        while self.waiting and count < most and not self._paused:
+            started = _Started(self.waiting[0])
+            status = self._send(started, now)
+            if status is None or status is not WCStatus.SUCCESS and self._started:
                 break
-            self.queues.complete_sends([self.waiting.popleft()], status)
-            sent += 1
-            if status is not WCStatus.SUCCESS:
+            request = self.waiting.popleft()
+            count += 1
+            if status is WCStatus.SUCCESS:
+                self._started.append(started)
+                self._complete()
+            else:
+                self.queues.complete_sends([request], status)
                 self.send_error = True
                 self._flush_sends()
-        return sent
+        return count
 
-    def _send(self, request: DatagramRequest, now: int) -> WCStatus | None:
-        """Send the packet of a request, and return the status of the request; None if it has to wait."""
+    def _complete(self) -> None:
+        """Complete the requests whose packets were sent, in order."""
+        while self._started and self._started[0].sent:
+            self.queues.complete_sends([self._started.popleft().request], WCStatus.SUCCESS)
+        self._note_drained()
+
+    def _send(self, started: "_Started", now: int) -> WCStatus | None:
+        """Pass the packet of a request to the card; return the error of the request, or None if it has to wait."""
+        request = started.request
         if request.status is not None:
             return request.status
         if request.length > self.service.payload_max:
@@ -187,13 +220,18 @@ class DatagramEngine:
             return WCStatus.LOC_QP_OP_ERR
         if mac == _UNREACHABLE:
             self.card.counts["datagrams_unreachable"] += 1
+            started.sent = True
             return WCStatus.SUCCESS
         qkey = self._attr().qkey if request.remote_qkey & _OWN_QKEY else request.remote_qkey
         frame = build(data, dst_mac=mac, src_mac=self.card.mac, src_ip=self.card.ip, dest_ip=request.ip,
                       sport=self._sport(request), src_qp=self.qp_num, dest_qp=request.remote_qpn, qkey=qkey,
                       psn=self._psn, solicited=request.solicited, imm=request.imm)
+        def sent() -> None:
+            started.sent = True
+            self._complete()
+
         try:
-            self.service.transmit(frame, request.ip, self)
+            self.service.transmit(frame, request.ip, self, sent)
         except QueueFull:
             return None
         self._psn = self._psn + 1 & (1 << wire.PSN_BITS) - 1

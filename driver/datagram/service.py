@@ -1,6 +1,7 @@
 """Datagrams of an open card: numbers, queue pairs and multicast groups, as one of its engine's services."""
 
 import itertools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -124,18 +125,19 @@ class DatagramService:
 
     # ------------------------------------------------------------------------------------- frames
 
-    def transmit(self, frame: bytes, ip: int, owner: DatagramEngine) -> None:
-        """Send a frame, or deliver it if it is for this card; members of a group here get a copy.
+    def transmit(self, frame: bytes, ip: int, owner: DatagramEngine, sent: Callable[[], object]) -> None:
+        """Send a frame, or deliver it if it is for this card; members of a group here get a copy. Then call ``sent()``.
 
         Raises
         ------
         QueueFull
         """
         if ip != self.card.ip:
-            self.card.nic.send(frame, owner)
+            self.card.nic.send(frame, owner, sent)
         self._sent_ns = self.card.device.now_ns()
         if ip == self.card.ip:
             self._deliver(parse(frame))
+            sent()
         elif is_group(ip) and ip in self.groups:
             self._deliver(parse_group(frame))
 

@@ -34,8 +34,8 @@ class SimpleNic:
 
     Attributes
     ----------
-    queue : deque of (owner, bytes)
-        Frames that wait for ring space.
+    queue : deque of (owner, bytes, callable or None)
+        Frames that wait for ring space, and the functions to call when the card has sent them.
     rx_slots : DmaBuffer
         Slots that the card writes received frames to.
     """
@@ -60,8 +60,10 @@ class SimpleNic:
         self.queue.clear()
         self._waiting.clear()
 
-    def send(self, frame, owner=None):
+    def send(self, frame, owner=None, sent=None):
         """Queue a frame (without FCS). The limit of queued frames applies to each ``owner`` separately.
+
+        ``sent()`` is called when the card has sent the frame, unless the card is reset before.
 
         Raises
         ------
@@ -75,7 +77,7 @@ class SimpleNic:
         waiting = self._waiting.get(owner, 0)
         if waiting >= self.QUEUED_MAX:
             raise QueueFull(f"{self.QUEUED_MAX} frames wait for the NIC_TX ring")
-        self.queue.append((owner, frame))
+        self.queue.append((owner, frame, sent))
         self._waiting[owner] = waiting + 1
 
     @property
@@ -87,13 +89,13 @@ class SimpleNic:
         if not self.queue:
             return
         while self.queue and self.tx.space:
-            owner, frame = self.queue.popleft()
+            owner, frame, sent = self.queue.popleft()
             self._waiting[owner] -= 1
             if not self._waiting[owner]:
                 del self._waiting[owner]
             at = self.tx.prod % self.tx.depth * self.slot_bytes
             self.tx_slots.write(at, frame)
-            self.tx.push(_NIC_TX.pack(self.tx_slots.physical(at), len(frame)))
+            self.tx.push(_NIC_TX.pack(self.tx_slots.physical(at), len(frame)), sent)
         self.tx.ring_doorbell()
 
     def poll(self):

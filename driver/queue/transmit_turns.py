@@ -92,7 +92,11 @@ class TransmitTurns:
         """Process the descriptors that the card retired, from its unpacked STATUS_BLOCK. Return true if there were any.
         """
         nic, send, again = self._rings
-        busy = bool(nic.advance(status.nic_tx_cons))
+        frames = nic.advance(status.nic_tx_cons)
+        for sent in frames:
+            if sent is not None:
+                sent()
+        busy = bool(frames)
         for ring, cons in ((send, status.send_cons), (again, status.retransmit_cons)):
             if cookies := ring.advance(cons):
                 busy = True
