@@ -8,6 +8,7 @@ the beginning of a test's name below ``tb/test``.
 RTL = """
 app/job
 app/perf/test_perf.py::test_model_and_rtl_agree
+app/serve/test_link.py::test_the_third_acknowledgement_is_dropped_exactly_once[rtl]
 app/serve/test_page.py
 app/serve/test_simulated_time.py::test_program_measures_simulated_time[rtl]
 app/sweep/test_sweep.py::test_two_cards_are_points_on_rtl_and_model
@@ -42,6 +43,7 @@ app/job/test_main_job.py::test_bad_link_in_both_directions[4]
 app/job/test_main_job.py::test_bad_link_in_both_directions[5]
 app/job/test_main_job.py::test_very_bad_link
 app/machine/test_linux.py
+app/serve/test_link.py::test_the_third_acknowledgement_is_dropped_exactly_once[rtl]
 app/serve/test_simulated_time.py::test_program_measures_simulated_time[rtl]
 cards/test_crossing.py::test_case[rings_wrap]
 cards/test_crossing.py::test_case[rough_in_both_directions]

@@ -105,8 +105,8 @@ def test_a_program_survives_a_short_cut_by_schedule(pingpong, port, tmp_path):
 
 
 @pytest.mark.parametrize("options", [
-    (), ("--time", "sim"), ("--backend", "model"), ("--backend", "model", "--time", "sim")],
-    ids=["functional", "functional-sim", "model", "model-sim"])
+    (), ("--time", "sim"), ("--backend", "model"), ("--backend", "model", "--time", "sim"),
+    ("--backend", "rtl", "--time", "sim")], ids=["functional", "functional-sim", "model", "model-sim", "rtl"])
 def test_the_third_acknowledgement_is_dropped_exactly_once(pingpong, port, options):
     with serving("--preset", "test", *options) as session:
         assert link(session, "rule", "--opcode", "ACKNOWLEDGE", "--source", "b", "--nth", "3") == "rule 1\n"
