@@ -25,7 +25,7 @@ class Fuzz:
     """Bench of a functional card, and random messages to it."""
 
     def __init__(self, seed):
-        self.rng, self.loop, self.violations, self.answered, self.ended = random.Random(seed), EventLoop(), 0, 0, 0
+        self.rng, self.loop, self.violations, self.answered, self.reads = random.Random(seed), EventLoop(), 0, 0, 0
         self.file, self.private = memfd(PAGES * wire.PAGE), memfd(wire.PAGE)
         os.pwrite(self.private, bytes([MARK]) * wire.PAGE, 0)
         self.bench, self.framer = Bench(make=self._make), Framer()
@@ -108,9 +108,17 @@ class Fuzz:
         except Violation:
             self.violations += 1
             self.restart()
+        self.bench.function.incarnation.run(self.access)
         self.loop.run(self.loop.now_ns + 1000)
         function = self.bench.function
         assert len(function.dma) <= 65535 and len(function.interrupts) <= 9 and function.dma.files <= 64
+
+    def access(self):
+        """Let the card write, then read, anywhere: a driver can make it do so."""
+        incarnation, address = self.bench.function.incarnation, self.number(64) + self.rng.randrange(64)
+        incarnation.write(address, bytes(self.rng.choice([1, 8, 64, 5000])))
+        incarnation.read(address, 8)
+        self.reads += 1
 
     def restart(self):
         self.framer.close()
@@ -130,7 +138,7 @@ def test_random_messages_are_answered_or_end_the_connection():
     fuzz, messages = Fuzz(seed), volume(10_000, 100_000)
     for _ in range(messages):
         fuzz.step()
-    assert fuzz.violations > messages // 100 and fuzz.answered > messages // 4
+    assert fuzz.violations > messages // 100 and fuzz.answered > messages // 4 and fuzz.reads > messages // 1000
     assert os.pread(fuzz.private, wire.PAGE, 0) == bytes([MARK]) * wire.PAGE
     fuzz.framer.close()
     fuzz.bench.function.disconnected()
