@@ -13,7 +13,7 @@ from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.session import serving
 
 COMPLETIONS, POLLS_S, EACH_US, CORE = 20_000, 2, 5, 0.05
-REGIONS, REGION_STEPS = 5_000, 8_000      # processor time of a region, in iterations of an empty loop
+REGIONS, REGION_STEPS = 5_000, 35_000     # processor time of a region, in iterations of an empty loop
 
 
 @pytest.fixture(scope="module")
