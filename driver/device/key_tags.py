@@ -23,7 +23,9 @@ class KeyTags:
 
     def new(self, index: int) -> int:
         """Return a tag for a new generation of an index, other than ``NO_TAG``."""
-        last = self._last.setdefault(index, collections.deque(maxlen=TAGS_APART))
+        last = self._last.get(index)
+        if last is None:
+            last = self._last[index] = collections.deque(maxlen=TAGS_APART)
         while (tag := self._random.randrange(1, 1 << abi.KEY_TAG_BITS)) in last:
             pass
         last.append(tag)

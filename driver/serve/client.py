@@ -7,10 +7,12 @@ import socket
 
 from ..ibverbs.messages import Kind
 from ..ibverbs.rings import ASYNC_EVENT, BELL
+from ..queue.command import CommandError
 from ..terms.enums import WCOpcode
 from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.context import Context
 from .object_types import ON_CARDS
+from .program_memory import ServedMR
 from .quota import DESCRIPTORS_OF_PROGRAM, OF_ONE, Account, ResourceKind
 from .ring import Ended, Violation
 from .shared_memory import OwnedDescriptor, create, ordered, words_of
@@ -217,7 +219,7 @@ class Client:
     # ---------------------------------------------------------------------------------------- work
 
     def install(self, every=False):
-        """Pass the new regions that peers may access, or every new one, to the card: before any later work.
+        """Pass the new regions that peers may access, or every new one, to the card, before any later work.
 
         Raises
         ------
@@ -225,11 +227,11 @@ class Client:
             If the card rejects one.
         """
         regions, self.new_regions = self.new_regions, []
-        for mr in regions:
-            if mr.is_due or every and not mr.closed:
-                mr.context.local_keys[mr.lkey]      # the lookup passes it
-                if not mr.installed:
-                    raise Violation("the card rejected its memory region")
+        due = [mr for mr in dict.fromkeys(regions) if mr.is_due or every and not mr.closed and not mr.installed]
+        try:
+            ServedMR.install_all(due)
+        except CommandError as error:
+            raise Violation(f"the card rejected its memory region: {error}") from None
 
     def take_work(self):
         """Take the requests that the program posted; return true if there were new ones.

@@ -1,5 +1,6 @@
 """Daemon of hosts with a card and a socket each, for any number of programs."""
 
+import array
 import contextlib
 import errno
 import functools
@@ -29,7 +30,7 @@ from . import calls, connection_calls
 from .client import Client
 from .quota import Account, of_this_process
 from .ring import Ended, Violation
-from .shared_memory import fence
+from .shared_memory import compiled, fence, reader
 from .sysfs import SysfsTree
 
 ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), (TimeoutError, errno.ETIMEDOUT),
@@ -39,6 +40,9 @@ CALLS = calls.CALLS | connection_calls.CALLS
 CALLS_NS = 1_000_000     # longest time in which calls delay other work
 PAUSE_NS = 30_000        # longest pause between two calls of a program that makes one after the other
 _OK = ANSWER.pack()
+_READERS = {opcode: reader(asked) for opcode, (asked, _) in MESSAGES.items()}
+_HEAD = compiled(REQUEST)
+_ANCILLARY_BYTES = socket.CMSG_SPACE(FILES_MAX * array.array("i").itemsize)
 
 
 class ServeBackend:
@@ -255,8 +259,9 @@ class Daemon:
 
     def _exchange(self, client):
         try:
-            data, files, flags, _ = socket.recv_fds(client.socket, MESSAGE_BYTES_MAX, FILES_MAX,
-                                                    socket.MSG_CMSG_CLOEXEC)
+            data, ancillary, flags, _ = client.socket.recvmsg(MESSAGE_BYTES_MAX, _ANCILLARY_BYTES,
+                                                              socket.MSG_CMSG_CLOEXEC)
+            files = _files_of(ancillary) if ancillary else []
         except BlockingIOError:
             return
         except ConnectionError:
@@ -284,20 +289,20 @@ class Daemon:
         ------
         Violation
         """
-        head = REQUEST.unpack(data) if len(data) >= REQUEST.size_bytes else None
-        if head is None or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        if len(data) < REQUEST.size_bytes or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             raise Violation(f"a message of {len(data)} bytes")
-        if head.version != VERSION:
-            return _refusal(errno.EPROTO, f"the program speaks version {head.version}, the daemon {VERSION}: both have "
+        version, opcode = _HEAD.unpack_from(data)
+        if version != VERSION:
+            return _refusal(errno.EPROTO, f"the program speaks version {version}, the daemon {VERSION}: both have "
                             "to be of one build"), []
-        if not isinstance(head.opcode, Opcode):
-            raise Violation(f"opcode {head.opcode}")
-        asked, answered = MESSAGES[head.opcode]
+        if opcode not in MESSAGES:
+            raise Violation(f"opcode {opcode}")
+        asked, answered = MESSAGES[opcode]
         body = data[REQUEST.size_bytes:]
         if len(body) < asked.size_bytes:
-            raise Violation(f"{len(body)} bytes for {head.opcode.name}")
+            raise Violation(f"{len(body)} bytes for {Opcode(opcode).name}")
         try:
-            values, out = CALLS[head.opcode](client, asked.unpack(body), body[asked.size_bytes:], files)
+            values, out = CALLS[opcode](client, _READERS[opcode](body), body[asked.size_bytes:], files)
         except PyverbsRDMAError as problem:
             return _refusal(abs(problem.error_code) if problem.error_code != -1 else errno.EINVAL, problem), []
         except tuple(kind for kind, _ in ERRORS) as problem:
@@ -314,6 +319,15 @@ class Daemon:
                 os.unlink(self.paths[host])
             self._sysfs[host].close()
         self._poll.close()
+
+
+def _files_of(ancillary):
+    """Return the descriptors in the ancillary data of a message."""
+    files = array.array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            files.frombytes(data[: len(data) - len(data) % files.itemsize])
+    return list(files)
 
 
 def _refusal(status, problem):

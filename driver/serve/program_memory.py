@@ -16,6 +16,7 @@ from .quota import ResourceKind
 
 LARGE_PAGE = 2 << 20
 ADDRESS_END = 1 << 56       # of any processor's user space
+IOVA_END = 1 << 64
 _PROC_SUPER_MAGIC = 0x9FA0
 _REMOTE = int(REMOTE_ACCESS)
 
@@ -140,11 +141,11 @@ class Place:
     Raises
     ------
     InvalidValue
-        If the range wraps, or the addresses differ within a page.
+        If the range wraps at either address, or the addresses differ within a page.
     """
 
     def __init__(self, memory, address, length, iova):
-        if not 0 < length <= ADDRESS_END - address or (address - iova) % PAGE:
+        if not 0 < length <= min(ADDRESS_END - address, IOVA_END - iova) or (address - iova) % PAGE:
             raise InvalidValue(f"{length} bytes at {address:#x} cannot be registered at {iova:#x}")
         self.memory, self.address, self.va = memory, address // PAGE * PAGE, iova // PAGE * PAGE
         self.size = -(-(address + length) // PAGE) * PAGE - self.address

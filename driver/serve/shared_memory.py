@@ -18,6 +18,7 @@ import platform
 import struct
 import sys
 import threading
+from types import SimpleNamespace
 
 from ..terms.errors import OutOfResources
 
@@ -69,6 +70,15 @@ def compiled(layout):
     packed = struct.Struct("<" + "".join(parts))
     assert packed.size == layout.size_bytes
     return packed
+
+
+def reader(layout):
+    """Return a fast ``unpack`` of a layout, if it consists of plain numbers, else its own."""
+    if any(field.enum or field.name[0] != "_" and field.width not in _FORMATS for field in layout.fields):
+        return layout.unpack
+    unpack = compiled(layout).unpack_from
+    names = [field.name for field in layout.fields if field.name[0] != "_"]
+    return lambda data: SimpleNamespace(**dict(zip(names, unpack(data), strict=True)))
 
 
 def create(name, size):

@@ -1,10 +1,12 @@
 """Memory regions."""
 
+from collections.abc import Sequence
+
 from weft.hdl.contract import abi
 
 from ..device.device import DmaBuffer
 from ..device.page_table import page_list, pick_page_bytes
-from ..queue.command import CommandError
+from ..queue.command import CommandError, PendingCommand
 from ..queue.remembered import RememberedCommand
 from ..terms.checks import between, member, mr_access, unsigned
 from ..terms.closing import Closing
@@ -112,20 +114,10 @@ class MR(Closing):
 
     def install(self) -> None:
         """Register the region at the card: first its pages, then the region."""
-        self.context.page_writer.write(self._ptes[0], page_list(self.buffer, self.buf, self.length, self.page_bytes))
+        self.context.page_writer.write(self.pte_index, self._pages())
         self.installed = True      # possibly, if there is no response
         try:
-            self.context.commands.call(
-                abi.CommandOpcode.MR_CREATE,
-                mr_index=self.index,
-                key_tag=self.rkey % (1 << abi.KEY_TAG_BITS),
-                va=self.buf,
-                length=self.length,
-                access=self.access & 0xF,
-                pd=self.pd.handle,
-                page_2m=int(self.page_bytes == abi.PAGE_2M),
-                pte_index=self._ptes[0],
-            )
+            self.context.commands.call(abi.CommandOpcode.MR_CREATE, **self._entry())
         except CommandError:
             self.installed = False
             raise
@@ -134,6 +126,45 @@ class MR(Closing):
         """Remove the region from the card."""
         self._commands.call(abi.CommandOpcode.MR_DESTROY, mr_index=self.index)
         self.installed = False
+
+    def _pages(self) -> list[int]:
+        return page_list(self.buffer, self.buf, self.length, self.page_bytes)
+
+    def _entry(self) -> dict[str, int]:
+        """Return the fields of the region in the card's table."""
+        return {"mr_index": self.index, "key_tag": self.rkey % (1 << abi.KEY_TAG_BITS), "va": self.buf,
+                "length": self.length, "access": self.access & 0xF, "pd": self.pd.handle,
+                "page_2m": int(self.page_bytes == abi.PAGE_2M), "pte_index": self._ptes[0]}
+
+    @staticmethod
+    def install_all(regions: "Sequence[MR]") -> None:
+        """Register several regions of a card, whose page-table entries are written together where they are consecutive.
+
+        Raises
+        ------
+        CommandError, CommandTimeout, DeviceFatal
+        """
+        if not regions:
+            return
+        context, at, pages, error = regions[0].context, 0, [], None
+        for mr in sorted(regions, key=lambda mr: mr.pte_index):
+            if mr.pte_index != at + len(pages):
+                context.page_writer.write(at, pages)
+                at, pages = mr.pte_index, []
+            pages += mr._pages()
+        context.page_writer.write(at, pages)
+        commands = []
+        for mr in regions:
+            mr.installed = True
+            commands.append(PendingCommand(abi.CommandOpcode.MR_CREATE))
+            context.commands.submit(abi.CommandOpcode.MR_CREATE, commands[-1], **mr._entry())
+        for mr, command in zip(regions, commands, strict=True):
+            try:
+                context.commands.finish(command)
+            except CommandError as problem:
+                mr.installed, error = False, problem
+        if error is not None:
+            raise error
 
     @locked
     def rereg(self, flags: int, pd: PD | None = None, addr: int = 0, length: int = 0, access: int = 0, *,

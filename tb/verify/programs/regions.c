@@ -87,8 +87,16 @@ static void many(struct pair *p, int count) {
     struct ibv_mr **mrs = calloc((size_t)count, sizeof *mrs);
     unsigned char *m = mapped((size_t)count * PAGE, RW);
     CHECK(mrs && !setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 64, 64 }));
-    for (int i = 0; i < count; i++) CHECK(mrs[i] = ibv_reg_mr(p->pd, m + (size_t)i * PAGE, PAGE, ALL));
-    for (int i = 0; i < count; i += count / 10) CHECK(!written(p, m + (size_t)i * PAGE, mrs[i]));
+    for (int i = 0; i < count; i++)
+        CHECK(mrs[i] = ibv_reg_mr(p->pd, m + (size_t)i * PAGE, PAGE, i % 10 ? IBV_ACCESS_LOCAL_WRITE : ALL));
+    for (int i = 0; i < count; i += count / 10) {
+        unsigned char *at = m + (size_t)i * PAGE;
+        CHECK(!written(p, at, mrs[i]));
+        /* That of a region without access for peers is a source, but no destination. */
+        memset(at + PAGE, i, PAGE);
+        CHECK(!moved(p, at + PAGE, mrs[i + 1]->lkey, at, mrs[i]->rkey, PAGE) && !memcmp(at, at + PAGE, PAGE));
+    }
+    CHECK(written(p, m + PAGE, mrs[1]) == IBV_WC_REM_ACCESS_ERR);
     for (int i = 0; i < count; i++) CHECK(!ibv_dereg_mr(mrs[i]));
     free(mrs);
 }

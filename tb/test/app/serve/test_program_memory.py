@@ -98,7 +98,8 @@ def test_a_file_that_is_no_memory_is_refused(how, tmp_path):
 
 @pytest.mark.parametrize(("address", "length", "iova"), [
     (PAGE, 0, PAGE), (PAGE, 1 << 56, PAGE), ((1 << 56) - PAGE, PAGE + 1, 0), ((1 << 64) - PAGE, PAGE, 0),
-    (PAGE + 1, PAGE, PAGE), (PAGE, PAGE, PAGE + 8)])
+    (PAGE + 1, PAGE, PAGE), (PAGE, PAGE, PAGE + 8), (PAGE, PAGE + 1, (1 << 64) - PAGE),
+    (PAGE, 1 << 30, (1 << 64) - PAGE)])
 def test_a_range_that_wraps_or_lies_otherwise_in_its_pages_is_refused(address, length, iova):
     with opened() as memory, pytest.raises(InvalidValue):
         Place(memory, address, length, iova)
