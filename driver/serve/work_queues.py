@@ -75,11 +75,14 @@ class ServedSRQ(SRQ):
         """
         mask, new = self._wanted(attr, comp_mask)
         if mask & SrqAttrMask.MAX_WR:
-            ring, old = self._ring(self.context, new.max_wr, new.max_sge).allowed(allow), self.ring
-            ring.begin(len(self.receives))
-            self.ring = ring
-            old.close()
+            self._replace(self._ring(self.context, new.max_wr, new.max_sge).allowed(allow))
         super().modify(attr, mask)
+
+    def _replace(self, ring):
+        """Take an empty ring instead of the present one."""
+        old, self.ring = self.ring, ring
+        ring.begin(len(self.receives))
+        old.close()
 
     def take_work(self):
         """Take the requests that the program posted."""

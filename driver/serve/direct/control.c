@@ -115,7 +115,7 @@ PUBLIC struct client *weft_direct_client(struct host *host, uint64_t tag, void *
 
 PUBLIC void weft_direct_region_close(struct host *host, uint32_t index) {
     if (index >= host->region_count) return;
-    host->fabric->window.qp = NULL;
+    host->fabric->window.qp = host->fabric->merged.qp = NULL;
     free(host->regions[index]);
     host->regions[index] = NULL;
 }
@@ -144,7 +144,7 @@ PUBLIC const char *weft_direct_why(const struct client *client) { return client-
 PUBLIC int weft_direct_region(struct client *client, uint32_t index, uint32_t lkey, uint32_t rkey, uint32_t pd,
                               uint32_t access, uint64_t va, uint64_t length, uint64_t offset, int file) {
     struct host *host = client->host;
-    host->fabric->window.qp = NULL;
+    host->fabric->window.qp = host->fabric->merged.qp = NULL;
     if (index >= host->region_count) {
         uint32_t count = index + 1 > 2 * host->region_count ? index + 1 : 2 * host->region_count;
         struct region **more = realloc(host->regions, count * sizeof *more);
@@ -272,7 +272,7 @@ PUBLIC int weft_direct_qp_draining(const struct qp *qp) { return qp->draining; }
 /* Return to RESET: requests and receives that are posted are dropped. */
 PUBLIC void weft_direct_qp_reset(struct qp *qp) {
     leave_queues(qp);
-    qp->client->host->fabric->window.qp = NULL;
+    qp->client->host->fabric->window.qp = qp->client->host->fabric->merged.qp = NULL;
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->peer_host = NULL;
     qp->error = qp->draining = qp->heard = qp->last_wqe = qp->busy = qp->taken = 0;
@@ -289,7 +289,7 @@ PUBLIC void weft_direct_qp_reset(struct qp *qp) {
 PUBLIC void weft_direct_qp_close(struct qp *qp) {
     struct host *host = qp->client->host;
     leave_queues(qp);
-    host->fabric->window.qp = NULL;
+    host->fabric->window.qp = host->fabric->merged.qp = NULL;
     host->qps[qp->number & host->qp_mask] = NULL;
     struct qp **at = &qp->client->qps;
     while (*at && *at != qp) at = &(*at)->next;

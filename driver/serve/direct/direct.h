@@ -49,6 +49,14 @@ struct window {
     uint8_t data[WINDOW];
 };
 
+/* Small writes of `qp`, from number `first` to before `until`, whose data was copied together. Addresses of the next one
+ * are larger by `length`. */
+struct merged {
+    struct qp *qp;
+    uint32_t first, until, length, lkey, rkey;
+    uint64_t local, remote;
+};
+
 struct fabric {
     pthread_mutex_t lock;
     pthread_t thread;
@@ -64,6 +72,7 @@ struct fabric {
     uint64_t messages, bytes;
     uint8_t *bounce;
     struct window window;
+    struct merged merged;
 };
 
 /* Card of a host: its keys and QP numbers. */
@@ -184,6 +193,7 @@ const void *ring_slot(const struct ring *ring, uint32_t number);
 void ring_took(struct ring *ring);
 void push(struct cq *cq, const struct weft_wc_slot *wc, int solicited);
 int take_send(struct qp *qp, struct request *r);
+int continues(const struct qp *qp, const struct request *r, uint32_t ahead);
 int take_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts);
 void report_news(struct client *client);
 

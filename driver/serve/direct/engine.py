@@ -10,8 +10,8 @@ from ...terms.errors import OutOfResources
 
 _NOTICES = 64
 _PTR, _INT, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
-SPIN_NS = 50_000          # how long the thread looks for posted requests before it sleeps, with more than 2 processors
-FEW_PROCESSORS = 2        # with these the programs need the time more
+# How long the thread looks for posted requests before it sleeps. With few processors the programs need the time more.
+SPIN_NS, SPIN_SHORT_NS, FEW_PROCESSORS = 50_000, 2_000, 2
 
 
 class Notice(ctypes.Structure):
@@ -84,7 +84,7 @@ class Engine:
             self._functions[name] = function
         self.news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.hosts, self.objects, self._tags = {}, {}, itertools.count(1)
-        spin_ns = SPIN_NS if len(os.sched_getaffinity(0)) > FEW_PROCESSORS else 0
+        spin_ns = SPIN_NS if len(os.sched_getaffinity(0)) > FEW_PROCESSORS else SPIN_SHORT_NS
         self._fabric = self._functions["start"](self.news, spin_ns)
         if not self._fabric:
             os.close(self.news)

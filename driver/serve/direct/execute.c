@@ -193,6 +193,28 @@ static const uint8_t *read_ahead(struct qp *qp, const struct request *r) {
     return window->data + (part->va - window->va);
 }
 
+/* Copy the data of a small write together with that of the writes that continue it. Return true if the data of this
+ * write is copied: now, or with an earlier one. */
+static int merge(struct qp *qp, struct qp *peer, const struct request *r) {
+    struct host *own = qp->client->host;
+    struct merged *last = &own->fabric->merged;
+    const struct part *part = &r->local.part[0];
+    uint64_t further = (uint64_t)(qp->sends.own - last->first) * last->length;
+    if (last->qp == qp && (int32_t)(last->until - qp->sends.own) > 0 && part->length == last->length
+        && part->key == last->lkey && r->rkey == last->rkey && part->va == last->local + further
+        && r->remote_addr == last->remote + further) return 1;
+    uint32_t posted = ring_filled(&qp->sends, qp->client), count = 1;
+    last->qp = NULL;
+    while (count < posted && (count + 1) * part->length <= PIECE && continues(qp, r, count)) count++;
+    uint64_t length = (uint64_t)count * part->length;
+    struct region *from = region_at(own, 1, qp->pd, part->va, length, part->key, 0), *to = remote_of(peer, r, 0, length);
+    if (count == 1 || !from || !to || read_at(from, part->va, own->fabric->bounce, length) != DONE) return 0;
+    write_at(to, r->remote_addr, own->fabric->bounce, length);
+    *last = (struct merged){ .qp = qp, .first = qp->sends.own, .until = qp->sends.own + count, .length = part->length,
+                             .lkey = part->key, .rkey = r->rkey, .local = part->va, .remote = r->remote_addr };
+    return 1;
+}
+
 /* Copy the next bytes of a request; return 0 if that failed, and both QPs know. */
 static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length) {
     struct host *own = qp->client->host, *other = peer->client->host;
@@ -203,6 +225,7 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
         reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
         return 0;
     }
+    if (r->opcode == IBV_WR_RDMA_WRITE && r->local.count == 1 && length <= SMALL && merge(qp, peer, r)) return 1;
     if (r->opcode == IBV_WR_RDMA_READ) {
         own->fabric->window.qp = NULL;
         if (read_at(remote, r->remote_addr + r->done, bounce, length) != DONE) {

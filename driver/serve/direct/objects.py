@@ -9,7 +9,7 @@ from ...protocol.aeth import RNR_TIMER_NS
 from ...protocol.path import Path
 from ...protocol.timer import ack_timeout_ns
 from ...terms.checks import between
-from ...terms.enums import AccessFlag, EventType, QPAttrMask, QPState, QPType, SrqAttrMask, WCStatus
+from ...terms.enums import AccessFlag, EventType, QPAttrMask, QPState, QPType, WCStatus
 from ...terms.errors import InvalidValue, NotSupported, OutOfResources
 from ...verbs.addr import ipv4_of
 from ...verbs.events import AsyncEvent
@@ -172,21 +172,19 @@ class DirectSRQ(ServedSRQ):
 
     def modify(self, attr, comp_mask, allow=lambda ring: None):
         with self._engine.held():
-            old, mapping = self.ring, self.ring.mapping
-            first, count = self._engine.call("srq_own", self.address), len(self.receives)
-            left = [bytes(mapping[(at := old.place(first + n)) : at + old.slot_bytes]) for n in range(count)
-                    if comp_mask & SrqAttrMask.MAX_WR]
             super().modify(attr, comp_mask, allow)
-            if self.ring is not old:
-                self._move(left)
 
-    def _move(self, left):
-        """Put the requests that were left in the old ring into the new one, from slot 0 on."""
-        ring = self.ring
-        for n, slot in enumerate(left):
-            at = ring.place(n)
-            ring.mapping[at : at + ring.slot_bytes] = slot
+    def _replace(self, ring):
+        """Move the requests that are left to the slots of another ring, from 0 on."""
+        old, count = self.ring, len(self.receives)
+        first = self._engine.call("srq_own", self.address)
+        ring.begin(count)
+        for n in range(count):
+            at, to = old.place(first + n), ring.place(n)
+            ring.mapping[to : to + ring.slot_bytes] = old.mapping[at : at + old.slot_bytes]
         self._engine.call("srq_ring", self.address, *ring_arguments(ring))
+        self.ring = ring
+        old.close()
 
     def close(self):
         if not self.closed:

@@ -118,6 +118,22 @@ int take_send(struct qp *qp, struct request *r) {
     return 1;
 }
 
+/* Return true if a later request in the ring, `ahead` of the oldest one `r`, writes what follows the bytes of `r` and
+ * of those between to what follows there. */
+int continues(const struct qp *qp, const struct request *r, uint32_t ahead) {
+    const uint8_t *at = ring_slot(&qp->sends, qp->sends.own + ahead);
+    const struct part *part = &r->local.part[0];
+    struct weft_send_slot slot;
+    struct weft_sge_slot sge;
+    memcpy(&slot, at, sizeof slot);
+    memcpy(&sge, at + sizeof slot, sizeof sge);
+    COPIED();
+    uint64_t further = (uint64_t)ahead * part->length;
+    return slot.opcode == IBV_WR_RDMA_WRITE && slot.num_sge == 1 && !(slot.flags & (IBV_SEND_INLINE | IBV_SEND_FENCE))
+        && slot.rkey == r->rkey && slot.remote_addr == r->remote_addr + further && sge.length == part->length
+        && sge.lkey == part->key && sge.addr == part->va + further;
+}
+
 /* Consume the oldest receive request; return 0 if there is none. */
 int take_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts) {
     uint32_t filled = ring_filled(&receives->ring, receives->client);
