@@ -94,7 +94,7 @@ class PciDevice(Device):
         self._events += [_eventfd() for _ in range(vectors - len(self._events))]
         self._interrupts = self._access.set_msix(self._events[:vectors])
 
-    def wait(self, timeout_ns: int) -> bool:
+    def wait(self, timeout_ns: float) -> bool:
         """As :meth:`weft.driver.device.device.Device.wait`. Without interrupts, a short sleep that returns true."""
         if not self._interrupts:
             time.sleep(min(timeout_ns, POLL_NS) / 1e9)
@@ -111,7 +111,7 @@ class PciDevice(Device):
                 os.eventfd_read(file)
         return bool(ready)
 
-    def _ready(self, timeout_ns: int) -> list[int]:
+    def _ready(self, timeout_ns: float) -> list[int]:
         files = *self._events, self._alarm
         if max(files) < SELECT_FILES:       # the time-outs of poll are whole milliseconds
             return select.select(files, (), (), timeout_ns / 1e9)[0]

@@ -45,8 +45,9 @@ class Lending(Release):
         super().__init__()
         self._kept = kept
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, CommandTimeout | DeviceFatal):
+    def __exit__(self, *exception: object) -> None:
+        kind = exception[0]
+        if isinstance(kind, type) and issubclass(kind, CommandTimeout | DeviceFatal):
             self._kept.append(self.pop_all().close)
         else:
             self.close()
