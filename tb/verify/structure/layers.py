@@ -27,6 +27,7 @@ LAYERS = (
     "driver/verbs",
     "driver/cm driver/channel driver/application driver/soft/rc",
     "driver/aio driver/serve driver/soft/serve",
+    "driver/serve/direct",
     "model",
     "model/functional model/wan/path",
     "model/card model/wan/adamap",
