@@ -35,6 +35,7 @@ def end_of(*arguments):
     (["--loss", "1.5"], ["--loss", "0 to 1"]),
     (["--delay-us", "nan"], ["--delay-us", "0 to 1000000"]),
     (["--backend", "silicon"], ["--backend", "functional, model, rtl"]),
+    (["--backend", "direct", "--loss", "0.1"], ["--loss", "needs packets"]),
     (["--time", "later"], ["--time", "wall, sim"]),
     (["--preset", "huge"], ["preset", "test, basic, full"]),
 ])
