@@ -3,7 +3,7 @@
 
 enum { PIECE = 32 << 10 }; /* bytes copied at once: the bounce buffer stays in the cache */
 enum { LOOK_NS = 100000 }; /* until the next look at a completion queue that the program may have polled */
-enum { SMALL = 1024, MANY = 4 }; /* bytes of requests whose data is read ahead, if so many are posted */
+enum { SMALL = 1024, MANY = 4 }; /* bytes of requests whose data is read ahead, if this number is posted */
 
 static const uint32_t COMPLETION[] = {
     [IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE, [IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
@@ -360,7 +360,7 @@ enum turn execute(struct qp *qp, size_t *budget) {
     enum turn turn = AGAIN;
     struct host *peer_host = qp->peer_host;
     while (turn == AGAIN && *budget && !qp->client->dead) {
-        *budget -= *budget < 1024 ? *budget : 1024; /* each request costs as much as the copy of so many bytes */
+        *budget -= *budget < 1024 ? *budget : 1024; /* a request counts as the copy of 1 KiB */
         turn = step(qp, budget);
     }
     report_news(qp->client);

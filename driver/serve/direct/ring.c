@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Tell the daemon about an object. Without memory for the notice, the daemon learns nothing: it has to end then. */
+/* Report news of an object to the daemon. Without memory for the notice, the daemon learns nothing: it has to end then. */
 void notice(struct fabric *fabric, uint64_t tag, uint32_t kind, uint32_t event) {
     if (fabric->notice_count == fabric->notice_room) {
         size_t room = fabric->notice_room ? 2 * fabric->notice_room : 64;

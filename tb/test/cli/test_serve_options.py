@@ -38,6 +38,7 @@ def end_of(*arguments):
     (["--faults", "no-such-file.toml"], ["--faults", "does not exist"]),
     (["--delay-us", "nan"], ["--delay-us", "0 to 1000000"]),
     (["--backend", "silicon"], ["--backend", "functional, model, rtl"]),
+    (["--backend", "direct", "--loss", "0.1"], ["--loss", "needs packets"]),
     (["--time", "later"], ["--time", "wall, sim"]),
     (["--preset", "huge"], ["preset", "test, basic, full"]),
 ])
