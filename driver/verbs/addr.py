@@ -177,9 +177,8 @@ class AH(Closing):
         pd.check_open()
         self.pd = pd
         if attr is None:
-            if isinstance(grh, int):
-                grh = pd.context.engine.lender.memory.gather([(grh, GRH_BYTES, 0)])
-            attr = _sender_of(wc, grh, port_num)
+            header = pd.context.engine.lender.memory.gather([(grh, GRH_BYTES, 0)]) if isinstance(grh, int) else grh
+            attr = _sender_of(wc, header, port_num)
         instance("attr", attr, AHAttr)
         if not attr.is_global:
             raise InvalidValue("Failed to create AH: it is not global; on Ethernet a destination has a GID")
