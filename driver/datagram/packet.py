@@ -11,6 +11,7 @@ from weft.hdl.contract import wire
 
 OPCODES = {wire.UD_SEND_ONLY: False, wire.UD_SEND_ONLY + 1: True}      # BTH opcode -> with immediate data
 GRH_BYTES = 40               # in front of the data of each receive
+HEADER_KIND = 8 | 2          # of RoCEv2 over IPv4, as mlx5 reports it in the field for a service level
 MULTICAST_QPN = 0xFF_FFFF
 HEADER_BYTES = wire.RETH_OFFSET + wire.DETH.size_bytes + wire.IMMDT.size_bytes     # the longest
 TAG = bytes.fromhex("81000000")     # EtherType of 802.1Q; priority 0, VLAN 0

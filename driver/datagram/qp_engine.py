@@ -14,7 +14,7 @@ from ..operation.receives import Receive
 from ..terms.enums import EventType, WCFlags, WCOpcode, WCStatus
 from ..terms.errors import QueueFull
 from ..terms.wc import WC
-from .packet import GRH_BYTES, MULTICAST_QPN, Packet, build, group_mac, is_group
+from .packet import GRH_BYTES, HEADER_KIND, MULTICAST_QPN, Packet, build, group_mac, is_group
 from .request import DatagramRequest
 
 if TYPE_CHECKING:
@@ -296,4 +296,5 @@ class DatagramEngine:
             return
         flags = WCFlags.GRH if packet.imm is None else WCFlags.GRH | WCFlags.WITH_IMM
         self.queues.rcq.push(WC(first.wr_id, WCStatus.SUCCESS, WCOpcode.RECV, byte_len=length, qp_num=self.qp_num,
-                                src_qp=packet.src_qp, imm_data=packet.imm or 0, wc_flags=flags), packet.solicited)
+                                src_qp=packet.src_qp, imm_data=packet.imm or 0, wc_flags=flags, sl=HEADER_KIND),
+                            packet.solicited)

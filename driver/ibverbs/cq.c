@@ -123,7 +123,7 @@ int cq_take(struct cq *cq, struct ibv_wc *wc) {
     struct weft_wc_slot *slot = ring_slot(&cq->ring, cons);
     *wc = (struct ibv_wc){ .wr_id = slot->wr_id, .status = slot->status, .opcode = slot->opcode,
         .vendor_err = slot->vendor_err, .byte_len = slot->byte_len, .imm_data = htobe32(slot->imm_data),
-        .qp_num = slot->qp_num, .wc_flags = slot->wc_flags, .src_qp = slot->src_qp };
+        .qp_num = slot->qp_num, .wc_flags = slot->wc_flags, .src_qp = slot->src_qp, .sl = slot->sl };
     STORE(cq->ring.head->cons, cons + 1);
     return 1;
 }

@@ -53,7 +53,8 @@ SGE_SLOT = Layout("sge_slot", "A scatter-gather entry.", [
 WC_SLOT = Layout("wc_slot", "A completion.", [
     Field("wr_id", 64), Field("status", 32), Field("opcode", 32), Field("vendor_err", 32), Field("byte_len", 32),
     Field("imm_data", 32, "In the host's byte order."), Field("qp_num", 32), Field("wc_flags", 32),
-    Field("src_qp", 32, "Of a datagram."), Field("_reserved", 64)], size_bytes=48)
+    Field("src_qp", 32, "Of a datagram."), Field("sl", 8, "Of a datagram: kind of its header."),
+    Field("_reserved", 56)], size_bytes=48)
 
 COMP_EVENT = Layout("comp_event", "What is read from a completion channel.", [
     Field("user", 64, "What the program named its completion queue.")], size_bytes=8)

@@ -56,7 +56,7 @@ class ServedCQ(CQ):
             self._overrun()
             return
         _WC.pack_into(ring.mapping, ring.place(ring.own), wc.wr_id, wc.status, wc.opcode, wc.vendor_err, wc.byte_len,
-                      wc.imm_data or 0, wc.qp_num, wc.wc_flags, wc.src_qp)
+                      wc.imm_data or 0, wc.qp_num, wc.wc_flags, wc.src_qp, wc.sl)
         ring.put()
         self.client.has_events = True
         fence()

@@ -7,7 +7,10 @@ from .enums import WCFlags, WCOpcode, WCStatus
 
 @dataclass
 class WC:
-    """Work completion (ibv_wc). ``src_qp`` is of datagrams. The fields after ``wc_flags`` are always 0."""
+    """Work completion (ibv_wc). ``src_qp`` and ``sl`` are of datagrams; in other completions they are 0.
+
+    ``sl`` is the kind of the header: 10 is RoCEv2 over IPv4. The other fields after ``wc_flags`` are always 0.
+    """
 
     wr_id: int = 0
     status: WCStatus = WCStatus.SUCCESS

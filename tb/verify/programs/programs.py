@@ -30,6 +30,7 @@ class Program:
     space: PortSpace = PortSpace.TCP
     own_port: int | None = None     # that of a program without an option for it; 0: the server does not listen
     reliable: bool = True           # False: it waits for datagrams for ever if one is lost
+    transports: str | None = None   # of UCX
 
     @property
     def there(self):
@@ -39,7 +40,8 @@ class Program:
     def command(self, port=None, server=None):
         """Return the argument list; with a ``server``, that of the client."""
         role = self.roles[server is not None] if self.pair else ()
-        return self.name, *self.options, *(part.format(port=port, server=server) for part in role)
+        environment = ("env", f"UCX_TLS={self.transports}") if self.transports else ()
+        return *environment, self.name, *self.options, *(part.format(port=port, server=server) for part in role)
 
     def briefly(self):
         """Return the program with options that shorten the run."""
@@ -88,6 +90,12 @@ def _ucx(test, *options):
                    ("-n", "20"), r"^Final: +\d+ +\S+ +\S+ +([\d.]+)", LATENCY)      # overall; the other one may be -nan
 
 
+def _ucp(transports, test, *options):
+    """Return a test of UCX's protocols above its transports."""
+    shown = replace(_ucx(test, *options), transports=transports)
+    return replace(shown, options=shown.options[4:])
+
+
 VERBS = ("write", "send", "read", "atomic")
 # perftest does not support events for writes, and supports several QPs for rates only.
 TABLE = (
@@ -111,7 +119,9 @@ TABLE = (
     Program("mckey", "rdmacm-utils", ("-m", "239.7.7.7", "-C", "20"), roles=((), ("-s",)), on_card=True, own_port=0,
             reliable=False),
     _ucx("put_lat"), _ucx("get", "-D", "zcopy", "-s", "65536"), _ucx("am_bw", "-D", "bcopy", "-s", "4096"),
-    _ucx("add_lat"),
+    _ucx("add_lat"), _ucp("ud_verbs", "tag_lat"), _ucp("ud_verbs", "stream_lat"),
+    _ucp("rc_verbs,ud_verbs", "tag_bw", "-s", "65536"), _ucp("rc_verbs,ud_verbs", "ucp_get", "-s", "65536"),
+    _ucp("rc_verbs,ud_verbs", "ucp_am_bw", "-s", "4096"), _ucp("rc_verbs,ud_verbs", "ucp_fadd"),
 )
 
 
