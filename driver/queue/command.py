@@ -209,15 +209,22 @@ class CommandQueue:
     def _look_for_passed(self):
         """Submit commands again that the card consumed :attr:`OVERDUE_NS` ago without a response."""
         now = self.device.now_ns()
-        if not self.ring.finished(self.card_cons()):
+        if not self._passed():
             self._passed_at = None
         elif self._passed_at is None:
             self._passed_at = now
         elif now - self._passed_at >= self.OVERDUE_NS:
             self._passed_at = None
-            while self._waiting and self.ring.finished(self.card_cons()):
+            while self._passed():
                 self._submit_again()
             self._push()
+
+    def _passed(self):
+        """Return true if the card has consumed commands that wait for a response.
+
+        The consumer index may be older than the responses that were processed: the card writes it after them.
+        """
+        return 0 < self.ring.finished(self.card_cons()) <= len(self._waiting)
 
     def call(self, opcode, **fields):
         """Run a command and return its response.

@@ -11,7 +11,7 @@ from .card_function import CardFunction
 from .messages import FILES_OF_KERNEL, Framer, Violation, close_all
 from .server import Server
 
-MESSAGES_PER_TURN = 64
+MESSAGES_PER_TURN = 16
 
 
 class Endpoint:

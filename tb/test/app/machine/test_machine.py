@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import select
 import signal
 import socket
@@ -19,11 +20,12 @@ from weft.driver.vfio_user.messages import Command, Flag, Region
 from weft.hdl.contract import abi
 from weft.tb.app.machine.machine import Machine
 from weft.tb.app.machine.settings import MachineSettings
+from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.test.driver.vfio_user.client import Client, access_body, code_of, guest_device, header, memfd
 from weft.tb.test.examples import load
 
 MS = 1_000_000
-CONFIG = {"probe_timeout_ns": 20 * MS, "silence_ns": 10_000 * MS, "extent_bytes": 1 << 16, "max_extents": 1}
+CONFIG = {"probe_timeout_ns": 100 * MS, "silence_ns": 10_000 * MS, "extent_bytes": 1 << 16, "max_extents": 1}
 LIMIT_S = 100
 
 
@@ -117,6 +119,29 @@ def test_ping_pong_through_pci_functions(arguments, tmp_path):
     for host in "ab":
         line, = [line for line in output.splitlines() if line.startswith(f"host {host}: ")]
         assert "; 0 unsupported requests, " in line and not line.startswith(f"host {host}: 0 frames")
+
+
+def test_a_hostile_machine_harms_no_other(tmp_path):
+    seed, attacks = drawn_seed(), 10
+    print(f"run again: WEFT_SEED={seed} pytest tb/test/app/machine/test_machine.py -k hostile")
+    with running(tmp_path, "--preset", "test", "--hosts", "a,b,c") as machine:
+        hostile = subprocess.Popen([sys.executable, "-m", "weft.tb.test.app.machine.hostile", tmp_path / "c.sock",
+                                    str(seed)])
+        try:
+            with devices(machine):
+                assert len(ping_pong(10, 1000)) == 10
+                for _ in range(attacks):
+                    machine.until("c.sock: a machine is connected")
+                assert len(ping_pong(3, 1000)) == 3 and hostile.poll() is None
+        finally:
+            hostile.kill()
+            hostile.wait()
+        output = machine.end()
+    assert len([line for line in output.splitlines() if re.search(r"/c\.sock: the machine (has left|is disc)", line)]) \
+        >= attacks
+    for host in "ab":
+        line, = [line for line in output.splitlines() if line.startswith(f"host {host}: ")]
+        assert "; 0 unsupported requests, " in line
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Commands that the card could not read: the driver repeats them, and finally treats the card as failed."""
 
+from functools import partial
+
 import pytest
 
 from weft.driver.device.health import DeviceFatal
@@ -75,3 +77,19 @@ def test_response_without_a_command_is_fatal():
     context.progress()
     assert "tag 999" in context.get_async_event(0).reason
     context.close()
+
+
+def test_status_that_is_older_than_the_responses_repeats_nothing():
+    """A card writes its consumer index after the response; on a busy host much later."""
+    pair = make_pair(seed=7)
+    ends, context, device = make_endpoints(pair, 4_096), pair.contexts[0], pair.devices[0]
+    late = {"write32": (device, 50_000), "write64": (device, 50_000), "notify": (device.card.rings, 200_000)}
+    for name, (owner, delay_ns) in late.items():
+        setattr(owner, name, partial(pair.loop.call_in, delay_ns, getattr(owner, name)))
+    for _ in range(20):
+        MR(ends[0].pd, 4_096, AccessFlag.LOCAL_WRITE).close()
+    for name, (owner, _) in late.items():
+        delattr(owner, name)
+    pair.loop.run(pair.loop.now_ns + 300_000)
+    assert context.commands.repeated == 0
+    close_and_check(pair, ends)
