@@ -42,8 +42,8 @@ static uint64_t inode_of(int file) {
     return fstatat(file, "", &found, AT_EMPTY_PATH) ? 0 : found.st_ino ^ (uint64_t)found.st_dev << 48;
 }
 
-/* Return the connection that all channels of this process use, or NULL. A new one replaces a socket that the program has
- * closed, as daemons close all files. */
+/* Return the connection that all channels of this process use, or NULL. A new one replaces a socket that the program
+ * has closed, as daemons close all files. */
 struct context *cm_daemon(void) {
     pthread_mutex_lock(&lock);
     if (!context || inode_of(context->socket) != socket_inode) {

@@ -39,6 +39,6 @@ WORD_BYTES = {"port_xmit_data": 4, "port_rcv_data": 4}
 
 
 def linux_counters(names: Mapping[str, tuple[str, ...]], counters: Mapping[str, int]) -> dict[str, int]:
-    """Return the counters ``names``, one of the tables above; what ``counters`` lacks is 0."""
+    """Return the counters ``names``, one of the tables above. A source that ``counters`` lacks is 0."""
     return {name: sum(counters.get(source, 0) for source in sources) // WORD_BYTES.get(name, 1)
             for name, sources in names.items()}

@@ -19,16 +19,16 @@ from weft.tb.verify.programs.raw_client import PAGE, RawClient, RawEnd
 
 DEVICE = "/sys/class/infiniband/weft0"
 COUNTER = f"{DEVICE}/ports/1/counters/port_xmit_data"
-PAGES = 8
-# Reads a counter after the program has closed all its descriptors, and opened others; prints the counter, and whether
-# the others are unchanged.
+OF_SENDER = ("packet_seq_err", "local_ack_timeout_err", "retrans_pkts")
+PAGES, WRITES_MAX, TURNS_MAX = 8, 500, 200
+# Finds the file of a counter, closes all descriptors and opens others, then reads the counter. Prints it, and the size
+# of the largest other file, which is empty.
 DAEMON = """
 import os, sys
-read = lambda: open(sys.argv[1]).read().strip()
-read()
+os.stat(sys.argv[1])
 os.closerange(3, 100)
 files = [os.memfd_create("other") for _ in range(20)]
-print(read(), max(os.fstat(file).st_size for file in files))
+print(open(sys.argv[1]).read().strip(), max(os.fstat(file).st_size for file in files))
 """
 LIBRARY = """
 import ctypes, sys
@@ -126,11 +126,14 @@ def test_counters_are_those_of_card_and_driver():
         one, other = (RawEnd(daemon, host) for host in "ab")
         for end, peer in ((one, other), (other, one)):
             end.connect(peer, retry_cnt=7)
-        while not (counters(daemon, "b", "hw_counters")["out_of_sequence"]
-                   and all(counters(daemon, "a", "hw_counters")[name] for name in (
-                       "packet_seq_err", "local_ack_timeout_err", "retrans_pkts"))):
+        for _ in range(WRITES_MAX):
             one.write(other)
             assert one.completion().status == WCStatus.SUCCESS
+            sender = counters(daemon, "a", "hw_counters")
+            if counters(daemon, "b", "hw_counters")["out_of_sequence"] and all(map(sender.get, OF_SENDER)):
+                break
+        else:
+            raise AssertionError(f"some events were not counted: {sender}")
         for host in "ab":
             counted = daemon.backend.statistics(host)
             port, hardware = counters(daemon, host, "counters"), counters(daemon, host, "hw_counters")
@@ -143,8 +146,12 @@ def test_counters_are_those_of_card_and_driver():
 def test_messages_without_a_receive_are_counted(daemon):
     one, other = pair(daemon)
     one.write(other, opcode=WROpcode.SEND)
-    while not counters(daemon, "a", "hw_counters")["rnr_nak_retry_err"]:
+    for _ in range(TURNS_MAX):
         daemon.turn()
+        if counters(daemon, "a", "hw_counters")["rnr_nak_retry_err"]:
+            break
+    else:
+        raise AssertionError("no RNR NAK was counted")
     assert counters(daemon, "b", "hw_counters")["rnr_nak_retry_err"] == 0
 
 
