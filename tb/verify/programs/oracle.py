@@ -10,7 +10,7 @@ failed request names is undefined, and is not compared.
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.driver.ibverbs.messages import Opcode
 from weft.driver.ibverbs.rings import ASYNC_EVENT, RECV_SLOT, SEND_SLOT, SGE_SLOT, WC_SLOT
@@ -143,10 +143,23 @@ def some_send(rng, wr_id):
     return send
 
 
+def continued(rng, send, wr_id):
+    """Return a small write that continues another one in both memories, maybe with a fault, or None."""
+    if send.opcode != WROpcode.RDMA_WRITE or len(send.sges) != 1 or not 0 < send.sges[0].length <= 1025:
+        return None
+    (sge,) = send.sges
+    if sge.at + 2 * sge.length > SOURCES + ZONE or send.remote + 2 * sge.length > TARGETS + ZONE:
+        return None
+    flags = send.flags ^ SendFlags.SIGNALED * (rng.random() < 0.5)
+    return replace(send, wr_id=wr_id, flags=int(flags), sges=[replace(sge, at=sge.at + sge.length)],
+                   remote=send.remote + sge.length, rkey="none" if chance(rng) else send.rkey)
+
+
 def some_round(rng, program, first):
     sends, receives, used = [], [], 0
     for n in range(rng.randint(1, DEPTH)):
-        send = some_send(rng, first + n)
+        send = continued(rng, sends[-1], first + n) if sends and rng.random() < 0.7 else None
+        send = send or some_send(rng, first + n)
         if send.opcode in CONSUMERS:
             length = len(send.inline) or sum(sge.length for sge in send.sges)
             size = 0 if send.opcode not in SENDS else length // 2 if chance(rng) else length + rng.choice((0, 0, 5))
@@ -328,6 +341,9 @@ def play_round(daemon, ends, part, program):
     for end in ends:
         end.look()
         sends = [wc for wc in end.found if wc[0] < RECEIVE]
+        if part.gone:     # a card looks for the peer before it checks some requests, and finds another error
+            sends = [(wr_id, status in (WCStatus.SUCCESS, WCStatus.WR_FLUSH_ERR) and status, *rest)
+                     for wr_id, status, *rest in sends]
         receives = [wc for wc in end.found if wc[0] >= RECEIVE]
         if program.shared and failed is not None:     # a later request that has begun consumes one of an SRQ, or not
             receives = [wc for wc in receives if wc[1] != WCStatus.WR_FLUSH_ERR]
