@@ -141,7 +141,8 @@ class MR(Closing):
         """
         if not regions:
             return
-        context, at, pages, error = regions[0].context, 0, [], None
+        context, at, error = regions[0].context, 0, None
+        pages: list[int] = []
         for mr in sorted(regions, key=lambda mr: mr.pte_index):
             if mr.pte_index != at + len(pages):
                 context.page_writer.write(at, pages)
