@@ -31,6 +31,7 @@ FETCHES = (WROpcode.RDMA_READ, WROpcode.ATOMIC_CMP_AND_SWP, WROpcode.ATOMIC_FETC
 SENDS = (WROpcode.SEND, WROpcode.SEND_WITH_IMM)
 CONSUMERS = (*SENDS, WROpcode.RDMA_WRITE_WITH_IMM)
 LENGTHS = (0, 1, 7, 8, 64, 100, 1024, 1025, PAGE, 5000)
+ANY_ERROR = WCStatus.GENERAL_ERR
 RECEIVE = 1 << 40                     # bit of the wr_id of receive requests
 
 
@@ -342,7 +343,7 @@ def play_round(daemon, ends, part, program):
         end.look()
         sends = [wc for wc in end.found if wc[0] < RECEIVE]
         if part.gone:     # a card looks for the peer before it checks some requests, and finds another error
-            sends = [(wr_id, status in (WCStatus.SUCCESS, WCStatus.WR_FLUSH_ERR) and status, *rest)
+            sends = [(wr_id, status if status in (WCStatus.SUCCESS, WCStatus.WR_FLUSH_ERR) else ANY_ERROR, *rest)
                      for wr_id, status, *rest in sends]
         receives = [wc for wc in end.found if wc[0] >= RECEIVE]
         if program.shared and failed is not None:     # a later request that has begun consumes one of an SRQ, or not
