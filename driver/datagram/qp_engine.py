@@ -183,6 +183,8 @@ class DatagramEngine:
         while self.waiting and count < most and not self._paused:
             started = _Started(self.waiting[0])
             status = self._send(started, now)
+            if self.in_error:        # the QP sent the datagram to itself, and could not receive it
+                break
             if status is None or status is not WCStatus.SUCCESS and self._started:
                 break
             request = self.waiting.popleft()

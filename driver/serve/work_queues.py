@@ -7,6 +7,7 @@ from ..ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from ..operation.memory import total
 from ..operation.operation import FETCHES, SENDS, Operation
 from ..operation.receives import Receive
+from ..protocol.segment import MESSAGE_BYTES_MAX
 from ..terms.enums import QPType, SrqAttrMask, WCStatus, WROpcode
 from ..terms.errors import InvalidValue
 from ..verbs.qp import QP
@@ -106,8 +107,8 @@ def _datagram(wr_id, opcode, flags, sges, address, number, qkey, imm, inline):
     request = DatagramRequest(
         wr_id, opcode, sges, total(sges) if inline is None else len(inline), address & 0xFFFF_FFFF, number & 0xFF_FFFF,
         qkey, address >> 32 & 0xF_FFFF, imm if opcode is WROpcode.SEND_WITH_IMM else None, signaled, solicited, inline)
-    if any(va + size > 1 << 64 for va, size, _ in sges):
-        request.status = WCStatus.LOC_LEN_ERR
+    if request.length > MESSAGE_BYTES_MAX or any(va + size > 1 << 64 for va, size, _ in sges):
+        request.status, request.sges, request.length = WCStatus.LOC_LEN_ERR, [], 0
     return request
 
 

@@ -103,6 +103,10 @@ PUBLIC struct host *weft_direct_host(struct fabric *fabric, uint32_t ip, uint32_
     return host;
 }
 
+static struct qp **place_of(struct host *host, uint32_t number, int datagrams) {
+    return datagrams ? &host->datagram_qps[number % DATAGRAM_QPS] : &host->qps[number & host->qp_mask];
+}
+
 PUBLIC struct client *weft_direct_client(struct host *host, uint64_t tag, void *bell, int doorbell, int wake) {
     struct client *client = calloc(1, sizeof *client);
     if (!client) return NULL;
@@ -128,7 +132,8 @@ PUBLIC void weft_direct_client_close(struct client *client) {
     /* Objects are left if the daemon could not destroy them: nothing may use them any more. */
     for (struct qp *qp = client->qps; qp; qp = qp->next) {
         leave_queues(qp);
-        client->host->qps[qp->number & client->host->qp_mask] = NULL;
+        weft_direct_qp_leave(qp, 0);
+        *place_of(client->host, qp->number, qp->payload_max > 0) = NULL;
     }
     for (uint32_t n = 0; n < client->host->region_count; n++)
         if (client->host->regions[n] && client->host->regions[n]->client == client)
@@ -207,13 +212,14 @@ PUBLIC void weft_direct_srq_close(struct receives *srq) { free(srq); }
 
 /* ------------------------------------------------------------------------------------------------------------- QPs */
 
-/* Return a QP in RESET; without an `srq` it has the ring `receives`. */
+/* Return a QP in RESET; without an `srq` it has the ring `receives`. `payload_max` is 0 for RC. */
 PUBLIC struct qp *weft_direct_qp(struct client *client, uint64_t tag, uint32_t number, uint32_t pd, struct cq *send_cq,
                                  struct cq *recv_cq, struct receives *srq, uint32_t max_send_wr, uint32_t max_send_sge,
-                                 uint32_t max_inline, uint32_t max_recv_sge) {
+                                 uint32_t max_inline, uint32_t max_recv_sge, uint32_t payload_max) {
     struct host *host = client->host;
+    struct qp **place = place_of(host, number, payload_max > 0);
     struct qp *qp = max_send_sge <= SGES_MAX && max_recv_sge <= SGES_MAX && max_inline <= INLINE_MAX
-                    && !host->qps[number & host->qp_mask] ? calloc(1, sizeof *qp) : NULL;
+                    && payload_max <= DATAGRAM_MAX && !*place ? calloc(1, sizeof *qp) : NULL;
     if (!qp) return NULL;
     qp->client = client;
     qp->tag = tag;
@@ -224,9 +230,10 @@ PUBLIC struct qp *weft_direct_qp(struct client *client, uint64_t tag, uint32_t n
     qp->max_send_wr = max_send_wr;
     qp->max_send_sge = max_send_sge;
     qp->max_inline = max_inline;
+    qp->payload_max = payload_max;
     qp->own = (struct receives){ .client = client, .sges = max_recv_sge };
     qp->receives = srq ? srq : &qp->own;
-    host->qps[number & host->qp_mask] = qp;
+    *place = qp;
     return qp;
 }
 
@@ -267,6 +274,8 @@ PUBLIC void weft_direct_qp_drain(struct qp *qp, int notify) {
 
 PUBLIC void weft_direct_qp_fail(struct qp *qp, uint32_t status) { fail(qp, status); }
 PUBLIC int weft_direct_qp_error(const struct qp *qp) { return qp->error; }
+PUBLIC int weft_direct_qp_send_error(const struct qp *qp) { return qp->send_error; }
+PUBLIC void weft_direct_qp_resume(struct qp *qp) { qp->send_error = 0; }
 PUBLIC int weft_direct_qp_draining(const struct qp *qp) { return qp->draining; }
 
 /* Return to RESET: requests and receives that are posted are dropped. */
@@ -275,7 +284,8 @@ PUBLIC void weft_direct_qp_reset(struct qp *qp) {
     qp->client->host->fabric->window.qp = qp->client->host->fabric->merged.qp = NULL;
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->peer_host = NULL;
-    qp->error = qp->draining = qp->heard = qp->last_wqe = qp->busy = qp->taken = 0;
+    weft_direct_qp_leave(qp, 0);
+    qp->error = qp->send_error = qp->draining = qp->heard = qp->last_wqe = qp->busy = qp->taken = 0;
     qp->waiting = NOT_WAITING;
     memset(qp->reported, 0, qp->sends.slots * sizeof *qp->reported);
     struct ring *rings[] = { &qp->sends, &qp->own.ring };
@@ -290,7 +300,8 @@ PUBLIC void weft_direct_qp_close(struct qp *qp) {
     struct host *host = qp->client->host;
     leave_queues(qp);
     host->fabric->window.qp = host->fabric->merged.qp = NULL;
-    host->qps[qp->number & host->qp_mask] = NULL;
+    weft_direct_qp_leave(qp, 0);
+    *place_of(host, qp->number, qp->payload_max > 0) = NULL;
     struct qp **at = &qp->client->qps;
     while (*at && *at != qp) at = &(*at)->next;
     if (*at) *at = qp->next;

@@ -22,7 +22,8 @@
 /* After a copy from shared memory: the compiler must not read the shared memory instead of the copy. */
 #define COPIED() __asm__ volatile("" ::: "memory")
 
-enum { SGES_MAX = 16, INLINE_MAX = 4096, WHY_BYTES = 160 };
+enum { SGES_MAX = 16, INLINE_MAX = 4096, WHY_BYTES = 160, DATAGRAM_QPS = 1 << 12,
+       DATAGRAM_MAX = 4096 };
 enum notice_kind { OF_QP = 1, OF_CQ, OF_SRQ, OF_CHANNEL, VIOLATED, ENDED };
 
 /* News for the daemon; `tag` is the daemon's name of the object. */
@@ -65,6 +66,7 @@ struct fabric {
     uint64_t spin_ns;
     struct host *hosts;
     struct client *clients;
+    struct member *members;
     struct qp *active, **active_end; /* with something to execute */
     struct qp *stalled; /* that wait for a peer or a receive request */
     struct notice *notices;
@@ -75,12 +77,19 @@ struct fabric {
     struct merged merged;
 };
 
-/* Card of a host: its keys and QP numbers. */
+/* Attachment of a QP to a multicast group; those of a fabric are in the order in which they were made. */
+struct member {
+    struct member *next;
+    struct qp *qp;
+    uint32_t group;
+};
+
+/* Card of a host: its keys and QP numbers. The numbers of UD QPs are the last `DATAGRAM_QPS` ones of all. */
 struct host {
     struct fabric *fabric;
     struct host *next;
     uint32_t ip, qp_mask, region_count;
-    struct qp **qps;
+    struct qp **qps, *datagram_qps[DATAGRAM_QPS];
     struct region **regions;
 };
 
@@ -149,7 +158,7 @@ struct request {
 struct attributes {
     uint32_t state, peer_ip, peer_qpn, send_psn, expected_psn, access, max_rd_atomic, max_dest_rd_atomic;
     uint64_t rnr_ns, timeout_ns;
-    uint32_t retry_cnt, rnr_retry;
+    uint32_t retry_cnt, rnr_retry, qkey;
 };
 
 /* Completion of the last request in a slot; `index` is its own in the completion queue, plus 1. */
@@ -167,6 +176,7 @@ struct qp {
     int is_active, is_stalled;
     uint64_t tag;
     uint32_t number, pd, max_send_wr, max_send_sge, max_inline;
+    uint32_t payload_max; /* of a UD QP; 0: RC */
     struct cq *send_cq, *recv_cq;
     struct receives own, *receives; /* the latter: its own or those of an SRQ */
     struct ring sends;
@@ -175,6 +185,7 @@ struct qp {
     struct host *peer_host;
     uint32_t send_psn, expected_psn;
     int error, draining, notify_drained, heard, last_wqe;
+    int send_error; /* SQE */
     int busy; /* `now` is the oldest request, and begun */
     struct request now;
     int waiting; /* for what, and until when */
@@ -194,6 +205,8 @@ void ring_took(struct ring *ring);
 void push(struct cq *cq, const struct weft_wc_slot *wc, int solicited);
 int take_send(struct qp *qp, struct request *r);
 int continues(const struct qp *qp, const struct request *r, uint32_t ahead);
+uint32_t look_at_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts);
+void took_receive(struct receives *receives, uint32_t filled);
 int take_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts);
 void report_news(struct client *client);
 
@@ -214,6 +227,11 @@ enum turn execute(struct qp *qp, size_t *budget);
 void fail(struct qp *qp, enum ibv_wc_status status);
 void flush(struct qp *qp);
 void drained(struct qp *qp);
+const uint8_t *read_ahead(struct qp *qp, const struct request *r);
+
+/* datagram.c */
+void weft_direct_qp_leave(struct qp *qp, uint32_t group);
+enum ibv_wc_status send_datagram(struct qp *qp, struct request *r);
 
 /* loop.c */
 uint64_t now_ns(void);

@@ -25,7 +25,7 @@ class Attributes(ctypes.Structure):
 
     _fields_ = (*((name, _U32) for name in (
         "state", "peer_ip", "peer_qpn", "send_psn", "expected_psn", "access", "max_rd_atomic", "max_dest_rd_atomic")),
-        ("rnr_ns", _U64), ("timeout_ns", _U64), ("retry_cnt", _U32), ("rnr_retry", _U32))
+        ("rnr_ns", _U64), ("timeout_ns", _U64), ("retry_cnt", _U32), ("rnr_retry", _U32), ("qkey", _U32))
 
 
 # Result and arguments of each function, whose name in the library begins with ``weft_direct_``.
@@ -40,10 +40,11 @@ _FUNCTIONS = {
     "srq": (_PTR, _PTR, _U64, _U32, _PTR, _U32, _U32), "srq_ring": (None, _PTR, _PTR, _U32, _U32),
     "srq_own": (_U32, _PTR), "srq_filled": (_U32, _PTR), "srq_limit": (_U32, _PTR), "srq_set_limit": (None, _PTR, _U32),
     "srq_close": (None, _PTR),
-    "qp": (_PTR, _PTR, _U64, _U32, _U32, _PTR, _PTR, _PTR, _U32, _U32, _U32, _U32),
+    "qp": (_PTR, _PTR, _U64, _U32, _U32, _PTR, _PTR, _PTR, _U32, _U32, _U32, _U32, _U32),
     "qp_rings": (_INT, _PTR, _PTR, _U32, _U32, _PTR, _U32, _U32), "qp_modify": (None, _PTR, ctypes.POINTER(Attributes)),
     "qp_drain": (None, _PTR, _INT), "qp_fail": (None, _PTR, _U32), "qp_error": (_INT, _PTR),
-    "qp_draining": (_INT, _PTR), "qp_reset": (None, _PTR), "qp_close": (None, _PTR),
+    "qp_draining": (_INT, _PTR), "qp_send_error": (_INT, _PTR), "qp_resume": (None, _PTR),
+    "qp_join": (_INT, _PTR, _U32), "qp_leave": (None, _PTR, _U32), "qp_reset": (None, _PTR), "qp_close": (None, _PTR),
 }
 
 

@@ -170,7 +170,7 @@ static enum verdict admit(struct qp *qp, struct qp *peer, struct request *r) {
 
 /* Return the data of a small request if it was read together with that of another one, or can be: a program does not
  * change it from the post to the completion. NULL: it has to be read alone. */
-static const uint8_t *read_ahead(struct qp *qp, const struct request *r) {
+const uint8_t *read_ahead(struct qp *qp, const struct request *r) {
     struct window *window = &qp->client->host->fabric->window;
     const struct part *part = &r->local.part[0];
     uint32_t posted = ring_filled(&qp->sends, qp->client);
@@ -298,10 +298,29 @@ static int polled(const struct qp *qp) {
     return !last->there || (int32_t)(LOAD(qp->send_cq->ring.head->cons) - last->index) >= 0 || qp->send_cq->overrun;
 }
 
+/* Carry out the datagram that a QP begins. After a local error its send queue is in SQE, and is flushed. */
+static enum turn step_datagram(struct qp *qp, size_t *budget) {
+    struct fabric *fabric = qp->client->host->fabric;
+    struct request *r = &qp->now;
+    enum ibv_wc_status status = send_datagram(qp, r);
+    if (!qp->busy || qp->client->dead) return IDLE; /* it overran a queue of this QP, which flushed the request */
+    *budget -= r->local.length < *budget ? r->local.length : *budget;
+    if (status == IBV_WC_SUCCESS) {
+        fabric->messages++;
+        fabric->bytes += r->local.length;
+        complete_send(qp, status);
+        return AGAIN;
+    }
+    qp->send_error = 1;
+    complete_send(qp, status);
+    flush(qp);
+    return IDLE;
+}
+
 /* Do the next step of a QP; `budget` is the number of bytes that may be copied. */
 static enum turn step(struct qp *qp, size_t *budget) {
     struct request *r = &qp->now;
-    if (qp->error || qp->attr.state < IBV_QPS_RTS) {
+    if (qp->error || qp->send_error || qp->attr.state < IBV_QPS_RTS) {
         flush(qp);
         return IDLE;
     }
@@ -315,6 +334,7 @@ static enum turn step(struct qp *qp, size_t *budget) {
         if (!take_send(qp, r)) return IDLE;
         qp->busy = 1;
     }
+    if (qp->payload_max) return step_datagram(qp, budget);
     if (!r->checked) {
         enum ibv_wc_status status = check(qp, r);
         if (status != IBV_WC_SUCCESS) {
@@ -364,6 +384,9 @@ enum turn execute(struct qp *qp, size_t *budget) {
         turn = step(qp, budget);
     }
     report_news(qp->client);
+    if (qp->payload_max)
+        for (struct client *client = qp->client->host->fabric->clients; client; client = client->next)
+            report_news(client);
     if (peer_host) {
         struct qp *peer = peer_host->qps[qp->attr.peer_qpn & peer_host->qp_mask];
         if (peer) report_news(peer->client);

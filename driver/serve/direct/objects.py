@@ -10,7 +10,7 @@ from ...protocol.path import Path
 from ...protocol.timer import ack_timeout_ns
 from ...terms.checks import between
 from ...terms.enums import AccessFlag, EventType, QPAttrMask, QPState, QPType, WCStatus
-from ...terms.errors import InvalidValue, NotSupported, OutOfResources
+from ...terms.errors import InvalidValue, OutOfResources
 from ...verbs.addr import ipv4_of
 from ...verbs.events import AsyncEvent
 from ...verbs.qp_attr import QPAttr
@@ -199,12 +199,20 @@ class DirectSRQ(ServedSRQ):
 
 class DirectQpEngine:
     """State of a QP that the engine executes, with those names of
-    :class:`~weft.driver.engine.qp_engine.QpEngine` that the verbs use."""
+    :class:`~weft.driver.engine.qp_engine.QpEngine` and :class:`~weft.driver.datagram.qp_engine.DatagramEngine` that
+    the verbs use."""
 
     def __init__(self, qp):
         self._qp = qp
         self.index, self.generation = qp.context.qps.parts(qp.qp_num)
-        self.sender = self.receiver = None
+        self.qp_num, self.sender, self.receiver, self.groups = qp.qp_num, None, None, {}
+
+    def start_receiving(self):
+        """Do nothing: the state RTR lets a UD QP receive."""
+
+    def start_sending(self):
+        """Accept send requests of a UD QP; the state RTS starts them."""
+        self.sender = self
 
     def _call(self, name, *arguments):
         """Call a function of the engine for the QP; return 0 if the QP is closed."""
@@ -215,6 +223,10 @@ class DirectQpEngine:
         return bool(self._call("qp_error"))
 
     @property
+    def send_error(self):
+        return bool(self._call("qp_send_error"))
+
+    @property
     def draining(self):
         return bool(self._call("qp_draining"))
 
@@ -223,7 +235,8 @@ class DirectQpEngine:
         self._call("qp_drain", int(notify))
 
     def resume(self):
-        """Do nothing: the state RTS ends a drain."""
+        """End an error of the send queue; the state RTS ends a drain."""
+        self._call("qp_resume")
 
     def fail(self, status):
         """Enter ERR."""
@@ -235,13 +248,8 @@ class DirectQP(ServedQP):
 
     address = None
 
-    def __init__(self, creator, init_attr, *, user):
-        if init_attr.qp_type is QPType.UD:
-            raise NotSupported("the direct back end has no datagrams; start weft serve with --backend functional")
-        super().__init__(creator, init_attr, user=user)
-
     def _begin_incarnation(self, qp_num, psn=None):
-        self.qp_num, client = qp_num, self.context.client
+        self.qp_num, client, datagrams = qp_num, self.context.client, self._datagrams
         self._direct = client.engine
         if self.address is None:
             self._tag = self._direct.tag(self)
@@ -250,11 +258,11 @@ class DirectQP(ServedQP):
                 self.address = self._direct.call(
                     "qp", client.address, self._tag, qp_num, self.pd.handle, self.scq.address, self.rcq.address,
                     self.srq.address if self.srq is not None else None, max(1, cap.max_send_wr), cap.max_send_sge,
-                    cap.max_inline_data, cap.max_recv_sge)
+                    cap.max_inline_data, cap.max_recv_sge, datagrams.payload_max if datagrams else 0)
                 if not self.address or not self._direct.call(
                         "qp_rings", self.address, *ring_arguments(self.sends), *ring_arguments(self.receives)):
                     self._leave_engine()
-                    self.context.qps.free_number(qp_num)
+                    (datagrams or self.context.qps).free_number(qp_num)
                     raise OutOfResources("no memory is left for another QP")
         self.engine = DirectQpEngine(self)
         self.attr = QPAttr(qp_state=QPState.RESET)
@@ -266,6 +274,16 @@ class DirectQP(ServedQP):
     def take_work(self):
         """Do nothing: the engine takes the requests."""
 
+    def attach_mcast(self, gid, lid=0):
+        super().attach_mcast(gid, lid)
+        if not self._direct.call("qp_join", self.address, ipv4_of(gid)):
+            super().detach_mcast(gid, lid)
+            raise OutOfResources("no memory is left for another member of a multicast group")
+
+    def detach_mcast(self, gid, lid=0):
+        super().detach_mcast(gid, lid)
+        self._direct.call("qp_leave", self.address, ipv4_of(gid))
+
     # -------------------------------------------------------------------------------- transitions
 
     def modify(self, qp_attr, comp_mask):
@@ -275,7 +293,7 @@ class DirectQP(ServedQP):
 
     def _attributes(self):
         attr = self.attr
-        connected = attr.qp_state not in (QPState.RESET, QPState.INIT)
+        connected = self.qp_type is QPType.RC and attr.qp_state not in (QPState.RESET, QPState.INIT)
         least_ns = self.context.config.probe_timeout_ns     # as the cards: each retry has a probe
         timeout_ns = ack_timeout_ns(attr.timeout)
         return Attributes(
@@ -283,7 +301,7 @@ class DirectQP(ServedQP):
             send_psn=attr.sq_psn, expected_psn=attr.rq_psn, access=int(attr.qp_access_flags),
             max_rd_atomic=attr.max_rd_atomic, max_dest_rd_atomic=attr.max_dest_rd_atomic,
             rnr_ns=RNR_TIMER_NS[attr.min_rnr_timer], timeout_ns=timeout_ns and max(timeout_ns, least_ns),
-            retry_cnt=attr.retry_cnt, rnr_retry=attr.rnr_retry)
+            retry_cnt=attr.retry_cnt, rnr_retry=attr.rnr_retry, qkey=attr.qkey)
 
     def _start_receiving(self, attr):
         self.engine.receiver = Path(attr.path_mtu, attr.dest_qp_num, None, ipv4_of(attr.ah_attr.dgid),
@@ -305,6 +323,8 @@ class DirectQP(ServedQP):
 
     def reset(self):
         self._check()
+        if (datagrams := self._datagrams) is not None:
+            datagrams.remove(self.engine)
         if self.address is not None:
             self._direct.call("qp_reset", self.address)
             self._begin_incarnation(self.qp_num)

@@ -87,7 +87,8 @@ int take_send(struct qp *qp, struct request *r) {
     struct weft_send_slot slot;
     memcpy(&slot, at, sizeof slot);
     COPIED();
-    if (!is_known(slot.opcode) || slot.num_sge > qp->max_send_sge || slot.inline_length > qp->max_inline) {
+    int addressed = slot.opcode != IBV_WR_SEND && slot.opcode != IBV_WR_SEND_WITH_IMM;
+    if (!is_known(slot.opcode) || (qp->payload_max && addressed) || slot.num_sge > qp->max_send_sge || slot.inline_length > qp->max_inline) {
         violated(qp->client, "opcode %u with %u SGEs and %u bytes inline", slot.opcode, slot.num_sge,
                  slot.inline_length);
         return 0;
@@ -109,7 +110,6 @@ int take_send(struct qp *qp, struct request *r) {
         memcpy(r->inlined, at + sizeof slot, slot.inline_length);
         r->local = (struct parts){ .length = slot.inline_length };
     } else take_sges(&r->local, at + sizeof slot, slot.num_sge);
-    int addressed = slot.opcode != IBV_WR_SEND && slot.opcode != IBV_WR_SEND_WITH_IMM;
     if ((fetches && slot.flags & IBV_SEND_INLINE) || r->local.length > 1ull << 31 || wraps(&r->local)
         || (addressed && r->local.length && r->remote_addr + (r->local.length - 1) < r->remote_addr)) {
         r->refused = IBV_WC_LOC_LEN_ERR;
@@ -134,8 +134,8 @@ int continues(const struct qp *qp, const struct request *r, uint32_t ahead) {
         && sge.lkey == part->key && sge.addr == part->va + further;
 }
 
-/* Consume the oldest receive request; return 0 if there is none. */
-int take_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts) {
+/* Copy the oldest receive request; return the number of requests, 0 if there is none. */
+uint32_t look_at_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts) {
     uint32_t filled = ring_filled(&receives->ring, receives->client);
     if (!filled) return 0;
     const uint8_t *at = ring_slot(&receives->ring, receives->ring.own);
@@ -148,12 +148,23 @@ int take_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts
     }
     *wr_id = slot.wr_id;
     take_sges(parts, at + sizeof slot, slot.num_sge);
+    return filled;
+}
+
+/* Consume the oldest of `filled` receive requests. */
+void took_receive(struct receives *receives, uint32_t filled) {
     ring_took(&receives->ring);
     if (filled - 1 < receives->limit) {
         receives->limit = 0;
         notice(receives->client->host->fabric, receives->tag, OF_SRQ, IBV_EVENT_SRQ_LIMIT_REACHED);
     }
-    return 1;
+}
+
+/* Copy and consume the oldest receive request; return 0 if there is none. */
+int take_receive(struct receives *receives, uint64_t *wr_id, struct parts *parts) {
+    uint32_t filled = look_at_receive(receives, wr_id, parts);
+    if (filled) took_receive(receives, filled);
+    return filled > 0;
 }
 
 /* -------------------------------------------------------------------------------------------------- completions */

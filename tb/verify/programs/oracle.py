@@ -82,6 +82,23 @@ class Program:
     rnr_retry: int
     rounds: list = field(default_factory=list)
 
+    def play(self, daemon, rng):
+        """Execute the program; return the outcome of its rounds."""
+        ends = [End(daemon, host, self.shared) for host in "ab"]
+        for end in ends:
+            end.mapping[:] = rng.randbytes(BYTES)
+        for end, peer in (ends, ends[::-1]):
+            end.connect(peer, self)
+        outcome = []
+        for part in self.rounds:
+            found, over = play_round(daemon, ends, part, self)
+            outcome.append(found)
+            if over:
+                break
+        for end in ends:
+            end.close()
+        return outcome
+
 
 # ------------------------------------------------------------------------------------------------------ generation
 
@@ -196,6 +213,8 @@ def some_program(rng, count):
 class End(RawClient):
     """Program on one host, with memory and one QP that may take its receive requests from an SRQ."""
 
+    qp_type = QPType.RC
+
     def __init__(self, daemon, host, shared):
         super().__init__(daemon, host)
         self.greet()
@@ -211,7 +230,7 @@ class End(RawClient):
             answer, (file,) = self.call(Opcode.CREATE_SRQ, user=3, pd=self.pd, max_wr=DEPTH, max_sge=SGES)
             srq, self.receives = answer.handle, Ring(file, answer.slots, answer.slot_bytes)
         self.qp, files = self.call(
-            Opcode.CREATE_QP, user=2, pd=self.pd, send_cq=self.cq, recv_cq=self.cq, srq=srq, qp_type=QPType.RC,
+            Opcode.CREATE_QP, user=2, pd=self.pd, send_cq=self.cq, recv_cq=self.cq, srq=srq, qp_type=self.qp_type,
             sq_sig_all=0, max_send_wr=DEPTH, max_send_sge=SGES, max_inline_data=INLINE, **cap)
         self.sends = Ring(files[0], self.qp.send_slots, self.qp.send_slot_bytes)
         own_receives = Ring(files[1], self.qp.recv_slots, self.qp.recv_slot_bytes)
@@ -360,31 +379,17 @@ def play(backend_type, programs, rngs):
     with local_daemon(backend_type=backend_type) as (daemon, printed):
         daemon.backend.rest_s = lambda: REST_S      # the programs poll in the process of the daemon
         for program, rng in zip(programs, rngs, strict=True):
-            ends = [End(daemon, host, program.shared) for host in "ab"]
-            for end in ends:
-                end.mapping[:] = rng.randbytes(BYTES)
-            outcome = []
-            for part in program.rounds:
-                if not outcome:
-                    for end, peer in (ends, ends[::-1]):
-                        end.connect(peer, program)
-                found, over = play_round(daemon, ends, part, program)
-                outcome.append(found)
-                if over:
-                    break
-            outcomes.append(outcome)
-            for end in ends:
-                end.close()
+            outcomes.append(program.play(daemon, rng))
         assert not printed, printed
     return outcomes
 
 
-def check(count, seed):
-    """Execute ``count`` random requests on both back ends; return the statuses of completions, with their numbers, the
-    number of requests, and the differences as sentences."""
+def check(count, seed, some=some_program):
+    """Execute ``count`` random requests on both back ends, of programs that ``some(rng, count)`` returns. Return the
+    statuses of completions, with their numbers, the number of requests, and the differences as sentences."""
     rng, programs, total, seeds = random.Random(seed), [], 0, []
     while total < count:
-        program, number = some_program(rng, count - total)
+        program, number = some(rng, count - total)
         programs.append(program)
         seeds.append(rng.getrandbits(64))
         total += number
@@ -419,16 +424,16 @@ def _parts(mine, other):
                 yield f"memory {number} of end {end} from byte {next(n for n in range(BYTES) if one[n] != two[n])} on"
 
 
-def main(count=10_000, seed=None):
+def main(count=10_000, seed=None, *, some=some_program, command=COMMAND):
     """Compare ``count`` requests, and print the outcome; exit with status 1 after a difference."""
     seed = random.randrange(1 << 32) if seed is None else int(seed)
-    statuses, executed, differences = check(int(count), seed)
+    statuses, executed, differences = check(int(count), seed, some)
     for sentence in differences[:5]:
         print(sentence)
     print(f"seed {seed}: {executed} requests, {len(differences)} programs with differences; completions: "
           + ", ".join(f"{number} {name}" for name, number in statuses.most_common()))
     if differences:
-        sys.exit(f"repeat with: {COMMAND.format(count=count, seed=seed)}")
+        sys.exit(f"repeat with: {command.format(count=count, seed=seed)}")
 
 
 if __name__ == "__main__":
