@@ -239,7 +239,9 @@ def play_round(daemon, ends, part, program):
         if state == QPState.ERR and not program.shared:
             until(daemon, ends, lambda end=end: not end.posted)
         end.look()
-        found.append(([wc for wc in end.found if wc[0] < RECEIVE], [wc for wc in end.found if wc[0] >= RECEIVE],
+        # Requests of a QP that fails are flushed, or complete if the card has sent their packets: that depends on time.
+        sends = [wc for wc in end.found if wc[0] < RECEIVE and state != QPState.ERR]
+        found.append((sends, [wc for wc in end.found if wc[0] >= RECEIVE],
                       sorted(end.news()),
                       [bytes(mapping) for mapping in (end.mapping, end.other_mapping, end.quiet_mapping)]))
         end.found = []
