@@ -202,9 +202,7 @@ def prepare(end, goal, n, program):
     state = end.state
     if state == goal:
         return
-    if goal == QPState.RTS and state in (QPState.SQE, QPState.SQD):
-        end.modify(goal)
-    elif goal == QPState.ERR:
+    if goal == QPState.RTS and state in (QPState.SQE, QPState.SQD) or goal == QPState.ERR:
         end.modify(goal)
     else:
         end.reset(shared=program.shared)
