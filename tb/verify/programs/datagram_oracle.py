@@ -202,9 +202,7 @@ def prepare(end, goal, n, program):
     state = end.state
     if state == goal:
         return
-    if goal == QPState.RTS and state in (QPState.SQE, QPState.SQD):
-        end.modify(goal)
-    elif goal == QPState.ERR:
+    if goal == QPState.RTS and state in (QPState.SQE, QPState.SQD) or goal == QPState.ERR:
         end.modify(goal)
     else:
         end.reset(shared=program.shared)
@@ -239,7 +237,9 @@ def play_round(daemon, ends, part, program):
         if state == QPState.ERR and not program.shared:
             until(daemon, ends, lambda end=end: not end.posted)
         end.look()
-        found.append(([wc for wc in end.found if wc[0] < RECEIVE], [wc for wc in end.found if wc[0] >= RECEIVE],
+        # Requests of a QP that fails are flushed, or complete if the card has sent their packets: that depends on time.
+        sends = [wc for wc in end.found if wc[0] < RECEIVE and state != QPState.ERR]
+        found.append((sends, [wc for wc in end.found if wc[0] >= RECEIVE],
                       sorted(end.news()),
                       [bytes(mapping) for mapping in (end.mapping, end.other_mapping, end.quiet_mapping)]))
         end.found = []

@@ -1,28 +1,35 @@
 """Tests of the direct back end: programs on it, and random programs on it and on functional cards."""
 
+import random
 import time
 
 import pytest
 
+from weft.driver.datagram.packet import GRH_BYTES
 from weft.driver.ibverbs.build import missing
-from weft.driver.ibverbs.messages import Opcode
-from weft.driver.terms.enums import QPAttrMask, QPState, WCStatus, WROpcode
+from weft.driver.ibverbs.messages import Kind, Opcode
+from weft.driver.ibverbs.rings import SEND_SLOT
+from weft.driver.terms.enums import QPAttrMask, QPState, SendFlags, WCStatus, WROpcode
 from weft.model.settings import BadSetting
+from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.system import tools_expected
-from weft.tb.verify.programs import oracle
+from weft.tb.verify.programs import datagram_oracle, oracle
+from weft.tb.verify.programs.datagram_oracle import GROUPS, QKEYS, TO_GROUP, TO_PEER, TO_SELF, Datagram
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.hostile import clean, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
+from weft.tb.verify.programs.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.programs import TABLE, missing_packages
-from weft.tb.verify.programs.raw_client import PAGE, VA, Rejected
+from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, Rejected
 from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 PORT, REQUESTS, IDLE_S, CORE = 23900, 600, 1, 0.05
 CHOSEN = ("ibv_rc_pingpong", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4", "ib_send_bw -e",
-          "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e", "ib_send_lat -R", "rping", "fi_pingpong -c")
+          "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e", "ib_send_lat -R", "rping", "fi_pingpong -c",
+          "ibv_ud_pingpong", "ib_send_bw -c UD", "udaddy", "mckey")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -70,10 +77,11 @@ def test_idle_programs_take_no_processor(session):
     assert used <= CORE * IDLE_S * 1e9
 
 
-def test_random_programs_see_the_same_on_functional_cards():
+@pytest.mark.parametrize("kind", [oracle, datagram_oracle], ids=["rc", "ud"])
+def test_random_programs_see_the_same_on_functional_cards(kind):
     seed = drawn_seed()
-    print("again:", oracle.COMMAND.format(count=REQUESTS, seed=seed))
-    statuses, executed, differences = oracle.check(REQUESTS, seed)
+    print("again:", kind.COMMAND.format(count=REQUESTS, seed=seed))
+    statuses, executed, differences = oracle.check(REQUESTS, seed, kind.some_program)
     assert not differences, differences[0]
     assert executed > REQUESTS // 10 and {"SUCCESS", "WR_FLUSH_ERR"} < set(statuses)
 
@@ -143,3 +151,130 @@ def test_a_region_moves(served):
     a.write(b)
     assert a.completion().status == WCStatus.REM_ACCESS_ERR
     assert VA and b.mapping[:PAGE] != b"x" * PAGE and other[:PAGE] == bytes(PAGE)
+
+
+# ------------------------------------------------------------------------------------------------------- datagrams
+
+def datagram_ends(daemon, hosts, groups=()):
+    """Return programs with a UD QP each, which receive a datagram of up to a page."""
+    ends = [datagram_oracle.End(daemon, host, shared=False) for host in hosts]
+    for end in ends:
+        end.names = {other.qp.qp_num: n for n, other in enumerate(ends)}
+        end.begin(QKEYS[0], groups)
+        end.post_as_many([[Sge(RECEIVED, PAGE + GRH_BYTES)]])
+    daemon.turn()
+    return ends
+
+
+def datagram(to, *, sges=(), data=b"", qkey=QKEYS[0]):
+    """Return a signaled send request with these entries, or with inline data."""
+    flags = SendFlags.SIGNALED if sges else SendFlags.SIGNALED | SendFlags.INLINE
+    return Datagram(1, WROpcode.SEND, int(flags), list(sges), to, qkey, inline=data)
+
+
+def arrived(daemon, sender, others):
+    """Wait for the send completion, and for the datagrams before a marker; return the completions of each program."""
+    until(daemon, [sender], lambda: any(wc[0] == 1 for wc in sender.found))
+    for other in others:
+        other.expect_marker()
+        daemon.turn()
+        sender.send_marker(other)
+        until(daemon, [sender, *others], lambda other=other: bool(other.markers.take()))
+    found = []
+    for end in (sender, *others):
+        end.look()
+        found.append([wc for wc in end.found if wc[0] != 1])
+        end.found = []
+    return found
+
+
+def test_every_member_of_a_group_gets_a_copy(served):
+    daemon, _ = served
+    ends = datagram_ends(daemon, "aabb", GROUPS[:1])
+    sender, *others = ends
+    sender.post_sends([datagram(TO_GROUP, data=b"to all")], others[0])
+    for end, found in zip(ends, arrived(daemon, sender, others), strict=True):
+        assert [(wc[1], wc[3], wc[8]) for wc in found] == [(WCStatus.SUCCESS, GRH_BYTES + 6, 0)]
+        at = RECEIVED + GRH_BYTES
+        assert end.mapping[at : at + 6] == b"to all"
+        end.post_as_many([[Sge(RECEIVED, PAGE)]])
+    gid = int.from_bytes(bytes(10) + b"\xff\xff" + GROUPS[0].to_bytes(4, "big"), "little")
+    others[0].call(Opcode.DETACH_MCAST, handle=others[0].qp.handle, gid=gid)
+    others[1].call(Opcode.DESTROY, kind=Kind.QP, handle=others[1].qp.handle)
+    with pytest.raises(Rejected):
+        others[0].call(Opcode.DETACH_MCAST, handle=others[0].qp.handle, gid=gid)
+    sender.post_sends([datagram(TO_GROUP, data=b"again!")], others[0])
+    own, detached, destroyed, other = arrived(daemon, sender, others)
+    assert len(own) == len(other) == 1 and not detached and not destroyed
+
+
+@pytest.mark.parametrize("backend", [PolledBackend, FunctionalBackend])
+def test_a_datagram_to_itself_that_cannot_be_received_fails_its_qp_alone(backend):
+    with local_daemon(backend_type=backend) as (daemon, messages):
+        sender, other = datagram_ends(daemon, "ab")
+        sender.reset(shared=False)
+        sender.begin(QKEYS[0], ())
+        sender.post_as_many([[Sge(RECEIVED, PAGE + GRH_BYTES, "foreign")]])
+        daemon.turn()
+        sender.post_sends([datagram(TO_SELF, data=b"x")] * 2, other)
+        until(daemon, [sender], lambda: len(sender.found) == 3)
+        assert {wc[1] for wc in sender.found} == {WCStatus.LOC_PROT_ERR, WCStatus.WR_FLUSH_ERR}
+        assert (sender.state, other.state) == (QPState.ERR, QPState.RTS) and not messages
+
+
+@pytest.mark.parametrize("backend", [PolledBackend, FunctionalBackend])
+@pytest.mark.parametrize("sge", [Sge(0, (1 << 32) - 1), Sge((1 << 64) - VA - 8, 16)], ids=["sum", "end"])
+def test_no_sum_of_lengths_ends_a_program_with_datagrams(backend, sge):
+    with local_daemon(backend_type=backend) as (daemon, messages):
+        sender, other = datagram_ends(daemon, "ab")
+        sender.post_sends([datagram(TO_PEER, sges=[sge] * SGES)], other)
+        until(daemon, [sender], lambda: bool(sender.found))
+        assert [wc[1] for wc in sender.found] == [WCStatus.LOC_LEN_ERR] and sender.state == QPState.SQE and not messages
+        sender.modify(QPState.RTS)
+        sender.post_sends([datagram(TO_PEER, data=b"works")], other)
+        _, (found,) = arrived(daemon, sender, [other])
+        assert found[3] == GRH_BYTES + 5
+
+
+@pytest.mark.parametrize("fields", [
+    {"opcode": WROpcode.RDMA_WRITE}, {"opcode": WROpcode.RDMA_READ}, {"opcode": 200}, {"num_sge": SGES + 1},
+    {"inline_length": 1 << 16}], ids=str)
+def test_a_slot_that_no_library_writes_ends_its_program(served, fields):
+    daemon, _ = served
+    bad, good, other = datagram_ends(daemon, "aab")
+    bad.sends.fill(SEND_SLOT.pack(**{"opcode": WROpcode.SEND, "flags": SendFlags.SIGNALED} | fields))
+    bad.ring_bell()
+    with pytest.raises(Disconnected):
+        bad.receive()
+    good.post_sends([datagram(TO_PEER, data=b"works")], other)
+    assert len(arrived(daemon, good, [other])[1]) == 1
+
+
+def test_random_rings_of_datagrams_end_their_program_alone(served):
+    daemon, messages = served
+    rng, dropped = random.Random(seed := drawn_seed()), 0
+    print("seed", seed)
+    good, other = datagram_ends(daemon, "ab")
+    for _ in range(40):
+        (bad,) = datagram_ends(daemon, "a", GROUPS[:1])
+        try:
+            for _ in range(5):
+                for ring in (bad.sends, bad.receives, bad.completions):
+                    at = rng.choice((0, *[ring.place(0)] * 5))       # mostly the slots alone
+                    ring.memory[at:] = bytes(byte if rng.random() < 0.98 else rng.randrange(256)
+                                             for byte in ring.memory[at:])
+                bad.post_sends([datagram(TO_GROUP, data=rng.randbytes(8)), datagram(TO_SELF, data=b"y")], other)
+                daemon.turn()
+                bad.state
+        except (Disconnected, Rejected):
+            dropped += 1
+        bad.close()
+    assert dropped
+    settle(daemon, 2)
+    good.post_sends([datagram(TO_PEER, data=b"works")], other)
+    assert len(arrived(daemon, good, [other])[1]) == 1
+    assert not [sentence for sentence in messages if "unexpected" in sentence]
+    for end in (good, other):
+        end.close()
+    settle(daemon, 0)
+    clean(daemon.backend)
