@@ -102,7 +102,7 @@ struct client {
     uint64_t tag;
     uint32_t posted;
     int doorbell, wake;
-    int dead; /* it violated the protocol or ended: its rings are not read any more */
+    int dead; /* it violated the protocol: its rings are not read any more */
     int has_news;
     char why[WHY_BYTES];
 };
@@ -110,7 +110,7 @@ struct client {
 /* Memory region; addresses in work requests plus `offset` are addresses of the program. */
 struct region {
     struct client *client;
-    int file;
+    int file, gone;
     uint32_t index, lkey, rkey, pd, access;
     uint64_t va, length, offset;
 };
@@ -197,7 +197,7 @@ struct qp {
 
 /* ring.c: shared rings. Counts are UINT32_MAX after a violation. */
 void violated(struct client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void ended(struct client *client);
+void ended(struct region *region);
 void notice(struct fabric *fabric, uint64_t tag, uint32_t kind, uint32_t event);
 uint32_t ring_filled(const struct ring *ring, struct client *client);
 const void *ring_slot(const struct ring *ring, uint32_t number);

@@ -24,19 +24,21 @@ int parts_allowed(struct host *host, uint32_t pd, const struct parts *parts, uin
     return 1;
 }
 
+static int exists(const struct region *region) { return !region->client->dead && !region->gone; }
+
 /* Read from a region; a page that the program does not have is a fault. */
 enum access read_at(struct region *region, uint64_t va, void *to, size_t length) {
-    ssize_t got = region->client->dead ? -1 : pread(region->file, to, length, (off_t)(va + region->offset));
-    if (got == 0) ended(region->client);
+    ssize_t got = exists(region) ? pread(region->file, to, length, (off_t)(va + region->offset)) : -1;
+    if (got == 0) ended(region);
     return got == (ssize_t)length ? DONE : FAULT;
 }
 
 /* Write into a region; pages that the program does not have are left out. */
 void write_at(struct region *region, uint64_t va, const void *from, size_t length) {
     const size_t page = 4096;
-    while (length && !region->client->dead) {
+    while (length && exists(region)) {
         ssize_t put = pwrite(region->file, from, length, (off_t)(va + region->offset));
-        if (put == 0) ended(region->client);
+        if (put == 0) ended(region);
         size_t step = put > 0 ? (size_t)put : page - va % page;
         if (step >= length) return;
         from = (const uint8_t *)from + step;

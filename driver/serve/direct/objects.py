@@ -377,7 +377,7 @@ class DirectClient(Client):
 
     def on_notice(self, kind, _event):
         if kind == NoticeKind.ENDED:
-            self.end()
+            self.memory_ended()
         else:
             self.violated = self.violated or Violation(self.engine.call("why", self.address).decode(errors="replace"))
 

@@ -31,11 +31,10 @@ void violated(struct client *client, const char *format, ...) {
     notice(client->host->fabric, client->tag, VIOLATED, 0);
 }
 
-/* Serve a client no longer: its address space is gone. */
-void ended(struct client *client) {
-    if (client->dead) return;
-    client->dead = 1;
-    notice(client->host->fabric, client->tag, ENDED, 0);
+/* Access a region no longer: its address space is gone. Other regions of the client may be in another process. */
+void ended(struct region *region) {
+    region->gone = 1;
+    notice(region->client->host->fabric, region->client->tag, ENDED, 0);
 }
 
 /* Return the number of slots that the program filled and this side has not taken, 0 after a violation. */

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from weft.driver.cm.enums import PortSpace
 
-RATE, MESSAGES, LATENCY, TIME = "MB/s", "Mpps", "us", "s"
-_SECONDS = r"bytes in ([\d.]+) seconds"
+RATE, MESSAGES, LATENCY = "MB/s", "Mpps", "us"
+_ITERATION = r"([\d.]+) usec/iter"
 _AVERAGE = r"^ *\d+ +\d+ +[\d.]+ +([\d.]+)"
 _MESSAGES = r"^ *\d+ +\d+ +[\d.]+ +[\d.]+\s+([\d.]+)"
 _TYPICAL = r"^ *\d+ +\d+ +[\d.]+ +[\d.]+ +([\d.]+)"
@@ -58,7 +58,7 @@ def _utility(name, *options):
 
 
 def _pingpong(name, *options):
-    return Program(name, "ibverbs-utils", ("-g", "0", *options), ("-n", "20"), _SECONDS, TIME)
+    return Program(name, "ibverbs-utils", ("-g", "0", *options), ("-n", "20"), _ITERATION, LATENCY)
 
 
 def _bandwidth(verb, *options):

@@ -274,6 +274,7 @@ def test_an_unexpected_exception_in_a_report_to_a_program_ends_its_connection(mo
         works(*good)
 
 
+@pytest.mark.parametrize("served", [None], indirect=True, ids=["functional"])
 @pytest.mark.parametrize("opcode", [WROpcode.RDMA_READ, WROpcode.SEND])
 def test_a_region_that_the_card_refuses_ends_one_connection(served, monkeypatch, opcode):
     daemon, messages = served

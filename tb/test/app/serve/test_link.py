@@ -76,7 +76,7 @@ def schedule(folder, text):
 
 
 def test_a_cut_link_ends_a_program_with_retry_exceeded_and_a_restored_one_serves_the_next(pingpong, port):
-    with serving("--preset", "test") as session:
+    with serving("--backend", "functional", "--preset", "test") as session:
         programs = started(session, pingpong, port, FOREVER)
         link(session, "cut")
         until(lambda: any(program.poll() is not None for program in programs))
@@ -97,7 +97,7 @@ def test_a_program_survives_a_short_cut_by_schedule(pingpong, port, tmp_path):
         frames = 104
         do = "restore"
         """)
-    with serving("--preset", "test", *options) as session:
+    with serving("--backend", "functional", "--preset", "test", *options) as session:
         works(session, pingpong, port, 300)
         assert sum(counters(session, host)["lost"]["all"] for host in "ab") == 4
         output = session.end()
@@ -108,7 +108,7 @@ def test_a_program_survives_a_short_cut_by_schedule(pingpong, port, tmp_path):
     (), ("--time", "sim"), ("--backend", "model"), ("--backend", "model", "--time", "sim"),
     ("--backend", "rtl", "--time", "sim")], ids=["functional", "functional-sim", "model", "model-sim", "rtl"])
 def test_the_third_acknowledgement_is_dropped_exactly_once(pingpong, port, options):
-    with serving("--preset", "test", *options) as session:
+    with serving("--backend", "functional", "--preset", "test", *options) as session:
         assert link(session, "rule", "--opcode", "ACKNOWLEDGE", "--source", "b", "--nth", "3") == "rule 1\n"
         works(session, pingpong, port, 40)
         (rule,) = state(session)["rules"]
@@ -119,7 +119,7 @@ def test_the_third_acknowledgement_is_dropped_exactly_once(pingpong, port, optio
 
 
 def test_rules_hit_the_packets_of_one_qp_only(pingpong, port, tmp_path):
-    with serving("--preset", "test", "--capture", str(tmp_path)) as session:
+    with serving("--backend", "functional", "--preset", "test", "--capture", str(tmp_path)) as session:
         programs = started(session, pingpong, port, 700)
         qpn = next(wire.BTH.unpack(frame[wire.BTH_OFFSET:]).dest_qp for _, frame in read_pcap(tmp_path / "a.sent.pcap")
                    if frame_kind(frame) is FrameKind.DATA)
@@ -146,7 +146,7 @@ def test_impairments_at_the_start_are_counted_in_the_report(pingpong, port):
 
 def test_same_seed_and_same_packets_give_the_same_faults(pingpong, port, tmp_path):
     def run():
-        with serving("--preset", "test", "--time", "sim", *schedule(tmp_path, """
+        with serving("--backend", "functional", "--preset", "test", "--time", "sim", *schedule(tmp_path, """
                 seed = "again"
                 [[step]]
                 do = "rule"
@@ -181,7 +181,7 @@ def test_bad_commands_are_one_sentence(words, sentence, tmp_path):
 
 
 def test_a_rejection_of_the_daemon_names_the_option(library):
-    with serving("--preset", "test") as session:
+    with serving("--backend", "functional", "--preset", "test") as session:
         folder = str(session.socket("a").parent)
         for words, sentence in (
                 (["cut", "--source", "z"], "--source is 'z'; choose one of a, b"),
