@@ -184,6 +184,15 @@ class End(oracle.End):
                                wc.sl, self.names.get(wc.src_qp, wc.src_qp)))
             self.posted -= wc.wr_id >= RECEIVE
 
+    def arm(self):
+        """Ask for an event with the next solicited completion or error."""
+        self.completions.word("armed", (self.completions.word("armed") | 1) + 2)
+
+    @property
+    def notified(self):
+        """True if there was an event since :meth:`arm`."""
+        return self.completions.word("done") == self.completions.word("armed")
+
     def expect_marker(self):
         """Post the receive request of a marker."""
         self.marker_receives.fill(RECV_SLOT.pack(wr_id=MARKER_WR, num_sge=1)
@@ -220,6 +229,7 @@ def play_round(daemon, ends, part, program):
     for end, receives in zip(ends, part.receives, strict=True):
         if program.shared or end.state != QPState.RESET:
             end.post_as_many(receives)
+        end.arm()
     daemon.turn()
     if part.drains:
         sender.modify(QPState.SQD)
@@ -240,7 +250,7 @@ def play_round(daemon, ends, part, program):
         # Requests of a QP that fails are flushed, or complete if the card has sent their packets: that depends on time.
         sends = [wc for wc in end.found if wc[0] < RECEIVE and state != QPState.ERR]
         found.append((sends, [wc for wc in end.found if wc[0] >= RECEIVE],
-                      sorted(end.news()),
+                      [*sorted(end.news()), end.notified],
                       [bytes(mapping) for mapping in (end.mapping, end.other_mapping, end.quiet_mapping)]))
         end.found = []
     return found, states
