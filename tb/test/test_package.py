@@ -174,13 +174,10 @@ def weft(unpacked, *words):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_sweep_of_a_plan_runs_from_the_wheel(unpacked):
+def test_sweep_of_a_plan_and_report_run_from_the_wheel(unpacked):
     status, output = weft(unpacked, "sweep", "--plan", "goodput", "--output", "table.parquet", *SMALL)
     assert status == 0, output
     assert (unpacked / "empty/table.parquet").stat().st_size > 1000
-
-
-def test_report_runs_from_the_wheel(unpacked):
     status, output = weft(unpacked, "report", "--output", "page.html", "--tables", "tables", *SMALL)
     assert status == 0, output
     assert "<svg" in (unpacked / "empty/page.html").read_text(encoding="utf-8")

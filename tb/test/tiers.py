@@ -116,8 +116,7 @@ sim/synth/test_synth.py::test_mapper_delays_equal_those_of_the_estimate
 sim/wave/test_wave.py::test_every_trace_is_in_the_waves_and_every_state_has_a_name[verilator]
 test_package.py::test_formal_runs_from_the_wheel
 test_package.py::test_interop_runs_from_the_wheel
-test_package.py::test_report_runs_from_the_wheel
-test_package.py::test_sweep_of_a_plan_runs_from_the_wheel
+test_package.py::test_sweep_of_a_plan_and_report_run_from_the_wheel
 verify/bench/test_adamap_figures.py::test_subsystem_memory_is_within_its_limit
 verify/bench/test_hostile.py::test_an_attack_costs_an_honest_qp_nothing[wrong_key]
 verify/bench/test_line_rate.py::test_other_settings_run_at_line_rate

@@ -88,7 +88,7 @@ async def every_hole_is_filled(dut):
 @pytest.mark.parametrize("sim", SIMULATORS)
 def test_recovery_agrees_with_the_model(sim):
     simulate(subsystem(), name="adamap", cases=__file__, sim=sim,
-             env={"EXACT": "1", "TURNS": "4" if sim == "icarus" else volume("10", "30")})
+             env={"EXACT": "1", "TURNS": "3" if sim == "icarus" else volume("10", "30")})
 
 
 def test_recovery_with_slack_and_a_tiny_cache():
