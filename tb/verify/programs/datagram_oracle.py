@@ -1,7 +1,7 @@
 """Random programs with datagrams, as in :mod:`oracle`: ``python -m weft.tb.verify.programs.datagram_oracle [COUNT]
 [SEED]``.
 
-A UD QP of one host sends to that of the other host, to itself, to multicast groups and to nobody. After the sends of a
+A UD QP of one host sends to that of the other host, to itself, to multicast groups and to absent ones. After the sends of a
 round, a datagram between two further QPs follows those before it: all of them have arrived then, or are lost.
 """
 
@@ -54,7 +54,7 @@ class Round:
 
 @dataclass
 class Program:
-    """Two UD QPs: whether they use SRQs, their Q_Keys and groups, and the rounds."""
+    """Two UD QPs, which use SRQs or not; their Q_Keys and groups, and the rounds."""
 
     shared: bool
     qkeys: list

@@ -31,7 +31,7 @@ PROGRAMS = [program.briefly() for program in TABLE if not program.reliable]
 
 @pytest.fixture(scope="module")
 def session(library):
-    with serving() as session:
+    with serving("--backend", "functional") as session:
         yield session
 
 
