@@ -67,7 +67,6 @@ def test_a_linux_guest_drives_the_card(tmp_path):
     surveys = [line for line in lines if line.startswith("card ")]
     assert "it is not bound to vfio-pci; as root: echo vfio-pci > " in surveys[0] and "ready, by VFIO" in surveys[1]
     assert "unbound" in lines and not [line for line in lines if line.startswith("failed")]
-    assert not [line for line in lines if line.startswith("kernel ") and "vfio-pci" in line]
     assert "the card stops" not in report
     # Linux reads the configuration space that the description has, but for what QEMU and Linux set.
     space = bytes.fromhex(next(line for line in lines if line.startswith("space ")).split()[1])

@@ -36,14 +36,14 @@ class Running:
         self.folder, self.lines = folder, []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "weft.tb.cli", "machine", "--folder", str(folder), *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)     # select sees every line that is left
         self.until("wait for virtual machines")
 
     def until(self, words):
         """Read lines until one has these words."""
         while True:
             assert select.select([self.process.stdout], [], [], LIMIT_S)[0], f"no {words!r} in {self.lines}"
-            self.lines.append(self.process.stdout.readline())
+            self.lines.append(self.process.stdout.readline().decode())
             assert self.lines[-1], self.lines
             if words in self.lines[-1]:
                 return
@@ -56,7 +56,7 @@ class Running:
         self.process.send_signal(signal.SIGINT)
         rest, _ = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode == 0, rest
-        return "".join(self.lines) + rest
+        return "".join(self.lines) + rest.decode()
 
 
 @contextlib.contextmanager
