@@ -250,6 +250,8 @@ def destroy(client, request, _tail, _files):
     thing = client.find(kind, request.handle)
     if users := _users(kind, thing):
         raise InUse(f"{users} others need the {kind.name}")
+    if kind is Kind.QP:
+        thing.send_posted()
     thing.close()
     client.remove(kind, request.handle)
     if kind is Kind.QP:

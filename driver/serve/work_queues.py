@@ -8,7 +8,7 @@ from ..operation.memory import total
 from ..operation.operation import FETCHES, SENDS, Operation
 from ..operation.receives import Receive
 from ..protocol.segment import MESSAGE_BYTES_MAX
-from ..terms.enums import QPType, SrqAttrMask, WCStatus, WROpcode
+from ..terms.enums import QPState, QPType, SrqAttrMask, WCStatus, WROpcode
 from ..terms.errors import InvalidValue
 from ..verbs.qp import QP
 from ..verbs.requests import FLAGS, OPCODES, operation_of
@@ -147,6 +147,19 @@ class ServedQP(QP):
             self._take_receives()
         self._post([self._take_send() for _ in range(self.sends.posted(self.engine.outstanding))])
         self.sends.done(self.engine.outstanding)
+
+    def send_posted(self):
+        """Send the datagrams that the program posted before it destroys the QP: a card has sent them by then.
+
+        Raises
+        ------
+        Violation
+        """
+        if self.qp_type is QPType.UD and self.qp_state is QPState.RTS:
+            self.take_work()
+            for _ in range(self.sends.slots):
+                if not (self.engine.sendable and self.context.progress()):
+                    break
 
     def _take_receives(self):
         """Take the receive requests that the program posted."""

@@ -266,6 +266,12 @@ PUBLIC void weft_direct_qp_modify(struct qp *qp, const struct attributes *attr) 
     activate(qp);
 }
 
+/* Execute the requests that were posted before this call. */
+PUBLIC void weft_direct_qp_run(struct qp *qp) {
+    size_t budget = (size_t)qp->sends.slots << 10;
+    execute(qp, &budget);
+}
+
 /* Begin to drain; SQD is set afterwards. */
 PUBLIC void weft_direct_qp_drain(struct qp *qp, int notify) {
     qp->draining = 1;

@@ -42,7 +42,7 @@ _FUNCTIONS = {
     "srq_close": (None, _PTR),
     "qp": (_PTR, _PTR, _U64, _U32, _U32, _PTR, _PTR, _PTR, _U32, _U32, _U32, _U32, _U32),
     "qp_rings": (_INT, _PTR, _PTR, _U32, _U32, _PTR, _U32, _U32), "qp_modify": (None, _PTR, ctypes.POINTER(Attributes)),
-    "qp_drain": (None, _PTR, _INT), "qp_fail": (None, _PTR, _U32), "qp_error": (_INT, _PTR),
+    "qp_run": (None, _PTR), "qp_drain": (None, _PTR, _INT), "qp_fail": (None, _PTR, _U32), "qp_error": (_INT, _PTR),
     "qp_draining": (_INT, _PTR), "qp_send_error": (_INT, _PTR), "qp_resume": (None, _PTR),
     "qp_join": (_INT, _PTR, _U32), "qp_leave": (None, _PTR, _U32), "qp_reset": (None, _PTR), "qp_close": (None, _PTR),
 }

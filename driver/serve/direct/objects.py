@@ -274,6 +274,10 @@ class DirectQP(ServedQP):
     def take_work(self):
         """Do nothing: the engine takes the requests."""
 
+    def send_posted(self):
+        if self.qp_type is QPType.UD:
+            self._direct.call("qp_run", self.address)
+
     def attach_mcast(self, gid, lid=0):
         super().attach_mcast(gid, lid)
         if not self._direct.call("qp_join", self.address, ipv4_of(gid)):
