@@ -1,8 +1,8 @@
 """Random programs with datagrams, as in :mod:`oracle`: ``python -m weft.tb.verify.programs.datagram_oracle [COUNT]
 [SEED]``.
 
-A UD QP of one host sends to that of the other host, to itself, to multicast groups and to absent ones. After the sends of
-a round, a datagram between two further QPs follows those before it: all of them have arrived then, or are lost.
+A UD QP of one host sends to that of the other host, to itself, to multicast groups and to absent ones. After the sends
+of a round, a datagram between two further QPs follows those before it: all of them have arrived then, or are lost.
 """
 
 import sys
