@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..device.device import Device, DmaBuffer
 from ..device.health import ALL_ONES
-from ..terms.errors import InvalidValue
+from ..terms.errors import InvalidValue, PyverbsRDMAError
 from .access import PciAccess
 from .resource_access import ResourceAccess
 from .sysfs import SYSFS, SysfsFunction
@@ -163,9 +163,11 @@ def open_access(address: str, root: Path = SYSFS, iommufd: Path = IOMMUFD) -> Pc
     Raises
     ------
     PyverbsRDMAError
-        The message names the missing requirement.
+        The message names the missing requirement. A function that is no card is not touched.
     """
     function = SysfsFunction(address, root)
+    if not function.is_card:
+        raise PyverbsRDMAError(f"the PCI function {address} is no card; `weft devices` lists the cards", errno.ENODEV)
     group, name = function.group, function.vfio_device
     if group is None:
         return ResourceAccess(function)
