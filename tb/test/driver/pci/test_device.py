@@ -241,3 +241,20 @@ def test_a_function_that_is_no_card_is_not_touched(tmp_path):
         open_access(ADDRESS, tree.sys, tree.dev / "iommu")
     assert failed.value.error_code == errno.ENODEV and open_files() == before
     assert (path / "enable").read_text() == "0" and (path / "reset").read_text() == ""
+
+
+@pytest.mark.parametrize("broken", ["resource0", "config", "u-dma-buf"])
+def test_a_function_that_cannot_be_opened_is_disabled_again(broken, tmp_path, monkeypatch):
+    tree, before = FakeTree(tmp_path), open_files()
+    path = tree.function(ADDRESS)
+    monkeypatch.setattr(resource_access, "U_DMA_BUF", tmp_path)
+    if broken != "u-dma-buf":
+        (path / broken).unlink()
+
+    def refused():
+        raise PyverbsRDMAError("/dev/udmabuf0 cannot be opened", errno.EACCES)
+
+    monkeypatch.setattr(resource_access, "open_u_dma_buf", refused)
+    with pytest.raises(PyverbsRDMAError, match="cannot be opened"):
+        ResourceAccess(SysfsFunction(ADDRESS, tree.sys))
+    assert open_files() == before and (path / "enable").read_text() == "0"
