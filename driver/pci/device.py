@@ -130,18 +130,23 @@ class PciDevice(Device):
         ------
         InvalidValue
             If memory is in use; interrupts and bus mastering are disabled in any case.
+        PyverbsRDMAError
+            If the function does not come out of its reset. Everything is released nevertheless.
         """
         if self._closed:
             return
-        if self._interrupts:
-            self._access.set_msix([])
-            self._interrupts = False
-        self._access.command(enable=False)
-        if not self.gone:
-            self._access.reset()
-        if self._memory.pinned:
+        self._access.command(enable=False)      # first: whatever fails after it, the card reaches no memory
+        try:
+            if self._interrupts:
+                self._interrupts = False
+                self._access.set_msix([])
+            if not self.gone:
+                self._access.reset()
+        finally:
+            if not self._memory.pinned:
+                self._release()
+        if not self._closed:
             raise InvalidValue(f"{self._memory.pinned} ranges of memory are in use", errno.EBUSY)
-        self._release()
 
     def _release(self) -> None:
         self._dwords.release()

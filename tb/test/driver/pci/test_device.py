@@ -143,6 +143,19 @@ def test_error_and_removal_are_fatal(kind, tmp_path):
 
 
 @WAYS
+@pytest.mark.parametrize("request_", [vfio_access.DEVICE_SET_IRQS, vfio_access.DEVICE_RESET])
+def test_a_failed_end_releases_everything(way, request_, tmp_path):
+    kernel, before = FakeKernel(tmp_path), open_files()
+    device = PciDevice(way(kernel, tmp_path))
+    device.enable_interrupts(2)
+    kernel.refused[request_] = errno.EIO
+    with pytest.raises(PyverbsRDMAError):
+        device.close()
+    assert kernel.config(4, 2) == b"\2\0" and open_files() == before
+    device.close()
+
+
+@WAYS
 @pytest.mark.parametrize(("request_", "code", "sentence"), [
     (vfio_access.DEVICE_GET_REGION_INFO, errno.EIO, "does not describe region 0"),
     (vfio_access.DEVICE_RESET, errno.EIO, "does not come out of its reset"),
