@@ -255,8 +255,9 @@ def test_a_machine_that_reads_no_replies_delays_no_other(machine):
     with contextlib.suppress(BlockingIOError):
         while True:
             guest.post(Command.REGION_READ, access_body(Region.CONFIG, 0, 4096), flags=0)
-    wait_for(lambda: machine.endpoints[0].writes)
-    assert not machine.endpoints[0].reads and len(machine.endpoints[0]._unsent) <= 4096 + 32
+    endpoint = machine.endpoints[0]
+    wait_for(lambda: endpoint.writes and not endpoint.reads)
+    assert len(endpoint._unsent) <= 4096 + 32
     for _ in range(20):
         assert other.read(Region.CONFIG, 0, 2) == b"\x34\x12"
     guest.close()
