@@ -135,7 +135,7 @@ class PciDevice(Device):
         """
         if self._closed:
             return
-        self._access.command(enable=False)      # first: whatever fails after it, the card reaches no memory
+        self._access.command(enable=False)      # first: if a later step fails, the card reaches no memory
         try:
             if self._interrupts:
                 self._interrupts = False

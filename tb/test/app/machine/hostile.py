@@ -35,7 +35,7 @@ def attack(path, fuzz):
 
 def main(path, seed):
     fuzz, parent = Fuzz(int(seed)), os.getppid()
-    while os.getppid() == parent:       # a killed test leaves no attacker behind
+    while os.getppid() == parent:       # the attacker ends with its test
         with contextlib.suppress(OSError, EOFError):     # the server has ended the connection
             attack(path, fuzz)
 

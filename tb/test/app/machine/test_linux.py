@@ -43,7 +43,7 @@ def serve(example, client, failures):
 
 @contextlib.contextmanager
 def limit(seconds):
-    """Raise TimeoutError in the main thread after a time. What runs there, programs included, is ended."""
+    """Raise TimeoutError in the main thread after a time. A program that it waits for is ended."""
     def late(*_):
         raise TimeoutError(f"the test has not ended after {seconds} s")
 
