@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..device.device import Device, DmaBuffer
 from ..device.health import ALL_ONES
-from ..terms.errors import InvalidValue
+from ..terms.errors import InvalidValue, PyverbsRDMAError
 from .access import PciAccess
 from .resource_access import ResourceAccess
 from .sysfs import SYSFS, SysfsFunction
@@ -130,18 +130,23 @@ class PciDevice(Device):
         ------
         InvalidValue
             If memory is in use; interrupts and bus mastering are disabled in any case.
+        PyverbsRDMAError
+            If the function does not come out of its reset. Everything is released nevertheless.
         """
         if self._closed:
             return
-        if self._interrupts:
-            self._access.set_msix([])
-            self._interrupts = False
-        self._access.command(enable=False)
-        if not self.gone:
-            self._access.reset()
-        if self._memory.pinned:
+        self._access.command(enable=False)      # first: if a later step fails, the card reaches no memory
+        try:
+            if self._interrupts:
+                self._interrupts = False
+                self._access.set_msix([])
+            if not self.gone:
+                self._access.reset()
+        finally:
+            if not self._memory.pinned:
+                self._release()
+        if not self._closed:
             raise InvalidValue(f"{self._memory.pinned} ranges of memory are in use", errno.EBUSY)
-        self._release()
 
     def _release(self) -> None:
         self._dwords.release()
@@ -163,9 +168,11 @@ def open_access(address: str, root: Path = SYSFS, iommufd: Path = IOMMUFD) -> Pc
     Raises
     ------
     PyverbsRDMAError
-        The message names the missing requirement.
+        The message names the missing requirement. A function that is no card is not touched.
     """
     function = SysfsFunction(address, root)
+    if not function.is_card:
+        raise PyverbsRDMAError(f"the PCI function {address} is no card; `weft devices` lists the cards", errno.ENODEV)
     group, name = function.group, function.vfio_device
     if group is None:
         return ResourceAccess(function)

@@ -33,22 +33,36 @@ class ResourceAccess(PciAccess):
 
     def __init__(self, function: SysfsFunction, mapper: Any = None) -> None:
         self._path = function.path
-        files: list[int] = []
+        with contextlib.ExitStack() as back:
+            try:
+                (self._path / "enable").write_text("1")
+                back.callback(self._disable)
+                self._mapping = self._map_bar()
+                back.callback(self._mapping.close)
+                self._config = self._open("config")
+                back.callback(os.close, self._config)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                raise PyverbsRDMAError(f"the function {function.address} cannot be opened without an IOMMU: {reason}; "
+                                       "`weft devices` names the missing step",
+                                       getattr(error, "errno", None) or errno.ENODEV) from None
+            regions = [open_u_dma_buf()] if any(U_DMA_BUF.glob("*")) else []
+            self.memory, self.bar = LinuxMemory(mapper or PhysicalMapper(), regions), memoryview(self._mapping)
+            back.pop_all()
+
+    def _open(self, name: str) -> int:
+        return os.open(self._path / name, os.O_RDWR | os.O_SYNC)
+
+    def _map_bar(self) -> mmap.mmap:
+        file = self._open("resource0")
         try:
-            (self._path / "enable").write_text("1")
-            for name in ("resource0", "config"):
-                files.append(os.open(self._path / name, os.O_RDWR | os.O_SYNC))
-            self._mapping = mmap.mmap(files[0], os.fstat(files[0]).st_size)
-        except (OSError, ValueError) as error:
-            for file in files:
-                os.close(file)
-            reason, code = getattr(error, "strerror", None) or str(error), getattr(error, "errno", None) or errno.ENODEV
-            raise PyverbsRDMAError(f"the function {function.address} cannot be opened without an IOMMU: {reason}; "
-                                   "`weft devices` names the missing step", code) from None
-        self._config = files[1]
-        os.close(files[0])
-        regions = [open_u_dma_buf()] if any(U_DMA_BUF.glob("*")) else []
-        self.bar, self.memory = memoryview(self._mapping), LinuxMemory(mapper or PhysicalMapper(), regions)
+            return mmap.mmap(file, os.fstat(file).st_size)
+        finally:
+            os.close(file)
+
+    def _disable(self) -> None:
+        with contextlib.suppress(OSError):
+            (self._path / "enable").write_text("0")
 
     def config_read(self, offset: int, length: int) -> bytes:
         return os.pread(self._config, length, offset)
@@ -71,5 +85,4 @@ class ResourceAccess(PciAccess):
         self.bar.release()
         self._mapping.close()
         os.close(self._config)
-        with contextlib.suppress(OSError):
-            (self._path / "enable").write_text("0")
+        self._disable()

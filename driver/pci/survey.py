@@ -51,14 +51,22 @@ def _missing_for_vfio(function: SysfsFunction, root: Path, dev: Path) -> str:
                     f"{_bind(other, root)}")
     if not (dev / "vfio").is_dir():
         return "there is no /dev/vfio; as root: modprobe vfio"
-    file = dev / "vfio" / str(function.group)
-    if not _may_use(file):
-        return f"{file} is not yours; as root: chown {_user()} {file}"
+    for file in _files(function, dev):
+        if not _may_use(file):
+            return f"{file} is not yours; as root: chown {_user()} {file}"
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if limit != resource.RLIM_INFINITY and limit < LOCKED_BYTES_MIN and os.geteuid():
         return (f"this process may lock {limit} bytes of memory, and {LOCKED_BYTES_MIN} or more are useful; as root: "
                 f"prlimit --pid $$ --memlock=unlimited")
     return ""
+
+
+def _files(function: SysfsFunction, dev: Path) -> tuple[Path, ...]:
+    """Return the files through which :func:`~weft.driver.pci.device.open_access` opens a function bound to VFIO."""
+    name = function.vfio_device
+    if name is not None and (dev / "iommu").exists():
+        return dev / "iommu", dev / "vfio/devices" / name
+    return dev / "vfio" / str(function.group),
 
 
 def _user() -> str:

@@ -64,10 +64,10 @@ class SysfsFunction:
 
     @property
     def neighbours(self) -> list["SysfsFunction"]:
-        """Other functions of its IOMMU group."""
+        """Other PCI functions of its IOMMU group, which may have devices of other buses, too."""
         folder = self.path / "iommu_group/devices"
         names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-        return [SysfsFunction(name, self.root) for name in names if name != self.address]
+        return [SysfsFunction(name, self.root) for name in names if name != self.address and ADDRESS.fullmatch(name)]
 
     @property
     def is_bridge(self) -> bool:

@@ -7,6 +7,7 @@ from weft.hdl.contract.layout import Layout
 from weft.hdl.contract.pci import Configuration
 
 D0, D3HOT = 0, 3
+POWER_STATE = pci.POWER_MANAGEMENT, pci.POWER, "power_state"
 
 
 class ConfigSpace:
@@ -36,12 +37,12 @@ class ConfigSpace:
 
     def write(self, offset: int, data: bytes) -> None:
         """Write bytes. Bits that are neither writable nor cleared by 1 keep their values."""
-        power = self.field(pci.POWER_MANAGEMENT, pci.POWER, "power_state")
+        power = self.field(*POWER_STATE)
         for at, byte in enumerate(data, offset):
             writable = self._writable[at]
             self._values[at] = (self._values[at] & ~writable | byte & writable) & ~(byte & self._clearable[at])
-        if self.field(pci.POWER_MANAGEMENT, pci.POWER, "power_state") not in (D0, D3HOT):
-            self._set(pci.POWER_MANAGEMENT, pci.POWER, "power_state", power)     # not supported: the write is ignored
+        if self.field(*POWER_STATE) not in (D0, D3HOT):
+            self._set(*POWER_STATE, power)     # not supported: the write is ignored
         bit = 8 * pci.EXPRESS + pci.EXPRESS_CAPABILITY.offset_of("initiate_function_level_reset")
         if offset <= bit // 8 < offset + len(data) and data[bit // 8 - offset] >> bit % 8 & 1:
             self._function_level_reset()
@@ -60,15 +61,19 @@ class ConfigSpace:
         word = int.from_bytes(self._values[at:end], "little") & ~mask | value << first % 8
         self._values[at:end] = word.to_bytes(end - at, "little")
 
+    def _in_d0(self, name: str) -> bool:
+        """Return a bit of the command register; in D3hot it has no effect, as no request but those of configuration."""
+        return bool(self.field(0, pci.HEADER, name)) and self.field(*POWER_STATE) == D0
+
     @property
     def memory_space(self) -> bool:
         """The function responds to accesses of its BARs."""
-        return bool(self.field(0, pci.HEADER, "memory_space"))
+        return self._in_d0("memory_space")
 
     @property
     def bus_master(self) -> bool:
         """The function may access memory."""
-        return bool(self.field(0, pci.HEADER, "bus_master"))
+        return self._in_d0("bus_master")
 
     @property
     def sends_msix(self) -> bool:

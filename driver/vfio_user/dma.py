@@ -38,23 +38,30 @@ class Unmapped(Exception):
 class SharedFile:
     """File of a client, mapped or accessed by system calls. It owns its descriptor, and counts its ranges.
 
+    Parameters
+    ----------
+    file : int
+        Descriptor; it stays the caller's if the file is rejected.
+    least : int
+        Bytes that the file must have.
+
     Raises
     ------
     DmaError
-        EINVAL if it is no shared memory, ENOMEM if it cannot be mapped.
+        EINVAL if it is no shared memory or too short, ENOMEM if it cannot be mapped.
     """
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, least: int) -> None:
         self.file, self.users = file, 0
         self.mapping: mmap.mmap | None = None
-        status = os.fstat(file)
-        self.writeable = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
-        if not stat.S_ISREG(status.st_mode) or not self.writeable or status.st_size > FILE_BYTES_MAX:
-            raise DmaError(errno.EINVAL)
         try:
             seals = fcntl.fcntl(file, _GET_SEALS)
         except OSError:         # no shared memory
             raise DmaError(errno.EINVAL) from None
+        status = os.fstat(file)         # after the seals: a client cannot make a sealed file shorter any more
+        writeable = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+        if not stat.S_ISREG(status.st_mode) or not writeable or not least <= status.st_size <= FILE_BYTES_MAX:
+            raise DmaError(errno.EINVAL)
         if seals & _SEAL_SHRINK and status.st_size:
             try:
                 self.mapping = mmap.mmap(file, status.st_size)
@@ -167,17 +174,16 @@ class DmaMap:
     def _shared(self, file: int, end: int) -> SharedFile:
         """Return the shared file of a descriptor, which is closed if the file is known."""
         status = os.fstat(file)
-        if end > status.st_size:
-            raise DmaError(errno.EINVAL)
         key = status.st_dev, status.st_ino
         if (known := self._files.get(key)) is not None:
-            if known.mapping is not None and end > len(known.mapping):
-                raise DmaError(errno.EINVAL)        # it grew after it was mapped
+            # A mapped file may have grown since.
+            if end > (status.st_size if known.mapping is None else len(known.mapping)):
+                raise DmaError(errno.EINVAL)
             os.close(file)
             return known
         if len(self._files) >= SHARED_FILES_MAX:
             raise DmaError(errno.ENOSPC)
-        made = self._files[key] = SharedFile(file)
+        made = self._files[key] = SharedFile(file, end)
         return made
 
     def remove(self, address: int, size: int) -> int:

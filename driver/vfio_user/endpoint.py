@@ -72,7 +72,7 @@ class Endpoint:
     def _accept(self) -> bool:
         try:
             self._client, _ = self._listener.accept()
-        except BlockingIOError:
+        except OSError:         # no client waits, it has left already, or this process has no descriptor left for it
             return False
         self._client.setblocking(False)
         self._server, self._framer, self._unsent = Server(self.function), Framer(), b""

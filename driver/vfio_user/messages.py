@@ -87,6 +87,7 @@ class IrqSet(enum.IntFlag):
 
 DEVICE_RESET_SUPPORTED, DEVICE_PCI = 1, 2            # VFIO_DEVICE_FLAGS_*
 READABLE, WRITEABLE = 1, 2                           # of a DMA range, and VFIO_REGION_INFO_FLAG_*
+UNMAP_ALL = 2                                        # VFIO_DMA_UNMAP_FLAG_ALL: every range, with address and size 0
 IRQ_EVENTFD, IRQ_NORESIZE = 1, 8                     # VFIO_IRQ_INFO_*
 
 

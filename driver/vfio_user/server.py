@@ -130,9 +130,12 @@ class Server:
     def _dma_unmap(self, message: Message) -> bytes:
         _sized(message, wire.DMA_UNMAP.size_bytes)
         wanted = wire.DMA_UNMAP.unpack(message.body)
-        if wanted.flags:
+        if wanted.flags == wire.UNMAP_ALL and not wanted.address and not wanted.size:
+            self.function.dma.clear()
+        elif wanted.flags:
             raise Refused(errno.EINVAL)
-        self.function.dma.remove(wanted.address, wanted.size)
+        else:
+            self.function.dma.remove(wanted.address, wanted.size)
         return message.body
 
     # ------------------------------------------------------------------------------------ properties

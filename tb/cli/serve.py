@@ -56,8 +56,11 @@ def check_sockets(settings, kind):
 def _answers(path, kind):
     """Return whether a daemon listens at a socket."""
     with socket.socket(socket.AF_UNIX, kind) as there:
+        there.setblocking(False)
         try:
             there.connect(os.fsencode(path))
+        except BlockingIOError:         # others wait there until it accepts them
+            return True
         except OSError:
             return False
         return True

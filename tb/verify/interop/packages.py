@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weft.tb.sim.flow.failure import Failure
 
+APT_LIMIT_S = 600       # a registry that does not answer fails a command, and nothing waits for it longer
 KERNEL = "linux-image-amd64"        # depends on the package of the current kernel
 # Programs of the guest, and the libraries that its programs are built with.
 PACKAGES = (
@@ -22,10 +23,15 @@ class NoPackage(Failure):
 def _apt(*command, cwd=None):
     if shutil.which(command[0]) is None:
         raise NoPackage(f"the guest is made from Debian packages, and there is no {command[0]} here")
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    shown = " ".join(word for word in command if not word.startswith("-o"))
+    try:
+        done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=APT_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise NoPackage(f"{shown} has not ended after {APT_LIMIT_S} s; is the network away?") from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise NoPackage(f"{' '.join(command)} failed ({reason}); is apt-get update due, or the network away?")
+        raise NoPackage(f"{shown} failed ({reason}); is apt-get update due, or the network away?")
     return done.stdout
 
 

@@ -34,8 +34,8 @@ def attack(path, fuzz):
 
 
 def main(path, seed):
-    fuzz = Fuzz(int(seed))
-    while True:
+    fuzz, parent = Fuzz(int(seed)), os.getppid()
+    while os.getppid() == parent:       # the attacker ends with its test
         with contextlib.suppress(OSError, EOFError):     # the server has ended the connection
             attack(path, fuzz)
 

@@ -31,7 +31,8 @@ TYPER = "def Option(*_, **__): return None\n"
 
 
 def _has_device(command):
-    done = subprocess.run([*command, "-device", "vfio-user-pci,help"], capture_output=True, text=True)
+    done = subprocess.run([*command, "-device", "vfio-user-pci,help"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=60)
     return done.returncode == 0 and "x-msg-timeout" in done.stdout
 
 
@@ -89,8 +90,9 @@ def kernel_and_initrd(scratch):
     vmlinux, release = folder / f"vmlinux-{kernel}", kernel.removeprefix("linux-image-")
     if not vmlinux.exists():        # an emulated processor takes ten seconds to decompress it
         [packed] = (where / "boot").glob(f"vmlinuz-{release}*")
-        data = packed.read_bytes()
-        vmlinux.write_bytes(lzma.LZMADecompressor().decompress(data[data.index(XZ):]))
+        data, part = packed.read_bytes(), vmlinux.with_suffix(".part")
+        part.write_bytes(lzma.LZMADecompressor().decompress(data[data.index(XZ):]))
+        part.rename(vmlinux)
     base, root, initrd = folder / f"base-{kernel}", scratch / "root", scratch / "initrd.cpio.gz"
     if not base.exists():
         _make_base(where, base.with_suffix(".part"), release)
@@ -136,15 +138,19 @@ def _make_base(where, root, release):
         (root / "bin/sh").symlink_to("busybox")
 
 
-def start(socket, output):
-    """Start a guest with the card of a socket; its console goes to the file ``output``. Return the process."""
+def command(socket, output):
+    """Return the command of a guest with the card of a socket; its console goes to the file ``output``.
+
+    Raises
+    ------
+    NoPackage
+    """
     kernel, initrd = kernel_and_initrd(output.parent)
-    return subprocess.Popen([
+    return [
         *qemu(), "-accel", "tcg", "-cpu", "max", "-m", "512", "-machine", "q35,memory-backend=m",
         "-object", "memory-backend-memfd,id=m,size=512M,share=on", "-device", "intel-iommu,caching-mode=on",
         "-nodefaults", "-nic", "none", "-display", "none", "-no-reboot", "-serial", f"file:{output}",
         "-monitor", "none",
         "-kernel", str(kernel), "-initrd", str(initrd),
         "-append", "console=ttyS0 quiet mitigations=off panic=-1 intel_iommu=on",
-        "-device", f'{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{socket}"}},"x-msg-timeout":60000}}'],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        "-device", f'{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{socket}"}},"x-msg-timeout":60000}}']

@@ -1,22 +1,26 @@
 """A Linux guest of an unmodified QEMU binds the card to vfio-pci and runs the driver, the example and the survey."""
 
+import contextlib
+import signal
+import subprocess
 import threading
 
 import pytest
 
+from weft.driver.verbs import device_list
 from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.device import add_device, remove_device
 from weft.hdl.contract import pci
 from weft.hdl.contract.params import preset
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.app.machine.guest_program import ROUNDS
-from weft.tb.test.app.machine.linux_guest import start
+from weft.tb.test.app.machine.linux_guest import command
 from weft.tb.test.app.machine.test_machine import CONFIG, running
 from weft.tb.test.driver.vfio_user.client import guest_device
 from weft.tb.test.examples import load
 from weft.tb.verify.interop.packages import NoPackage
 
-LIMIT_S = 300
+GUEST_LIMIT_S, LIMIT_S = 300, 1500       # of the guest; and with the packages, which are fetched once
 RUNS = 2
 # QEMU shows an endpoint on the root bus as one that is integrated there, without a link.
 OF_QEMU = {pci.EXPRESS + at for at in (2, *range(12, 20), *range(44, 52))}
@@ -29,35 +33,68 @@ def serve(example, client, failures):
     try:
         for _ in range(RUNS):
             example.server("10.0.0.1")
+        remove_device(name)
+        device.close()
     except BaseException as error:
         failures.append(error)
-    remove_device(name)
-    device.close()
+    finally:
+        device_list._devices.pop(name, None)
+
+
+@contextlib.contextmanager
+def limit(seconds):
+    """Raise TimeoutError in the main thread after a time. A program that it waits for is ended."""
+    def late(*_):
+        raise TimeoutError(f"the test has not ended after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def lines_of(command, console):
+    """Run a guest, and return the lines that its init printed. The test fails unless the guest ends by itself."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as guest:
+        try:
+            output, _ = guest.communicate(timeout=GUEST_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            output = f"the guest has not ended after {GUEST_LIMIT_S} s"
+        finally:
+            guest.kill()
+    text = console.read_text(errors="replace") if console.exists() else ""
+    lines = [line.removeprefix("= ") for line in text.splitlines() if line.startswith("= ")]
+    assert guest.returncode == 0 and lines[-1:] == ["end"], (output, text[-3000:])
+    return lines
 
 
 def test_a_linux_guest_drives_the_card(tmp_path):
+    with limit(LIMIT_S):
+        run(tmp_path)
+
+
+def run(tmp_path):
     console, failures = tmp_path / "console", []
+    try:
+        guest = command(tmp_path / "a.sock", console)
+    except NoPackage as problem:
+        if tools_expected():
+            raise
+        pytest.skip(str(problem))
     with running(tmp_path, "--preset", "test") as machine:
         client = machine.client("b")
         thread = threading.Thread(target=serve, args=(load("ping_pong"), client, failures), daemon=True)
         thread.start()
         try:
-            guest = start(tmp_path / "a.sock", console)
-        except NoPackage as problem:
-            if tools_expected():
-                raise
-            pytest.skip(str(problem))
-        try:
-            output, _ = guest.communicate(timeout=LIMIT_S)
+            lines = lines_of(guest, console)
+            thread.join(60)
+            assert not failures and not thread.is_alive()
         finally:
-            guest.kill()
-            guest.wait()
-        lines = [line.removeprefix("= ") for line in console.read_text(errors="replace").splitlines()
-                 if line.startswith("= ")]
-        assert guest.returncode == 0 and lines[-1] == "end", (output, console.read_text(errors="replace")[-3000:])
-        thread.join(60)
-        assert not failures and not thread.is_alive()
-        client.close()
+            client.close()
         for _ in range(2):
             machine.until("the machine has left")
         report = machine.end()

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -13,7 +12,10 @@ import time
 
 import pytest
 
+from weft.driver.cm import qp_attributes
+from weft.driver.connection.connection import ResponseTimeout
 from weft.driver.device.capabilities import Capabilities
+from weft.driver.verbs import device_list
 from weft.driver.verbs.config import ContextConfig
 from weft.driver.verbs.device import add_device, remove_device
 from weft.driver.vfio_user.messages import Command, Flag, Region
@@ -21,32 +23,57 @@ from weft.hdl.contract import abi
 from weft.tb.app.machine.machine import Machine
 from weft.tb.app.machine.settings import MachineSettings
 from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.test.app.machine.guest_program import ACK_TIMEOUT
 from weft.tb.test.driver.vfio_user.client import Client, access_body, code_of, guest_device, header, memfd
 from weft.tb.test.examples import load
 
 MS = 1_000_000
-CONFIG = {"probe_timeout_ns": 100 * MS, "silence_ns": 10_000 * MS, "extent_bytes": 1 << 16, "max_extents": 1}
+# A loaded machine of two cores keeps a process waiting for long: connections endure 4 s, QPs 9 s without an answer.
+CONFIG = {"probe_timeout_ns": 100 * MS, "silence_ns": 10_000 * MS, "extent_bytes": 1 << 16, "max_extents": 1,
+          "cm_timeout": ResponseTimeout(response_timeout=16)}
 LIMIT_S = 100
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Let the example's QPs wait longer for an answer than its default."""
+    monkeypatch.setattr(qp_attributes, "ACK_TIMEOUT", ACK_TIMEOUT)
+
+
 class Running:
-    """``weft machine`` in a process."""
+    """``weft machine`` in a process. A thread reads its output, so that it never waits for a full pipe."""
 
     def __init__(self, folder, *arguments):
         self.folder, self.lines = folder, []
+        self._news, self._seen, self._ended = threading.Condition(), 0, None
         self.process = subprocess.Popen(
             [sys.executable, "-m", "weft.tb.cli", "machine", "--folder", str(folder), *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)     # select sees every line that is left
-        self.until("wait for virtual machines")
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self._news:
+                self.lines.append(line)
+                self._news.notify()
+        with self._news:
+            self._ended = "its output has ended"
+            self._news.notify()
+
+    def _comes(self, words):
+        """Return whether one of the lines that were not looked at has these words; look at no line after it."""
+        while self._seen < len(self.lines):
+            self._seen += 1
+            if words in self.lines[self._seen - 1]:
+                return True
+        return False
 
     def until(self, words):
-        """Read lines until one has these words."""
-        while True:
-            assert select.select([self.process.stdout], [], [], LIMIT_S)[0], f"no {words!r} in {self.lines}"
-            self.lines.append(self.process.stdout.readline().decode())
-            assert self.lines[-1], self.lines
-            if words in self.lines[-1]:
-                return
+        """Wait for the next line with these words."""
+        with self._news:
+            found = self._news.wait_for(lambda: self._comes(words) or self._ended, LIMIT_S)
+            assert found is True, f"no {words!r} in {self.lines}: {found or 'time is up'}"
 
     def client(self, host):
         return Client(self.folder / f"{host}.sock")
@@ -54,34 +81,45 @@ class Running:
     def end(self):
         """Interrupt it, and return all its lines."""
         self.process.send_signal(signal.SIGINT)
-        rest, _ = self.process.communicate(timeout=LIMIT_S)
-        assert self.process.returncode == 0, rest
-        return "".join(self.lines) + rest.decode()
+        status = self.process.wait(LIMIT_S)
+        self._reader.join(LIMIT_S)
+        assert status == 0, self.lines
+        return "".join(self.lines)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        self.process.stdout.close()
 
 
 @contextlib.contextmanager
 def running(folder, *arguments):
     machine = Running(folder, *arguments)
     try:
+        machine.until("wait for virtual machines")
         yield machine
     finally:
-        machine.process.kill()
-        machine.process.wait()
-        machine.process.stdout.close()
+        machine.close()
 
 
 @contextlib.contextmanager
 def devices(machine):
     """Return the devices of two machines, with their addresses on the list of devices."""
-    clients = [machine.client(host) for host in "ab"]
-    made = [guest_device(client) for client in clients]
-    names = [add_device(device, mac=0x02_0000_0000_01 + n, ip=0x0A00_0001 + n, config=ContextConfig(**CONFIG))
-             for n, device in enumerate(made)]
-    yield made
-    for name, device, client in zip(names, made, clients, strict=True):
-        remove_device(name)
-        device.close()
-        client.close()
+    clients, names = [machine.client(host) for host in "ab"], []
+    try:
+        made = [guest_device(client) for client in clients]
+        names += [add_device(device, mac=0x02_0000_0000_01 + n, ip=0x0A00_0001 + n, config=ContextConfig(**CONFIG))
+                  for n, device in enumerate(made)]
+        yield made
+        for name, device in zip(names, made, strict=True):
+            remove_device(name)
+            device.close()
+    finally:        # a test that failed leaves them open, and its threads wait for answers
+        for client in clients:
+            client.close()
+        for name in names:
+            device_list._devices.pop(name, None)
 
 
 def ping_pong(rounds, size):
@@ -217,8 +255,9 @@ def test_a_machine_that_reads_no_replies_delays_no_other(machine):
     with contextlib.suppress(BlockingIOError):
         while True:
             guest.post(Command.REGION_READ, access_body(Region.CONFIG, 0, 4096), flags=0)
-    wait_for(lambda: machine.endpoints[0].writes)
-    assert not machine.endpoints[0].reads and len(machine.endpoints[0]._unsent) <= 4096 + 32
+    endpoint = machine.endpoints[0]
+    wait_for(lambda: endpoint.writes and not endpoint.reads)
+    assert len(endpoint._unsent) <= 4096 + 32
     for _ in range(20):
         assert other.read(Region.CONFIG, 0, 2) == b"\x34\x12"
     guest.close()

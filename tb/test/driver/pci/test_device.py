@@ -143,6 +143,19 @@ def test_error_and_removal_are_fatal(kind, tmp_path):
 
 
 @WAYS
+@pytest.mark.parametrize("request_", [vfio_access.DEVICE_SET_IRQS, vfio_access.DEVICE_RESET])
+def test_a_failed_end_releases_everything(way, request_, tmp_path):
+    kernel, before = FakeKernel(tmp_path), open_files()
+    device = PciDevice(way(kernel, tmp_path))
+    device.enable_interrupts(2)
+    kernel.refused[request_] = errno.EIO
+    with pytest.raises(PyverbsRDMAError):
+        device.close()
+    assert kernel.config(4, 2) == b"\2\0" and open_files() == before
+    device.close()
+
+
+@WAYS
 @pytest.mark.parametrize(("request_", "code", "sentence"), [
     (vfio_access.DEVICE_GET_REGION_INFO, errno.EIO, "does not describe region 0"),
     (vfio_access.DEVICE_RESET, errno.EIO, "does not come out of its reset"),
@@ -232,3 +245,29 @@ def test_the_first_possible_way_is_taken(tmp_path, monkeypatch):
     assert isinstance(access, ResourceAccess) and not isinstance(access, VfioAccess)
     access.close()
     access.memory.close()
+
+
+def test_a_function_that_is_no_card_is_not_touched(tmp_path):
+    tree, before = FakeTree(tmp_path), open_files()
+    path = tree.function(ADDRESS, device=0x1111)
+    with pytest.raises(PyverbsRDMAError, match="is no card; `weft devices`") as failed:
+        open_access(ADDRESS, tree.sys, tree.dev / "iommu")
+    assert failed.value.error_code == errno.ENODEV and open_files() == before
+    assert (path / "enable").read_text() == "0" and (path / "reset").read_text() == ""
+
+
+@pytest.mark.parametrize("broken", ["resource0", "config", "u-dma-buf"])
+def test_a_function_that_cannot_be_opened_is_disabled_again(broken, tmp_path, monkeypatch):
+    tree, before = FakeTree(tmp_path), open_files()
+    path = tree.function(ADDRESS)
+    monkeypatch.setattr(resource_access, "U_DMA_BUF", tmp_path)
+    if broken != "u-dma-buf":
+        (path / broken).unlink()
+
+    def refused():
+        raise PyverbsRDMAError("/dev/udmabuf0 cannot be opened", errno.EACCES)
+
+    monkeypatch.setattr(resource_access, "open_u_dma_buf", refused)
+    with pytest.raises(PyverbsRDMAError, match="cannot be opened"):
+        ResourceAccess(SysfsFunction(ADDRESS, tree.sys))
+    assert open_files() == before and (path / "enable").read_text() == "0"

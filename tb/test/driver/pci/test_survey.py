@@ -70,6 +70,29 @@ def test_steps_to_vfio(tree):
     assert str(found) == f"{ADDRESS}  driver vfio-pci, IOMMU group 7: ready, by VFIO"
 
 
+def test_steps_to_iommufd(tree):
+    """The files are those that open_access uses, not the group's."""
+    path = tree.function(ADDRESS, driver="vfio-pci", group=7)
+    (path / "vfio-dev/vfio3").mkdir(parents=True)
+    tree.vfio("vfio", "7", "devices/vfio3")
+    assert missing(tree) == ""                  # a kernel without iommufd: by the group
+    iommufd, device = tree.dev / "iommu", tree.dev / "vfio/devices/vfio3"
+    iommufd.write_bytes(b"")
+    (tree.dev / "vfio/7").unlink()
+    assert missing(tree) == ""
+    for file in (iommufd, device):
+        file.chmod(0o000)
+        assert missing(tree).startswith(f"{file} is not yours; as root: chown ")
+        file.chmod(0o600)
+
+
+def test_devices_of_other_buses_in_the_group(tree):
+    tree.function(ADDRESS, driver="vfio-pci", group=7)
+    tree.vfio("vfio", "7")
+    (tree.sys / "kernel/iommu_groups/7/devices/arm-smmu.0").mkdir()
+    assert missing(tree) == ""
+
+
 def test_too_little_memory_may_be_locked(tree, monkeypatch):
     tree.function(ADDRESS, driver="vfio-pci", group=7)
     tree.vfio("vfio", "7")

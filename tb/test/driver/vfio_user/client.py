@@ -52,8 +52,8 @@ def map_body(address, size, offset=0, flags=BOTH):
     return DMA_MAP.pack(argsz=DMA_MAP.size_bytes, flags=flags, offset=offset, address=address, size=size)
 
 
-def unmap_body(address, size):
-    return DMA_UNMAP.pack(argsz=DMA_UNMAP.size_bytes, address=address, size=size)
+def unmap_body(address, size, flags=0):
+    return DMA_UNMAP.pack(argsz=DMA_UNMAP.size_bytes, flags=flags, address=address, size=size)
 
 
 def access_body(region, offset, count, data=b""):

@@ -94,6 +94,16 @@ def test_only_d0_and_d3hot_exist():
         assert space.word(0x44, 2) & 3 == then
 
 
+def test_in_d3hot_only_configuration_works():
+    space = Space()
+    space.put(4, 6, 2)
+    space.put(0x62, 0x8000, 2)
+    for state in (3, 0):
+        space.put(0x44, state, 2)
+        assert space.memory_space is space.bus_master is space.sends_msix is (state == 0)
+        assert space.word(4, 2) == 6        # no reset between them
+
+
 @pytest.mark.parametrize(("offset", "size"), [(0x78, 2), (0x79, 1), (0x78, 4), (0x70, 16)])
 def test_function_level_reset_by_any_write_of_its_bit(offset, size):
     space = Space()

@@ -164,6 +164,20 @@ def test_file_that_shrinks_is_no_memory_any_more():
     os.close(file)
 
 
+def test_file_that_shrinks_before_it_is_sealed_is_rejected(monkeypatch):
+    before, space, file, original = open_files(), DmaMap(), memfd(4 * PAGE, sealed=False), fcntl.fcntl
+
+    def shrunk(of, command, *arguments):
+        if command == dma._GET_SEALS:
+            os.truncate(of, PAGE)
+            original(of, 1033, dma._SEAL_SHRINK)        # F_ADD_SEALS
+        return original(of, command, *arguments)
+
+    monkeypatch.setattr(fcntl, "fcntl", shrunk)
+    assert outcome_of(space.add, 0, 4 * PAGE, 0, BOTH, file) == errno.EINVAL
+    assert not len(space) and open_files() == before
+
+
 def test_first_word_of_a_line_is_written_last(monkeypatch):
     stored, store = [], dma.SharedFile._store
     monkeypatch.setattr(dma.SharedFile, "_store", lambda self, at, data: stored.append((at, len(data))) or store(

@@ -84,6 +84,20 @@ def test_memory_with_and_without_descriptor():
     assert open_files() == before
 
 
+def test_all_memory_is_unmapped_at_once():
+    """QEMU does so for a section of 2^64 bytes, whose size no field holds."""
+    bench, before = Bench(), open_files()
+    for page in (0, 5, (1 << 52) - 1):
+        assert bench.call(Command.DMA_MAP, map_body(page << 12, wire.PAGE), [memfd(wire.PAGE)]) == (0, b"")
+    for impossible in (unmap_body(0, wire.PAGE, wire.UNMAP_ALL), unmap_body(wire.PAGE, 0, wire.UNMAP_ALL),
+                       unmap_body(0, 0, wire.UNMAP_ALL | 1), unmap_body(0, 0, 1)):
+        assert bench.call(Command.DMA_UNMAP, impossible) == (errno.EINVAL, b"")
+    assert len(bench.function.dma) == 3
+    every = unmap_body(0, 0, wire.UNMAP_ALL)
+    assert bench.call(Command.DMA_UNMAP, every) == (0, every)
+    assert not len(bench.function.dma) and open_files() == before
+
+
 def test_eventfds_are_set_replaced_and_released():
     bench, before = Bench(), open_files()
     files = [os.eventfd(0) for _ in range(3)]

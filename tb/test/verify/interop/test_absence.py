@@ -28,6 +28,16 @@ def test_missing_apt_or_package_is_named(monkeypatch, tmp_path):
         packages.kernel_package()
 
 
+def test_registry_that_does_not_answer_is_named(monkeypatch, tmp_path):
+    program = tmp_path / "apt-get"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(packages, "APT_LIMIT_S", 0.1)
+    with pytest.raises(packages.NoPackage, match="^apt-get download --quiet package has not ended after 0.1 s; is the"):
+        packages.unpacked(["package"], tmp_path)
+
+
 def test_missing_compiler_names_the_package(monkeypatch, tmp_path):
     without(monkeypatch, "gcc")
     with pytest.raises(MissingTool, match="apt-get install gcc"):
