@@ -178,7 +178,7 @@ const uint8_t *read_ahead(struct qp *qp, const struct request *r) {
     struct region *region = region_at(qp->client->host, 1, qp->pd, part->va, part->length, part->key, 0);
     if (!region) return NULL;
     if (window->qp != qp || window->region != region || part->va < window->va
-        || part->va + part->length > window->va + window->length || (int32_t)(window->until - qp->sends.own) <= 0) {
+        || part->va - window->va + part->length > window->length || (int32_t)(window->until - qp->sends.own) <= 0) {
         uint64_t to_page = WINDOW - part->va % WINDOW, to_end = region->va + region->length - part->va;
         size_t length = to_page < to_end ? to_page : to_end;
         window->qp = NULL;

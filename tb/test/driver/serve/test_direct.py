@@ -8,7 +8,7 @@ import pytest
 from weft.driver.datagram.packet import GRH_BYTES
 from weft.driver.ibverbs.build import missing
 from weft.driver.ibverbs.messages import Kind, Opcode
-from weft.driver.ibverbs.rings import SEND_SLOT
+from weft.driver.ibverbs.rings import SEND_SLOT, SGE_SLOT
 from weft.driver.terms.enums import QPAttrMask, QPState, SendFlags, WCStatus, WROpcode
 from weft.model.settings import BadSetting
 from weft.tb.app.serve.functional import FunctionalBackend
@@ -22,7 +22,7 @@ from weft.tb.verify.programs.hostile import clean, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
 from weft.tb.verify.programs.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.programs import TABLE, missing_packages
-from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, Rejected
+from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, Rejected, address_of
 from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
@@ -151,6 +151,26 @@ def test_a_region_moves(served):
     a.write(b)
     assert a.completion().status == WCStatus.REM_ACCESS_ERR
     assert VA and b.mapping[:PAGE] != b"x" * PAGE and other[:PAGE] == bytes(PAGE)
+
+
+@pytest.mark.parametrize("iova", [VA, (1 << 64) - 2 * PAGE], ids=["inside", "end"])
+def test_requests_whose_data_is_read_together_send_their_own_bytes(served, iova):
+    """Also from a region that ends with the last address."""
+    daemon, messages = served
+    a, b = pair(daemon)
+    a.mapping[:] = random.randbytes(2 * PAGE)
+    keys = a.call(Opcode.REG_MR, pd=a.pd, access=1, memory=a.shared, address=address_of(a.mapping), iova=iova,
+                  length=2 * PAGE)[0]
+    places = (0, 2 * PAGE - 8, 8, PAGE - 8, PAGE, 2 * PAGE - 64)
+    for n, place in enumerate(places):
+        a.sends.fill(SEND_SLOT.pack(wr_id=n, opcode=WROpcode.RDMA_WRITE, flags=SendFlags.SIGNALED, num_sge=1,
+                                    remote_addr=VA + 100 * n, rkey=b.keys.rkey)
+                     + SGE_SLOT.pack(addr=iova + place, length=8, lkey=keys.lkey))
+    a.ring_bell()
+    assert {wc.status for wc in a.completed(len(places))} == {WCStatus.SUCCESS}
+    for n, place in enumerate(places):
+        assert b.mapping[100 * n : 100 * n + 8] == a.mapping[place : place + 8]
+    assert not messages
 
 
 # ------------------------------------------------------------------------------------------------------- datagrams
