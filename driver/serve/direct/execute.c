@@ -70,6 +70,7 @@ static void fail_with(struct qp *qp, enum ibv_wc_status status, enum ibv_wc_stat
     if (qp->error) return;
     qp->error = 1;
     qp->draining = 0;
+    qp->client->host->fabric->changed = 1; /* QPs that wait for this one look at it again */
     if (!qp->busy && ring_filled(&qp->sends, qp->client)) qp->busy = take_send(qp, &qp->now);
     if (qp->busy) complete_send(qp, status);
     while (ring_filled(&qp->sends, qp->client) && take_send(qp, &qp->now)) complete_send(qp, IBV_WC_WR_FLUSH_ERR);

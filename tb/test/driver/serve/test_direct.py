@@ -22,7 +22,7 @@ from weft.tb.verify.programs.hostile import clean, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
 from weft.tb.verify.programs.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.programs import TABLE, missing_packages
-from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, Rejected, address_of
+from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, RawEnd, Rejected, address_of
 from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
@@ -136,6 +136,18 @@ def test_a_request_waits_for_its_receive_and_fails_with_its_peer(served):
         end.close()
     settle(daemon, 0)
     clean(daemon.backend)
+
+
+def test_a_request_that_waits_for_a_receive_notices_that_its_peer_fails_by_itself(served):
+    """The thread looks at the waiting request first, in the round in which the peer's own request fails."""
+    daemon, _ = served
+    a, b = RawEnd(daemon, "a"), RawEnd(daemon, "b")
+    a.connect(b, min_rnr_timer=20)      # 10 ms
+    b.connect(a, rnr_retry=3)
+    a.write(b, opcode=WROpcode.SEND)
+    b.write(a, opcode=WROpcode.SEND)
+    assert b.completion().status == WCStatus.RNR_RETRY_EXC_ERR
+    assert a.completion().status == WCStatus.RETRY_EXC_ERR
 
 
 def test_a_region_moves(served):
