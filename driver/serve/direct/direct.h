@@ -192,6 +192,7 @@ struct qp {
     uint64_t deadline;
     int taken; /* `receive` is consumed by a message of the peer that is not complete */
     uint64_t receive_wr_id;
+    enum ibv_wc_status of_receive; /* its status if the QP enters ERR */
     struct parts receive;
 };
 
@@ -225,7 +226,8 @@ enum access scatter(struct host *host, uint32_t pd, const struct parts *parts, u
 enum turn { IDLE, AGAIN, STALLED };
 enum turn execute(struct qp *qp, size_t *budget);
 void fail(struct qp *qp, enum ibv_wc_status status);
-void flush(struct qp *qp);
+void enter_error(struct qp *qp);
+enum turn flush(struct qp *qp);
 void drained(struct qp *qp);
 const uint8_t *read_ahead(struct qp *qp, const struct request *r);
 

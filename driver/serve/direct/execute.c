@@ -2,6 +2,7 @@
 #include "direct.h"
 
 enum { PIECE = 32 << 10 }; /* bytes copied at once: the bounce buffer stays in the cache */
+enum { FLUSHED = 64 }; /* requests in one step */
 enum { LOOK_NS = 100000 }; /* until the next look at a completion queue that the program may have polled */
 enum { SMALL = 1024, MANY = 4 }; /* bytes of requests whose data is read ahead, if this number is posted */
 
@@ -45,39 +46,49 @@ static void complete_receive(struct qp *qp, uint64_t wr_id, enum ibv_wc_status s
     push(qp->recv_cq, &wc, r && r->flags & IBV_SEND_SOLICITED);
 }
 
-/* Flush what is posted to a QP in ERR, or posted too early. */
-void flush(struct qp *qp) {
-    while (qp->busy || ring_filled(&qp->sends, qp->client)) {
-        if (!qp->busy && !take_send(qp, &qp->now)) break;
+/* Flush what is posted to a QP in ERR or SQE, or posted too early, but not more at once than FLUSHED requests: a program
+ * may post without end. Return AGAIN if some are left. */
+enum turn flush(struct qp *qp) {
+    int left = FLUSHED;
+    for (; qp->busy || ring_filled(&qp->sends, qp->client); left--) {
+        if (!left) return AGAIN;
+        if (!qp->busy && !take_send(qp, &qp->now)) return IDLE;
         complete_send(qp, IBV_WC_WR_FLUSH_ERR);
     }
-    uint64_t wr_id;
-    if (!qp->error) return;
+    if (!qp->error) return IDLE;
     if (qp->taken) {
         qp->taken = 0;
-        complete_receive(qp, qp->receive_wr_id, IBV_WC_WR_FLUSH_ERR, NULL);
+        complete_receive(qp, qp->receive_wr_id, qp->of_receive, NULL);
     }
-    if (qp->receives == &qp->own)
-        while (take_receive(&qp->own, &wr_id, &qp->receive)) complete_receive(qp, wr_id, IBV_WC_WR_FLUSH_ERR, NULL);
-    else if (!qp->last_wqe) {
+    if (qp->receives == &qp->own) {
+        for (uint64_t wr_id; take_receive(&qp->own, &wr_id, &qp->receive);) {
+            complete_receive(qp, wr_id, IBV_WC_WR_FLUSH_ERR, NULL);
+            if (--left < 0) return AGAIN;
+        }
+    } else if (!qp->last_wqe) {
         qp->last_wqe = 1;
         notice(qp->client->host->fabric, qp->tag, OF_QP, IBV_EVENT_QP_LAST_WQE_REACHED);
     }
+    return IDLE;
+}
+
+/* Move a QP to ERR. All of its requests are flushed by the next turns. QPs that wait for this one look at it again. */
+void enter_error(struct qp *qp) {
+    if (qp->error) return;
+    qp->error = 1;
+    qp->draining = 0;
+    qp->of_receive = IBV_WC_WR_FLUSH_ERR;
+    qp->client->host->fabric->changed = 1;
+    activate(qp);
 }
 
 /* Move a QP to ERR: its oldest request completes with a status, all others are flushed. */
 static void fail_with(struct qp *qp, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
     if (qp->error) return;
-    qp->error = 1;
-    qp->draining = 0;
-    qp->client->host->fabric->changed = 1; /* QPs that wait for this one look at it again */
+    enter_error(qp);
+    qp->of_receive = of_receive;
     if (!qp->busy && ring_filled(&qp->sends, qp->client)) qp->busy = take_send(qp, &qp->now);
     if (qp->busy) complete_send(qp, status);
-    while (ring_filled(&qp->sends, qp->client) && take_send(qp, &qp->now)) complete_send(qp, IBV_WC_WR_FLUSH_ERR);
-    if (qp->taken) {
-        qp->taken = 0;
-        complete_receive(qp, qp->receive_wr_id, of_receive, NULL);
-    }
     flush(qp);
     report_news(qp->client);
 }
@@ -304,7 +315,7 @@ static enum turn step_datagram(struct qp *qp, size_t *budget) {
     struct fabric *fabric = qp->client->host->fabric;
     struct request *r = &qp->now;
     enum ibv_wc_status status = send_datagram(qp, r);
-    if (!qp->busy || qp->client->dead) return IDLE; /* it overran a queue of this QP, which flushed the request */
+    if (qp->error || qp->client->dead) return IDLE; /* it overran a queue of this QP, or the QP cannot receive it */
     *budget -= r->local.length < *budget ? r->local.length : *budget;
     if (status == IBV_WC_SUCCESS) {
         fabric->messages++;
@@ -314,17 +325,13 @@ static enum turn step_datagram(struct qp *qp, size_t *budget) {
     }
     qp->send_error = 1;
     complete_send(qp, status);
-    flush(qp);
-    return IDLE;
+    return flush(qp);
 }
 
 /* Do the next step of a QP; `budget` is the number of bytes that may be copied. */
 static enum turn step(struct qp *qp, size_t *budget) {
     struct request *r = &qp->now;
-    if (qp->error || qp->send_error || qp->attr.state < IBV_QPS_RTS) {
-        flush(qp);
-        return IDLE;
-    }
+    if (qp->error || qp->send_error || qp->attr.state < IBV_QPS_RTS) return flush(qp);
     if (!qp->busy) {
         if (qp->attr.state == IBV_QPS_SQD || !ring_filled(&qp->sends, qp->client)) return IDLE;
         if (!polled(qp)) {
@@ -369,7 +376,7 @@ static enum turn step(struct qp *qp, size_t *budget) {
     if (consumes(r)) {
         peer->taken = 0;
         complete_receive(peer, peer->receive_wr_id, IBV_WC_SUCCESS, r);
-        if (!qp->busy) return IDLE; /* that overran a queue of this QP too, which flushed the request */
+        if (qp->error) return IDLE; /* that overran a queue of this QP too: the request is flushed */
     }
     complete_send(qp, IBV_WC_SUCCESS);
     if (qp->attr.state == IBV_QPS_SQD) drained(qp);

@@ -182,7 +182,7 @@ static void overrun(struct cq *cq) {
     notice(cq->client->host->fabric, cq->tag, OF_CQ, IBV_EVENT_CQ_ERR);
     signal_cq(cq, LOAD(cq->ring.head->armed));
     for (struct qp *qp = cq->client->qps; qp; qp = qp->next)
-        if (qp->send_cq == cq || qp->recv_cq == cq) fail(qp, IBV_WC_WR_FLUSH_ERR);
+        if (qp->send_cq == cq || qp->recv_cq == cq) enter_error(qp);
 }
 
 /* Put a completion into a queue, with an event if the program asked for one. */

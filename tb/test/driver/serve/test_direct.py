@@ -8,8 +8,8 @@ import pytest
 from weft.driver.datagram.packet import GRH_BYTES
 from weft.driver.ibverbs.build import missing
 from weft.driver.ibverbs.messages import Kind, Opcode
-from weft.driver.ibverbs.rings import SEND_SLOT, SGE_SLOT
-from weft.driver.terms.enums import QPAttrMask, QPState, SendFlags, WCStatus, WROpcode
+from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
+from weft.driver.terms.enums import QPAttrMask, QPState, QPType, SendFlags, WCStatus, WROpcode
 from weft.model.settings import BadSetting
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
@@ -22,11 +22,12 @@ from weft.tb.verify.programs.hostile import clean, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
 from weft.tb.verify.programs.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.programs import TABLE, missing_packages
-from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, RawEnd, Rejected, address_of
+from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, RawEnd, Rejected, Ring, address_of
 from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 PORT, REQUESTS, IDLE_S, CORE = 23900, 600, 1, 0.05
+FLUSHED = 500      # more than the thread flushes at once
 CHOSEN = ("ibv_rc_pingpong", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4", "ib_send_bw -e",
           "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e", "ib_send_lat -R", "rping", "fi_pingpong -c",
           "ibv_ud_pingpong", "ib_send_bw -c UD", "udaddy", "mckey")
@@ -148,6 +149,24 @@ def test_a_request_that_waits_for_a_receive_notices_that_its_peer_fails_by_itsel
     b.write(a, opcode=WROpcode.SEND)
     assert b.completion().status == WCStatus.RNR_RETRY_EXC_ERR
     assert a.completion().status == WCStatus.RETRY_EXC_ERR
+
+
+def test_long_queues_are_flushed_in_order(served):
+    daemon, messages = served
+    end, count = RawEnd(daemon, "a", cqe=4 * FLUSHED), 2 * FLUSHED
+    qp, files = end.call(Opcode.CREATE_QP, user=3, pd=end.pd, send_cq=end.cq, recv_cq=end.cq, qp_type=QPType.RC,
+                         max_send_wr=count, max_recv_wr=count, max_send_sge=1, max_recv_sge=1)
+    sends = Ring(files[0], qp.send_slots, qp.send_slot_bytes)
+    receives = Ring(files[1], qp.recv_slots, qp.recv_slot_bytes)
+    for state, mask in ((QPState.INIT, QPAttrMask.PKEY_INDEX | QPAttrMask.PORT | QPAttrMask.ACCESS_FLAGS), (QPState.ERR, 0)):
+        end.call(Opcode.MODIFY_QP, handle=qp.handle, mask=QPAttrMask.STATE | mask, qp_state=state, port_num=1)
+    for n in range(count):
+        sends.fill(SEND_SLOT.pack(wr_id=n, opcode=WROpcode.SEND))
+        receives.fill(RECV_SLOT.pack(wr_id=count + n))
+    end.ring_bell()
+    found = end.completed(2 * count)
+    assert {wc.status for wc in found} == {WCStatus.WR_FLUSH_ERR}
+    assert [wc.wr_id for wc in found] == list(range(2 * count)) and not messages
 
 
 def test_a_region_moves(served):
