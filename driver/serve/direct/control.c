@@ -90,11 +90,10 @@ PUBLIC void weft_direct_counts(struct fabric *fabric, uint64_t counts[2]) {
 /* `qp_slots` is a power of two: QP numbers of the card differ in their lowest bits. */
 PUBLIC struct host *weft_direct_host(struct fabric *fabric, uint32_t ip, uint32_t qp_slots) {
     struct host *host = calloc(1, sizeof *host);
-    if (host && !(host->qps = calloc(qp_slots, sizeof *host->qps))) {
+    if (!host || !(host->qps = calloc(qp_slots, sizeof *host->qps))) {
         free(host);
         return NULL;
     }
-    if (!host) return NULL;
     host->fabric = fabric;
     host->ip = ip;
     host->qp_mask = qp_slots - 1;
@@ -290,9 +289,8 @@ PUBLIC void weft_direct_qp_reset(struct qp *qp) {
     memset(qp->reported, 0, qp->sends.slots * sizeof *qp->reported);
     struct ring *rings[] = { &qp->sends, &qp->own.ring };
     for (int n = 0; n < 2; n++) {
-        rings[n]->own = LOAD(rings[n]->head->prod);
-        STORE(rings[n]->head->cons, rings[n]->own);
-        STORE(rings[n]->head->done, rings[n]->own);
+        rings[n]->own = LOAD(rings[n]->head->prod) - 1;
+        ring_took(rings[n]);
     }
 }
 

@@ -23,7 +23,7 @@
 #define COPIED() __asm__ volatile("" ::: "memory")
 
 enum { SGES_MAX = 16, INLINE_MAX = 4096, WHY_BYTES = 160, DATAGRAM_QPS = 1 << 12,
-       DATAGRAM_MAX = 4096 };
+       DATAGRAM_MAX = 4096, WINDOW = 4096 };
 enum notice_kind { OF_QP = 1, OF_CQ, OF_SRQ, OF_CHANNEL, VIOLATED, ENDED };
 
 /* News for the daemon; `tag` is the daemon's name of the object. */
@@ -38,8 +38,6 @@ struct ring {
     uint8_t *first;
     uint32_t slots, slot_bytes, own;
 };
-
-enum { WINDOW = 4096 };
 
 /* Data of a region that was read for several send requests: those of `qp` before number `until`. */
 struct window {

@@ -136,15 +136,16 @@ static struct region *remote_of(const struct qp *peer, const struct request *r, 
     return region_at(peer->client->host, 0, peer->pd, r->remote_addr + at, length, r->rkey, needed(r));
 }
 
+enum verdict { REJECTED, ADMITTED, NOT_READY };
+
 /* Let the peer reject the request: it raises an event and enters ERR, and the request fails with `status`. */
-static void reject(struct qp *qp, struct qp *peer, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
+static enum verdict reject(struct qp *qp, struct qp *peer, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
     notice(peer->client->host->fabric, peer->tag, OF_QP, status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
            : status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR : IBV_EVENT_QP_FATAL);
     fail_with(peer, IBV_WC_WR_FLUSH_ERR, of_receive);
     fail(qp, status);
+    return REJECTED;
 }
-
-enum verdict { ADMITTED, REJECTED, NOT_READY };
 
 /* Check a request at the peer, and consume a receive request of it. */
 static enum verdict admit(struct qp *qp, struct qp *peer, struct request *r) {
@@ -154,27 +155,19 @@ static enum verdict admit(struct qp *qp, struct qp *peer, struct request *r) {
     }
     if (!is_send(r)) {
         int fetches = r->opcode >= IBV_WR_RDMA_READ;
-        if ((fetches && !peer->attr.max_dest_rd_atomic) || (is_atomic(r) && r->remote_addr % sizeof(uint64_t))) {
-            reject(qp, peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_WR_FLUSH_ERR);
-            return REJECTED;
-        }
-        if (needed(r) & ~peer->attr.access || (r->local.length && !remote_of(peer, r, 0, r->local.length))) {
-            reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
-            return REJECTED;
-        }
+        if ((fetches && !peer->attr.max_dest_rd_atomic) || (is_atomic(r) && r->remote_addr % sizeof(uint64_t)))
+            return reject(qp, peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_WR_FLUSH_ERR);
+        if (needed(r) & ~peer->attr.access || (r->local.length && !remote_of(peer, r, 0, r->local.length)))
+            return reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
     }
     if (!consumes(r)) return ADMITTED;
     if (!peer->taken) peer->taken = take_receive(peer->receives, &peer->receive_wr_id, &peer->receive);
     if (!peer->taken) return NOT_READY;
     if (!is_send(r)) return ADMITTED;
-    if (r->local.length > peer->receive.length) {
-        reject(qp, peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR);
-        return REJECTED;
-    }
-    if (!parts_allowed(peer->client->host, peer->pd, &peer->receive, r->local.length, IBV_ACCESS_LOCAL_WRITE)) {
-        reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
-        return REJECTED;
-    }
+    if (r->local.length > peer->receive.length)
+        return reject(qp, peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR);
+    if (!parts_allowed(peer->client->host, peer->pd, &peer->receive, r->local.length, IBV_ACCESS_LOCAL_WRITE))
+        return reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
     return ADMITTED;
 }
 
@@ -233,10 +226,8 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
     const uint8_t *data = own->fabric->bounce, *ahead;
     uint8_t *bounce = own->fabric->bounce;
     struct region *remote = is_send(r) ? NULL : remote_of(peer, r, r->done, length);
-    if (!is_send(r) && !remote) { /* deregistered meanwhile */
-        reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
-        return 0;
-    }
+    if (!is_send(r) && !remote) /* deregistered meanwhile */
+        return reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
     if (r->opcode == IBV_WR_RDMA_WRITE && r->local.count == 1 && length <= SMALL && merge(qp, peer, r)) return 1;
     if (r->opcode == IBV_WR_RDMA_READ) {
         own->fabric->window.qp = NULL;
@@ -259,10 +250,8 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
         }
     }
     if (remote) write_at(remote, r->remote_addr + r->done, data, length);
-    else if (scatter(other, peer->pd, &peer->receive, r->done, data, length) != DONE) {
-        reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
-        return 0;
-    }
+    else if (scatter(other, peer->pd, &peer->receive, r->done, data, length) != DONE)
+        return reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
     return 1;
 }
 
@@ -271,10 +260,8 @@ static int modify(struct qp *qp, struct qp *peer, struct request *r) {
     struct region *remote = remote_of(peer, r, 0, sizeof(uint64_t));
     uint64_t old, new;
     qp->client->host->fabric->window.qp = NULL;
-    if (!remote || read_at(remote, r->remote_addr, &old, sizeof old) != DONE) {
-        reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
-        return 0;
-    }
+    if (!remote || read_at(remote, r->remote_addr, &old, sizeof old) != DONE)
+        return reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
     if (r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) new = old + r->compare_add;
     else new = old == r->compare_add ? r->swap : old;
     write_at(remote, r->remote_addr, &new, sizeof new);
