@@ -340,7 +340,8 @@ static enum turn step(struct qp *qp, size_t *budget) {
     }
     struct qp *peer = peer_of(qp);
     if (!peer) return wait_for(qp, NULL);
-    if (!r->admitted) {
+    if (!r->admitted || !peer->heard) { /* the latter: the peer was reset during the message */
+        r->done = 0;
         enum verdict verdict = admit(qp, peer, r);
         if (verdict == REJECTED) return IDLE;
         if (verdict == NOT_READY) return wait_for(qp, peer);
