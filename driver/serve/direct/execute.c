@@ -46,8 +46,8 @@ static void complete_receive(struct qp *qp, uint64_t wr_id, enum ibv_wc_status s
     push(qp->recv_cq, &wc, r && r->flags & IBV_SEND_SOLICITED);
 }
 
-/* Flush what is posted to a QP in ERR or SQE, or posted too early, but not more at once than FLUSHED requests: a program
- * may post without end. Return AGAIN if some are left. */
+/* Flush what is posted to a QP in ERR or SQE, or posted too early, but not more at once than FLUSHED requests: a
+ * program may post without end. Return AGAIN if some are left. */
 enum turn flush(struct qp *qp) {
     int left = FLUSHED;
     for (; qp->busy || ring_filled(&qp->sends, qp->client); left--) {
@@ -303,7 +303,8 @@ static enum turn step_datagram(struct qp *qp, size_t *budget) {
     struct request *r = &qp->now;
     enum ibv_wc_status status = send_datagram(qp, r);
     if (qp->error || qp->client->dead) return IDLE; /* it overran a queue of this QP, or the QP cannot receive it */
-    *budget -= r->local.length < *budget ? r->local.length : *budget;
+    size_t cost = r->local.length + r->done;
+    *budget -= cost < *budget ? cost : *budget;
     if (status == IBV_WC_SUCCESS) {
         fabric->messages++;
         fabric->bytes += r->local.length;
