@@ -151,6 +151,18 @@ def test_a_request_that_waits_for_a_receive_notices_that_its_peer_fails_by_itsel
     assert a.completion().status == WCStatus.RETRY_EXC_ERR
 
 
+def test_notices_without_end_do_not_stop_the_daemon(served, monkeypatch):
+    """A program causes one with each completion for which it has no space in its completion channel."""
+    daemon, _ = served
+    pages, turns = [1, 1, 1], 2
+    with monkeypatch.context() as patch:
+        patch.setitem(daemon.backend.engine._functions, "notices", lambda _fabric, _to, most: most * pages.pop())
+        for _ in range(turns):
+            daemon.turn()
+    assert len(pages) == 1
+    works(*pair(daemon))
+
+
 def test_long_queues_are_flushed_in_order(served):
     daemon, messages = served
     end, count = RawEnd(daemon, "a", cqe=4 * FLUSHED), 2 * FLUSHED
