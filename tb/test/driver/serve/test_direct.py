@@ -8,8 +8,8 @@ import pytest
 from weft.driver.datagram.packet import GRH_BYTES
 from weft.driver.ibverbs.build import missing
 from weft.driver.ibverbs.messages import Kind, Opcode
-from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
-from weft.driver.terms.enums import QPAttrMask, QPState, QPType, SendFlags, WCStatus, WROpcode
+from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT, WC_SLOT
+from weft.driver.terms.enums import QPAttrMask, QPState, QPType, SendFlags, SrqAttrMask, WCStatus, WROpcode
 from weft.model.settings import BadSetting
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
@@ -163,6 +163,26 @@ def test_notices_without_end_do_not_stop_the_daemon(served, monkeypatch):
     works(*pair(daemon))
 
 
+def test_queues_keep_their_contents_in_another_ring(served):
+    daemon, _ = served
+    a, b = pair(daemon)
+    for n in range(5):
+        a.write(b, wr_id=n, length=8)
+    until(daemon, (), lambda: a.completions.word("prod") == 5)
+    made, (file,) = a.call(Opcode.RESIZE_CQ, handle=a.cq, cqe=200)
+    a.completions = Ring(file, made.slots, WC_SLOT.size_bytes)
+    a.write(b, wr_id=5)
+    assert [wc.wr_id for wc in a.completed(6)] == list(range(6)) and made.slots == 256
+    made, (file,) = a.call(Opcode.CREATE_SRQ, user=3, pd=a.pd, max_wr=4, max_sge=1)
+    srq = Ring(file, made.slots, made.slot_bytes)
+    for n in range(3):
+        srq.fill(RECV_SLOT.pack(wr_id=n))
+    more, (file,) = a.call(Opcode.MODIFY_SRQ, handle=made.handle, mask=SrqAttrMask.MAX_WR, max_wr=9)
+    larger = Ring(file, more.slots, more.slot_bytes)
+    assert larger.word("prod") == 3
+    assert [larger.memory[larger.place(n)] for n in range(4)] == [0, 1, 2, 0]
+
+
 def test_long_queues_are_flushed_in_order(served):
     daemon, messages = served
     end, count = RawEnd(daemon, "a", cqe=4 * FLUSHED), 2 * FLUSHED
@@ -170,7 +190,8 @@ def test_long_queues_are_flushed_in_order(served):
                          max_send_wr=count, max_recv_wr=count, max_send_sge=1, max_recv_sge=1)
     sends = Ring(files[0], qp.send_slots, qp.send_slot_bytes)
     receives = Ring(files[1], qp.recv_slots, qp.recv_slot_bytes)
-    for state, mask in ((QPState.INIT, QPAttrMask.PKEY_INDEX | QPAttrMask.PORT | QPAttrMask.ACCESS_FLAGS), (QPState.ERR, 0)):
+    begin = QPAttrMask.PKEY_INDEX | QPAttrMask.PORT | QPAttrMask.ACCESS_FLAGS
+    for state, mask in ((QPState.INIT, begin), (QPState.ERR, 0)):
         end.call(Opcode.MODIFY_QP, handle=qp.handle, mask=QPAttrMask.STATE | mask, qp_state=state, port_num=1)
     for n in range(count):
         sends.fill(SEND_SLOT.pack(wr_id=n, opcode=WROpcode.SEND))
