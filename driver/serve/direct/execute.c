@@ -384,9 +384,7 @@ enum turn execute(struct qp *qp, size_t *budget) {
     if (qp->payload_max)
         for (struct client *client = qp->client->host->fabric->clients; client; client = client->next)
             report_news(client);
-    if (peer_host) {
-        struct qp *peer = peer_host->qps[qp->attr.peer_qpn & peer_host->qp_mask];
-        if (peer) report_news(peer->client);
-    }
+    struct qp *peer = peer_host ? peer_host->qps[qp->attr.peer_qpn & peer_host->qp_mask] : NULL;
+    if (peer) report_news(peer->client);
     return qp->client->dead ? IDLE : turn;
 }
