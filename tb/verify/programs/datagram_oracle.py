@@ -1,8 +1,8 @@
 """Random programs with datagrams, as in :mod:`oracle`: ``python -m weft.tb.verify.programs.datagram_oracle [COUNT]
 [SEED]``.
 
-A UD QP of one host sends to that of the other host, to itself, to multicast groups and to absent ones. After the sends of a
-round, a datagram between two further QPs follows those before it: all of them have arrived then, or are lost.
+A UD QP of one host sends to that of the other host, to itself, to multicast groups and to absent ones. After the sends
+of a round, a datagram between two further QPs follows those before it: all of them have arrived then, or are lost.
 """
 
 import sys
@@ -227,9 +227,9 @@ def play_round(daemon, ends, part, program):
     prepare(sender, QPState.RTS, part.by, program)
     prepare(receiver, part.peer_state, 1 - part.by, program)
     for end, receives in zip(ends, part.receives, strict=True):
+        end.arm()      # before the receive requests: those of a QP in ERR may be flushed at once
         if program.shared or end.state != QPState.RESET:
             end.post_as_many(receives)
-        end.arm()
     daemon.turn()
     if part.drains:
         sender.modify(QPState.SQD)
