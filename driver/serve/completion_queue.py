@@ -4,7 +4,7 @@ from ..ibverbs.rings import COMP_EVENT, WC_SLOT
 from ..terms.enums import WCStatus
 from ..terms.errors import InvalidValue, OutOfResources
 from ..verbs.cq import CQ
-from .ring import ARMED, DONE, SharedRing, Violation
+from .ring import ARMED, DONE, PROD, SharedRing, Violation
 from .shared_memory import compiled, fence
 
 _WC = compiled(WC_SLOT)
@@ -88,13 +88,12 @@ class ServedCQ(CQ):
         OutOfResources
         """
         size, old = self._size(cqe), self.ring
-        if self.overrun or old.waiting > size:
-            raise InvalidValue(f"Failed to resize CQ: it holds {old.waiting} completions, or overran")
+        waiting = old.waiting
+        if self.overrun or waiting > size:
+            raise InvalidValue(f"Failed to resize CQ: it holds {waiting} completions, or overran")
         new = self._ring(size).allowed(allow)
-        for number in range(old.own - old.waiting, old.own):
-            at, to = old.place(number), new.place(new.own)
-            new.mapping[to : to + old.slot_bytes] = old.mapping[at : at + old.slot_bytes]
-            new.put()
+        new.take_over(old, old.own - waiting, waiting)
+        new.own = new.words[PROD] = waiting
         new.words[ARMED], new.words[DONE] = old.words[ARMED], old.words[DONE]
         self.cqe, self.ring = new.slots, new
         old.close()

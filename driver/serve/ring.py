@@ -112,6 +112,16 @@ class SharedRing:
         self.own = outstanding
         self.words[PROD] = self.words[CONS] = outstanding
 
+    def take_over(self, old, first, count):
+        """Copy ``count`` slots of another ring, from number ``first`` on, to the slots from 0 on.
+
+        They are as large, and fit in this ring. All programs may wait meanwhile, for the lock of an engine.
+        """
+        size, head = self.slot_bytes, min(count, old.slots - first % old.slots)
+        for to, number, slots in ((0, first, head), (head, first + head, count - head)):
+            at, into = old.place(number), self.place(to)
+            self.mapping[into : into + slots * size] = memoryview(old.mapping)[at : at + slots * size]
+
     def drop(self):
         """Discard all slots that the program filled."""
         self.own = self.words[PROD]

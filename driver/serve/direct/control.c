@@ -20,9 +20,10 @@ PUBLIC void weft_direct_unlock(struct fabric *fabric) {
     pthread_mutex_unlock(&fabric->lock);
 }
 
-static void watch(struct fabric *fabric, int file) {
+/* Let a descriptor wake up the thread; return false without memory. */
+static int watch(struct fabric *fabric, int file) {
     struct epoll_event event = { .events = EPOLLIN | EPOLLET };
-    epoll_ctl(fabric->epoll, EPOLL_CTL_ADD, file, &event);
+    return epoll_ctl(fabric->epoll, EPOLL_CTL_ADD, file, &event) == 0;
 }
 
 /* Return a new fabric whose thread runs, or NULL. `news` is an event descriptor for notices. */
@@ -36,9 +37,7 @@ PUBLIC struct fabric *weft_direct_start(int news, uint64_t spin_ns) {
     fabric->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     fabric->epoll = epoll_create1(EPOLL_CLOEXEC);
     fabric->bounce = aligned_alloc(4096, 64 << 10);
-    watch(fabric, fabric->kick);
-    if (fabric->kick < 0 || fabric->epoll < 0 || !fabric->bounce
-        || pthread_create(&fabric->thread, NULL, run, fabric)) {
+    if (!fabric->bounce || !watch(fabric, fabric->kick) || pthread_create(&fabric->thread, NULL, run, fabric)) {
         close(fabric->kick);
         close(fabric->epoll);
         free(fabric->bounce);
@@ -90,11 +89,10 @@ PUBLIC void weft_direct_counts(struct fabric *fabric, uint64_t counts[2]) {
 /* `qp_slots` is a power of two: QP numbers of the card differ in their lowest bits. */
 PUBLIC struct host *weft_direct_host(struct fabric *fabric, uint32_t ip, uint32_t qp_slots) {
     struct host *host = calloc(1, sizeof *host);
-    if (host && !(host->qps = calloc(qp_slots, sizeof *host->qps))) {
+    if (!host || !(host->qps = calloc(qp_slots, sizeof *host->qps))) {
         free(host);
         return NULL;
     }
-    if (!host) return NULL;
     host->fabric = fabric;
     host->ip = ip;
     host->qp_mask = qp_slots - 1;
@@ -109,11 +107,13 @@ static struct qp **place_of(struct host *host, uint32_t number, int datagrams) {
 
 PUBLIC struct client *weft_direct_client(struct host *host, uint64_t tag, void *bell, int doorbell, int wake) {
     struct client *client = calloc(1, sizeof *client);
-    if (!client) return NULL;
+    if (!client || !watch(host->fabric, doorbell)) {
+        free(client);
+        return NULL;
+    }
     *client = (struct client){ .host = host, .next = host->fabric->clients, .bell = bell, .tag = tag,
                                .doorbell = doorbell, .wake = wake };
     host->fabric->clients = client;
-    watch(host->fabric, doorbell);
     return client;
 }
 
@@ -296,9 +296,8 @@ PUBLIC void weft_direct_qp_reset(struct qp *qp) {
     memset(qp->reported, 0, qp->sends.slots * sizeof *qp->reported);
     struct ring *rings[] = { &qp->sends, &qp->own.ring };
     for (int n = 0; n < 2; n++) {
-        rings[n]->own = LOAD(rings[n]->head->prod);
-        STORE(rings[n]->head->cons, rings[n]->own);
-        STORE(rings[n]->head->done, rings[n]->own);
+        rings[n]->own = LOAD(rings[n]->head->prod) - 1;
+        ring_took(rings[n]);
     }
 }
 

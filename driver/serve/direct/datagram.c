@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 enum { GRH = 40, IPV4_AT = 20, IPV4_BYTES = 20, AFTER_IPV4 = 8 + 12 + 8, IMM = 4, ICRC = 4 };
+enum { COPY = 1024, LOOK = 16 }; /* cost of a member, and of one of another group, in bytes of a turn */
 enum { HEADER_KIND = 10, MULTICAST_QPN = 0xFFFFFF, QPN_MASK = 0xFFFFFF }; /* the first as in driver/datagram/packet.py */
 static const uint32_t OWN_QKEY = 1u << 31; /* a request with such a Q_Key sends that of its QP (IBTA 10.2.5) */
 
@@ -80,7 +81,8 @@ static void receive(struct qp *qp, const struct qp *from, const struct request *
     push(qp->recv_cq, &wc, r->flags & IBV_SEND_SOLICITED);
 }
 
-/* Carry out the send request that `qp` begins; return its status. Its data is copied to the bounce buffer once. */
+/* Carry out the send request that `qp` begins; return its status. Its data is copied to the bounce buffer once. The
+ * cost of the members of its group is added to `done`. */
 enum ibv_wc_status send_datagram(struct qp *qp, struct request *r) {
     struct host *own = qp->client->host;
     struct fabric *fabric = own->fabric;
@@ -100,8 +102,10 @@ enum ibv_wc_status send_datagram(struct qp *qp, struct request *r) {
     write_grh(message, qp, r, ip);
     length += GRH;
     if (ip >> 28 == 0xE) {
-        for (struct member *member = fabric->members; member && number == MULTICAST_QPN; member = member->next)
+        for (struct member *member = fabric->members; member && number == MULTICAST_QPN; member = member->next) {
+            r->done += member->group == ip ? COPY + length : LOOK;
             if (member->group == ip) receive(member->qp, qp, r, qkey, message, length);
+        }
         return IBV_WC_SUCCESS;
     }
     struct host *host = fabric->hosts;

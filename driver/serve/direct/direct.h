@@ -23,7 +23,7 @@
 #define COPIED() __asm__ volatile("" ::: "memory")
 
 enum { SGES_MAX = 16, INLINE_MAX = 4096, WHY_BYTES = 160, DATAGRAM_QPS = 1 << 12,
-       DATAGRAM_MAX = 4096 };
+       DATAGRAM_MAX = 4096, WINDOW = 4096 };
 enum notice_kind { OF_QP = 1, OF_CQ, OF_SRQ, OF_CHANNEL, VIOLATED, ENDED };
 
 /* News for the daemon; `tag` is the daemon's name of the object. */
@@ -38,8 +38,6 @@ struct ring {
     uint8_t *first;
     uint32_t slots, slot_bytes, own;
 };
-
-enum { WINDOW = 4096 };
 
 /* Data of a region that was read for several send requests: those of `qp` before number `until`. */
 struct window {
@@ -192,6 +190,7 @@ struct qp {
     uint64_t deadline;
     int taken; /* `receive` is consumed by a message of the peer that is not complete */
     uint64_t receive_wr_id;
+    enum ibv_wc_status of_receive; /* its status if the QP enters ERR */
     struct parts receive;
 };
 
@@ -225,7 +224,8 @@ enum access scatter(struct host *host, uint32_t pd, const struct parts *parts, u
 enum turn { IDLE, AGAIN, STALLED };
 enum turn execute(struct qp *qp, size_t *budget);
 void fail(struct qp *qp, enum ibv_wc_status status);
-void flush(struct qp *qp);
+void enter_error(struct qp *qp);
+enum turn flush(struct qp *qp);
 void drained(struct qp *qp);
 const uint8_t *read_ahead(struct qp *qp, const struct request *r);
 

@@ -8,7 +8,7 @@ import threading
 
 from ...terms.errors import OutOfResources
 
-_NOTICES = 64
+_NOTICES = 1024      # that are handed over at once: a program may cause them without end
 _PTR, _INT, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 # How long the thread looks for posted requests before it sleeps. With few processors the programs need the time more.
 SPIN_NS, SPIN_SHORT_NS, FEW_PROCESSORS = 50_000, 2_000, 2
@@ -130,16 +130,14 @@ class Engine:
         self.hosts[name] = self.new("host", self._fabric, ip, qp_slots)
 
     def deliver(self):
-        """Hand the notices to their recipients; return true if there were any."""
+        """Hand the oldest notices to their recipients; return true if there were any."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.news)
-        found = 0
-        while count := self._functions["notices"](self._fabric, self._notices, _NOTICES):
-            for notice in self._notices[:count]:
-                if (recipient := self.objects.get(notice.tag)) is not None:
-                    recipient.on_notice(notice.kind, notice.event)
-            found += count
-        return found > 0
+        count = self._functions["notices"](self._fabric, self._notices, _NOTICES)
+        for notice in self._notices[:count]:
+            if (recipient := self.objects.get(notice.tag)) is not None:
+                recipient.on_notice(notice.kind, notice.event)
+        return count > 0
 
     @property
     def counts(self):

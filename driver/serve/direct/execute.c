@@ -2,6 +2,7 @@
 #include "direct.h"
 
 enum { PIECE = 32 << 10 }; /* bytes copied at once: the bounce buffer stays in the cache */
+enum { FLUSHED = 64 }; /* requests in one step */
 enum { LOOK_NS = 100000 }; /* until the next look at a completion queue that the program may have polled */
 enum { SMALL = 1024, MANY = 4 }; /* bytes of requests whose data is read ahead, if this number is posted */
 
@@ -45,38 +46,49 @@ static void complete_receive(struct qp *qp, uint64_t wr_id, enum ibv_wc_status s
     push(qp->recv_cq, &wc, r && r->flags & IBV_SEND_SOLICITED);
 }
 
-/* Flush what is posted to a QP in ERR, or posted too early. */
-void flush(struct qp *qp) {
-    while (qp->busy || ring_filled(&qp->sends, qp->client)) {
-        if (!qp->busy && !take_send(qp, &qp->now)) break;
+/* Flush what is posted to a QP in ERR or SQE, or posted too early, but not more at once than FLUSHED requests: a
+ * program may post without end. Return AGAIN if some are left. */
+enum turn flush(struct qp *qp) {
+    int left = FLUSHED;
+    for (; qp->busy || ring_filled(&qp->sends, qp->client); left--) {
+        if (!left) return AGAIN;
+        if (!qp->busy && !take_send(qp, &qp->now)) return IDLE;
         complete_send(qp, IBV_WC_WR_FLUSH_ERR);
     }
-    uint64_t wr_id;
-    if (!qp->error) return;
+    if (!qp->error) return IDLE;
     if (qp->taken) {
         qp->taken = 0;
-        complete_receive(qp, qp->receive_wr_id, IBV_WC_WR_FLUSH_ERR, NULL);
+        complete_receive(qp, qp->receive_wr_id, qp->of_receive, NULL);
     }
-    if (qp->receives == &qp->own)
-        while (take_receive(&qp->own, &wr_id, &qp->receive)) complete_receive(qp, wr_id, IBV_WC_WR_FLUSH_ERR, NULL);
-    else if (!qp->last_wqe) {
+    if (qp->receives == &qp->own) {
+        for (uint64_t wr_id; take_receive(&qp->own, &wr_id, &qp->receive);) {
+            complete_receive(qp, wr_id, IBV_WC_WR_FLUSH_ERR, NULL);
+            if (--left < 0) return AGAIN;
+        }
+    } else if (!qp->last_wqe) {
         qp->last_wqe = 1;
         notice(qp->client->host->fabric, qp->tag, OF_QP, IBV_EVENT_QP_LAST_WQE_REACHED);
     }
+    return IDLE;
+}
+
+/* Move a QP to ERR. All of its requests are flushed by the next turns. QPs that wait for this one look at it again. */
+void enter_error(struct qp *qp) {
+    if (qp->error) return;
+    qp->error = 1;
+    qp->draining = 0;
+    qp->of_receive = IBV_WC_WR_FLUSH_ERR;
+    qp->client->host->fabric->changed = 1;
+    activate(qp);
 }
 
 /* Move a QP to ERR: its oldest request completes with a status, all others are flushed. */
 static void fail_with(struct qp *qp, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
     if (qp->error) return;
-    qp->error = 1;
-    qp->draining = 0;
+    enter_error(qp);
+    qp->of_receive = of_receive;
     if (!qp->busy && ring_filled(&qp->sends, qp->client)) qp->busy = take_send(qp, &qp->now);
     if (qp->busy) complete_send(qp, status);
-    while (ring_filled(&qp->sends, qp->client) && take_send(qp, &qp->now)) complete_send(qp, IBV_WC_WR_FLUSH_ERR);
-    if (qp->taken) {
-        qp->taken = 0;
-        complete_receive(qp, qp->receive_wr_id, of_receive, NULL);
-    }
     flush(qp);
     report_news(qp->client);
 }
@@ -124,15 +136,16 @@ static struct region *remote_of(const struct qp *peer, const struct request *r, 
     return region_at(peer->client->host, 0, peer->pd, r->remote_addr + at, length, r->rkey, needed(r));
 }
 
+enum verdict { REJECTED, ADMITTED, NOT_READY };
+
 /* Let the peer reject the request: it raises an event and enters ERR, and the request fails with `status`. */
-static void reject(struct qp *qp, struct qp *peer, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
+static enum verdict reject(struct qp *qp, struct qp *peer, enum ibv_wc_status status, enum ibv_wc_status of_receive) {
     notice(peer->client->host->fabric, peer->tag, OF_QP, status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
            : status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR : IBV_EVENT_QP_FATAL);
     fail_with(peer, IBV_WC_WR_FLUSH_ERR, of_receive);
     fail(qp, status);
+    return REJECTED;
 }
-
-enum verdict { ADMITTED, REJECTED, NOT_READY };
 
 /* Check a request at the peer, and consume a receive request of it. */
 static enum verdict admit(struct qp *qp, struct qp *peer, struct request *r) {
@@ -142,27 +155,19 @@ static enum verdict admit(struct qp *qp, struct qp *peer, struct request *r) {
     }
     if (!is_send(r)) {
         int fetches = r->opcode >= IBV_WR_RDMA_READ;
-        if ((fetches && !peer->attr.max_dest_rd_atomic) || (is_atomic(r) && r->remote_addr % sizeof(uint64_t))) {
-            reject(qp, peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_WR_FLUSH_ERR);
-            return REJECTED;
-        }
-        if (needed(r) & ~peer->attr.access || (r->local.length && !remote_of(peer, r, 0, r->local.length))) {
-            reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
-            return REJECTED;
-        }
+        if ((fetches && !peer->attr.max_dest_rd_atomic) || (is_atomic(r) && r->remote_addr % sizeof(uint64_t)))
+            return reject(qp, peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_WR_FLUSH_ERR);
+        if (needed(r) & ~peer->attr.access || (r->local.length && !remote_of(peer, r, 0, r->local.length)))
+            return reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
     }
     if (!consumes(r)) return ADMITTED;
     if (!peer->taken) peer->taken = take_receive(peer->receives, &peer->receive_wr_id, &peer->receive);
     if (!peer->taken) return NOT_READY;
     if (!is_send(r)) return ADMITTED;
-    if (r->local.length > peer->receive.length) {
-        reject(qp, peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR);
-        return REJECTED;
-    }
-    if (!parts_allowed(peer->client->host, peer->pd, &peer->receive, r->local.length, IBV_ACCESS_LOCAL_WRITE)) {
-        reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
-        return REJECTED;
-    }
+    if (r->local.length > peer->receive.length)
+        return reject(qp, peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR);
+    if (!parts_allowed(peer->client->host, peer->pd, &peer->receive, r->local.length, IBV_ACCESS_LOCAL_WRITE))
+        return reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
     return ADMITTED;
 }
 
@@ -178,7 +183,7 @@ const uint8_t *read_ahead(struct qp *qp, const struct request *r) {
     struct region *region = region_at(qp->client->host, 1, qp->pd, part->va, part->length, part->key, 0);
     if (!region) return NULL;
     if (window->qp != qp || window->region != region || part->va < window->va
-        || part->va + part->length > window->va + window->length || (int32_t)(window->until - qp->sends.own) <= 0) {
+        || part->va - window->va + part->length > window->length || (int32_t)(window->until - qp->sends.own) <= 0) {
         uint64_t to_page = WINDOW - part->va % WINDOW, to_end = region->va + region->length - part->va;
         size_t length = to_page < to_end ? to_page : to_end;
         window->qp = NULL;
@@ -221,10 +226,8 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
     const uint8_t *data = own->fabric->bounce, *ahead;
     uint8_t *bounce = own->fabric->bounce;
     struct region *remote = is_send(r) ? NULL : remote_of(peer, r, r->done, length);
-    if (!is_send(r) && !remote) { /* deregistered meanwhile */
-        reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
-        return 0;
-    }
+    if (!is_send(r) && !remote) /* deregistered meanwhile */
+        return reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
     if (r->opcode == IBV_WR_RDMA_WRITE && r->local.count == 1 && length <= SMALL && merge(qp, peer, r)) return 1;
     if (r->opcode == IBV_WR_RDMA_READ) {
         own->fabric->window.qp = NULL;
@@ -247,10 +250,8 @@ static int copy(struct qp *qp, struct qp *peer, struct request *r, size_t length
         }
     }
     if (remote) write_at(remote, r->remote_addr + r->done, data, length);
-    else if (scatter(other, peer->pd, &peer->receive, r->done, data, length) != DONE) {
-        reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
-        return 0;
-    }
+    else if (scatter(other, peer->pd, &peer->receive, r->done, data, length) != DONE)
+        return reject(qp, peer, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
     return 1;
 }
 
@@ -259,10 +260,8 @@ static int modify(struct qp *qp, struct qp *peer, struct request *r) {
     struct region *remote = remote_of(peer, r, 0, sizeof(uint64_t));
     uint64_t old, new;
     qp->client->host->fabric->window.qp = NULL;
-    if (!remote || read_at(remote, r->remote_addr, &old, sizeof old) != DONE) {
-        reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
-        return 0;
-    }
+    if (!remote || read_at(remote, r->remote_addr, &old, sizeof old) != DONE)
+        return reject(qp, peer, IBV_WC_REM_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR);
     if (r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) new = old + r->compare_add;
     else new = old == r->compare_add ? r->swap : old;
     write_at(remote, r->remote_addr, &new, sizeof new);
@@ -303,8 +302,9 @@ static enum turn step_datagram(struct qp *qp, size_t *budget) {
     struct fabric *fabric = qp->client->host->fabric;
     struct request *r = &qp->now;
     enum ibv_wc_status status = send_datagram(qp, r);
-    if (!qp->busy || qp->client->dead) return IDLE; /* it overran a queue of this QP, which flushed the request */
-    *budget -= r->local.length < *budget ? r->local.length : *budget;
+    if (qp->error || qp->client->dead) return IDLE; /* it overran a queue of this QP, or the QP cannot receive it */
+    size_t cost = r->local.length + r->done;
+    *budget -= cost < *budget ? cost : *budget;
     if (status == IBV_WC_SUCCESS) {
         fabric->messages++;
         fabric->bytes += r->local.length;
@@ -313,17 +313,13 @@ static enum turn step_datagram(struct qp *qp, size_t *budget) {
     }
     qp->send_error = 1;
     complete_send(qp, status);
-    flush(qp);
-    return IDLE;
+    return flush(qp);
 }
 
 /* Do the next step of a QP; `budget` is the number of bytes that may be copied. */
 static enum turn step(struct qp *qp, size_t *budget) {
     struct request *r = &qp->now;
-    if (qp->error || qp->send_error || qp->attr.state < IBV_QPS_RTS) {
-        flush(qp);
-        return IDLE;
-    }
+    if (qp->error || qp->send_error || qp->attr.state < IBV_QPS_RTS) return flush(qp);
     if (!qp->busy) {
         if (qp->attr.state == IBV_QPS_SQD || !ring_filled(&qp->sends, qp->client)) return IDLE;
         if (!polled(qp)) {
@@ -345,7 +341,8 @@ static enum turn step(struct qp *qp, size_t *budget) {
     }
     struct qp *peer = peer_of(qp);
     if (!peer) return wait_for(qp, NULL);
-    if (!r->admitted) {
+    if (!r->admitted || !peer->heard) { /* the latter: the peer was reset during the message */
+        r->done = 0;
         enum verdict verdict = admit(qp, peer, r);
         if (verdict == REJECTED) return IDLE;
         if (verdict == NOT_READY) return wait_for(qp, peer);
@@ -368,7 +365,7 @@ static enum turn step(struct qp *qp, size_t *budget) {
     if (consumes(r)) {
         peer->taken = 0;
         complete_receive(peer, peer->receive_wr_id, IBV_WC_SUCCESS, r);
-        if (!qp->busy) return IDLE; /* that overran a queue of this QP too, which flushed the request */
+        if (qp->error) return IDLE; /* that overran a queue of this QP too: the request is flushed */
     }
     complete_send(qp, IBV_WC_SUCCESS);
     if (qp->attr.state == IBV_QPS_SQD) drained(qp);
@@ -387,9 +384,7 @@ enum turn execute(struct qp *qp, size_t *budget) {
     if (qp->payload_max)
         for (struct client *client = qp->client->host->fabric->clients; client; client = client->next)
             report_news(client);
-    if (peer_host) {
-        struct qp *peer = peer_host->qps[qp->attr.peer_qpn & peer_host->qp_mask];
-        if (peer) report_news(peer->client);
-    }
+    struct qp *peer = peer_host ? peer_host->qps[qp->attr.peer_qpn & peer_host->qp_mask] : NULL;
+    if (peer) report_news(peer->client);
     return qp->client->dead ? IDLE : turn;
 }

@@ -93,7 +93,7 @@ static int round_of(struct fabric *fabric) {
         qp->is_active = 0;
         enum turn turn = execute(qp, &budget);
         if (turn == AGAIN) activate(qp);
-        else if (turn == STALLED) {
+        else if (turn == STALLED && !qp->is_active) {
             qp->is_stalled = 1;
             qp->queue_next = fabric->stalled;
             fabric->stalled = qp;

@@ -176,12 +176,9 @@ class DirectSRQ(ServedSRQ):
 
     def _replace(self, ring):
         """Move the requests that are left to the slots of another ring, from 0 on."""
-        old, count = self.ring, len(self.receives)
-        first = self._engine.call("srq_own", self.address)
+        old, count = self.ring, min(len(self.receives), ring.slots)     # the program may have written another number
         ring.begin(count)
-        for n in range(count):
-            at, to = old.place(first + n), ring.place(n)
-            ring.mapping[to : to + ring.slot_bytes] = old.mapping[at : at + old.slot_bytes]
+        ring.take_over(old, self._engine.call("srq_own", self.address), count)
         self._engine.call("srq_ring", self.address, *ring_arguments(ring))
         self.ring = ring
         old.close()

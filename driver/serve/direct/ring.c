@@ -78,8 +78,6 @@ static int wraps(const struct parts *parts) {
     return 0;
 }
 
-static int is_known(uint8_t opcode) { return opcode <= IBV_WR_ATOMIC_FETCH_AND_ADD; }
-
 /* Copy the oldest send request, which stays in its slot until ring_took(). Return 0 after a violation. */
 int take_send(struct qp *qp, struct request *r) {
     const uint8_t *at = ring_slot(&qp->sends, qp->sends.own);
@@ -87,7 +85,8 @@ int take_send(struct qp *qp, struct request *r) {
     memcpy(&slot, at, sizeof slot);
     COPIED();
     int addressed = slot.opcode != IBV_WR_SEND && slot.opcode != IBV_WR_SEND_WITH_IMM;
-    if (!is_known(slot.opcode) || (qp->payload_max && addressed) || slot.num_sge > qp->max_send_sge || slot.inline_length > qp->max_inline) {
+    if (slot.opcode > IBV_WR_ATOMIC_FETCH_AND_ADD || (qp->payload_max && addressed)
+        || slot.num_sge > qp->max_send_sge || slot.inline_length > qp->max_inline) {
         violated(qp->client, "opcode %u with %u SGEs and %u bytes inline", slot.opcode, slot.num_sge,
                  slot.inline_length);
         return 0;
@@ -182,7 +181,7 @@ static void overrun(struct cq *cq) {
     notice(cq->client->host->fabric, cq->tag, OF_CQ, IBV_EVENT_CQ_ERR);
     signal_cq(cq, LOAD(cq->ring.head->armed));
     for (struct qp *qp = cq->client->qps; qp; qp = qp->next)
-        if (qp->send_cq == cq || qp->recv_cq == cq) fail(qp, IBV_WC_WR_FLUSH_ERR);
+        if (qp->send_cq == cq || qp->recv_cq == cq) enter_error(qp);
 }
 
 /* Put a completion into a queue, with an event if the program asked for one. */

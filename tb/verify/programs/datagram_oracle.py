@@ -227,9 +227,9 @@ def play_round(daemon, ends, part, program):
     prepare(sender, QPState.RTS, part.by, program)
     prepare(receiver, part.peer_state, 1 - part.by, program)
     for end, receives in zip(ends, part.receives, strict=True):
+        end.arm()      # before the receive requests: those of a QP in ERR may be flushed at once
         if program.shared or end.state != QPState.RESET:
             end.post_as_many(receives)
-        end.arm()
     daemon.turn()
     if part.drains:
         sender.modify(QPState.SQD)

@@ -8,8 +8,8 @@ import pytest
 from weft.driver.datagram.packet import GRH_BYTES
 from weft.driver.ibverbs.build import missing
 from weft.driver.ibverbs.messages import Kind, Opcode
-from weft.driver.ibverbs.rings import SEND_SLOT
-from weft.driver.terms.enums import QPAttrMask, QPState, SendFlags, WCStatus, WROpcode
+from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT, WC_SLOT
+from weft.driver.terms.enums import QPAttrMask, QPState, QPType, SendFlags, SrqAttrMask, WCStatus, WROpcode
 from weft.model.settings import BadSetting
 from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
@@ -22,11 +22,12 @@ from weft.tb.verify.programs.hostile import clean, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
 from weft.tb.verify.programs.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.programs import TABLE, missing_packages
-from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, Rejected
+from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, RawEnd, Rejected, Ring, address_of
 from weft.tb.verify.programs.run import PASSED, one
 from weft.tb.verify.programs.session import serving
 
 PORT, REQUESTS, IDLE_S, CORE = 23900, 600, 1, 0.05
+FLUSHED = 500      # more than the thread flushes at once
 CHOSEN = ("ibv_rc_pingpong", "ibv_rc_pingpong -c -e", "ibv_srq_pingpong", "ib_write_bw -q 4", "ib_send_bw -e",
           "ib_read_bw", "ib_atomic_bw", "ib_write_lat", "ib_send_lat -e", "ib_send_lat -R", "rping", "fi_pingpong -c",
           "ibv_ud_pingpong", "ib_send_bw -c UD", "udaddy", "mckey")
@@ -138,6 +139,69 @@ def test_a_request_waits_for_its_receive_and_fails_with_its_peer(served):
     clean(daemon.backend)
 
 
+def test_a_request_that_waits_for_a_receive_notices_that_its_peer_fails_by_itself(served):
+    """The thread looks at the waiting request first, in the round in which the peer's own request fails."""
+    daemon, _ = served
+    a, b = RawEnd(daemon, "a"), RawEnd(daemon, "b")
+    a.connect(b, min_rnr_timer=20)      # 10 ms
+    b.connect(a, rnr_retry=3)
+    a.write(b, opcode=WROpcode.SEND)
+    b.write(a, opcode=WROpcode.SEND)
+    assert b.completion().status == WCStatus.RNR_RETRY_EXC_ERR
+    assert a.completion().status == WCStatus.RETRY_EXC_ERR
+
+
+def test_notices_without_end_do_not_stop_the_daemon(served, monkeypatch):
+    """A program causes one with each completion for which it has no space in its completion channel."""
+    daemon, _ = served
+    pages, turns = [1, 1, 1], 2
+    with monkeypatch.context() as patch:
+        patch.setitem(daemon.backend.engine._functions, "notices", lambda _fabric, _to, most: most * pages.pop())
+        for _ in range(turns):
+            daemon.turn()
+    assert len(pages) == 1
+    works(*pair(daemon))
+
+
+def test_queues_keep_their_contents_in_another_ring(served):
+    daemon, _ = served
+    a, b = pair(daemon)
+    for n in range(5):
+        a.write(b, wr_id=n, length=8)
+    until(daemon, (), lambda: a.completions.word("prod") == 5)
+    made, (file,) = a.call(Opcode.RESIZE_CQ, handle=a.cq, cqe=200)
+    a.completions = Ring(file, made.slots, WC_SLOT.size_bytes)
+    a.write(b, wr_id=5)
+    assert [wc.wr_id for wc in a.completed(6)] == list(range(6)) and made.slots == 256
+    made, (file,) = a.call(Opcode.CREATE_SRQ, user=3, pd=a.pd, max_wr=4, max_sge=1)
+    srq = Ring(file, made.slots, made.slot_bytes)
+    for n in range(3):
+        srq.fill(RECV_SLOT.pack(wr_id=n))
+    more, (file,) = a.call(Opcode.MODIFY_SRQ, handle=made.handle, mask=SrqAttrMask.MAX_WR, max_wr=9)
+    larger = Ring(file, more.slots, more.slot_bytes)
+    assert larger.word("prod") == 3
+    assert [larger.memory[larger.place(n)] for n in range(4)] == [0, 1, 2, 0]
+
+
+def test_long_queues_are_flushed_in_order(served):
+    daemon, messages = served
+    end, count = RawEnd(daemon, "a", cqe=4 * FLUSHED), 2 * FLUSHED
+    qp, files = end.call(Opcode.CREATE_QP, user=3, pd=end.pd, send_cq=end.cq, recv_cq=end.cq, qp_type=QPType.RC,
+                         max_send_wr=count, max_recv_wr=count, max_send_sge=1, max_recv_sge=1)
+    sends = Ring(files[0], qp.send_slots, qp.send_slot_bytes)
+    receives = Ring(files[1], qp.recv_slots, qp.recv_slot_bytes)
+    begin = QPAttrMask.PKEY_INDEX | QPAttrMask.PORT | QPAttrMask.ACCESS_FLAGS
+    for state, mask in ((QPState.INIT, begin), (QPState.ERR, 0)):
+        end.call(Opcode.MODIFY_QP, handle=qp.handle, mask=QPAttrMask.STATE | mask, qp_state=state, port_num=1)
+    for n in range(count):
+        sends.fill(SEND_SLOT.pack(wr_id=n, opcode=WROpcode.SEND))
+        receives.fill(RECV_SLOT.pack(wr_id=count + n))
+    end.ring_bell()
+    found = end.completed(2 * count)
+    assert {wc.status for wc in found} == {WCStatus.WR_FLUSH_ERR}
+    assert [wc.wr_id for wc in found] == list(range(2 * count)) and not messages
+
+
 def test_a_region_moves(served):
     """Reregistration keeps the keys."""
     daemon, _ = served
@@ -151,6 +215,26 @@ def test_a_region_moves(served):
     a.write(b)
     assert a.completion().status == WCStatus.REM_ACCESS_ERR
     assert VA and b.mapping[:PAGE] != b"x" * PAGE and other[:PAGE] == bytes(PAGE)
+
+
+@pytest.mark.parametrize("iova", [VA, (1 << 64) - 2 * PAGE], ids=["inside", "end"])
+def test_requests_whose_data_is_read_together_send_their_own_bytes(served, iova):
+    """Also from a region that ends with the last address."""
+    daemon, messages = served
+    a, b = pair(daemon)
+    a.mapping[:] = random.randbytes(2 * PAGE)
+    keys = a.call(Opcode.REG_MR, pd=a.pd, access=1, memory=a.shared, address=address_of(a.mapping), iova=iova,
+                  length=2 * PAGE)[0]
+    places = (0, 2 * PAGE - 8, 8, PAGE - 8, PAGE, 2 * PAGE - 64)
+    for n, place in enumerate(places):
+        a.sends.fill(SEND_SLOT.pack(wr_id=n, opcode=WROpcode.RDMA_WRITE, flags=SendFlags.SIGNALED, num_sge=1,
+                                    remote_addr=VA + 100 * n, rkey=b.keys.rkey)
+                     + SGE_SLOT.pack(addr=iova + place, length=8, lkey=keys.lkey))
+    a.ring_bell()
+    assert {wc.status for wc in a.completed(len(places))} == {WCStatus.SUCCESS}
+    for n, place in enumerate(places):
+        assert b.mapping[100 * n : 100 * n + 8] == a.mapping[place : place + 8]
+    assert not messages
 
 
 # ------------------------------------------------------------------------------------------------------- datagrams
