@@ -266,18 +266,14 @@ PUBLIC void weft_direct_qp_modify(struct qp *qp, const struct attributes *attr) 
     activate(qp);
 }
 
-/* Execute the requests that were posted before this call. */
-PUBLIC void weft_direct_qp_run(struct qp *qp) {
-    size_t budget = (size_t)qp->sends.slots << 10;
-    execute(qp, &budget);
-}
-
 /* Begin to drain; SQD is set afterwards. */
 PUBLIC void weft_direct_qp_drain(struct qp *qp, int notify) {
     qp->draining = 1;
     qp->notify_drained = notify;
 }
 
+/* Execute the requests that were posted before this call. */
+PUBLIC void weft_direct_qp_run(struct qp *qp) { execute(qp, &(size_t){ (size_t)qp->sends.slots << 10 }); }
 PUBLIC void weft_direct_qp_fail(struct qp *qp, uint32_t status) { fail(qp, status); }
 PUBLIC int weft_direct_qp_error(const struct qp *qp) { return qp->error; }
 PUBLIC int weft_direct_qp_send_error(const struct qp *qp) { return qp->send_error; }
