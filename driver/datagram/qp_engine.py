@@ -116,7 +116,7 @@ class DatagramEngine:
         self.service.remove(self)
         self.waiting.clear()
         self._started.clear()
-        self.receiving, self.sender = False, None
+        self.receiving, self.sender, self._notify_drained = False, None, False
         self.queues.forget_receives()
 
     def post_send(self, requests: Iterable[DatagramRequest]) -> None:
@@ -150,7 +150,7 @@ class DatagramEngine:
 
     def fail(self, status: WCStatus) -> None:
         """Enter ERR: the oldest send request completes with ``status``, everything else is flushed."""
-        self.in_error = True
+        self.in_error, self._notify_drained = True, False
         self.waiting.extendleft(started.request for started in reversed(self._started))
         self._started.clear()
         if self.waiting:
