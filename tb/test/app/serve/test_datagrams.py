@@ -230,6 +230,12 @@ def test_memberships_of_groups(served):
     assert (left.reported, left.dropped) == (1, 0)
     with pytest.raises(Rejected):
         member.do(Opcode.LEAVE_MULTICAST, group)
+    other = member.make_channel()
+    group = member.call(Opcode.JOIN_MULTICAST, handle=one, user=4, ip=GROUP)[0].handle
+    assert member.do(Opcode.MIGRATE_ID, one, channel=other).moved == 1
+    assert not member.do(Opcode.GET_CM_EVENT, member.channel).there
+    assert member.event(EventType.MULTICAST_JOIN, other).user == 4
+    member.do(Opcode.LEAVE_MULTICAST, group)
     for user in range(5):
         member.call(Opcode.JOIN_MULTICAST, handle=one, user=user, ip=GROUP)
     assert member.do(Opcode.DESTROY_ID, one).dropped == 5
