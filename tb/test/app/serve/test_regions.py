@@ -6,7 +6,7 @@ import pytest
 
 from weft.driver.ibverbs.messages import Kind, Opcode
 from weft.driver.ibverbs.rings import SEND_SLOT, SGE_SLOT
-from weft.driver.terms.enums import AccessFlag, ReregFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import AccessFlag, QPAttrMask, QPState, ReregFlag, SendFlags, WCStatus, WROpcode
 from weft.hdl.contract import abi
 from weft.tb.verify.programs.hostile import clean, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
@@ -60,6 +60,20 @@ def test_a_region_for_peers_is_there_before_their_next_request(served):
         destroy(b, peers)
         assert len(regions(daemon)) == len(regions(daemon, 1)) == 1
     assert not messages
+
+
+def test_a_region_is_there_before_a_call_that_takes_requests():
+    """The peer may have the key while the daemon still answers calls, before the turn in which it installs regions."""
+    with local_daemon() as (daemon, messages):
+        a, b = pair(daemon)
+        daemon.turn()
+        turn, daemon.turn = daemon.turn, lambda: daemon._calls(None)
+        target, peers = region(b, PEERS)
+        before = len(regions(daemon, 1))
+        a.call(Opcode.MODIFY_QP, handle=a.qp.handle, mask=QPAttrMask.STATE, qp_state=QPState.SQD)
+        assert (before, len(regions(daemon, 1))) == (1, 2)
+        daemon.turn = turn
+        assert target[:] == bytes(PAGE) and peers.rkey and not messages
 
 
 def test_a_region_without_use_takes_no_command():
