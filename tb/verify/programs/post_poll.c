@@ -5,8 +5,8 @@
  *
  * post_poll spin SECONDS: polls an empty queue without pause, as perftest does; prints the fraction of a processor that
  * this took, and the microseconds of a poll. Between these polls it sleeps for a millisecond after each 300 readings of
- * the clock, and prints the same numbers of that: what they depend on is the machine alone. post_poll idle SECONDS:
- * connects and sleeps. */
+ * the clock, and prints the same numbers of that, which depend on the machine alone. post_poll idle SECONDS: connects
+ * and sleeps. */
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <stdio.h>

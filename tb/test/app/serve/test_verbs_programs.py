@@ -13,8 +13,8 @@ from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.session import serving
 
 COMPLETIONS, POLLS_S, CORE = 8_000, 2, 0.05
-# Of polls, in terms of naps of a millisecond at the same time: duration and share of the processor. The product is
-# below 5 us and 5 % on an idle machine, the bars of the benchmark.
+# Duration and processor time of polls, relative to naps of a millisecond at the same time. On an idle machine that is
+# 5 us and 5 % of a core, the bars of the benchmark.
 EACH, PART = 1.35, 2
 REGIONS, REGION_STEPS = 5_000, 35_000     # processor time of a region, in iterations of an empty loop
 
