@@ -116,7 +116,7 @@ class DatagramEngine:
         self.service.remove(self)
         self.waiting.clear()
         self._started.clear()
-        self.receiving, self.sender = False, None
+        self.receiving, self.sender, self._notify_drained = False, None, False
         self.queues.forget_receives()
 
     def post_send(self, requests: Iterable[DatagramRequest]) -> None:
@@ -150,7 +150,7 @@ class DatagramEngine:
 
     def fail(self, status: WCStatus) -> None:
         """Enter ERR: the oldest send request completes with ``status``, everything else is flushed."""
-        self.in_error = True
+        self.in_error, self._notify_drained = True, False
         self.waiting.extendleft(started.request for started in reversed(self._started))
         self._started.clear()
         if self.waiting:
@@ -158,8 +158,16 @@ class DatagramEngine:
         self._flush_sends()
         self.queues.flush_receives()
 
+    def contain(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the result of a method for this QP, or 0 after an exception, which :meth:`on_unexpected` gets."""
+        try:
+            return method(*arguments)
+        except Exception as problem:
+            self.on_unexpected(problem)
+            return 0
+
     def on_unexpected(self, problem: Exception) -> None:
-        """Raise an exception of a round of this QP. An owner that must not fail as a whole replaces this function."""
+        """Raise an exception of work for this QP. An owner that must not fail as a whole replaces this function."""
         raise problem
 
     @property
@@ -230,7 +238,7 @@ class DatagramEngine:
                       psn=self._psn, solicited=request.solicited, imm=request.imm)
         def sent() -> None:
             started.sent = True
-            self._complete()
+            self.contain(self._complete)
 
         try:
             self.service.transmit(frame, request.ip, self, sent)

@@ -159,10 +159,7 @@ class DatagramService:
         if not members:
             self.card.counts["datagrams_without_qp"] += 1
         for qp in members:
-            try:
-                qp.receive(packet)
-            except Exception as problem:
-                qp.on_unexpected(problem)
+            qp.contain(qp.receive, packet)
 
     # ------------------------------------------------------------------------------------- engine
 
@@ -186,10 +183,7 @@ class DatagramService:
             if self.card.nic.queue and len(self.card.nic.queue) >= self.card.nic.tx.depth:
                 self.active[qp] = None
                 continue
-            try:
-                total += qp.progress(now, self._burst)
-            except Exception as problem:
-                qp.on_unexpected(problem)
+            total += qp.contain(qp.progress, now, self._burst)
             if qp.sendable:
                 self.active[qp] = None       # after the others
         self._ready = total > 0
@@ -199,4 +193,4 @@ class DatagramService:
         """Bring all queue pairs to ERR after a reset of the card."""
         self.active.clear()
         for qp in list(self.qps.values()):
-            qp.fail(WCStatus.WR_FLUSH_ERR)
+            qp.contain(qp.fail, WCStatus.WR_FLUSH_ERR)

@@ -39,6 +39,7 @@ ERRORS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.EOPNOTSUPP), 
 CALLS = calls.CALLS | connection_calls.CALLS
 CALLS_NS = 1_000_000     # longest time in which calls delay other work
 PAUSE_NS = 30_000        # longest pause between two calls of a program that makes one after the other
+_TAKING = frozenset({Opcode.RESIZE_CQ, Opcode.MODIFY_SRQ, Opcode.MODIFY_QP})     # calls that take posted requests
 _OK = ANSWER.pack()
 _READERS = {opcode: reader(asked) for opcode, (asked, _) in MESSAGES.items()}
 _HEAD = compiled(REQUEST)
@@ -153,8 +154,7 @@ class Daemon:
         busy = self._calls(0)
         if self._called:
             self._further_calls()
-        for client in [client for client in self.clients.values() if client.new_regions]:
-            self._with(client, client.install)
+        self._install()
         for client in list(self.clients.values()):
             busy |= self._with(client, client.take_work)
         busy |= self.backend.progress()
@@ -162,6 +162,11 @@ class Daemon:
             self._with(client, client.notify)
         if not busy:
             self._sleep()
+
+    def _install(self):
+        """Pass new regions to the cards, before requests are taken that may be for them."""
+        for client in [client for client in self.clients.values() if client.new_regions]:
+            self._with(client, client.install)
 
     def _with(self, client, method):
         """Call ``method()`` for a client. An exception ends the connection of that client, and nothing else."""
@@ -298,6 +303,10 @@ class Daemon:
         if opcode not in MESSAGES:
             raise Violation(f"opcode {opcode}")
         asked, answered = MESSAGES[opcode]
+        if opcode in _TAKING:
+            self._install()
+            if client.socket.fileno() not in self.clients:
+                raise Ended("it was dropped")
         body = data[REQUEST.size_bytes:]
         if len(body) < asked.size_bytes:
             raise Violation(f"{len(body)} bytes for {Opcode(opcode).name}")

@@ -108,6 +108,13 @@ class DatagramId(ConnectionId):
             raise InvalidValue(f"there are no attributes for state {state} of a UD QP, or no device yet")
         return QPAttr(qkey=self.qkey), necessary(QPState.RESET, QPState.INIT, QPType.UD)
 
+    def migrate(self, channel):
+        """Report events on another channel as :meth:`ConnectionId.migrate` does, those of the memberships, too."""
+        moved = 0
+        if channel is not self.channel:
+            moved = sum(self.channel.move(membership, channel) for membership in self.memberships)
+        return moved + super().migrate(channel)
+
     # -------------------------------------------------------------------------------------- multicast
 
     def join(self, ip, user):

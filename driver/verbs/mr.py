@@ -195,10 +195,12 @@ class MR(Closing):
         access = mr_access(access) if flags & ReregFlag.CHANGE_ACCESS else self.access
         with self.context.lending() as lent:
             before = self.buffer, self.buf, self.length, self.page_bytes, self._ptes
-            if flags & ReregFlag.CHANGE_TRANSLATION:
-                self._place(lent, buffer, addr or None, length)
-            after, (self.buffer, self.buf, self.length, self.page_bytes, self._ptes) = (
-                (self.buffer, self.buf, self.length, self.page_bytes, self._ptes), before)
+            try:
+                if flags & ReregFlag.CHANGE_TRANSLATION:
+                    self._place(lent, buffer, addr or None, length)
+                after = self.buffer, self.buf, self.length, self.page_bytes, self._ptes
+            finally:
+                self.buffer, self.buf, self.length, self.page_bytes, self._ptes = before
             self.context.engine.lender.windows.revoke(self)
             installed = self.installed
             if installed:

@@ -43,6 +43,7 @@ app/job/test_main_job.py::test_bad_link_in_both_directions[4]
 app/job/test_main_job.py::test_bad_link_in_both_directions[5]
 app/job/test_main_job.py::test_very_bad_link
 app/machine/test_linux.py
+app/serve/test_absent_pages.py::test_memory_of_a_process_that_ended_is_silent[child-write from
 app/serve/test_link.py::test_the_third_acknowledgement_is_dropped_exactly_once[rtl]
 app/serve/test_simulated_time.py::test_program_measures_simulated_time[rtl]
 cards/test_crossing.py::test_case[rings_wrap]
@@ -52,6 +53,7 @@ cards/test_damage.py::test_memory_damage_affects_its_owners_only[inline_descript
 cards/test_damage.py::test_memory_damage_affects_its_owners_only[nodes]
 cards/test_loss.py::test_each_loss_is_recovered_once_without_a_timer[burst_of_512]
 cards/test_loss.py::test_each_loss_is_recovered_once_without_a_timer[bursts_of_64]
+cards/test_loss.py::test_each_loss_is_recovered_once_without_a_timer[bursts_of_8]
 cards/test_loss.py::test_each_loss_is_recovered_once_without_a_timer[comb]
 cards/test_loss.py::test_each_loss_is_recovered_once_without_a_timer[holes_reported_at_once]
 cards/test_loss.py::test_each_loss_is_recovered_once_without_a_timer[outages]

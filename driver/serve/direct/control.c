@@ -86,6 +86,12 @@ PUBLIC void weft_direct_counts(struct fabric *fabric, uint64_t counts[2]) {
 
 /* The functions below are called with the lock. Those that create return NULL without memory. */
 
+/* Get messages and bytes that a host sent, then those that it received. */
+PUBLIC void weft_direct_traffic(const struct host *host, struct traffic found[2]) {
+    found[0] = host->sent;
+    found[1] = host->received;
+}
+
 /* `qp_slots` is a power of two: QP numbers of the card differ in their lowest bits. */
 PUBLIC struct host *weft_direct_host(struct fabric *fabric, uint32_t ip, uint32_t qp_slots) {
     struct host *host = calloc(1, sizeof *host);

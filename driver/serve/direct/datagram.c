@@ -72,6 +72,7 @@ static void receive(struct qp *qp, const struct qp *from, const struct request *
         fail(qp, IBV_WC_WR_FLUSH_ERR);
         return;
     }
+    count(&host->received, r->local.length);
     int with_imm = r->opcode == IBV_WR_SEND_WITH_IMM;
     wc.byte_len = (uint32_t)length;
     wc.src_qp = from->number;

@@ -89,7 +89,13 @@ struct host {
     uint32_t ip, qp_mask, region_count;
     struct qp **qps, *datagram_qps[DATAGRAM_QPS];
     struct region **regions;
+    struct traffic { uint64_t messages, bytes; } sent, received;
 };
+
+static inline void count(struct traffic *traffic, uint64_t bytes) {
+    traffic->messages++;
+    traffic->bytes += bytes;
+}
 
 /* Open context of a program. */
 struct client {

@@ -33,7 +33,7 @@ _FUNCTIONS = {
     "start": (_PTR, _INT, _U64), "stop": (None, _PTR), "lock": (None, _PTR), "unlock": (None, _PTR),
     "notices": (ctypes.c_size_t, _PTR, _PTR, ctypes.c_size_t), "counts": (None, _PTR, _PTR),
     "host": (_PTR, _PTR, _U32, _U32), "client": (_PTR, _PTR, _U64, _PTR, _INT, _INT), "client_close": (None, _PTR),
-    "why": (ctypes.c_char_p, _PTR),
+    "traffic": (None, _PTR, _PTR), "why": (ctypes.c_char_p, _PTR),
     "region": (_INT, _PTR, _U32, _U32, _U32, _U32, _U32, _U64, _U64, _U64, _INT), "region_close": (None, _PTR, _U32),
     "cq": (_PTR, _PTR, _U64, _U64, _INT, _PTR, _U32, _U32), "cq_ring": (None, _PTR, _PTR, _U32, _U32, _U32),
     "cq_own": (_U32, _PTR), "cq_overrun": (_INT, _PTR), "cq_close": (None, _PTR),
@@ -146,6 +146,12 @@ class Engine:
             return self._counts
         found = (_U64 * 2)()
         self._functions["counts"](self._fabric, found)
+        return tuple(found)
+
+    def traffic(self, name):
+        """Return the messages and their bytes that a host sent, and those that it received."""
+        found = (_U64 * 4)()
+        self.call("traffic", self.hosts[name], found)
         return tuple(found)
 
     def close(self):

@@ -308,6 +308,7 @@ static enum turn step_datagram(struct qp *qp, size_t *budget) {
     if (status == IBV_WC_SUCCESS) {
         fabric->messages++;
         fabric->bytes += r->local.length;
+        count(&qp->client->host->sent, r->local.length);
         complete_send(qp, status);
         return AGAIN;
     }
@@ -361,6 +362,9 @@ static enum turn step(struct qp *qp, size_t *budget) {
     struct fabric *fabric = qp->client->host->fabric;
     fabric->messages++;
     fabric->bytes += r->local.length;
+    const struct qp *from = r->opcode < IBV_WR_RDMA_READ ? qp : peer; /* of the data */
+    count(&from->client->host->sent, r->local.length);
+    count(&(from == qp ? peer : qp)->client->host->received, r->local.length);
     qp->send_psn = peer->expected_psn = (qp->send_psn + 1) & 0xFFFFFF;
     if (consumes(r)) {
         peer->taken = 0;

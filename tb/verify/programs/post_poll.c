@@ -4,8 +4,11 @@
  * for single writes, where every post has to wake the daemon.
  *
  * post_poll spin SECONDS: polls an empty queue without pause, as perftest does; prints the fraction of a processor that
- * this took, and the microseconds of a poll. post_poll idle SECONDS: connects and sleeps. */
+ * this took, and the microseconds of a poll. Between these polls it sleeps for a millisecond after each 300 readings of
+ * the clock, and prints the same numbers of that, which depend on the machine alone. post_poll idle SECONDS: connects
+ * and sleeps. */
 #include <infiniband/verbs.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +19,8 @@
 
 #define BYTES 64
 #define DEPTH 64
+#define AT_ONCE 3000 /* polls before as many readings of the clock */
+#define NAP 300
 
 static double now(clockid_t clock) {
     struct timespec t;
@@ -71,12 +76,21 @@ static int rounds(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *mr, int c
 
 static int spin(struct ibv_cq *cq, double seconds) {
     struct ibv_wc wc;
-    double start = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID), at = start;
-    long polls = 0;
-    for (; at - start < seconds * 1e9; at = now(CLOCK_MONOTONIC), polls++)
-        if (ibv_poll_cq(cq, 1, &wc)) return 6;
-    printf("part %.5f each %.3f\n", (now(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (at - start),
-           (at - start) / 1000 / (double)polls);
+    double end = now(CLOCK_MONOTONIC) + seconds * 1e9, took[2] = { 0 }, used[2] = { 0 };
+    long rounds = 0;
+    for (; now(CLOCK_MONOTONIC) < end; rounds++)
+        for (int alone = 0; alone < 2; alone++) {
+            double start = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID), at = start;
+            for (int n = 1; n <= AT_ONCE; at = now(CLOCK_MONOTONIC), n++) {
+                if (!alone && ibv_poll_cq(cq, 1, &wc)) return 6;
+                if (alone && n % NAP == 0) poll(NULL, 0, 1);
+            }
+            took[alone] += at - start;
+            used[alone] += now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+        }
+    double polls = (double)rounds * AT_ONCE;
+    printf("part %.5f each %.3f, alone part %.5f each %.3f\n", used[0] / took[0], took[0] / 1000 / polls,
+           used[1] / took[1], took[1] / 1000 / polls);
     return 0;
 }
 

@@ -14,6 +14,7 @@ from weft.driver.datagram.service import DatagramService
 from weft.driver.ibverbs.messages import MESSAGES, Kind, Opcode
 from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT
 from weft.driver.serve.ports import Ports
+from weft.driver.serve.ring import Violation
 from weft.driver.terms.enums import QPAttrMask, QPState, QPType, SendFlags, WCFlags, WCStatus, WROpcode
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.system import tools_expected
@@ -141,6 +142,35 @@ def test_no_slot_harms_another_program(fields):
         empty(daemon)
 
 
+@pytest.mark.parametrize("where", ["sent", "received", "flushed"])
+def test_a_completion_that_cannot_be_reported_ends_one_program(monkeypatch, where):
+    """For example because the program leaves too many events unread."""
+    with local_daemon() as (daemon, messages):
+        good, bad = (DatagramEnd(daemon, "a"), DatagramEnd(daemon, "b")), DatagramEnd(daemon, "a")
+        (client,) = (client for client in daemon.clients.values() if bad.qp.qp_num in client.qps)
+        bad.receive_into(0, PAGE)
+        for _ in range(20):
+            daemon.turn()
+        monkeypatch.setattr(client, "retired", lambda wc: refuse())
+        if where == "sent":
+            bad.datagram(IPS["b"], good[1].qp.qp_num)
+        elif where == "received":
+            good[0].datagram(IPS["a"], bad.qp.qp_num)
+        else:
+            daemon.backend.contexts[0].reset()
+        settle(daemon, 2)
+        assert not daemon.contained and "left too much" in messages[0] and len(messages) == 1, messages
+        if where != "flushed":
+            for end, peer in (good, good[::-1]):
+                peer.receive_into(0, PAGE)
+                end.datagram(IPS["b" if peer is good[1] else "a"], peer.qp.qp_num)
+                assert {wc.status for wc in end.completed(1)} == {WCStatus.SUCCESS}
+
+
+def refuse():
+    raise Violation("it left too much")
+
+
 @pytest.mark.parametrize("same_host", [False, True])
 def test_a_service_from_request_to_answer(served, same_host):
     server, client = DatagramIds(served, "b"), DatagramIds(served, "b" if same_host else "a")
@@ -200,6 +230,12 @@ def test_memberships_of_groups(served):
     assert (left.reported, left.dropped) == (1, 0)
     with pytest.raises(Rejected):
         member.do(Opcode.LEAVE_MULTICAST, group)
+    other = member.make_channel()
+    group = member.call(Opcode.JOIN_MULTICAST, handle=one, user=4, ip=GROUP)[0].handle
+    assert member.do(Opcode.MIGRATE_ID, one, channel=other).moved == 1
+    assert not member.do(Opcode.GET_CM_EVENT, member.channel).there
+    assert member.event(EventType.MULTICAST_JOIN, other).user == 4
+    member.do(Opcode.LEAVE_MULTICAST, group)
     for user in range(5):
         member.call(Opcode.JOIN_MULTICAST, handle=one, user=user, ip=GROUP)
     assert member.do(Opcode.DESTROY_ID, one).dropped == 5

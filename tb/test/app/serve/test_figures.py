@@ -19,6 +19,6 @@ def test_cost_of_library_and_daemon_is_measured(tmp_path, monkeypatch):
         rows = {row.name: row for row in figures.times(session, compiled("post_poll", tmp_path, build(LIBRARY_FOLDER)))}
     assert 0 < rows["serve_post_poll_us"].value < rows["serve_post_poll_alone_us"].value
     assert 0 < rows["serve_empty_poll_core_fraction"].value < 1
-    assert 0 < rows["serve_empty_poll_us"].value <= rows["serve_empty_poll_us"].at_most
+    assert 0 < rows["serve_empty_poll_us"].value < 1000
     assert rows["serve_idle_daemon_core_fraction"].value >= 0
     assert [row.name for row in rows.values() if row.at_most is None] == ["serve_post_poll_alone_us"]

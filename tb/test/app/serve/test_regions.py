@@ -6,11 +6,11 @@ import pytest
 
 from weft.driver.ibverbs.messages import Kind, Opcode
 from weft.driver.ibverbs.rings import SEND_SLOT, SGE_SLOT
-from weft.driver.terms.enums import AccessFlag, ReregFlag, SendFlags, WCStatus, WROpcode
+from weft.driver.terms.enums import AccessFlag, QPAttrMask, QPState, ReregFlag, SendFlags, WCStatus, WROpcode
 from weft.hdl.contract import abi
 from weft.tb.verify.programs.hostile import clean, pair, settle, works
-from weft.tb.verify.programs.local import local_daemon
-from weft.tb.verify.programs.raw_client import PAGE, VA, address_of
+from weft.tb.verify.programs.local import PolledBackend, local_daemon
+from weft.tb.verify.programs.raw_client import PAGE, VA, Rejected, address_of
 
 LOCAL, PEERS = AccessFlag.LOCAL_WRITE, AccessFlag.LOCAL_WRITE | AccessFlag.REMOTE_WRITE
 AT = VA + (1 << 20)
@@ -62,6 +62,20 @@ def test_a_region_for_peers_is_there_before_their_next_request(served):
     assert not messages
 
 
+def test_a_region_is_there_before_a_call_that_takes_requests():
+    """The peer may have the key while the daemon still answers calls, before the turn in which it installs regions."""
+    with local_daemon() as (daemon, messages):
+        a, b = pair(daemon)
+        daemon.turn()
+        turn, daemon.turn = daemon.turn, lambda: daemon._calls(None)
+        target, peers = region(b, PEERS)
+        before = len(regions(daemon, 1))
+        a.call(Opcode.MODIFY_QP, handle=a.qp.handle, mask=QPAttrMask.STATE, qp_state=QPState.SQD)
+        assert (before, len(regions(daemon, 1))) == (1, 2)
+        daemon.turn = turn
+        assert target[:] == bytes(PAGE) and peers.rkey and not messages
+
+
 def test_a_region_without_use_takes_no_command():
     with local_daemon() as (daemon, messages):
         a, b = pair(daemon)
@@ -90,6 +104,25 @@ def test_access_changes_before_the_first_use(served):
     b.call(Opcode.REREG_MR, handle=keys.handle, flags=ReregFlag.CHANGE_ACCESS, access=PEERS)
     source[:] = b"y" * PAGE
     assert write(a, own.lkey, AT, keys.rkey) == WCStatus.SUCCESS and target[:] == source[:]
+
+
+@pytest.mark.parametrize(("backend", "length"), [(None, PAGE << 13), (PolledBackend, 8 << 30)],
+                         ids=["functional", "direct"])
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
+def test_a_rejected_change_leaves_the_region_unchanged(backend, length, used):
+    with local_daemon(backend_type=backend) as (daemon, messages):
+        daemon.backend.rest_s = lambda: 0      # a turn without work does not sleep
+        a, b = pair(daemon)
+        memory, keys = region(a, LOCAL)
+        if used:
+            assert write(a, keys.lkey, VA, b.keys.rkey) == WCStatus.SUCCESS
+        with pytest.raises(Rejected):
+            a.call(Opcode.REREG_MR, handle=keys.handle, flags=ReregFlag.CHANGE_TRANSLATION, memory=a.shared,
+                   address=AT, iova=AT + PAGE, length=length)
+        a.call(Opcode.REREG_MR, handle=keys.handle, flags=ReregFlag.CHANGE_ACCESS, access=PEERS)
+        memory[:] = b"k" * PAGE
+        assert write(a, keys.lkey, VA, b.keys.rkey) == WCStatus.SUCCESS and b.mapping[:PAGE] == memory[:]
+        assert not messages
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["new", "used"])

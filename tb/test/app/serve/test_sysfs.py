@@ -14,7 +14,7 @@ from weft.driver.verbs.linux_counters import CARD, DRIVER, PORT
 from weft.hdl.contract import abi
 from weft.tb.app.serve.environment import environment_of
 from weft.tb.verify.programs.hostile import pair
-from weft.tb.verify.programs.local import local_daemon
+from weft.tb.verify.programs.local import PolledBackend, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, RawClient, RawEnd
 
 DEVICE = "/sys/class/infiniband/weft0"
@@ -141,6 +141,21 @@ def test_counters_are_those_of_card_and_driver():
             assert port["port_xmit_data"] == counted["tx_bytes"] // 4
             assert port["port_rcv_packets"] == counted["rx_frames"]
             assert hardware["out_of_sequence"] == counted["holes"]
+
+
+@pytest.mark.parametrize("opcode", [WROpcode.RDMA_WRITE, WROpcode.RDMA_READ])
+def test_messages_of_the_direct_back_end_are_counted(opcode):
+    with local_daemon(backend_type=PolledBackend) as (daemon, _):
+        one, other = pair(daemon)
+        before = [counters(daemon, host, "counters") for host in "ab"]
+        for _ in range(3):
+            one.write(other, opcode=opcode)
+            assert one.completion().status == WCStatus.SUCCESS
+        source, sink = [{name: value - was[name] for name, value in counters(daemon, host, "counters").items()}
+                        for host, was in zip("ab", before, strict=True)][::1 if opcode is WROpcode.RDMA_WRITE else -1]
+        assert source["port_xmit_packets"] == sink["port_rcv_packets"] == 3
+        assert source["port_xmit_data"] == sink["port_rcv_data"] == 3 * PAGE // 4
+        assert not source["port_rcv_data"] and not sink["port_xmit_data"]
 
 
 def test_messages_without_a_receive_are_counted(daemon):

@@ -12,7 +12,10 @@ from weft.tb.verify.programs.c_program import compiled
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.session import serving
 
-COMPLETIONS, POLLS_S, EACH_US, CORE = 8_000, 2, 5, 0.05
+COMPLETIONS, POLLS_S, CORE = 8_000, 2, 0.05
+# Duration and processor time of polls, relative to naps of a millisecond at the same time. On an idle machine that is
+# 5 us and 5 % of a core, the bars of the benchmark.
+EACH, PART = 1.35, 2
 REGIONS, REGION_STEPS = 5_000, 35_000     # processor time of a region, in iterations of an empty loop
 
 
@@ -59,8 +62,10 @@ def test_thousands_of_regions_take_few_resources(session, tmp_path):
 
 
 def test_polls_without_result_are_cheap_and_leave_the_processor(session, tmp_path):
-    before = processor_ns(session.process.pid)
-    messages = run(session, "post_poll", tmp_path, "spin", str(POLLS_S))
-    of_daemon = (processor_ns(session.process.pid) - before) / (POLLS_S * 1e9)
-    part, each = map(float, re.search(r"part ([\d.]+) each ([\d.]+)", messages).groups())
-    assert each <= EACH_US and part <= CORE and of_daemon <= CORE, f"{messages}, {of_daemon} of a core in the daemon"
+    marks = [processor_ns(session.process.pid)]
+    for seconds in 0, POLLS_S:      # the first run shows what the connection takes
+        messages = run(session, "post_poll", tmp_path, "spin", str(seconds))
+        marks.append(processor_ns(session.process.pid))
+    of_daemon = (marks[2] - marks[1] - (marks[1] - marks[0])) / (POLLS_S * 1e9)
+    part, each, part_alone, each_alone = map(float, re.findall(r"(?:part|each) ([\d.]+)", messages))
+    assert each <= EACH * each_alone and part <= PART * part_alone and of_daemon <= CORE, (messages, of_daemon)

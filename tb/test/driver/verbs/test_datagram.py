@@ -359,6 +359,20 @@ def test_reset_of_the_card_flushes_and_a_new_incarnation_works():
     scene.close()
 
 
+@pytest.mark.parametrize("goal", [RESET, ERR])
+def test_a_queue_that_ended_reports_no_drain(goal):
+    scene = DatagramPair()
+    a, b = scene.hosts
+    a.send(b.qp, b"x")
+    a.context.progress()
+    assert a.qp.engine.outstanding == 1
+    a.qp.modify(QPAttr(qp_state=SQD, en_sqd_async_notify=1), Mask.STATE | Mask.EN_SQD_ASYNC_NOTIFY)
+    a.qp.modify(QPAttr(qp_state=goal), Mask.STATE)
+    scene.settle()
+    assert not a.context.async_events
+    scene.close()
+
+
 # ------------------------------------------------------------------------------------------------ multicast
 
 def test_members_of_a_group_get_its_packets():
