@@ -17,7 +17,7 @@ from weft.model.functional.parse import parse
 from weft.model.functional.transmit import work_packets
 from weft.model.loop import EventLoop
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.verify.bench.model_card import MIB, Haul
+from weft.tb.verify.bench.model_card import MIB, PMTU, Haul
 
 SEED = drawn_seed(__name__)
 
@@ -121,4 +121,4 @@ def test_short_transfer_reports_its_rate():
     haul = Haul(2 * MIB, rtt_ns=20_000, loss=0.01).run()
     lost = sum(haul.pair.links[0].counters.lost.values())
     assert lost and haul.pair.devices[0].card.counters["tx_retransmissions"] == lost
-    assert haul.packets == 2 * MIB // haul.pmtu + lost and haul.seconds > 0
+    assert haul.packets == 2 * MIB // PMTU + lost and haul.seconds > 0
