@@ -77,13 +77,6 @@ PUBLIC size_t weft_direct_notices(struct fabric *fabric, struct notice *to, size
     return count;
 }
 
-PUBLIC void weft_direct_counts(struct fabric *fabric, uint64_t counts[2]) {
-    weft_direct_lock(fabric);
-    counts[0] = fabric->messages;
-    counts[1] = fabric->bytes;
-    pthread_mutex_unlock(&fabric->lock);
-}
-
 /* The functions below are called with the lock. Those that create return NULL without memory. */
 
 /* Get messages and bytes that a host sent, then those that it received. */

@@ -69,7 +69,6 @@ struct fabric {
     struct qp *stalled; /* that wait for a peer or a receive request */
     struct notice *notices;
     size_t notice_count, notice_room;
-    uint64_t messages, bytes;
     uint8_t *bounce;
     struct window window;
     struct merged merged;

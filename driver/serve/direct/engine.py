@@ -31,7 +31,7 @@ class Attributes(ctypes.Structure):
 # Result and arguments of each function, whose name in the library begins with ``weft_direct_``.
 _FUNCTIONS = {
     "start": (_PTR, _INT, _U64), "stop": (None, _PTR), "lock": (None, _PTR), "unlock": (None, _PTR),
-    "notices": (ctypes.c_size_t, _PTR, _PTR, ctypes.c_size_t), "counts": (None, _PTR, _PTR),
+    "notices": (ctypes.c_size_t, _PTR, _PTR, ctypes.c_size_t),
     "host": (_PTR, _PTR, _U32, _U32), "client": (_PTR, _PTR, _U64, _PTR, _INT, _INT), "client_close": (None, _PTR),
     "traffic": (None, _PTR, _PTR), "why": (ctypes.c_char_p, _PTR),
     "region": (_INT, _PTR, _U32, _U32, _U32, _U32, _U32, _U64, _U64, _U64, _INT), "region_close": (None, _PTR, _U32),
@@ -144,9 +144,8 @@ class Engine:
         """Numbers of completed requests and of their bytes."""
         if self._fabric is None:
             return self._counts
-        found = (_U64 * 2)()
-        self._functions["counts"](self._fabric, found)
-        return tuple(found)
+        sent = [self.traffic(name) for name in self.hosts]
+        return sum(each[0] for each in sent), sum(each[1] for each in sent)
 
     def traffic(self, name):
         """Return the messages and their bytes that a host sent, and those that it received."""

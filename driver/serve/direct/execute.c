@@ -299,15 +299,12 @@ static int polled(const struct qp *qp) {
 
 /* Carry out the datagram that a QP begins. After a local error its send queue is in SQE, and is flushed. */
 static enum turn step_datagram(struct qp *qp, size_t *budget) {
-    struct fabric *fabric = qp->client->host->fabric;
     struct request *r = &qp->now;
     enum ibv_wc_status status = send_datagram(qp, r);
     if (qp->error || qp->client->dead) return IDLE; /* it overran a queue of this QP, or the QP cannot receive it */
     size_t cost = r->local.length + r->done;
     *budget -= cost < *budget ? cost : *budget;
     if (status == IBV_WC_SUCCESS) {
-        fabric->messages++;
-        fabric->bytes += r->local.length;
         count(&qp->client->host->sent, r->local.length);
         complete_send(qp, status);
         return AGAIN;
@@ -359,9 +356,6 @@ static enum turn step(struct qp *qp, size_t *budget) {
         *budget -= length < *budget ? length : *budget;
         if (length < left) return AGAIN;
     }
-    struct fabric *fabric = qp->client->host->fabric;
-    fabric->messages++;
-    fabric->bytes += r->local.length;
     const struct qp *from = r->opcode < IBV_WR_RDMA_READ ? qp : peer; /* of the data */
     count(&from->client->host->sent, r->local.length);
     count(&(from == qp ? peer : qp)->client->host->received, r->local.length);
