@@ -91,10 +91,7 @@ struct host {
     struct traffic { uint64_t messages, bytes; } sent, received;
 };
 
-static inline void count(struct traffic *traffic, uint64_t bytes) {
-    traffic->messages++;
-    traffic->bytes += bytes;
-}
+static inline void count(struct traffic *traffic, uint64_t bytes) { traffic->messages++; traffic->bytes += bytes; }
 
 /* Open context of a program. */
 struct client {
