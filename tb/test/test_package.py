@@ -163,9 +163,9 @@ def test_wheel_imports_every_module(unpacked):
 
 
 def weft(unpacked, *words):
-    """Run a command of the wheel in an empty folder; builds are shared. Return the exit status and what it printed."""
+    """Run a command of the wheel in a folder of the test; builds are shared. Return the exit status and what it printed."""
     empty = unpacked / "empty"
-    empty.mkdir()
+    empty.mkdir(exist_ok=True)
     packages = [path for path in sys.path if path.endswith("site-packages")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(unpacked / "wheel"), *packages]),
                    "WEFT_BUILD": str(BUILD_ROOT)}
