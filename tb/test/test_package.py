@@ -163,7 +163,7 @@ def test_wheel_imports_every_module(unpacked):
 
 
 def weft(unpacked, *words):
-    """Run a command of the wheel in a folder of the test; builds are shared. Return the exit status and what it printed."""
+    """Run a command of the wheel in a folder of the test; builds are shared. Return the exit status and its output."""
     empty = unpacked / "empty"
     empty.mkdir(exist_ok=True)
     packages = [path for path in sys.path if path.endswith("site-packages")]
