@@ -69,6 +69,16 @@ class DirectMR(ServedMR):
             self.forget()
 
 
+def _close_in_engine(queue, function):
+    """Close the QPs of a CQ or SRQ, and then its object in the engine."""
+    queue._engine.objects.pop(queue._tag, None)
+    for qp in list(queue.qps):
+        qp.close()
+    if queue.address:
+        address, queue.address = queue.address, None
+        queue._engine.call(function, address)
+
+
 class DirectCQ(ServedCQ):
     """Completion queue of a program; the engine writes the completions."""
 
@@ -112,12 +122,7 @@ class DirectCQ(ServedCQ):
 
     def close(self):
         if not self.closed:
-            self._engine.objects.pop(self._tag, None)
-            for qp in list(self.qps):
-                qp.close()
-            if self.address:
-                address, self.address = self.address, None
-                self._engine.call("cq_close", address)
+            _close_in_engine(self, "cq_close")
             super().close()
 
 
@@ -185,12 +190,7 @@ class DirectSRQ(ServedSRQ):
 
     def close(self):
         if not self.closed:
-            self._engine.objects.pop(self._tag, None)
-            for qp in list(self.qps):
-                qp.close()
-            if self.address:
-                address, self.address = self.address, None
-                self._engine.call("srq_close", address)
+            _close_in_engine(self, "srq_close")
             super().close()
 
 
