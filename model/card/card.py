@@ -12,7 +12,7 @@ from .interrupts import Interrupts
 from .pcie import Pcie
 from .receive import TimedReceivePath
 from .rings import TimedRings
-from .second_level import SecondLevel, TimedIncarnation
+from .second_level import SecondLevel, TimedList
 from .timing import CYCLE_NS, TIMING
 from .transmit import TimedTransmitPath
 from .write_engine import NEVER, RINGS, STATUS
@@ -35,8 +35,7 @@ class TimedCard(FunctionalCard):
         Seed of the host's latencies.
     """
 
-    rings_type, transmit_type, receive_type = TimedRings, TimedTransmitPath, TimedReceivePath
-    incarnation_type = TimedIncarnation
+    rings_type, transmit_type, receive_type, list_type = TimedRings, TimedTransmitPath, TimedReceivePath, TimedList
 
     def __init__(self, memory, loop, send_frame, interrupt, *, host=None, timing=TIMING, seed=0, **options):
         self.timing, self._host, self._seed, self.interrupts, self.pcie = timing, host, seed, None, None

@@ -4,8 +4,6 @@ from weft.hdl.contract import wire
 
 from ..functional.parse import RxHeader, parse
 
-_OVERHEAD = wire.ETH.size_bytes + wire.IPV4.size_bytes + wire.UDP.size_bytes + wire.BTH.size_bytes + wire.ICRC_BYTES
-
 
 class DataFrame:
     """Packet of a WORK descriptor as a frame.

@@ -6,7 +6,6 @@ from weft.hdl.contract import abi
 
 from ..functional.matcher import SLACK_MAX
 from ..functional.node_list import NodeList
-from ..functional.qp_incarnation import QpIncarnation
 from .prefetch import Prefetcher
 from .timing import CYCLE_NS
 
@@ -77,12 +76,6 @@ class TimedList(NodeList):
         self.nodes.pop()
         self.fetched -= 1
         self._next, self.adjacent = line, adjacent
-
-
-class TimedIncarnation(QpIncarnation):
-    """:class:`QpIncarnation` with a :class:`TimedList`."""
-
-    list_type = TimedList
 
 
 class SecondLevel:

@@ -53,8 +53,8 @@ class _Job:
 
     __slots__ = ("at", "chosen", "frame", "lane", "last", "length", "merging", "open", "reads", "ring", "slots")
 
-    def __init__(self, frame, length, ring, lane, last, chosen, at, reads):
-        self.frame, self.length, self.ring, self.lane, self.last, self.at = frame, length, ring, lane, last, at
+    def __init__(self, frame, ring, lane, last, chosen, at, reads):
+        self.frame, self.length, self.ring, self.lane, self.last, self.at = frame, len(frame), ring, lane, last, at
         self.chosen, self.reads, self.open = chosen, reads, len(reads)
         self.slots, self.merging = [], None
 
@@ -189,7 +189,7 @@ class TimedTransmitPath(TransmitPath):
 
     def _enter(self, lane, frame, ring, last, lag, segments):
         now = self.card.loop.now_ns
-        job = _Job(frame, len(frame), ring, lane, last, now, now + lag, self._pieces(segments))
+        job = _Job(frame, ring, lane, last, now, now + lag, self._pieces(segments))
         lane.jobs.append(job)
         if job.open:
             lane.asking.append(job)

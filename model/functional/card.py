@@ -10,7 +10,7 @@ from collections import Counter, deque
 from weft.hdl.contract import abi, params
 
 from .builder import NodeBuilder
-from .qp_incarnation import QpIncarnation
+from .node_list import NodeList
 from .receive_path import ReceivePath
 from .rings import CardRings
 from .tables import Tables
@@ -43,7 +43,7 @@ class FunctionalCard:
         Losses that only a probe revealed: holes of a window, and residue of nodes.
     """
 
-    rings_type, transmit_type, receive_type, incarnation_type = CardRings, TransmitPath, ReceivePath, QpIncarnation
+    rings_type, transmit_type, receive_type, list_type = CardRings, TransmitPath, ReceivePath, NodeList
 
     def __init__(self, memory, loop, send_frame, interrupt, *, preset="test", line_gbps=100.0, seed=None):
         self.params = params.preset(preset)

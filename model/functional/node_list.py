@@ -5,7 +5,7 @@ A node is read from host memory only when it is needed.
 
 from weft.hdl.contract import abi
 
-from .head_cache import CachedNode
+from .cached_node import CachedNode
 from .matcher import Matcher
 from .node import Node, damage
 

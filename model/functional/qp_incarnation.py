@@ -2,7 +2,6 @@
 
 from weft.hdl.contract import abi
 
-from .node_list import NodeList
 from .window import Window
 
 
@@ -12,6 +11,8 @@ class QpIncarnation:
     Parameters
     ----------
     window_bits : int
+    list_type : type
+        :class:`~weft.model.functional.node_list.NodeList`, or one of a timed card.
     memory : HostMemory
     in_extent : callable(line)
     qpn, generation : int
@@ -19,10 +20,8 @@ class QpIncarnation:
         First expected PSN.
     """
 
-    list_type = NodeList
-
-    def __init__(self, window_bits, memory, in_extent, *, qpn, generation, psn):
+    def __init__(self, window_bits, list_type, memory, in_extent, *, qpn, generation, psn):
         self.window = Window(window_bits, psn)
-        self.matcher = self.list_type(
+        self.matcher = list_type(
             qpn, generation, lambda n: memory.read(n * abi.BLOCK_BYTES, abi.BLOCK_BYTES), in_extent
         )

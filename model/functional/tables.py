@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from weft.hdl.contract import abi
 
+from .qp_incarnation import QpIncarnation
 from .translate import MrEntry, QpEntry
 
 Opcode, Status = abi.CommandOpcode, abi.CommandStatus
@@ -51,8 +52,8 @@ class Tables:
         if c.qp_state not in (abi.QpState.RTR, abi.QpState.RTS):
             return Status.BAD_VALUE
         self.qps[index] = QpEntry(c.qp_state, generation, c.pd, int(c.access), c.ip, c.psn_guard)
-        self.card.qps[index] = self.card.incarnation_type(
-            self.card.params.window_bits, self.card.memory, self.in_extent, qpn=index,
+        self.card.qps[index] = QpIncarnation(
+            self.card.params.window_bits, self.card.list_type, self.card.memory, self.in_extent, qpn=index,
             generation=generation % (1 << abi.GENERATION_BITS), psn=c.psn)
         return None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.tb.sim.flow.system import pytest_terminal_summary  # noqa: F401 pytest finds it here
+from weft.tb.test.system import pytest_terminal_summary  # noqa: F401 pytest finds it here
 from weft.tb.test.tiers import tiers, unused
 
 # Amaranth finds the yosys of its wheel; a yosys of the system may have any version.

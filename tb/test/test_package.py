@@ -16,7 +16,7 @@ import pytest
 
 from weft.tb.sim.flow.build import BUILD_ROOT
 from weft.tb.sim.flow.imports import imports
-from weft.tb.sim.flow.system import need
+from weft.tb.test.system import need
 
 ROOT = Path(__file__).resolve().parents[2]
 # Dependencies that are run, or needed by another one, and never imported here.

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from weft.tb.sim.flow.simulators import MissingTool
-from weft.tb.sim.flow.system import absence, need
+from weft.tb.test.system import absence, need
 
 # Heuristic dissectors below InfiniBand.
 GUESSING = ("rpcordma", "infiniband.mad", "sdp", "nvme-rdma", "smb_direct", "iser", "ipoib")
@@ -16,7 +16,7 @@ MALFORMED = "_ws.malformed"
 
 
 def need_tshark():
-    """Require tshark, see :func:`~weft.tb.sim.flow.system.need`."""
+    """Require tshark, see :func:`~weft.tb.test.system.need`."""
     need("tshark")
 
 

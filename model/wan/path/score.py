@@ -8,6 +8,7 @@ import numpy as np
 
 from ...machine_code import compiled, inlined
 from .back import ACK, answer
+from .line import PROBE
 
 QP = [("cum", "i8"), ("cum_reported", "i8")]
 CONFIG = [("seen_log2", "i8"), ("ack_every", "i8")]
@@ -52,3 +53,11 @@ def acknowledge(w, qp, at_once):
     if at_once or q.cum - q.cum_reported >= w.s.ack_every or (q.cum == q.total and q.cum_reported < q.cum):
         q.cum_reported = q.cum
         answer(w, qp, ACK, q.cum, 0, False)
+
+
+@compiled
+def arrive(w, p):
+    """Process a packet of a scheme that has no state at the receiver."""
+    if p.kind != PROBE:
+        place(w, p.qp, p.psn)
+    acknowledge(w, p.qp, p.last != 0 or p.kind == PROBE)

@@ -8,8 +8,7 @@ loss is often corruption that no switch can report: ``header_loss`` 1 shows that
 from ...machine_code import compiled
 from ..path.back import NACK, answer
 from ..path.draw import HEADER, uniform
-from ..path.line import AGAIN, ORIGINAL, PROBE
-from ..path.score import acknowledge, place
+from ..path.line import AGAIN, ORIGINAL
 from .deadlines import expect
 
 CONFIG = [("header_loss", "f8")]
@@ -29,11 +28,3 @@ def sent(w, qp, psn):
     if q.next == q.total or q.next % s.message_packets == 0:
         first = psn - psn % s.message_packets
         expect(w, qp, first, psn + 1 - first)
-
-
-@compiled
-def arrive(w, p):
-    """Process a packet at the receiver."""
-    if p.kind != PROBE:
-        place(w, p.qp, p.psn)
-    acknowledge(w, p.qp, p.last != 0 or p.kind == PROBE)

@@ -1,6 +1,7 @@
 """Dispatch of events to the configured scheme, so that one compiled engine serves all schemes."""
 
 from ...machine_code import compiled, inlined
+from ..path import score
 from ..path.sender import probe
 from . import adamap, dcp, deadlines, go_back_n, irn, melo, oracle, order, selective, timer_only
 
@@ -9,7 +10,6 @@ QP = go_back_n.QP + order.QP + melo.QP + [("rsn_sent", "i8")]
 CONFIG = [("scheme", "i8")] + melo.CONFIG + dcp.CONFIG
 STATE = melo.STATE
 COUNTS = melo.COUNTS
-
 
 
 @compiled
@@ -29,12 +29,8 @@ def arrive(w, p):
         irn.arrive(w, p)
     elif scheme == MELO:
         melo.arrive(w, p)
-    elif scheme == DCP:
-        dcp.arrive(w, p)
-    elif scheme == TIMER_ONLY:
-        timer_only.arrive(w, p)
     else:
-        oracle.arrive(w, p)
+        score.arrive(w, p)
 
 
 @inlined

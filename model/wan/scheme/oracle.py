@@ -5,8 +5,7 @@ Its messages are never lost. No scheme that depends on the receiver to detect lo
 
 from ...machine_code import compiled
 from ..path.back import NACK, answer
-from ..path.line import AGAIN, ORIGINAL, PROBE
-from ..path.score import acknowledge, place
+from ..path.line import AGAIN, ORIGINAL
 
 
 @compiled
@@ -14,11 +13,3 @@ def vanish(w, p):
     """Process the loss of a packet at its time of arrival."""
     if p.kind == ORIGINAL or p.kind == AGAIN:
         answer(w, p.qp, NACK, p.psn, 0, True)
-
-
-@compiled
-def arrive(w, p):
-    """Process a packet at the receiver."""
-    if p.kind != PROBE:
-        place(w, p.qp, p.psn)
-    acknowledge(w, p.qp, p.last != 0 or p.kind == PROBE)

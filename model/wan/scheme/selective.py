@@ -18,6 +18,4 @@ def handle_control(w, m):
 @compiled
 def expired(w, qp):
     """Send the oldest packet again after a time-out."""
-    q = w.qp[qp]
-    q.deadline = w.s.now + w.s.time_out
-    send_again(w, qp, q.una, 0)
+    send_again(w, qp, w.qp[qp].una, 0)

@@ -1,4 +1,4 @@
-"""Settings of the main job: options of ``weft sim``, variables of ``make sim``, and JSON input of the bench."""
+"""Settings of the main job: options of ``weft sim`` and of ``make sim``, and JSON input of the bench."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from weft.driver.engine.qp_table import FIRST_INDEX
 from weft.hdl.contract import wire
 from weft.hdl.contract.params import preset
-from weft.model.settings import PMTUS, PRESET, RTT_US, SEED, BadSetting, Setting, chance, check, fields, readable_file
+from weft.model.settings import PMTUS, PRESET, RTT_US, SEED, BadSetting, Setting, chance, check, readable_file
 
 BACKENDS, SIMULATORS = ("rtl", "model"), ("verilator", "icarus")
 _RTL = ("rtl",)
@@ -49,12 +49,3 @@ class JobSettings:
         most = preset(self.preset).qps - FIRST_INDEX
         if self.qps > most:
             raise BadSetting("qps", self.qps, f"it must be a whole number from 1 to {most} with preset {self.preset}")
-
-
-def make_variables() -> tuple[list[str], list[str]]:
-    """Return the names of the variables of ``make sim``: those with a value, and the flags."""
-    valued: list[str] = []
-    flags: list[str] = []
-    for name, field in fields(JobSettings).items():
-        (flags if field.kind is bool else valued).append(name.upper())
-    return valued, flags

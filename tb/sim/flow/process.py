@@ -43,14 +43,6 @@ def run(command, *, cwd, environment=None, out=None, timeout_s=None):
         os.close(held)
 
 
-def watch_interrupts():
-    """Restore the default action of SIGINT in a child before it begins (``preexec_fn``).
-
-    A shell starts background jobs with SIGINT ignored, and children inherit that.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def output_of(command, *, cwd, environment=None, timeout_s=None):
     """Run a command as :func:`run` does; return its exit status, and its standard output and error as text."""
     with tempfile.TemporaryFile() as out:

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from weft.tb.sim.flow import process, simulators
-from weft.tb.sim.flow.build import LOG
 from weft.tb.sim.flow.failure import Failure
 from weft.tb.sim.flow.verilator import WARNINGS
 from weft.tb.sim.synth import yosys as yosys_tool
@@ -24,17 +23,6 @@ def verilator_lint(path, top):
     status, output = process.output_of(command, cwd=Path(path).parent, environment={**os.environ, **environment})
     if status or "%Warning" in output:
         raise LintFailed(f"{path}: verilator -Wall reports\n{output[:4000]}")
-
-
-def built_clean(where):
-    """Raise :class:`LintFailed` if Verilator's build in folder ``where`` logged warnings that no waiver covers.
-
-    A build checks the Verilog as the lint does and logs the warnings; linting a card again takes a quarter of a
-    minute.
-    """
-    output = [line for line in (where / LOG).read_text(errors="replace").splitlines() if line.startswith("%Warning")]
-    if output:
-        raise LintFailed(f"{where / LOG}: verilator -Wall reports\n" + "\n".join(output)[:4000])
 
 
 def yosys(path, script):

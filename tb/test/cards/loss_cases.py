@@ -15,9 +15,10 @@ from cocotb.utils import get_sim_time
 
 from weft.hdl.contract import abi, wire
 from weft.model.impairments import FrameKind, LinkConfig
-from weft.model.loss import Burst, Comb, GilbertElliott, Outage
+from weft.model.loss import GilbertElliott
 from weft.tb.sim.flow.simulate import bench_seed
 from weft.tb.test.cards.crossing_cases import LOSS_REPORT, PACKETS, PROBE, Case, Crossing, psn_of
+from weft.tb.test.loss_models import Burst, Comb, Outage
 from weft.tb.test.tail import Tail
 
 PMTU = 256

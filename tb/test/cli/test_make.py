@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.tb.app.job.job_settings import make_variables
+from weft.tb.test.cli.make_variables import make_variables
 
 ROOT = Path(__file__).resolve().parents[3]
 GIVEN = {"FILE": "it's  a file", "LOSS": "0.5", "REORDER": "0.1", "DUP": "0.2", "CORRUPT": "0.3", "BACK_LOSS": "1",

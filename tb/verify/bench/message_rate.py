@@ -11,7 +11,7 @@ two entries of the ring. ``read_requests_...`` counts reads of the sender's host
 """
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import cocotb
 from cocotb.task import bridge
@@ -39,35 +39,15 @@ CONDITIONS = (f"{CARDS}; both drivers counted, which wait for interrupts, and lo
               "transmit")
 
 
-@dataclass(frozen=True)
-class Stream:
-    """Settings of a stream of small messages on one QP; see :class:`~weft.tb.verify.bench.line_rate.Transfer`."""
-
-    name: str
-    senders: str
-    window: int = 200
-    messages: int = 1600        # in each direction
-    immediates: int = 0
-    inline: bool = False
-
-    @property
-    def receives(self):
-        """Return the number of receives that are posted at any time."""
-        return 2 * self.window if self.immediates else 1
-
-    @property
-    def transfer(self):
-        """Return the same settings for :func:`~weft.tb.verify.bench.line_rate.exchange`."""
-        return Transfer(self.name, SMALL_PMTU, self.messages * SMALL_BYTES, self.senders, window=self.window,
-                        message_bytes=SMALL_BYTES, immediates=self.immediates, inline=self.inline)
+def _small(name, senders, *, window=1000, messages=6400, **more):
+    """Return the settings of a stream of small messages on one QP; ``messages`` in each direction."""
+    return Transfer(name, SMALL_PMTU, messages * SMALL_BYTES, senders, window=window, message_bytes=SMALL_BYTES, **more)
 
 
-STREAMS = (Stream("small", "ab"),)
-DEEP_WINDOW, DEEP_MESSAGES, DEEP_LOG2 = 1000, 6400, 12
-DEEP_STREAMS = (Stream("tx", "a", DEEP_WINDOW, DEEP_MESSAGES), Stream("both_ways", "ab", DEEP_WINDOW, DEEP_MESSAGES),
-                Stream("rx_64", "a", DEEP_WINDOW, DEEP_MESSAGES, 64),
-                Stream("rx_each", "a", DEEP_WINDOW, DEEP_MESSAGES, 1),
-                Stream("inline", "a", DEEP_WINDOW, DEEP_MESSAGES, inline=True))
+STREAMS = (_small("small", "ab", window=200, messages=1600),)
+DEEP_STREAMS = (_small("tx", "a"), _small("both_ways", "ab"), _small("rx_64", "a", immediates=64),
+                _small("rx_each", "a", immediates=1), _small("inline", "a", inline=True))
+DEEP_WINDOW, DEEP_LOG2 = DEEP_STREAMS[0].window, 12
 STRADDLE_STREAMS = tuple(replace(stream, name=f"{stream.name}_straddle") for stream in DEEP_STREAMS[:2])
 # Name of the figure, stream, bar, conditions.
 RATES = (
@@ -117,16 +97,16 @@ class MessageLab(Lab):
         self.figures["large"] = self.count(sent["messages"]) | {"gbps": 8 * length / sent["nanoseconds"]}
         await self.part(ends)
 
-    async def stream(self, stream):
+    async def stream(self, job):
         """Transfer small messages."""
-        self.report_progress(f"small messages, {stream.name}")
-        job = stream.transfer
-        ends = await self.join(job.memory_bytes, job.pmtu, job.window, receives=stream.receives,
-                               inline=SMALL_BYTES * stream.inline)
-        for _ in range(stream.receives - 1):
+        self.report_progress(f"small messages, {job.name}")
+        receives = 2 * job.window if job.immediates else 1      # posted at any time
+        ends = await self.join(job.memory_bytes, job.pmtu, job.window, receives=receives,
+                               inline=SMALL_BYTES * job.inline)
+        for _ in range(receives - 1):
             for side in SIDES:
                 await bridge(post_receives)(ends[side])
-        messages = stream.messages * len(job.senders)
+        messages = job.payload // SMALL_BYTES * len(job.senders)
         links = [self.env.link(f"{side}_to_{PEER[side]}").impairments.counters for side in job.senders]
         before = sum(link.sent[FrameKind.RETX] for link in links)
         with metered(self, ends, job, SMALL_BYTES) as (sent, placed):       # in any order
@@ -139,7 +119,7 @@ class MessageLab(Lab):
         again = sum(link.sent[FrameKind.RETX] for link in links) - before
         rate = min(steady_gbps(meters)) / (8 * SMALL_BYTES) * 1000
         read = sum(self.env.host(side).reads for side in job.senders) - reads
-        self.figures[stream.name] = self.count(messages) | {
+        self.figures[job.name] = self.count(messages) | {
             "mpps": rate, "again": again / messages, "reads": read / messages}
         await self.part(ends)
 
@@ -154,7 +134,7 @@ async def messages(dut):
         if settings["large"]:
             await bench.large()
         for stream in settings["streams"]:
-            await bench.stream(Stream(**stream))
+            await bench.stream(Transfer(**stream))
 
 
 def run_messages(streams=STREAMS, *, large=True, deep=False, straddle=False, ring_log2=(8, 8), progress):

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from weft.tb.app.job.report import headline, print_report
 from weft.tb.sim.flow.build import BUILD_ROOT
-from weft.tb.sim.flow.process import watch_interrupts
 from weft.tb.sim.link.pcap import read_pcap
 from weft.tb.test.decoder import decode
+from weft.tb.test.interrupts import watch_interrupts
 
 WEFT = [sys.executable, "-m", "weft.tb.cli"]
 SMALL = {"--loss": "0.1", "--rtt-us": "2", "--pmtu": "256"}

@@ -13,8 +13,8 @@ from weft.tb.app.report.run import build
 from weft.tb.app.sweep.picture import lines
 from weft.tb.app.sweep.plan import BadPlan
 from weft.tb.app.sweep.table import BadTable
-from weft.tb.sim.flow.system import need
 from weft.tb.test.model.wan.ready import compile_engine
+from weft.tb.test.system import need
 
 FIGURES = "goodput", "completion", "memory", "stalls", "sequence", "calibration", "sizes"
 COMPARED = [{"name": f"number {k}", "judges": k > 3, "cycles": {"gateware": 1000.0 * 2**k, "model": 1010.0 * 2**k},

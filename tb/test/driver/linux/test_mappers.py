@@ -11,8 +11,8 @@ import pytest
 from weft.driver.linux import iommufd, vfio
 from weft.driver.linux.libc import HUGE_2M, MADV_DOFORK, MADV_DONTFORK, MAP_HUGETLB, PAGE
 from weft.driver.terms.errors import PyverbsRDMAError
-from weft.tb.sim.flow.system import need
 from weft.tb.test.driver.linux.process_memory import FakeIommu
+from weft.tb.test.system import need
 
 PROGRAM = """
 #include <stddef.h>

@@ -17,9 +17,9 @@ from weft.driver.pci.resource_access import ResourceAccess
 from weft.driver.pci.sysfs import SysfsFunction
 from weft.driver.pci.vfio_access import VfioAccess, open_group, open_iommufd
 from weft.driver.terms.errors import InvalidValue, NotSupported, PyverbsRDMAError
-from weft.tb.sim.flow.system import need
 from weft.tb.test.driver.linux.test_mappers import shape, values_of_the_compiler
 from weft.tb.test.driver.pci.fake_sysfs import FakeKernel, FakeTree
+from weft.tb.test.system import need
 
 ADDRESS = "0000:03:00.0"
 MS = 1_000_000

@@ -10,8 +10,9 @@ from weft.hdl.contract import wire
 from weft.model.impairments import FrameKind
 from weft.model.link import Link, LinkConfig
 from weft.model.loop import EventLoop
-from weft.model.loss import Burst, Comb, GilbertElliott, Outage
+from weft.model.loss import GilbertElliott
 from weft.tb.sim.pair.functional_pair import close_and_check, lost_data, make_endpoints, make_pair, transfer
+from weft.tb.test.loss_models import Burst, Comb, Outage
 from weft.tb.test.tail import Tail
 
 QPS, PMTU_BYTES = 2, 256

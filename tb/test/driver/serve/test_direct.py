@@ -15,12 +15,12 @@ from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.app.serve.settings import Settings
 from weft.tb.sim.flow.seed import drawn_seed
 from weft.tb.sim.flow.system import tools_expected
-from weft.tb.verify.programs import datagram_oracle, oracle
-from weft.tb.verify.programs.datagram_oracle import GROUPS, QKEYS, TO_GROUP, TO_PEER, TO_SELF, Datagram
+from weft.tb.test.driver.serve import datagram_oracle, oracle
+from weft.tb.test.driver.serve.datagram_oracle import GROUPS, QKEYS, TO_GROUP, TO_PEER, TO_SELF, Datagram
+from weft.tb.test.driver.serve.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.figures import processor_ns
 from weft.tb.verify.programs.hostile import clean, pair, settle, works
 from weft.tb.verify.programs.local import PolledBackend, local_daemon
-from weft.tb.verify.programs.oracle import RECEIVED, SGES, Sge, until
 from weft.tb.verify.programs.programs import TABLE, missing_packages
 from weft.tb.verify.programs.raw_client import PAGE, VA, Disconnected, RawEnd, Rejected, Ring, address_of
 from weft.tb.verify.programs.run import PASSED, one

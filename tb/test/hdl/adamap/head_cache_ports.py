@@ -7,9 +7,9 @@ from cocotb.triggers import ReadOnly, RisingEdge
 from weft.hdl.adamap.cache.cached import NODE_BASE, REACH, CachedNode, Pending, cached_record
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
-from weft.model.functional.head_cache import HeadCache, State
 from weft.model.functional.node import Node
 from weft.tb.sim.stream.payload import pack, unpack
+from weft.tb.test.hdl.adamap.head_cache_model import HeadCache, State
 
 
 @dataclass

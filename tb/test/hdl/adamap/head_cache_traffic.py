@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 
 from weft.hdl.contract import abi
-from weft.model.functional.head_cache import State
+from weft.tb.test.hdl.adamap.head_cache_model import State
 from weft.tb.test.hdl.adamap.head_cache_ports import Cycle
 from weft.tb.test.hdl.adamap.random_nodes import random_node
 

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from weft.hdl.contract import abi
 from weft.hdl.part.layouts import MatchRequest
-from weft.model.functional.head_cache import CachedNode
+from weft.model.functional.cached_node import CachedNode
 from weft.model.functional.matcher import Matcher
 from weft.tb.sim.stream.payload import pack
 

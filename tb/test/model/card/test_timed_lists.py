@@ -7,11 +7,12 @@ from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.model.card.card import TimedCard
 from weft.model.card.pcie import TRUST, UNIT_LINES, Pcie, Read
-from weft.model.card.second_level import TimedIncarnation
+from weft.model.card.second_level import TimedList
 from weft.model.card.timing import CYCLE_NS, TIMING, HostTiming
 from weft.model.card.write_engine import RINGS
 from weft.model.functional.memory import HostMemory
 from weft.model.functional.node import Node
+from weft.model.functional.qp_incarnation import QpIncarnation
 from weft.model.loop import EventLoop
 
 QPN, GENERATION = 3, 7
@@ -42,7 +43,8 @@ class _Bench:
                          node.pack(next_line=after, next_adjacent=int(at + 1 < len(lines))))
         self.card.registers["prefetch_depth"], self.card.registers["prefetch_watermark"] = depth, depth
         self.card.registers["retransmit_slack"] = 1
-        self.incarnation = TimedIncarnation(64, self.memory, lambda line: True, qpn=QPN, generation=GENERATION, psn=0)
+        self.incarnation = QpIncarnation(64, TimedList, self.memory, lambda line: True, qpn=QPN,
+                                         generation=GENERATION, psn=0)
         self.lines = lines
         self.retired, self.left, self.reads, self.looks = [], [], [], []
         self.card.receive_path.retire = self._retire

@@ -11,7 +11,7 @@ import pytest
 from weft.hdl.contract import abi
 from weft.model.functional import window as oracle
 from weft.model.functional.builder import NodeBuilder
-from weft.model.functional.head_cache import CachedNode
+from weft.model.functional.cached_node import CachedNode
 from weft.model.functional.matcher import Matcher
 from weft.model.functional.node import Node, choose_encoding, fits
 from weft.model.wan import engine

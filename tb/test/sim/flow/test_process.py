@@ -17,6 +17,7 @@ from cocotb.triggers import ClockCycles
 from weft.tb.sim.flow import process
 from weft.tb.sim.flow.simulate import SIMULATORS, simulate
 from weft.tb.sim.stream.clock import start_clock
+from weft.tb.test.interrupts import watch_interrupts
 
 LIMIT_S = 120
 # Started like a compiler: a program that starts another one. Both hold the pipe open while they run.
@@ -89,7 +90,7 @@ def pipe(tmp_path):
 def start(code, *arguments):
     """Return a Python process that runs ``code``."""
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], start_new_session=True,
-                            preexec_fn=process.watch_interrupts, stdin=subprocess.DEVNULL,
+                            preexec_fn=watch_interrupts, stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

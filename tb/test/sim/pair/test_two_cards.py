@@ -7,7 +7,7 @@ from weft.hdl.contract.params import preset
 from weft.tb.sim.flow import kept_text
 from weft.tb.sim.flow.build import build, card_text
 from weft.tb.sim.pair import two_cards
-from weft.tb.sim.synth import lint
+from weft.tb.test.sim.synth.built_clean import built_clean
 
 
 @pytest.mark.parametrize(("name", "value"), [
@@ -28,5 +28,5 @@ def test_verilog_of_changed_sources_is_not_cached(tmp_path, monkeypatch, name, v
 @pytest.mark.slow
 def test_cards_pass_lint():
     """Check the messages of Verilator's build of two cards; Yosys, which takes a minute, runs in ``make lint``."""
-    lint.built_clean(build(two_cards.two_cards_text(preset("test")), top=two_cards.TOP, name="two-cards-test",
-                           sim="verilator", optimize="run"))
+    built_clean(build(two_cards.two_cards_text(preset("test")), top=two_cards.TOP, name="two-cards-test",
+                      sim="verilator", optimize="run"))

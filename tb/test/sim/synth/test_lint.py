@@ -4,6 +4,7 @@ import pytest
 
 from weft.tb.sim.flow.build import build
 from weft.tb.sim.synth import lint
+from weft.tb.test.sim.synth.built_clean import built_clean
 
 CLEAN = "module top(input a, input b, output c); assign c = a & b; endmodule\n"
 OUTER = """module top(a, b, c);
@@ -36,10 +37,10 @@ def test_verilator_warning_fails(file_of):
 def test_warning_of_a_build_fails():
     """A warning inside a design, below ports that the bench drives and reads."""
     text = CLEAN.replace("module top", "module inner") + OUTER
-    lint.built_clean(build(text, top="top", name="lint", sim="verilator"))
+    built_clean(build(text, top="top", name="lint", sim="verilator"))
     where = build(text.replace("a & b;", "a & b & d; wire d;"), top="top", name="lint", sim="verilator")
     with pytest.raises(lint.LintFailed, match="UNDRIVEN"):
-        lint.built_clean(where)
+        built_clean(where)
 
 
 @pytest.mark.parametrize("fault", ["assign c = ~c;", "assign c = a; assign c = b;", "wire d; assign c = d;"])

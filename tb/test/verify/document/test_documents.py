@@ -15,10 +15,10 @@ import yaml
 from weft.hdl.contract import wire
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import measure
-from weft.tb.app.job.job_settings import make_variables
 from weft.tb.cli import app
-from weft.tb.sim.flow.system import need
+from weft.tb.test.cli.make_variables import make_variables
 from weft.tb.test.model.wan.ready import compile_engine
+from weft.tb.test.system import need
 from weft.tb.verify.bench.benchmark import BENCHMARKS
 from weft.tb.verify.document import goodput, parts
 

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from weft.tb.sim.flow.system import absence, need, tools_expected
+from weft.tb.sim.flow.system import tools_expected
+from weft.tb.test.system import absence, need
 from weft.tb.verify.interop import cases
 from weft.tb.verify.interop.guest import GuestFailed, booted
 from weft.tb.verify.interop.packages import NoPackage

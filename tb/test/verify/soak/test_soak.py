@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.tb.sim.flow.process import watch_interrupts
 from weft.tb.sim.flow.seed import drawn_seed
+from weft.tb.test.interrupts import watch_interrupts
 from weft.tb.verify.soak import campaign
 from weft.tb.verify.soak.bins import AREAS, BINS, OUTAGES
 from weft.tb.verify.soak.campaign import ResultCache, Soak, soak

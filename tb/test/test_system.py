@@ -5,13 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def summary(path):
     """Return the output of pytest for a test without requirements, with these folders as search path of programs."""
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only",
-                           "tb/test/sim/flow/test_system.py"], cwd=ROOT, capture_output=True, text=True,
+                           "tb/test/test_system.py"], cwd=ROOT, capture_output=True, text=True,
                           env={**os.environ, "PATH": path, "PYTEST_ADDOPTS": ""})
     return done.stdout
 

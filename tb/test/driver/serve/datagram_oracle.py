@@ -1,4 +1,4 @@
-"""Random programs with datagrams, as in :mod:`oracle`: ``python -m weft.tb.verify.programs.datagram_oracle [COUNT]
+"""Random programs with datagrams, as in :mod:`oracle`: ``python -m weft.tb.test.driver.serve.datagram_oracle [COUNT]
 [SEED]``.
 
 A UD QP of one host sends to that of the other host, to itself, to multicast groups and to absent ones. After the sends
@@ -13,11 +13,11 @@ from weft.driver.ibverbs.messages import Opcode
 from weft.driver.ibverbs.rings import RECV_SLOT, SEND_SLOT, SGE_SLOT, WC_SLOT
 from weft.driver.terms.enums import QPAttrMask as Mask
 from weft.driver.terms.enums import QPState, QPType, SendFlags, WROpcode
-from weft.tb.verify.programs import oracle
-from weft.tb.verify.programs.oracle import BYTES, DEPTH, INLINE, RECEIVE, RECEIVED, ROUNDS, SENDS, SOURCES, Sge, until
+from weft.tb.test.driver.serve import oracle
+from weft.tb.test.driver.serve.oracle import BYTES, DEPTH, INLINE, RECEIVE, RECEIVED, ROUNDS, SENDS, SOURCES, Sge, until
 from weft.tb.verify.programs.raw_client import PAGE, VA, Ring
 
-COMMAND = ".venv/bin/python -m weft.tb.verify.programs.datagram_oracle {count} {seed}"
+COMMAND = ".venv/bin/python -m weft.tb.test.driver.serve.datagram_oracle {count} {seed}"
 QKEYS = (0x1111_1111, 0x2222_2222, 0x8000_0001)
 GROUPS = (0xEF01_0101, 0xE101_0102)
 NOBODY = 0x0A63_6363                  # 10.99.99.99

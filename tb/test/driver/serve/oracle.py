@@ -1,4 +1,4 @@
-"""Random programs on the direct back end and on functional cards: ``python -m weft.tb.verify.programs.oracle [COUNT]
+"""Random programs on the direct back end and on functional cards: ``python -m weft.tb.test.driver.serve.oracle [COUNT]
 [SEED]``.
 
 Both must give the same completions, memory, events and states to ``COUNT`` random requests, legal and illegal ones.
@@ -22,7 +22,7 @@ from weft.tb.app.serve.functional import FunctionalBackend
 from weft.tb.verify.programs.local import REST_S, PolledBackend, local_daemon
 from weft.tb.verify.programs.raw_client import PAGE, VA, RawClient, Ring
 
-COMMAND = ".venv/bin/python -m weft.tb.verify.programs.oracle {count} {seed}"
+COMMAND = ".venv/bin/python -m weft.tb.test.driver.serve.oracle {count} {seed}"
 PAGES, DEPTH, SGES, INLINE, CQE, TURNS_MAX, ROUNDS = 20, 16, 3, 64, 128, 200_000, 6
 BYTES, ZONE = PAGES * PAGE, 5 * PAGE
 SOURCES, TARGETS, WORDS, RECEIVED = range(0, BYTES, ZONE)     # zones of the memory: only a fence orders accesses to one
