@@ -76,13 +76,14 @@ def rtlil_text(component, name, *, emit_src=False):
     from amaranth.back import rtlil
     from amaranth.hdl import Fragment, Signal, Value
 
-    from . import lean_netlist
+    from . import lean_netlist, shared_values
     from .synchronizers import mark_synchronizers
 
     members = [Value.cast(value) for _, _, value in component.signature.flatten(component)]
     # Constants (`ready` of an always-ready stream) make no port.
     ports = [value for value in members if isinstance(value, Signal)]
-    design = Fragment.get(component, None).prepare(ports, hierarchy=(name,))
+    with shared_values.in_place():
+        design = Fragment.get(component, None).prepare(ports, hierarchy=(name,))
     name_states(design.fragment)
     mark_synchronizers(design.fragment)
     with lean_netlist.in_place():

@@ -22,7 +22,7 @@ def name_of(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark the tiers, and sort: first the tests that wait for the simulator of two cards, short ones last."""
+    """Mark the tiers, and sort: first the tests that wait for the simulator of two cards, slow ones before others."""
     names = {item: name_of(item) for item in items}
     for item, name in names.items():
         for tier in tiers(name):
@@ -31,7 +31,6 @@ def pytest_collection_modifyitems(config, items):
         raise pytest.UsageError(f"tb/test/tiers.py names tests that do not exist: {', '.join(left)}")
 
     def turn(item):
-        if item.path.parent.name in CARDS or item.get_closest_marker("cards"):
-            return 0
-        return 1 if item.get_closest_marker("slow") else 2
+        waits = item.path.parent.name in CARDS or item.get_closest_marker("cards")
+        return not waits, not item.get_closest_marker("slow")
     items.sort(key=turn)

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from functools import cache
 
-from amaranth.back import rtlil
+from weft.hdl.verilog import rtlil_text
 
 MODULE = re.compile(r"^module (\S+)$")
 MEMORY = re.compile(r"^\s*memory width (\d+) size (\d+) (\S+)$")
@@ -32,7 +32,7 @@ def storage(component, params, *, copies=False, **options):
 def _netlist(component, params, options):
     """Return ``{(module, memory or None): [bits, read ports]}`` with the names of the netlist."""
     found, module, cell = {}, None, None
-    for line in rtlil.convert(component(params, **dict(options))).splitlines():
+    for line in rtlil_text(component(params, **dict(options)), "top").splitlines():
         if match := MODULE.match(line):
             module = match[1].lstrip("\\").removeprefix("top.")
         elif match := MEMORY.match(line):

@@ -312,7 +312,7 @@ class RandomProgram:
 
     def __init__(self, program, rng):
         self.program, self.rng = program, rng
-        self.handles, self.asked = [program.new(user=1)], [0]
+        self.handles, self.asked, self.new = [program.new(user=1)], [0], []
 
     def ask(self):
         """Send some requests; return [(opcode, accepted)]."""
@@ -320,7 +320,9 @@ class RandomProgram:
         if len(self.handles) < 20:
             self.handles.append(program.new(user=rng.randrange(1, 1 << 40)))
         one = rng.choice(self.handles)
-        if rng.random() < 0.1:
+        if self.new and rng.random() < 0.5:
+            steps = [(rng.choice((Opcode.ACCEPT, Opcode.REJECT)), self.new.pop())]
+        elif rng.random() < 0.1:
             steps = [(opcode, one) for opcode in (Opcode.RESOLVE_ADDR, Opcode.RESOLVE_ROUTE, Opcode.CONNECT)]
         elif rng.random() < 0.2:
             steps = [(rng.choice((Opcode.ACCEPT, Opcode.REJECT, Opcode.INIT_QP_ATTR)), rng.choice(self.asked))]
@@ -346,6 +348,7 @@ class RandomProgram:
             if event.event == EventType.CONNECT_REQUEST:
                 self.handles.append(event.id)
                 self.asked = [*self.asked[-8:], event.id]
+                self.new.append(event.id)
             elif event.there and event.id == until:
                 until = None
 
