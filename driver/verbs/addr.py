@@ -110,8 +110,8 @@ def _of_route(name: str) -> property:
 class AHAttr:
     """Address of a peer (ibv_ah_attr).
 
-    ``dgid, flow_label, sgid_index, hop_limit, traffic_class`` are those of ``gr``. All packets of the card have the same
-    TTL, traffic class and priority: ``hop_limit``, ``traffic_class`` and ``sl`` may have any value and have no effect.
+    ``dgid, flow_label, sgid_index, hop_limit, traffic_class`` are those of ``gr``. All packets of the card have the
+    same TTL, traffic class and priority: any ``hop_limit``, ``traffic_class`` and ``sl`` is accepted and has no effect.
     """
 
     dlid: int = 0
