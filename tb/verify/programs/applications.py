@@ -59,7 +59,7 @@ def _dapl(host, address):
     """Return the shell's line of an end of dtest: its registry names the card by the name of its host."""
     file = f"{BUILD_ROOT}/dat.{host}"
     entry = f'weft u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "{host} 0" ""'
-    return f"echo '{entry}' > {file}; DAT_OVERRIDE={file} dtest -P weft -b 65536{address}"
+    return f"echo '{entry}' > {file}; DAT_OVERRIDE={file} dtest -P weft -b 8192{address}"
 
 
 def _gloo(rank):

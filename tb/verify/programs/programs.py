@@ -35,7 +35,7 @@ class Program:
     network: bool = False           # in the network of the hosts, where names are addresses of cards
     endless: bool = False           # the server never ends by itself
     forbidden: tuple = ()           # (regular expression of its message, why it cannot run)
-    kind: str = ""                  # tells apart the rows of one program, if the options do not
+    kind: str = ""                  # separates the rows of one program, if the options do not
     shell: bool = False             # the roles are arguments of a shell, which starts the program
     before: tuple = ()              # command that makes what it needs
     ranks: tuple = ()               # the program that this one starts on both hosts
@@ -57,7 +57,7 @@ class Program:
 
     @property
     def label(self):
-        """Return what tells apart the rows of one program: its options, or :attr:`kind`."""
+        """Return what separates the rows of one program: its options, or :attr:`kind`."""
         return self.kind or shlex.join((*self.variables, *self.options))
 
     def lines(self, port, server):

@@ -28,7 +28,7 @@ from weft.tb.verify.programs.session import CannotServe, ended, serving
 
 LOSSES = ("0", "0.01")
 BACKENDS, SIMULATED = ("direct", "functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
-FIRST_PORT, PORTS_OF_CARDS, LIMIT_S = 18600, 1000, 120
+FIRST_PORT, PORTS_OF_CARDS, LIMIT_S = 18600, 1000, 300
 SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
 PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
