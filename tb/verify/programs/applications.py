@@ -17,7 +17,8 @@ RSOCKETS = "LD_PRELOAD=libweft-preload.so:/usr/lib/x86_64-linux-gnu/rsocket/libr
 OPENMPI = ("--allow-run-as-root", "--oversubscribe")
 RDMA_MTL = ("--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "verbs;ofi_rxm")
 GUEST = "qemu-system-x86_64 -m 64 -display none -machine accel=kvm:tcg"
-GUEST_PORT, DAPL_PORT = 4444, 15828
+GUEST_PORT, DAPL_PORT, ISER_PORT = 4444, 15828, 3260
+TARGET, INITIATOR = "iqn.2026-01.weft:disk", "iqn.2026-01.weft:a"
 
 
 def _fio(verb, *options):
@@ -62,6 +63,23 @@ def _dapl(host, address):
     return f"echo '{entry}' > {file}; DAT_OVERRIDE={file} dtest -P weft -b 8192{address}"
 
 
+def _iser_target():
+    """Return the shell's line of a target; tgtd wants the initiator in two lists, of addresses and of names."""
+    tgtadm = "tgtadm --lld iser --tid 1 --mode"
+    return "; ".join((
+        f"truncate -s 1M {BUILD_ROOT}/disk", "tgtd -f & tgtd=$!", "trap \"kill -9 $tgtd\" TERM",
+        "until tgtadm --op show --mode sys > /dev/null 2>&1; do sleep 0.1; done",
+        f"{tgtadm} target --op new --targetname {TARGET}",
+        f"{tgtadm} logicalunit --op new --lun 1 -b $PWD/{BUILD_ROOT}/disk", f"{tgtadm} target --op bind -I ALL",
+        f"{tgtadm} target --op bind -Q {INITIATOR}", "wait"))
+
+
+def _iser_initiator():
+    disk = f"-i {INITIATOR} iser://b/{TARGET}/1"
+    return (f"timeout 60 sh -c 'until iscsi-inq {disk}; do sleep 0.1; done' && iscsi-readcapacity16 {disk} && "
+            f"iscsi-perf -b 8 -m 4 -t 1 {disk}")
+
+
 def _gloo(rank):
     return f"{BUILD_ROOT}/allreduce {rank} {BUILD_ROOT}/allreduce.store 65536"
 
@@ -83,6 +101,8 @@ APPLICATIONS = (
     _script("g++", "libgloo-dev", _gloo(0), _gloo(1), kind="gloo", own_port=0, before=(
         "sh", "-c", f"rm -rf {BUILD_ROOT}/allreduce.store && mkdir -p {BUILD_ROOT}/allreduce.store && "
         f"g++ -O1 -o {BUILD_ROOT}/allreduce {FOLDER}/allreduce.cpp -lgloo")),
+    _script("tgtd", "tgt libiscsi-bin", _iser_target(), _iser_initiator(), kind="iSER", own_port=ISER_PORT,
+            on_card=True, endless=True, figure=r"iops average (\d+)", unit="reads/s"),
     _openmpi("--mca", "pml", "ucx"),
     _openmpi("--mca", "pml", "ucx", variables=("UCX_TLS=rc_verbs,ud_verbs,self",)),
     _openmpi("--mca", "pml", "ucx", variables=("UCX_TLS=ud_verbs,self",)),

@@ -77,10 +77,14 @@ class Session:
         start = self.start_in_network if network else self.start
         first = start("b", *server)
         limit = time.monotonic() + limit_s
-        while (port and first.poll() is None and time.monotonic() < limit
-               and not self._listens(port, on_card, space, network)):
-            time.sleep(LOOK_S)
-        of_client = ended(start("a", *client), limit - time.monotonic())
+        try:
+            while (port and first.poll() is None and time.monotonic() < limit
+                   and not self._listens(port, on_card, space, network)):
+                time.sleep(LOOK_S)
+            of_client = ended(start("a", *client), limit - time.monotonic())
+        except KeyboardInterrupt:
+            _kill(first)
+            raise
         if endless and first.poll() is None:
             return replace(_terminated(first), status=0), of_client
         return ended(first, max(1, limit - time.monotonic()) if of_client.status == 0 else 1), of_client
@@ -111,9 +115,17 @@ def ended(process, limit_s):
         output, _ = process.communicate(timeout=max(0.1, limit_s))
         return Ended(process.returncode, output)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
         return Ended(None, process.communicate()[0])
+    except KeyboardInterrupt:      # the terminal interrupts this process only
+        _kill(process)
+        raise
+
+
+def _kill(process):
+    """Kill a process that was not waited for, with its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _terminated(process):
