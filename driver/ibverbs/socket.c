@@ -99,6 +99,7 @@ int weft_call(struct context *c, struct call call) {
     int error = tell(c->socket, &call);
     if (!error) error = hear(c->socket, &call);
     pthread_mutex_unlock(&c->lock);
+    if (error) errno = error;      /* as the system call of another provider sets it: programs print it */
     return error;
 }
 

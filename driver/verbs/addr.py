@@ -20,6 +20,7 @@ _MAPPED = 0xFFFF << 32      # prefix of an IPv4-mapped GID, the kind of RoCEv2 o
 _WORDS = re.compile(r"[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){7}")
 HOP_LIMIT_MAX = 255
 FLOW_LABEL_BITS = 20
+TRAFFIC_CLASS_BITS, SERVICE_LEVEL_BITS = 8, 4
 
 
 class GID:
@@ -109,8 +110,8 @@ def _of_route(name: str) -> property:
 class AHAttr:
     """Address of a peer (ibv_ah_attr).
 
-    ``dgid, flow_label, sgid_index, hop_limit, traffic_class`` are those of ``gr``. The card's packets have a TTL of 64:
-    ``hop_limit`` may have any value and has no effect.
+    ``dgid, flow_label, sgid_index, hop_limit, traffic_class`` are those of ``gr``. All packets of the card have the
+    same TTL, traffic class and priority: any ``hop_limit``, ``traffic_class`` and ``sl`` is accepted and has no effect.
     """
 
     dlid: int = 0
@@ -136,13 +137,15 @@ class AHAttr:
         """Raise InvalidValue, NotSupported or TypeError if a port with ``gids`` GIDs cannot send to this address."""
         if not self.is_global:
             raise InvalidValue("ah_attr is not global; on Ethernet a peer is named by its GID")
-        for name in ("dlid", "sl", "src_path_bits", "static_rate", "traffic_class"):
+        for name in ("dlid", "src_path_bits", "static_rate"):
             if getattr(self, name):
                 raise NotSupported(f"ah_attr.{name} is {getattr(self, name)}, and means nothing here")
         between("ah_attr.port_num", self.port_num, 1, 1)
         between("ah_attr.sgid_index", self.sgid_index, 0, gids - 1)
         between("ah_attr.hop_limit", self.hop_limit, 0, HOP_LIMIT_MAX)
         unsigned("ah_attr.flow_label", self.flow_label, FLOW_LABEL_BITS)
+        unsigned("ah_attr.traffic_class", self.traffic_class, TRAFFIC_CLASS_BITS)
+        unsigned("ah_attr.sl", self.sl, SERVICE_LEVEL_BITS)
         ipv4_of(self.dgid)
 
 

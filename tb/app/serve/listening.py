@@ -14,9 +14,9 @@ from weft.driver.terms.enums import QPType
 LISTENING, ANY_ADDRESS = "0A", 0xFFFF_FFFF
 
 
-def at_tcp(port: int) -> bool:
-    """Return whether a program on this machine listens at a TCP port."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+def at_tcp(port: int, process: str = "self") -> bool:
+    """Return whether a program in the network of a process, given by its ID, listens at a TCP port."""
+    for table in (f"/proc/{process}/net/tcp", f"/proc/{process}/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):
             for line in Path(table).read_text().splitlines()[1:]:
                 _, local, _, state, *_ = line.split()

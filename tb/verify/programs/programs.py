@@ -1,6 +1,7 @@
 """Table of the third-party programs that run on served cards: names, packages, options and output formats."""
 
 import re
+import shlex
 import shutil
 from dataclasses import dataclass, replace
 
@@ -30,7 +31,14 @@ class Program:
     space: PortSpace = PortSpace.TCP
     own_port: int | None = None     # that of a program without an option for it; 0: the server does not listen
     reliable: bool = True           # False: it waits for datagrams for ever if one is lost
-    transports: str | None = None   # of UCX
+    variables: tuple = ()           # of the environment, as NAME=VALUE
+    network: bool = False           # in the network of the hosts, where names are addresses of cards
+    endless: bool = False           # the server never ends by itself
+    forbidden: tuple = ()           # (regular expression of its message, why it cannot run)
+    kind: str = ""                  # separates the rows of one program, if the options do not
+    shell: bool = False             # the roles are arguments of a shell, which starts the program
+    before: tuple = ()              # command that makes what it needs
+    ranks: tuple = ()               # the program that this one starts on both hosts
 
     @property
     def there(self):
@@ -40,8 +48,34 @@ class Program:
     def command(self, port=None, server=None):
         """Return the argument list; with a ``server``, that of the client."""
         role = self.roles[server is not None] if self.pair else ()
-        environment = ("env", f"UCX_TLS={self.transports}") if self.transports else ()
-        return *environment, self.name, *self.options, *(part.format(port=port, server=server) for part in role)
+        role = (part.format(port=port, server=server) for part in role)
+        return *self._environment, "sh" if self.shell else self.name, *self.options, *role
+
+    @property
+    def _environment(self):
+        return ("env", *self.variables) if self.variables else ()
+
+    @property
+    def label(self):
+        """Return what separates the rows of one program: its options, or :attr:`kind`."""
+        return self.kind or shlex.join((*self.variables, *self.options))
+
+    def lines(self, port, server):
+        """Return the command lines that a user types, that of the server first."""
+        run = "weft run --network" if self.network else "weft run"
+        ends = (("b", None), ("a", self.server(server))) if self.pair else (("a", None),)
+        lines = [f"{run} --host {host} -- {shlex.join(self.command(port, peer))}" for host, peer in ends]
+        return [shlex.join(command) for command in (self.before,) if command] + (
+            [shlex.join(self.launched(("weft", "run")))] if self.ranks else lines)
+
+    def server(self, address):
+        """Return the name of the server, whose card has this address."""
+        return "b" if self.network else address if self.on_card else "localhost"
+
+    def launched(self, weft_run):
+        """Return the command that starts one of the ranks on each host, each by a command ``weft_run``."""
+        first, second = (("-n", "1", *weft_run, "--host", host, "--", *self.ranks) for host in "ab")
+        return *self._environment, self.name, *self.options, *first, ":", *second
 
     def briefly(self):
         """Return the program with options that shorten the run."""
@@ -85,6 +119,11 @@ def _rdmacm(name, *options, brief=(), client=("-s", "{server}"), server=()):
     return Program(name, "rdmacm-utils", options, brief, roles=((*server, *port), (*client, *port)), on_card=True)
 
 
+def _fabric(provider, endpoint):
+    return Program("fi_pingpong", "libfabric-bin", ("-p", provider, "-e", endpoint, "-c"), ("-I", "3"),
+                   r"^64 .* ([\d.]+) +[\d.]+ *$", LATENCY, roles=(("-B", "{port}"), ("-P", "{port}", "{server}")))
+
+
 def _ucx(test, *options):
     return Program("ucx_perftest", "ucx-utils", ("-d", "weft0:1", "-x", "rc_verbs", "-t", test, *options, "-n", "200"),
                    ("-n", "20"), r"^Final: +\d+ +\S+ +\S+ +([\d.]+)", LATENCY)      # overall; the other one may be -nan
@@ -92,10 +131,14 @@ def _ucx(test, *options):
 
 def _ucp(transports, test, *options):
     """Return a test of UCX's protocols above its transports."""
-    shown = replace(_ucx(test, *options), transports=transports)
+    shown = replace(_ucx(test, *options), variables=(f"UCX_TLS={transports}",) if transports else ())
     return replace(shown, options=shown.options[4:])
 
 
+UCX_TRANSPORTS = (None, "rc_verbs,ud_verbs", "ud_verbs")      # rc_verbs alone cannot exchange addresses
+UCP_TESTS = (("tag_lat",), ("tag_bw", "-s", "65536"), ("stream_lat",), ("stream_bw", "-s", "65536"), ("ucp_am_lat",),
+             ("ucp_am_bw", "-s", "4096"), ("ucp_put_lat",), ("ucp_put_bw", "-s", "65536"), ("ucp_get", "-s", "65536"),
+             *((f"ucp_{atomic}",) for atomic in ("add", "fadd", "swap", "cswap")))
 VERBS = ("write", "send", "read", "atomic")
 # perftest does not support events for writes, and supports several QPs for rates only.
 TABLE = (
@@ -107,10 +150,11 @@ TABLE = (
     *map(_latency, VERBS), *(_latency(verb, "-e") for verb in VERBS[1:]),
     *(_by_card(kind(verb)) for kind in (_bandwidth, _latency) for verb in VERBS),
     _rdmacm("rping", "-V", "-C", "100", brief=("-C", "10"), server=("-s",), client=("-c", "-a", "{server}")),
+    replace(_rdmacm("cmtime", "-c", "20"), endless=True),
     _rdmacm("ucmatose"), _rdmacm("ucmatose", "-c", "5", "-C", "20", "-S", "4096", brief=("-c", "2")),
     _rdmacm("rstream", "-T", "v", brief=("-S", "1024", "-C", "20")),
-    Program("fi_pingpong", "libfabric-bin", ("-p", "verbs", "-e", "msg", "-c"), ("-I", "3"),
-            r"^64 .* ([\d.]+) +[\d.]+ *$", LATENCY, roles=(("-B", "{port}"), ("-P", "{port}", "{server}"))),
+    _fabric("verbs", "msg"), _fabric("verbs;ofi_rxm", "rdm"), _fabric("verbs;ofi_rxd", "rdm"),
+    replace(_fabric("verbs", "dgram"), reliable=False),
     *(_datagrams(_pingpong("ibv_ud_pingpong", *options)) for options in ((), ("-e",))),
     *(_datagrams(kind("send"), "-c", "UD") for kind in (_bandwidth, _latency)),
     *(_datagrams(_by_card(kind("send")), "-c", "UD") for kind in (_bandwidth, _latency)),
@@ -119,9 +163,7 @@ TABLE = (
     Program("mckey", "rdmacm-utils", ("-m", "239.7.7.7", "-C", "20"), roles=((), ("-s",)), on_card=True, own_port=0,
             reliable=False),
     _ucx("put_lat"), _ucx("get", "-D", "zcopy", "-s", "65536"), _ucx("am_bw", "-D", "bcopy", "-s", "4096"),
-    _ucx("add_lat"), _ucp("ud_verbs", "tag_lat"), _ucp("ud_verbs", "stream_lat"),
-    _ucp("rc_verbs,ud_verbs", "tag_bw", "-s", "65536"), _ucp("rc_verbs,ud_verbs", "ucp_get", "-s", "65536"),
-    _ucp("rc_verbs,ud_verbs", "ucp_am_bw", "-s", "4096"), _ucp("rc_verbs,ud_verbs", "ucp_fadd"),
+    _ucx("add_lat"), *(_ucp(transports, *test) for transports in UCX_TRANSPORTS for test in UCP_TESTS),
 )
 
 

@@ -5,31 +5,35 @@ The other cards are the timed cards and the RTL, in simulated time.
 
 ``python -m weft.tb.verify.programs.run [--brief] [--only NAME] [--loss LOSS] [--backend NAME]``. The table is also
 written to ``sim_build/reports/programs.json``: a list of ``{"program", "options", "backend", "loss", "status",
-"figure", "unit"}``, for rdma-core's tests also ``"skipped"``: ``{test: reason}``. A run replaces its rows and keeps the
-others. All programs are started with ``LD_BIND_NOW=1``.
+"figure", "unit", "seconds", "commands"}``, for rdma-core's tests instead of the last two ``"skipped"``: ``{test:
+reason}``. The commands are those that a user types. A run replaces its rows and keeps the others. All programs are
+started with ``LD_BIND_NOW=1``.
 """
 
 import argparse
 import fcntl
 import itertools
 import json
-import shlex
+import re
 import sys
+import time
 from ipaddress import IPv4Address
 
 from weft.tb.app.serve.environment import BUILD_ROOT
 from weft.tb.app.serve.functional import IP
 from weft.tb.verify.programs import suite
+from weft.tb.verify.programs.applications import APPLICATIONS
 from weft.tb.verify.programs.programs import TABLE, missing_packages
-from weft.tb.verify.programs.session import CannotServe, serving
+from weft.tb.verify.programs.session import CannotServe, ended, serving
 
-LOSSES = ("0", "0.02")
+LOSSES = ("0", "0.01")
 BACKENDS, SIMULATED = ("direct", "functional", "model", "rtl"), ("--time", "sim", "--preset", "test")
-FIRST_PORT, PORTS_OF_CARDS, LIMIT_S = 18600, 300, 3600
+FIRST_PORT, PORTS_OF_CARDS, LIMIT_S = 18600, 1000, 300
 SERVER_IP = str(IPv4Address(IP + 1))      # of host b's card
 REPORT = BUILD_ROOT / "reports/programs.json"
 PASSED, FAILED, MISSING, TOO_LONG = "passed", "failed", "missing", "too long"
 LOST = "not run: it waits for ever for a lost datagram"
+FORBIDDEN = "cannot run: "      # followed by the reason
 # perftest calibrates the processor's cycle counter with a sleep, and fails where other processes disturb that.
 UNTIMED, RUNS_MAX = "Correlation coefficient r^2", 5
 
@@ -53,18 +57,30 @@ def one(session, program, port, limit_s=LIMIT_S):
 
 
 def _once(session, program, port, limit_s):
-    if not program.pair:
-        ends = [session.run("a", *program.command(), limit_s=limit_s)]
-    else:
-        server = SERVER_IP if program.on_card else "localhost"
-        ends = session.run_pair(program.command(port), program.command(port, server),
-                                port=port if program.own_port is None else program.own_port,
-                                on_card=program.on_card, space=program.space, limit_s=limit_s)
+    ends = _ends(session, program, port, limit_s)
     status, output = verdict(*ends), "\n".join(end.output for end in ends)
     figure = program.read(ends[-1].output)
     if status == PASSED and program.figure and figure is None:
         status = FAILED
+    if status in (FAILED, TOO_LONG) and program.forbidden and re.search(program.forbidden[0], output):
+        status = FORBIDDEN + program.forbidden[1]
     return status, figure, output
+
+
+def _ends(session, program, port, limit_s):
+    """Run a program once; return the :class:`Ended` of each end."""
+    if program.before:
+        prepared = ended(session.start_plainly(*program.before), limit_s)
+        if prepared.status:
+            return [prepared]
+    if program.ranks:
+        return [ended(session.start_plainly(*program.launched(session.weft_run())), limit_s)]
+    if not program.pair:
+        return [session.run("a", *program.command(port), limit_s=limit_s)]
+    server = program.server(SERVER_IP)
+    return session.run_pair(program.command(port), program.command(port, server),
+                            port=port if program.own_port is None else program.own_port, on_card=program.on_card,
+                            space=program.space, network=program.network, endless=program.endless, limit_s=limit_s)
 
 
 def tests(session, loss):
@@ -106,15 +122,23 @@ def operations(programs):
 def table(session, programs, backend, loss, ports):
     """Run programs and yield their rows."""
     for program in programs:
-        unreliable = float(loss) and not program.reliable
-        status, figure, output = (LOST, None, "") if unreliable else one(session, program, next(ports))
-        message = f"{figure:g} {program.unit}" if figure is not None else ""
-        print(f"{program.name:18} {shlex.join(program.options):24} {backend:10} loss {loss:5} {status:9} {message}",
+        unreliable, began, port = float(loss) and not program.reliable, time.monotonic(), next(ports)
+        status, figure, output = (LOST, None, "") if unreliable else one(session, program, port)
+        seconds, message = time.monotonic() - began, f"{figure:g} {program.unit}" if figure is not None else ""
+        print(f"{program.name:18} {program.label:24} {backend:10} loss {loss:5} {seconds:5.1f} s {status:9} {message}",
               flush=True)
+        if status == MISSING:
+            print(f"not installed: apt-get install {program.package}")
         if status in (FAILED, TOO_LONG):
-            print(output)
-        yield {"program": program.name, "options": shlex.join(program.options), "backend": backend,
-               "loss": float(loss), "status": status, "figure": figure, "unit": program.unit}
+            print(*program.lines(port, SERVER_IP), output, sep="\n")
+        yield {"program": program.name, "options": program.label, "backend": backend, "loss": float(loss),
+               "status": status, "figure": figure, "unit": program.unit, "seconds": round(seconds, 1),
+               "commands": program.lines(port, SERVER_IP)}
+
+
+def good(row):
+    """Return whether a row is no failure."""
+    return row["status"] in (PASSED, MISSING, LOST) or row["status"].startswith(FORBIDDEN)
 
 
 def main():
@@ -124,7 +148,7 @@ def main():
     parser.add_argument("--backend", choices=BACKENDS, help="these cards alone")
     parser.add_argument("--loss", help="only at this share of lost frames, not at " + " and ".join(LOSSES))
     asked = parser.parse_args()
-    programs = [program.briefly() if asked.brief else program for program in TABLE
+    programs = [program.briefly() if asked.brief else program for program in (*TABLE, *APPLICATIONS)
                 if not asked.only or asked.only in program.name]
     if absent := missing_packages(programs):
         print(f"some programs are missing; on Debian: apt-get install {' '.join(absent)}")
@@ -146,7 +170,7 @@ def main():
         if chosen and (asked.backend == backend or not (asked.backend or asked.loss)):
             with serving("--backend", backend, *SIMULATED) as session:
                 rows += map(keep, table(session, chosen, backend, "0", ports))
-    return 0 if all(row["status"] in (PASSED, MISSING, LOST) for row in rows) else 1
+    return 0 if all(map(good, rows)) else 1
 
 
 if __name__ == "__main__":

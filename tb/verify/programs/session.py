@@ -1,18 +1,20 @@
 """Process that runs `weft serve`, and programs on its hosts."""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weft.driver.cm.enums import PortSpace
 from weft.tb.app.serve import listening
 from weft.tb.app.serve.environment import environment_of
 
-LOOK_S, START_S, BUILD_S = 0.02, 60, 3600      # BUILD_S: until a simulator of the RTL is built and started
+LOOK_S, END_S, START_S, BUILD_S = 0.02, 5, 60, 3600      # BUILD_S: until a simulator of the RTL is built and started
 
 
 class CannotServe(Exception):
@@ -46,39 +48,90 @@ class Session:
 
     def start(self, host, *command, **environment):
         """Start a program on a host; return its Popen, with the output in a pipe."""
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                env=environment_of(self.socket(host)) | {"LD_BIND_NOW": "1"} | environment, text=True)
+        return _started(command, environment_of(self.socket(host)) | environment)
+
+    def start_in_network(self, host, *command):
+        """Start a program on a host, in the network of the hosts; return its Popen."""
+        return self.start_plainly(*self.weft_run(), "--network", "--host", host, "--", *command)
+
+    @staticmethod
+    def start_plainly(*command):
+        """Start a program outside the hosts, such as ``weft run``; return its Popen."""
+        return _started(command, os.environ)
+
+    def weft_run(self):
+        """Return the command ``weft run`` for this daemon."""
+        return sys.executable, "-m", "weft.tb.cli", "run", "--folder", str(self._folder)
 
     def run(self, host, *command, limit_s=60, **environment):
         """Run a program on a host; return its :class:`Ended`."""
         return ended(self.start(host, *command, **environment), limit_s)
 
-    def run_pair(self, server, client, *, port, on_card=False, space=PortSpace.TCP, limit_s=120):
+    def run_pair(self, server, client, *, port, on_card=False, space=PortSpace.TCP, network=False, endless=False,
+                 limit_s=120):
         """Run a server on host b and a client on host a; return the :class:`Ended` of both.
 
         The client starts when the server listens at the TCP port, or at that of its card in a port space; without a
-        ``port``, at once.
+        ``port``, at once. A server that is ``endless`` is ended after its client, and successful if it runs until then.
         """
-        first = self.start("b", *server)
+        start = self.start_in_network if network else self.start
+        first = start("b", *server)
         limit = time.monotonic() + limit_s
-        while port and first.poll() is None and not self._listens(port, on_card, space) and time.monotonic() < limit:
-            time.sleep(LOOK_S)
-        second = self.start("a", *client)
-        of_client = ended(second, limit - time.monotonic())
+        try:
+            while (port and first.poll() is None and time.monotonic() < limit
+                   and not self._listens(port, on_card, space, network)):
+                time.sleep(LOOK_S)
+            of_client = ended(start("a", *client), limit - time.monotonic())
+        except KeyboardInterrupt:
+            _kill(first)
+            raise
+        if endless and first.poll() is None:
+            return replace(_terminated(first), status=0), of_client
         return ended(first, max(1, limit - time.monotonic()) if of_client.status == 0 else 1), of_client
 
-    def _listens(self, port, on_card, space):
-        return listening.at_card(self.socket("b"), port, space) if on_card else listening.at_tcp(port)
+    def _listens(self, port, on_card, space, network):
+        if on_card:
+            return listening.at_card(self.socket("b"), port, space)
+        return listening.at_tcp(port, self._holder() if network else "self")
+
+    def _holder(self):
+        """Return the ID of the process that holds the network of the hosts, as text."""
+        note = self._folder / "network"
+        return note.exists() and note.read_text() or "self"
+
+
+def _started(command, environment):
+    """Start a program as leader of a new process group; return its Popen."""
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            env=environment | {"LD_BIND_NOW": "1"}, text=True, process_group=0)
 
 
 def ended(process, limit_s):
-    """Wait for a process, and kill it after ``limit_s`` seconds; return its :class:`Ended`."""
+    """Wait for a process, and kill its group after ``limit_s`` seconds; return its :class:`Ended`.
+
+    A program such as fio starts others, which keep the pipe open.
+    """
     try:
         output, _ = process.communicate(timeout=max(0.1, limit_s))
         return Ended(process.returncode, output)
     except subprocess.TimeoutExpired:
-        process.kill()
+        _kill(process)
         return Ended(None, process.communicate()[0])
+    except KeyboardInterrupt:      # the terminal interrupts this process only
+        _kill(process)
+        raise
+
+
+def _kill(process):
+    """Kill a process that was not waited for, with its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _terminated(process):
+    """Terminate a process, or kill it if that does not end it; return its :class:`Ended`."""
+    os.killpg(process.pid, signal.SIGTERM)
+    return ended(process, END_S)
 
 
 @contextlib.contextmanager

@@ -11,9 +11,21 @@ import pytest
 from weft.tb.app.serve import listening
 from weft.tb.sim.flow.system import tools_expected
 from weft.tb.test.app.serve.test_simulated_time import perftest
-from weft.tb.verify.programs.programs import TABLE, missing_packages
-from weft.tb.verify.programs.run import FAILED, PASSED, RUNS_MAX, UNTIMED, one
-from weft.tb.verify.programs.session import LOOK_S, Ended, ended, serving
+from weft.tb.verify.programs.applications import APPLICATIONS
+from weft.tb.verify.programs.programs import TABLE, Program, missing_packages
+from weft.tb.verify.programs.run import (
+    FAILED,
+    FORBIDDEN,
+    LOSSES,
+    PASSED,
+    PORTS_OF_CARDS,
+    RUNS_MAX,
+    TOO_LONG,
+    UNTIMED,
+    good,
+    one,
+)
+from weft.tb.verify.programs.session import LOOK_S, Ended, Session, ended, serving
 
 PORT, TALKS_BYTES, LIMIT_S = 23600, 1 << 18, 60
 # One of each kind; the others differ in options.
@@ -71,6 +83,52 @@ def test_program_without_clock_calibration_is_run_again(monkeypatch, ends, statu
     monkeypatch.setattr(type(program), "there", True)
     monkeypatch.setattr(type(program), "read", lambda self, output: 0.5)
     assert one(session, program, PORT)[0] == status and session.ran == runs
+
+
+class OneEndFails:
+    """Session in which a client fails with a message, and its server waits for ever."""
+
+    def run_pair(self, *_commands, **_options):
+        return Ended(None, ""), Ended(1, "cannot create a QP: Operation not supported\n")
+
+
+@pytest.mark.parametrize(("message", "status"), [("create a QP: Operation not", f"{FORBIDDEN}no UC"),
+                                                 ("create a CQ", TOO_LONG)])
+def test_forbidden_program_has_its_reason(monkeypatch, message, status):
+    """A program that fails in another way than expected is a failure."""
+    program = Program("qperf", "qperf", forbidden=(message, "no UC"))
+    monkeypatch.setattr(Program, "there", True)
+    assert one(OneEndFails(), program, PORT)[0] == status
+    assert good({"status": status}) == (status != TOO_LONG)
+
+
+def test_program_that_starts_others_is_killed_with_them():
+    """The child of the shell keeps the pipe of the output open, as a job of fio does."""
+    started = Session.start_plainly("sh", "-c", "echo ready; sleep 10000 & wait")
+    assert ended(started, 0) == Ended(None, "ready\n")
+
+
+@pytest.mark.parametrize(("script", "status"), [("exec sleep 10000", 0), ("exit 3", 3)])
+def test_endless_server_ends_after_its_client(monkeypatch, script, status):
+    """It is successful if it runs until then."""
+    session = Session(None, None, None)
+    monkeypatch.setattr(session, "start", lambda _host, *command: Session.start_plainly(*command))
+    monkeypatch.setattr(session, "_listens", lambda *_arguments: False)
+    server, client = session.run_pair(("sh", "-c", script), ("true",), port=int(status != 0), endless=True, limit_s=60)
+    assert (server.status, client.status) == (status, 0)
+
+
+def test_rows_have_the_commands_of_a_user():
+    program = Program("qperf", "qperf", network=True, roles=(("-lp", "{port}"), ("-lp", "{port}", "{server}")))
+    assert program.lines(7000, "10.0.0.2") == ["weft run --network --host b -- qperf -lp 7000",
+                                               "weft run --network --host a -- qperf -lp 7000 b"]
+    launched = next(p for p in APPLICATIONS if p.name == "mpirun.mpich")
+    assert launched.lines(7000, "10.0.0.2")[-1].startswith("mpirun.mpich -n 1 weft run --host a -- ")
+
+
+def test_rows_of_the_report_are_distinct():
+    rows = [(p.name, p.label) for p in (*TABLE, *APPLICATIONS)]
+    assert len(rows) == len(set(rows)) < PORTS_OF_CARDS / len(LOSSES)
 
 
 @pytest.mark.parametrize("number", range(len(CHOSEN)), ids=[text.replace(" ", "") for text in CHOSEN])

@@ -67,6 +67,14 @@ def test_an_unmodified_program_runs(session, text):
     assert status == PASSED, output
 
 
+def test_protocols_of_ucx_run(session):
+    program = next(p for p in TABLE if p.variables == ("UCX_TLS=rc_verbs,ud_verbs",)).briefly()
+    if not program.there and not tools_expected():
+        pytest.skip(f"{program.name} is missing; on Debian: apt-get install {' '.join(missing_packages([program]))}")
+    status, figure, output = one(session, program, PORT + 80, limit_s=60)
+    assert status == PASSED and figure > 0, output
+
+
 def test_idle_programs_take_no_processor(session):
     program = session.start("a", "ibv_rc_pingpong", "-g", "0", "-p", str(PORT + 90))      # waits for its client
     time.sleep(IDLE_S)

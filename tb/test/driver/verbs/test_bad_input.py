@@ -182,6 +182,29 @@ def test_every_field_of_an_address_handle(field):
     scene.pair.close()
 
 
+@pytest.mark.parametrize(("field", "most"), [("hop_limit", 255), ("traffic_class", 255), ("flow_label", 0xF_FFFF),
+                                             ("sl", 15)])
+def test_fields_of_a_route_have_their_range(field, most):
+    """Values that select nothing on this card are accepted and reported: UCX asks for traffic class 106."""
+    scene = Scene()
+    qp = QP(scene.pd, rc_init_attr(scene.cq))
+    attr = connected_attr(scene.pair.hosts[1].qp.connection)
+    part = attr.ah_attr if field == "sl" else attr.ah_attr.gr
+    for value in (0, 1, most):
+        setattr(part, field, value)
+        qp.to_rts(attr)
+        asked, _init = qp.query()
+        assert getattr(asked.ah_attr if field == "sl" else asked.ah_attr.gr, field) == value
+        qp.reset()
+    for value in (-1, most + 1):
+        setattr(part, field, value)
+        with pytest.raises(PyverbsError, match=field):
+            qp.to_rts(attr)
+        qp.reset()
+    scene.channel.close()
+    scene.pair.close()
+
+
 def test_closed_object_is_rejected_and_wakes_its_waiters():
     scene = Scene()
     scene.cq.close()
