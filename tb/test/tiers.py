@@ -131,6 +131,7 @@ verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_th
 verify/calibrate/test_calibrate.py::test_headers_wait_for_nodes_as_long_as_in_the_gateware[fit-more-24]
 verify/calibrate/test_calibrate.py::test_slots_of_payload_and_lines_of_a_read_take_the_gatewares_time[fit-third-13]
 verify/document/test_documents.py::test_points_of_the_picture_are_current[adamap-0.01]
+verify/linux/test_hostile.py::test_hostile_machines_harm_no_other[model]
 verify/churn/test_churn.py::test_card_without_generation_checks_is_detected
 verify/churn/test_churn.py::test_node_churn_in_the_rtl
 verify/proof/test_formal.py::test_block_meets_its_specification[prefetch_rest]
