@@ -43,7 +43,7 @@ $(foreach flag,$(FLAGS),$(if $(filter-out 0 1 no yes false true,$($(flag))),\
 MOVED := $(shell made=$$(grep -s '^command *=' $(VENV)/pyvenv.cfg); here=" $$(pwd -P)/$(VENV)"; \
   [ "$$made" = "" ] || [ "$$made" != "$${made%"$$here"}" ] || echo moved)
 
-.PHONY: help sim check test test-all soak conformance interop ibverbs programs wave verilog synth bench formal mutants coverage lint style docs clean tools moved
+.PHONY: help sim check test test-all soak conformance interop linux ibverbs programs wave verilog synth bench formal mutants coverage lint style docs clean tools moved
 .DEFAULT_GOAL := help
 
 help:
@@ -57,6 +57,7 @@ help:
 	@echo '               two cards alone on the workers of a Dask scheduler, SCHEDULER=tcp://...'
 	@echo 'make conformance  rdma-core'"'"'s own tests of pyverbs (Debian: python3-pyverbs) against the driver'
 	@echo 'make interop   a Linux guest with rxe (Debian: qemu-system-x86) against the endpoint and the card'
+	@echo 'make linux     two Linux guests with a card each, functional and in time (QEMU from Debian, not installed)'
 	@echo 'make ibverbs   libibverbs.so.1 for unmodified RDMA programs on served cards (Debian: libibverbs-dev);'
 	@echo '               PREFIX= installs it there, or packs it if that ends with .tar.gz'
 	@echo 'make programs  those programs on functional cards and direct, one of each operation on model and RTL; JSON under sim_build/reports'
@@ -90,6 +91,9 @@ conformance: $(VENV)/.sim
 
 interop: $(VENV)/.sim
 	@$(WEFT) interop
+
+linux: $(VENV)/.sim
+	@$(WEFT) linux
 
 ibverbs: $(VENV)/.sim
 	@$(BIN)/python -m weft.driver.ibverbs.$(if $(PREFIX),install $(call quoted,$(PREFIX)),build)

@@ -1,12 +1,15 @@
 """Simulated card as a PCI function: BAR 0 in front of its registers, host memory and interrupts by the client."""
 
+import traceback
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from weft.hdl.contract import abi
 from weft.hdl.contract.pci import PciFunction, configuration
 
+from ..device.attached import MemoryFault
 from .config_space import ConfigSpace
 from .dma import DmaMap, Unmapped
 from .interrupts import Interrupts
@@ -41,15 +44,19 @@ class CardModel(Protocol):
         """Process a frame of the line."""
 
 
-class UnsupportedRequest(Exception):
-    """The host rejects a request of the card."""
+class UnsupportedRequest(MemoryFault):
+    """The host rejects a read of the card."""
+
+
+class DmaLost(Exception):
+    """The card was to access memory while the host did not let it."""
 
 
 class Incarnation:
     """Card between two resets of the function, with its access to the host.
 
-    The models of cards have no error path: a card whose read fails, or which finds an entry that no driver writes,
-    stops until it is reset, as if its DMA was lost (bit 2 of the register ``status``).
+    A card whose DMA is lost stops until it is reset, with bit 2 of the register ``status`` set; so does a model of a
+    card that raises an exception, instead of the process.
 
     Parameters
     ----------
@@ -67,7 +74,8 @@ class Incarnation:
         try:
             call(*arguments)
         except Exception as error:
-            self.stop(f"{type(error).__name__}: {error}")
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.stop(f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})")
 
     def stop(self, reason: str) -> None:
         """Stop the card until a reset."""
@@ -80,16 +88,18 @@ class Incarnation:
         Raises
         ------
         UnsupportedRequest
+            If part of it is no memory of the client; the card reports that.
+        DmaLost
         """
-        if length > READ_BYTES_MAX:
-            raise UnsupportedRequest(f"a read of {length} bytes")
-        if self._may_access():
-            try:
-                return self._function.dma.read(address, length)
-            except Unmapped as error:
-                self._function.unsupported(str(error))
-                raise UnsupportedRequest(str(error)) from None
-        raise UnsupportedRequest("bus mastering is disabled")
+        if not self._may_access():
+            raise DmaLost("bus mastering is disabled")
+        try:
+            if length > READ_BYTES_MAX:
+                raise Unmapped(f"a read of {length} bytes")
+            return self._function.dma.read(address, length)
+        except Unmapped as error:
+            self._function.unsupported(str(error))
+            raise UnsupportedRequest(str(error)) from None
 
     def write(self, address: int, data: bytes) -> None:
         """Write host memory. A write is posted: one that fails vanishes."""

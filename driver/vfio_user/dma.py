@@ -35,6 +35,14 @@ class Unmapped(Exception):
     """Access to an address without memory, or without the permission."""
 
 
+def seals_of(file: int) -> int:
+    """Return the seals of a file of shared memory. Raise :class:`DmaError` for other files."""
+    try:
+        return fcntl.fcntl(file, _GET_SEALS)
+    except OSError:
+        raise DmaError(errno.EINVAL) from None
+
+
 class SharedFile:
     """File of a client, mapped or accessed by system calls. It owns its descriptor, and counts its ranges.
 
@@ -54,10 +62,7 @@ class SharedFile:
     def __init__(self, file: int, least: int) -> None:
         self.file, self.users = file, 0
         self.mapping: mmap.mmap | None = None
-        try:
-            seals = fcntl.fcntl(file, _GET_SEALS)
-        except OSError:         # no shared memory
-            raise DmaError(errno.EINVAL) from None
+        seals = seals_of(file)
         status = os.fstat(file)         # after the seals: a client cannot make a sealed file shorter any more
         writeable = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
         if not stat.S_ISREG(status.st_mode) or not writeable or not least <= status.st_size <= FILE_BYTES_MAX:
@@ -139,21 +144,16 @@ class DmaMap:
         return len(self._files)
 
     def add(self, address: int, size: int, offset: int, flags: int, file: int | None) -> None:
-        """Add a range; close ``file``, or keep it.
+        """Add a range, and own ``file``.
 
         Raises
         ------
         DmaError
             EEXIST if it overlaps another one, EINVAL for impossible values, ENOSPC beyond a limit, ENOMEM. Nothing is
-            changed.
+            changed, and the file stays the caller's.
         """
-        try:
-            first = self._check(address, size, offset, flags)
-            shared = None if file is None else self._shared(file, offset + size)
-        except DmaError:
-            if file is not None:
-                os.close(file)
-            raise
+        first = self._check(address, size, offset, flags)
+        shared = None if file is None else self._shared(file, offset + size)
         if shared is not None:
             shared.users += 1
         self._starts.insert(first, address)
@@ -173,6 +173,7 @@ class DmaMap:
 
     def _shared(self, file: int, end: int) -> SharedFile:
         """Return the shared file of a descriptor, which is closed if the file is known."""
+        seals_of(file)      # first: for another kind of file, even fstat may block
         status = os.fstat(file)
         key = status.st_dev, status.st_ino
         if (known := self._files.get(key)) is not None:

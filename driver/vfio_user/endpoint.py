@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .card_function import CardFunction
-from .messages import FILES_OF_KERNEL, Framer, Violation, close_all
+from .closer import Closer
+from .messages import FILES_OF_KERNEL, Framer, Violation
 from .server import Server
 
 MESSAGES_PER_TURN = 16
@@ -18,6 +19,7 @@ class Endpoint:
     """Listening socket of a function, and the connection of its client. The next client is served when that has left.
 
     While a reply does not fit into the socket, no request is read: a client cannot make the server keep more than one.
+    While many descriptors of earlier messages cannot be closed, no client is served.
 
     Parameters
     ----------
@@ -37,7 +39,12 @@ class Endpoint:
         self._listener.listen(1)
         self._listener.setblocking(False)
         self._client: socket.socket | None = None
-        self._server, self._framer, self._unsent = Server(function), Framer(), b""
+        self._closer = Closer()
+        self._renew()
+
+    def _renew(self) -> None:
+        self._server, self._unsent = Server(self.function, self._closer.close), b""
+        self._framer = Framer(self._closer.close)
 
     @property
     def connected(self) -> bool:
@@ -47,7 +54,7 @@ class Endpoint:
     def reads(self) -> list[socket.socket]:
         """Sockets to wait for, until one is readable."""
         if self._client is None:
-            return [self._listener]
+            return [] if self._closer.full else [self._listener]
         return [] if self._unsent else [self._client]
 
     @property
@@ -70,12 +77,14 @@ class Endpoint:
         return True
 
     def _accept(self) -> bool:
+        if self._closer.full:
+            return False
         try:
             self._client, _ = self._listener.accept()
         except OSError:         # no client waits, it has left already, or this process has no descriptor left for it
             return False
         self._client.setblocking(False)
-        self._server, self._framer, self._unsent = Server(self.function), Framer(), b""
+        self._renew()
         self.report(f"{self.path}: a machine is connected")
         return True
 
@@ -94,10 +103,13 @@ class Endpoint:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 files.frombytes(content[:len(content) // files.itemsize * files.itemsize])
         if flags & socket.MSG_CTRUNC:
-            close_all(list(files))
+            self._closer.close(list(files))
             raise Violation("descriptors are missing")
         if not data:
             raise EOFError
+        if self._closer.full:
+            self._closer.close(list(files))
+            raise Violation("its descriptors cannot be closed")
         message = self._framer.feed(data, files)
         if message is not None and (reply := self._server.receive(message)) is not None:
             self._unsent = reply

@@ -1,20 +1,13 @@
 """Eventfds of the interrupts of a function."""
 
-import contextlib
 import errno
 import os
 from collections.abc import Callable, Mapping
 
 from .dma import DmaError
+from .event_signal import EventSignal, WriteSignal, event_signal
 
 EVENTFD = "anon_inode:[eventfd]"
-
-
-def _signal(file: int) -> None:
-    """Write 1. An eventfd of which the counter is full stays as it is, whatever the client set."""
-    os.set_blocking(file, False)
-    with contextlib.suppress(BlockingIOError):
-        os.eventfd_write(file, 1)
 
 
 class Interrupts:
@@ -31,6 +24,7 @@ class Interrupts:
     def __init__(self, counts: Mapping[int, int], changed: Callable[[], object] = lambda: None) -> None:
         self.counts, self.changed = counts, changed
         self._files: dict[tuple[int, int], int] = {}
+        self._signal: EventSignal | WriteSignal | None = None
 
     def __len__(self) -> int:
         return len(self._files)
@@ -66,10 +60,15 @@ class Interrupts:
         file = self._files.get((kind, number))
         if file is None:
             return False
-        _signal(file)
+        if self._signal is None:
+            self._signal = event_signal()
+        self._signal(file)
         return True
 
     def close(self) -> None:
         """Close all eventfds."""
         for key in list(self._files):
             self._close(key)
+        if self._signal is not None:
+            self._signal.close()
+            self._signal = None

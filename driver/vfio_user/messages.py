@@ -7,7 +7,7 @@ its descriptors come with its first byte. Sans I/O: bytes and descriptors in, me
 import enum
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,7 +125,7 @@ class Message:
     body : bytes
         Everything after the header.
     files : list of int
-        Descriptors that came with it. The receiver of the message closes those that remain in the list.
+        Descriptors that came with it. The receiver of the message takes them out of the list, and closes them.
     """
 
     msg_id: int
@@ -140,10 +140,6 @@ class Message:
         return HEADER.pack(msg_id=self.msg_id, command=self.command, msg_size=HEADER.size_bytes + len(self.body),
                            flags=self.flags, error=self.error) + self.body
 
-    def close(self) -> None:
-        """Close the descriptors that remain."""
-        close_all(self.files)
-
 
 def close_all(files: list[int]) -> None:
     """Close descriptors, and clear their list."""
@@ -155,9 +151,15 @@ class Framer:
     """Messages of a stream of bytes.
 
     A receiver reads at most :attr:`wanted` bytes at a time: only then does it know to which message descriptors belong.
+
+    Parameters
+    ----------
+    close : callable(files)
+        Closes descriptors, and clears their list.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, close: Callable[[list[int]], object] = close_all) -> None:
+        self._close = close
         self._data = bytearray()
         self._files: list[int] = []
         self.wanted = HEADER.size_bytes
@@ -195,7 +197,7 @@ class Framer:
 
     def close(self) -> None:
         """Close the descriptors of a message that is incomplete."""
-        close_all(self._files)
+        self._close(self._files)
 
 
 def version_body(capabilities: dict[str, Any] | None, *, major: int = MAJOR, minor: int = MINOR) -> bytes:

@@ -59,6 +59,8 @@ class Server:
     Parameters
     ----------
     function : Function
+    close : callable(files)
+        Closes descriptors, and clears their list.
 
     Attributes
     ----------
@@ -68,8 +70,8 @@ class Server:
         Number of commands that failed, posted ones included.
     """
 
-    def __init__(self, function: Function) -> None:
-        self.function = function
+    def __init__(self, function: Function, close: Callable[[list[int]], object] = wire.close_all) -> None:
+        self.function, self._close = function, close
         self.capabilities: dict[str, int | bool] | None = None
         self.refused = 0
         self._handlers: dict[int, Callable[[Message], bytes]] = {
@@ -90,7 +92,7 @@ class Server:
         try:
             return self._receive(message)
         finally:
-            message.close()
+            self._close(message.files)
 
     def _receive(self, message: Message) -> bytes | None:
         if message.flags & ~(Flag.NO_REPLY | Flag.ERROR):
@@ -123,8 +125,9 @@ class Server:
         wanted = wire.DMA_MAP.unpack(message.body)
         if len(message.files) > 1:
             raise Refused(errno.EINVAL)
-        file = message.files.pop() if message.files else None
+        file = message.files[0] if message.files else None
         self.function.dma.add(wanted.address, wanted.size, wanted.offset, wanted.flags, file)
+        message.files.clear()
         return b""
 
     def _dma_unmap(self, message: Message) -> bytes:

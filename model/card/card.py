@@ -158,7 +158,7 @@ class TimedCard(FunctionalCard):
 
     # ----------------------------------------------------------------------------------------------- work
 
-    def _pump(self):
+    def pump(self):
         for ring in abi.HOST_TO_CARD:
             self.rings.fetch(ring)
         while self.backlog and self.rings.space(Ring.META_REPORT):

@@ -5,7 +5,7 @@ from collections import deque
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import REQUEST_LINES_MAX
 
-from ..functional.rings import CardRings
+from ..functional.rings import BadEntry, CardRings
 from .pcie import Read
 from .timing import CYCLE_NS
 from .write_engine import NEVER, RINGS
@@ -90,9 +90,33 @@ class TimedRings(CardRings):
         while reads and reads[0][2]:
             index, count, _ = reads.popleft()
             now = self.card.loop.now_ns
-            self._ready[ring].extend((self.entry(ring, (index + k) % self._wrap(ring)), now) for k in range(count))
+            self._ready[ring].extend((self._arrived(ring, (index + k) % self._wrap(ring)), now) for k in range(count))
+        self._skip(ring)
         self._offer(ring)
         self.card.descriptors(ring)
+
+    def _arrived(self, ring, index):
+        """Return a descriptor, or BadEntry, with its index."""
+        try:
+            return self.entry(ring, index)
+        except BadEntry as entry:
+            entry.index = index
+            return entry
+
+    def _skip(self, ring):
+        """Drop bad descriptors when all before them are finished; return whether there was one."""
+        ready, before = self._ready[ring], self.cons[ring]
+        while ready and isinstance(entry := ready[0][0], BadEntry) and entry.index == self.cons[ring]:
+            self.take(ring)
+            self.bad(ring, entry)
+            self.cons[ring] = (entry.index + 1) % self._wrap(ring)
+            self.notify()
+        return self.cons[ring] != before
+
+    def finish(self, ring):
+        super().finish(ring)
+        if self._skip(ring):
+            self.card.descriptors(ring)
 
     def _offer(self, ring):
         """Move the oldest descriptors out of the reorder buffer toward their consumer, and refill the buffer."""
@@ -104,7 +128,7 @@ class TimedRings(CardRings):
     def peek(self, ring):
         """Return the oldest descriptor that arrived and was not taken, or None."""
         ready = self._ready[ring]
-        return ready[0][0] if ready else None
+        return ready[0][0] if ready and not isinstance(ready[0][0], BadEntry) else None
 
     def came(self, ring):
         """Return the arrival time of the descriptor that :meth:`peek` shows."""

@@ -34,6 +34,8 @@ class FunctionalCard:
     line_gbps : float
     seed : hashable
         With a seed, the order of reports from different blocks is random within the limits of the hardware.
+    checks_driver : bool
+        A descriptor that no driver writes is an AssertionError. Otherwise it is dropped, as by the gateware.
 
     Attributes
     ----------
@@ -45,11 +47,12 @@ class FunctionalCard:
 
     rings_type, transmit_type, receive_type, list_type = CardRings, TransmitPath, ReceivePath, NodeList
 
-    def __init__(self, memory, loop, send_frame, interrupt, *, preset="test", line_gbps=100.0, seed=None):
+    def __init__(self, memory, loop, send_frame, interrupt, *, preset="test", line_gbps=100.0, seed=None,
+                 checks_driver=True):
         self.params = params.preset(preset)
         self.memory, self.loop, self.send_frame = memory, loop, send_frame
         self.interrupt = interrupt
-        self.line_gbps = line_gbps
+        self.line_gbps, self.checks_driver = line_gbps, checks_driver
         self.random = random.Random(f"card {seed}") if seed is not None else None
         self._reset()
 
@@ -91,7 +94,7 @@ class FunctionalCard:
     def push(self, offset, data):
         """Process a host write of a whole descriptor window."""
         self.rings.pushed((offset - abi.PUSH_BASE) // abi.BLOCK_BYTES, data)
-        self._pump()
+        self.pump()
 
     def write(self, offset, value):
         """Process a host write to a register, or to a part of a descriptor window."""
@@ -113,7 +116,7 @@ class FunctionalCard:
             self.rings.written(name, value)
         elif name is not None:
             self.rings.doorbell(name, value)
-        self._pump()
+        self.pump()
 
     def _incarnation(self, qpn, generation):
         incarnation, entry = self.qps.get(qpn), self.tables.qps.get(qpn)
@@ -129,7 +132,7 @@ class FunctionalCard:
     def enabled(self):
         return bool(self.registers["control"] & 1)
 
-    def _pump(self):
+    def pump(self):
         """Process the pending work of the rings."""
         while (command := self.rings.peek(Ring.COMMAND)) is not None:
             if not self.rings.space(Ring.RESPONSE):

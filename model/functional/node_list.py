@@ -3,6 +3,7 @@
 A node is read from host memory only when it is needed.
 """
 
+from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi
 
 from .cached_node import CachedNode
@@ -61,7 +62,10 @@ class NodeList(Matcher):
         """
         if self._next is None or not self._in_extent(self._next):
             raise BrokenList(abi.Reason.BAD_POINTER)
-        block = self._block()
+        try:
+            block = self._block()
+        except MemoryFault:
+            raise BrokenList(abi.Reason.DMA_ERROR) from None
         try:
             node = Node.unpack(block)
         except ValueError:

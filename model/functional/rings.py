@@ -1,11 +1,20 @@
 """Rings on the card's side, with the status block and the interrupts."""
 
+from weft.driver.device.attached import MemoryFault
 from weft.hdl.contract import abi
 
-Ring = abi.Ring
+Ring, Reason = abi.Ring, abi.Reason
 _BASE, _LOG2 = ({r: f"{r.name.lower()}_{part}" for r in Ring} for part in ("base", "log2"))
 _CONS = {r: f"{r.name.lower()}_cons" for r in abi.HOST_TO_CARD}
 _PART = {f"{r.name.lower()}_{part}": (r, part) for r in Ring for part in ("base", "log2", "prod", "cons")}
+
+
+class BadEntry(AssertionError):
+    """Descriptor that is dropped; ``reason`` is an abi.Reason."""
+
+    def __init__(self, reason, sentence):
+        super().__init__(sentence)
+        self.reason = reason
 
 
 class CardRings:
@@ -44,7 +53,11 @@ class CardRings:
         """Process a write of a producer or consumer index."""
         ring, part = _PART.get(name, (None, None))
         if part == "prod" and ring in abi.HOST_TO_CARD:
-            self.prod[ring] = value % self._wrap(ring)
+            new = value % self._wrap(ring)
+            if not self.enabled(ring) or (new - self.prod[ring]) % self._wrap(ring) <= self.free(ring):
+                self.prod[ring] = new
+            else:       # backwards, or more than the ring holds
+                self.bad(ring, BadEntry(Reason.BAD_DESCRIPTOR, f"the producer index of {ring.name} becomes {new}"))
         elif part == "cons" and ring in abi.CARD_TO_HOST:
             consumed = (value - self.cons[ring]) % self._wrap(ring)
             self.marked[ring] = max(0, self.marked[ring] - consumed)
@@ -64,7 +77,8 @@ class CardRings:
         index, wrap = self.prod[ring], self._wrap(ring)
         if self.enabled(ring) and (window - index) % min(wrap, abi.PUSH_WINDOWS) == 0 and self.free(ring):
             self.prod[ring] = (index + 1) % wrap
-            assert data in (None, self.entry(ring, index)), f"{ring.name}[{index}] is not what was pushed"
+            assert not self.card.checks_driver or data in (None, self.entry(ring, index)), \
+                f"{ring.name}[{index}] is not what was pushed"
 
     def free(self, ring):
         """Return the number of entries that the driver may add to a host-to-card ring."""
@@ -79,22 +93,50 @@ class CardRings:
         return 0
 
     def peek(self, ring):
-        """Return the oldest unfinished descriptor, or None.
+        """Return the oldest unfinished descriptor, or None. A bad one is dropped; the next follows in another event.
 
         Raises
         ------
-        AssertionError
-            If its phase is wrong (doorbell before the write of the descriptor), or if it is damaged.
+        BadEntry
+            If the card checks its driver: see :meth:`entry`.
         """
         if not self.enabled(ring) or self.prod[ring] == self.cons[ring]:
             return None
-        return self.entry(ring, self.cons[ring])
+        try:
+            return self.entry(ring, self.cons[ring])
+        except BadEntry as entry:
+            self.bad(ring, entry)
+            self.finish(ring)
+            self.card.loop.call_in(0, self.go_on)
+            return None
+
+    def go_on(self):
+        """Let the card process further descriptors."""
+        if self.card.rings is self:
+            self.card.pump()
+
+    def bad(self, ring, entry):
+        """Count a bad descriptor or doorbell. Raise it if the card checks its driver, unless its read failed."""
+        if self.card.checks_driver and entry.reason is not Reason.DMA_ERROR:
+            raise entry
+        self.card.refuse(entry.reason)
 
     def entry(self, ring, index):
-        """Return the descriptor at an index, with the checks of :meth:`peek`."""
-        entry = self.card.memory.read(self._address(ring, index), abi.BLOCK_BYTES)
-        assert entry[0] & 1 == self._phase(ring, index), f"{ring.name}[{index}] has a wrong phase"
-        assert not abi.damage(entry), f"{ring.name}[{index}] is damaged"
+        """Return the descriptor at an index.
+
+        Raises
+        ------
+        BadEntry
+            If it cannot be read, its phase is wrong (doorbell before the write of the descriptor), or it is damaged.
+        """
+        try:
+            entry = self.card.memory.read(self._address(ring, index), abi.BLOCK_BYTES)
+        except MemoryFault as fault:
+            raise BadEntry(Reason.DMA_ERROR, str(fault)) from None
+        if entry[0] & 1 != self._phase(ring, index):
+            raise BadEntry(Reason.BAD_DESCRIPTOR, f"{ring.name}[{index}] has a wrong phase")
+        if abi.damage(entry):
+            raise BadEntry(Reason.BAD_DESCRIPTOR, f"{ring.name}[{index}] is damaged")
         return entry
 
     def finish(self, ring):

@@ -57,8 +57,13 @@ class TransmitPath:
         if not wire.ETH.size_bytes <= entry.length <= 9216:
             self.card.refuse(Reason.BAD_DESCRIPTOR)
             return
+        try:
+            frame = self.card.memory.read(entry.address, entry.length)
+        except MemoryFault:
+            self.card.refuse(Reason.DMA_ERROR)
+            return
         self.card.counters["tx_raw_frames"] += 1
-        yield self.card.memory.read(entry.address, entry.length).ljust(wire.MIN_FRAME_BYTES, b"\0")
+        yield frame.ljust(wire.MIN_FRAME_BYTES, b"\0")
 
     def _work_frames(self, entry, ring):
         for packet, segments in self.packets(entry, ring):

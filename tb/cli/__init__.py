@@ -10,7 +10,7 @@ import typer
 from weft.tb.cli.card import regs, synth, verilog
 from weft.tb.cli.failures import with_messages
 from weft.tb.cli.link import LINK_COMMANDS
-from weft.tb.cli.machine import devices, machine
+from weft.tb.cli.machine import devices, linux, machine
 from weft.tb.cli.options import with_options
 from weft.tb.cli.perf import COMMANDS as TESTS
 from weft.tb.cli.perf import PANEL
@@ -43,6 +43,7 @@ COMMANDS = (
     counters,
     devices,
     machine,
+    linux,
 )
 
 

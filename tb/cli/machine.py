@@ -1,8 +1,12 @@
-"""``weft machine``, ``weft devices``: cards as PCI devices of virtual machines, and the cards of this machine."""
+"""``weft machine``, ``weft linux``, ``weft devices``: cards in virtual machines, cards of this machine."""
 
 import socket
+from typing import Annotated
 
-from weft.tb.app.machine.settings import MachineSettings
+import typer
+
+from weft.model.settings import Setting
+from weft.tb.app.machine.settings import BACKENDS, MachineSettings
 from weft.tb.cli.serve import check_sockets, on_end, report
 
 
@@ -13,6 +17,16 @@ def machine(settings: MachineSettings):
     ended = []
     on_end(lambda *_: ended.append(True))
     serve(settings, report, ended)
+
+
+def linux(
+    backend: Annotated[str | None, Setting("Cards of this kind alone: functional in Python, or a timing model.",
+                                           choices=BACKENDS, default_text="both")] = None,
+    short: Annotated[bool, Setting("One machine on a functional card, without a peer.")] = False,
+):
+    """Test two Linux guests of QEMU with a card each: driver, kernel, hardware model; JSON in sim_build/reports."""
+    from weft.tb.verify.linux.run import run, run_short
+    raise typer.Exit(run_short() if short else run((backend,) if backend else BACKENDS))
 
 
 def devices():

@@ -133,6 +133,7 @@ verify/calibrate/test_calibrate.py::test_slots_of_payload_and_lines_of_a_read_ta
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/faults.md]
 verify/document/test_commands.py::test_commands_of_a_page_run[docs/serve.md]
 verify/document/test_documents.py::test_points_of_the_picture_are_current[adamap-0.01]
+verify/linux/test_hostile.py::test_hostile_machines_harm_no_other[model]
 verify/churn/test_churn.py::test_card_without_generation_checks_is_detected
 verify/churn/test_churn.py::test_node_churn_in_the_rtl
 verify/proof/test_formal.py::test_block_meets_its_specification[prefetch_rest]

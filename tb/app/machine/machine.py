@@ -1,5 +1,6 @@
 """Cards as PCI devices of virtual machines: a vfio-user socket for each host, and a switch between the cards."""
 
+import resource
 import select
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -71,7 +72,7 @@ class Machine:
         settings = self._settings
         return CARDS[settings.backend](
             incarnation, CardLoop(self.loop, incarnation.run), self.links[name].send, incarnation.interrupt,
-            preset=settings.preset, seed=f"{settings.seed}/{name}")
+            preset=settings.preset, seed=f"{settings.seed}/{name}", checks_driver=False)
 
     def _carry(self, sender: str, frame: Frame) -> None:
         head = frame[:12] if isinstance(frame, bytes) else bytes(frame)[:12]
@@ -115,6 +116,8 @@ def _named(report: Callable[[str], object], name: str, sentence: str) -> None:
 
 def serve(settings: MachineSettings, report: Callable[[str], object], ended: object) -> None:
     """Serve the cards until ``ended`` is true; then report their numbers."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))       # a machine can share about 400 descriptors
     machine = Machine(settings, report)
     report(f"hosts {', '.join(settings.hosts)} wait for virtual machines; QEMU 10.1 or later, for host "
            f"{settings.hosts[0]}: {QEMU.format(path=settings.socket(settings.hosts[0]))}")

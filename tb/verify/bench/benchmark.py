@@ -67,6 +67,12 @@ BENCHMARKS = {
                              "serve_speed", conditions="unmodified perftest; medians"),
     "serve-accuracy": Benchmark("Figures of unmodified programs on served RTL in simulated time, and of benchmarks.",
                              "serve_accuracy", conditions=CARDS),
+    "linux": Benchmark("A Linux guest of QEMU with a card: registers, interrupts, pages pinned per second.",
+                       "verify.linux.figures", conditions="functional card, QEMU without KVM, program in Python in the "
+                       "guest, this machine's processor; medians"),
+    "linux-hostile": Benchmark("Hostile machines: random messages, descriptors and registers, memory taken away, "
+                               "processes killed; and the traffic of the other hosts.", "verify.linux.hostile",
+                               conditions="functional cards of preset test"),
     "pcie-faults": Benchmark("Faults of a PCIe host by kind, and their effects.", "verify.soak.pcie_faults",
                              conditions="PCIe subsystem alone, reads in 900 to 1100 ns, 60 % of the memory answers "
                                         "badly; and two cards under their drivers: payload, ring entries, nodes and "

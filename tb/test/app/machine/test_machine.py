@@ -23,11 +23,11 @@ from weft.hdl.contract import abi
 from weft.tb.app.machine.machine import Machine
 from weft.tb.app.machine.settings import MachineSettings
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.test.app.machine.guest_program import ACK_TIMEOUT
-from weft.tb.test.driver.vfio_user.client import Client, access_body, code_of, guest_device, header, memfd
 from weft.tb.test.examples import load
+from weft.tb.verify.linux.client import Client, access_body, code_of, guest_device, header, memfd
 
 MS = 1_000_000
+ACK_TIMEOUT = 18       # 1.1 s
 # A loaded machine of two cores keeps a process waiting for long: connections endure 4 s, QPs 9 s without an answer.
 CONFIG = {"probe_timeout_ns": 100 * MS, "silence_ns": 10_000 * MS, "extent_bytes": 1 << 16, "max_extents": 1,
           "cm_timeout": ResponseTimeout(response_timeout=16)}
@@ -163,7 +163,7 @@ def test_a_hostile_machine_harms_no_other(tmp_path):
     seed, attacks = drawn_seed(), 10
     print(f"run again: WEFT_SEED={seed} pytest tb/test/app/machine/test_machine.py -k hostile")
     with running(tmp_path, "--preset", "test", "--hosts", "a,b,c") as machine:
-        hostile = subprocess.Popen([sys.executable, "-m", "weft.tb.test.app.machine.hostile", tmp_path / "c.sock",
+        hostile = subprocess.Popen([sys.executable, "-m", "weft.tb.verify.linux.hostile_guest", tmp_path / "c.sock",
                                     str(seed)])
         try:
             with devices(machine):

@@ -294,7 +294,7 @@ class Silent:
 
     def wake(self):
         self.quiet = False
-        self.card._pump()
+        self.card.pump()
 
 
 def test_memory_in_use_by_a_silent_card_is_not_freed():

@@ -8,7 +8,7 @@ from weft.driver.vfio_user.server import Server
 from weft.hdl.contract import abi
 from weft.hdl.contract.params import preset
 from weft.hdl.contract.pci import card_function
-from weft.tb.test.driver.vfio_user.client import QEMU
+from weft.tb.verify.linux.client import QEMU
 
 COMMAND = 4
 READ, WRITE, RAISE, FAIL = range(1, 5)

@@ -7,8 +7,8 @@ import pytest
 from weft.driver.vfio_user.card_function import REPORTS_MAX
 from weft.driver.vfio_user.messages import PAGE, Irq
 from weft.hdl.contract import abi, pci
-from weft.tb.test.driver.vfio_user.client import BOTH, memfd
 from weft.tb.test.driver.vfio_user.scratch_card import FAIL, RAISE, READ, WRITE, Bench
+from weft.tb.verify.linux.client import BOTH, memfd
 
 WIDE, NARROW = abi.REGISTER["nic_rx_buffer"].offset, abi.REGISTER["reorder_distance"].offset
 ADDRESS = 0x7F00_0000_0000

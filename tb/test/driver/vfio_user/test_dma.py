@@ -12,7 +12,7 @@ from weft.driver.vfio_user import dma
 from weft.driver.vfio_user.dma import DmaError, DmaMap, Unmapped
 from weft.driver.vfio_user.messages import PAGE, READABLE, WRITEABLE
 from weft.tb.sim.flow.seed import drawn_seed
-from weft.tb.test.driver.vfio_user.client import BOTH, memfd
+from weft.tb.verify.linux.client import BOTH, memfd
 
 PAGES = 64
 
@@ -30,10 +30,12 @@ def arena(request):
 
 
 def outcome_of(call, *arguments):
-    """Return the error code of a call, or 0."""
+    """Return the error code of a call, or 0. A file that is the last argument is closed if it is not taken."""
     try:
         call(*arguments)
     except DmaError as error:
+        if len(arguments) == 5 and arguments[-1] is not None:
+            os.close(arguments[-1])
         return error.errno
     return 0
 

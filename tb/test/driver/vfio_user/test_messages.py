@@ -5,8 +5,8 @@ import os
 import pytest
 
 from weft.driver.vfio_user import messages as wire
-from weft.driver.vfio_user.messages import Command, Flag, Framer, Message, Violation
-from weft.tb.test.driver.vfio_user.client import QEMU, header
+from weft.driver.vfio_user.messages import Command, Flag, Framer, Message, Violation, close_all
+from weft.tb.verify.linux.client import QEMU, header
 
 
 def descriptors(count):
@@ -40,7 +40,7 @@ def test_descriptors_belong_to_the_message_of_their_first_byte():
     assert framer.feed(data[:16], files) is None and framer.wanted == 2
     message = framer.feed(data[16:])
     assert message.files == files and framer.feed(Message(2, Command.DEVICE_RESET).pack()).files == []
-    message.close()
+    close_all(message.files)
     assert not any(map(is_open, files)) and not message.files
 
 

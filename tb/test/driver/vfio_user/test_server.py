@@ -9,7 +9,8 @@ import pytest
 from weft.driver.vfio_user import messages as wire
 from weft.driver.vfio_user.messages import Command, Flag, Irq, IrqSet, Region, Violation, version_body
 from weft.hdl.contract import abi
-from weft.tb.test.driver.vfio_user.client import (
+from weft.tb.test.driver.vfio_user.scratch_card import Bench
+from weft.tb.verify.linux.client import (
     BOTH,
     QEMU,
     access_body,
@@ -18,7 +19,6 @@ from weft.tb.test.driver.vfio_user.client import (
     memfd,
     unmap_body,
 )
-from weft.tb.test.driver.vfio_user.scratch_card import Bench
 
 OFFSET = abi.REGISTER["reorder_distance"].offset
 

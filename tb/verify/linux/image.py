@@ -1,6 +1,7 @@
 """Linux guest with a card: QEMU with vfio-user-pci, kernel and initial file system, from Debian's packages."""
 
 import compileall
+import hashlib
 import lzma
 import py_compile
 import shutil
@@ -22,12 +23,15 @@ SOURCES = "".join(f"deb [signed-by={KEYS}] http://deb.debian.org/debian {suite} 
                   for suite in ("trixie", "trixie-backports"))
 MODULES = ("irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio-pci-core", "vfio-pci")
 PACKAGES = ("busybox-static", "python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libc6",
-            "libexpat1", "zlib1g", "libffi8", "libssl3", "libuuid1", "liblzma5", "libbz2-1.0", "libgcc-s1")
+            "libexpat1", "zlib1g", "libffi8", "libssl3", "libuuid1", "liblzma5", "libbz2-1.0", "libgcc-s1", "pciutils",
+            "libpci3", "libkmod2", "libudev1", "libzstd1")
 UNUSED = ("usr/share", "usr/lib/x86_64-linux-gnu/gconv", *(f"usr/lib/python3.11/{name}" for name in (
     "test", "lib2to3", "idlelib", "distutils", "ensurepip", "pydoc_data")))
+BASE = hashlib.sha256(repr((PACKAGES, MODULES, UNUSED)).encode()).hexdigest()[:8]
 XZ = b"\xfd7zXZ\0"
-# The example's command line, which the guest does not use.
-TYPER = "def Option(*_, **__): return None\n"
+# Modules of the examples' command lines, which the guest does not use.
+UNUSED_BY_GUEST = {"weft/typer.py": "def Option(*_, **__): return None\n",
+                   "weft/weft/tb/app/stage/stage.py": "Stage = play = None\n"}
 
 
 def _has_device(command):
@@ -93,7 +97,7 @@ def kernel_and_initrd(scratch):
         data, part = packed.read_bytes(), vmlinux.with_suffix(".part")
         part.write_bytes(lzma.LZMADecompressor().decompress(data[data.index(XZ):]))
         part.rename(vmlinux)
-    base, root, initrd = folder / f"base-{kernel}", scratch / "root", scratch / "initrd.cpio.gz"
+    base, root, initrd = folder / f"base-{BASE}-{kernel}", scratch / "root", scratch / "initrd.cpio.gz"
     if not base.exists():
         _make_base(where, base.with_suffix(".part"), release)
         base.with_suffix(".part").rename(base)
@@ -101,9 +105,13 @@ def kernel_and_initrd(scratch):
     for name in ("driver", "model", "hdl/contract"):
         shutil.copytree(ROOT / name, root / "weft/weft" / name,
                         ignore=shutil.ignore_patterns("__pycache__", "ibverbs", "soft", "wan"))
-    shutil.copy(ROOT / "examples/ping_pong.py", root / "weft")
-    shutil.copy(HERE / "guest_program.py", root / "weft")
-    (root / "weft/typer.py").write_text(TYPER)
+    for name in ("ping_pong", "file_copy"):
+        shutil.copy(ROOT / f"examples/{name}.py", root / "weft")
+    for name in ("guest_agent", "guest_programs"):
+        shutil.copy(HERE / f"{name}.py", root / "weft")
+    for path, text in UNUSED_BY_GUEST.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
     _compile(root / "weft", root)
     shutil.copy(HERE / "guest_init.sh", root / "init")
     (root / "init").chmod(0o755)
@@ -136,21 +144,3 @@ def _make_base(where, root, release):
     _compile(root / "usr/lib/python3.11", root)
     if not (root / "bin/sh").exists():
         (root / "bin/sh").symlink_to("busybox")
-
-
-def command(socket, output):
-    """Return the command of a guest with the card of a socket; its console goes to the file ``output``.
-
-    Raises
-    ------
-    NoPackage
-    """
-    kernel, initrd = kernel_and_initrd(output.parent)
-    return [
-        *qemu(), "-accel", "tcg", "-cpu", "max", "-m", "512", "-machine", "q35,memory-backend=m",
-        "-object", "memory-backend-memfd,id=m,size=512M,share=on", "-device", "intel-iommu,caching-mode=on",
-        "-nodefaults", "-nic", "none", "-display", "none", "-no-reboot", "-serial", f"file:{output}",
-        "-monitor", "none",
-        "-kernel", str(kernel), "-initrd", str(initrd),
-        "-append", "console=ttyS0 quiet mitigations=off panic=-1 intel_iommu=on",
-        "-device", f'{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{socket}"}},"x-msg-timeout":60000}}']

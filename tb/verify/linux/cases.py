@@ -1,0 +1,161 @@
+"""Cases of ``weft linux``: each is a function of the lab that returns its figures, ``{name: (value, unit)}``."""
+
+import statistics
+from dataclasses import dataclass
+
+from weft.hdl.contract import pci
+from weft.hdl.contract.params import preset
+from weft.tb.verify.linux.guest import GuestFailed
+from weft.tb.verify.linux.lspci import unexpected
+
+MIB = 1 << 20
+SURVEY_BEFORE, SURVEY_AFTER = "it is not bound to vfio-pci; as root: echo vfio-pci > ", "ready, by VFIO"
+
+
+@dataclass
+class Case:
+    """Row of the table: ``run(lab)`` returns figures, and raises GuestFailed."""
+
+    name: str
+    run: object
+
+
+def check(condition, sentence):
+    """Raise GuestFailed with a sentence unless the condition is true."""
+    if not condition:
+        raise GuestFailed(sentence)
+
+
+def boot(lab):
+    """Both machines start, and their cards are bound to vfio-pci."""
+    lab.start()
+    for guest in lab.guests.values():
+        found = guest.run("bind")
+        check(SURVEY_BEFORE in found["before"][0] and SURVEY_AFTER in found["after"][0], f"survey: {found}")
+    return {"boot": (statistics.median(guest.boot_s for guest in lab.guests.values()), "s")}
+
+
+def configuration(lab):
+    """Linux decodes the configuration space as the description has it, and complains about nothing."""
+    found = lab.guests["a"].run("space")
+    problems = unexpected(found, pci.card_function(preset(lab.preset)))
+    check(not problems, "; ".join(problems))
+    return {"capabilities": (found["lspci"].count("Capabilities: ["), "")}
+
+
+def bring_up(lab):
+    """The card is opened with a function-level reset, closed, and opened again."""
+    before = lab.function("a").counters["resets"]
+    times = lab.guests["a"].run("bring_up", number=0)["bring_up_s"]
+    resets = lab.function("a").counters["resets"] - before
+    check(resets >= 2 * len(times), f"{resets} resets of the function in {len(times)} bring-ups")
+    return {"bring-up": (min(times), "s"), "resets": (resets, "")}
+
+
+def registers(lab):
+    """Register and interrupt round trips of a program."""
+    found = lab.guests["a"].run("measure")
+    return {f"{name} round trip": (statistics.median(found[f"{name}_us"]), "us") for name in ("register", "interrupt")}
+
+
+def ping_pong(lab, **options):
+    """The example, with a client on guest b."""
+    server = lab.guests["a"].start("ping_pong", number=0, **options)
+    check(server.get() == "listening", "the server does not listen")
+    times = lab.guests["b"].run("ping_pong", number=1, peer=0, **options)["rounds_ns"]
+    server.result()
+    return {"rounds": (len(times), ""), "median": (statistics.median(times) / 1e6, "ms")}
+
+
+def joined(a, b, count):
+    """Carry ``count`` values of a pair of jobs from each to the other; return the results of both."""
+    for source, to in count:
+        value = (a, b)[source].get()
+        (a, b)[to].put(value["send"])
+    return a.result(), b.result()
+
+
+# Senders and receivers of the values of examples/file_copy.py: 0 sends the file.
+FILE_COPY = ((0, 1), (1, 0), (0, 1), (1, 0), (0, 1))
+
+
+def file_copy(lab, size=16 * MIB, **options):
+    """The example: a file of random bytes from guest a to guest b."""
+    _, lost, again = lab.frames()
+    jobs = [lab.guests[host].start("file_copy", number=number, sends=not number, size=size, **options)
+            for number, host in enumerate("ab")]
+    sent, received = joined(*jobs, FILE_COPY)
+    check(sent["digest"] == received["digest"], "the files differ")
+    _, lost_after, again_after = lab.frames()
+    lost, again = lost_after - lost, again_after - again
+    check(lost == again, f"{lost} packets lost, {again} sent again")
+    return {"goodput": (size / MIB / sent["seconds"], "MiB/s"), "lost": (lost, "packets"),
+            "sent again": (again, "packets")}
+
+
+def killed(lab):
+    """A program that writes is killed: its memory is unpinned, and the next program finds a card that works."""
+    a, b = lab.guests["a"], lab.guests["b"]
+    before, ranges = a.run("pins")["pinned"], len(lab.function("a").dma)
+    jobs = [guest.start("stream", number=number, sends=not number) for number, guest in enumerate((a, b))]
+    for job, value in zip(jobs[::-1], [job.get()["send"] for job in jobs], strict=True):
+        job.put(value)
+    for job in jobs:
+        check(job.get() == {"connected": True}, "no connection")
+    jobs[0].get()
+    pinned = len(lab.function("a").dma)
+    jobs[0].kill()
+    lab.until(lambda: len(lab.function("a").dma) == ranges, f"unmapped memory, {ranges} ranges before the program")
+    left = a.run("pins")["pinned"] - before
+    check(not left, f"{left} pages are pinned after the end of the program")
+    jobs[1].put(None)
+    jobs[1].result()
+    return {"unpinned": (pinned - ranges, "pages"), **ping_pong(lab, rounds=3)}
+
+
+def without_iommu(lab):
+    """Machine b starts again without an IOMMU: physical addresses of huge pages, and polling."""
+    lab.guests["b"].shut_down()
+    lab.guests["b"].close()
+    lab.start("b", iommu=False)
+    found = lab.guests["b"].run("reserve", pages=32)["survey"]
+    check("ready, by physical addresses, polling" in found[0], f"survey: {found}")
+    return ping_pong(lab)
+
+
+def ended(lab):
+    """The cards are unbound, and the machines end."""
+    for guest in lab.guests.values():
+        if guest.iommu:
+            check(not guest.run("unbind")["bound"], "the card is still bound")
+        guest.shut_down()
+    for name, function in lab.machine.functions.items():
+        lab.until(lambda function=function: not len(function.dma) and not function.dma.files, f"memory of {name} free")
+        check(not function.counters["unsupported_requests"],
+              f"{function.counters['unsupported_requests']} accesses of card {name} to memory that is not mapped")
+    check(not [one for one in lab.sentences if "the card stops" in one], f"a card has stopped: {lab.sentences}")
+    return {"resets": (sum(function.counters["resets"] for function in lab.machine.functions.values()), "")}
+
+
+def huge_pages(lab):
+    """The file is in huge pages of both guests."""
+    for guest in lab.guests.values():
+        guest.run("reserve", pages=32)
+    return file_copy(lab, huge=True)
+
+
+CASES = (
+    Case("boot, bind to vfio-pci", boot),
+    Case("lspci -vvv", configuration),
+    Case("bring-up, FLR, again", bring_up),
+    Case("register, interrupt", registers),
+    Case("ping_pong, interrupts", ping_pong),
+    Case("ping_pong, polling", lambda lab: ping_pong(lab, polling=True)),
+    Case("file_copy, 4 KiB pages", file_copy),
+    Case("file_copy, huge pages", huge_pages),
+    Case("program killed", killed),
+    Case("no IOMMU", without_iommu),
+    Case("unbind, end", ended),
+)
+# Of a single machine.
+SHORT = tuple(case for case in CASES if case.run in (boot, configuration, bring_up, registers, ended))

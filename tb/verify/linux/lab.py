@@ -1,0 +1,109 @@
+"""Two Linux guests with a card each, and the server of the cards."""
+
+import contextlib
+import threading
+import time
+
+from weft.model.impairments import FrameKind
+from weft.tb.app.machine.machine import Machine
+from weft.tb.app.machine.settings import MachineSettings
+from weft.tb.verify.linux.guest import ANSWER_S, Guest, GuestFailed, command_of
+from weft.tb.verify.linux.image import kernel_and_initrd, qemu
+
+HOSTS = "ab"
+
+
+class Lab:
+    """Machines of both hosts.
+
+    Parameters
+    ----------
+    folder : Path
+        For sockets, consoles and the initial file system; its path is short, as those of sockets must be.
+    backend, preset, loss, seed
+        Of ``weft machine``, with the hosts of :data:`HOSTS`.
+    hosts : str
+        Those that have a guest.
+
+    Attributes
+    ----------
+    machine : Machine
+        Served by a thread of this process.
+    guests : dict of str to Guest
+    sentences : list of str
+        Reports of the server.
+    """
+
+    def __init__(self, folder, *, backend="functional", preset="full", loss=0.01, seed="1", hosts=HOSTS):
+        self.folder, self.preset, self.hosts, self.sentences, self.guests = folder, preset, hosts, [], {}
+        self._programs = self._made()
+        settings = MachineSettings(folder=str(folder), backend=backend, preset=preset, loss=loss, seed=seed)
+        self.machine, self._ended, self._failure = Machine(settings, self.sentences.append), threading.Event(), None
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        self._guests = contextlib.ExitStack()
+
+    def _serve(self):
+        try:
+            while not self._ended.is_set():
+                self.machine.turn()
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _made(self):
+        """Return what :meth:`command` needs, made before the server starts: it may take minutes."""
+        return qemu(), *kernel_and_initrd(self.folder)
+
+    def command(self, host, *, iommu):
+        """Return the command of a guest, for :class:`Guest`."""
+        return command_of(*self._programs, self.folder / f"{host}.sock", iommu=iommu)
+
+    def start(self, hosts=None, *, iommu=True):
+        """Start guests at the same time, and wait until their agents are ready."""
+        hosts = hosts or self.hosts
+        for host in hosts:
+            self.guests[host] = self._guests.enter_context(
+                Guest(self.command(host, iommu=iommu), self.folder, host, iommu=iommu))
+        for host in hosts:
+            self.guests[host].booted()
+
+    @property
+    def ended(self):
+        """A guest has ended, or the server of the cards has."""
+        return self._failure is not None or any(guest.ended for guest in self.guests.values())
+
+    def function(self, host):
+        return self.machine.functions[host]
+
+    def until(self, condition, what):
+        """Wait until something is true of the cards.
+
+        Raises
+        ------
+        GuestFailed
+        """
+        end = time.monotonic() + ANSWER_S
+        while not condition():
+            if self._failure is not None or time.monotonic() > end:
+                raise GuestFailed(f"the server of the cards: no {what}: {self._failure or self.sentences}")
+            time.sleep(0.01)
+
+    def frames(self):
+        """Return numbers of both links: (frames sent, data packets lost, retransmissions sent)."""
+        counters = [link.counters for link in self.machine.links.values()]
+        return (sum(each.sent.total() for each in counters), sum(each.destroyed_data for each in counters),
+                sum(each.sent[FrameKind.RETX] for each in counters))
+
+    def close(self):
+        """End guests first, then the server."""
+        self._guests.close()
+        self._ended.set()
+        self._thread.join()
+        self.machine.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
