@@ -15,7 +15,7 @@ import typer
 
 from weft.tb.app.serve.environment import LIBRARY_FOLDER
 from weft.tb.cli import app
-from weft.tb.sim.flow.system import need
+from weft.tb.test.system import need
 from weft.tb.verify.document import parts
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -42,7 +42,7 @@ ELSEWHERE = {
     ".venv/bin/python -m weft.tb.sim.synth.same_netlist": "sim/synth/test_same_netlist.py",
     ".venv/bin/python -m weft.tb.verify.programs.hostile": "app/serve/test_clients.py",
     ".venv/bin/python -m weft.tb.verify.programs.kills": "app/serve/test_kills.py",
-    ".venv/bin/python -m weft.tb.verify.programs": "driver/serve/test_direct.py",
+    ".venv/bin/python -m weft.tb.test.driver.serve": "driver/serve/test_direct.py",
     ".venv/bin/weft sim": "app/job/test_timed_job.py",
     ".venv/bin/weft sweep": "app/sweep/test_sweep.py",
     ".venv/bin/weft machine": "app/machine/test_linux.py",
