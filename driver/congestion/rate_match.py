@@ -10,6 +10,8 @@ and 4.1.2). The rules differ where BBR's standing queue grows with the number of
   queueing delay. The target grows with the logarithm of the line divided by the flow's rate, so that flows of
   different round trips converge to one rate, and the queue grows with the logarithm of the number of flows. A
   target per flow is that of FAST TCP (Wei et al., IEEE/ACM Transactions on Networking 14(6), 2006, section III).
+- Packets are paced slightly above the delivery rate, so that a gap in the flow closes and a short buffer suffices.
+- Without a queue the limit grows in addition, each round by twice the share of the one before.
 - Loss counts as delivery up to ``loss_share`` of a round. More of it is congestion (section 4.5.1 has 2 %), which
   lowers the target of all flows by the same time.
 - A round trip that was not seen for ``delay_window_s`` is measured again with half of the limit (section 4.3.4).
@@ -25,7 +27,9 @@ from weft.driver.settings import Setting, check
 from .algorithm import BDPS_MAX, NS_BITS
 
 START_UP, STEADY, DRAIN = 0, 1, 2
-_GROWTH = 1.25              # of the rate: less ends start-up; and that of a round without a queue
+_GROWTH = 1.25              # of the rate: less ends start-up
+_PROBE_LEAST, _PROBE_MOST = 1 / 64, 1 / 4   # growth in rounds without a queue: doubles from one to the next
+_PACE = 1 + 1 / 32           # rate over the delivery rate
 _QUARTERS = 4               # measurements of start-up in a round trip
 _QUIET = 6                  # of them without growth end it
 _START_QUEUE = 1 / 4        # of the round trip: a longer queue ends it
@@ -84,6 +88,7 @@ class RateMatch:
     delay_at_ns: float      # time of its measurement
     rtt_ns: float           # latest round trip
     backoff_ns: float       # reduction of the target by losses
+    probe: float            # growth in the next round without a queue
     round_at_ns: float
     round_acked: int
     round_lost: int
@@ -94,8 +99,8 @@ class RateMatch:
         self.settings, self.line, self.delay_ns, self.rtt_ns = settings, line_bps, delay_ns, delay_ns
         self.state, self.bandwidth, self.newer, self.rounds = START_UP, line_bps * settings.first_share, 0.0, 0
         self.delay_at_ns, self.backoff_ns = 0.0, 0.0
-        self.rate, self.limit, self.grown, self.quiet = 0.0, 0, 0.0, 0
-        _apply(self, BDPS_MAX * self.bandwidth * delay_ns / NS_BITS)
+        self.rate, self.limit, self.grown, self.quiet, self.probe = 0.0, 0, 0.0, 0, _PROBE_LEAST
+        _apply(self, BDPS_MAX * self.bandwidth * delay_ns / NS_BITS, delay_ns)
         self.round_at_ns, self.round_acked, self.round_lost, self.round_first = -1.0, 0, 0, 0
         self.round_rtt_ns = math.inf
 
@@ -105,7 +110,7 @@ class RateMatch:
         self.round_rtt_ns = min(self.round_rtt_ns, rtt_ns)
         if rtt_ns <= self.delay_ns:
             self.delay_ns, self.delay_at_ns = rtt_ns, now_ns
-            _apply(self, float(self.limit))
+            _apply(self, self.limit, self.limit * NS_BITS / self.rate)
 
     def on_loss(self, now_ns: float, lost: int) -> None:
         """Count lost bytes of the round."""
@@ -125,10 +130,11 @@ class RateMatch:
             return
         if self.state == DRAIN:
             self.delay_ns, self.delay_at_ns, self.state = self.round_rtt_ns, now_ns, STEADY
-            _apply(self, self.bandwidth * (self.delay_ns + _target_ns(self, self.bandwidth)) / NS_BITS)
+            path_ns = self.delay_ns + _target_ns(self, self.bandwidth)
+            _apply(self, self.bandwidth * path_ns / NS_BITS, path_ns)
         elif now_ns - self.delay_at_ns > self.settings.delay_window_s * 1e9:
             self.state = DRAIN
-            _apply(self, self.limit / 2)
+            _apply(self, self.limit / 2, self.delay_ns)
         elif min(4 * self.round_first, 2 * in_flight) >= self.limit:    # otherwise the application had less to send
             _end_round(self, now_ns - self.round_at_ns)
         self.round_at_ns, self.round_acked, self.round_lost, self.round_first = now_ns, 0, 0, in_flight
@@ -151,7 +157,7 @@ def _end_round(flow: RateMatch, length_ns: float) -> None:
         if rate >= _GROWTH * flow.grown:
             flow.grown, flow.quiet = rate, 0
         if flow.quiet < _QUIET and queue_ns < _START_QUEUE * flow.delay_ns and not congested:
-            _apply(flow, BDPS_MAX * rate * flow.delay_ns / NS_BITS)
+            _apply(flow, BDPS_MAX * rate * flow.delay_ns / NS_BITS, flow.delay_ns)
             return
         flow.state = STEADY
     elif congested:
@@ -159,8 +165,11 @@ def _end_round(flow: RateMatch, length_ns: float) -> None:
     else:
         flow.backoff_ns *= _BACKOFF_DECAY
     target_ns = _target_ns(flow, rate)
-    growth = _GROWTH if queue_ns < target_ns / 4 else 1.0
-    _apply(flow, growth * rate * (flow.delay_ns + target_ns) / NS_BITS)
+    growth, flow.probe = flow.probe, min(2 * flow.probe, _PROBE_MOST)
+    if queue_ns >= target_ns / 4:
+        growth, flow.probe = 0.0, _PROBE_LEAST
+    path_ns = flow.delay_ns + target_ns
+    _apply(flow, (1 + growth) * rate * path_ns / NS_BITS, path_ns / _PACE)
 
 
 def _target_ns(flow: RateMatch, rate: float) -> float:
@@ -168,9 +177,9 @@ def _target_ns(flow: RateMatch, rate: float) -> float:
     return max(0.0, flow.settings.target_us * 1e3 * (1 + math.log(flow.line / rate)) - flow.backoff_ns)
 
 
-def _apply(flow: RateMatch, limit: float) -> None:
-    """Set limit and rate, within two bandwidth-delay products of the path, and at least a packet."""
+def _apply(flow: RateMatch, limit: float, path_ns: float) -> None:
+    """Set the limit, of a packet to two bandwidth-delay products, and the rate that sends it in ``path_ns``."""
     s = flow.settings
     most = BDPS_MAX * flow.bandwidth * flow.delay_ns / NS_BITS
     flow.limit = int(max(float(s.packet), min(limit, most)))
-    flow.rate = max(min(s.least_mbps * 1e6, flow.line), min(flow.line, flow.limit * NS_BITS / flow.delay_ns))
+    flow.rate = max(min(s.least_mbps * 1e6, flow.line), min(flow.line, flow.limit * NS_BITS / path_ns))

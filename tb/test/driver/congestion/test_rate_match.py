@@ -71,8 +71,12 @@ def test_smaller_flows_accept_more_queue():
 
 def test_an_empty_queue_is_probed():
     full, _ = steady(40e9, queue=0.5 * MS)
-    idle, _ = steady(40e9)
-    assert idle.limit == pytest.approx(1.25 * full.limit, rel=0.01)
+    idle, now = steady(40e9, queue=0.5 * MS)
+    for growth in (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 4):
+        now = acknowledge(idle, now, DELAY, 40e9, steps=64)
+        assert idle.limit == pytest.approx((1 + growth) * full.limit, rel=0.02)
+    acknowledge(idle, now, 2 * DELAY, 40e9, queue=0.5 * MS)
+    assert idle.limit == pytest.approx(full.limit, rel=0.01)
 
 
 def test_random_loss_is_no_congestion():
