@@ -94,6 +94,8 @@ class RateMatch:
     round_lost: int
     round_first: int        # bytes in flight at its beginning
     round_rtt_ns: float     # smallest
+    round_rtt_sum: float
+    round_rtts: int
 
     def __init__(self, settings: RateMatchSettings, line_bps: float, delay_ns: float) -> None:
         self.settings, self.line, self.delay_ns, self.rtt_ns = settings, line_bps, delay_ns, delay_ns
@@ -102,12 +104,14 @@ class RateMatch:
         self.rate, self.limit, self.grown, self.quiet, self.probe = 0.0, 0, 0.0, 0, _PROBE_LEAST
         _apply(self, BDPS_MAX * self.bandwidth * delay_ns / NS_BITS, delay_ns)
         self.round_at_ns, self.round_acked, self.round_lost, self.round_first = -1.0, 0, 0, 0
-        self.round_rtt_ns = math.inf
+        self.round_rtt_ns, self.round_rtt_sum, self.round_rtts = math.inf, 0.0, 0
 
     def on_delay(self, now_ns: float, rtt_ns: float) -> None:
         """Update the smallest round trip, and lower the limit with it."""
         self.rtt_ns = rtt_ns
         self.round_rtt_ns = min(self.round_rtt_ns, rtt_ns)
+        self.round_rtt_sum += rtt_ns
+        self.round_rtts += 1
         if rtt_ns <= self.delay_ns:
             self.delay_ns, self.delay_at_ns = rtt_ns, now_ns
             _apply(self, self.limit, self.limit * NS_BITS / self.rate)
@@ -129,7 +133,7 @@ class RateMatch:
         if now_ns - self.round_at_ns < length_ns:
             return
         if self.state == DRAIN:
-            self.delay_ns, self.delay_at_ns, self.state = self.round_rtt_ns, now_ns, STEADY
+            self.delay_ns, self.delay_at_ns, self.state = min(self.round_rtt_ns, self.rtt_ns), now_ns, STEADY
             path_ns = self.delay_ns + _target_ns(self, self.bandwidth)
             _apply(self, self.bandwidth * path_ns / NS_BITS, path_ns)
         elif now_ns - self.delay_at_ns > self.settings.delay_window_s * 1e9:
@@ -138,7 +142,7 @@ class RateMatch:
         elif min(4 * self.round_first, 2 * in_flight) >= self.limit:    # otherwise the application had less to send
             _end_round(self, now_ns - self.round_at_ns)
         self.round_at_ns, self.round_acked, self.round_lost, self.round_first = now_ns, 0, 0, in_flight
-        self.round_rtt_ns = math.inf
+        self.round_rtt_ns, self.round_rtt_sum, self.round_rtts = math.inf, 0.0, 0
 
 
 def _end_round(flow: RateMatch, length_ns: float) -> None:
@@ -151,7 +155,7 @@ def _end_round(flow: RateMatch, length_ns: float) -> None:
     flow.bandwidth = max(flow.bandwidth, rate)
     if 2 * flow.rounds >= s.bandwidth_rounds:
         flow.bandwidth, flow.newer, flow.rounds = flow.newer, 0.0, 0
-    queue_ns = flow.round_rtt_ns - flow.delay_ns
+    queue_ns = flow.round_rtt_sum / max(1, flow.round_rtts) - flow.delay_ns     # on average: gaps empty the queue
     if flow.state == START_UP:
         flow.quiet += 1
         if rate >= _GROWTH * flow.grown:

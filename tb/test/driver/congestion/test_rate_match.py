@@ -99,6 +99,14 @@ def test_an_application_with_less_to_send_keeps_the_limit():
     assert one.limit == limit
 
 
+def test_a_round_without_delay_measures_none():
+    one, now = steady(40e9, delay_window_s=0.1)
+    for _ in range(40):
+        now += DELAY
+        one.on_ack(now, 1000, one.limit)
+    assert one.delay_ns == DELAY and one.rate > 0
+
+
 def test_the_path_is_measured_again_with_half_of_the_limit():
     """After its window a longer path becomes the known one; until then the old round trip bounds the limit."""
     one, now = steady(40e9, queue=0.5 * MS, delay_window_s=0.1)
