@@ -130,7 +130,7 @@ def test_notifications_keep_their_distance():
     assert w.flow[0]["cnps"] in (10, 11)
 
 
-@pytest.mark.parametrize("link", [{"loss": 0.05}, {"burst": 8, "burst_loss": 0.05}])
+@pytest.mark.parametrize("link", [{"loss": 0.05}, {"burst": 2, "burst_loss": 0.05}])
 def test_links_lose_their_share_and_flows_recover(link, seed):
     fabric = line(flow={"packets": 20_000}, **link)
     w = start(fabric, seed=seed)
