@@ -1,4 +1,4 @@
-"""``weft sweep``, ``report``: wide-area experiments, or two cards, as tables and on one page."""
+"""``weft sweep``, ``report``: wide-area experiments, flows over a fabric, or two cards, as tables and on one page."""
 
 import contextlib
 import os
@@ -38,15 +38,15 @@ def sweep(
         metavar="[SETTING]...")] = None,
     plan: Annotated[Path | None, Setting("TOML file with the tables fixed, vary and picture, or a plan of weft: "
                                          f"{', '.join(PLANS)}.", read=plan_file, metavar="PATH")] = None,
-    of: Annotated[str | None, Setting("Kind of the points: wan, wide-area experiments, or cards, two cards on the RTL "
-                                      "or in the model.", metavar="NAME",
+    of: Annotated[str | None, Setting("Kind of the points: wan, wide-area experiments, fabric, flows over a network, "
+                                      "or cards, two cards on the RTL or in the model.", metavar="NAME",
                                       default_text="wan, or the kind that the plan names")] = None,
     output: Annotated[Path, Setting("Parquet file; finished points in it are not run again.", metavar="PATH")] = Path(
         "sim_build/reports/sweep.parquet"),
     scheduler: Annotated[str | None, SCHEDULER] = None,
     jobs: Annotated[int, JOBS] = 0,
 ):
-    """Run wide-area experiments of Adamap and other schemes, or two cards, for all points of a plan.
+    """Run wide-area experiments, flows over a fabric, or two cards, for all points of a plan.
 
     The results are a table in Parquet, and a picture if the plan has one.
     """

@@ -1,7 +1,8 @@
 """Plan of a sweep: its file, with varied settings, fixed settings, and the picture.
 
 The file is TOML. ``of`` is ``"wan"`` (default) for wide-area experiments with values of
-:class:`~weft.model.wan.experiment.Experiment`, or ``"cards"`` for two cards with values of
+:class:`~weft.model.wan.experiment.Experiment`, ``"fabric"`` for flows over a fabric with values of
+:class:`~weft.model.fabric.experiment.FabricExperiment`, or ``"cards"`` for two cards with values of
 :class:`~weft.tb.app.sweep.cards.CardPoint`. The tables are ``fixed`` (values), ``vary`` (lists of values; the points
 are all combinations), and ``picture``: the names of ``x`` and ``y``, the setting ``line`` with a line for each of its
 values, and the ``log`` axes.

@@ -1,11 +1,15 @@
-"""Kinds of points of a sweep: wide-area experiments, or two cards."""
+"""Kinds of points of a sweep: wide-area experiments, flows over a fabric, or two cards."""
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.model.settings import Field, fields
+from weft.model.fabric.experiment import FabricExperiment
+from weft.model.fabric.result import FabricResult
+from weft.model.fabric.result import Unmeasured as UnmeasuredFabric
+from weft.model.fabric.result import measure as measure_fabric
+from weft.model.settings import BadSettings, Field, fields
 from weft.model.wan.experiment import Experiment
 from weft.model.wan.result import Result, Unmeasured
 from weft.model.wan.result import measure as measure_experiment
@@ -45,4 +49,8 @@ WAN = Subject("wan", "an experiment", Experiment, Result, measure_experiment, (U
 CARDS = Subject("cards", "a run of two cards", cards.CardPoint, cards.CardResult, cards.measure, (cards.Unfinished,),
                 ("goodput_gbps", "cycles", "retransmissions", "cache_misses", "stall_cycles"),
                 {"x": "loss", "y": "goodput_gbps", "line": "backend"})
-SUBJECTS = {subject.name: subject for subject in (WAN, CARDS)}
+FABRIC = Subject("fabric", "an experiment over a fabric", FabricExperiment, FabricResult, measure_fabric,
+                 (UnmeasuredFabric, BadSettings, MemoryError),
+                 ("goodput", "jain", "startup_rtts", "queue_p99_kib", "queue_rtts", "dropped", "time_outs"),
+                 {"x": "flows", "y": "goodput", "line": "algorithm"})
+SUBJECTS = {subject.name: subject for subject in (WAN, CARDS, FABRIC)}

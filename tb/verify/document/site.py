@@ -15,7 +15,8 @@ ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([\w.]+)</code>")
 PAGES = {
     "verbs": ("driver/verbs", "driver/terms"), "connections": ("driver/cm", "driver/connection"),
     "asyncio": ("driver/aio",), "channel": ("driver/channel",), "device": ("driver/device",),
-    "models": ("model/link.py", "model/loss.py", "model/loop.py", "model/functional", "model/wan"),
+    "congestion": ("driver/congestion", "driver/settings.py"),
+    "models": ("model/link.py", "model/loss.py", "model/loop.py", "model/functional", "model/wan", "model/fabric"),
     "contract": ("hdl/contract",), "parts": ("hdl/part",), "card": ("hdl/card.py", "hdl/csr.py", "hdl/report.py"),
     "adamap": ("hdl/adamap",), "transmit": ("hdl/transmit",), "receive": ("hdl/receive",), "rings": ("hdl/ring",),
     "commands": ("hdl/command", "hdl/table"), "pcie": ("hdl/pcie",), "mac": ("hdl/mac",),

@@ -19,7 +19,7 @@ LAYERS = (
     "hdl/verilog",
     "hdl/board",
     "driver driver/terms driver/protocol driver/ibverbs driver/soft/ports",
-    "driver/device driver/knitting driver/connection",
+    "driver/congestion driver/device driver/knitting driver/connection",
     "driver/queue driver/send driver/receive driver/operation driver/linux driver/soft/raw driver/vfio_user",
     "driver/datagram driver/engine driver/soft driver/pci",
     "driver/verbs",
@@ -31,6 +31,7 @@ LAYERS = (
     "model/card model/wan/adamap",
     "model/wan/scheme",
     "model/wan",
+    "model/fabric",
     "tb tb/sim/flow",
     "tb/sim/stream tb/sim/synth tb/sim/judge",
     "tb/sim/link tb/sim/pcie",
@@ -49,7 +50,7 @@ LAYERS = (
 )
 GROUPS = ("tb/test", "tb/sim/block")
 # Hardware, driver and models are side by side: outside its own part, each may import from these folders only.
-SEES = {"driver": ("hdl/contract",), "model": ("hdl/contract", "driver/device")}
+SEES = {"driver": ("hdl/contract",), "model": ("hdl/contract", "driver", "driver/congestion", "driver/device")}
 
 
 def levels():

@@ -1,0 +1,121 @@
+"""DCQCN: the rate falls with each congestion notification and recovers with time and with bytes.
+
+Source: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015), section 3.1, its equations
+(1) to (4) and figure 7. Timers are evaluated at acknowledgements, and the byte counter counts acknowledged bytes. The
+limit of two bandwidth-delay products is an addition: the paper has none.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from weft.driver.settings import Setting, check
+
+from .algorithm import BDPS_MAX, NS_BITS
+
+_PERIODS_MAX = 4096      # of a timer, at one event
+
+
+@dataclass(frozen=True)
+class DcqcnSettings:
+    """Settings of DCQCN. The defaults are those of the paper, section 5.2, except ``byte_counter``.
+
+    Raises
+    ------
+    BadSetting
+    """
+
+    gain: Annotated[float, Setting("Weight of a notification in alpha (g).", least=1 / 65536, most=1)] = 1 / 256
+    alpha_us: Annotated[float, Setting("Time without notification after which alpha falls (K).",
+                                       unit="microseconds", least=1, most=1e6)] = 55.0
+    timer_us: Annotated[float, Setting("Time between two increases (T).",
+                                       unit="microseconds", least=1, most=1e6)] = 55.0
+    byte_counter: Annotated[int, Setting("Bytes between two increases (B).",
+                                         unit="bytes", least=4096, most=1 << 40)] = 10_000_000
+    recoveries: Annotated[int, Setting("Increases of fast recovery (F).", least=1, most=100)] = 5
+    additive_mbps: Annotated[float, Setting("Step of additive increase (R_AI).",
+                                            unit="Mb/s", least=0.1, most=1e5)] = 40.0
+    hyper_mbps: Annotated[float, Setting("Step of hyper increase (R_HAI).", unit="Mb/s", least=0.1, most=1e5)] = 400.0
+    least_mbps: Annotated[float, Setting("Lowest rate.", unit="Mb/s", least=1, most=1e5)] = 10.0
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class Dcqcn:
+    """Reaction point of DCQCN.
+
+    Parameters
+    ----------
+    settings
+    line_bps
+        Rate of the port.
+    delay_ns
+        Round trip time of the empty path.
+    """
+
+    settings: DcqcnSettings
+    rate: float
+    limit: int
+    line: float
+    target: float           # R_T
+    alpha: float
+    delay_ns: float         # smallest
+    alpha_at_ns: float      # beginning of alpha's period
+    timer_at_ns: float      # beginning of the timer's period
+    timer_count: int
+    bytes: int
+    byte_count: int
+
+    def __init__(self, settings: DcqcnSettings, line_bps: float, delay_ns: float) -> None:
+        self.settings, self.line, self.delay_ns = settings, line_bps, delay_ns
+        self.rate, self.target, self.alpha = line_bps, line_bps, 1.0
+        self.limit = int(BDPS_MAX * line_bps * delay_ns / NS_BITS)
+        self.alpha_at_ns, self.timer_at_ns = 0.0, 0.0
+        self.timer_count, self.bytes, self.byte_count = 0, 0, 0
+
+    def on_cnp(self, now_ns: float) -> None:
+        """Cut the rate by half of alpha, and raise alpha: equation (1)."""
+        gain = self.settings.gain
+        self.target = self.rate
+        self.rate = max(self.rate * (1 - self.alpha / 2), min(self.settings.least_mbps * 1e6, self.line))
+        self.alpha = (1 - gain) * self.alpha + gain
+        self.alpha_at_ns, self.timer_at_ns = now_ns, now_ns
+        self.timer_count, self.bytes, self.byte_count = 0, 0, 0
+
+    def on_ack(self, now_ns: float, acked: int, in_flight: int) -> None:
+        """Apply the periods of alpha, equation (2), of the timer and of the byte counter that have ended."""
+        s = self.settings
+        periods = int((now_ns - self.alpha_at_ns) / (s.alpha_us * 1e3))
+        self.alpha_at_ns += periods * s.alpha_us * 1e3
+        for _ in range(min(periods, _PERIODS_MAX)):
+            self.alpha *= 1 - s.gain
+        periods = int((now_ns - self.timer_at_ns) / (s.timer_us * 1e3))
+        self.timer_at_ns += periods * s.timer_us * 1e3
+        for _ in range(min(periods, _PERIODS_MAX)):
+            self.timer_count += 1
+            _increase(self)
+        self.bytes += acked
+        periods = self.bytes // s.byte_counter
+        self.bytes -= periods * s.byte_counter
+        for _ in range(min(periods, _PERIODS_MAX)):
+            self.byte_count += 1
+            _increase(self)
+
+    def on_delay(self, now_ns: float, rtt_ns: float) -> None:
+        """Lower the limit if the path is shorter than known."""
+        if rtt_ns < self.delay_ns:
+            self.delay_ns = rtt_ns
+            self.limit = int(BDPS_MAX * self.line * rtt_ns / NS_BITS)
+
+    def on_loss(self, now_ns: float, lost: int) -> None:
+        """Change nothing: notifications are the only signal of DCQCN."""
+
+
+def _increase(flow: Dcqcn) -> None:
+    """Raise the rate by fast recovery, additive or hyper increase: equations (3) and (4), figure 7."""
+    s = flow.settings
+    if max(flow.timer_count, flow.byte_count) >= s.recoveries:
+        both = min(flow.timer_count, flow.byte_count) >= s.recoveries
+        step = s.hyper_mbps if both else s.additive_mbps
+        flow.target = min(flow.target + step * 1e6, flow.line)
+    flow.rate = (flow.rate + flow.target) / 2

@@ -1,0 +1,162 @@
+"""Description of a fabric: hosts, switches, links, and the flows and background traffic between hosts."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from ..settings import BadSetting, BadSettings, Setting, chance, check
+
+MARKINGS = NO_MARKING, STEP, RED = "none", "step", "red"
+NODES_MAX = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """Output-queued switch whose ports share one buffer. Raises BadSetting."""
+
+    name: str
+    buffer_kib: Annotated[int, Setting("Buffer that all ports share.", unit="KiB", least=16, most=1 << 24)] = 32768
+    alpha: Annotated[float, Setting("Share of the free buffer that one queue may occupy: dynamic thresholds.",
+                                    least=1 / 128, most=128)] = 8.0
+    marking: Annotated[str, Setting("ECN marking: at mark_from_kib, or with a chance that grows from there to "
+                                    "mark_to_kib.", choices=MARKINGS)] = RED
+    mark_from_kib: Annotated[float, Setting("Queue from which packets are marked.", unit="KiB",
+                                            least=0, most=1 << 24)] = 100.0
+    mark_to_kib: Annotated[float, Setting("Queue from which RED marks every packet.", unit="KiB",
+                                          least=0, most=1 << 24)] = 400.0
+    mark_chance: Annotated[float, chance("Chance of a mark just below mark_to_kib.")] = 0.1
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.mark_to_kib < self.mark_from_kib:
+            raise BadSetting("mark_to_kib", self.mark_to_kib, "it must be at least mark_from_kib")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricLink:
+    """Link between two nodes, equal in both directions. Raises BadSetting.
+
+    Attributes
+    ----------
+    a, b
+        Names of its nodes.
+    down_us
+        Pairs of times at which the link goes down and up again.
+    """
+
+    a: str
+    b: str
+    rate_gbps: Annotated[float, Setting("Rate.", unit="Gb/s", least=0.01, most=1600)] = 100.0
+    delay_us: Annotated[float, Setting("Delay one way.", unit="microseconds", least=0, most=1e6)] = 1.0
+    jitter_us: Annotated[float, Setting("Largest additional delay; frames keep their order.",
+                                        unit="microseconds", least=0, most=1e6)] = 0.0
+    loss: Annotated[float, chance("Chance of each frame to be lost.")] = 0.0
+    burst: Annotated[float, Setting("Gilbert-Elliott: mean length of a burst.", unit="frames",
+                                    least=1, most=1e6)] = 1.0
+    burst_loss: Annotated[float, Setting("Share of frames that bursts lose.", least=0, most=0.5)] = 0.0
+    down_us: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        check(self)
+        times = [time for pair in self.down_us for time in pair]
+        if any(len(pair) != 2 for pair in self.down_us) or times != sorted(times) or (times and times[0] < 0):
+            raise BadSetting("down_us", self.down_us, "write pairs [down, up] of microseconds in ascending order")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """Connection from one host to another. Raises BadSetting."""
+
+    source: str
+    destination: str
+    start_us: Annotated[float, Setting("Time of the first packet.", unit="microseconds", least=0, most=1e9)] = 0.0
+    packets: Annotated[int, Setting("Length; 0: endless.", unit="packets", least=0, most=1 << 40)] = 0
+    port: Annotated[int, Setting("UDP source port; its hash selects one of several equal paths.",
+                                 least=0, most=65535)] = 49152
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """Packets without congestion control at random times. Raises BadSetting."""
+
+    source: str
+    destination: str
+    rate_gbps: Annotated[float, Setting("Mean rate.", unit="Gb/s", least=0.001, most=1600)] = 1.0
+    packet: Annotated[int, Setting("Packet on the wire.", unit="bytes", least=64, most=16384)] = 1106
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Network and its traffic. Raises BadSettings.
+
+    Attributes
+    ----------
+    watched
+        Nodes of the bottleneck: the port of the first towards the second.
+    """
+
+    hosts: tuple[str, ...]
+    switches: tuple[Switch, ...]
+    links: tuple[FabricLink, ...]
+    flows: tuple[Flow, ...]
+    watched: tuple[str, str]
+    background: tuple[Background, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        names = self.nodes
+        if len(set(names)) != len(names) or len(names) > NODES_MAX:
+            raise BadSettings(f"a fabric has at most {NODES_MAX} nodes, and each has a name of its own")
+        ends = [(link.a, link.b) for link in self.links]
+        if len({frozenset(pair) for pair in ends}) != len(ends):
+            raise BadSettings("two links have the same ends; put a switch into one of them")
+        for a, b in (*ends, self.watched):
+            if a == b or a not in names or b not in names:
+                raise BadSettings(f"a link from {a!r} to {b!r} needs two nodes of the fabric")
+        if self.watched not in ends and self.watched[::-1] not in ends:
+            raise BadSettings(f"there is no link from {self.watched[0]!r} to {self.watched[1]!r} to be watched")
+        for host in self.hosts:
+            if sum(host in pair for pair in ends) != 1:
+                raise BadSettings(f"host {host!r} needs exactly one link")
+        if not self.flows:
+            raise BadSettings("the fabric has no flow")
+        for one in (*self.flows, *self.background):
+            if one.source not in self.hosts or one.destination not in self.hosts or one.source == one.destination:
+                raise BadSettings(f"a flow from {one.source!r} to {one.destination!r} needs two hosts of the fabric")
+        reached = self.distances(self.hosts[0])
+        if lost := [host for host in self.hosts if host not in reached]:
+            raise BadSettings(f"no path leads from {self.hosts[0]!r} to {lost[0]!r}")
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Hosts, then switches."""
+        return (*self.hosts, *(switch.name for switch in self.switches))
+
+    @property
+    def ports(self) -> list[tuple[str, str]]:
+        """``(node, peer)`` of both directions of every link, in the order of the links."""
+        return [pair for link in self.links for pair in ((link.a, link.b), (link.b, link.a))]
+
+    def distances(self, destination: str) -> dict[str, int]:
+        """Return the number of links from each node to a host; only switches forward."""
+        found, edge = {destination: 0}, [destination]
+        while edge:
+            near = {b for a in edge for c, b in self.ports if c == a}
+            step = found[edge[0]] + 1
+            new = [name for name in sorted(near) if name not in found]
+            found |= dict.fromkeys(new, step)
+            edge = [name for name in new if name not in self.hosts]
+        return found
+
+    def rtt_ns(self, flow: Flow) -> float:
+        """Return the round trip time of a flow's shortest path, without transmission times."""
+        delay = {pair: link.delay_us for link in self.links for pair in ((link.a, link.b), (link.b, link.a))}
+        far, at, total = self.distances(flow.destination), flow.source, 0.0
+        while at != flow.destination:
+            to = next(b for a, b in self.ports if a == at and far.get(b, NODES_MAX) == far[at] - 1)
+            total, at = total + delay[at, to], to
+        return 2e3 * total

@@ -1,0 +1,87 @@
+"""Switch: choice of the port, admission to the shared buffer, ECN marking, and the length of its queues over time."""
+
+import numpy as np
+
+from ..machine_code import compiled, inlined
+from ..wan.path.draw import uniform
+from .packets import ACK, CNP, CONTROL, DATA, QUEUES, discard, push
+
+# Buffer in bytes; mark_from > mark_to: no marking.
+NODE = [("host", "u1"), ("buffer", "i8"), ("used", "i8"), ("alpha", "f8"), ("mark_from", "i8"), ("mark_to", "i8"),
+        ("mark_chance", "f8"), ("no_path", "i8")]
+PORT = [("changed_at", "f8"), ("marked", "i8"), ("dropped", "i8"), ("queue_peak", "i8"), ("data_in", "i8")]
+BINS = 4096             # of a port's queue lengths
+MARKS = 0               # stream of random numbers
+_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+@inlined
+def account(w, port):
+    """Add the time since the last change to the bin of the port's queue length; call it before each change."""
+    p, now = w.port[port], w.s.now
+    length = w.queue[port * QUEUES + DATA].bytes
+    w.lengths[port, min(BINS - 1, length * BINS // w.s.lengths_most)] += now - p.changed_at
+    p.changed_at = now
+
+
+@inlined
+def _hash(value, node):
+    """Return a hash of a 5-tuple, different at each node (finaliser of SplitMix64)."""
+    z = value + np.uint64(node + 1) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> _S30)) * _MIX1
+    z = (z ^ (z >> _S27)) * _MIX2
+    return z ^ (z >> _S31)
+
+
+@compiled
+def path(w, node, to, tuple_hash):
+    """Return the port towards a host: by hash, one of those on shortest paths whose links are up; -1: none is."""
+    route, up = w.route[node, to], 0
+    for k in range(route.first, route.first + route.count):
+        up += w.port[w.hop[k]].up
+    if up == 0:
+        return -1
+    at = np.int64(_hash(tuple_hash, node) % np.uint64(up))
+    for k in range(route.first, route.first + route.count):
+        if w.port[w.hop[k]].up:
+            if at == 0:
+                return w.hop[k]
+            at -= 1
+    return -1
+
+
+@inlined
+def _marks(w, node, length):
+    """Return whether a packet that finds a data queue of this length is marked."""
+    n = w.node[node]
+    if length < n.mark_from or n.mark_from > n.mark_to:
+        return False
+    if length >= n.mark_to:
+        return True
+    return uniform(w.random, MARKS) < n.mark_chance * (length - n.mark_from) / (n.mark_to - n.mark_from)
+
+
+@compiled
+def admit(w, node, port, i):
+    """Queue a packet at a port of a switch, or drop it; return whether it is queued."""
+    n, p, packet = w.node[node], w.port[port], w.packet[i]
+    control = packet.kind == ACK or packet.kind == CNP
+    length = w.queue[port * QUEUES + DATA].bytes
+    free = n.buffer - n.used
+    if packet.bytes > free or (not control and length + packet.bytes > n.alpha * free):
+        p.dropped += 1
+        discard(w, i)
+        return False
+    n.used += packet.bytes
+    if control:
+        push(w, port, CONTROL, i)
+        return True
+    if _marks(w, node, length):
+        packet.marked = 1
+        p.marked += 1
+    account(w, port)
+    push(w, port, DATA, i)
+    p.data_in += 1
+    p.queue_peak = max(p.queue_peak, length + packet.bytes)
+    return True
