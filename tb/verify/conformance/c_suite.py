@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parent / "suite"
 NAME = "weft-conformance"
 OPTIONS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
 _MACRO = re.compile(r'^#define (\w+) ("[^\n]*")$', re.MULTILINE)
-_CASE = re.compile(r'^CASE\((\w+), (?:"([^"\n]*)"|(\w+))\)', re.MULTILINE)
+_CASE = re.compile(r'^CASE\((\w+),\s+(?:"([^"\n]*)"|(\w+))\)', re.MULTILINE)
 
 
 class Case(NamedTuple):

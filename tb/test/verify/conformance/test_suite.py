@@ -13,9 +13,9 @@ from weft.tb.verify.conformance.devices import on_backend, peer_options
 
 CASES_LEAST = 150
 # On RTL: one of each subject that is quick there.
-HANDFUL = ("psn_wraps", "opcodes_of_completions", "write_with_immediate", "wrong_lkey_is_refused", "fetch_and_add_wraps",
-           "qps_share_receives", "rnr_retry_0_fails_at_once", "only_the_first_fault_has_a_status",
-           "solicited_immediate_gives_an_event", "empty_datagram")
+HANDFUL = ("psn_wraps", "opcodes_of_completions", "empty_write_with_immediate", "wrong_lkey_is_refused",
+           "fetch_and_add_wraps", "qps_share_receives", "rnr_retry_0_fails_at_once",
+           "only_the_first_fault_has_a_status", "solicited_immediate_gives_an_event", "empty_datagram")
 WRONG = """
 #include "suite.h"
 CASE(right, "a rule") { }
@@ -23,7 +23,7 @@ CASE(wrong, "IBTA 1.2: a \\"rule\\"") { CHECK(1 == 2, "%d is not %d", 1, 2); }
 CASE(absent, "man(3)") { LACKS(1, "the feature"); }
 CASE(crashes, "a rule") { abort(); }
 CASE(hangs, "a rule") { for (;;) {} }
-CASE(ends, "a rule") { exit(0); }
+CASE(leaves, "a rule") { exit(0); }
 """
 # A device for the harness alone: what it calls before a case.
 NO_DEVICES = """
@@ -68,14 +68,14 @@ def test_verdicts_are_distinguished(tmp_path):
         "UNSUPPORTED  absent: the feature  [man(3)]",
         "FAIL         crashes: it dies of signal 6  [a rule]",
         "FAIL         hangs: it has not ended after 1 s  [a rule]",
-        "FAIL         ends: it ends without a verdict  [a rule]",
+        "FAIL         leaves: it ends without a verdict  [a rule]",
         "1 passed, 4 failed, 1 unsupported"]
     assert done.returncode == 1
     rows = json.loads(found.read_text())
     assert [row["status"] for row in rows] == ["PASS", "FAIL", "UNSUPPORTED", "FAIL", "FAIL", "FAIL"]
     assert rows[1]["rule"] == 'IBTA 1.2: a "rule"' and rows[1]["subject"] == "wrong" and rows[1]["seconds"] >= 0
-    for words, status in ((["--only", "right"], 0), (["--only", "nothing"], 2), (["--device", "other"], 2), (["--x", "y"], 2)):
-        assert subprocess.run([program, *words], capture_output=True).returncode == status
+    for words, status in (("--only right", 0), ("--only nothing", 2), ("--device other", 2), ("--unknown x", 2)):
+        assert subprocess.run([program, *words.split()], capture_output=True).returncode == status
 
 
 def passes(backend, tmp_path, only=()):

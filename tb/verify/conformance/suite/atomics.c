@@ -41,7 +41,7 @@ CASE(compare_and_swap, ATOMIC) {
     CHECK(atomic(&p, IBV_WR_ATOMIC_CMP_AND_SWP, 10, 99) == 10 && *word(&p.b, 0) == 99, "an equal value is not swapped");
 }
 
-CASE(unaligned_atomic_is_refused, "IBTA 9.4.5, 9.7.4.1: an address that is no multiple of 8 is an Invalid Request") {
+CASE(unaligned_atomic_is_refused, "IBTA 9.4.5, 9.7.4: an address that is no multiple of 8 is an Invalid Request") {
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 8);
     struct ibv_send_wr wr = request(IBV_WR_ATOMIC_FETCH_AND_ADD, &p, &sge, 1, 1);
@@ -111,11 +111,15 @@ static void deeper_than(uint8_t depth) {
         CHECK(i % 5 == 4 || !memcmp(p.a.memory + 8 + i * 2000, p.b.memory + 8 + i * 2000, 2000), "read %zu differs", i);
 }
 
-CASE(more_reads_than_depth_one, "IBTA 9.7.3.3.1, 10.8.3: the requester limits outstanding reads by itself") { deeper_than(1); }
+CASE(more_reads_than_depth_one, "IBTA 9.7.3, 10.8.3: the requester limits outstanding reads by itself") {
+    deeper_than(1);
+}
 
-CASE(more_reads_than_depth_four, "IBTA 9.7.3.3.1, 10.8.3: the requester limits outstanding reads by itself") { deeper_than(4); }
+CASE(more_reads_than_depth_four, "IBTA 9.7.3, 10.8.3: the requester limits outstanding reads by itself") {
+    deeper_than(4);
+}
 
-CASE(reads_without_depth_are_refused, "IBTA 11.2.5.2: without READ resources a read fails, and does not wait for ever") {
+CASE(reads_without_depth_are_refused, "IBTA 11.2: without READ resources a read fails, and does not wait for ever") {
     struct how how = HOW;
     how.reads = 0;
     struct pair p = connected(how);
@@ -126,7 +130,7 @@ CASE(reads_without_depth_are_refused, "IBTA 11.2.5.2: without READ resources a r
     CHECK(wc.status != IBV_WC_SUCCESS, "a read succeeds with max_rd_atomic 0");
 }
 
-CASE(responder_without_depth_refuses, "IBTA 9.7.4.1: a READ beyond the responder's resources is an Invalid Request") {
+CASE(responder_without_depth_refuses, "IBTA 9.7.4: a READ beyond the responder's resources is an Invalid Request") {
     struct how how = HOW;
     how.peer_reads = 0;
     struct pair p = connected(how);
@@ -154,7 +158,7 @@ CASE(impossible_depth_is_refused, "ibv_modify_qp(3), ibv_query_device(3): EINVAL
     CHECK(to_rtr(qp, &p.a, &p.b, qp->qp_num, how) == EINVAL, "max_dest_rd_atomic %d is not EINVAL", how.peer_reads);
 }
 
-CASE(fence_waits_for_reads, "IBTA 10.8.3.3, ibv_post_send(3): IBV_SEND_FENCE: prior reads and atomics complete first") {
+CASE(fence_waits_for_reads, "IBTA 10.8.3, ibv_post_send(3): IBV_SEND_FENCE: prior reads and atomics complete first") {
     struct pair p = connected(HOW);
     struct ibv_sge got = part(&p.a, 0, 8000);
     for (unsigned round = 1; round <= 5; round++) {
@@ -171,7 +175,7 @@ CASE(fence_waits_for_reads, "IBTA 10.8.3.3, ibv_post_send(3): IBV_SEND_FENCE: pr
     }
 }
 
-CASE(fence_waits_for_atomics, "IBTA 10.8.3.3, ibv_post_send(3): IBV_SEND_FENCE: prior reads and atomics complete first") {
+CASE(fence_waits_for_atomics, "IBTA 10.8.3, ibv_post_send(3): IBV_SEND_FENCE: prior reads and atomics complete first") {
     struct pair p = connected(HOW);
     struct ibv_sge got = part(&p.a, 0, 8), into = part(&p.b, 64, 8);
     *word(&p.b, 0) = 40;

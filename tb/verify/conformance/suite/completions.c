@@ -6,7 +6,8 @@ enum { MANY = 32, FEW = 8, SMALL_CQ = 4 };
 static void signal_all(struct ibv_qp_init_attr *init) { init->sq_sig_all = 1; }
 static void few_sends(struct ibv_qp_init_attr *init) { init->cap.max_send_wr = FEW; }
 
-CASE(completions_have_the_order_of_requests, "IBTA 10.8.5: completions of a work queue are in the order of its requests") {
+CASE(completions_have_the_order_of_requests,
+     "IBTA 10.8.5: completions of a work queue are in the order of its requests") {
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 3000), into = part(&p.b, 0, 3000), eight = part(&p.a, 8192, 8);
     for (uint64_t id = 0; id < MANY; id++) {
@@ -117,7 +118,8 @@ CASE(poll_takes_up_to_its_number, "ibv_poll_cq(3): at most num_entries; 0 if the
     CHECK(!ibv_poll_cq(p.a.cq, 20, wcs), "a further completion");
 }
 
-CASE(bad_request_in_a_list, "ibv_post_send(3): bad_wr names the first one that failed; the requests before it are posted") {
+CASE(bad_request_in_a_list,
+     "ibv_post_send(3): bad_wr names the first one that failed; the requests before it are posted") {
     struct pair p = connected(HOW);
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
@@ -154,7 +156,8 @@ CASE(bad_receive_in_a_list, "ibv_post_recv(3): bad_wr names the first one that f
     CHECK(bad == &second, "bad_wr is not the request with too many SGEs");
 }
 
-CASE(full_queue_refuses_and_recovers, "ibv_post_send(3): ENOMEM when the queue is full; a place is free once completed") {
+CASE(full_queue_refuses_and_recovers,
+     "ibv_post_send(3): ENOMEM when the queue is full; a place is free once completed") {
     struct pair p = connected_by(HOW, few_sends, OF_A);
     struct ibv_sge sge = part(&p.a, 0, 8), into = part(&p.b, 0, 8);
     uint64_t posted = 0;
@@ -176,7 +179,8 @@ CASE(full_queue_refuses_and_recovers, "ibv_post_send(3): ENOMEM when the queue i
     succeeds(p.a.cq, 5);
 }
 
-CASE(unsignaled_requests_free_their_places, "IBTA 10.8.6: a later signaled completion confirms earlier unsignaled ones") {
+CASE(unsignaled_requests_free_their_places,
+     "IBTA 10.8.6: a later signaled completion confirms earlier unsignaled ones") {
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 8);
     for (uint64_t round = 0; round < 4; round++) {
@@ -189,7 +193,8 @@ CASE(unsignaled_requests_free_their_places, "IBTA 10.8.6: a later signaled compl
     }
 }
 
-CASE(cq_has_the_entries_asked_for, "ibv_create_cq(3): at least cqe entries; EINVAL beyond the device's limit or below 1") {
+CASE(cq_has_the_entries_asked_for,
+     "ibv_create_cq(3): at least cqe entries; EINVAL beyond the device's limit or below 1") {
     struct pair p = ends();
     struct ibv_device_attr limits;
     NEED(!ibv_query_device(p.a.context, &limits));
@@ -279,7 +284,8 @@ CASE(other_completions_survive_a_destroyed_qp, "ibv_destroy_qp(3): a shared CQ k
     }
 }
 
-CASE(extended_cq_is_polled, "ibv_create_cq_ex(3): ENOENT when empty; next_poll advances; the fields are the completion's") {
+CASE(extended_cq_is_polled,
+     "ibv_create_cq_ex(3): ENOENT when empty; next_poll advances; the fields are the completion's") {
     struct pair p = ends();
     struct ibv_cq_init_attr_ex attr = { .cqe = DEPTH, .wc_flags = IBV_WC_STANDARD_FLAGS };
     struct ibv_cq_ex *cq = ibv_create_cq_ex(p.a.context, &attr);

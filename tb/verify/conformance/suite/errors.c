@@ -41,7 +41,8 @@ CASE(requests_in_error_are_flushed, "IBTA 10.3.1.7: requests may be posted in ER
     }
 }
 
-CASE(only_the_first_fault_has_a_status, "IBTA 10.3.1.7: requests behind a failed one are flushed, whatever their faults") {
+CASE(only_the_first_fault_has_a_status,
+     "IBTA 10.3.1.7: requests behind a failed one are flushed, whatever their faults") {
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 8), bad = part(&p.a, 0, 8);
     bad.lkey ^= 0x5500;
@@ -93,7 +94,8 @@ CASE(failed_qp_recovers_by_reset, "IBTA 10.3.1.1: ERR to RESET, and the QP conne
     }
 }
 
-CASE(error_completion_has_its_fields, "ibv_poll_cq(3): of a failed completion wr_id, status, qp_num and vendor_err are valid") {
+CASE(error_completion_has_its_fields,
+     "ibv_poll_cq(3): of a failed completion wr_id, status, qp_num and vendor_err are valid") {
     struct pair p = connected(HOW);
     struct ibv_sge sge = part(&p.a, 0, 8);
     struct ibv_send_wr wr = write_of(&p, &sge, 0xABCDEF0123, IBV_SEND_SIGNALED);

@@ -95,7 +95,8 @@ CASE(no_wake_up_is_lost, "ibv_get_cq_event(3): arm, poll, wait: an event comes f
     }
 }
 
-CASE(solicited_arming_ignores_other_messages, "IBTA 9.2.3, ibv_req_notify_cq(3): solicited_only: a solicited message, or an error") {
+CASE(solicited_arming_ignores_other_messages,
+     "IBTA 9.2.3, ibv_req_notify_cq(3): solicited_only: a solicited message, or an error") {
     struct pair p = notified();
     NEED(!ibv_req_notify_cq(p.b.cq, 1));
     send_one(&p, 0);
@@ -153,7 +154,8 @@ static void *destroy(void *cq) {
     return NULL;
 }
 
-CASE(destroying_waits_for_acknowledgements, "ibv_ack_cq_events(3), ibv_destroy_cq(3): it waits until all events are acknowledged") {
+CASE(destroying_waits_for_acknowledgements,
+     "ibv_ack_cq_events(3), ibv_destroy_cq(3): it waits until all events are acknowledged") {
     struct pair p = notified();
     struct ibv_cq *cq;
     void *mine;

@@ -59,7 +59,7 @@ CASE(rnr_keeps_the_order, "IBTA 9.7.5.2.8: requests behind one that waits for a 
     nothing(p.b.cq, "a send takes one receive request");
 }
 
-CASE(absent_peer_exceeds_the_retries, "IBTA 9.9.2.4.1, ibv_poll_cq(3): Transport Retry Counter Exceeded") {
+CASE(absent_peer_exceeds_the_retries, "IBTA 9.9.2, ibv_poll_cq(3): Transport Retry Counter Exceeded") {
     struct how how = HOW;
     how.timeout = TIMEOUT;
     how.retry = 1;
@@ -78,7 +78,8 @@ CASE(absent_peer_exceeds_the_retries, "IBTA 9.9.2.4.1, ibv_poll_cq(3): Transport
     STATUS(wc, IBV_WC_WR_FLUSH_ERR);
 }
 
-CASE(peer_in_error_does_not_answer, "IBTA 10.3.1.7: a QP in ERR discards packets; the requester's retries are exceeded") {
+CASE(peer_in_error_does_not_answer,
+     "IBTA 10.3.1.7: a QP in ERR discards packets; the requester's retries are exceeded") {
     struct how how = HOW;
     how.timeout = TIMEOUT;
     how.retry = 1;
@@ -92,7 +93,8 @@ CASE(peer_in_error_does_not_answer, "IBTA 10.3.1.7: a QP in ERR discards packets
     CHECK(all(p.b.memory, 100, 0), "a QP in ERR writes");
 }
 
-CASE(qp_of_another_connection_is_ignored, "IBTA 9.7.1, 9.9: packets with a PSN far from the expected one are no requests") {
+CASE(qp_of_another_connection_is_ignored,
+     "IBTA 9.7.1, 9.9: packets with a PSN far from the expected one are no requests") {
     struct how how = HOW, other = HOW;
     how.timeout = TIMEOUT;
     how.retry = 1;

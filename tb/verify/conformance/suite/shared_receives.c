@@ -53,7 +53,8 @@ CASE(qps_share_receives, "IBTA 10.2.9: QPs take receive requests of their SRQ in
     }
 }
 
-CASE(receive_capacities_beside_srq_are_ignored, "ibv_create_qp(3): max_recv_wr and max_recv_sge are ignored with an SRQ") {
+CASE(receive_capacities_beside_srq_are_ignored,
+     "ibv_create_qp(3): max_recv_wr and max_recv_sge are ignored with an SRQ") {
     struct pair p = ends();
     struct ibv_qp_init_attr init = rc(&p.b);
     init.srq = make_srq(&p.b);
@@ -82,7 +83,7 @@ CASE(full_srq_refuses, "ibv_post_srq_recv(3): ENOMEM when the queue is full, and
     CHECK(error == ENOMEM && posted >= ENTRIES, "%s after %lu requests", strerror(error), (unsigned long)posted);
 }
 
-CASE(srq_limit_is_one_event, "IBTA 10.2.9.1, ibv_modify_srq(3): SRQ_LIMIT_REACHED once, then the limit is 0") {
+CASE(srq_limit_is_one_event, "IBTA 10.2.9, ibv_modify_srq(3): SRQ_LIMIT_REACHED once, then the limit is 0") {
     struct pair p = shared();
     struct ibv_srq_attr attr = { .srq_limit = 3 };
     for (uint64_t id = 1; id <= 6; id++) NEED(!give_srq(srq, NULL, id));
@@ -114,7 +115,7 @@ CASE(srq_grows_as_claimed, "ibv_modify_srq(3): SRQ_MAX_WR, if device_cap_flags h
     }
 }
 
-CASE(last_wqe_is_reported, "IBTA 10.3.1.7, 11.6.3.2: a QP with an SRQ that enters ERR raises Last WQE Reached") {
+CASE(last_wqe_is_reported, "IBTA 10.3.1.7, 11.6.3.1: a QP with an SRQ that enters ERR raises Last WQE Reached") {
     struct pair p = shared();
     NEED(!to_state(p.peer, IBV_QPS_ERR));
     CHECK(event_of(&p.b, IBV_EVENT_QP_LAST_WQE_REACHED), "no event QP_LAST_WQE_REACHED");

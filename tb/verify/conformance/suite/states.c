@@ -28,7 +28,7 @@ CASE(skipped_states_are_refused, STATES) {
     CHECK(state_of(qp) == IBV_QPS_INIT, "a refused transition changes the state");
 }
 
-CASE(wrong_current_state_is_refused, "ibv_modify_qp(3): cur_qp_state; IBTA 11.2.5.2") {
+CASE(wrong_current_state_is_refused, "ibv_modify_qp(3): cur_qp_state; IBTA 11.2") {
     struct pair p = connected(HOW);
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQD };
     CHECK(ibv_modify_qp(p.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), "RTS to RTS as if from SQD succeeds");
@@ -101,7 +101,7 @@ CASE(receive_of_init_is_used, "IBTA 10.3.1.2: receive requests may be posted in 
     CHECK(filled(p.b.memory, 8, 1), "the data differs");
 }
 
-CASE(rtr_answers_and_reports, "IBTA 10.3.1.3, 11.6.3.2: a QP in RTR receives, and raises Communication Established") {
+CASE(rtr_answers_and_reports, "IBTA 10.3.1.3, 11.6.3.1: a QP in RTR receives, and raises Communication Established") {
     struct pair p = ends();
     struct ibv_sge from = part(&p.a, 0, 100);
     p.qp = make_qp(&p.a, rc(&p.a));

@@ -1,6 +1,6 @@
 /* Conformance suite for a libibverbs device: what every case uses.
  *
- * A case runs in a process with two ends, `a` that requests and `b` that responds, and ends at its first failed check. */
+ * A case runs in a process with two ends, `a` that requests and `b` that responds. Its first failed check ends it. */
 #pragma once
 #include <errno.h>
 #include <infiniband/verbs.h>
